@@ -1,0 +1,475 @@
+"""How fast logs are read: the bare engine, a whole diagnosis, and other searchers over the same bytes and patterns.
+
+Everything in one run and one table, so that no figure is set against one of another day. Start-up (an empty run of the
+same command) is taken apart. The data are made by scan_data.py and kept in `--data`; they are read once before anything
+is timed, so that all runs find them in the page cache, as far as memory goes.
+
+    python bench/scan.py --size 600M
+    python bench/scan.py --size 6G --json > scan.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+import scan_data  # it lies beside this script
+
+from kb.matcher import HyperscanMatcher, ScanPattern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+
+ROOT = Path(__file__).parent.parent
+BLOCK = 4 * 1024 * 1024
+PROCESSES = 2
+SAMPLE = 20_000_000
+SLOW_LIMIT = 60.0  # seconds after which the slow searchers stop, and say how far they came
+SYNTHETIC_RULES = 500
+STARTS = 7
+
+
+@dataclass
+class Row:
+    """One measurement. `seconds` is the whole run; `start_up` what an empty run of the same takes; sizes in bytes."""
+
+    what: str
+    size: int = 0
+    seconds: float = 0.0
+    start_up: float = 0.0
+    note: str = ""
+    peak_rss_mb: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def rate(self) -> float:
+        """MB/s without start-up; 0 where nothing was measured."""
+        spent = self.seconds - self.start_up
+        return self.size / spent / 1e6 if self.size and spent > 0 else 0.0
+
+
+# Patterns and rules
+
+
+def scan_patterns(rules: Path) -> tuple[ScanPattern, ...]:
+    """What the product's own pass over a log looks for, from a folder of rules; says which rules it refused."""
+    from bot.rulefiles import knowledge  # noqa: PLC0415
+
+    known = knowledge(rules)
+    if known.faults:
+        say(f"{rules}: {len(known.faults)} faults in rules, the first: {known.faults[0]}")
+    return known.plan.patterns
+
+
+def add_rules(folder: Path, count: int) -> None:
+    """Put so many made-up rules into a copy of the rulebook; none of them hits the data."""
+    parts = ("lane", "bank", "queue", "mailbox", "ring", "arbiter", "doorbell", "scheduler")
+    states = ("parity lost", "credit exhausted", "handshake refused", "epoch mismatch", "fence expired")
+    from bot.rulefiles import knowledge  # noqa: PLC0415
+
+    book = knowledge(ROOT / "rules").rulebook
+    fault, action = next(iter(book.faults)), next(iter(book.actions))
+    for number in range(count):
+        name = f"made-up-{number:03d}"
+        here = folder / "made-up" / name
+        part, state = parts[number % len(parts)], states[number % len(states)]
+        word = f"{part}{number:03d}"
+        (here / "match").mkdir(parents=True)
+        (here / "silent").mkdir()
+        (here / "rule.yaml").write_text(
+            f"format: 1\nid: {name}\ntitle: Made-up device fault {number}\nfault: {fault}\nrole: context\n"
+            f'status: experimental\nseverity: low\nsummary: "Device {{device}}: {word}."\ncause: >-\n  None; it is made up.\n'
+            f"impact: >-\n  None; it is made up.\nmatch:\n  line:\n"
+            f"    regex: 'device (?P<device>\\S+): {word} {state} (?:at|after) \\d+ (?:cycles|us)'\n"
+            f"remediation:\n  - action: {action}\n    text: Look at {{device}}.\n",
+            "utf-8",
+        )
+        for side, unit in (("1", "cycles"), ("2", "us")):
+            text = f"device d{side}: {word} {state} at {number + 7} {unit}\n"
+            (here / "match" / f"{side}.log").write_text(text, "utf-8")
+        (here / "silent" / "1.log").write_text(f"device d1: {word} healthy after {number} cycles\n", "utf-8")
+
+
+# Data
+
+
+def logs_of(folder: Path) -> list[Path]:
+    """The log files of a data folder, largest first."""
+    return sorted(folder.glob("*.log"), key=lambda path: (-path.stat().st_size, path.name))
+
+
+def size_of(folder: Path) -> int:
+    """The bytes of its logs."""
+    return sum(path.stat().st_size for path in logs_of(folder))
+
+
+def prepare(data: Path, size: int, storm: float) -> Path | None:
+    """The folder with the logs of that recipe, made if need be; None, said aloud, where the disk has no room."""
+    folder = data / f"{'storm' if storm else 'plain'}-{size // 10**6}M"
+    recipe = scan_data.Recipe(size, storm=storm)
+    if scan_data.is_made(recipe, folder):
+        return folder
+    if not scan_data.room_for(recipe, folder):
+        say(f"SKIPPED: no room for {size / 1e9:.1f} GB at {folder}")
+        return None
+    say(f"making {folder} …")
+    shutil.rmtree(folder, ignore_errors=True)
+    scan_data.make(recipe, folder)
+    return folder
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    """A file in blocks that end with a line."""
+    rest = b""
+    with path.open("rb") as file:
+        while chunk := file.read(BLOCK):
+            cut = chunk.rfind(b"\n") + 1
+            yield rest + chunk[:cut]
+            rest = chunk[cut:]
+    if rest:
+        yield rest
+
+
+def sample(folder: Path) -> bytes:
+    """About SAMPLE bytes: the head and the end of each log, whole lines."""
+    paths = logs_of(folder)
+    half = SAMPLE // len(paths) // 2
+    parts: list[bytes] = []
+    for path in paths:
+        data = path.read_bytes() if path.stat().st_size <= 2 * half else _ends(path, half)
+        parts.append(data)
+    return b"".join(parts)
+
+
+def _ends(path: Path, half: int) -> bytes:
+    with path.open("rb") as file:
+        head = file.read(half)
+        file.seek(-half, os.SEEK_END)
+        tail = file.read()
+    return head[: head.rfind(b"\n") + 1] + tail[tail.find(b"\n") + 1 :]
+
+
+# The bare engine
+
+
+def raw_engine(what: str, patterns: Sequence[ScanPattern], folder: Path) -> Row:
+    """Hyperscan alone over all blocks, in as many processes as the product uses; compiling is its start-up."""
+    began = time.perf_counter()
+    compiled = HyperscanMatcher(patterns).dump()
+    start_up = time.perf_counter() - began
+    paths = logs_of(folder)
+    context = multiprocessing.get_context("spawn")
+    gate, answers = context.Barrier(PROCESSES), context.Queue()
+    shares = [paths[number::PROCESSES] for number in range(PROCESSES)]
+    workers = [context.Process(target=_raw_worker, args=(compiled, share, gate, answers)) for share in shares]
+    for worker in workers:
+        worker.start()
+    results = [answers.get(timeout=3600) for _ in workers]
+    for worker in workers:
+        worker.join()
+    spent = max(end for _, end, _ in results) - min(begin for begin, _, _ in results)
+    hits = sum(count for _, _, count in results)
+    note = f"{len(patterns)} patterns, {PROCESSES} processes, {hits} hits; compiled in {start_up:.2f} s"
+    return Row(what, size_of(folder), spent, 0.0, note)
+
+
+def _raw_worker(compiled: bytes, paths: list[Path], gate: Any, answers: Any) -> None:
+    matcher = HyperscanMatcher((), compiled)
+    gate.wait()
+    began = time.monotonic()
+    hits = sum(len(matcher.hits(block)) for path in paths for block in blocks(path))
+    answers.put((began, time.monotonic(), hits))
+
+
+def plain_read(folder: Path) -> Row:
+    """Reading the bytes and nothing else; also brings them into the page cache."""
+    began = time.perf_counter()
+    for path in logs_of(folder):
+        with path.open("rb", buffering=0) as file:
+            while file.read(BLOCK):
+                pass
+    return Row("read only (first time)", size_of(folder), time.perf_counter() - began, 0.0, "1 process")
+
+
+# Other searchers
+
+
+def ripgrep(patterns: Sequence[ScanPattern], folder: Path, empty: Path, threads: int) -> Row:
+    """Ripgrep counting the lines that any pattern matches."""
+    what = f"ripgrep -j{threads}"
+    program = shutil.which("rg")
+    if program is None:
+        return Row(what, note="rg is missing")
+    with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as file:
+        file.writelines(f"{_folded(pattern)}\n" for pattern in patterns)
+        file.flush()
+        flags = ["--no-config", "--no-unicode", "-uu", "-c", "-a", "--regex-size-limit", "1G", "--dfa-size-limit", "1G"]
+        command = [program, f"-j{threads}", *flags, "-f", file.name]
+        start_up = min(_timed([*command, str(empty)])[0] for _ in range(3))
+        seconds, found = _timed([*command, str(folder)])
+    if found.returncode > 1:
+        return Row(what, note=f"rg failed: {found.stderr[-200:]!r}")
+    lines = sum(int(line.rpartition(b":")[2]) for line in found.stdout.splitlines())
+    return Row(what, size_of(folder), seconds, start_up, f"{lines} lines hit; the same patterns")
+
+
+def _folded(pattern: ScanPattern) -> str:
+    return f"(?i:{pattern.expression})" if pattern.ignore_case else f"(?:{pattern.expression})"
+
+
+def _timed(command: list[str]) -> tuple[float, subprocess.CompletedProcess[bytes]]:
+    began = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, check=False, timeout=3600)
+    return time.perf_counter() - began, done
+
+
+def slow(what: str, text: bytes, build: Callable[[], Callable[[bytes], int]]) -> Row:
+    """A searcher too slow for all the data: over the sample, in pieces, until it ends or its time is up."""
+    began = time.perf_counter()
+    try:
+        count = build()
+    except ImportError as error:
+        return Row(what, note=f"missing: {error}")
+    start_up = time.perf_counter() - began
+    began, done, hits, at = time.perf_counter(), 0, 0, 0
+    while at < len(text) and time.perf_counter() - began < SLOW_LIMIT:
+        stop = text.find(b"\n", at + 250_000) + 1 or len(text)
+        hits += count(text[at:stop])
+        done, at = stop, stop
+    note = f"sample of {done / 1e6:.0f} MB, 1 process, {hits} hits; compiled in {start_up:.2f} s"
+    return Row(what, done, time.perf_counter() - began, 0.0, note)
+
+
+def re2_counter(patterns: Sequence[ScanPattern]) -> Callable[[bytes], int]:
+    """google-re2's Set, line by line."""
+    import re2  # noqa: PLC0415 - optional
+
+    options = re2.Options()
+    options.max_mem = 1 << 30  # out of memory a Set finds nothing
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.log_errors = False
+    searched = re2.Set.SearchSet(options)
+    for pattern in patterns:
+        searched.Add(_folded(pattern))
+    searched.Compile()
+    return lambda block: sum(len(searched.Match(line) or ()) for line in block.split(b"\n"))
+
+
+def re_counter(patterns: Sequence[ScanPattern]) -> Callable[[bytes], int]:
+    """Python's `re`, one pattern after the other over each piece, which is faster than line by line."""
+    found = [re.compile(_folded(pattern).encode()).finditer for pattern in patterns]
+    return lambda block: sum(1 for find in found for _ in find(block))
+
+
+# Whole diagnoses
+
+
+def diagnose(
+    what: str, folder: Path, *, rules: Path | None = None, start_up: float = 0.0, cache: Path | None = None
+) -> Row:
+    """The command that a person would run, with the peak memory of each of its processes."""
+    command = [
+        str(Path(sys.executable).with_name("signalbox")),
+        "diagnose",
+        "--logs",
+        str(folder),
+        "--json",
+        "--no-store",
+    ]
+    command += ["--rules", str(rules)] if rules else []
+    env = dict(os.environ) | ({"SIGNALBOX_CACHE": str(cache)} if cache else {})
+    began = time.perf_counter()
+    try:
+        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=ROOT)
+    except OSError as error:
+        return Row(what, note=f"cannot run: {error}")
+    peaks: dict[int, tuple[str, float]] = {}
+    watcher = threading.Thread(target=_watch_memory, args=(running.pid, peaks), daemon=True)
+    watcher.start()
+    out, errors = running.communicate(timeout=3600)
+    seconds = time.perf_counter() - began
+    watcher.join()
+    if running.returncode:
+        return Row(what, note=f"exit {running.returncode}: {errors.decode(errors='replace')[-300:].strip()!r}")
+    memory = {f"{name} {pid}": round(peak, 1) for pid, (name, peak) in peaks.items() if peak}
+    return Row(what, size_of(folder), seconds, start_up, _answer(out), memory)
+
+
+def _answer(out: bytes) -> str:
+    try:
+        report = json.loads(out)
+        faults = [diagnosis["fault"] for diagnosis in report["diagnoses"]] or ["no diagnosis"]
+        return f"{report['verdict']}: {faults[0]}"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "the answer is not a report"
+
+
+def _watch_memory(root: int, peaks: dict[int, tuple[str, float]]) -> None:
+    """Note VmHWM, in MB, of a process and all its descendants until it is gone. By number: the root is "main"."""
+    while tree := _tree(root):
+        for pid in tree:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                status = Path(f"/proc/{pid}/status").read_text("utf-8")
+                peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
+                peaks[pid] = ("main" if pid == root else "child", peak)
+        time.sleep(0.02)
+
+
+def _tree(root: int) -> list[int]:
+    """The living processes at and under `root`; empty once it has ended."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                state, parent = (entry / "stat").read_text("utf-8").rpartition(")")[2].split()[:2]
+                if state != "Z":
+                    parents[int(entry.name)] = int(parent)
+    if root not in parents:
+        return []
+    tree = [root]
+    for pid in tree:
+        tree.extend(child for child, parent in parents.items() if parent == pid)
+    return tree
+
+
+def starts(empty: Path, cache: Path, rules: Path | None = None) -> tuple[Row, Row]:
+    """Diagnoses of next to nothing: the first with an empty cache, and the median of STARTS more."""
+    runs = [diagnose("start-up", empty, rules=rules, cache=cache) for _ in range(STARTS + 1)]
+    cold, *warm = runs
+    spread = sorted(run.seconds for run in warm)
+    if not all(spread):
+        return cold, warm[0]
+    note = f"{spread[0]:.3f} to {spread[-1]:.3f} s"
+    name = f"start-up, median of {STARTS}" + (f", {SYNTHETIC_RULES} more rules" if rules else "")
+    cold_name = "start-up, nothing cached" + (f", {SYNTHETIC_RULES} more rules" if rules else "")
+    return Row(cold_name, 0, cold.seconds, 0.0, "diagnosis of one line"), Row(
+        name, 0, statistics.median(spread), 0.0, note
+    )
+
+
+# The run
+
+
+def measure(args: argparse.Namespace, work: Path) -> list[Row]:
+    """All measurements, in order; what cannot be measured is a row that says why."""
+    plain, storm = prepare(args.data, args.size, 0.0), prepare(args.data, args.size, 0.10)
+    if plain is None:
+        return [Row("everything", note="no room on the disk for the data")]
+    empty, cache = work / "empty", work / "cache"
+    os.environ["SIGNALBOX_CACHE"] = str(work / "own-cache")
+    empty.mkdir()
+    (empty / "rank-0.log").write_bytes(b"2026-11-03 04:10:00,000 [INFO] starting\n")
+    patterns = scan_patterns(ROOT / "rules")
+    rows = [plain_read(plain)]
+    rows.append(raw_engine("raw engine", patterns, plain))
+    cold, warm = starts(empty, cache)
+    start_up = warm.seconds
+    rows.extend((cold, warm))
+    rows.append(diagnose("signalbox diagnose", plain, start_up=start_up, cache=cache))
+    rows.extend(more_rules(work, plain, empty))
+    if storm is not None:
+        rows.append(raw_engine("raw engine, storm", patterns, storm))
+        rows.append(diagnose("signalbox diagnose, storm", storm, start_up=start_up, cache=cache))
+    if not args.own_only:
+        rows.extend(others(patterns, plain, empty))
+    return rows
+
+
+def more_rules(work: Path, plain: Path, empty: Path) -> list[Row]:
+    """The same with SYNTHETIC_RULES more rules."""
+    rules, cache = work / "rules", work / "cache-more"
+    shutil.copytree(ROOT / "rules", rules)
+    add_rules(rules, SYNTHETIC_RULES)
+    added = len(scan_patterns(rules)) - len(scan_patterns(ROOT / "rules"))
+    if added != SYNTHETIC_RULES:
+        say(f"only {added} of {SYNTHETIC_RULES} made-up rules were taken")
+    cold, warm = starts(empty, cache, rules)
+    return [
+        raw_engine(f"raw engine, {SYNTHETIC_RULES} more rules", scan_patterns(rules), plain),
+        cold,
+        warm,
+        diagnose(f"signalbox diagnose, {SYNTHETIC_RULES} more", plain, rules=rules, start_up=warm.seconds, cache=cache),
+    ]
+
+
+def others(patterns: Sequence[ScanPattern], plain: Path, empty: Path) -> list[Row]:
+    """The searchers that we are set against."""
+    text = sample(plain)
+    return [
+        ripgrep(patterns, plain, empty, 1),
+        ripgrep(patterns, plain, empty, 2),
+        slow("google-re2 Set", text, lambda: re2_counter(patterns)),
+        slow("Python re", text, lambda: re_counter(patterns)),
+    ]
+
+
+def ratios(rows: list[Row]) -> dict[str, float]:
+    """The figures that are asked for, out of the rates; what was not measured is left out."""
+    rate = {row.what: row.rate for row in rows if row.rate}
+    end_to_end, more = "signalbox diagnose", f", {SYNTHETIC_RULES} more"
+    pairs = {
+        "diagnosis : raw engine": (end_to_end, "raw engine"),
+        "diagnosis : ripgrep -j1": (end_to_end, "ripgrep -j1"),
+        "diagnosis : ripgrep -j2": (end_to_end, "ripgrep -j2"),
+        "diagnosis : google-re2 Set": (end_to_end, "google-re2 Set"),
+        "diagnosis : Python re": (end_to_end, "Python re"),
+        f"diagnosis with {SYNTHETIC_RULES} more rules : without": (end_to_end + more, end_to_end),
+        "time a byte, storm : plain": (end_to_end, end_to_end + ", storm"),
+    }
+    return {name: rate[a] / rate[b] for name, (a, b) in pairs.items() if a in rate and b in rate}
+
+
+def table(rows: list[Row]) -> str:
+    """The rows as text."""
+    out = [f"{'what':46} {'MB':>7} {'s':>8} {'start-up':>8} {'MB/s':>8} {'peak RSS (MB)':>16}  note"]
+    for row in rows:
+        cells = (f"{row.size / 1e6:.0f}" if row.size else "", f"{row.seconds:.2f}" if row.seconds else "")
+        rate = f"{row.rate:.1f}" if row.rate else ""
+        memory = "+".join(f"{peak:.0f}" for peak in sorted(row.peak_rss_mb.values(), reverse=True)[:4])
+        start_up = f"{row.start_up:.2f}" if row.start_up else ""
+        out.append(f"{row.what:46} {cells[0]:>7} {cells[1]:>8} {start_up:>8} {rate:>8} {memory:>16}  {row.note}")
+    return "\n".join(out)
+
+
+def say(text: str) -> None:
+    """Progress, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=scan_data.byte_count, default=scan_data.byte_count("600M"), help="600M, 6G, …")
+    parser.add_argument("--data", type=Path, default=ROOT / "bench" / "data")
+    parser.add_argument("--own-only", action="store_true", help="leave out the searchers of others")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="scan-bench-") as folder:
+        rows = measure(args, Path(folder))
+    found = ratios(rows)
+    if args.json:
+        listed = [asdict(row) | {"mb_per_s": round(row.rate, 1)} for row in rows]
+        print(json.dumps({"cpus": os.cpu_count(), "rows": listed, "ratios": found}, indent=1))
+        return
+    print(f"{os.cpu_count()} CPUs\n{table(rows)}\n")
+    for name, ratio in found.items():
+        print(f"{name:48} {ratio:8.2f}")
+
+
+if __name__ == "__main__":
+    main()

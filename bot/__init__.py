@@ -1,0 +1,1 @@
+"""Everything that people touch and that remembers: command line, store, reports, and the wiring of the rest."""

@@ -1,0 +1,177 @@
+"""Rule folders on disk, and the start-up cache: rulebook, scan plan and compiled engine under one key.
+
+Reading and checking some hundred YAML files and compiling the engine takes a second; a cached start takes milliseconds.
+The key covers every byte that could change the answer, so a stale cache is never used, only left behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import msgspec
+
+from bot.settings import cache_dir
+from kb.errors import Fault, RuleError, UnreadableInput
+from kb.matcher import HyperscanMatcher, Matcher, Re2Matcher, ScanPattern, self_test
+from kb.rule import Rulebook
+from kb.scanplan import ScanPlan
+
+CACHE_FORMAT = 1
+_WANTED = ("rule.yaml", "faults.yaml", "actions.yaml", "VERSION")
+_SOURCES = ("kb", "bot/rulefiles.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What a diagnosis needs of the rule base. `matcher()` gives a compiled engine of one's own."""
+
+    rulebook: Rulebook
+    plan: ScanPlan
+    compiled: bytes | None
+    faults: tuple[Fault, ...] = ()
+
+    def matcher(self) -> Matcher:
+        """A compiled engine; each process needs its own."""
+        if self.compiled is not None:
+            return HyperscanMatcher(self.plan.patterns, self.compiled)
+        return engine()(self.plan.patterns)
+
+
+class _Cached(msgspec.Struct, frozen=True, array_like=True):
+    rulebook: bytes
+    plan: ScanPlan
+    compiled: bytes | None
+    faults: tuple[Fault, ...]
+
+
+def default_folder() -> Path:
+    """The rules that came with this installation."""
+    shipped = Path(__file__).with_name("_rules")
+    return shipped if shipped.is_dir() else Path(__file__).resolve().parent.parent / "rules"
+
+
+def read_files(folder: Path) -> dict[str, str]:
+    """The rule files of a folder, by path relative to it.
+
+    Raises:
+        UnreadableInput: there is no such folder, or nothing in it can be read.
+    """
+    if not folder.is_dir():
+        raise UnreadableInput(f"{folder}: there is no such rules folder")
+    files: dict[str, str] = {}
+    for where, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in ("match", "silent"))
+        for name in sorted(names):
+            if name in _WANTED:
+                path = Path(where) / name
+                files[str(path.relative_to(folder))] = path.read_text("utf-8", errors="replace")
+    return files
+
+
+def engine() -> Callable[[tuple[ScanPattern, ...]], Matcher]:
+    """The pattern engine at hand: Hyperscan where it is installed and passes its self-test, else RE2.
+
+    `SIGNALBOX_ENGINE=re2` asks for RE2.
+    """
+    if os.environ.get("SIGNALBOX_ENGINE") != "re2":
+        try:
+            self_test(HyperscanMatcher)
+        except ImportError:
+            pass
+        else:
+            return HyperscanMatcher
+    self_test(Re2Matcher)
+    return Re2Matcher
+
+
+def knowledge(folder: Path | None = None) -> Knowledge:
+    """Load the rule base of a folder, from the cache where it is current.
+
+    Raises:
+        RuleError: the vocabulary itself cannot be used. Single bad rules are left out and listed in `faults`.
+    """
+    files = read_files(folder or default_folder())
+    key = _key(files)
+    path = cache_dir() / f"knowledge-{key}.bin"
+    cached = _read_cache(path)
+    if cached is not None:
+        from kb.rulecodec import decode  # noqa: PLC0415
+
+        return Knowledge(decode(cached.rulebook), cached.plan, cached.compiled, cached.faults)
+    return _build(files, path)
+
+
+def _build(files: Mapping[str, str], path: Path) -> Knowledge:
+    from kb.rulebook import load  # noqa: PLC0415 - pydantic and yaml are slow to import; a cached start needs neither
+    from kb.rulecodec import encode  # noqa: PLC0415
+    from kb.scanplan import plan  # noqa: PLC0415
+
+    loaded = load(files)
+    scan_plan = plan(loaded.rulebook)
+    compiled = engine()(scan_plan.patterns).dump()
+    _write_cache(path, _Cached(encode(loaded.rulebook), scan_plan, compiled, loaded.faults))
+    return Knowledge(loaded.rulebook, scan_plan, compiled, loaded.faults)
+
+
+def _key(files: Mapping[str, str]) -> str:
+    digest = hashlib.sha256(f"{CACHE_FORMAT} {_engine_version()} {_code_version()} {_cpu()}".encode())
+    for name, text in sorted(files.items()):
+        digest.update(f"\0{name}\0{text}".encode())
+    return digest.hexdigest()[:32]
+
+
+def _engine_version() -> str:
+    wanted = os.environ.get("SIGNALBOX_ENGINE", "")
+    try:
+        return f"{wanted} hyperscan {version('hyperscan')}"
+    except PackageNotFoundError:
+        return f"{wanted} re2"
+
+
+def _code_version() -> str:
+    """Sizes and times of our own modules: a changed loader or reader must not meet an old cache."""
+    root = Path(__file__).resolve().parent.parent
+    stats = []
+    for name in ("kb", "kb/readers", "bot"):
+        with os.scandir(root / name) as entries:
+            stats += [(e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in entries if e.name.endswith(".py")]
+    return hashlib.sha256(repr(sorted(stats)).encode()).hexdigest()
+
+
+def _cpu() -> str:
+    """A compiled engine fits only the instruction sets that it was made for."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as handle:
+            flags = next((line for line in handle if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        return ""
+    return hashlib.sha256(flags.encode()).hexdigest()[:16]
+
+
+def _read_cache(path: Path) -> _Cached | None:
+    try:
+        return msgspec.msgpack.decode(path.read_bytes(), type=_Cached)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _write_cache(path: Path, cached: _Cached) -> None:
+    """Keep for the next start, whole or not at all; a cache that cannot be written is no reason to fail."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for old in sorted(path.parent.glob("knowledge-*.bin"), key=lambda p: p.stat().st_mtime)[:-7]:
+            old.unlink(missing_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as handle:
+            handle.write(msgspec.msgpack.encode(cached))
+        os.replace(handle.name, path)
+    except OSError:
+        return
+
+
+__all__ = ["Knowledge", "RuleError", "default_folder", "engine", "knowledge", "read_files"]

@@ -1,0 +1,115 @@
+"""Runs the scanner over streams: in this process when there is little to read, in a process pool otherwise."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from bot.rulefiles import Knowledge
+from connectors.files import Reading, is_plain
+from kb.matcher import Matcher
+from kb.model import Gap, StreamRef
+from kb.scanner import AFTER, BEFORE, Scanner
+from kb.summary import StreamSummary, merge
+
+SHARD = 96 * 1024 * 1024
+ALONE = 24 * 1024 * 1024  # up to so many bytes a pool costs more than it gives
+
+Tell = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A stream, or the lines of it that start in [start, stop)."""
+
+    index: int
+    ref: StreamRef
+    start: int
+    stop: int | None
+    year: int | None
+
+
+_knowledge: Knowledge | None = None
+_matcher: Matcher | None = None
+
+
+def scan_all(
+    knowledge: Knowledge, refs: Sequence[StreamRef], *, year: int | None = None, workers: int | None = None, tell: Tell | None = None
+) -> tuple[StreamSummary, ...]:
+    """Scan streams side by side and give their summaries in the order of `refs`."""
+    tasks = [task for index, ref in enumerate(refs) for task in _shards(index, ref, year)]
+    workers = workers or len(os.sched_getaffinity(0))
+    total = sum(ref.size or 0 for ref in refs)
+    if total <= ALONE or workers == 1:
+        matcher = knowledge.matcher()
+        parts = [(task, _scan(knowledge, matcher, task)) for task in tasks]
+    else:
+        parts = _pooled(knowledge, tasks, workers, tell)
+    return _joined(refs, parts)
+
+
+def _shards(index: int, ref: StreamRef, year: int | None) -> list[Task]:
+    size = ref.size or 0
+    if size <= SHARD + SHARD // 2 or not is_plain(ref):
+        return [Task(index, ref, 0, None, year)]
+    cuts = list(range(0, size - SHARD // 2, SHARD))
+    return [Task(index, ref, cut, cuts[i + 1] if i + 1 < len(cuts) else None, year) for i, cut in enumerate(cuts)]
+
+
+def _scan(knowledge: Knowledge, matcher: Matcher, task: Task) -> StreamSummary:
+    origin = max(0, task.start - BEFORE)
+    reading = Reading(task.ref, origin, None if task.stop is None else task.stop + AFTER)
+    scanner = Scanner(
+        knowledge.plan, matcher, task.ref, origin=origin, own_start=task.start, own_stop=task.stop, year=task.year
+    )
+    for block in reading:
+        scanner.feed(block)
+    return replace(scanner.finish(), gaps=tuple(reading.gaps))
+
+
+def _pooled(knowledge: Knowledge, tasks: Sequence[Task], workers: int, tell: Tell | None) -> list[tuple[Task, StreamSummary]]:
+    """Largest first, so that no worker is left with a large one at the end."""
+    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+    parts: list[tuple[Task, StreamSummary]] = []
+    with ProcessPoolExecutor(workers, multiprocessing.get_context(method), _start, (knowledge,)) as pool:
+        ordered = sorted(tasks, key=lambda task: -_size(task))
+        futures = {pool.submit(_work, task): task for task in ordered}
+        for future in as_completed(futures):
+            task = futures[future]
+            try:
+                parts.append((task, future.result()))
+            except BrokenProcessPool:
+                gap = Gap("worker_died", task.ref.uri, "a worker died while this was read; it was not read whole")
+                parts.append((task, StreamSummary(task.ref, gaps=(gap,))))
+            if tell:
+                tell(_size(task))
+    return parts
+
+
+def _size(task: Task) -> int:
+    size = task.ref.size or 0
+    return (size if task.stop is None else min(size, task.stop)) - task.start
+
+
+def _start(knowledge: Knowledge) -> None:
+    global _knowledge, _matcher  # noqa: PLW0603 - a worker process has one of each, made once
+    _knowledge, _matcher = knowledge, knowledge.matcher()
+
+
+def _work(task: Task) -> StreamSummary:
+    if _knowledge is None or _matcher is None:
+        raise RuntimeError("the worker was not started by scan_all")
+    return _scan(_knowledge, _matcher, task)
+
+
+def _joined(refs: Sequence[StreamRef], parts: Sequence[tuple[Task, StreamSummary]]) -> tuple[StreamSummary, ...]:
+    summaries = []
+    for index, ref in enumerate(refs):
+        mine = [part for task, part in sorted(parts, key=lambda item: (item[0].index, item[0].start)) if task.index == index]
+        summaries.append(replace(reduce(merge, mine), ref=ref) if mine else StreamSummary(ref))
+    return tuple(summaries)

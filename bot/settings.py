@@ -1,0 +1,37 @@
+"""Where Signalbox keeps what it remembers and what it can make anew, and by which environment variable each is moved."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+STATE = "SIGNALBOX_STATE"  # a folder: the incidents
+CACHE = "SIGNALBOX_CACHE"  # a folder: compiled patterns, anything that may be deleted at any time
+DATABASE = "SIGNALBOX_DATABASE"  # a database URL in place of the file in the state folder
+
+
+def state_dir() -> Path:
+    """The folder of what must be kept. Not made here: whoever writes makes it, and says so where it cannot."""
+    return _moved(STATE) or _platform_folder("state")
+
+
+def cache_dir() -> Path:
+    """The folder of what can be made anew. Not made here either."""
+    return _moved(CACHE) or _platform_folder("cache")
+
+
+def database_url() -> str:
+    """The database of incidents: SQLite in the state folder unless the environment names another."""
+    return os.environ.get(DATABASE) or f"sqlite:///{state_dir() / 'signalbox.db'}"
+
+
+def _moved(variable: str) -> Path | None:
+    # An empty value counts as unset: that is what `VAR= command` and unset Helm values give.
+    named = os.environ.get(variable, "").strip()
+    return Path(os.path.abspath(os.path.expanduser(named))) if named else None  # noqa: PTH100, PTH111 - never raises
+
+
+def _platform_folder(kind: str) -> Path:
+    import platformdirs  # noqa: PLC0415 - not needed where the environment names the folder
+
+    return platformdirs.user_state_path("signalbox") if kind == "state" else platformdirs.user_cache_path("signalbox")

@@ -1,0 +1,184 @@
+"""Detectors over the series of one stream: each gives the points at which something is wrong with the numbers.
+
+A detector never speaks on what a healthy run shows: first steps, evaluation and checkpoint steps, the noise of small
+batches. All take training points in order of offset.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from kb.model import ProgressPoint
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A point at which a series goes wrong, in words, and the numbers for a rule's texts."""
+
+    point: ProgressPoint
+    text: str
+    captures: tuple[tuple[str, str], ...] = ()
+
+
+def detect(name: str, points: Sequence[ProgressPoint], params: Mapping[str, float]) -> tuple[Found, ...]:
+    """Run one detector over the points of a stream."""
+    training = [p for p in points if not p.validation]
+    found = DETECTORS[name](training, params)
+    return (found,) if found else ()
+
+
+def _loss_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
+    """The loss is nan or inf, and not for one passing step only; or the gradient norm is, for many steps on end."""
+    losses = [p for p in points if p.loss is not None]
+    run = 0
+    for index, point in enumerate(losses):
+        if math.isfinite(point.loss or 0.0):
+            run = 0
+            continue
+        run += 1
+        start = losses[index - run + 1]
+        if run >= params.get("steps", 2) or index == len(losses) - 1:
+            return Found(start, f"loss is {start.loss} at step {_step(start)}", (("value", str(start.loss)),))
+    run = 0
+    for index, point in enumerate(points):
+        run = run + 1 if point.grad_norm is not None and not math.isfinite(point.grad_norm) else 0
+        if run >= params.get("gradient_steps", 8):
+            start = points[index - run + 1]
+            return Found(start, f"gradient norm is {start.grad_norm} from step {_step(start)} on", (("value", str(start.grad_norm)),))
+    return None
+
+
+def _loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
+    """The loss leaves its level upwards by far more than its noise, and does not come back at once."""
+    losses = [p for p in points if p.loss is not None and math.isfinite(p.loss)]
+    for index in range(1, len(losses)):
+        before = [p.loss or 0.0 for p in losses[max(0, index - 20) : index]]
+        level, here = median(before), losses[index].loss or 0.0
+        noise = 1.4826 * median(abs(value - level) for value in before)
+        sure = len(before) >= 5
+        floor = (0.03 if sure else 0.10) * abs(level)
+        if here - level < params.get("deviations", 10.0) * max(noise, floor) or here < level + params.get("rise", 1.0):
+            continue
+        after = [p.loss or 0.0 for p in losses[index + 1 : index + 4]]
+        stays = sum(value > level + 3 * max(noise, floor) for value in after)
+        if (after and stays * 2 < len(after)) or (not after and not sure):
+            continue
+        point = losses[index]
+        return Found(
+            point,
+            f"loss rose from {level:.4g} to {here:.4g} at step {_step(point)}",
+            (("level", f"{level:.4g}"), ("value", f"{here:.4g}")),
+        )
+    return None
+
+
+def _slow_down(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
+    """Steps take longer from some point on, to the end of what is seen."""
+    timed = _bar_ends([p for p in points if p.seconds and math.isfinite(p.seconds)])
+    share = params.get("share", 0.7)
+    keep = int(params.get("points", 3))
+    if len(timed) < 2 * keep:
+        return None
+    values = [p.seconds or 0.0 for p in timed]
+    for index in range(keep, len(values) - keep + 1):
+        before, after = values[max(0, index - 20) : index], values[index:]
+        level = median(before)
+        slow = [value for value in after if level < share * value]
+        if level < share * values[index] and len(slow) >= max(keep, 0.9 * len(after)):
+            return _slower(timed[index], level, median(after))
+    return None
+
+
+def _slow_step(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
+    """Very even steps become a few percent slower and stay so: one slow node of many does that."""
+    timed = [p for p in points if p.seconds and math.isfinite(p.seconds) and p.seconds >= params.get("least_seconds", 2.0)]
+    if len(timed) < 4:
+        return None
+    values = [p.seconds or 0.0 for p in timed]
+    for index in range(2, len(values) - 1):
+        before, after = values[max(0, index - 20) : index], values[index:]
+        level = median(before)
+        spread = max(before) - min(before)
+        rise = min(after) - level
+        if spread < 0.015 * level and rise > max(0.035 * level, 3 * spread) and len(after) >= 2 and median(after) < 1.5 * level:
+            return _slower(timed[index], level, median(after))
+    return None
+
+
+def _slower(point: ProgressPoint, level: float, now: float) -> Found:
+    text = f"a step takes {now:.4g} s from step {_step(point)} on, {level:.4g} s before"
+    return Found(point, text, (("level", f"{level:.4g}"), ("value", f"{now:.4g}"), ("percent", f"{100 * (now / level - 1):.0f}")))
+
+
+def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
+    """Of progress bars, whose rate is an average since the bar began, only each bar's last point; other points all."""
+    ends = []
+    for index, point in enumerate(points):
+        follower = points[index + 1] if index + 1 < len(points) else None
+        inside = (
+            point.format in ("tqdm", "lightning")
+            and follower is not None
+            and (follower.step or 0) > (point.step or 0)
+            and follower.total == point.total
+        )
+        if not inside:
+            ends.append(point)
+    return ends if len(ends) > 3 else list(points) if points and points[0].format not in ("tqdm", "lightning") else []
+
+
+def _memory_growth(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
+    """Memory rises from step to step without ever being released."""
+    known = [p for p in points if p.memory is not None and p.step is not None]
+    if len(known) < 20:
+        return None
+    tail = known[len(known) // 4 :]
+    values = [p.memory or 0.0 for p in tail]
+    steps = (tail[-1].step or 0) - (tail[0].step or 0)
+    falls = sum(later < earlier for earlier, later in zip(values, values[1:], strict=False))
+    rate = (values[-1] - values[0]) / steps if steps > 0 else 0.0
+    if falls > 0.1 * len(values) or rate < params.get("bytes_a_step", 50e6) or values[-1] < 1.2 * values[0]:
+        return None
+    text = f"memory grows by {rate / 1e6:.0f} MB a step, from {values[0] / 1e9:.1f} to {values[-1] / 1e9:.1f} GB"
+    return Found(tail[-1], text, (("rate", f"{rate / 1e6:.0f}"),))
+
+
+def _lr_stuck(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
+    """The learning rate is zero for many steps while the loss is still being logged."""
+    known = [p for p in points if p.learning_rate is not None]
+    least = int(params.get("steps", 50))
+    if len(known) < least + 5:
+        return None
+    zero = [p for p in known[5:] if p.learning_rate == 0.0]
+    if len(zero) < least or zero[-1].offset != known[-1].offset or len(zero) < 0.9 * (len(known) - 5):
+        return None
+    return Found(zero[0], f"the learning rate is 0 from step {_step(zero[0])} on")
+
+
+def _loss_scale_minimum(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
+    """The fp16 loss scale has fallen to its floor and steps are skipped there."""
+    known = [p for p in points if p.loss_scale is not None]
+    for index, point in enumerate(known):
+        rest = known[index:]
+        low = (point.loss_scale or 0.0) <= params.get("scale", 1.0)
+        fell = any((p.loss_scale or 0.0) >= 16.0 for p in known[:index])
+        if low and fell and len(rest) >= 3 and all((p.loss_scale or 0.0) <= params.get("scale", 1.0) for p in rest):
+            return Found(point, f"the loss scale is down to {point.loss_scale:g} at step {_step(point)}")
+    return None
+
+
+def _step(point: ProgressPoint) -> str:
+    return "?" if point.step is None else str(point.step)
+
+
+DETECTORS: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]], Found | None]] = {
+    "loss_not_finite": _loss_not_finite,
+    "loss_spike": _loss_spike,
+    "throughput_drop": _slow_down,
+    "straggler_step": _slow_step,
+    "memory_growth": _memory_growth,
+    "lr_stuck": _lr_stuck,
+    "loss_scale_minimum": _loss_scale_minimum,
+}

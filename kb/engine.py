@@ -1,0 +1,328 @@
+"""Evidence, rulebook and history in; a report out. The same input gives the same answer, byte for byte."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from kb.evaluate import by_time
+from kb.evidence import Evidence, Facts, History, Signal
+from kb.findings import Finding, find
+from kb.model import Gap, Structure
+from kb.ranking import Ranked, band, rank
+from kb.report import (
+    Diagnosis,
+    EvidenceItem,
+    Explained,
+    GpuRef,
+    Indicator,
+    Indicators,
+    JobView,
+    RemedyStep,
+    Report,
+    Suspect,
+    Versions,
+)
+from kb.rule import Rulebook
+from kb.summary import StreamSummary
+from kb.verdict import decide, failure_signs, judge, phase, progress
+
+ENGINE = "1"
+CALIBRATION = "hand-1"
+SHOWN_LINES = 5
+SHOWN_TEXT = 2048
+DIAGNOSES = 8
+SUSPECTS = 16
+INDICATORS = 8
+_NUMBER = re.compile(r"\d+")
+_TELLING = re.compile(
+    r"(?i)\b(?:error|exception|fatal|fail(?:ed|ure)?|abort(?:ed)?|killed|segfault|core dumped|cannot|could not|unable to|denied|refused|timed? ?out|not found|invalid|corrupt)"
+)
+
+
+def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = None) -> Report:
+    """Say what went wrong in a job, or that nothing did, or that it cannot be told."""
+    facts = Facts(evidence, rulebook.rules)
+    found, not_evaluated = find(rulebook, facts, history or History())
+    ranked = rank(found, facts)
+    signs = failure_signs(facts)
+    verdict = judge(ranked, facts, signs)
+    if verdict != "fault":
+        ranked = []
+    done = progress(facts)
+    numbers = _Numbering(facts)
+    diagnoses = tuple(_diagnosis(rulebook, place, one, facts, numbers) for place, one in enumerate(ranked[:DIAGNOSES], 1))
+    decision = decide(rulebook, ranked, diagnoses[0].suspects if diagnoses else (), done)
+    report = Report(
+        id="",
+        fingerprint=_fingerprint(verdict, ranked),
+        verdict=verdict,
+        phase=phase(verdict, ranked, facts),
+        summary="",
+        versions=Versions(ENGINE, rulebook.version, rulebook.digest, CALIBRATION),
+        bundle=evidence.bundle,
+        window=(evidence.window.start, evidence.window.end),
+        job=_job(evidence),
+        decision=decision,
+        progress=done,
+        diagnoses=diagnoses,
+        indicators=_indicators(facts, signs, numbers) if verdict == "no_match" else Indicators(),
+        gaps=(*evidence.gaps, *(gap for stream in evidence.streams for gap in stream.gaps), *_missing(evidence, facts)),
+        not_evaluated=tuple(not_evaluated),
+        streams=len(evidence.streams),
+        bytes_read=facts.text_bytes(),
+    )
+    report = replace(report, summary=_summary(report))
+    return replace(report, id=hashlib.sha256(repr(report).encode()).hexdigest()[:16])
+
+
+class _Numbering:
+    """Gives evidence its ids e1, e2, …; the same line of the same source keeps its id."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._ids: dict[tuple[int, int], str] = {}
+
+    def item(self, signal: Signal) -> EvidenceItem:
+        summary = self._facts.streams[signal.stream].summary
+        return self._make(signal.stream, signal.offset, signal.line, summary, signal)
+
+    def line(self, stream: int, offset: int, text: str) -> EvidenceItem:
+        return self._make(stream, offset, text, self._facts.streams[stream].summary, None)
+
+    def _make(self, stream: int, offset: int, text: str, summary: StreamSummary, signal: Signal | None) -> EvidenceItem:
+        name = self._ids.setdefault((stream, offset), f"e{len(self._ids) + 1}")
+        resource = signal.resource if signal else summary.ref.resource
+        return EvidenceItem(
+            id=name,
+            kind="series" if signal and signal.kind == "series" else "line",
+            source=summary.ref.uri,
+            text=text.strip("\n"),
+            offset=offset,
+            time=signal.time if signal else None,
+            rank=resource.rank,
+            node=resource.node,
+        )
+
+
+def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, facts: Facts, numbers: _Numbering) -> Diagnosis:
+    best = ranked.best
+    quoted = _quoted(ranked, numbers)
+    steps = best.row.remediation if best.row and best.row.remediation else best.rule.remediation
+    times = [s.time for s in best.signals if s.time is not None]
+    return Diagnosis(
+        rank=place,
+        fault=best.fault.id,
+        rule=best.rule.id,
+        rule_version=1,
+        title=best.row.title if best.row else best.rule.title,
+        summary=best.fill(best.row.summary if best.row and best.row.summary else best.rule.summary),
+        confidence=ranked.confidence,
+        band=band(ranked.confidence),
+        role=best.role,
+        reasons=ranked.reasons,
+        suspects=_suspects(best, facts, quoted),
+        first_seen=min(times, default=None),
+        stage=best.first.stage,
+        iteration=best.first.iteration,
+        evidence=quoted,
+        explains=_explained(ranked.folded),
+        remediation=tuple(
+            RemedyStep(s.action, s.grade, best.fill(s.text), s.scope, best.fill(s.command) if s.command else None, s.verify)
+            for s in steps
+        ),
+        cause=best.rule.cause.strip(),
+        impact=best.rule.impact.strip(),
+        owner=best.rule.owner or rulebook.owners.get(best.fault.domain, "none"),
+    )
+
+
+def _quoted(ranked: Ranked, numbers: _Numbering) -> tuple[EvidenceItem, ...]:
+    """The lines that decide: the first of each shape, the leading rule's before the others', at most five and 2 kB."""
+    chosen: list[EvidenceItem] = []
+    shapes: set[str] = set()
+    room = SHOWN_TEXT
+    for signal in _rounds(ranked):
+        shape = _NUMBER.sub("#", signal.line)[:160]
+        if shape in shapes or not signal.line.strip():
+            continue
+        item = numbers.item(signal)
+        text = item.text if len(item.text) <= room else item.text[:room]
+        if len(chosen) == SHOWN_LINES or len(text) < min(40, len(item.text)):
+            break
+        shapes.add(shape)
+        room -= len(text)
+        chosen.append(replace(item, text=text))
+    return tuple(chosen)
+
+
+def _rounds(ranked: Ranked) -> list[Signal]:
+    """Signals in the order in which they are worth quoting: the first of each pattern of each rule, then the rest."""
+    first, rest = [], []
+    for finding in ranked.findings:
+        keys: set[str] = set()
+        for signal in finding.signals:
+            (rest if signal.key in keys else first).append(signal)
+            keys.add(signal.key)
+    return first + rest
+
+
+def _suspects(best: Finding, facts: Facts, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:
+    """Who is at fault: the speakers of the deciding lines, the first in time first; the job where nobody stands out."""
+    speakers: dict[tuple[int | None, str | None], Signal] = {}
+    for signal in by_time(best.signals):
+        node = signal.captures.get("node") or signal.resource.node or _node_of(signal.resource.rank, facts)
+        if signal.resource.rank is not None or node is not None:
+            speakers.setdefault((signal.resource.rank, node), signal)
+    ranks = {rank for rank, _ in speakers if rank is not None}
+    known = facts.ranks_known()
+    if not speakers:
+        return _from_launcher(facts) if best.role != "symptom" else ()
+    if len(ranks) > 2 and known and len(ranks) >= 0.8 * known:
+        return (Suspect("job", why=f"seen on {len(ranks)} of {known} ranks", evidence=tuple(e.id for e in quoted)),)
+    found = []
+    for place, ((number, node), signal) in enumerate(list(speakers.items())[:SUSPECTS]):
+        pci = signal.captures.get("pci")
+        found.append(
+            Suspect(
+                kind="gpu" if pci else "rank" if number is not None else "node",
+                node=node,
+                rank=number,
+                local_rank=signal.resource.local_rank,
+                pod=signal.resource.container,
+                gpu=GpuRef(pci=pci) if pci else None,
+                score=round(1.0 / (place + 1), 3),
+                why="the first to show it" if place == 0 else "shows it too",
+                evidence=tuple(e.id for e in quoted if e.rank == number)[:SHOWN_LINES],
+            )
+        )
+    return tuple(found)
+
+
+def _node_of(rank: int | None, facts: Facts) -> str | None:
+    if rank is None:
+        return None
+    return next((node for node, ranks in facts.evidence.job.nodes.items() if rank in ranks), None)
+
+
+def _from_launcher(facts: Facts) -> tuple[Suspect, ...]:
+    """Where no line names its rank: what the launchers' failure blocks say, the earliest that was not told to stop."""
+    items = [
+        one
+        for _, one in facts.structures("elastic_failure")
+        if one.fields.get("root") == "yes" and one.fields.get("signal") != "SIGTERM" and one.fields.get("rank") is not None
+    ]
+    items.sort(key=lambda one: (str(one.fields.get("time") or "~"), one.offset))
+    found: dict[int, Suspect] = {}
+    for one in items[:SUSPECTS]:
+        number = int(str(one.fields["rank"])) if str(one.fields["rank"]).isdigit() else None
+        if number is not None and number not in found:
+            host = str(one.fields.get("host") or "") or None
+            found[number] = Suspect(
+                "rank", host, number, score=round(1.0 / (len(found) + 1), 3), why="the launcher saw it fail first"
+            )
+    return tuple(found.values())
+
+
+def _explained(folded: Iterable[Finding]) -> tuple[Explained, ...]:
+    totals: dict[str, tuple[int, set[int]]] = {}
+    for one in folded:
+        count, ranks = totals.get(one.fault.id, (0, set()))
+        ranks |= {s.resource.rank for s in one.signals if s.resource.rank is not None}
+        totals[one.fault.id] = (count + one.count, ranks)
+    return tuple(Explained(fault, count, ranges(ranks)) for fault, (count, ranks) in totals.items())
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as ranges: `0-6,8-63`."""
+    spans: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+
+
+def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: _Numbering) -> Indicators:
+    """The most telling lines of a failure that no rule knows: what ended it, and error lines near each stream's end."""
+    events: list[Indicator] = []
+    shapes: set[str] = set()
+
+    def add(stream: int, offset: int, text: str, why: str) -> None:
+        shape = _NUMBER.sub("#", text)[:120]
+        if text.strip() and shape not in shapes and len(events) < INDICATORS:
+            shapes.add(shape)
+            events.append(Indicator(text.strip()[:200], why, numbers.line(stream, offset, text)))
+
+    for stream, one in signs[:INDICATORS]:
+        add(stream, one.offset, one.line, f"{one.kind.replace('_', ' ')}, and nothing went on after it")
+    for stream, facts_of in enumerate(facts.streams):
+        offset = facts_of.summary.tail_offset
+        for line in facts_of.summary.tail.split("\n"):
+            if _TELLING.search(line):
+                add(stream, offset, line[:512], "an error word near the end")
+            offset += len(line.encode("utf-8", "replace")) + 1
+    stages = sorted({str(facts.streams[s].stage(one.offset)) for s, one in signs if facts.streams[s].stage(one.offset)})
+    steps = sorted({i for s, one in signs if (i := facts.streams[s].iteration(one.offset)) is not None})
+    nodes = sorted({one.resource.node for _, one in signs if one.resource.node})
+    return Indicators(
+        tuple(events),
+        tuple(Indicator(node, "its lines show the failure") for node in nodes[:INDICATORS]),
+        tuple(Indicator(stage, "the stage in which it ended") for stage in stages[:2]),
+        tuple(Indicator(str(step), "the last step before it") for step in steps[-1:]),
+    )
+
+
+def _missing(evidence: Evidence, facts: Facts) -> list[Gap]:
+    """What would have helped and was not there."""
+    gaps = []
+    size = evidence.job.world_size
+    ranks = {stream.ref.resource.rank for stream in evidence.streams} - {None}
+    if size and ranks and len(ranks) < size:
+        absent = ranges(set(range(size)) - {rank for rank in ranks if rank is not None})
+        gaps.append(Gap("ranks_missing", "logs", f"no log of rank {absent}", rules_out="whether those ranks failed first"))
+    if not any(True for _ in facts.of_kind("kernel")):
+        gaps.append(
+            Gap("no_kernel_log", "kernel", "no kernel log was given", rules_out="Xid, out-of-memory kills and link faults that only the kernel reports")
+        )
+    return gaps
+
+
+def _job(evidence: Evidence) -> JobView:
+    job = evidence.job
+    return JobView(job.id, job.name, job.attempt, job.state, len(job.nodes) or None, job.gpus or job.world_size, job.owner)
+
+
+def _summary(report: Report) -> str:
+    if report.verdict == "fault":
+        best = report.diagnoses[0]
+        where = _where(best)
+        return f"{best.title}{where}." if not best.summary else f"{best.title}{where}: {best.summary}"
+    if report.verdict == "no_match":
+        lines = len(report.indicators.events)
+        return f"Something failed and no rule says what; {lines} line{'s' if lines != 1 else ''} stand out."
+    if report.verdict == "insufficient_evidence":
+        return "Not enough was seen to say anything."
+    step = report.progress.last_iteration
+    how = {"completed": "the run ended well", "running": "the run was going on"}.get(report.phase, "no failure is to be seen")
+    return f"Nothing failed: {how}{f', last step {step}' if step is not None else ''}."
+
+
+def _where(best: Diagnosis) -> str:
+    ranks = ranges(s.rank for s in best.suspects[:SUSPECTS] if s.rank is not None)
+    nodes = sorted({s.node for s in best.suspects if s.node})
+    parts = ([f"rank {ranks}"] if ranks else []) + ([", ".join(nodes[:3])] if nodes else [])
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _fingerprint(verdict: str, ranked: Sequence[Ranked]) -> str:
+    """The same for failures of the same kind: verdict, fault, rule, and the shape of the deciding line."""
+    parts: Mapping[str, str] = {"verdict": verdict}
+    if ranked:
+        best = ranked[0].best
+        shape = _NUMBER.sub("#", best.first.line)[:120]
+        parts = {"fault": best.fault.id, "rule": best.rule.id, "shape": shape}
+    return hashlib.sha256(repr(sorted(parts.items())).encode()).hexdigest()[:16]

@@ -1,0 +1,349 @@
+"""Evidence of one job, and the facts that rules are judged on: every hit with its stage, iteration and what came after."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from kb.detectors import Found, detect
+from kb.model import Gap, Job, ProgressPoint, Resource, SourceKind, Stage, Structure, Window
+from kb.rule import DetectorTest, ExceptionTest, Pattern, Rule, StructureTest
+from kb.summary import Place, StreamSummary
+
+PROGRESS_AFTER = 3  # so many further steps and an error before them did not end the run
+CLOCK_SKEW = 2.0  # seconds by which clocks of two nodes may differ
+
+
+@dataclass(frozen=True, slots=True)
+class PastIncident:
+    """One earlier diagnosis, for rules that ask for history."""
+
+    rule: str
+    fault: str
+    days_ago: float
+    node: str | None = None
+    gpu: str | None = None
+    job: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What bot chose to tell of the past; bounded. `digest` stands in the report."""
+
+    past: tuple[PastIncident, ...] = ()
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything seen of one job in one window. `streams` in a fixed order; earlier attempts and baselines not among them."""
+
+    job: Job = field(default_factory=Job)
+    window: Window = field(default_factory=Window)
+    streams: tuple[StreamSummary, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    bundle: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """One observed thing. `stream` is the index of its stream; `offset` its line's first byte; `span` the block it is part of.
+
+    `survived`: the run demonstrably went on after it.
+    """
+
+    key: str
+    stream: int
+    offset: int
+    line: str
+    kind: str
+    resource: Resource
+    time: float | None = None
+    captures: Mapping[str, str] = field(default_factory=dict)
+    stage: Stage | None = None
+    iteration: int | None = None
+    span: tuple[int, int] = (0, 0)
+    survived: bool = False
+    chain: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A pattern as it was seen in all streams: how often, the signals kept, and on which ranks how often."""
+
+    count: int = 0
+    signals: tuple[Signal, ...] = ()
+    ranks: Mapping[int | None, int] = field(default_factory=dict)
+
+
+class StreamFacts:
+    """One stream's facts by offset: stage, iteration, traceback spans, what came after."""
+
+    def __init__(self, summary: StreamSummary) -> None:
+        self.summary = summary
+        points = [p for p in summary.series.points if not p.validation]
+        self.points = points
+        self._point_offsets = [p.offset for p in points]
+        self._mark_offsets = [mark.offset for mark in summary.marks]
+        self.exceptions = [one for one in summary.structures if one.kind == "exception"]
+        self._spans = sorted((int(one.fields.get("start") or one.offset), one.end) for one in self.exceptions)
+        ends = [one for one in summary.structures if one.kind == "run_end" and one.fields.get("how") == "completed"]
+        self.completed = max((one.offset for one in ends), default=None)
+
+    def stage(self, offset: int) -> Stage | None:
+        """The stage that the stream was in at an offset: the last mark before it, or iterating after an iteration line."""
+        mark = bisect_right(self._mark_offsets, offset) - 1
+        point = bisect_right(self._point_offsets, offset) - 1
+        if mark < 0 and point < 0:
+            return None
+        if point >= 0 and (mark < 0 or self._point_offsets[point] > self._mark_offsets[mark]):
+            return "iterating"
+        return self.summary.marks[mark].stage
+
+    def iteration(self, offset: int) -> int | None:
+        """The last step logged before an offset."""
+        for index in range(bisect_right(self._point_offsets, offset) - 1, -1, -1):
+            step = self.points[index].step
+            if step is not None:
+                return step
+        return None
+
+    def in_traceback(self, offset: int) -> bool:
+        """Whether a line stands inside a traceback or is its last."""
+        index = bisect_right(self._spans, (offset, 1 << 62)) - 1
+        return any(start <= offset < end for start, end in self._spans[max(0, index - 3) : index + 1])
+
+    def steps_after(self, offset: int) -> int:
+        """How many further training steps were logged behind an offset."""
+        later = self.points[bisect_right(self._point_offsets, offset) :]
+        steps = {p.step if p.step is not None else -p.offset for p in later}
+        return len(steps)
+
+    def went_on(self, offset: int) -> bool:
+        """Whether the run demonstrably went on behind an offset, or ended well."""
+        if self.completed is not None and self.completed > offset:
+            return True
+        return self.steps_after(offset) >= PROGRESS_AFTER
+
+
+class Facts:
+    """All streams' facts, and every pattern of every rule looked up in them."""
+
+    def __init__(self, evidence: Evidence, rules: Iterable[Rule]) -> None:
+        self.evidence = evidence
+        self.streams = [StreamFacts(summary) for summary in evidence.streams]
+        self._times = sorted(
+            p.time for facts in self.streams for p in facts.points if p.time is not None and facts.summary.ref.kind == "job"
+        )
+        self._by_kind: dict[str, list[tuple[int, Structure]]] = {}
+        for index, facts in enumerate(self.streams):
+            for one in facts.summary.structures:
+                self._by_kind.setdefault(one.kind, []).append((index, one))
+        self._detected: dict[tuple[str, tuple[tuple[str, float], ...]], tuple[tuple[int, Found], ...]] = {}
+        self.rules = tuple(rules)
+
+    def structures(self, kind: str) -> list[tuple[int, Structure]]:
+        """All structures of a kind with the index of their stream."""
+        return self._by_kind.get(kind, [])
+
+    def ranks_known(self) -> int:
+        """How many ranks the job has, as far as anything tells."""
+        if self.evidence.job.world_size:
+            return self.evidence.job.world_size
+        named = {s.summary.ref.resource.rank for s in self.streams} - {None}
+        return len(named)
+
+    def seen(self, rule: Rule, pattern: Pattern) -> Seen:
+        """Look one pattern up."""
+        key = f"{rule.id}#{pattern.name}"
+        if pattern.exception is not None:
+            return self._structured(key, pattern, self.structures("exception"), exception_test(pattern.exception))
+        if pattern.structure is not None:
+            found = self.structures(pattern.structure.kind)
+            return self._structured(key, pattern, found, structure_test(pattern.structure))
+        if pattern.detect is not None:
+            return self._detector(key, pattern.detect)
+        return self._lines(key, pattern)
+
+    def _lines(self, key: str, pattern: Pattern) -> Seen:
+        signals: list[Signal] = []
+        ranks: dict[int | None, int] = {}
+        count = 0
+        for index, facts in enumerate(self.streams):
+            hits = facts.summary.hits.get(key)
+            if hits is None:
+                continue
+            here = [self._line_signal(key, index, facts, place) for place in hits.places()]
+            kept = [signal for signal in here if self._stands(pattern, signal)]
+            signals.extend(kept)
+            count += hits.count if len(kept) == len(here) else len(kept)
+            if kept:
+                for tally in hits.ranks:
+                    ranks[tally.rank] = ranks.get(tally.rank, 0) + tally.count
+        return Seen(count, tuple(signals), ranks)
+
+    def _line_signal(self, key: str, index: int, facts: StreamFacts, place: Place) -> Signal:
+        return Signal(
+            key,
+            index,
+            place.offset,
+            place.line,
+            "line",
+            place.resource,
+            place.time,
+            dict(place.captures),
+            facts.stage(place.offset),
+            facts.iteration(place.offset),
+            (place.offset, place.offset + 1),
+            self._survived(facts, place.offset, place.time),
+        )
+
+    def _structured(
+        self, key: str, pattern: Pattern, found: Iterable[tuple[int, Structure]], test: Callable[[Structure], Mapping[str, str] | None]
+    ) -> Seen:
+        signals = []
+        for index, one in found:
+            captures = test(one)
+            if captures is None:
+                continue
+            signal = self._structure_signal(key, index, one, captures)
+            if self._stands(pattern, signal):
+                signals.append(signal)
+        ranks: dict[int | None, int] = {}
+        for signal in signals:
+            ranks[signal.resource.rank] = ranks.get(signal.resource.rank, 0) + 1
+        return Seen(len(signals), tuple(signals), ranks)
+
+    def _structure_signal(self, key: str, index: int, one: Structure, captures: Mapping[str, str]) -> Signal:
+        facts = self.streams[index]
+        start = int(one.fields.get("start") or one.offset)
+        return Signal(
+            key,
+            index,
+            one.offset,
+            one.line,
+            "exception" if one.kind == "exception" else "structure",
+            one.resource,
+            one.time,
+            captures,
+            facts.stage(start),
+            facts.iteration(start),
+            (start, max(one.end, one.offset + 1)),
+            self._survived(facts, one.offset, one.time),
+            int(one.fields.get("chain") or 0),
+        )
+
+    def _detector(self, key: str, test: DetectorTest) -> Seen:
+        which = (test.name, tuple(sorted(test.params.items())))
+        if which not in self._detected:
+            self._detected[which] = tuple(
+                (index, found)
+                for index, facts in enumerate(self.streams)
+                if facts.summary.ref.kind == "job"
+                for found in detect(test.name, facts.summary.series.points, test.params)
+            )
+        signals = tuple(
+            Signal(
+                key,
+                index,
+                found.point.offset,
+                found.text,
+                "series",
+                Resource(rank=None),
+                found.point.time,
+                dict(found.captures),
+                "iterating",
+                found.point.step,
+                (found.point.offset, found.point.offset + 1),
+            )
+            for index, found in self._detected[which]
+        )
+        return Seen(len(signals), signals, {None: len(signals)} if signals else {})
+
+    def _stands(self, pattern: Pattern, signal: Signal) -> bool:
+        where = pattern.where
+        facts = self.streams[signal.stream]
+        if where.sources and facts.summary.ref.kind not in where.sources:
+            return False
+        if where.stages and signal.stage not in where.stages:
+            return False
+        if where.in_traceback is not None and signal.kind == "line" and facts.in_traceback(signal.offset) != where.in_traceback:
+            return False
+        if where.last_frame is not None:
+            return any(
+                _search(where.last_frame, str(one.fields.get("last_frame") or ""))
+                for one in facts.exceptions
+                if int(one.fields.get("start") or one.offset) <= signal.offset < one.end
+            )
+        return True
+
+    def _survived(self, facts: StreamFacts, offset: int, time: float | None) -> bool:
+        if facts.went_on(offset):
+            return True
+        if facts.points or time is None or not self._times:
+            return False
+        later = len(self._times) - bisect_right(self._times, time + 60.0)
+        return later >= PROGRESS_AFTER
+
+    def last_point(self) -> ProgressPoint | None:
+        """The furthest step of the job."""
+        points = [p for facts in self.streams for p in facts.points if p.step is not None]
+        return max(points, key=lambda p: p.step or 0, default=None)
+
+    def text_bytes(self) -> int:
+        """How much text was seen."""
+        return sum(facts.summary.size for facts in self.streams)
+
+    def of_kind(self, kind: SourceKind) -> Iterator[StreamFacts]:
+        """The streams of one kind."""
+        return (facts for facts in self.streams if facts.summary.ref.kind == kind)
+
+
+@lru_cache(maxsize=4096)
+def _regex(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def _search(pattern: str | None, text: str) -> bool:
+    return pattern is None or _regex(pattern).search(text) is not None
+
+
+def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, str] | None]:
+    """A test of exception structures: gives what was captured, or None."""
+
+    def judge(one: Structure) -> Mapping[str, str] | None:
+        kind, message = str(one.fields.get("type") or ""), str(one.fields.get("message") or "")
+        last, frames = str(one.fields.get("last_frame") or ""), str(one.fields.get("frames") or "")
+        if test.type is not None and _regex(test.type).fullmatch(kind) is None:
+            return None
+        captures = {"type": kind, "message": message[:200], "last_frame": last}
+        if test.message is not None:
+            match = _regex(test.message).search(message)
+            if match is None:
+                return None
+            captures.update({name: value for name, value in match.groupdict().items() if value})
+        if not (_search(test.frame, frames) and _search(test.last_frame, last)):
+            return None
+        denied = ((test.not_message, message), (test.not_frame, frames), (test.not_last_frame, last))
+        if any(pattern is not None and _search(pattern, text) for pattern, text in denied):
+            return None
+        return captures
+
+    return judge
+
+
+def structure_test(test: StructureTest) -> Callable[[Structure], Mapping[str, str] | None]:
+    """A test of structures' fields: gives all fields as text, or None."""
+
+    def judge(one: Structure) -> Mapping[str, str] | None:
+        fields = {name: "" if value is None else str(value) for name, value in one.fields.items()}
+        if any(_regex(pattern).fullmatch(fields.get(name, "")) is None for name, pattern in test.fields.items()):
+            return None
+        if any(_regex(pattern).fullmatch(fields.get(name, "")) for name, pattern in test.not_fields.items()):
+            return None
+        return {name: value for name, value in fields.items() if value}
+
+    return judge

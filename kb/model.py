@@ -1,0 +1,140 @@
+"""The values that travel between the floors. All frozen; nothing in here does anything but describe.
+
+Text is never held whole in a value: a `StreamRef` says where it lies, a `StreamSummary` (kb.summary) keeps what a
+scanner saw of it. Times are seconds since the epoch, UTC, as floats; `None` is "not known", never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NewType
+
+RuleId = NewType("RuleId", str)
+FaultId = NewType("FaultId", str)
+PatternKey = NewType("PatternKey", str)  # "<rule id>#<pattern name>"
+Scalar = str | int | float | bool | None
+
+SourceKind = Literal["job", "kernel", "scheduler", "health", "stack", "event"]
+Stage = Literal[
+    "launch", "init", "data_load", "checkpoint_load", "iterating", "evaluating", "saving", "teardown"
+]
+Verdict = Literal["fault", "no_fault", "no_match", "insufficient_evidence"]
+Phase = Literal["running", "hung", "degraded", "failed", "stopped", "completed", "unknown"]
+Band = Literal["likely", "possible", "weak"]
+Role = Literal["root_cause", "contributing", "symptom", "context"]
+Grade = Literal["look", "safe", "disruptive"]
+Scope = Literal["cluster", "job"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A half-open span of time [start, end), seconds since the epoch."""
+
+    start: float | None = None
+    end: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Who spoke. `rank` is the global rank; `local_rank` the rank within its node; `pid` the process."""
+
+    cluster: str | None = None
+    node: str | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    gpu: str | None = None
+    pid: int | None = None
+    container: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRef:
+    """Where one source's text lies: `uri` (a path or address), its size in bytes where known, and who wrote it.
+
+    `kind` is what the source is: "job" (a rank's or launcher's output), "kernel" (dmesg, journal), "scheduler",
+    "health" (checks run beside the job), "stack", "event". `group` tells parts of a bundle apart: "logs", "baseline",
+    "attempt-1".
+    """
+
+    uri: str
+    resource: Resource = field(default_factory=Resource)
+    size: int | None = None
+    kind: SourceKind = "job"
+    group: str = "logs"
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A source that gave nothing, less than asked, or nothing new, and why. Missing data is a result and is shown."""
+
+    code: str
+    source: str
+    reason: str
+    scope: str = ""
+    asked: str = ""
+    got: str = ""
+    rules_out: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """Something of fixed form read out of a log once for all rules.
+
+    `kind` is one of kb.readers.KINDS; `offset` the byte at which its decisive line starts, `end` the byte behind its
+    last line; `line` the decisive line, cut to 512 characters. `fields` are the parsed parts.
+    """
+
+    kind: str
+    offset: int
+    end: int
+    line: str
+    fields: Mapping[str, Scalar] = field(default_factory=dict)
+    resource: Resource = field(default_factory=Resource)
+    time: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressPoint:
+    """One iteration line: the step and what was measured there. Seconds a step; learning rate; bytes of memory.
+
+    `total` is the planned number of steps where the line says it. A value that was printed as nan or inf is kept as such.
+    """
+
+    offset: int
+    step: int | None = None
+    total: int | None = None
+    time: float | None = None
+    loss: float | None = None
+    grad_norm: float | None = None
+    learning_rate: float | None = None
+    seconds: float | None = None
+    throughput: float | None = None
+    memory: float | None = None
+    loss_scale: float | None = None
+    skipped: int | None = None
+    epoch: float | None = None
+    rank: int | None = None
+    format: str = ""
+    validation: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What ran, as far as it is known (job.yaml of a bundle, or the scheduler)."""
+
+    id: str | None = None
+    name: str | None = None
+    cluster: str | None = None
+    framework: str | None = None
+    world_size: int | None = None
+    attempt: int | None = None
+    state: str | None = None
+    start: float | None = None
+    end: float | None = None
+    collected_at: float | None = None
+    nodes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    owner: str | None = None
+    log_interval: int | None = None
+    checkpoint_interval: int | None = None
+    gpus: int | None = None

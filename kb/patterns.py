@@ -1,0 +1,274 @@
+"""Patterns of rules: the safe subset, and the form in which the one-pass engine looks for them.
+
+A rule's regex is Python syntax. For the pass over the log it is rewritten into a *scan form* that no engine reads
+differently: no anchors, no newline in any class, nothing optional at either end (engines report every end offset), bytes
+instead of characters. A scan form finds every line that the regex matches and may find more; where it finds exactly the
+same lines it says so (`exact`), and only the others are confirmed by Python's `re` on the hit line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# The parser of `re` has been there, under one name or the other, since Python 2; no public library gives its tree.
+from re import _constants as sre  # type: ignore[attr-defined]
+from re import _parser as sre_parse  # type: ignore[attr-defined]
+
+MAX_REPEAT = 1000
+WIDE_REPEAT = 40  # wider bounded repeats are searched as unbounded ones: they would blow up the automaton
+_NEWLINES = {0x0A, 0x0D}
+_WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+_DIGIT = frozenset(b"0123456789")
+_SPACE = frozenset(b" \t\n\r\f\v")
+_ALL = frozenset(range(256))
+_CATEGORIES = {
+    sre.CATEGORY_DIGIT: _DIGIT,
+    sre.CATEGORY_NOT_DIGIT: _ALL - _DIGIT,
+    sre.CATEGORY_SPACE: _SPACE,
+    sre.CATEGORY_NOT_SPACE: _ALL - _SPACE,
+    sre.CATEGORY_WORD: _WORD,
+    sre.CATEGORY_NOT_WORD: _ALL - _WORD,
+}
+_REPEATS = (sre.MAX_REPEAT, sre.MIN_REPEAT)
+_UNSAFE = {
+    sre.ASSERT: "look-around",
+    sre.ASSERT_NOT: "look-around",
+    sre.GROUPREF: "a back-reference",
+    sre.GROUPREF_EXISTS: "a conditional group",
+    sre.ATOMIC_GROUP: "an atomic group",
+    sre.POSSESSIVE_REPEAT: "a possessive repeat",
+}
+_Items = Sequence[tuple[Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanForm:
+    """What the engine looks for. `anchored`: the regex has `^`, which means the start of the peeled message."""
+
+    expression: str
+    exact: bool
+    anchored: bool
+
+
+def check(regex: str, ignore_case: bool = False) -> tuple[str, ...]:
+    """Say what is wrong with a regex as a pattern of a rule; nothing means that it is in the safe subset."""
+    try:
+        tree = sre_parse.parse(regex.encode("utf-8"), re.IGNORECASE if ignore_case else 0)
+    except (re.error, RecursionError, OverflowError, ValueError) as error:
+        return (f"not a regular expression: {error}",)
+    faults = [f"{what} is outside the safe subset (use `confirm` or `not_line`)" for what in sorted(_unsafe(tree))]
+    if tree.getwidth()[0] == 0:
+        faults.append("it matches the empty string")
+    if tree.state.flags & (re.DOTALL | re.MULTILINE | re.VERBOSE):
+        faults.append("inline flags s, m and x are outside the safe subset")
+    if _repeats_nested(tree):
+        faults.append("a repeat without end inside another one can take forever on a hostile line")
+    if not faults and informative(regex) < 4:
+        faults.append("every alternative needs at least four letters or digits in a row")
+    return tuple(faults)
+
+
+def informative(regex: str) -> int:
+    """The length of the longest run of literal characters that every match must contain, counting letters and digits."""
+    return _informative(_squash(sre_parse.parse(regex.encode("utf-8"))))
+
+
+def groups(regex: str) -> frozenset[str]:
+    """The names that a regex captures."""
+    return frozenset(re.compile(regex).groupindex)
+
+
+def literal_regex(text: str) -> str:
+    """The regex that finds just this text."""
+    return re.escape(text)
+
+
+def scan_form(regex: str) -> ScanForm:
+    """Rewrite a regex for the pass over the log.
+
+    Raises:
+        re.error: it does not parse. `check` says so with words for its author.
+    """
+    tree = sre_parse.parse(regex.encode("utf-8"))
+    writer = _Writer()
+    anchors = [argument for op, argument in tree if _is_anchor(op, argument)]
+    for anchor in anchors:
+        writer.at(anchor)
+    expression = writer.sequence(_trim([item for item in tree if not _is_anchor(*item)]))
+    return ScanForm(expression, writer.exact, writer.anchored)
+
+
+def _unsafe(items: Iterable[tuple[Any, Any]]) -> set[str]:
+    found = set()
+    for op, argument in _walk(items):
+        if op in _UNSAFE:
+            found.add(_UNSAFE[op])
+        elif op in _REPEATS and argument[0] > MAX_REPEAT:
+            found.add(f"a repeat of more than {MAX_REPEAT}")
+        elif op is sre.LITERAL and argument in _NEWLINES:
+            found.add("a newline")
+    return found
+
+
+def _walk(items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    for op, argument in items:
+        yield op, argument
+        for child in _children(op, argument):
+            yield from _walk(child)
+
+
+def _children(op: Any, argument: Any) -> list[Any]:
+    if op in _REPEATS or op is sre.POSSESSIVE_REPEAT:
+        return [argument[2]]
+    if op is sre.SUBPATTERN:
+        return [argument[3]]
+    if op is sre.BRANCH:
+        return list(argument[1])
+    if op in (sre.ASSERT, sre.ASSERT_NOT):
+        return [argument[1]]
+    if op is sre.ATOMIC_GROUP:
+        return [argument]
+    return []
+
+
+def _repeats_nested(items: Iterable[tuple[Any, Any]], inside: bool = False) -> bool:
+    for op, argument in items:
+        endless = op in _REPEATS and argument[1] is sre.MAXREPEAT
+        if endless and inside:
+            return True
+        if any(_repeats_nested(child, inside or endless) for child in _children(op, argument)):
+            return True
+    return False
+
+
+def _squash(items: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Plain groups opened, so that literals on both sides of a bracket make one run."""
+    flat: list[tuple[Any, Any]] = []
+    for op, argument in items:
+        flat.extend(_squash(argument[3]) if op is sre.SUBPATTERN else [(op, argument)])
+    return flat
+
+
+def _informative(items: _Items) -> int:
+    best = run = 0
+    for op, argument in items:
+        if op is sre.LITERAL:
+            run += argument in _WORD
+            best = max(best, run)
+            continue
+        if not (op is sre.IN and len(argument) <= 2) and op is not sre.AT:
+            run = 0
+        if op is sre.BRANCH:
+            best = max(best, min(_informative(_squash(branch)) for branch in argument[1]))
+        elif op in _REPEATS and argument[0] > 0:
+            best = max(best, _informative(_squash(argument[2])))
+    return best
+
+
+def _trim(items: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Drop what is optional at both ends: it changes no line's answer, only the number of end offsets."""
+    while items and (shorter := _least(items[0])) != items[:1]:
+        items = shorter + items[1:]
+    while items and (shorter := _least(items[-1])) != items[-1:]:
+        items = items[:-1] + shorter
+    return items
+
+
+def _is_anchor(op: Any, argument: Any) -> bool:
+    return op is sre.AT and argument not in (sre.AT_BOUNDARY, sre.AT_NON_BOUNDARY)
+
+
+def _least(item: tuple[Any, Any]) -> list[tuple[Any, Any]]:
+    op, argument = item
+    if op in _REPEATS and argument[0] != argument[1]:
+        low, _, body = argument
+        return [(sre.MAX_REPEAT, (low, low, body))] if low else []
+    if op is sre.SUBPATTERN and not argument[1] and not argument[2]:
+        return list(argument[3])
+    return [item]
+
+
+class _Writer:
+    """Writes the tree as an expression for a bytes engine, noting where it had to say more than the regex did."""
+
+    def __init__(self) -> None:
+        self.exact = True
+        self.anchored = False
+
+    def sequence(self, items: Iterable[tuple[Any, Any]]) -> str:
+        return "".join(self.item(op, argument) for op, argument in items)
+
+    def item(self, op: Any, argument: Any) -> str:
+        if op is sre.LITERAL:
+            return _byte(argument)
+        if op is sre.NOT_LITERAL:
+            return _charset(_ALL - {argument})
+        if op is sre.ANY:
+            return "."
+        if op is sre.IN:
+            return _charset(_members(argument))
+        if op in _REPEATS:
+            return self.repeat(*argument)
+        if op is sre.SUBPATTERN:
+            return self.group(*argument)
+        if op is sre.BRANCH:
+            return "(?:" + "|".join(self.sequence(branch) for branch in argument[1]) + ")"
+        return self.at(argument)
+
+    def at(self, where: Any) -> str:
+        if where in (sre.AT_BOUNDARY, sre.AT_NON_BOUNDARY):
+            return r"\b" if where is sre.AT_BOUNDARY else r"\B"
+        self.exact = False
+        self.anchored |= where in (sre.AT_BEGINNING, sre.AT_BEGINNING_STRING)
+        return ""
+
+    def repeat(self, low: int, high: Any, body: _Items) -> str:
+        inner = self.sequence(body)
+        if high is sre.MAXREPEAT:
+            span = {0: "*", 1: "+"}.get(low, f"{{{low},}}")
+        elif high - low > WIDE_REPEAT:
+            self.exact = False
+            span = {0: "*", 1: "+"}.get(low, f"{{{low},}}")
+        else:
+            span = f"{{{low}}}" if low == high else f"{{{low},{high}}}"
+        if span == "{1}":
+            return f"(?:{inner})"
+        return f"(?:{inner}){span}" if inner else ""
+
+    def group(self, _number: Any, add: int, _remove: int, body: _Items) -> str:
+        inner = self.sequence(body)
+        return f"(?i:{inner})" if add & re.IGNORECASE else f"(?:{inner})"
+
+
+def _members(items: Iterable[tuple[Any, Any]]) -> frozenset[int]:
+    members: set[int] = set()
+    negate = False
+    for op, argument in items:
+        if op is sre.NEGATE:
+            negate = True
+        elif op is sre.LITERAL:
+            members.add(argument)
+        elif op is sre.RANGE:
+            members.update(range(argument[0], argument[1] + 1))
+        elif op is sre.CATEGORY:
+            members |= _CATEGORIES[argument]
+    return frozenset(_ALL - members if negate else members)
+
+
+def _charset(members: frozenset[int] | set[int]) -> str:
+    kept = sorted(set(members) - _NEWLINES)
+    spans: list[list[int]] = []
+    for value in kept:
+        if spans and value == spans[-1][1] + 1:
+            spans[-1][1] = value
+        else:
+            spans.append([value, value])
+    inside = "".join(f"\\x{a:02x}" if a == b else f"\\x{a:02x}-\\x{b:02x}" for a, b in spans)
+    return f"[{inside}]" if inside else "[\\x00]"
+
+
+def _byte(value: int) -> str:
+    return chr(value) if value in _WORD or value == 0x20 else f"\\x{value:02x}"

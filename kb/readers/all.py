@@ -1,0 +1,25 @@
+"""Every reader of structures, in a fixed order: where two find the same line, the earlier one's structure is kept."""
+
+from __future__ import annotations
+
+from kb.readers import Reader, checkpoints, crashes, elastic, exceptions, kernel, launchers, nccl, stacks
+
+ALL_READERS: tuple[Reader, ...] = (
+    *exceptions.READERS,
+    *elastic.READERS,
+    *nccl.READERS,
+    *kernel.READERS,
+    *launchers.READERS,
+    *checkpoints.READERS,
+    *crashes.READERS,
+    *stacks.READERS,
+)
+
+# the kinds of docs/structures.md
+KINDS: frozenset[str] = frozenset(
+    {
+        *("exception", "elastic_failure", "elastic_exit", "launcher_exit", "watchdog", "watchdog_status"),
+        *("nccl_warn", "nccl_init", "ib_completion", "xid", "sxid", "oom_kill", "hung_task", "slurm_end", "signal"),
+        *("native_crash", "checkpoint", "run_end", "stack_dump"),
+    }
+)

@@ -1,0 +1,580 @@
+"""Iteration lines: what step a run is at, and what it measured there, in the forms that training programs print.
+
+`FORMATS` is ordered: where several formats read the same line, the first one is right and the others are to be dropped.
+A format is found by a literal head and read from its whole line (up to a bound), because most programs print the same
+few quantities under a few names each; only the step's place differs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from kb.model import ProgressPoint
+
+Read = Callable[[re.Match[bytes]], ProgressPoint | None]
+
+BEFORE = 1024  # a line is read at most so far back from the head …
+AFTER = 2048  # … and so far on
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressFormat:
+    """How one form of iteration line is noticed, found and read.
+
+    `detector` is a safe-subset regex that tells that a block has such lines; `find` starts with the literal `head`, never
+    crosses a line and is linear; `read` gives the point, with the match's start as its offset, or None for a false find.
+    """
+
+    name: str
+    detector: str
+    head: bytes
+    find: re.Pattern[bytes]
+    read: Read
+
+
+def read_line(line: bytes) -> ProgressPoint | None:
+    """Read one line by the first format that knows it; offsets count from the line's start."""
+    for form in FORMATS:
+        for match in form.find.finditer(line):
+            point = form.read(match)
+            if point is not None:
+                return point
+    return None
+
+
+_NUMBER = rb"[-+]?(?:\d[\d,]*(?:\.\d*)?(?:[eE][-+]?\d{1,4})?|\.\d+|(?i:nan|inf(?:inity)?)(?:\.0)?)"
+_TO = rb"['\"]?\]?[ \t]{0,2}(?:[:=][ \t]{0,12}|[ \t]{1,8})['\"]?(?:tensor\()?[ \t]{0,2}"
+_REST = rb"[^\r\n]{0,1500}"
+
+_LOSS = re.compile(
+    rb"(?:loss|Loss|LOSS)(?: value|_step|/train(?:/total)?|_train)?"
+    + _TO
+    + rb"(?P<value>"
+    + _NUMBER
+    + rb")(?![\w/%]|\.\d)"
+)
+_OWNER = re.compile(rb"(?P<word>[A-Za-z][\w/-]{0,40})(?P<joint>[_/-]| )$")
+_TRAIN_OWNERS = frozenset(
+    b"lm train training reduced_train total train/total avg average mean running smooth batch step global_avg"
+    b" tr ce mlm pg actor actor/pg policy sft".split()
+)
+_HELD_OUT_NAMES = rb"(?i:val|valid|validation|validate|validating|eval|evaluation|evaluating|test|testing|dev)"
+_HELD_OUT = re.compile(_HELD_OUT_NAMES)
+_HELD_OUT_WORD = re.compile(rb"(?<![\w/.])" + _HELD_OUT_NAMES + rb"(?![\w/.])")
+_GRAD_NORM = re.compile(
+    rb"(?:(?:[Gg]rad(?:ient)?[_ -]?[Nn]orm|gnorm|\| norm)(?:/\w{1,20})?)" + _TO + rb"(?P<value>" + _NUMBER + rb")"
+)
+_RATE = re.compile(
+    rb"(?:[Ll]earning[_ ][Rr]ate|(?<![A-Za-z_])(?:lr|LR))" + _TO + rb"\[?['\"]?(?P<value>" + _NUMBER + rb")"
+)
+_EPOCH = re.compile(rb"(?<![A-Za-z_])[Ee]poch['\"]?(?::? ?\[|[:=# \t]{1,4})['\"]?(?P<value>\d{1,9}(?:\.\d+)?)(?![\w])")
+_SCALE = re.compile(rb"loss[_ ]scale" + _TO + rb"(?P<value>" + _NUMBER + rb")")
+_SKIPPED = re.compile(rb"skipped(?: iterations)?" + _TO + rb"(?P<value>\d{1,12})")
+_NAN_ITERATIONS = re.compile(rb"nan iterations:[ ]{0,8}0*[1-9]")
+_NAMED_SECONDS = re.compile(
+    rb"(?:elapsed[_ ]time[_ ]per[_ ]iteration[_ (]{1,2}(?P<elapsed>ms|s)\)?|iter time \(s\)|train_step_timing in s"
+    rb"|train_speed\((?P<speed>s/it|iter/s)\)|timing_s/step|time_per_step|time_iter|(?:step|iter)_time)"
+    + _TO
+    + rb"(?P<value>"
+    + _NUMBER
+    + rb")"
+)
+_PLAIN_SECONDS = re.compile(
+    rb"(?:(?<![\w])dt|(?<![\w/])(?<![a-z] )[Tt]ime|(?<![\w])seconds)"
+    + _TO
+    + rb"(?P<value>"
+    + _NUMBER
+    + rb")(?![\d.:])(?:(?P<unit> ?ms|s)(?!\w)|(?![\w/-]))"
+)
+_MILLISECONDS = re.compile(rb"\| (?P<value>\d{1,9}\.\d+) ms \|")
+_THROUGHPUT = tuple(
+    re.compile(key + _TO + rb"(?P<value>" + _NUMBER + rb")(?P<unit>[KMG](?![A-Za-z]))?")
+    for key in (
+        rb"(?:tok(?:ens)?/s(?:ec)?(?:/device|/gpu)?|Tokens/s/device|tokens_per_sec(?:ond)?|(?<!\w)tps|(?<!\w)wps|perf/throughput)",
+        rb"(?:samples[ _/]per[ _]second|samples/sec|CurrSamplesPerSec|train_samples_per_second)",
+        rb"(?:throughput per GPU \(TFLOP/s/GPU\)|TFLOPs|tflops|TFLOP/s/device|model_tflops_per_gpu)",
+    )
+)
+_TOKENS_BEHIND = re.compile(rb"(?P<value>\d[\d,.]*) tok/s")
+_MEMORY = re.compile(
+    rb"(?:(?<![\w])memory(?:\((?P<named>GiB)\))?|MaxMemAllocated|max[_ ]mem|(?<![\w])mem)"
+    + _TO
+    + rb"(?P<value>\d{1,15}(?:\.\d+)?) ?(?P<unit>GiB|GB|MiB|MB|G|M)?"
+)
+_GLOBAL_STEP = re.compile(
+    rb"(?:global_step(?P<pair>/max_steps)?|num_updates|current_steps)"
+    + _TO
+    + rb"(?P<step>\d{1,12})(?:/(?P<total>\d{1,12}))?"
+)
+_TOTAL = re.compile(rb"(?:total_steps|max_steps)" + _TO + rb"(?P<value>\d{1,12})")
+_COLOURS = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
+_UNITS = {b"K": 1e3, b"M": 1e6, b"G": 1e9}
+_BYTES = {b"GiB": 2.0**30, b"GB": 2.0**30, b"G": 2.0**30}
+
+
+def _float(raw: bytes | None) -> float | None:
+    if not raw:
+        return None
+    if raw.endswith(b".0") and raw[-3:-2].isalpha():
+        raw = raw[:-2]  # progress bars print "nan.0"
+    try:
+        return float(raw.replace(b",", b""))
+    except ValueError:
+        return None
+
+
+def _int(raw: bytes | None) -> int | None:
+    return int(raw) if raw else None
+
+
+def _value(pattern: re.Pattern[bytes], text: bytes) -> float | None:
+    match = pattern.search(text)
+    return None if match is None else _float(match["value"])
+
+
+def _around(match: re.Match[bytes]) -> tuple[bytes, bytes]:
+    """Give the match's line before the match and from it on, bounded and without colours; returns end a line too."""
+    start = match.start()
+    before = bytes(match.string[max(0, start - BEFORE) : start])
+    after = bytes(match.string[start : start + AFTER])
+    before = before[max(before.rfind(b"\n"), before.rfind(b"\r")) + 1 :]
+    ends = [end for end in (after.find(b"\n"), after.find(b"\r")) if end >= 0]
+    after = after[: min(ends)] if ends else after
+    if b"\x1b" in before or b"\x1b" in after:
+        return _COLOURS.sub(b"", before), _COLOURS.sub(b"", after)
+    return before, after
+
+
+def _losses(text: bytes) -> Iterator[tuple[bool, float]]:
+    """Give each loss in a line with whether it is one of held-out data; losses of some part of the model are left out."""
+    for match in _LOSS.finditer(text):
+        value = _float(match["value"])
+        owner = _OWNER.search(text, max(0, match.start() - 42), match.start())
+        if value is None:
+            continue
+        word = owner["word"].lower() if owner else b""
+        joined = text[match.start() - 1 : match.start()] in (b"_", b"/")
+        if owner and _HELD_OUT.fullmatch(word):
+            yield True, value
+        elif word in _TRAIN_OWNERS if owner and owner["joint"] != b" " else owner or not joined:
+            yield False, value
+
+
+def _loss(text: bytes) -> tuple[float | None, bool]:
+    """Give the line's loss, and whether it is a validation loss because no other one stands there."""
+    held_out = None
+    for validation, value in _losses(text):
+        if not validation:
+            return value, False
+        held_out = value if held_out is None else held_out
+    return held_out, held_out is not None
+
+
+def _seconds(text: bytes) -> float | None:
+    match = _NAMED_SECONDS.search(text)
+    if match is not None:
+        value = _float(match["value"])
+        if value is None or match["speed"] == b"iter/s":
+            return 1 / value if value else None
+        return value / 1000 if match["elapsed"] == b"ms" else value
+    match = _PLAIN_SECONDS.search(text)
+    if match is None:
+        value = _value(_MILLISECONDS, text)
+        return None if value is None else value / 1000
+    value = _float(match["value"])
+    return value if value is None or (match["unit"] or b"").strip() != b"ms" else value / 1000
+
+
+def _throughput(text: bytes) -> float | None:
+    for pattern in _THROUGHPUT:
+        match = pattern.search(text)
+        if match is not None:
+            value = _float(match["value"])
+            return None if value is None else value * _UNITS.get(match["unit"] or b"", 1.0)
+    return _value(_TOKENS_BEHIND, text)
+
+
+def _memory(text: bytes) -> float | None:
+    match = _MEMORY.search(text)
+    if match is None:
+        return None
+    return float(match["value"]) * _BYTES.get(match["named"] or match["unit"] or b"M", 2.0**20)
+
+
+def _measure(text: bytes, name: str, offset: int) -> ProgressPoint:
+    """Read every quantity that a line names. The step is the caller's matter, but for a global step named as such."""
+    loss, validation = _loss(text)
+    skipped = _SKIPPED.search(text)
+    if loss is None and _NAN_ITERATIONS.search(text):
+        loss = math.nan  # Megatron leaves the loss out where no step was taken because it was not finite
+    total = _TOTAL.search(text)
+    step = _GLOBAL_STEP.search(text)
+    return ProgressPoint(
+        offset=offset,
+        step=int(step["step"]) if step else None,
+        total=_int(step["total"]) if step and step["total"] else _int(total["value"]) if total else None,
+        loss=loss,
+        grad_norm=_value(_GRAD_NORM, text),
+        learning_rate=_value(_RATE, text),
+        seconds=_seconds(text),
+        throughput=_throughput(text),
+        memory=_memory(text),
+        loss_scale=_value(_SCALE, text),
+        skipped=int(skipped["value"]) if skipped else None,
+        epoch=_value(_EPOCH, text),
+        format=name,
+        validation=validation,
+    )
+
+
+def _named(match: re.Match[bytes], group: str) -> bytes | None:
+    return match[group] if group in match.re.groupindex else None
+
+
+def _reader(name: str, *, needs_loss: bool = False, validation: bool = False, whole: bool = True) -> Read:
+    """Make the reader of a form whose `find` captures step, total, epoch and mode as far as it has them.
+
+    `whole`: the line before the head counts too. `needs_loss`: without a loss it is no iteration line.
+    """
+
+    def read(match: re.Match[bytes]) -> ProgressPoint | None:
+        before, after = _around(match)
+        point = _measure(before + after if whole else after, name, match.start())
+        if needs_loss and point.loss is None:
+            return None
+        mode = _named(match, "mode") or before[-40:]
+        step, epoch = _int(_named(match, "step")), _float(_named(match, "epoch"))
+        if step is None and point.step is None:
+            step = _int(_named(match, "within"))
+        return replace(
+            point,
+            step=point.step if step is None else step,
+            total=_int(_named(match, "total")) or point.total,
+            epoch=point.epoch if epoch is None else epoch,
+            validation=point.validation or validation or _HELD_OUT_WORD.search(mode) is not None,
+        )
+
+    return read
+
+
+def _read_validation(match: re.Match[bytes]) -> ProgressPoint | None:
+    _, after = _around(match)
+    return ProgressPoint(
+        offset=match.start(),
+        step=_int(match["step"]),
+        loss=_float(_named(match, "loss")) if _named(match, "loss") else _loss(after)[0],
+        format="validation",
+        validation=True,
+    )
+
+
+def _read_memory(match: re.Match[bytes]) -> ProgressPoint | None:
+    value = _float(match["value"])
+    memory = None if value is None else value * 2.0**20
+    return ProgressPoint(offset=match.start(), step=int(match["step"]), memory=memory, format="megatron_memory")
+
+
+def _read_engine(match: re.Match[bytes]) -> ProgressPoint | None:
+    if int(match["step"]) == 0:  # printed once while the engine is made
+        return None
+    _, after = _around(match)
+    return replace(_measure(after, "deepspeed_step", match.start()), step=int(match["step"]))
+
+
+def _read_timer(match: re.Match[bytes]) -> ProgressPoint | None:
+    before, after = _around(match)
+    steps = re.search(rb"(?:global_step=|(?<!\d)\d{1,9}/)(?P<step>\d{1,12})$", before)
+    if steps is None:
+        return None
+    return replace(_measure(after, "deepspeed_timer", match.start()), step=int(steps["step"]))
+
+
+def _read_dict(match: re.Match[bytes]) -> ProgressPoint | None:
+    before, after = _around(match)
+    opened = before.rfind(b"{")
+    text = (before[opened:] if opened >= 0 else b"") + after
+    point = _measure(text[: text.find(b"}") + 1 or None], "hf_dict", match.start())
+    validation = _HELD_OUT_WORD.search(before[max(0, opened - 24) : max(0, opened)]) is not None
+    return replace(point, validation=validation or match[0].startswith(b"'eval_"))
+
+
+# A bar's label says what it counts; only these, and bars without one, count training steps.
+_LABEL = re.compile(
+    rb"(?i)(?:.*(?<![\w/.]))?(?:epochs?|train(?:ing)?|steps?|iter(?:ation)?s?|global[ _]steps?|batch(?:es)?|progress|updates?"
+    rb"|fit(?:ting)?|optimi[sz]\w+|pre-?train\w*|fine-?tun\w+|sft|dpo|grpo|ppo)(?![A-Za-z])[^A-Za-z]*"
+    rb"(?:(?:epoch|steps?|iter(?:ation)?s?|progress|batch(?:es)?|loop|train(?:ing)?|loss)[^A-Za-z]*)*"
+)
+_NO_TRAINING = re.compile(
+    rb"(?i)load|download|fetch|generat|token|map(?![a-z])|filter|convert|extract|process(?!\w*\))|comput|captur|shard|resolv|saving|cache|sampling|concat"
+)
+_BAR = re.compile(
+    rb"(?:(?P<percent>\d{1,3})%\|[^|\r\n]{0,900}\| {0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})"
+    rb"|(?:(?<=[\s:\r])|^)(?P<free>\d{1,12})(?:it|step|batch)s?) \[\d[\d:]{3,16}(?:<[^,\]\r\n]{1,20})?, {0,8}(?P<rate>\?|[\d.]{1,12})$"
+)
+_LABEL_EPOCH = re.compile(rb"(?i)epoch[ :=\[#(]{0,3}(?P<epoch>\d{1,9})")
+
+
+def _read_bar(match: re.Match[bytes]) -> ProgressPoint | None:
+    before, after = _around(match)
+    bar = _BAR.search(before)
+    if bar is None:
+        return None
+    label = before[: bar.start()][-80:].strip(b" :\t")
+    validation = _HELD_OUT_WORD.search(label) is not None or b"anity Checking" in label
+    if not validation and label and not _is_training(label):
+        return None
+    end = after.find(b"]")
+    point = _measure(after[: end if end >= 0 else 300], "tqdm", match.start())
+    rate, epoch = _float(bar["rate"].replace(b"?", b"")), _LABEL_EPOCH.search(label)
+    per_second = match[0].endswith(b"/s")
+    return replace(
+        point,
+        step=_int(bar["step"] or bar["free"]) if point.step is None else point.step,
+        total=_int(bar["total"]),
+        seconds=point.seconds or (None if not rate else 1 / rate if per_second else rate),
+        epoch=_float(epoch["epoch"]) if epoch else point.epoch,
+        validation=validation,
+    )
+
+
+def _is_training(label: bytes) -> bool:
+    last = re.split(rb"[|>]", label)[-1].strip()
+    if not last or last.endswith((b"]", b"}")):  # the end of another bar or dict, so this bar has no label
+        return True
+    return _NO_TRAINING.search(last) is None and _LABEL.fullmatch(last) is not None
+
+
+_KERAS = re.compile(rb"[\x08 \t]{0,400}(?P<step>\d{1,12})/(?P<total>\d{1,12}) (?:\[[=>.]{1,80}\]|\xe2\x94)")
+
+
+def _read_keras(match: re.Match[bytes]) -> ProgressPoint | None:
+    before, after = _around(match)
+    bar = _KERAS.match(before)
+    if bar is None:
+        return None
+    point = _measure(after, "keras", match.start())
+    each = re.search(rb" (?P<value>\d{1,9})(?P<unit>ms|s)/step", before)
+    seconds = None if each is None else int(each["value"]) / (1000 if each["unit"] == b"ms" else 1)
+    return replace(point, step=int(bar["step"]), total=int(bar["total"]), seconds=seconds)
+
+
+def _form(name: str, detector: str, head: bytes, tail: bytes, read: Read) -> ProgressFormat:
+    return ProgressFormat(name, detector, head, re.compile(re.escape(head) + tail), read)
+
+
+_STEP = rb"[ ]{0,12}(?P<step>\d{1,12})"
+_OF = rb"[ ]{0,12}/[ ]{0,12}(?P<total>\d{1,12})"
+_MAYBE_OF = rb"(?:[ ]{0,2}/[ ]{0,12}(?P<total>\d{1,12}))?"
+# Between a general word and its number; what may not follow the number (3.5, 3x, 3-4).
+_IS = rb"['\"]?[ \t]{0,2}[:=#\[]?[ \t]{0,12}"
+_NO_MORE = rb"(?![\w.%-]{1,2}\w)" + _REST
+
+
+# "iteration", but not Megatron's own lines, which are read by their own formats.
+_ITERATION = rb"(?<!loss at iter)(?:ation(?! {1,12}\d{1,12}/ {0,12}\d{1,12} \|))?"
+
+
+def _general(word: str, *, capture: bytes = b"step") -> ProgressFormat:
+    """Make the form `<word> 12 … loss: 3.4`, the word in any spelling that names a counter."""
+    head = word.encode()
+    tail = (
+        rb"(?:(?<![A-Za-z]"
+        + head
+        + rb")|(?<=[0-9\[]m"
+        + head
+        + rb"))(?<!micro_"
+        + head
+        + rb")(?<!per_"
+        + head
+        + rb")(?<!max_"
+        + head
+        + rb")"
+    )
+    tail += _ITERATION if word in {"iter", "Iter"} else b""
+    tail += (
+        _IS
+        + rb"(?P<"
+        + capture
+        + rb">\d{1,12})"
+        + _MAYBE_OF.replace(b"total", b"total" if capture == b"step" else b"last")
+    )
+    counter = word + ("(?:ation)?" if word in {"iter", "Iter"} else "") + r"""['"]?[ :=#\[]"""
+    detector = f"{counter}.*[Ll]oss|[Ll]oss.*{counter}"
+    return _form(
+        f"{word.lower()}_loss", detector, head, tail + _NO_MORE, _reader(f"{word.lower()}_loss", needs_loss=True)
+    )
+
+
+def _json(key: str) -> ProgressFormat:
+    """Make the form of a JSON line that has this key and, anywhere, a loss."""
+    head = f'"{key}":'.encode()
+    return _form(
+        "json",
+        f'"{key}": *"?[0-9]',
+        head,
+        rb' ?"?(?P<step>\d{1,12})(?![.\d])' + _REST,
+        _reader("json", needs_loss=True),
+    )
+
+
+def _bar(unit: str) -> ProgressFormat:
+    return _form("tqdm", rf"[0-9?]{unit}", unit.encode(), b"", _read_bar)
+
+
+FORMATS: tuple[ProgressFormat, ...] = (
+    _form(
+        "nemo",
+        r"Training epoch [0-9]+, iteration ",
+        b"Training epoch ",
+        rb"(?P<epoch>\d{1,9}), iteration" + _STEP + _OF + _REST,
+        _reader("nemo"),
+    ),
+    _form(
+        "megatron",
+        r"iteration +[0-9]+/ *[0-9]+ \|",
+        b"iteration ",
+        _STEP + _OF + rb" \|" + _REST,
+        _reader("megatron", whole=False),
+    ),
+    _form(
+        "nanotron",
+        r"iteration: [0-9]+ / [0-9]+ \|",
+        b"iteration: ",
+        _STEP + _OF + rb" \|" + _REST,
+        _reader("nanotron", whole=False),
+    ),
+    _form("validation", r"loss at iteration +[0-9]", b"loss at iteration ", _STEP + _REST, _read_validation),
+    _form(
+        "validation",
+        r"Step [0-9]+ \| Validation bpb",
+        b"Step ",
+        rb"(?P<step>\d{1,12}) \| Validation bpb: (?P<loss>" + _NUMBER + rb")",
+        _read_validation,
+    ),
+    _form(
+        "validation",
+        r"step [0-9]+: train loss .*, val loss ",
+        b"step ",
+        rb"(?P<step>\d{1,12}): train loss [^\s,]{1,24}, val loss (?P<loss>" + _NUMBER + rb")",
+        _read_validation,
+    ),
+    _form(
+        "megatron_memory",
+        r"\(after [0-9]+ iterations\) memory \(MB\)",
+        b"(after ",
+        rb"(?P<step>\d{1,12}) iterations\) memory \(MB\) \| allocated: [\d.]{1,20} \| max allocated: (?P<value>[\d.]{1,20})",
+        _read_memory,
+    ),
+    _form(
+        "deepspeed_step",
+        r"step=[0-9]+, skipped=[0-9]+, lr=\[",
+        b"step=",
+        rb"(?P<step>\d{1,12}), skipped=\d{1,12}, lr=\[" + _REST,
+        _read_engine,
+    ),
+    _form("deepspeed_timer", r", RunningAvgSamplesPerSec=", b", RunningAvgSamplesPerSec=", _REST, _read_timer),
+    _form(
+        "deepspeed_pipe",
+        r"steps: [0-9]+ loss: .*iter time \(s\): ",
+        b"steps: ",
+        rb"(?P<step>\d{1,12}) loss: " + _REST,
+        _reader("deepspeed_pipe", whole=False),
+    ),
+    _form("hf_dict", r"'loss': '?[-0-9nNiI]", b"'loss': ", rb"'?" + _NUMBER + rb"[^\r\n}]{0,1500}", _read_dict),
+    _form(
+        "hf_eval", r"'eval_loss': '?[-0-9nNiI]", b"'eval_loss': ", rb"'?" + _NUMBER + rb"[^\r\n}]{0,1500}", _read_dict
+    ),
+    _form(
+        "fairseq",
+        r"epoch [0-9]+: +[0-9]+ / [0-9]+ .*loss=",
+        b"epoch ",
+        rb"(?P<epoch>\d{1,9}):[ ]{0,12}(?P<within>\d{1,12}) / (?P<last>\d{1,12}) " + _REST,
+        _reader("fairseq", needs_loss=True),
+    ),
+    _json("num_updates"),
+    _json("global_step"),
+    _json("current_steps"),
+    _json("step"),
+    _json("iteration"),
+    _json("iter"),
+    _form(
+        "verl",
+        r"step:[0-9]+ - [a-z_]+/",
+        b"step:",
+        rb"(?P<step>\d{1,12}) - [a-z_]{1,40}/" + _REST,
+        _reader("verl", whole=False),
+    ),
+    _form(
+        "composer",
+        r"\[batch=[0-9]+/[0-9]+\]",
+        b"[batch=",
+        rb"(?P<step>\d{1,12})/(?P<total>\d{1,12})\]" + _REST,
+        _reader("composer", whole=False),
+    ),
+    _form(
+        "epoch_brackets",
+        r"Epoch(?:\((?:train|val|test)\))?:? *\[ *[0-9]+(?:/[0-9]+)?\] *\[ *[0-9]+ */",
+        b"Epoch",
+        rb"(?:\((?P<mode>train|val|test)\))?:?[ \t]{0,4}\[ {0,6}(?P<epoch>\d{1,9})(?:/\d{1,9})?\][ \t]{0,4}\["
+        + _STEP
+        + _OF
+        + _REST,
+        _reader("epoch_brackets"),
+    ),
+    _form(
+        "iter_brackets",
+        r"Iter(?:\((?:train|val|test)\))? *\[ *[0-9]+/",
+        b"Iter",
+        rb"(?:\((?P<mode>train|val|test)\))?[ \t]{0,4}\[" + _STEP + _OF + rb"\]" + _REST,
+        _reader("iter_brackets"),
+    ),
+    _form(
+        "train_brackets",
+        r"Train(?: Epoch)?: *(?:\[[0-9]+/[0-9]+\]|[0-9]+) *\[ *[0-9]+/",
+        b"Train",
+        rb"(?: Epoch)?: {0,4}(?:\[{0,1}(?P<epoch>\d{1,9})(?:/\d{1,9}\])?) {0,2}\["
+        + _STEP
+        + _OF
+        + rb"[^\r\n\]]{0,16}\]"
+        + _REST,
+        _reader("train_brackets"),
+    ),
+    _form(
+        "training_brackets",
+        r"Training +\[ *[0-9]+/[0-9]+\] +eta: ",
+        b"Training ",
+        rb" {0,4}\[" + _STEP + _OF + rb"\]" + _REST,
+        _reader("training_brackets"),
+    ),
+    _form(
+        "test_brackets",
+        r"Test:.{0,8}\[ *[0-9]+/ *[0-9]+.*\].*[Ll]oss",
+        b"Test:",
+        rb"[ \d]{0,8}\[" + _STEP + _OF + rb"[^\r\n\]]{0,16}\]" + _REST,
+        _reader("test_brackets", needs_loss=True, validation=True),
+    ),
+    _form(
+        "lightning_callback",
+        r", global step [0-9]+: ",
+        b", global step ",
+        rb"(?P<step>\d{1,12}): " + _REST,
+        _reader("lightning_callback"),
+    ),
+    _bar("it/s"),
+    _bar("s/it"),
+    _bar("step/s"),
+    _bar("s/step"),
+    _bar("batch/s"),
+    _bar("s/batch"),
+    _form("keras", r" - loss: [0-9ni]", b"loss: ", rb"(?<= - loss: )" + _NUMBER + rb"[^\r\n]{0,600}", _read_keras),
+    _general("global_step"),
+    _general("step"),
+    _general("Step"),
+    _general("iter"),
+    _general("Iter"),
+    _general("Epoch", capture=b"epoch"),
+    _general("epoch", capture=b"epoch"),
+)

@@ -1,0 +1,89 @@
+"""Time stamps of log lines: text in, seconds since the epoch out.
+
+A stamp without a zone is read as UTC (the caller knows the zone of its source, we do not). A stamp without a year needs
+the caller's year. Bare hours and minutes (`[04:12:55]`) are no time stamp.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+HEAD = 128  # a stamp stands within this many bytes of a line's start
+
+_MONTHS = (b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec")
+
+# The date in six forms, then the clock. Each group name is used once, as Python's `re` wants; `_date` joins them again.
+STAMP = (
+    rb"(?:"
+    rb"(?<!\d)(?P<iso_y>(?:19|20)\d\d)[-/](?P<iso_m>\d\d)[-/](?P<iso_d>\d\d)[T _-]"
+    rb"|(?<![0-9])(?:(?<![A-Za-z])(?P<compact_l>[IWEFDC]))?(?P<compact_y>20\d\d)(?P<compact_m>\d\d)(?P<compact_d>\d\d)[-T_ ]"
+    rb"|(?<![\d/-])(?P<us_m>\d\d?)/(?P<us_d>\d\d?)/(?P<us_y>20\d\d),? "
+    rb"|(?<![A-Za-z0-9])[IWEFDC](?P<glog_m>1[0-2]|0?[1-9])(?P<glog_d>[0-3]\d) "
+    rb"|(?<![\d/-])(?P<short_m>\d\d)[-/](?P<short_d>\d\d) "
+    rb"|(?<![A-Za-z])(?P<name_m>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) {1,2}(?P<name_d>\d\d?) "
+    rb")"
+    rb"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d):(?P<second>[0-5]\d)(?!\d)"
+    rb"(?:[.,](?P<fraction>\d{1,9}))?"
+    rb"(?: (?P<half>[AP]M)\b)?"
+    rb"(?P<zone>Z|(?: ?UTC| ?GMT)\b| ?[+-]\d\d:?\d\d(?![\d:]))?"
+    rb"(?:(?<=[0-9CT])(?: [A-Z]{3,4})? (?P<name_y>20\d\d)(?![\d-]))?"
+)
+_STAMP = re.compile(STAMP)
+_CLOCK = re.compile(rb":[0-5]\d:[0-5]\d")  # quick to find; most lines have none
+_DATE_WIDTH = 24  # no date, with its hour, is longer
+
+
+def find_time(text: bytes, year: int | None = None) -> float | None:
+    """Give the first time stamp in the first 128 bytes, as seconds since the epoch, UTC.
+
+    None where there is none, where it names no day that exists, or where it has no year and `year` is not given.
+    """
+    clock = _CLOCK.search(text, 0, HEAD)
+    if clock is None:
+        return None
+    match = _STAMP.search(text, max(0, clock.start() - _DATE_WIDTH), HEAD)
+    return None if match is None else stamp_time(match, year)
+
+
+def stamp_time(match: re.Match[bytes], year: int | None = None) -> float | None:
+    """Give the time of a match of `STAMP`."""
+    day = _date(match, year)
+    if day is None:
+        return None
+    hour = int(match["hour"])
+    if match["half"]:
+        hour = hour % 12 + (12 if match["half"] == b"PM" else 0)
+    try:
+        stamp = datetime(*day, hour, int(match["minute"]), int(match["second"]), tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+    fraction = match["fraction"]
+    return stamp + (int(fraction) / 10 ** len(fraction) if fraction else 0.0) - _zone_seconds(match["zone"])
+
+
+def is_glog(match: re.Match[bytes]) -> bool:
+    """Tell whether a match of `STAMP` is glog's form, where a level letter stands before the date."""
+    return match["glog_m"] is not None or match["compact_l"] is not None
+
+
+def _date(match: re.Match[bytes], year: int | None) -> tuple[int, int, int] | None:
+    for form in ("iso", "compact", "us"):
+        if match[f"{form}_y"]:
+            return int(match[f"{form}_y"]), int(match[f"{form}_m"]), int(match[f"{form}_d"])
+    if match["name_y"]:
+        year = int(match["name_y"])
+    if year is None:
+        return None
+    if match["name_m"]:
+        return year, _MONTHS.index(match["name_m"]) + 1, int(match["name_d"])
+    form = "glog" if match["glog_m"] else "short"
+    return year, int(match[f"{form}_m"]), int(match[f"{form}_d"])
+
+
+def _zone_seconds(zone: bytes | None) -> int:
+    digits = (zone or b"").strip().replace(b":", b"")
+    if len(digits) != 5 or digits[:1] not in b"+-":
+        return 0
+    seconds = int(digits[1:3]) * 3600 + int(digits[3:5]) * 60
+    return -seconds if digits[:1] == b"-" else seconds

@@ -1,0 +1,226 @@
+"""The report: what Signalbox says of a job. Field for field the JSON of `signalbox.report/1` (docs/report.schema.json).
+
+Times in here are seconds since the epoch; `as_json` writes them as ISO 8601 in UTC.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kb.model import Band, Gap, Grade, Phase, Role, Scope, Verdict
+
+SCHEMA = "signalbox.report/1"
+Advice = Literal["requeue", "requeue_without", "restart_in_place", "resubmit", "fix_first", "wait", "none"]
+Owner = Literal["user", "hardware", "network", "storage", "platform", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuRef:
+    """A GPU by whatever names are known of it."""
+
+    index: int | None = None
+    uuid: str | None = None
+    pci: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """Who is at fault: a rank, node, GPU, port, switch, or the job as a whole. `score` is 0 to 1 among the suspects."""
+
+    kind: Literal["rank", "node", "gpu", "port", "switch", "job"]
+    node: str | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    pod: str | None = None
+    gpu: GpuRef | None = None
+    score: float = 1.0
+    why: str = ""
+    evidence: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceItem:
+    """One thing that shows it. `offset` is the byte at which the line starts; `line` counts from 1, None until resolved."""
+
+    id: str
+    kind: Literal["line", "series", "stack", "collective", "event"]
+    source: str
+    text: str
+    line: int | None = None
+    offset: int | None = None
+    time: float | None = None
+    rank: int | None = None
+    node: str | None = None
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """Symptoms folded under a cause: their class, how often, on which ranks (as ranges, "0-6,8-63")."""
+
+    fault: str
+    count: int
+    ranks: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RemedyStep:
+    """One step of the remedy with its texts filled in."""
+
+    action: str
+    grade: Grade
+    text: str
+    scope: Scope | None = None
+    command: str | None = None
+    verify: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """A fault explained. `rank` is its place in the list, from 1."""
+
+    rank: int
+    fault: str
+    rule: str
+    rule_version: int
+    title: str
+    summary: str
+    confidence: float
+    band: Band
+    role: Role
+    reasons: tuple[str, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
+    first_seen: float | None = None
+    stage: str | None = None
+    iteration: int | None = None
+    evidence: tuple[EvidenceItem, ...] = ()
+    explains: tuple[Explained, ...] = ()
+    remediation: tuple[RemedyStep, ...] = ()
+    cause: str = ""
+    impact: str = ""
+    owner: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """A node to leave out, and for whom."""
+
+    node: str
+    scope: Scope
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the reader must decide: requeue or not, without whom, from where, at what price, who owns it."""
+
+    advice: Advice = "none"
+    exclude: tuple[Exclusion, ...] = ()
+    from_checkpoint: int | None = None
+    steps_lost: int | None = None
+    gpu_hours_lost: float | None = None
+    owner: str = "none"
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the run came."""
+
+    last_iteration: int | None = None
+    last_progress: float | None = None
+    last_checkpoint: int | None = None
+    stage: str | None = None
+    total_iterations: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Indicator:
+    """A line, node, stage or iteration that stands out though no rule says why."""
+
+    what: str
+    why: str
+    evidence: EvidenceItem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Indicators:
+    """What stands out, by kind; the main answer where nothing matches."""
+
+    events: tuple[Indicator, ...] = ()
+    nodes: tuple[Indicator, ...] = ()
+    stages: tuple[Indicator, ...] = ()
+    iterations: tuple[Indicator, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """One hang probe's vote."""
+
+    probe: str
+    vote: Literal["yes", "no", "not_observable"]
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """Whether a hang is called, and how each probe voted."""
+
+    called: bool = False
+    votes: tuple[Vote, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotEvaluated:
+    """A rule that could not be judged, and what it would need."""
+
+    rule: str
+    needs: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """The job as the report shows it."""
+
+    id: str | None = None
+    name: str | None = None
+    attempt: int | None = None
+    state: str | None = None
+    nodes: int | None = None
+    gpus: int | None = None
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What gave this answer."""
+
+    engine: str
+    rulebook: str
+    digest: str
+    calibration: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The whole answer. `id` is a digest of the rest; `fingerprint` of the kind of failure, the same for its like."""
+
+    id: str
+    fingerprint: str
+    verdict: Verdict
+    phase: Phase
+    summary: str
+    versions: Versions
+    bundle: str | None = None
+    window: tuple[float | None, float | None] = (None, None)
+    job: JobView = field(default_factory=JobView)
+    decision: Decision = field(default_factory=Decision)
+    progress: Progress = field(default_factory=Progress)
+    diagnoses: tuple[Diagnosis, ...] = ()
+    indicators: Indicators = field(default_factory=Indicators)
+    hang: Hang = field(default_factory=Hang)
+    gaps: tuple[Gap, ...] = ()
+    not_evaluated: tuple[NotEvaluated, ...] = ()
+    streams: int = 0
+    bytes_read: int = 0

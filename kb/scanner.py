@@ -1,0 +1,481 @@
+"""Reads a stream in blocks and keeps a bounded summary of it: `feed(bytes)` as often as you like, then `finish()`.
+
+Text stays a block of bytes; line, time, rank and captures are worked out only for the few lines that are kept. A scanner
+may be given a shard of a stream: it *owns* the lines that start in its range and sees some context around them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from kb.matcher import Matcher
+from kb.model import ProgressPoint, Resource, StreamRef, Structure
+from kb.readers import Reader
+from kb.readers.all import ALL_READERS
+from kb.readers.prefixes import Prefix, peel
+from kb.readers.progress import FORMATS
+from kb.readers.stages import STAGES
+from kb.readers.timestamps import find_time
+from kb.scanplan import LinePattern, ScanPlan
+from kb.summary import (
+    FIRST_PLACES,
+    LAST_PLACES,
+    PLACES_A_RANK,
+    TEXT,
+    PatternHits,
+    Place,
+    RankTally,
+    Series,
+    StageMark,
+    StreamSummary,
+    bounded_marks,
+    first_places,
+    fuller,
+    is_finite,
+    last_places,
+    thin,
+)
+
+WORK = 4 * 1024 * 1024  # bytes gathered before a pass
+BEFORE = 16 * 1024  # context kept in front of what is still to come
+AFTER = 64 * 1024  # context wanted behind a line before it is looked at
+LONGEST_LINE = 64 * 1024
+SHOWN = 512
+POINTS_A_BLOCK = 4000
+SHAPES = 64
+NEAR = 4096  # look-around regexes are not proven linear, so they see no more than this of a line
+PLACES_A_SHAPE = 4
+_DIGITS = re.compile(rb"\d+")
+_DATED = re.compile(rb"(?<!\d)(?:19|20)\d\d[-/]?[01]\d[-/]?[0-3]\d")
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The hits of one line pattern while the stream is read."""
+
+    count: int = 0
+    first: list[Place] | None = None
+    taken: dict[int | None, int] | None = None
+    ranks: dict[int | None, list[int]] | None = None
+    last: deque[tuple[int, bytes, int]] | None = None
+
+
+@dataclass(slots=True)
+class _Read:
+    """The structures of one reader while the stream is read: parsed first ones, and windows of the last ones."""
+
+    parsed: int = 0
+    shapes: dict[bytes, int] | None = None
+    last: deque[tuple[int, bytes, int]] | None = None
+
+
+class Scanner:
+    """Scans one stream, or the shard [own_start, own_stop) of it whose first fed byte lies at `origin`."""
+
+    def __init__(
+        self,
+        plan: ScanPlan,
+        matcher: Matcher,
+        ref: StreamRef,
+        *,
+        origin: int = 0,
+        own_start: int = 0,
+        own_stop: int | None = None,
+        year: int | None = None,
+    ) -> None:
+        self._plan, self._matcher, self._ref, self._year = plan, matcher, ref, year
+        self._once = frozenset(index for index, pattern in enumerate(plan.patterns) if pattern.once)
+        self._base, self._next, self._stop = origin, own_start, own_stop
+        self._chunks: list[bytes] = []
+        self._waiting = 0
+        self._end = origin
+        self._own_start = own_start
+        self._hits: dict[int, _Kept] = {}
+        self._reads: dict[int, _Read] = {}
+        self._structures: list[Structure] = []
+        self._marks: list[StageMark] = []
+        self._points: list[ProgressPoint] = []
+        self._mask = self._seen = 0
+        self._edges: list[ProgressPoint | None] = [None, None, None]
+        self._head = b""
+        self._first_time: float | None = None
+        self._tail: tuple[int, bytes] = (own_start, b"")
+
+    def feed(self, block: bytes) -> None:
+        """Take the next bytes of the stream."""
+        self._chunks.append(block)
+        self._waiting += len(block)
+        self._end += len(block)
+        if self._waiting >= WORK:
+            self._work(final=False)
+
+    def finish(self) -> StreamSummary:
+        """Read what is left and give the summary."""
+        self._work(final=True)
+        ordered = sorted(self._edges_known(), key=lambda point: point.offset)
+        points, mask = thin([*self._points, *ordered], self._mask)
+        points = tuple(sorted({p.offset: p for p in (*points, *ordered)}.values(), key=lambda p: p.offset))
+        stop = self._end if self._stop is None else min(self._stop, self._end)
+        return StreamSummary(
+            ref=self._ref,
+            size=max(0, stop - self._own_start),
+            hits=self._all_hits(),
+            structures=self._all_structures(),
+            series=Series(points, self._seen, mask, *self._edges),
+            marks=bounded_marks(self._marks),
+            first_time=self._first_time,
+            last_time=self._last_time(),
+            head=_text(self._head),
+            tail=_text(self._tail[1]),
+            tail_offset=self._tail[0],
+        )
+
+    # The pass over a block
+
+    def _work(self, *, final: bool) -> None:
+        data = b"".join(self._chunks)
+        if b"\r" in data:
+            data = data.replace(b"\r", b"\n")
+        limit = self._base + len(data) - (0 if final else AFTER)
+        if self._stop is not None:
+            limit = min(limit, self._stop)
+        if limit > self._next or final:
+            self._block(data, limit)
+            self._next = max(self._next, limit)
+        keep = max(0, min(self._next, self._base + len(data)) - BEFORE - self._base)
+        self._chunks, self._waiting = [data[keep:]], 0
+        self._base += keep
+
+    def _block(self, data: bytes, limit: int) -> None:
+        base, low = self._base, self._next - self._base
+        high = limit - base
+        if self._year is None and (dated := _DATED.search(data, 0, 1 << 20)):
+            self._year = int(dated[0][:4])
+        if not self._head and low < len(data) and self._own_start == 0:
+            self._head = data[:TEXT]
+            self._first_time = _first_time(data[:LONGEST_LINE], self._year)
+        if high > 0:
+            self._tail = (base + max(0, high - TEXT), data[max(0, high - TEXT) : high])
+        by_pattern, present = _lines(data, self._matcher.hits(data), low, high, self._once)
+        for pattern, starts in by_pattern.items():
+            for target in self._plan.targets[pattern]:
+                if target.kind == "rule":
+                    self._rule(target.index, data, starts)
+                elif target.kind == "reader":
+                    self._reader(target.index, data, starts)
+                else:
+                    self._stage(target.index, starts)
+        if present:
+            forms = sorted(target.index for pattern in present for target in self._plan.targets[pattern])
+            self._progress(forms, data, low, high)
+
+    def _stage(self, index: int, starts: list[int]) -> None:
+        stage = STAGES[index][0]
+        self._marks.extend(StageMark(self._base + start, stage) for start in starts)
+        if len(self._marks) > 4096:
+            self._marks = list(bounded_marks(self._marks))
+
+    # Hits of rules
+
+    def _rule(self, index: int, data: bytes, starts: list[int]) -> None:
+        line = self._plan.lines[index]
+        if line.sources and self._ref.kind not in line.sources:
+            return
+        kept = self._hits.get(index)
+        if kept is None:
+            kept = self._hits[index] = _Kept(0, [], {}, {}, deque(maxlen=LAST_PLACES))
+        if not line.certain:
+            search = _decider(line)
+            starts = [start for start in starts if search(_line(data, start))]
+        assert kept.first is not None and kept.taken is not None  # noqa: S101, PT018 - set above; for the type checker
+        assert kept.ranks is not None and kept.last is not None  # noqa: S101, PT018
+        kept.count += len(starts)
+        base, fixed, ranks = self._base, self._ref.resource.rank, kept.ranks
+        if fixed is not None or not starts:
+            if starts:
+                _count(ranks, fixed, base + starts[0], len(starts))
+        for start in starts:
+            if fixed is None:
+                rank = _rank_of(data, start)
+                _count(ranks, rank, base + start, 1)
+            else:
+                rank = fixed
+            if len(kept.first) < FIRST_PLACES and kept.taken.get(rank, 0) < PLACES_A_RANK:
+                kept.taken[rank] = kept.taken.get(rank, 0) + 1
+                kept.first.append(self._place(line, base + start, _line(data, start), data, start))
+        for start in starts[-LAST_PLACES:]:
+            kept.last.append((base + start, data[max(0, start - 1024) : start + 8192], min(start, 1024)))
+
+    def _place(self, line: LinePattern, offset: int, text: bytes, data: bytes, start: int) -> Place:
+        prefix = peel(text[:1024])
+        match = _finder(line)(text)
+        at = match.start() if match else 0
+        captures = (
+            tuple((name, _text(value)[:200]) for name, value in match.groupdict().items() if value) if match else ()
+        )
+        return Place(
+            offset,
+            _shown(text, at),
+            _resource(self._ref.resource, prefix),
+            prefix.time if prefix.time is not None else _time_before(data, start, self._year),
+            captures,
+        )
+
+    def _all_hits(self) -> dict[str, PatternHits]:
+        found = {}
+        for index, kept in self._hits.items():
+            if not kept.count:
+                continue
+            line = self._plan.lines[index]
+            assert kept.first is not None and kept.ranks is not None and kept.last is not None  # noqa: S101, PT018
+            last = [self._place(line, offset, _line(data, at), data, at) for offset, data, at in kept.last]
+            ranks = sorted(kept.ranks.items(), key=lambda item: (item[1][1], -1 if item[0] is None else item[0]))
+            found[line.key] = PatternHits(
+                kept.count,
+                first_places(kept.first),
+                last_places(last),
+                tuple(RankTally(rank, count, first) for rank, (count, first) in ranks),
+            )
+        return dict(sorted(found.items()))
+
+    # Structures
+
+    def _reader(self, index: int, data: bytes, starts: list[int]) -> None:
+        reader = ALL_READERS[index]
+        state = self._reads.get(index)
+        if state is None:
+            state = self._reads[index] = _Read(0, {}, deque(maxlen=max(1, reader.keep // 4)))
+        assert state.shapes is not None and state.last is not None  # noqa: S101, PT018
+        for start in starts:
+            if state.parsed < reader.keep:
+                state.parsed += 1
+                self._parse(reader, self._base + start, *_window(data, start, reader))
+                continue
+            shape = _DIGITS.sub(b"", data[start : start + 96].partition(b"\n")[0])[:48]
+            seen = state.shapes.get(shape, 0)
+            if seen < PLACES_A_SHAPE and (seen or len(state.shapes) < SHAPES):
+                state.shapes[shape] = seen + 1
+                self._parse(reader, self._base + start, *_window(data, start, reader))
+        if state.parsed >= reader.keep:
+            for start in starts[-(state.last.maxlen or 1) :]:
+                state.last.append((self._base + start, *_window(data, start, reader)))
+
+    def _parse(self, reader: Reader, offset: int, window: bytes, at: int) -> None:
+        shift = offset - at
+        for one in reader.read(window, at):
+            fields = one.fields
+            if "start" in fields:
+                fields = {**fields, "start": int(fields["start"] or 0) + shift}
+            self._structures.append(
+                replace(
+                    one,
+                    offset=one.offset + shift,
+                    end=one.end + shift,
+                    fields=fields,
+                    resource=_known(self._ref.resource, one.resource),
+                    time=one.time if one.time is not None else _time_before(window, one.offset, self._year),
+                )
+            )
+
+    def _all_structures(self) -> tuple[Structure, ...]:
+        for index, state in sorted(self._reads.items()):
+            for offset, window, at in state.last or ():
+                self._parse(ALL_READERS[index], offset, window, at)
+        best: dict[tuple[str, int], Structure] = {}
+        for one in self._structures:
+            key = (one.kind, one.offset)
+            best[key] = fuller(best[key], one) if key in best else one
+        return tuple(best[key] for key in sorted(best, key=lambda key: (key[1], key[0])))
+
+    # Iteration lines
+
+    def _progress(self, forms: list[int], data: bytes, low: int, high: int) -> None:
+        claimed: set[int] = set()
+        for index in forms:
+            form = FORMATS[index]
+            budget = POINTS_A_BLOCK
+            for match in form.find.finditer(data, max(0, low), max(0, high)):
+                self._seen += 1
+                budget -= 1
+                if budget < 0 and budget % 16:
+                    continue
+                start = data.rfind(b"\n", max(0, match.start() - LONGEST_LINE), match.start()) + 1
+                if start in claimed and form.name != "tqdm":
+                    continue
+                point = form.read(match)
+                if point is not None:
+                    claimed.add(start)
+                    self._point(replace(point, offset=self._base + start), data, start)
+        if len(self._points) > 4 * POINTS_A_BLOCK:
+            points, self._mask = thin(self._points, self._mask)
+            self._points = list(points)
+
+    def _point(self, point: ProgressPoint, data: bytes, start: int) -> None:
+        prefix = peel(data[start : start + 256])
+        rank = prefix.rank if prefix.rank is not None else self._ref.resource.rank
+        time = point.time if point.time is not None else prefix.time
+        if time is None:
+            time = find_time(data[start + prefix.end : start + prefix.end + 128], self._year)
+        point = replace(point, rank=rank, time=time)
+        self._points.append(point)
+        first, last, odd = self._edges
+        if first is None or point.offset < first.offset:
+            self._edges[0] = point
+        if last is None or point.offset >= last.offset:
+            self._edges[1] = point
+        if not is_finite(point) and (odd is None or point.offset < odd.offset):
+            self._edges[2] = point
+
+    def _edges_known(self) -> list[ProgressPoint]:
+        return [point for point in self._edges if point is not None]
+
+    def _last_time(self) -> float | None:
+        for line in reversed(self._tail[1].split(b"\n")[-200:]):
+            if line and (time := _line_time(line, self._year)) is not None:
+                return time
+        return self._first_time
+
+
+def scan(
+    plan: ScanPlan, matcher: Matcher, ref: StreamRef, blocks: Iterable[bytes], year: int | None = None
+) -> StreamSummary:
+    """Scan a whole stream given as blocks."""
+    scanner = Scanner(plan, matcher, ref, year=year)
+    for block in blocks:
+        scanner.feed(block)
+    return scanner.finish()
+
+
+def _lines(
+    data: bytes, hits: list[tuple[int, int]], low: int, high: int, once: frozenset[int]
+) -> tuple[dict[int, list[int]], set[int]]:
+    """Hits as pattern → the starts of the lines owned here, in order, none twice; and which `once` patterns are there.
+
+    Those tell of one line of the block only, which may lie in the context around what is owned.
+    """
+    found: dict[int, list[int]] = {}
+    present: set[int] = set()
+    start, stop = -1, -1
+    rfind, find = data.rfind, data.find
+    for pattern, at in hits:
+        if pattern in once:
+            present.add(pattern)
+            continue
+        if not start <= at < stop:
+            floor = max(0, at - LONGEST_LINE)
+            newline = rfind(b"\n", floor, at)
+            start = floor if newline < 0 else newline + 1
+            newline = find(b"\n", at, at + LONGEST_LINE)
+            stop = at + 1 if newline < 0 else newline
+        if low <= start < high:
+            starts = found.get(pattern)
+            if starts is None:
+                found[pattern] = [start]
+            elif starts[-1] != start:
+                starts.append(start)
+    return {pattern: sorted(set(starts)) for pattern, starts in found.items()}, present
+
+
+def _count(ranks: dict[int | None, list[int]], rank: int | None, offset: int, count: int) -> None:
+    tally = ranks.get(rank)
+    if tally is None:
+        ranks[rank] = [count, offset]
+    else:
+        tally[0] += count
+
+
+def _rank_of(data: bytes, start: int) -> int | None:
+    """The rank in a line's prefix; most lines without one are told by their first byte."""
+    if data[start : start + 1] not in b"[(0123456789\x1b":
+        return None
+    return peel(data[start : start + 256]).rank
+
+
+def _line(data: bytes, start: int) -> bytes:
+    stop = data.find(b"\n", start, start + LONGEST_LINE)
+    return data[start : stop if stop >= 0 else start + LONGEST_LINE]
+
+
+def _window(data: bytes, start: int, reader: Reader) -> tuple[bytes, int]:
+    """The bytes around a line that a reader wants, from a line start on, and where the line lies in them."""
+    low = max(0, start - reader.before)
+    if low:
+        newline = data.find(b"\n", low, start)
+        low = start if newline < 0 else newline + 1
+    return data[low : start + reader.after], start - low
+
+
+def _resource(stream: Resource, prefix: Prefix) -> Resource:
+    return _known(stream, Resource(node=prefix.node, rank=prefix.rank, local_rank=prefix.local_rank, pid=prefix.pid))
+
+
+def _known(stream: Resource, line: Resource) -> Resource:
+    """What the line says of its speaker, filled up with what the stream says."""
+    return Resource(
+        cluster=line.cluster or stream.cluster,
+        node=line.node or stream.node,
+        rank=stream.rank if line.rank is None else line.rank,
+        local_rank=stream.local_rank if line.local_rank is None else line.local_rank,
+        gpu=line.gpu or stream.gpu,
+        pid=stream.pid if line.pid is None else line.pid,
+        container=line.container or stream.container,
+    )
+
+
+def _line_time(line: bytes, year: int | None) -> float | None:
+    prefix = peel(line[:512])
+    return prefix.time if prefix.time is not None else find_time(line[prefix.end : prefix.end + 128], year)
+
+
+def _time_before(data: bytes, start: int, year: int | None) -> float | None:
+    """The time of a line: its own stamp, or that of the nearest of the twelve lines before it."""
+    for line in (_line(data, start), *reversed(data[max(0, start - 2048) : start].split(b"\n")[-13:])):
+        if line and (time := _line_time(line, year)) is not None:
+            return time
+    return None
+
+
+def _first_time(head: bytes, year: int | None) -> float | None:
+    for line in head.split(b"\n")[:200]:
+        if line and (time := _line_time(line, year)) is not None:
+            return time
+    return None
+
+
+def _shown(text: bytes, at: int) -> str:
+    start = 0 if len(text) <= SHOWN or at < SHOWN // 2 else at - SHOWN // 4
+    return _text(text[start : start + SHOWN])
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", errors="replace")
+
+
+@lru_cache(maxsize=4096)
+def _finder(line: LinePattern) -> Callable[[bytes], re.Match[bytes] | None]:
+    """Search a line for the pattern; after the peeled prefix where the regex has `^`."""
+    search = re.compile(line.regex.encode(), re.IGNORECASE if line.ignore_case else 0).search
+    if not line.anchored:
+        return search
+    return lambda text: search(text[peel(text[:1024]).end :])
+
+
+@lru_cache(maxsize=4096)
+def _decider(line: LinePattern) -> Callable[[bytes], bool]:
+    """Whether a line that the engine hit is one that the rule means."""
+    find = _finder(line)
+    confirm = re.compile(line.confirm.encode()).search if line.confirm else None
+    deny = re.compile(line.not_line.encode()).search if line.not_line else None
+
+    def decide(text: bytes) -> bool:
+        match = find(text)
+        if match is None:
+            return False
+        near = text if len(text) <= NEAR else text[max(0, match.start() - NEAR // 2) : match.end() + NEAR // 2]
+        return (confirm is None or confirm(near) is not None) and (deny is None or deny(near) is None)
+
+    return decide

@@ -1,0 +1,100 @@
+"""What to look for in a stream: all patterns of the rulebook, the triggers of the readers, progress forms, stage marks.
+
+The plan is a plain value, so that it can be cached beside the compiled engine and handed to other processes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Literal
+
+from kb.matcher import ScanPattern
+from kb.patterns import literal_regex, scan_form
+from kb.readers.all import ALL_READERS
+from kb.readers.progress import FORMATS
+from kb.readers.stages import STAGES
+from kb.rule import Pattern, Rule, Rulebook
+
+TargetKind = Literal["rule", "reader", "progress", "stage"]
+
+
+@dataclass(frozen=True, slots=True)
+class LinePattern:
+    """A rule's literal or regex, as the scanner needs it on a line that the engine hit.
+
+    `certain`: the engine's word is enough to count the line; else `regex`, `confirm` and `not_line` decide.
+    """
+
+    key: str
+    regex: str
+    ignore_case: bool
+    certain: bool
+    anchored: bool
+    confirm: str | None
+    not_line: str | None
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Whom a hit of an engine pattern concerns: `index` into lines, readers, progress forms or stages."""
+
+    kind: TargetKind
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """Engine patterns, whom each concerns, and the line patterns. `digest` keys the compiled engine."""
+
+    patterns: tuple[ScanPattern, ...]
+    targets: tuple[tuple[Target, ...], ...]
+    lines: tuple[LinePattern, ...]
+    digest: str
+
+
+def active(rule: Rule) -> bool:
+    """Whether a rule is evaluated at all: drafts and retired rules are not."""
+    return rule.status not in ("draft", "deprecated")
+
+
+def plan(rulebook: Rulebook) -> ScanPlan:
+    """Gather everything that one pass over a stream must find."""
+    engine: dict[ScanPattern, list[Target]] = {}
+    lines = [
+        _line_pattern(rule, pattern)
+        for rule in rulebook.rules
+        if active(rule)
+        for pattern in rule.patterns
+        if pattern.literal or pattern.regex
+    ]
+    for index, line in enumerate(lines):
+        form = scan_form(line.regex)
+        engine.setdefault(ScanPattern(form.expression, line.ignore_case), []).append(Target("rule", index))
+    for index, reader in enumerate(ALL_READERS):
+        form = scan_form(reader.trigger)
+        engine.setdefault(ScanPattern(form.expression, reader.ignore_case), []).append(Target("reader", index))
+    for index, progress in enumerate(FORMATS):
+        form = scan_form(progress.detector)
+        engine.setdefault(ScanPattern(form.expression, once=True), []).append(Target("progress", index))
+    for index, (_, regex) in enumerate(STAGES):
+        engine.setdefault(ScanPattern(scan_form(regex).expression), []).append(Target("stage", index))
+    patterns = tuple(engine)
+    digest = hashlib.sha256(repr(patterns).encode()).hexdigest()
+    return ScanPlan(patterns, tuple(tuple(targets) for targets in engine.values()), tuple(lines), digest)
+
+
+def _line_pattern(rule: Rule, pattern: Pattern) -> LinePattern:
+    regex = pattern.regex if pattern.regex is not None else literal_regex(pattern.literal or "")
+    form = scan_form(regex)
+    return LinePattern(
+        key=f"{rule.id}#{pattern.name}",
+        regex=regex,
+        ignore_case=pattern.ignore_case,
+        certain=form.exact and pattern.confirm is None and pattern.not_line is None,
+        anchored=form.anchored,
+        confirm=pattern.confirm,
+        not_line=pattern.not_line,
+        sources=pattern.where.sources,
+    )

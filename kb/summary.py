@@ -1,0 +1,227 @@
+"""What a scanner keeps of a stream, and how two such summaries of parts of one stream become one.
+
+`merge` is associative and does not depend on order: whatever cut a stream into shards, threads or processes, the same
+leaves give the same summary. Everything is bounded, whatever the size of the stream.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from kb.model import Gap, ProgressPoint, Resource, Stage, StreamRef, Structure
+
+FIRST_PLACES = 24
+PLACES_A_RANK = 2
+LAST_PLACES = 8
+FIRST_STRUCTURES = 320
+LAST_STRUCTURES = 80
+MARKS = 128
+POINTS = 8192
+TEXT = 16 * 1024
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a pattern hit: the byte at which its line starts, the line (cut to 512 characters around the hit), who, when."""
+
+    offset: int
+    line: str
+    resource: Resource
+    time: float | None = None
+    captures: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RankTally:
+    """How often a pattern hit on one rank of the stream (None where lines do not tell), and where first."""
+
+    rank: int | None
+    count: int
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class PatternHits:
+    """One pattern in one stream: lines counted, the first and last few places, a tally for each rank."""
+
+    count: int
+    first: tuple[Place, ...]
+    last: tuple[Place, ...]
+    ranks: tuple[RankTally, ...]
+
+    def places(self) -> tuple[Place, ...]:
+        """First and last places by offset, none twice."""
+        return tuple({place.offset: place for place in (*self.first, *self.last)}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class StageMark:
+    """A line that tells that a stage begins."""
+
+    offset: int
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Iteration lines of a stream, thinned by a hash of their offset once there are too many.
+
+    `mask`: a point is kept when `thinning(offset) & mask == 0`; 0 keeps all. `seen` counts the points before thinning.
+    The first, the last, and the first that is not finite are always among the points.
+    """
+
+    points: tuple[ProgressPoint, ...] = ()
+    seen: int = 0
+    mask: int = 0
+    first: ProgressPoint | None = None
+    last: ProgressPoint | None = None
+    nonfinite: ProgressPoint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSummary:
+    """A stream as its scanner saw it: bytes read, hits, structures, series, stage marks, times, head and tail."""
+
+    ref: StreamRef
+    size: int = 0
+    hits: Mapping[str, PatternHits] = field(default_factory=dict)
+    structures: tuple[Structure, ...] = ()
+    series: Series = field(default_factory=Series)
+    marks: tuple[StageMark, ...] = ()
+    first_time: float | None = None
+    last_time: float | None = None
+    head: str = ""
+    tail: str = ""
+    tail_offset: int = 0
+    gaps: tuple[Gap, ...] = ()
+
+
+def thinning(offset: int) -> int:
+    """A well-mixed 24-bit hash of an offset: which points are kept must not follow any period of the log."""
+    return ((offset + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF) >> 40
+
+
+def first_places(places: Iterable[Place]) -> tuple[Place, ...]:
+    """The first places by offset, at most so many of one rank."""
+    kept: list[Place] = []
+    taken: dict[int | None, int] = {}
+    for place in sorted(places, key=lambda one: one.offset):
+        rank = place.resource.rank
+        if taken.get(rank, 0) < PLACES_A_RANK:
+            taken[rank] = taken.get(rank, 0) + 1
+            kept.append(place)
+    return tuple(kept[:FIRST_PLACES])
+
+
+def last_places(places: Iterable[Place]) -> tuple[Place, ...]:
+    """The last places by offset, none twice."""
+    return tuple(sorted({p.offset: p for p in places}.values(), key=lambda one: one.offset)[-LAST_PLACES:])
+
+
+def thin(points: Iterable[ProgressPoint], mask: int) -> tuple[tuple[ProgressPoint, ...], int]:
+    """Points in order, none twice, thinned until they are few enough; and the mask that this took."""
+    kept = {p.offset: p for p in points if thinning(p.offset) & mask == 0}
+    while len(kept) > POINTS:
+        mask = mask << 1 | 1
+        kept = {offset: p for offset, p in kept.items() if thinning(offset) & mask == 0}
+    return tuple(kept[offset] for offset in sorted(kept)), mask
+
+
+def is_finite(point: ProgressPoint) -> bool:
+    """Whether neither the loss nor the gradient norm of a point is nan or inf."""
+    return all(value is None or math.isfinite(value) for value in (point.loss, point.grad_norm))
+
+
+def fuller(left: Structure, right: Structure) -> Structure:
+    """Of two readings of the same place the one that tells more: a traceback rather than its last line alone."""
+    return max(left, right, key=lambda one: (len(str(one.fields.get("frames") or "")), repr(one)))
+
+
+def merge(left: StreamSummary, right: StreamSummary) -> StreamSummary:
+    """Join the summaries of two parts of one stream."""
+    return replace(
+        left,
+        ref=left.ref if left.ref.uri <= right.ref.uri else right.ref,
+        size=left.size + right.size,
+        hits=_merge_hits(left.hits, right.hits),
+        structures=_merge_structures(left.structures, right.structures),
+        series=_merge_series(left.series, right.series),
+        marks=bounded_marks((*left.marks, *right.marks)),
+        first_time=_pick(min, left.first_time, right.first_time),
+        last_time=_pick(max, left.last_time, right.last_time),
+        head=left.head or right.head,
+        tail=max((left.tail_offset, left.tail), (right.tail_offset, right.tail))[1],
+        tail_offset=max(left.tail_offset, right.tail_offset),
+        gaps=tuple(dict.fromkeys(sorted((*left.gaps, *right.gaps), key=repr))),
+    )
+
+
+def bounded_marks(marks: Iterable[StageMark]) -> tuple[StageMark, ...]:
+    """Stage marks by offset, the first and the last of them."""
+    ordered = sorted(set(marks), key=lambda mark: (mark.offset, mark.stage))
+    return tuple(ordered) if len(ordered) <= 2 * MARKS else (*ordered[:MARKS], *ordered[-MARKS:])
+
+
+def _merge_hits(left: Mapping[str, PatternHits], right: Mapping[str, PatternHits]) -> dict[str, PatternHits]:
+    merged = dict(left)
+    for key, hits in right.items():
+        merged[key] = _merge_one(merged[key], hits) if key in merged else hits
+    return merged
+
+
+def _merge_one(left: PatternHits, right: PatternHits) -> PatternHits:
+    tallies: dict[int | None, RankTally] = {tally.rank: tally for tally in left.ranks}
+    for tally in right.ranks:
+        other = tallies.get(tally.rank)
+        tallies[tally.rank] = (
+            RankTally(tally.rank, other.count + tally.count, min(other.first, tally.first)) if other else tally
+        )
+    return PatternHits(
+        left.count + right.count,
+        first_places((*left.first, *right.first)),
+        last_places((*left.last, *right.last)),
+        tuple(sorted(tallies.values(), key=lambda tally: (tally.first, -1 if tally.rank is None else tally.rank))),
+    )
+
+
+def _merge_structures(left: tuple[Structure, ...], right: tuple[Structure, ...]) -> tuple[Structure, ...]:
+    by_kind: dict[str, dict[int, Structure]] = {}
+    for one in (*left, *right):
+        found = by_kind.setdefault(one.kind, {})
+        found[one.offset] = fuller(found[one.offset], one) if one.offset in found else one
+    kept: list[Structure] = []
+    for found in by_kind.values():
+        ordered = [found[offset] for offset in sorted(found)]
+        if len(ordered) > FIRST_STRUCTURES + LAST_STRUCTURES:
+            ordered = ordered[:FIRST_STRUCTURES] + ordered[-LAST_STRUCTURES:]
+        kept.extend(ordered)
+    return tuple(sorted(kept, key=lambda one: (one.offset, one.kind)))
+
+
+def _merge_series(left: Series, right: Series) -> Series:
+    points, mask = thin((*left.points, *right.points), left.mask | right.mask)
+    return Series(
+        points,
+        left.seen + right.seen,
+        mask,
+        _edge(min, left.first, right.first),
+        _edge(max, left.last, right.last),
+        _edge(min, left.nonfinite, right.nonfinite),
+    )
+
+
+def _edge(
+    choose: Callable[..., ProgressPoint], left: ProgressPoint | None, right: ProgressPoint | None
+) -> ProgressPoint | None:
+    known = [point for point in (left, right) if point is not None]
+    return choose(known, key=lambda point: point.offset) if known else None
+
+
+def _pick(choose: Callable[..., _T], left: _T | None, right: _T | None) -> _T | None:
+    known = [value for value in (left, right) if value is not None]
+    return choose(known) if known else None

@@ -1,0 +1,109 @@
+"""Prefixes of launchers, collectors and loggers."""
+
+import pytest
+
+from kb.readers.prefixes import MAX_BYTES, Prefix, peel
+
+CASES = [
+    (b"[rank17]: Traceback", b"Traceback", {"rank": 17}),
+    (b"[rank: 2] Seed set to 7", b"Seed set to 7", {"rank": 2}),
+    (b"[default6]:oops", b"oops", {"local_rank": 6}),
+    (b"[trainer1]: oops", b"oops", {"local_rank": 1}),
+    (b"23: oops", b"oops", {"rank": 23}),
+    (b"  7: oops", b"oops", {"rank": 7}),
+    (b"23: [default6]:[rank23]: oops", b"oops", {"rank": 23, "local_rank": 6}),
+    (b"5: [rank61]: oops", b"oops", {"rank": 61}),
+    (b"[rank61]:5: oops", b"oops", {"rank": 61}),
+    (b"[2,14]<stderr>:oops", b"oops", {"rank": 14}),
+    (b"(RayTrainWorker pid=812, ip=10.1.0.7) oops", b"oops", {"pid": 812, "node": "10.1.0.7"}),
+    (b"(TaskRunner pid=812) oops", b"oops", {"pid": 812}),
+    (b"(pid=812) oops", b"oops", {"pid": 812}),
+    (b"\x1b[36m(pid=812, ip=10.1.0.7)\x1b[0m oops", b"oops", {"pid": 812, "node": "10.1.0.7"}),
+    (b"[36m(WorkerDict pid=812)[0m oops", b"oops", {"pid": 812}),
+    (b"(raylet) oops", b"oops", {}),
+    (b"pretrain-worker-3: oops", b"oops", {"node": "pretrain-worker-3"}),
+    (b"pretrain-master-0  | oops", b"oops", {"node": "pretrain-master-0"}),
+    (b"10.1.0.7: oops", b"oops", {"node": "10.1.0.7"}),
+    (b"[pod/pretrain-worker-3/main] oops", b"oops", {"node": "pretrain-worker-3"}),
+    (b"811.2s\t44\toops", b"oops", {}),
+    (b"\x1b[31m\x1b[1moops", b"oops", {}),
+    (b"\roops", b"oops", {}),
+    (b"[904511.120034] NVRM: oops", b"NVRM: oops", {}),
+    (b"[Tue Feb  9 17:40:08 2027] NVRM: oops", b"NVRM: oops", {"time": 1802194808.0}),
+    (
+        b"Feb  9 17:40:08 gpu-b7 kernel: [904511.120034] NVRM: oops",
+        b"NVRM: oops",
+        {"node": "gpu-b7", "time": 1802194808.0},
+    ),
+    (b"2027-02-09T17:40:08+0000 gpu-b7 kernel: oops", b"oops", {"node": "gpu-b7", "time": 1802194808.0}),
+    (
+        b"2027-02-09T17:40:08+0000 gpu-b7 slurmd[91]: oops",
+        b"oops",
+        {"node": "gpu-b7", "pid": 91, "time": 1802194808.0},
+    ),
+    (b"2027-02-09T17:40:08.0Z stderr F [rank3]: oops", b"oops", {"rank": 3, "time": 1802194808.0}),
+    (b"[2027-02-09 17:40:08,000] [INFO] oops", b"[INFO] oops", {"time": 1802194808.0}),
+    (b"[2027-02-09 17:40:08][app][INFO] - oops", b"[app][INFO] - oops", {"time": 1802194808.0}),
+    (b"2027-02-09 17:40:08 - app - oops", b"app - oops", {"time": 1802194808.0}),
+    (b"[INFO|trainer.py:1203] 2027-02-09 17:40:08,000 >> oops", b"oops", {"time": 1802194808.0}),
+    (b"[NeMo W 2027-02-09 17:40:08 nemo_logging:405] oops", b"oops", {"time": 1802194808.0}),
+    (b"[rank3]:[W209 17:40:08.0 ProcessGroupNCCL.cpp:100] oops", b"oops", {"rank": 3, "time": 1802194808.0}),
+    (b"W0209 17:40:08.0 4411 torch/distributed/run.py:793] oops", b"oops", {"time": 1802194808.0}),
+    (
+        b"[2027-02-09 17:40:08 swin] (main.py 9): oops",
+        b"[2027-02-09 17:40:08 swin] (main.py 9): oops",
+        {"time": 1802194808.0},
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "message", "said"), CASES)
+def test_a_prefix_is_peeled_and_read(line: bytes, message: bytes, said: dict[str, object]) -> None:
+    """Each known prefix is taken off and says what it says, and no more."""
+    prefix = peel(line, 2027)
+    assert message == line[prefix.end :]
+    assert Prefix(end=prefix.end, **said) == prefix
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Traceback (most recent call last):",
+        b'  File "/srv/app/train.py", line 12, in main',
+        b"    loss.backward()",
+        b"RuntimeError: worker-3: lost",
+        b"Epoch 1: 40%",
+        b"accuracy: 0.5",
+        b"12:34:56 late",
+        b"[Rank 5] Watchdog caught",
+        b"[3/7] building",
+        b"[1, 2, 3]",
+        b"{'loss': 1.2}",
+        b"resnet: x",
+        b"",
+        b"\xff\xfe\x00",
+    ],
+)
+def test_a_line_without_a_prefix_is_left_alone(line: bytes) -> None:
+    """Messages that only look a little like prefixes stay whole."""
+    assert Prefix() == peel(line)
+
+
+def test_a_stamp_without_a_year_is_peeled_but_gives_no_time() -> None:
+    """Without the caller's year a glog header goes, its time stays unknown."""
+    line = b"[E0209 17:40:08.0 a.cpp:1] oops"
+    prefix = peel(line)
+    assert line[prefix.end :] == b"oops"
+    assert prefix.time is None
+
+
+def test_at_most_eight_prefixes_are_peeled() -> None:
+    """A line of nothing but prefixes costs a bounded amount of work."""
+    line = b"[rank1]:" * 500
+    assert peel(line).end == 64
+
+
+def test_nothing_is_peeled_behind_the_byte_limit() -> None:
+    """A prefix that does not end within the limit is no prefix."""
+    line = b"[E0209 17:40:08.0 " + b"x" * MAX_BYTES + b"] oops"
+    assert peel(line).end == 0

@@ -1,0 +1,496 @@
+"""Iteration lines of the training programs that we know, and lines that only look like them."""
+
+import math
+import re
+
+import pytest
+
+from kb import patterns
+from kb.readers.progress import FORMATS, read_line
+
+GIB = 2.0**30
+MIB = 2.0**20
+
+LINES = [
+    (
+        (
+            b" [2027-02-09 17:40:08.100000] iteration     7130/  240000 | consumed samples:     14602240 | elapsed time per "
+            b"iteration (ms): 5120.5 | throughput per GPU (TFLOP/s/GPU): 398.2 | learning rate: 1.500000E-04 | global batch "
+            b"size:  2048 | lm loss: 2.250000E+00 | loss scale: 4096.0 | grad norm: 0.512 | number of skipped iterations:   3 "
+            b"| number of nan iterations:   0 |"
+        ),
+        {
+            "step": 7130,
+            "total": 240000,
+            "loss": 2.25,
+            "grad_norm": 0.512,
+            "learning_rate": 1.5e-4,
+            "seconds": 5.1205,
+            "throughput": 398.2,
+            "loss_scale": 4096.0,
+            "skipped": 3,
+            "format": "megatron",
+        },
+    ),
+    (
+        (
+            b" iteration       31/      80 | elapsed time per iteration (s): 4.5 | learning rate: 1.0E-05 | lm-loss: 9.5E+00 "
+            b"| samples per second: 12.25 | TFLOPs: 44.10 |"
+        ),
+        {
+            "step": 31,
+            "total": 80,
+            "loss": 9.5,
+            "learning_rate": 1e-5,
+            "seconds": 4.5,
+            "throughput": 12.25,
+            "format": "megatron",
+        },
+    ),
+    (
+        b"[default2]: iteration       31/      80 | consumed samples:  9920 | elapsed time per iteration (s): 4.5 | lear",
+        {"step": 31, "total": 80, "seconds": 4.5, "format": "megatron"},
+    ),
+    (
+        b" validation loss at iteration 900 on test set | lm loss value: 2.5E+00 | lm loss PPL: 1.2E+01 |",
+        {"step": 900, "loss": 2.5, "validation": True, "format": "validation"},
+    ),
+    (
+        b"[Rank 9] (after 3 iterations) memory (MB) | allocated: 100.5 | max allocated: 512.0 | reserved: 600.0 | max",
+        {"step": 3, "memory": 512 * MIB, "format": "megatron_memory"},
+    ),
+    (
+        (
+            b"[2027-02-09 17:40:08,114] [INFO] [logging.py:129:log_dist] [Rank 0] step=810, skipped=4, lr=[6e-05, 6e-05], "
+            b"mom=[(0.9, 0.95)]"
+        ),
+        {"step": 810, "skipped": 4, "learning_rate": 6e-5, "format": "deepspeed_step"},
+    ),
+    (
+        (
+            b"[INFO] [timer.py:260:stop] epoch=0/micro_step=3240/global_step=810, RunningAvgSamplesPerSec=101.5, "
+            b"CurrSamplesPerSec=99.5, MemAllocated=10.0GB, MaxMemAllocated=40.0GB"
+        ),
+        {"step": 810, "throughput": 99.5, "memory": 40 * GIB, "format": "deepspeed_timer"},
+    ),
+    (
+        b"[INFO] [timer.py:197:stop] 0/810, RunningAvgSamplesPerSec=101.5, CurrSamplesPerSec=99.5",
+        {"step": 810, "throughput": 99.5, "format": "deepspeed_timer"},
+    ),
+    (
+        b"steps: 810 loss: 3.5000 iter time (s): 2.250 samples/sec: 113.778",
+        {"step": 810, "loss": 3.5, "seconds": 2.25, "throughput": 113.778, "format": "deepspeed_pipe"},
+    ),
+    (
+        (
+            b"Training epoch 1, iteration 310/4999 | lr: 3e-05 | global_batch_size: 256 | global_step: 310 | "
+            b"reduced_train_loss: 1.75 | train_step_timing in s: 6.5 | consumed_samples: 79360"
+        ),
+        {
+            "step": 310,
+            "total": 4999,
+            "epoch": 1.0,
+            "loss": 1.75,
+            "learning_rate": 3e-5,
+            "seconds": 6.5,
+            "format": "nemo",
+        },
+    ),
+    (
+        (
+            b"Epoch 0: :   3%|#2        | 310/9000 [12:09<5:40:55, 2.35s/it, v_num=1, reduced_train_loss=1.750, "
+            b"global_step=309.0, consumed_samples=1240.0, train_step_timing in s=2.25]"
+        ),
+        {"step": 309, "total": 9000, "epoch": 0.0, "loss": 1.75, "seconds": 2.25, "format": "tqdm"},
+    ),
+    (
+        b"{'loss': '1.2500', 'grad_norm': '0.5000', 'learning_rate': '3.0e-05', 'epoch': '0.25'}",
+        {"loss": 1.25, "grad_norm": 0.5, "learning_rate": 3e-5, "epoch": 0.25, "format": "hf_dict"},
+    ),
+    (
+        b"{'loss': 1.25, 'learning_rate': 3e-05, 'epoch': 0.25}",
+        {"loss": 1.25, "learning_rate": 3e-5, "epoch": 0.25, "format": "hf_dict"},
+    ),
+    (
+        (
+            b"{'loss': 0.5, 'grad_norm': 1.5, 'learning_rate': 5e-07, 'rewards/chosen': 0.1, 'rewards/margins': 0.2, "
+            b"'epoch': 0.5}"
+        ),
+        {"loss": 0.5, "grad_norm": 1.5, "learning_rate": 5e-7, "epoch": 0.5, "format": "hf_dict"},
+    ),
+    (
+        b"{'eval_loss': 1.5, 'eval_runtime': 3.2, 'epoch': 1.0}",
+        {"loss": 1.5, "epoch": 1.0, "validation": True, "format": "hf_dict"},
+    ),
+    (
+        (
+            b"{'loss': 1.25, 'grad_norm': 0.5, 'learning_rate': 3e-05, 'epoch': 0.25, 'global_step/max_steps': '51/900', "
+            b"'elapsed_time': '5m 2s', 'memory(GiB)': 40.0, 'train_speed(s/it)': 5.5}"
+        ),
+        {
+            "step": 51,
+            "total": 900,
+            "loss": 1.25,
+            "grad_norm": 0.5,
+            "learning_rate": 3e-5,
+            "epoch": 0.25,
+            "memory": 40 * GIB,
+            "seconds": 5.5,
+            "format": "hf_dict",
+        },
+    ),
+    (
+        b"[INFO|2027-02-09 17:40:08] app.logging:143 >> {'loss': 1.25, 'learning_rate': 3.0000e-05, 'epoch': 2.25}",
+        {"loss": 1.25, "learning_rate": 3e-5, "epoch": 2.25, "format": "hf_dict"},
+    ),
+    (
+        b"val: {'epoch': 4, 'loss': 0.75, 'lr': 0.001}",
+        {"loss": 0.75, "learning_rate": 1e-3, "epoch": 4.0, "validation": True, "format": "hf_dict"},
+    ),
+    (
+        "Epoch 2:  51%|█████     | 51/100 [00:20<00:19,  2.50it/s, v_num=4, train_loss=0.250]".encode(),
+        {"step": 51, "total": 100, "loss": 0.25, "seconds": 0.4, "epoch": 2.0, "format": "tqdm"},
+    ),
+    (
+        "Epoch 2:  51%|█████     | 51/100 [00:20<00:19,  2.50it/s, v_num=4, val_loss=0.5, train_loss=nan.0]".encode(),
+        {"step": 51, "total": 100, "loss": math.nan, "seconds": 0.4, "epoch": 2.0, "format": "tqdm"},
+    ),
+    (
+        "  5%|▌         | 45/900 [04:12<1:20:00,  5.50s/it]".encode(),
+        {"step": 45, "total": 900, "seconds": 5.5, "format": "tqdm"},
+    ),
+    (
+        b"Epoch 2/8: 45it [04:12,  5.50s/it, loss=0.25]",
+        {"step": 45, "epoch": 2.0, "loss": 0.25, "seconds": 5.5, "format": "tqdm"},
+    ),
+    (
+        "Validation DataLoader 0:  51%|█████     | 51/100 [00:20<00:19,  2.50it/s]".encode(),
+        {"step": 51, "total": 100, "seconds": 0.4, "validation": True, "format": "tqdm"},
+    ),
+    (
+        (
+            b"[titan] 2027-02-09 17:40:08,002 - root - INFO - step: 45  loss:  5.25000  grad_norm:  1.5000  memory: "
+            b"50.00GiB(63.10%)  tps: 6,120  tflops: 301.50  mfu: 30.48%"
+        ),
+        {"step": 45, "loss": 5.25, "grad_norm": 1.5, "memory": 50 * GIB, "throughput": 6120.0, "format": "step_loss"},
+    ),
+    (
+        (
+            b"INFO - \x1b[31mstep: 45  \x1b[32mloss:  5.25000  \x1b[38;2;180;60;0mgrad_norm:  1.5000  \x1b[36mmemory: "
+            b"50.00GiB(63.10%)  \x1b[34mtps: 6,120"
+        ),
+        {"step": 45, "loss": 5.25, "grad_norm": 1.5, "memory": 50 * GIB, "throughput": 6120.0, "format": "step_loss"},
+    ),
+    (
+        b"INFO - validate step: 45  loss:  5.5  memory: 50.00GiB(63.10%)  tps: 6,120",
+        {"step": 45, "loss": 5.5, "memory": 50 * GIB, "throughput": 6120.0, "validation": True, "format": "step_loss"},
+    ),
+    (
+        b"step 00045/09000 (0.50%) | loss: 4.250000 | lrm: 1.00 | dt: 250.50ms | tok/sec: 2,093,000 | mfu: 40.10",
+        {"step": 45, "total": 9000, "loss": 4.25, "seconds": 0.2505, "throughput": 2093000.0, "format": "step_loss"},
+    ),
+    (b"Step 00090 | Validation bpb: 1.2500", {"step": 90, "loss": 1.25, "validation": True, "format": "validation"}),
+    (
+        b"iter 45: loss 4.2500, time 250.50ms, mfu 30.10%",
+        {"step": 45, "loss": 4.25, "seconds": 0.2505, "format": "iter_loss"},
+    ),
+    (
+        b"step 90: train loss 4.2500, val loss 4.5000",
+        {"step": 90, "loss": 4.5, "validation": True, "format": "validation"},
+    ),
+    (
+        b"step   45/9000 | loss 4.250000 (+0.10z)| norm 1.5000 (+nanz)| lr 3.00e-05 | 250.50 ms | 40% bf16 MFU | 90000 tok/s",
+        {
+            "step": 45,
+            "total": 9000,
+            "loss": 4.25,
+            "grad_norm": 1.5,
+            "learning_rate": 3e-5,
+            "seconds": 0.2505,
+            "throughput": 90000.0,
+            "format": "step_loss",
+        },
+    ),
+    (
+        (
+            b"| INFO | train_inner | epoch 002:     45 / 900 loss=8.5, nll_loss=8.1, wps=1500, num_updates=945, lr=3e-05, "
+            b"gnorm=1.5, loss_scale=8, train_wall=9"
+        ),
+        {
+            "step": 945,
+            "loss": 8.5,
+            "grad_norm": 1.5,
+            "learning_rate": 3e-5,
+            "throughput": 1500.0,
+            "loss_scale": 8.0,
+            "epoch": 2.0,
+            "format": "fairseq",
+        },
+    ),
+    (b"| epoch 002:     45 / 900 loss=8.5, ppl=300", {"step": 45, "loss": 8.5, "epoch": 2.0, "format": "fairseq"}),
+    (
+        b'| train_inner | {"epoch": 2, "update": 1.05, "loss": "8.5", "wps": "1500", "num_updates": "945", "gnorm": "1.5"}',
+        {"step": 945, "loss": 8.5, "grad_norm": 1.5, "throughput": 1500.0, "epoch": 2.0, "format": "json"},
+    ),
+    (
+        (
+            b"Epoch [2][45/900]\tlr: 3.000e-05, eta: 1:02:03, time: 0.250, data_time: 0.010, memory: 7000, loss_cls: 0.5, "
+            b"loss: 4.25"
+        ),
+        {
+            "step": 45,
+            "total": 900,
+            "epoch": 2.0,
+            "learning_rate": 3e-5,
+            "seconds": 0.25,
+            "memory": 7000 * MIB,
+            "loss": 4.25,
+            "format": "epoch_brackets",
+        },
+    ),
+    (
+        b"mmengine - INFO - Epoch(train)   [2][ 45/900]  lr: 3.0e-05  time: 0.2500  memory: 7000  loss: 4.25",
+        {
+            "step": 45,
+            "total": 900,
+            "epoch": 2.0,
+            "learning_rate": 3e-5,
+            "seconds": 0.25,
+            "memory": 7000 * MIB,
+            "loss": 4.25,
+            "format": "epoch_brackets",
+        },
+    ),
+    (
+        b"mmengine - INFO - Epoch(val) [2][50/50]    acc: 0.5",
+        {"step": 50, "total": 50, "epoch": 2.0, "validation": True, "format": "epoch_brackets"},
+    ),
+    (
+        b"Epoch: [2]  [  45/900]  eta: 0:40:12  lr: 0.000030  loss: 4.25 (4.50)  time: 0.25  data: 0.00  max mem: 7000",
+        {
+            "step": 45,
+            "total": 900,
+            "epoch": 2.0,
+            "learning_rate": 3e-5,
+            "loss": 4.25,
+            "seconds": 0.25,
+            "memory": 7000 * MIB,
+            "format": "epoch_brackets",
+        },
+    ),
+    (
+        b"Iter(train) [   45/90000]  lr: 3.0e-05  time: 0.2500  loss: 4.25",
+        {"step": 45, "total": 90000, "learning_rate": 3e-5, "seconds": 0.25, "loss": 4.25, "format": "iter_brackets"},
+    ),
+    (
+        b"Train: 2 [  45/900 (  5%)]  Loss: 4.250 (4.50)  Time: 0.250s, 4096.0/s  (0.300s, 3413.3/s)  LR: 3.000e-05",
+        {
+            "step": 45,
+            "total": 900,
+            "epoch": 2.0,
+            "loss": 4.25,
+            "seconds": 0.25,
+            "learning_rate": 3e-5,
+            "format": "train_brackets",
+        },
+    ),
+    (
+        (
+            b"Train: [2/300][45/900]\teta 1:02:03 lr 0.000030\t time 0.2500 (0.3000)\tloss 4.2500 (4.50)\tgrad_norm 1.5000 "
+            b"(1.6)\tmem 7000MB"
+        ),
+        {
+            "step": 45,
+            "total": 900,
+            "epoch": 2.0,
+            "loss": 4.25,
+            "learning_rate": 3e-5,
+            "grad_norm": 1.5,
+            "seconds": 0.25,
+            "memory": 7000 * MIB,
+            "format": "train_brackets",
+        },
+    ),
+    (
+        b"Training  [   450/90000]  eta: 9:40:12  loss: 4.2500 (4.50)  time: 0.250000  data: 0.000200  max mem: 7000",
+        {
+            "step": 450,
+            "total": 90000,
+            "loss": 4.25,
+            "seconds": 0.25,
+            "memory": 7000 * MIB,
+            "format": "training_brackets",
+        },
+    ),
+    (
+        b"Test:  [ 5/98]  eta: 0:00:12  loss: 0.5000 (0.60)",
+        {"step": 5, "total": 98, "loss": 0.5, "validation": True, "format": "test_brackets"},
+    ),
+    (
+        (
+            b"[02/09 17:40:08 d2.utils.events]:  eta: 0:40:12  iter: 459  total_loss: 4.25  loss_cls: 0.5  time: 0.2500  "
+            b"last_time: 0.3  data_time: 0.01  lr: 3e-05  max_mem: 7000M"
+        ),
+        {
+            "step": 459,
+            "loss": 4.25,
+            "seconds": 0.25,
+            "learning_rate": 3e-5,
+            "memory": 7000 * MIB,
+            "format": "iter_loss",
+        },
+    ),
+    (
+        b" 45/900 [>.............................] - ETA: 1:02 - loss: 4.2500 - accuracy: 0.1",
+        {"step": 45, "total": 900, "loss": 4.25, "format": "keras"},
+    ),
+    (
+        "\x1b[1m 45/900\x1b[0m \x1b[32m━\x1b[0m\x1b[37m━━━\x1b[0m \x1b[1m1:02\x1b[0m 50ms/step - loss: 4.2500".encode(),
+        {"step": 45, "total": 900, "loss": 4.25, "seconds": 0.05, "format": "keras"},
+    ),
+    (
+        b'{"current_steps": 45, "total_steps": 900, "loss": 4.25, "lr": 3e-05, "epoch": 0.05}',
+        {"step": 45, "total": 900, "loss": 4.25, "learning_rate": 3e-5, "epoch": 0.05, "format": "json"},
+    ),
+    (b'{"loss": NaN, "step": 45}', {"step": 45, "loss": math.nan, "format": "json"}),
+    (
+        b"(TaskRunner pid=77) step:45 - actor/pg_loss:0.25 - actor/grad_norm:1.5 - perf/throughput:1500.5 - timing_s/step:41.5",
+        {"step": 45, "loss": 0.25, "grad_norm": 1.5, "throughput": 1500.5, "seconds": 41.5, "format": "verl"},
+    ),
+    (
+        (
+            b"iteration: 45 / 900 | elapsed_time_per_iteration_ms: 250 | tokens_per_sec: 1.5K | lm_loss: 4.25 | lr: 3e-05 | "
+            b"grad_norm: 1.5"
+        ),
+        {
+            "step": 45,
+            "total": 900,
+            "seconds": 0.25,
+            "throughput": 1500.0,
+            "loss": 4.25,
+            "learning_rate": 3e-5,
+            "grad_norm": 1.5,
+            "format": "nanotron",
+        },
+    ),
+    (b"[batch=45/900]:", {"step": 45, "total": 900, "format": "composer"}),
+    (
+        b"completed step: 45, seconds: 4.5, TFLOP/s/device: 301.5, Tokens/s/device: 1500.5, loss: 4.250",
+        {"step": 45, "seconds": 4.5, "throughput": 1500.5, "loss": 4.25, "format": "step_loss"},
+    ),
+    (
+        b"loss: 4.25, learning_rate: 3e-05, global_step: 45",
+        {"step": 45, "loss": 4.25, "learning_rate": 3e-5, "format": "global_step_loss"},
+    ),
+    (
+        b"Epoch 2, global step 945: 'val_f1' was not in top 1",
+        {"step": 945, "epoch": 2.0, "format": "lightning_callback"},
+    ),
+    (b"iter=45 loss=inf lr=0.001", {"step": 45, "loss": math.inf, "learning_rate": 1e-3, "format": "iter_loss"}),
+    (b"step 45 loss -nan", {"step": 45, "loss": math.nan, "format": "step_loss"}),
+    (b"[Epoch 2/20] Train Loss: 0.25, Val Loss: 0.50", {"epoch": 2.0, "loss": 0.25, "format": "epoch_loss"}),
+    (b"Epoch: 2 Validation Loss: 0.50", {"epoch": 2.0, "loss": 0.5, "validation": True, "format": "epoch_loss"}),
+    (
+        b"Epoch 2 | Step 45/900 | Loss: 4.25",
+        {"step": 45, "total": 900, "epoch": 2.0, "loss": 4.25, "format": "step_loss"},
+    ),
+]
+
+
+def said(line: bytes) -> dict[str, object]:
+    """Give what a line's point says, without what it leaves open."""
+    point = read_line(line)
+    assert point is not None
+    values = {name: getattr(point, name) for name in point.__slots__ if name != "offset"}
+    return {name: value for name, value in values.items() if value is not None and value is not False}
+
+
+@pytest.mark.parametrize(("line", "expected"), LINES)
+def test_an_iteration_line_gives_its_step_and_measures(line: bytes, expected: dict[str, object]) -> None:
+    """Each known form gives every quantity that it prints, and no quantity that it does not."""
+    assert said(line) == {
+        name: pytest.approx(value, nan_ok=True) if isinstance(value, float) else value
+        for name, value in expected.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Loading checkpoint shards:  45%|████▌     | 5/11 [00:31<00:39,  3.80s/it]".encode(),
+        "Fetching 12 files:  45%|████▌     | 5/11 [00:31<00:39,  3.80it/s]".encode(),
+        "Running tokenizer on train dataset:  45%|████▌     | 5/11 [00:31<00:39,  3.80it/s]".encode(),
+        "Map (num_proc=4):  45%|████▌     | 500/1100 [00:31<00:39, 38.0 examples/s]".encode(),
+        "model.safetensors:  45%|████▌     | 1.2G/4.9G [00:31<00:39, 38.0MB/s]".encode(),
+        b"the loss function took step 3",
+        b"loss = self.training_step(model, inputs, step=3)",
+        b"RuntimeError: step 3 failed: loss is not a scalar",
+        b"  loss_scale_window ............................... 1000",
+        b'  "loss_scale": 0, "step": 4',
+        b"max_steps: 1000, loss: CrossEntropy",
+        b"9 packets transmitted, 9 received, 0% packet loss, time 12ms, step 3",
+        b"{'train_runtime': 99.5, 'train_steps_per_second': 1.5, 'train_loss': 1.25, 'epoch': 3.0}",
+        b"[2027-02-09 17:40:08,114] [INFO] [logging.py:129:log_dist] [Rank 0] step=0, skipped=0, lr=[0.0], mom=[(0.9, 0.95)]",
+        b"Epoch 1/5",
+        b"srun: Terminating job step 81.0",
+        b"",
+        b"\xff\xfe step \x00 loss",
+    ],
+)
+def test_a_near_miss_is_no_iteration_line(line: bytes) -> None:
+    """Bars of loading, code, configuration and talk of losses are not progress."""
+    assert read_line(line) is None
+
+
+def test_an_iteration_without_a_loss_is_not_finite_where_megatron_counted_one() -> None:
+    """Megatron leaves the loss out of a line whose iterations were all not finite."""
+    point = read_line(b" iteration  9/ 90 | elapsed time per iteration (ms): 9.0 | number of nan iterations:   2 |")
+    assert point is not None
+    assert point.loss is not None
+    assert math.isnan(point.loss)
+
+
+def test_a_colour_between_words_changes_nothing() -> None:
+    """A coloured line gives the same point as the plain one, but for its offset."""
+    plain = said(b"step: 12  loss:  2.5  grad_norm:  0.5")
+    assert plain == said(b"\x1b[0m\x1b[31mstep: 12  \x1b[32mloss:  2.5  \x1b[36mgrad_norm:  0.5\x1b[39m")
+
+
+def test_bars_redrawn_on_one_line_are_read_one_by_one() -> None:
+    """Carriage returns separate the states of a bar."""
+    block = b"".join(f"\r {i}%|#   | {i}/100 [00:0{i}<10:00,  1.00s/it, loss=0.{i}]".encode() for i in range(1, 5))
+    (form,) = [form for form in FORMATS if form.head == b"s/it"]
+    points = [form.read(match) for match in form.find.finditer(block)]
+    assert [(point.step, point.loss) for point in points if point] == [(1, 0.1), (2, 0.2), (3, 0.3), (4, 0.4)]
+
+
+def test_the_offset_is_where_the_match_starts() -> None:
+    """The scanner finds the line from the match's place in its block."""
+    point = read_line(b"node-b: iter 3: loss 2.5")
+    assert point is not None
+    assert point.offset == 8
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: f"{form.name}-{form.head.decode()}")
+def test_a_format_keeps_its_contract(form: object) -> None:
+    """A detector is in the safe subset, and a find starts with its literal head of four bytes or more."""
+    faults = [fault for fault in patterns.check(form.detector) if "four letters" not in fault]
+    assert faults == []
+    assert len(form.head) >= 4
+    assert form.find.pattern.startswith(re.escape(form.head))
+
+
+@pytest.mark.parametrize(("line", "expected"), LINES)
+def test_a_line_that_is_read_is_also_detected(line: bytes, expected: dict[str, object]) -> None:
+    """The scanner would have looked: some detector of the line's format fires on it."""
+    detectors = [form.detector for form in FORMATS if form.name == expected["format"] or form.name == "hf_eval"]
+    assert any(re.search(detector.encode(), line) for detector in detectors)
+
+
+@pytest.mark.parametrize("form", FORMATS, ids=lambda form: f"{form.name}-{form.head.decode()}")
+def test_a_match_never_crosses_a_line(form: object) -> None:
+    """However long the block, a match ends where its line does."""
+    for line, _ in LINES:
+        block = line + b"\nsecond line, step: 3 loss: 4\n"
+        ends = [match.end() for match in form.find.finditer(block) if match.start() < len(line)]
+        assert all(end <= len(line) for end in ends)

@@ -1,0 +1,166 @@
+"""The scanner: what it keeps, and that cuts and shards do not change it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from kb.model import Resource, StreamRef
+from kb.scanner import AFTER, BEFORE, Scanner, scan
+from kb.summary import FIRST_PLACES, LAST_PLACES, StreamSummary, merge
+from tests.kb.samples import PLAN, matcher
+
+ENGINE = matcher()
+MERGED = StreamRef("train.log")
+
+
+def summary(text: bytes, ref: StreamRef = MERGED) -> StreamSummary:
+    """The summary of a text given whole."""
+    return scan(PLAN, ENGINE, ref, [text])
+
+
+def sample(lines: int, seed: int = 1) -> bytes:
+    """A log of mixed lines: ranks, hits, iteration lines, tracebacks, progress bars."""
+    chance = random.Random(seed)
+    parts = []
+    for number in range(lines):
+        rank = chance.randint(0, 7)
+        parts.append(
+            chance.choice(
+                [
+                    f"[rank{rank}]: nothing to see here {number}\n",
+                    f"[rank{rank}]: CUDA out of memory. Tried to allocate {number}.5 GiB\n",
+                    f"[2026-11-03 04:{number % 60:02d}:00] iteration {number:8d}/ 500 | elapsed time per iteration (ms): 10.0 | lm loss: 1.{number}E+00 |\n",
+                    f"[rank{rank}]: Connection closed by peer [10.0.0.{rank}]\r\n",
+                    f"Fatal trouble in module{number}\n",
+                    f"Fatal trouble in module{number} (harmless)\n",
+                    "Traceback (most recent call last):\n"
+                    f'  File "/app/train.py", line {number}, in step\n    run()\nKeyError: \'k{number}\'\n',
+                ]
+            )
+        )
+    return "".join(parts).encode()
+
+
+def test_a_hit_is_told_with_line_rank_and_captures() -> None:
+    """A place carries what a person would want to know of the line."""
+    text = b"start\n[rank5]: torch: CUDA out of memory. Tried to allocate 2.50 GiB more\n"
+    hits = summary(text).hits["oom#line"]
+    assert hits.count == 1
+    place = hits.first[0]
+    assert place.offset == 6
+    assert place.resource.rank == 5
+    assert dict(place.captures) == {"size": "2.50 GiB"}
+
+
+def test_carriage_returns_end_lines() -> None:
+    """A progress bar glued in front of a message does not hide it from a pattern that starts the line."""
+    assert summary(b" 45%|####   | 3/7\rFatal trouble in loader\r\n").hits["anchored#line"].count == 1
+
+
+def test_a_start_of_line_means_the_start_of_the_message() -> None:
+    """Prefixes are peeled before `^`; text before the words is not a prefix."""
+    assert summary(b"[rank3]: Fatal trouble in x\n").hits["anchored#line"].count == 1
+    assert "anchored#line" not in summary(b"no Fatal trouble in x\n").hits
+
+
+def test_a_denied_line_is_not_a_hit() -> None:
+    """`not_line` takes the harmless twin out of the count."""
+    assert summary(b"Fatal trouble in a\nFatal trouble in b (harmless)\n").hits["anchored#line"].count == 1
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000, 65536])
+def test_cuts_do_not_change_the_summary(size: int) -> None:
+    """Fed whole or in pieces, the summary is the same."""
+    text = sample(400)
+    scanner = Scanner(PLAN, ENGINE, MERGED)
+    for start in range(0, len(text), size):
+        scanner.feed(text[start : start + size])
+    assert scanner.finish() == summary(text)
+
+
+def shards(text: bytes, cuts: list[int]) -> list[StreamSummary]:
+    """The summaries of shards of a text, each seeing context around its own lines."""
+    edges = [0, *cuts, len(text)]
+    found = []
+    for start, stop in zip(edges, edges[1:], strict=False):
+        origin = max(0, start - BEFORE)
+        scanner = Scanner(PLAN, ENGINE, MERGED, origin=origin, own_start=start, own_stop=stop, year=2026)
+        scanner.feed(text[origin : stop + AFTER])
+        found.append(scanner.finish())
+    return found
+
+
+def test_shards_merge_into_the_whole_in_any_order() -> None:
+    """However a stream is cut, and in whatever order the parts are joined, nothing is lost and nothing told twice."""
+    text = sample(3000, seed=3)
+    chance = random.Random(5)
+    whole = scan(PLAN, ENGINE, MERGED, [text], year=2026)
+    for _ in range(4):
+        parts = shards(text, sorted(chance.sample(range(1, len(text)), 3)))
+        chance.shuffle(parts)
+        left = merge(merge(parts[0], parts[1]), merge(parts[2], parts[3]))
+        right = merge(parts[3], merge(merge(parts[2], parts[0]), parts[1]))
+        assert left == right
+        assert left.hits == whole.hits
+        assert left.series.points == whole.series.points
+        assert left.size == whole.size == len(text)
+        assert left.marks == whole.marks
+
+
+def test_what_is_kept_is_bounded() -> None:
+    """A storm of hits is counted whole and kept in part: the first few of each rank, and the last."""
+    text = b"".join(b"[rank%d]: Connection closed by peer\n" % (n % 900) for n in range(20_000))
+    hits = summary(text).hits["closed#line"]
+    assert hits.count == 20_000
+    assert len(hits.first) == FIRST_PLACES
+    assert len(hits.last) == LAST_PLACES
+    assert {tally.rank: tally.count for tally in hits.ranks}[899] == 22
+
+
+def test_structures_are_bounded_and_keep_the_odd_one_out() -> None:
+    """Among thousands of like exceptions the one of another kind is not lost."""
+    alike = [b"[rank%d]: ConnectionError: peer %d gone\n" % (n % 64, n) for n in range(5000)]
+    text = b"".join([*alike[:2500], b"[rank7]: ZeroDivisionError: division by zero\n", *alike[2500:]])
+    kinds = [str(one.fields["type"]) for one in summary(text).structures if one.kind == "exception"]
+    assert "ZeroDivisionError" in kinds
+    assert len(kinds) < 500
+
+
+def test_a_line_without_end_is_bounded() -> None:
+    """A line of many megabytes is scanned, its text cut."""
+    text = b"x" * 9_000_000 + b" Connection closed by peer " + b"y" * 3_000_000 + b"\nFatal trouble in end\n"
+    found = summary(text)
+    assert found.hits["closed#line"].count == 1
+    assert len(found.hits["closed#line"].first[0].line) <= 512
+    assert found.hits["anchored#line"].count == 1
+
+
+@pytest.mark.parametrize("junk", [b"", b"\n", b"\0" * 5000, bytes(range(256)) * 40, b"\xff\xfe\xfa" * 999, b"\r\r\r\n\n"])
+def test_junk_gives_a_summary(junk: bytes) -> None:
+    """Whatever the bytes, there is an answer and no error."""
+    found = summary(junk + b"\n[rank1]: Connection closed by peer\n" + junk)
+    assert found.hits["closed#line"].count == 1
+
+
+def test_a_streams_own_rank_stands_where_lines_do_not_tell() -> None:
+    """The file's name tells the rank of lines that carry none; a line's own prefix wins."""
+    ref = replace(MERGED, resource=Resource(rank=3, node="node-a"))
+    place = summary(b"Connection closed by peer\n", ref).hits["closed#line"].first[0]
+    assert (place.resource.rank, place.resource.node) == (3, "node-a")
+
+
+def test_iteration_lines_become_a_series() -> None:
+    """Steps and losses are read, in order, with their time."""
+    text = b"".join(
+        b" [2026-11-03 04:12:%02d] iteration %8d/ 500 | elapsed time per iteration (ms): 10.0 | lm loss: 1.5E+00 |\n" % (n, n)
+        for n in range(10, 30)
+    )
+    series = summary(text).series
+    assert [point.step for point in series.points] == list(range(10, 30))
+    assert series.points[0].loss == 1.5
+    assert series.points[1].time is not None
+    assert series.points[0].time is not None
+    assert series.points[1].time - series.points[0].time == 1.0
