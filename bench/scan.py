@@ -40,9 +40,11 @@ ROOT = Path(__file__).parent.parent
 BLOCK = 4 * 1024 * 1024
 PROCESSES = 2
 SAMPLE = 20_000_000
-SLOW_LIMIT = 60.0  # seconds after which the slow searchers stop, and say how far they came
+SLOW_LIMIT = 30.0  # seconds after which the slow searchers stop, and say how far they came
 SYNTHETIC_RULES = 500
 STARTS = 7
+END_TO_END = "signalbox diagnose"
+SMALL = 1_000_000_000  # bytes; below, one run is mostly noise
 
 
 @dataclass
@@ -276,6 +278,13 @@ def re_counter(patterns: Sequence[ScanPattern]) -> Callable[[bytes], int]:
     return lambda block: sum(1 for find in found for _ in find(block))
 
 
+def best(run: Callable[[], Row]) -> Row:
+    """The quickest of three runs where there is less than SMALL to read, else the only one."""
+    first = run()
+    again = 2 if first.rate and first.size < SMALL else 0
+    return min([first, *(run() for _ in range(again))], key=lambda row: row.seconds or float("inf"))
+
+
 # Whole diagnoses
 
 
@@ -376,15 +385,15 @@ def measure(args: argparse.Namespace, work: Path) -> list[Row]:
     (empty / "rank-0.log").write_bytes(b"2026-11-03 04:10:00,000 [INFO] starting\n")
     patterns = scan_patterns(ROOT / "rules")
     rows = [plain_read(plain)]
-    rows.append(raw_engine("raw engine", patterns, plain))
+    rows.append(best(lambda: raw_engine("raw engine", patterns, plain)))
     cold, warm = starts(empty, cache)
     start_up = warm.seconds
     rows.extend((cold, warm))
-    rows.append(diagnose("signalbox diagnose", plain, start_up=start_up, cache=cache))
+    rows.append(best(lambda: diagnose(END_TO_END, plain, start_up=start_up, cache=cache)))
     rows.extend(more_rules(work, plain, empty))
     if storm is not None:
-        rows.append(raw_engine("raw engine, storm", patterns, storm))
-        rows.append(diagnose("signalbox diagnose, storm", storm, start_up=start_up, cache=cache))
+        rows.append(best(lambda: raw_engine("raw engine, storm", patterns, storm)))
+        rows.append(best(lambda: diagnose(f"{END_TO_END}, storm", storm, start_up=start_up, cache=cache)))
     if not args.own_only:
         rows.extend(others(patterns, plain, empty))
     return rows
@@ -399,11 +408,12 @@ def more_rules(work: Path, plain: Path, empty: Path) -> list[Row]:
     if added != SYNTHETIC_RULES:
         say(f"only {added} of {SYNTHETIC_RULES} made-up rules were taken")
     cold, warm = starts(empty, cache, rules)
+    many, more = scan_patterns(rules), f"{SYNTHETIC_RULES} more"
     return [
-        raw_engine(f"raw engine, {SYNTHETIC_RULES} more rules", scan_patterns(rules), plain),
+        best(lambda: raw_engine(f"raw engine, {more} rules", many, plain)),
         cold,
         warm,
-        diagnose(f"signalbox diagnose, {SYNTHETIC_RULES} more", plain, rules=rules, start_up=warm.seconds, cache=cache),
+        best(lambda: diagnose(f"{END_TO_END}, {more}", plain, rules=rules, start_up=warm.seconds, cache=cache)),
     ]
 
 
@@ -411,8 +421,8 @@ def others(patterns: Sequence[ScanPattern], plain: Path, empty: Path) -> list[Ro
     """The searchers that we are set against."""
     text = sample(plain)
     return [
-        ripgrep(patterns, plain, empty, 1),
-        ripgrep(patterns, plain, empty, 2),
+        best(lambda: ripgrep(patterns, plain, empty, 1)),
+        best(lambda: ripgrep(patterns, plain, empty, 2)),
         slow("google-re2 Set", text, lambda: re2_counter(patterns)),
         slow("Python re", text, lambda: re_counter(patterns)),
     ]
@@ -421,15 +431,15 @@ def others(patterns: Sequence[ScanPattern], plain: Path, empty: Path) -> list[Ro
 def ratios(rows: list[Row]) -> dict[str, float]:
     """The figures that are asked for, out of the rates; what was not measured is left out."""
     rate = {row.what: row.rate for row in rows if row.rate}
-    end_to_end, more = "signalbox diagnose", f", {SYNTHETIC_RULES} more"
+    more = f", {SYNTHETIC_RULES} more"
     pairs = {
-        "diagnosis : raw engine": (end_to_end, "raw engine"),
-        "diagnosis : ripgrep -j1": (end_to_end, "ripgrep -j1"),
-        "diagnosis : ripgrep -j2": (end_to_end, "ripgrep -j2"),
-        "diagnosis : google-re2 Set": (end_to_end, "google-re2 Set"),
-        "diagnosis : Python re": (end_to_end, "Python re"),
-        f"diagnosis with {SYNTHETIC_RULES} more rules : without": (end_to_end + more, end_to_end),
-        "time a byte, storm : plain": (end_to_end, end_to_end + ", storm"),
+        "diagnosis : raw engine": (END_TO_END, "raw engine"),
+        "diagnosis : ripgrep -j1": (END_TO_END, "ripgrep -j1"),
+        "diagnosis : ripgrep -j2": (END_TO_END, "ripgrep -j2"),
+        "diagnosis : google-re2 Set": (END_TO_END, "google-re2 Set"),
+        "diagnosis : Python re": (END_TO_END, "Python re"),
+        f"diagnosis with {SYNTHETIC_RULES} more rules : without": (END_TO_END + more, END_TO_END),
+        "time a byte, storm : plain": (END_TO_END, END_TO_END + ", storm"),
     }
     return {name: rate[a] / rate[b] for name, (a, b) in pairs.items() if a in rate and b in rate}
 

@@ -366,7 +366,7 @@ def room_for(recipe: Recipe, target: Path) -> bool:
 
 def byte_count(text: str) -> int:
     """A size such as 600M or 6G, decimal."""
-    units = {"K": 10**3, "M": 10**6, "G": 10**9}
+    units = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
     return int(float(text[:-1]) * units[text[-1].upper()]) if text[-1].upper() in units else int(text)
 
 

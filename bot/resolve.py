@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from bot.redact import redact
-from connectors.files import Reading
+from connectors.files import Reading, is_plain
 from kb.model import StreamRef
 from kb.report import Diagnosis, EvidenceItem, Indicators, Report
 
+SHOWN = 512
 MOST = 1 << 30  # a line number further in than this is not worth the reading
 
 
@@ -19,7 +20,8 @@ def resolve(report: Report, root: Path | None) -> Report:
     number = _Lines(root)
 
     def item(one: EvidenceItem) -> EvidenceItem:
-        return replace(one, line=number.of(one), text=redact(one.text))
+        text = number.text(one) if one.kind == "series" else one.text
+        return replace(one, line=number.of(one), text=redact(text))
 
     diagnoses = tuple(_diagnosis(one, item) for one in report.diagnoses)
     events = tuple(
@@ -40,7 +42,6 @@ class _Lines:
     def __init__(self, root: Path | None) -> None:
         self._root = root
         self._known: dict[tuple[str, int], int | None] = {}
-        self._at: dict[str, tuple[int, int]] = {}
 
     def of(self, one: EvidenceItem) -> int | None:
         if one.offset is None or one.offset > MOST:
@@ -49,6 +50,15 @@ class _Lines:
         if key not in self._known:
             self._known[key] = self._count(*key)
         return self._known[key]
+
+    def text(self, one: EvidenceItem) -> str:
+        """The line itself where a series is the evidence; the finding in words where it cannot be read."""
+        path = self._root / one.source if self._root else Path(one.source)
+        ref = StreamRef(str(path))
+        if one.offset is None or not is_plain(ref):
+            return one.text
+        line = next(iter(Reading(ref, one.offset, one.offset + SHOWN)), b"").replace(b"\r", b"\n").partition(b"\n")[0]
+        return line.decode("utf-8", "replace").strip() or one.text
 
     def _count(self, source: str, offset: int) -> int | None:
         path = self._root / source if self._root else Path(source)

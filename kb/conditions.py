@@ -16,6 +16,7 @@ from kb.yamltree import Node, nearest
 
 MAX_DEPTH = 16
 MAX_PARTS = 200
+MAX_EXPRESSION = 2000  # characters
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}\Z")
 RESERVED = frozenset({"and", "or", "not"})
 _TOKEN = re.compile(r"\s*(?:([A-Za-z0-9_$.-]+)|([()])|(\S))")
@@ -73,6 +74,9 @@ class ConditionParser:
     # -- expressions -------------------------------------------------------------------------------------------------
 
     def _expression(self, node: Node, text: str) -> Condition | None:
+        if len(text) > MAX_EXPRESSION:
+            self._fault(node, f"an expression of more than {MAX_EXPRESSION} characters")
+            return None
         tokens = [match.group(match.lastindex or 0) for match in _TOKEN.finditer(text)]
         if len(tokens) > MAX_PARTS:
             self._fault(node, f"an expression of more than {MAX_PARTS} words")

@@ -16,11 +16,12 @@ from kb.model import ProgressPoint
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A point at which a series goes wrong, in words, and the numbers for a rule's texts."""
+    """A point at which a series goes wrong, in words, the numbers for a rule's texts, and further points worth showing."""
 
     point: ProgressPoint
     text: str
     captures: tuple[tuple[str, str], ...] = ()
+    more: tuple[ProgressPoint, ...] = ()
 
 
 def detect(name: str, points: Sequence[ProgressPoint], params: Mapping[str, float]) -> tuple[Found, ...]:
@@ -52,27 +53,42 @@ def _loss_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float
 
 
 def _loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
-    """The loss leaves its level upwards by far more than its noise, and does not come back at once."""
-    losses = [p for p in points if p.loss is not None and math.isfinite(p.loss)]
+    """The loss leaves its level upwards by far more than its noise, and does not come back at once.
+
+    The first steps are left out, since losses jump there; so is a loss that ends as nan, which says more.
+    """
+    losses = [p for p in points if p.loss is not None]
+    if any(not math.isfinite(p.loss or 0.0) for p in losses):
+        return None
     for index in range(1, len(losses)):
-        before = [p.loss or 0.0 for p in losses[max(0, index - 20) : index]]
-        level, here = median(before), losses[index].loss or 0.0
-        noise = 1.4826 * median(abs(value - level) for value in before)
-        sure = len(before) >= 5
-        floor = (0.03 if sure else 0.10) * abs(level)
-        if here - level < params.get("deviations", 10.0) * max(noise, floor) or here < level + params.get("rise", 1.0):
-            continue
-        after = [p.loss or 0.0 for p in losses[index + 1 : index + 4]]
-        stays = sum(value > level + 3 * max(noise, floor) for value in after)
-        if (after and stays * 2 < len(after)) or (not after and not sure):
-            continue
         point = losses[index]
-        return Found(
-            point,
-            f"loss rose from {level:.4g} to {here:.4g} at step {_step(point)}",
-            (("level", f"{level:.4g}"), ("value", f"{here:.4g}")),
-        )
+        if point.step is not None and point.step < params.get("first_step", 100):
+            continue
+        before = [p.loss or 0.0 for p in losses[max(0, index - 20) : index]]
+        least = 1 if point.format.startswith("megatron") else 8  # large batches: a few points tell the level
+        after = [p.loss or 0.0 for p in losses[index + 1 : index + 4]]
+        if len(before) >= least and _spikes(point.loss or 0.0, before, after, params):
+            return _spike(losses, index, median(before))
     return None
+
+
+def _spikes(here: float, before: Sequence[float], after: Sequence[float], params: Mapping[str, float]) -> bool:
+    level = median(before)
+    noise = 1.4826 * median(abs(value - level) for value in before)
+    width = max(noise, (0.03 if len(before) >= 5 else 0.05) * abs(level))
+    if here - level < params.get("deviations", 10.0) * width or here < level + params.get("rise", 1.0):
+        return False
+    if not after:
+        return len(before) >= 5
+    return 2 * sum(value > level + max(3 * noise, 0.05 * abs(level)) for value in after) >= len(after)
+
+
+def _spike(losses: Sequence[ProgressPoint], index: int, level: float) -> Found:
+    point = losses[index]
+    peak = max(losses[index : index + 20], key=lambda p: p.loss or 0.0)
+    text = f"loss rose from {level:.4g} to {peak.loss:.4g} from step {_step(point)} on"
+    more = (peak,) if peak is not point else ()
+    return Found(point, text, (("level", f"{level:.4g}"), ("value", f"{peak.loss:.4g}")), more)
 
 
 def _slow_down(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
@@ -88,7 +104,7 @@ def _slow_down(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         level = median(before)
         slow = [value for value in after if level < share * value]
         if level < share * values[index] and len(slow) >= max(keep, 0.9 * len(after)):
-            return _slower(timed[index], level, median(after))
+            return _slower(timed[index:], level, median(after))
     return None
 
 
@@ -104,13 +120,14 @@ def _slow_step(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         spread = max(before) - min(before)
         rise = min(after) - level
         if spread < 0.015 * level and rise > max(0.035 * level, 3 * spread) and len(after) >= 2 and median(after) < 1.5 * level:
-            return _slower(timed[index], level, median(after))
+            return _slower(timed[index:], level, median(after))
     return None
 
 
-def _slower(point: ProgressPoint, level: float, now: float) -> Found:
+def _slower(slow: Sequence[ProgressPoint], level: float, now: float) -> Found:
+    point = slow[0]
     text = f"a step takes {now:.4g} s from step {_step(point)} on, {level:.4g} s before"
-    return Found(point, text, (("level", f"{level:.4g}"), ("value", f"{now:.4g}"), ("percent", f"{100 * (now / level - 1):.0f}")))
+    return Found(point, text, (("level", f"{level:.4g}"), ("value", f"{now:.4g}"), ("percent", f"{100 * (now / level - 1):.0f}")), tuple(slow[1:2]))
 
 
 def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:

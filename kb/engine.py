@@ -145,7 +145,7 @@ def _quoted(ranked: Ranked, numbers: _Numbering) -> tuple[EvidenceItem, ...]:
     shapes: set[str] = set()
     room = SHOWN_TEXT
     for signal in _rounds(ranked):
-        shape = _NUMBER.sub("#", signal.line)[:160]
+        shape = f"{signal.stream} {signal.offset}" if signal.kind == "series" else _NUMBER.sub("#", signal.line)[:160]
         if shape in shapes or not signal.line.strip():
             continue
         item = numbers.item(signal)

@@ -138,6 +138,9 @@ class Facts:
         self._times = sorted(
             p.time for facts in self.streams for p in facts.points if p.time is not None and facts.summary.ref.kind == "job"
         )
+        self._timed = sorted(
+            (p.time, p.step) for facts in self.streams for p in facts.points if p.time is not None and p.step is not None
+        )
         self._by_kind: dict[str, list[tuple[int, Structure]]] = {}
         for index, facts in enumerate(self.streams):
             for one in facts.summary.structures:
@@ -148,6 +151,17 @@ class Facts:
     def structures(self, kind: str) -> list[tuple[int, Structure]]:
         """All structures of a kind with the index of their stream."""
         return self._by_kind.get(kind, [])
+
+    def when(self, stream: int, offset: int, time: float | None) -> tuple[Stage | None, int | None]:
+        """Stage and iteration at a place: from its own stream, else from the stream that logs the steps, by time."""
+        facts = self.streams[stream]
+        stage, step = facts.stage(offset), facts.iteration(offset)
+        if step is None and time is not None:
+            at = bisect_right(self._timed, (time, 1 << 62)) - 1
+            step = self._timed[at][1] if at >= 0 else None
+            if step is not None and stage in (None, "launch", "init", "teardown"):
+                stage = "iterating"
+        return stage, step
 
     def ranks_known(self) -> int:
         """How many ranks the job has, as far as anything tells."""
@@ -195,8 +209,7 @@ class Facts:
             place.resource,
             place.time,
             dict(place.captures),
-            facts.stage(place.offset),
-            facts.iteration(place.offset),
+            *self.when(index, place.offset, place.time),
             (place.offset, place.offset + 1),
             self._survived(facts, place.offset, place.time),
         )
@@ -229,8 +242,7 @@ class Facts:
             one.resource,
             one.time,
             captures,
-            facts.stage(start),
-            facts.iteration(start),
+            *self.when(index, start, one.time),
             (start, max(one.end, one.offset + 1)),
             self._survived(facts, one.offset, one.time),
             int(one.fields.get("chain") or 0),
@@ -249,17 +261,18 @@ class Facts:
             Signal(
                 key,
                 index,
-                found.point.offset,
+                point.offset,
                 found.text,
                 "series",
                 Resource(rank=None),
-                found.point.time,
-                dict(found.captures),
+                point.time,
+                {**dict(found.captures), "finding": found.text},
                 "iterating",
-                found.point.step,
-                (found.point.offset, found.point.offset + 1),
+                point.step,
+                (point.offset, point.offset + 1),
             )
             for index, found in self._detected[which]
+            for point in (found.point, *found.more)
         )
         return Seen(len(signals), signals, {None: len(signals)} if signals else {})
 

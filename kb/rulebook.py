@@ -85,9 +85,10 @@ def load(files: Mapping[str, str]) -> Loaded:
     """
     base = _vocabularies(files)
     drafts = [_draft(path, text) for path, text in sorted(files.items()) if path.split("/")[-1] == "rule.yaml"]
+    stray = [_stray(path) for path in sorted(files) if _looks_like_a_rule(path)]
     words = Words(base.faults, base.actions, frozenset(draft.id for draft in drafts))
     rules: list[Rule] = []
-    faults = [fault for draft in drafts for fault in draft.faults]
+    faults = [*stray, *(fault for draft in drafts for fault in draft.faults)]
     places = {}
     twice = _twice(drafts)
     faults += [fault for group in twice.values() for fault in group]
@@ -196,6 +197,15 @@ def _circles(node: Node, direct: Mapping[str, Sequence[str]]) -> Iterator[Fault]
 
 
 # -- rules ---------------------------------------------------------------------------------------------------------------
+
+
+def _looks_like_a_rule(path: str) -> bool:
+    parts = path.split("/")
+    return len(parts) == 3 and parts[-1] != "rule.yaml" and parts[-1].lower().endswith((".yaml", ".yml"))
+
+
+def _stray(path: str) -> Fault:
+    return Fault(path, 1, 1, "this file is not read", "a rule's file is named rule.yaml")
 
 
 def _draft(path: str, text: str) -> _Draft:

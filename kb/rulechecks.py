@@ -18,6 +18,8 @@ from kb.rule import Condition, Past
 from kb.yamltree import Node, nearest
 
 HOLE = re.compile(r"\{(\w+)(?:\|([^}]*))?\}")
+MAX_REGEX = 2000
+MAX_TEXT = 4000  # longer ones the schema refuses; here they would only cost time
 ALWAYS = frozenset({"rank", "node", "iteration", "stage", "gpu"})
 OWNERS = frozenset({"user", "hardware", "network", "storage", "platform", "none"})
 EXCEPTION_CAPTURES = frozenset({"type", "message", "last_frame"})
@@ -91,9 +93,7 @@ def check_history(node: Node, condition: Condition, words: Words) -> Iterator[Fa
 
 def captures(pattern: Node) -> frozenset[str]:
     """The names that a pattern can capture."""
-    found: set[str] = set()
-    for key in ("regex", "confirm"):
-        found |= _groups(pattern.get(key))
+    found = set(_groups(pattern.get("regex")))
     exception = pattern.get("exception")
     if exception is not None:
         found |= EXCEPTION_CAPTURES | _groups(exception.get("message"))
@@ -108,6 +108,8 @@ def captures(pattern: Node) -> frozenset[str]:
 
 def wrong_regex(regex: str) -> str:
     """What is wrong with a regex of full Python syntax; nothing where it can be used."""
+    if len(regex) > MAX_REGEX:
+        return f"a regular expression of more than {MAX_REGEX} characters"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
@@ -118,13 +120,13 @@ def wrong_regex(regex: str) -> str:
 
 
 def unsafe_regex(regex: str, ignore_case: bool = False) -> tuple[str, ...]:
-    """What is wrong with a regex that is looked for in every line (kb.patterns.check), odd warnings included."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        try:
-            return patterns.check(regex, ignore_case)
-        except Warning as warning:
-            return (f"a regex that may change its meaning: {warning}",)
+    """What is wrong with a regex that is looked for in every line (kb.patterns.check)."""
+    if message := wrong_regex(regex):
+        return (message,)
+    try:
+        return patterns.check(regex, ignore_case)
+    except RecursionError:
+        return ("it is nested too deeply",)
 
 
 def _pattern(name: str, pattern: Node, node: Node) -> Iterator[Fault]:
@@ -177,7 +179,7 @@ def _texts(part: Node, captured: Collection[str], words: Words) -> Iterator[Faul
         yield from _known(step.get("action"), words.actions, "action")
         texts += [step.get(key) for key in _FILLED]
     for node in texts:
-        for hole in HOLE.finditer((node.text() if node is not None else None) or ""):
+        for hole in HOLE.finditer(_word(node)[:MAX_TEXT]):
             if node is not None and hole[1] not in captured:
                 hint = nearest(hole[1], captured) or "a hole is a captured name, or rank, node, iteration, stage, gpu"
                 yield node.fault(f"nothing captures {{{hole[1][:40]}}}", hint)

@@ -50,7 +50,7 @@ Day = Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValida
 FieldTest = Annotated[
     str,
     BeforeValidator(_wordy, json_schema_input_type=str | int | list[str | int]),
-    Field(min_length=1, max_length=2000),
+    Field(max_length=2000),
 ]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 NumberOrParam = Number | Annotated[str, Field(pattern=r"^\$[A-Za-z][A-Za-z0-9_]*$")]
@@ -279,7 +279,7 @@ def check(model: type[_ModelT], node: Node) -> tuple[_ModelT | None, tuple[Fault
 class _Schema(GenerateJsonSchema):
     """Leaves out the titles that pydantic makes of every field's name."""
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
         return False
 
 
@@ -357,9 +357,11 @@ def _fault(model: type[BaseModel], node: Node, error: Any) -> Fault:
         return here.key_fault(last, f"unknown key {last[:40]!r}", nearest(last, _keys(model, path)))
     if kind == "missing":
         return here.fault(f"key {last!r} is missing")
-    if error["loc"] and error["loc"][-1] == "[key]":
+    if last == "[key]":
         word = str(error["loc"][-2])
-        return here.fault(f"key {word[:40]!r} does not have the right form", "letters, digits and '_', first a letter")
+        return _place(node, error["loc"][:-2])[0].key_fault(
+            word, f"key {word[:40]!r} does not have the right form", "letters, digits and '_', first a letter"
+        )
     name = ".".join(path) or "the file"
     if kind == "value_error":
         return here.fault(str(context.get("error", error["msg"])))

@@ -24,6 +24,7 @@ MAX_BYTES = 256 * 1024
 MAX_DEPTH = 20
 MAX_NODES = 20_000
 MAX_DIGITS = 15  # what a float holds exactly, and far more than a rule counts
+_WORDS: Mapping[str, Scalar] = {"": None, "~": None, "null": None, "true": True, "false": False}
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)\Z")
 _FLOAT = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?\Z")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
@@ -153,7 +154,7 @@ class _Tree:
             if self._documents > 1:
                 self._stop(event, "more than one document in a file", "remove the '---' and what follows it")
         elif isinstance(event, yaml.AliasEvent):
-            self._fault(event, f"alias '*{event.anchor}' is not allowed", "write the value out")
+            self._fault(event, f"alias '*{event.anchor[:40]}' is not allowed", "write the value out")
             self._add(self._node(event, None))
         elif isinstance(event, yaml.ScalarEvent):
             self._refuse_extras(event)
@@ -174,9 +175,9 @@ class _Tree:
 
     def _refuse_extras(self, event: Any) -> None:
         if event.anchor is not None:
-            self._fault(event, f"anchor '&{event.anchor}' is not allowed", "write the value out where it is needed")
+            self._fault(event, f"anchor '&{event.anchor[:40]}' is not allowed", "write the value out where it is needed")
         if event.tag is not None:
-            self._fault(event, f"tag {event.tag!r} is not allowed", "quote a value to make it text")
+            self._fault(event, f"tag {event.tag[:80]!r} is not allowed", "quote a value to make it text")
 
     def _node(self, event: Any, value: Scalar) -> Node:
         return Node(self.file, event.start_mark.line + 1, event.start_mark.column + 1, value)
@@ -243,14 +244,10 @@ class _Tree:
 
 def _resolve(text: str) -> tuple[Scalar, str]:
     """The value of an unquoted scalar, and what is wrong with it."""
-    if text in ("", "~", "null"):
-        return None, ""
-    if text in ("true", "false"):
-        return text == "true", ""
+    if text in _WORDS:
+        return _WORDS[text], ""
     if _INTEGER.match(text):
-        if len(text.lstrip("-")) > MAX_DIGITS:
-            return text, f"a number of more than {MAX_DIGITS} digits"
-        return int(text), ""
+        return (int(text), "") if len(text) <= MAX_DIGITS else (text, f"a number of more than {MAX_DIGITS} digits")
     if _FLOAT.match(text):
         number = float(text) if len(text) <= 40 else math.inf
         return (number, "") if math.isfinite(number) else (text, "a number out of range")

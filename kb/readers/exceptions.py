@@ -302,6 +302,9 @@ def _nested(window: bytes, outer: _Raised, voice: _Voice) -> list[_Raised]:
 
 def _phrase_before(window: bytes, start: int, voice: _Voice) -> tuple[int, str] | None:
     """Where the words that tie the traceback at `start` to an earlier one stand, and which they are."""
+    near = window[max(0, start - 4096) : start]
+    if not any(words in near for words, _ in _PHRASES):
+        return None  # the common case, without a walk over lines
     for _ in range(12):
         if start <= 0:
             return None

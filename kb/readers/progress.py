@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from kb.model import ProgressPoint
+from kb.readers.prefixes import peel
 
 Read = Callable[[re.Match[bytes]], ProgressPoint | None]
 
@@ -301,12 +302,14 @@ def _read_dict(match: re.Match[bytes]) -> ProgressPoint | None:
     return replace(point, validation=validation or match[0].startswith(b"'eval_"))
 
 
-# A bar's label says what it counts; only these, and bars without one, count training steps.
-_LABEL = re.compile(
-    rb"(?i)(?:.*(?<![\w/.]))?(?:epochs?|train(?:ing)?|steps?|iter(?:ation)?s?|global[ _]steps?|batch(?:es)?|progress|updates?"
-    rb"|fit(?:ting)?|optimi[sz]\w+|pre-?train\w*|fine-?tun\w+|sft|dpo|grpo|ppo)(?![A-Za-z])[^A-Za-z]*"
-    rb"(?:(?:epoch|steps?|iter(?:ation)?s?|progress|batch(?:es)?|loop|train(?:ing)?|loss)[^A-Za-z]*)*"
+# A bar's label says what it counts; only those that end in one of these words, and bars without one, count training steps.
+_TRAINING_WORDS = frozenset(
+    b"epoch epochs train training step steps iter iters iteration iterations global_step batch batches progress update"
+    b" updates fit fitting optimizing optimizer pretraining pre-training finetuning fine-tuning loop loss sft dpo grpo ppo"
+    b" trainer".split()
 )
+_NO_WORDS = frozenset((b"info", b"warning", b"it"))
+_WORD = re.compile(rb"[A-Za-z][A-Za-z_-]*")
 _NO_TRAINING = re.compile(
     rb"(?i)load|download|fetch|generat|token|map(?![a-z])|filter|convert|extract|process(?!\w*\))|comput|captur|shard|resolv|saving|cache|sampling|concat"
 )
@@ -322,7 +325,8 @@ def _read_bar(match: re.Match[bytes]) -> ProgressPoint | None:
     bar = _BAR.search(before)
     if bar is None:
         return None
-    label = before[: bar.start()][-80:].strip(b" :\t")
+    label = before[max(0, bar.start() - 120) : bar.start()]
+    label = label[peel(label).end :].strip(b" :\t")
     validation = _HELD_OUT_WORD.search(label) is not None or b"anity Checking" in label
     if not validation and label and not _is_training(label):
         return None
@@ -341,10 +345,10 @@ def _read_bar(match: re.Match[bytes]) -> ProgressPoint | None:
 
 
 def _is_training(label: bytes) -> bool:
-    last = re.split(rb"[|>]", label)[-1].strip()
-    if not last or last.endswith((b"]", b"}")):  # the end of another bar or dict, so this bar has no label
+    if label.endswith((b"]", b"}")):  # the end of another bar or dict, so this bar has no label
         return True
-    return _NO_TRAINING.search(last) is None and _LABEL.fullmatch(last) is not None
+    words = [word for word in _WORD.findall(label.lower()) if word not in _NO_WORDS]
+    return not words or (words[-1] in _TRAINING_WORDS and _NO_TRAINING.search(label) is None)
 
 
 _KERAS = re.compile(rb"[\x08 \t]{0,400}(?P<step>\d{1,12})/(?P<total>\d{1,12}) (?:\[[=>.]{1,80}\]|\xe2\x94)")

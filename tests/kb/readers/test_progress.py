@@ -464,6 +464,29 @@ def test_bars_redrawn_on_one_line_are_read_one_by_one() -> None:
     assert [(point.step, point.loss) for point in points if point] == [(1, 0.1), (2, 0.2), (3, 0.3), (4, 0.4)]
 
 
+@pytest.mark.parametrize(
+    ("label", "is_progress"),
+    [
+        (b"", True),
+        (b"[rank3]: ", True),
+        (b"7: ", True),
+        (b"2027-02-09 17:40:08 INFO: ", True),
+        (b"Steps: ", True),
+        (b"Training (epoch 2/3): ", True),
+        (b"(Worker pid=9) Training Progress: ", True),
+        (b"Epoch 2 loss 0.250: ", True),
+        (b"{'loss': 0.25, 'epoch': 0.5}", True),
+        (b"Rollout generation: ", False),
+        (b"Loading train steps: ", False),
+        (b"Capturing CUDA graph shapes: ", False),
+    ],
+)
+def test_a_bar_counts_where_its_label_says_so(label: bytes, is_progress: bool) -> None:
+    """A bar is progress where its label is about training, or where it has none but prefixes."""
+    bar = b" 10%|#         | 5/50 [00:31<00:39,  3.80s/it]"
+    assert (read_line(label + bar) is not None) == is_progress
+
+
 def test_the_offset_is_where_the_match_starts() -> None:
     """The scanner finds the line from the match's place in its block."""
     point = read_line(b"node-b: iter 3: loss 2.5")

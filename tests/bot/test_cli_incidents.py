@@ -1,0 +1,100 @@
+"""`signalbox incidents` on a real store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from samples import FALLEN_GPU, HEALTHY, UNKNOWN
+from typer.testing import CliRunner
+
+from bot.cli_incidents import app
+from bot.reportjson import dumps
+from bot.settings import database_url
+from bot.store import Store
+from bot.terminal import plain
+
+NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path, monkeypatch):
+    """Each test has its own state folder."""
+    monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path))
+    monkeypatch.delenv("SIGNALBOX_DATABASE", raising=False)
+
+
+@pytest.fixture
+def _three():
+    """Three incidents, an hour apart."""
+    with Store(database_url()) as store:
+        for hour, report in enumerate((HEALTHY, UNKNOWN, FALLEN_GPU)):
+            store.add(dumps(report), report, b"", "night-run" if hour == 2 else None, NOW + timedelta(hours=hour))
+
+
+def run(*words):
+    """The command with these words."""
+    return CliRunner().invoke(app, list(words), catch_exceptions=False)
+
+
+def test_an_empty_store_says_so():
+    """Before the first report the list says that there is none, and gives no JSON."""
+    assert "No incidents yet" in run("list").stdout
+    assert run("list", "--json").stdout == ""
+
+
+@pytest.mark.usefixtures("_three")
+def test_the_list_is_two_lines_an_incident():
+    """Number, time, fault or verdict, job, and the summary below it, cut to the terminal's width."""
+    expected = """\
+    3  2026-03-02 10:30Z  gpu_fell_off_bus              llm-70b, 47110
+       GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ran...
+    2  2026-03-02 09:30Z  no_match                      vision-pretrain
+       The run stopped making steps after iteration 310 and no rule says why.
+"""
+    assert run("list", "--limit", "2").stdout == expected
+
+
+@pytest.mark.usefixtures("_three")
+def test_the_list_as_json_is_one_object_a_line():
+    """For programs each incident is a JSON object with its time in UTC."""
+    rows = [json.loads(line) for line in run("list", "--json").stdout.splitlines()]
+
+    assert [row["id"] for row in rows] == [3, 2, 1]
+    assert (rows[0]["fault"], rows[0]["created_at"]) == ("gpu_fell_off_bus", "2026-03-02T10:30:00Z")
+
+
+@pytest.mark.usefixtures("_three")
+def test_an_incident_is_shown_as_it_was_told():
+    """`show` gives the report's text under a line that names the incident."""
+    assert run("show", "3").stdout == f"Incident 3, 2026-03-02 10:30Z, bundle night-run\n\n{plain(FALLEN_GPU)}"
+    assert run("show", "1", "--verbose").stdout.endswith(plain(HEALTHY, verbose=True))
+
+
+@pytest.mark.usefixtures("_three")
+def test_an_incident_as_json_is_the_report_as_it_was():
+    """`show --json` gives the bytes that were stored."""
+    assert run("show", "2", "--json").stdout_bytes == dumps(UNKNOWN) + b"\n"
+
+
+@pytest.mark.usefixtures("_three")
+def test_a_number_that_is_not_there_is_bad_usage():
+    """An unknown number is one line on stderr and status 2."""
+    result = run("show", "77")
+
+    assert result.exit_code == 2
+    assert "there is no incident 77" in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_hostile_summary_does_not_move_the_cursor():
+    """Names and summaries in the list are escaped as everywhere."""
+    odd = replace(HEALTHY, summary="\x1b[2Jgone \u202eback", job=replace(HEALTHY.job, name="a\rb"))
+    with Store(database_url()) as store:
+        store.add(dumps(odd), odd, b"", None, NOW)
+
+    text = run("list").stdout
+
+    assert "a\\x0db\n       \\x1b[2Jgone \\u202eback\n" in text
