@@ -115,8 +115,8 @@ _SEPARATOR = rb"[\\\"']{0,4}[ \t]{0,8}(?P<sep>:=|:|={1,2}>?|\.{3,})[ \t]{0,8}"
 # A bare value ends at white space, at `&`, and at a comma or bracket that closes something.
 _VALUE = (
     rb"(?:\\\"(?P<escaped>[^\"\\\r\n]+)"
-    rb"|[bru]?\"(?P<double>(?:[^\"\\\r\n]|\\.)+)"
-    rb"|[bru]?'(?P<single>(?:[^'\\\r\n]|\\.)+)"
+    rb"|[bru]?\"(?P<double>(?:[^\"\\\r\n]|\\[^\r\n])+)"
+    rb"|[bru]?'(?P<single>(?:[^'\\\r\n]|\\[^\r\n])+)"
     rb"|(?P<bare>(?:[^\s\"'\\,;&)}\]]|\\(?![\"'nrtu\\])|[,;)}\]](?![\s,;)}\]\"']|\Z|[\w.-]{1,64}[=:]))+))"
 )
 _PLAIN = re.compile(

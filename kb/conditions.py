@@ -179,7 +179,7 @@ class ConditionParser:
     def _count(self, node: Node, child: Node) -> Condition | None:
         low, high = self._whole(node, "at_least", 1), self._whole(node, "at_most", 0)
         self._bounds(node, low, high)
-        if low is None and high is None:
+        if node.get("at_least") is None and node.get("at_most") is None:
             self._fault(node, "'count' wants at_least or at_most")
         return Count(self._name(child), low, high, self._within(node), self._same(node))
 
@@ -282,7 +282,7 @@ class ConditionParser:
             self._fault(child, f"'{key}' must be a number or the '$name' of a parameter")
             return None
         if not low <= value <= high:
-            self._fault(child, f"'{key}' must lie between {low:g} and {high:g}")
+            self._fault(child, f"'{key}' must lie between {low:.10g} and {high:.10g}")
             return None
         return float(value)
 

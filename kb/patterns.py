@@ -19,6 +19,7 @@ from re import _parser as sre_parse  # type: ignore[attr-defined]
 
 MAX_REPEAT = 1000
 WIDE_REPEAT = 40  # wider bounded repeats are searched as unbounded ones: they would blow up the automaton
+TELLING = 6  # so many letters or digits in a row, and a part of a pattern is worth looking for by itself
 _NEWLINES = {0x0A, 0x0D}
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _DIGIT = frozenset(b"0123456789")
@@ -181,6 +182,16 @@ def _is_anchor(op: Any, argument: Any) -> bool:
     return op is sre.AT and argument not in (sre.AT_BOUNDARY, sre.AT_NON_BOUNDARY)
 
 
+def _divided(items: list[tuple[Any, Any]]) -> list[list[tuple[Any, Any]]]:
+    """A sequence cut at each repeat of anything, `.*` or `.{0,80}`; the repeat ends its part."""
+    parts: list[list[tuple[Any, Any]]] = [[]]
+    for op, argument in items:
+        parts[-1].append((op, argument))
+        if op in _REPEATS and argument[1] > 1 and list(argument[2])[0][0] is sre.ANY and len(argument[2]) == 1:
+            parts.append([])
+    return parts
+
+
 def _least(item: tuple[Any, Any]) -> list[tuple[Any, Any]]:
     op, argument = item
     if op in _REPEATS and argument[0] != argument[1]:
@@ -199,7 +210,13 @@ class _Writer:
         self.anchored = False
 
     def sequence(self, items: Iterable[tuple[Any, Any]]) -> str:
-        return "".join(self.item(op, argument) for op, argument in items)
+        """Write a sequence, or only its most telling part where `.*` divides it: two parts keep an automaton waiting."""
+        parts = _divided(list(items))
+        best = max(parts, key=lambda part: _informative(_squash(part)))
+        if len(parts) > 1 and _informative(_squash(best)) >= TELLING:
+            self.exact = False
+            parts = [_trim(best)]
+        return "".join(self.item(op, argument) for part in parts for op, argument in part)
 
     def item(self, op: Any, argument: Any) -> str:
         if op is sre.LITERAL:

@@ -354,6 +354,7 @@ def _fault(model: type[BaseModel], node: Node, error: Any) -> Fault:
     here, path = _place(node, error["loc"])
     last = str(error["loc"][-1]) if error["loc"] else "the file"
     if kind == "extra_forbidden":
+        here, path = _place(node, error["loc"][:-1])
         return here.key_fault(last, f"unknown key {last[:40]!r}", nearest(last, _keys(model, path)))
     if kind == "missing":
         return here.fault(f"key {last!r} is missing")

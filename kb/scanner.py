@@ -17,7 +17,7 @@ from kb.model import ProgressPoint, Resource, StreamRef, Structure
 from kb.readers import Reader
 from kb.readers.all import ALL_READERS
 from kb.readers.prefixes import Prefix, peel
-from kb.readers.progress import FORMATS
+from kb.readers.progress import FORMATS, GENERAL
 from kb.readers.stages import STAGES
 from kb.readers.timestamps import find_time
 from kb.scanplan import LinePattern, ScanPlan
@@ -46,6 +46,7 @@ AFTER = 64 * 1024  # context wanted behind a line before it is looked at
 LONGEST_LINE = 64 * 1024
 SHOWN = 512
 POINTS_A_BLOCK = 4000
+AT_HOME = 8  # so many lines of a block read in a form of their own, and the general forms are not tried
 SHAPES = 64
 NEAR = 4096  # look-around regexes are not proven linear, so they see no more than this of a line
 PLACES_A_SHAPE = 4
@@ -297,6 +298,8 @@ class Scanner:
         claimed: set[int] = set()
         for index in forms:
             form = FORMATS[index]
+            if form.name.endswith(GENERAL) and len(claimed) >= AT_HOME:
+                continue
             budget = POINTS_A_BLOCK
             for match in form.find.finditer(data, max(0, low), max(0, high)):
                 self._seen += 1

@@ -154,7 +154,7 @@ class _Tree:
             if self._documents > 1:
                 self._stop(event, "more than one document in a file", "remove the '---' and what follows it")
         elif isinstance(event, yaml.AliasEvent):
-            self._fault(event, f"alias '*{event.anchor[:40]}' is not allowed", "write the value out")
+            self._fault(event, f"alias '*{str(event.anchor)[:40]}' is not allowed", "write the value out")
             self._add(self._node(event, None))
         elif isinstance(event, yaml.ScalarEvent):
             self._refuse_extras(event)
@@ -175,9 +175,9 @@ class _Tree:
 
     def _refuse_extras(self, event: Any) -> None:
         if event.anchor is not None:
-            self._fault(event, f"anchor '&{event.anchor[:40]}' is not allowed", "write the value out where it is needed")
+            self._fault(event, f"anchor '&{str(event.anchor)[:40]}' is not allowed", "write the value out where it is needed")
         if event.tag is not None:
-            self._fault(event, f"tag {event.tag[:80]!r} is not allowed", "quote a value to make it text")
+            self._fault(event, f"tag {str(event.tag)[:80]!r} is not allowed", "quote a value to make it text")
 
     def _node(self, event: Any, value: Scalar) -> Node:
         return Node(self.file, event.start_mark.line + 1, event.start_mark.column + 1, value)

@@ -381,6 +381,11 @@ _NO_MORE = rb"(?![\w.%-]{1,2}\w)" + _REST
 _ITERATION = rb"(?<!loss at iter)(?:ation(?! {1,12}\d{1,12}/ {0,12}\d{1,12} \|))?"
 
 
+GENERAL = "_loss"  # ends the name of the forms of last resort, which a block needs only where no other form is at home
+# One detector for them all: "step" and "loss" on one line would keep an automaton busy on every line that has a step.
+_LOSS_LINE = r"""[Ll]oss['"]?[ \t]{0,3}[:=]?[ \t(]{0,3}[-0-9iInN]"""
+
+
 def _general(word: str, *, capture: bytes = b"step") -> ProgressFormat:
     """Make the form `<word> 12 … loss: 3.4`, the word in any spelling that names a counter."""
     head = word.encode()
@@ -405,10 +410,8 @@ def _general(word: str, *, capture: bytes = b"step") -> ProgressFormat:
         + rb">\d{1,12})"
         + _MAYBE_OF.replace(b"total", b"total" if capture == b"step" else b"last")
     )
-    counter = word + ("(?:ation)?" if word in {"iter", "Iter"} else "") + r"""['"]?[ :=#\[]"""
-    detector = f"{counter}.*[Ll]oss|[Ll]oss.*{counter}"
     return _form(
-        f"{word.lower()}_loss", detector, head, tail + _NO_MORE, _reader(f"{word.lower()}_loss", needs_loss=True)
+        f"{word.lower()}{GENERAL}", _LOSS_LINE, head, tail + _NO_MORE, _reader(f"{word.lower()}{GENERAL}", needs_loss=True)
     )
 
 
@@ -460,7 +463,7 @@ FORMATS: tuple[ProgressFormat, ...] = (
     ),
     _form(
         "validation",
-        r"step [0-9]+: train loss .*, val loss ",
+        r": train loss [0-9]",
         b"step ",
         rb"(?P<step>\d{1,12}): train loss [^\s,]{1,24}, val loss (?P<loss>" + _NUMBER + rb")",
         _read_validation,

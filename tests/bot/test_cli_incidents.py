@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from samples import FALLEN_GPU, HEALTHY, UNKNOWN
 from typer.testing import CliRunner
 
 from bot.cli_incidents import app
@@ -15,6 +14,7 @@ from bot.reportjson import dumps
 from bot.settings import database_url
 from bot.store import Store
 from bot.terminal import plain
+from tests.bot.samples import FALLEN_GPU, HEALTHY, UNKNOWN
 
 NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
 

@@ -11,10 +11,10 @@ import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, NOON, TOO_LITTLE
 
 from bot.reportjson import dumps, from_json, iso, schema, schema_text, seconds, to_json
 from kb.errors import UnreadableInput
+from tests.bot.samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, NOON, TOO_LITTLE, UNKNOWN
 
 SCHEMA_FILE = Path(__file__).parents[2] / "docs" / "report.schema.json"
 VALIDATOR = jsonschema.Draft202012Validator(schema(), format_checker=jsonschema.FormatChecker())
@@ -246,8 +246,6 @@ def test_what_is_no_report_is_refused(text):
 
 def test_evidence_of_an_indicator_has_its_time_too():
     """Evidence under an indicator is written as evidence under a diagnosis is."""
-    from samples import UNKNOWN
-
     indicator = replace(UNKNOWN.indicators.events[0], evidence=KERNEL_LINE)
     body = to_json(replace(UNKNOWN, indicators=replace(UNKNOWN.indicators, events=(indicator,))))
 

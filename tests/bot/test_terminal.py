@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-from samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, TOO_LITTLE, UNKNOWN
 
 from bot.terminal import lines, plain, ranges, render, show, shown
 from kb.report import Decision, EvidenceItem, Exclusion, GpuRef, Suspect
+from tests.bot.samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, TOO_LITTLE, UNKNOWN
 
 FALLEN_GPU_TEXT = """\
 Requeue without gpu-017, from checkpoint 1150; 48 steps lost (9.6 GPU hours).
@@ -121,7 +121,10 @@ def test_an_unknown_failure_shows_what_stands_out():
         (Decision("restart_in_place", owner="user"), "Restart in place, on the same nodes. Owner: user."),
         (Decision("resubmit", owner="user"), "Submit anew with the change named below. Owner: user."),
         (Decision("fix_first", gpu_hours_lost=2.0), "Do not requeue: mend the cause first; 2.0 GPU hours."),
-        (Decision("wait", owner="storage"), "Do not requeue yet: wait until the outside trouble is over. Owner:"),
+        (
+            Decision("wait", owner="storage"),
+            "Do not requeue yet: wait until the outside trouble is over. Owner: storage.",
+        ),
         (Decision("none"), "No advice."),
         (Decision("requeue_without", (Exclusion("a", "job", ""), Exclusion("b", "job", ""))), "Requeue without a, b."),
         (
