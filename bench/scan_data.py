@@ -346,8 +346,8 @@ def make(recipe: Recipe, target: Path) -> int:
 
 
 def recipe_file(target: Path) -> Path:
-    """Where it is noted what `target` was made by: beside it, so that no one reads it as a log."""
-    return target.with_name(f"{target.name}.recipe.json")
+    """Where it is noted what `target` was made by: beside it and hidden, so that no one reads it as a log."""
+    return target.with_name(f".{target.name}.recipe.json")
 
 
 def is_made(recipe: Recipe, target: Path) -> bool:

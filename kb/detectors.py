@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from kb.model import ProgressPoint
+from kb.model import ProgressPoint, Structure
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,3 +199,45 @@ DETECTORS: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]],
     "lr_stuck": _lr_stuck,
     "loss_scale_minimum": _loss_scale_minimum,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A rank that never enqueued the collective that others wait in, as its own last status says."""
+
+    stream: int
+    status: Structure
+    captures: tuple[tuple[str, str], ...]
+
+
+def collective_behind(statuses: Sequence[tuple[int, Structure]]) -> tuple[Behind, ...]:
+    """Which ranks stand behind, by the "last enqueued, last completed" lines of c10d's watchdogs.
+
+    Within a process group, ranks with work enqueued and not completed wait in their next collective. A rank whose last
+    enqueued work is an earlier one never joined it. (A rank stuck inside the NCCL call counts as not having enqueued.)
+    """
+    groups: dict[str, dict[int, tuple[int, Structure, int, int]]] = {}
+    for stream, one in statuses:
+        rank = one.resource.rank if one.resource.rank is not None else _number(one.fields.get("pg_rank"))
+        enqueued, completed = _number(one.fields.get("enqueued")), _number(one.fields.get("completed"))
+        if rank is not None and enqueued is not None and completed is not None:
+            groups.setdefault(str(one.fields.get("pg") or ""), {}).setdefault(rank, (stream, one, enqueued, completed))
+    found = []
+    for ranks in groups.values():
+        waiting = [completed + 1 for _, _, enqueued, completed in ranks.values() if enqueued > completed >= 0]
+        if not waiting:
+            continue
+        stuck = max(waiting)
+        behind = {rank: at for rank, at in ranks.items() if at[2] < stuck}
+        if behind and len(behind) < len(ranks):
+            for rank, (stream, one, enqueued, _) in sorted(behind.items()):
+                words = (("behind", str(rank)), ("waited", str(stuck)), ("reached", str(enqueued)))
+                found.append(Behind(stream, one, words))
+    return tuple(found)
+
+
+def _number(value: object) -> int | None:
+    try:
+        return int(str(value))
+    except ValueError:
+        return None

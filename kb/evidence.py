@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from kb.detectors import Found, detect
+from kb.detectors import Found, collective_behind, detect
 from kb.model import Gap, Job, ProgressPoint, Resource, SourceKind, Stage, Structure, Window
 from kb.rule import DetectorTest, ExceptionTest, Pattern, Rule, StructureTest
 from kb.summary import Place, StreamSummary
@@ -249,6 +249,8 @@ class Facts:
         )
 
     def _detector(self, key: str, test: DetectorTest) -> Seen:
+        if test.name == "collective_behind":
+            return self._behind(key)
         which = (test.name, tuple(sorted(test.params.items())))
         if which not in self._detected:
             self._detected[which] = tuple(
@@ -275,6 +277,11 @@ class Facts:
             for point in (found.point, *found.more)
         )
         return Seen(len(signals), signals, {None: len(signals)} if signals else {})
+
+    def _behind(self, key: str) -> Seen:
+        found = collective_behind(self.structures("watchdog_status"))
+        signals = tuple(self._structure_signal(key, one.stream, one.status, dict(one.captures)) for one in found)
+        return Seen(len(signals), signals, {signal.resource.rank: 1 for signal in signals})
 
     def _stands(self, pattern: Pattern, signal: Signal) -> bool:
         where = pattern.where

@@ -350,7 +350,7 @@ _MESSAGES = {
 
 
 def _fault(model: type[BaseModel], node: Node, error: Any) -> Fault:
-    kind, context = error["type"], error.get("ctx") or {}
+    kind = error["type"]
     here, path = _place(node, error["loc"])
     last = str(error["loc"][-1]) if error["loc"] else "the file"
     if kind == "extra_forbidden":
@@ -363,25 +363,24 @@ def _fault(model: type[BaseModel], node: Node, error: Any) -> Fault:
         return _place(node, error["loc"][:-2])[0].key_fault(
             word, f"key {word[:40]!r} does not have the right form", "letters, digits and '_', first a letter"
         )
-    name = ".".join(path) or "the file"
+    return here.fault(*_words(".".join(path) or "the file", error))
+
+
+def _words(name: str, error: Any) -> tuple[str, str]:
+    """A message and a hint for a value that is wrong in itself."""
+    kind, context, given = error["type"], error.get("ctx") or {}, error["input"]
     if kind == "value_error":
-        return here.fault(str(context.get("error", error["msg"])))
-    if kind in ("literal_error", "enum"):
-        return _not_one_of(here, name, error["input"], str(context.get("expected", "")))
+        return str(context.get("error", error["msg"])), ""
+    if kind == "literal_error":
+        expected = str(context["expected"])
+        hint = nearest(given, re.findall(r"'([^']*)'", expected)) if isinstance(given, str) else ""
+        return f"'{name}' is {str(given)[:40]!r}, which is none of: {expected}", hint
     if kind == "string_pattern_mismatch":
-        return here.fault(
-            f"'{name}' does not have the right form: {str(error['input'])[:40]!r}", f"must match {context['pattern']}"
-        )
+        return f"'{name}' does not have the right form: {str(given)[:40]!r}", f"must match {context['pattern']}"
     if kind in ("string_too_long", "too_long"):
-        return here.fault(f"'{name}' is longer than {context['max_length']}")
-    hint = "quote it to make it text" if kind == "string_type" and isinstance(error["input"], int | float) else ""
-    return here.fault(f"'{name}' {_MESSAGES.get(kind, error['msg'])}", hint)
-
-
-def _not_one_of(here: Node, name: str, given: Any, expected: str) -> Fault:
-    words = re.findall(r"'([^']*)'", expected)
-    hint = nearest(given, words) if isinstance(given, str) else ""
-    return here.fault(f"'{name}' is {str(given)[:40]!r}, which is none of: {expected}", hint)
+        return f"'{name}' is longer than {context['max_length']}", ""
+    hint = "quote it to make it text" if kind == "string_type" and isinstance(given, int | float) else ""
+    return f"'{name}' {_MESSAGES.get(kind, error['msg'])}", hint
 
 
 def _place(node: Node, loc: Sequence[str | int]) -> tuple[Node, tuple[str, ...]]:

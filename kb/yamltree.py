@@ -175,7 +175,9 @@ class _Tree:
 
     def _refuse_extras(self, event: Any) -> None:
         if event.anchor is not None:
-            self._fault(event, f"anchor '&{str(event.anchor)[:40]}' is not allowed", "write the value out where it is needed")
+            self._fault(
+                event, f"anchor '&{str(event.anchor)[:40]}' is not allowed", "write the value out where it is needed"
+            )
         if event.tag is not None:
             self._fault(event, f"tag {str(event.tag)[:80]!r} is not allowed", "quote a value to make it text")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from kb.errors import RuleError, UnreadableInput
 from kb.readers.all import KINDS
-from kb.rule import Absent, All, Any, Count, Name, Not, Past, Ranks, Sequence, Span, Step
+from kb.rule import Absent, All, Any, Count, Name, Not, Past, Ranks, Rulebook, Sequence, Span, Step
 from kb.rulebook import load
 from kb.rulechecks import STRUCTURES
 from kb.rulecodec import decode, digest, encode
@@ -151,13 +152,13 @@ def test_a_table_rule() -> None:
     [
         ("id: port-flaps", "id: port-flap", "2:5: id is 'port-flap', but the folder is named 'port-flaps'"),
         ("fault: link_down", "fault: link_dwon", "4:8: no fault 'link_dwon' (did you mean 'link_down'?)"),
-        ("action: swap", "action: swop", "21:14: no action 'swop' (did you mean 'swap'?)"),
+        ("action: swap", "action: swop", "22:14: no action 'swop' (did you mean 'swap'?)"),
         ("{times|often}", "{time|often}", "8:10: nothing captures {time} (did you mean 'times'?)"),
-        ("'Swap the cable of {port}.'", "'Swap {cable}.'", "21:26: nothing captures {cable}"),
+        ("'Swap the cable of {port}.'", "'Swap {cable}.'", "22:26: nothing captures {cable}"),
         (
             "when: flap and not back",
             "when: flap and not bakc",
-            "19:7: no pattern 'bakc' under match (did you mean 'back'?)",
+            "20:7: no pattern 'bakc' under match (did you mean 'back'?)",
         ),
         ("when: flap and not back", "when: {count: flap, at_least: $x}", "no parameter 'x' under params"),
         (
@@ -170,7 +171,7 @@ def test_a_table_rule() -> None:
             "when: {history: {rule: other-rul}}",
             "no rule 'other-rul' (did you mean 'other-rule'?)",
         ),
-        ("when: flap and not back", "not_when: [{reason: r, if: flop}]", "19:28: no pattern 'flop'"),
+        ("when: flap and not back", "not_when: [{reason: r, if: flop}]", "20:28: no pattern 'flop'"),
         ("when: flap and not back", "explains: [slow_stp]", "no fault or rule 'slow_stp'"),
         ("when: flap and not back", "related: {see: other-rul}", "no rule 'other-rul'"),
         ("when: flap and not back", "owner: hardwear", "no owner 'hardwear' (did you mean 'hardware'?)"),
@@ -237,9 +238,7 @@ def test_all_faults_of_a_rule_are_told() -> None:
         .replace("fault: link_down", "fault: x")
         .replace("not back", "not bakc")
     )
-    assert [line.split(":")[0] for line in told(text)] == ["20", "4", "7", "8"] or sorted(
-        int(line.split(":")[0]) for line in told(text)
-    ) == [4, 7, 8, 20]
+    assert sorted(int(line.split(":")[0]) for line in told(text)) == [4, 7, 8, 21]
 
 
 def test_duplicate_ids_name_both() -> None:
@@ -317,7 +316,7 @@ def test_a_broken_vocabulary_is_an_error(name: str, text: str | None) -> None:
 def test_faults_of_the_fault_table(old: str, new: str, expected: str) -> None:
     """Circles, unknown words and repeated ids in faults.yaml are told."""
     assert FAULTS.count(old) == 1
-    with pytest.raises(RuleError, match="") as caught:
+    with pytest.raises(RuleError) as caught:
         load(files() | {"faults.yaml": FAULTS.replace(old, new)})
     assert expected in str(caught.value)
 
@@ -394,10 +393,9 @@ def test_damaged_bytes_never_crash(place: int, damage: bytes) -> None:
     """A damaged cache gives a rulebook or the one error, nothing else."""
     data = encode(load(files(port_flaps=RULE)).rulebook)
     place %= len(data)
-    try:
-        decode(data[:place] + damage + data[place + len(damage) :])
-    except UnreadableInput as error:
-        assert "cached rulebook" in str(error)
+    damaged = data[:place] + damage + data[place + len(damage) :]
+    with contextlib.suppress(UnreadableInput):
+        assert isinstance(decode(damaged), Rulebook)
 
 
 def test_a_start_from_the_cache_is_fast_and_light() -> None:
@@ -429,7 +427,7 @@ def test_the_shipped_vocabularies_load() -> None:
     """rules/faults.yaml and actions.yaml are good; every failure that ends a run explains a lost peer and a time-out."""
     shipped = {name: (ROOT / "rules" / name).read_text() for name in ("faults.yaml", "actions.yaml", "VERSION")}
     faults = load(shipped).rulebook.faults
-    assert len(faults) == 56
+    assert len(faults) == 58
     for fault in faults.values():
         if not (fault.symptom or fault.outlives or fault.id == "healthy"):
             assert {"peer_failure", "collective_timeout"} <= set(fault.explains), fault.id
@@ -470,7 +468,5 @@ def test_arbitrary_files_never_raise_anything_else(more: dict[str, str], text: s
     damaged = RULE[:place] + text + RULE[place + cut :]
     loaded = load(more | files(port_flaps=damaged, other=text))
     assert all(rule.id == "port-flaps" for rule in loaded.rulebook.rules)
-    try:
-        load(files(port_flaps=RULE) | {"faults.yaml": text, "VERSION": "1"})
-    except RuleError as error:
-        assert error.faults
+    with contextlib.suppress(RuleError):
+        assert load(files(port_flaps=RULE) | {"faults.yaml": text, "VERSION": "1"}).rulebook.faults

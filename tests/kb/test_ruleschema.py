@@ -175,7 +175,7 @@ def test_a_file_that_is_no_mapping() -> None:
 def test_vocabulary_files() -> None:
     """faults.yaml and actions.yaml have models of their own."""
     fault = "version: 1\nfaults:\n  - {id: a_b, domain: network, title: T, advise: wait}\n"
-    assert told(fault, FaultsFile) == ["3:44: unknown key 'advise' (did you mean 'advice'?)"]
+    assert told(fault, FaultsFile) == ["3:42: unknown key 'advise' (did you mean 'advice'?)"]
     action = "version: 1\nadvice: {wait: W}\nowners: {network: network}\nactions:\n  - {id: a, title: T, grade: save}\n"
     assert "did you mean 'safe'?" in told(action, ActionsFile)[0]
 

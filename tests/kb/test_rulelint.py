@@ -1,0 +1,208 @@
+"""What the linter sends back, and that it leaves good rules alone."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from kb.rule import (
+    ActionWord,
+    Any,
+    Deprecation,
+    Exception_,
+    ExceptionTest,
+    FaultClass,
+    Name,
+    Not,
+    Pattern,
+    Reference,
+    Row,
+    Rule,
+    Rulebook,
+    Step,
+    StructureTest,
+    Table,
+    Where,
+)
+from kb.rulebook import Positions
+from kb.rulelint import lint
+
+RULE = Rule(
+    id="fan-stopped",
+    title="A fan stopped",
+    fault="gpu_thermal_power",
+    role="root_cause",
+    status="stable",
+    severity="high",
+    summary="Fan {fan} stopped.",
+    cause="Dust.",
+    impact="Heat.",
+    patterns=(Pattern("fan", regex=r"fan (?P<fan>\d+) stopped"),),
+    when=Name("fan"),
+    remediation=(Step("check_gpu", "Look.", "look"),),
+    references=(Reference("https://example.org/fans?x=1#top", "fans"),),
+    file="host/fan-stopped/rule.yaml",
+    family="host",
+)
+TESTS = {"fan-stopped": ["match/a.log", "match/b.log", "silent/c.log"]}
+
+
+def book(*rules: Rule) -> Rulebook:
+    """A rulebook of these rules."""
+    faults = {"gpu_thermal_power": FaultClass("gpu_thermal_power", "hardware", "Heat")}
+    return Rulebook(
+        "1", "d", rules, faults, {"check_gpu": ActionWord("check_gpu", "Look", "look")}, {"hardware": "hardware"}
+    )
+
+
+def told(rule: Rule, tests: list[str] | None = None) -> list[str]:
+    """What the linter says of one rule."""
+    found = lint(book(rule), {rule.id: TESTS["fan-stopped"] if tests is None else tests})
+    return [str(fault).removeprefix("host/fan-stopped/rule.yaml:1:1: ") for fault in found]
+
+
+def with_pattern(**parts: object) -> Rule:
+    """The sample rule with one pattern made of these parts."""
+    return dataclasses.replace(RULE, patterns=(Pattern("fan", **parts),))
+
+
+def test_a_good_rule_is_left_alone() -> None:
+    """Nothing is said of a rule that has everything."""
+    assert told(RULE) == []
+
+
+@pytest.mark.parametrize(
+    ("tests", "expected"),
+    [
+        ([], ["0 of at least 2 tests under match/", "0 of at least 1 tests under silent/"]),
+        (["match/a.log", "silent/b.log"], ["1 of at least 2 tests under match/"]),
+        (["match/two/rank-0.log", "match/two/rank-1.log", "silent/b.log"], ["1 of at least 2 tests under match/"]),
+        (["match/a.log", "match/two/rank-1.log"], ["0 of at least 1 tests under silent/"]),
+        (
+            ["match", "silent", "other/x.log"],
+            ["0 of at least 2 tests under match/", "0 of at least 1 tests under silent/"],
+        ),
+    ],
+)
+def test_too_few_tests(tests: list[str], expected: list[str]) -> None:
+    """Two match tests and one silent test are asked for; the files of a bundle are one test."""
+    assert sorted(told(RULE, tests)) == sorted(expected)
+
+
+def test_empty_tests_are_named() -> None:
+    """A test that holds no text proves nothing."""
+    (fault,) = lint(book(RULE), TESTS, empty={"fan-stopped": ["match/a.log"]})
+    assert fault.message == "test match/a.log is empty"
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ({"regex": r"fan|(?:stop \d+)"}, "every alternative needs at least four letters or digits"),
+        ({"regex": r"E\d+: \w+"}, "every alternative needs at least four letters or digits"),
+        ({"literal": "ab: -"}, "every alternative needs at least four letters or digits"),
+        ({"regex": "fans(?!up)"}, "look-around"),
+        ({"regex": r"(fans)\1"}, "a back-reference"),
+        ({"regex": "(?:fans+)+x"}, "can take forever"),
+        ({"regex": "(?:fans)?"}, "matches the empty string"),
+        ({"regex": "fans("}, "not a regular expression"),
+        ({"literal": "fans", "confirm": "(?:x+)+y"}, "can take forever"),
+        ({"literal": "fans", "confirm": "x*"}, "it matches the empty string, so it tests nothing"),
+        ({"literal": "fans", "not_line": "a|"}, "it matches the empty string"),
+        ({"literal": "fans", "where": Where(last_frame="(")}, "not a regular expression"),
+        ({"exception": ExceptionTest(message=".*")}, "it matches the empty string"),
+        ({"exception": ExceptionTest(type="A", not_frame="(a*)*b")}, "can take forever"),
+        ({"structure": StructureTest("xid", {"xid": "("})}, "not a regular expression"),
+        ({"structure": StructureTest("xid", {}, {"xid": "(?:1+)+"})}, "can take forever"),
+    ],
+)
+def test_weak_and_slow_patterns(parts: dict[str, object], expected: str) -> None:
+    """Patterns that find too much, or that a hostile line can make slow, are sent back."""
+    (line,) = told(with_pattern(**parts))
+    assert line.startswith("pattern 'fan': ")
+    assert expected in line
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"literal": "fans", "confirm": "(?<!x)fans(?=y)"},
+        {"structure": StructureTest("slurm_end", {"why": ""})},
+        {"exception": ExceptionTest(type=r"\w*Error", message="full")},
+    ],
+)
+def test_full_syntax_where_it_is_allowed(parts: dict[str, object]) -> None:
+    """Look-around in confirm, and an empty field of a structure, are fine."""
+    assert told(with_pattern(**parts)) == []
+
+
+def test_unused_patterns() -> None:
+    """A pattern that neither `when` nor `not_when` speaks of is dead; one in `not_when` alone is not."""
+    rule = dataclasses.replace(
+        RULE, patterns=(*RULE.patterns, Pattern("drill", literal="drill"), Pattern("idle", literal="idling"))
+    )
+    rule = dataclasses.replace(rule, not_when=(Exception_("a drill", Any((Name("drill"), Not(Name("fan"))))),))
+    assert told(rule) == ["pattern 'idle' is not used by when"]
+
+
+def test_texts() -> None:
+    """Long titles, missing references and missing remediation are told."""
+    rule = dataclasses.replace(RULE, title="x" * 81, references=(), remediation=())
+    assert sorted(told(rule)) == [
+        "no reference (name a public page that shows the fact)",
+        "no remediation (say what a person can do now)",
+        "the title has 81 characters, more than 80",
+    ]
+
+
+def test_rows_may_carry_the_remediation() -> None:
+    """A table whose every row says what to do needs no steps of its own; rows' titles are measured too."""
+    row = Row("1", "One", remediation=RULE.remediation)
+    rule = dataclasses.replace(RULE, remediation=(), table=Table("fan", {"1": row, "2": Row("2", "", ignore=True)}))
+    assert told(rule) == []
+    rule = dataclasses.replace(rule, table=Table("fan", {"1": row, "2": Row("2", "y" * 90)}))
+    assert sorted(told(rule)) == [
+        "no remediation (say what a person can do now)",
+        "the title has 90 characters, more than 80",
+    ]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://example.org/a", "example.org", "https://", "https://nodot/", "https://example.org/a b", "javascript:x"],
+)
+def test_links(url: str) -> None:
+    """A reference is an http or https link to a host."""
+    (line,) = told(dataclasses.replace(RULE, references=(Reference(url),)))
+    assert "is no link" in line
+
+
+@pytest.mark.parametrize(
+    "kind", [{"literal": "fans stop"}, {"regex": "fans stop+"}, {"exception": ExceptionTest(message="fans")}]
+)
+def test_patterns_that_two_rules_share(kind: dict[str, object]) -> None:
+    """One text in two rules is told at the second, naming the first; in two places of one rule it is not."""
+    first = dataclasses.replace(with_pattern(**kind), patterns=(Pattern("fan", **kind), Pattern("more", **kind)))
+    first = dataclasses.replace(first, when=Any((Name("fan"), Name("more"))))
+    second = dataclasses.replace(with_pattern(**kind), id="other", file="host/other/rule.yaml")
+    (fault,) = lint(book(first, second), TESTS | {"other": TESTS["fan-stopped"]})
+    assert fault.file == "host/other/rule.yaml"
+    assert fault.message == "pattern 'fan' has the same text as one of fan-stopped"
+
+
+def test_retired_rules_need_nothing_more() -> None:
+    """Tests and references are not asked of a deprecated rule."""
+    rule = dataclasses.replace(
+        RULE, status="deprecated", deprecated=Deprecation("2026-01-01", "old"), references=(), remediation=()
+    )
+    assert told(rule, []) == []
+
+
+def test_faults_stand_where_the_part_stands() -> None:
+    """With the loader's positions a fault names line and column, or those of the nearest part around it."""
+    rule = dataclasses.replace(with_pattern(regex="fan"), references=())
+    places = Positions({"fan-stopped": {"match.fan.regex": (14, 12), "match": (12, 3)}})
+    found = [str(fault) for fault in lint(book(rule), TESTS, places)]
+    assert found[0].startswith("host/fan-stopped/rule.yaml:1:1: no reference")
+    assert found[1].startswith("host/fan-stopped/rule.yaml:14:12: pattern 'fan'")
