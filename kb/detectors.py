@@ -48,7 +48,11 @@ def _loss_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float
         run = run + 1 if point.grad_norm is not None and not math.isfinite(point.grad_norm) else 0
         if run >= params.get("gradient_steps", 8):
             start = points[index - run + 1]
-            return Found(start, f"gradient norm is {start.grad_norm} from step {_step(start)} on", (("value", str(start.grad_norm)),))
+            return Found(
+                start,
+                f"gradient norm is {start.grad_norm} from step {_step(start)} on",
+                (("value", str(start.grad_norm)),),
+            )
     return None
 
 
@@ -110,7 +114,9 @@ def _slow_down(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
 
 def _slow_step(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
     """Very even steps become a few percent slower and stay so: one slow node of many does that."""
-    timed = [p for p in points if p.seconds and math.isfinite(p.seconds) and p.seconds >= params.get("least_seconds", 2.0)]
+    timed = [
+        p for p in points if p.seconds and math.isfinite(p.seconds) and p.seconds >= params.get("least_seconds", 2.0)
+    ]
     if len(timed) < 4:
         return None
     values = [p.seconds or 0.0 for p in timed]
@@ -119,7 +125,12 @@ def _slow_step(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         level = median(before)
         spread = max(before) - min(before)
         rise = min(after) - level
-        if spread < 0.015 * level and rise > max(0.035 * level, 3 * spread) and len(after) >= 2 and median(after) < 1.5 * level:
+        if (
+            spread < 0.015 * level
+            and rise > max(0.035 * level, 3 * spread)
+            and len(after) >= 2
+            and median(after) < 1.5 * level
+        ):
             return _slower(timed[index:], level, median(after))
     return None
 
@@ -127,7 +138,12 @@ def _slow_step(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
 def _slower(slow: Sequence[ProgressPoint], level: float, now: float) -> Found:
     point = slow[0]
     text = f"a step takes {now:.4g} s from step {_step(point)} on, {level:.4g} s before"
-    return Found(point, text, (("level", f"{level:.4g}"), ("value", f"{now:.4g}"), ("percent", f"{100 * (now / level - 1):.0f}")), tuple(slow[1:2]))
+    return Found(
+        point,
+        text,
+        (("level", f"{level:.4g}"), ("value", f"{now:.4g}"), ("percent", f"{100 * (now / level - 1):.0f}")),
+        tuple(slow[1:2]),
+    )
 
 
 def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
@@ -199,6 +215,8 @@ DETECTORS: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]],
     "lr_stuck": _lr_stuck,
     "loss_scale_minimum": _loss_scale_minimum,
 }
+
+JOB_DETECTORS = ("collective_behind",)  # over structures of all streams, not over the series of one
 
 
 @dataclass(frozen=True, slots=True)

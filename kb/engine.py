@@ -53,7 +53,9 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         ranked = []
     done = progress(facts)
     numbers = _Numbering(facts)
-    diagnoses = tuple(_diagnosis(rulebook, place, one, facts, numbers) for place, one in enumerate(ranked[:DIAGNOSES], 1))
+    diagnoses = tuple(
+        _diagnosis(rulebook, place, one, facts, numbers) for place, one in enumerate(ranked[:DIAGNOSES], 1)
+    )
     decision = decide(rulebook, ranked, diagnoses[0].suspects if diagnoses else (), done)
     report = Report(
         id="",
@@ -130,7 +132,9 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, facts: Facts, num
         evidence=quoted,
         explains=_explained(ranked.folded),
         remediation=tuple(
-            RemedyStep(s.action, s.grade, best.fill(s.text), s.scope, best.fill(s.command) if s.command else None, s.verify)
+            RemedyStep(
+                s.action, s.grade, best.fill(s.text), s.scope, best.fill(s.command) if s.command else None, s.verify
+            )
             for s in steps
         ),
         cause=best.rule.cause.strip(),
@@ -198,7 +202,8 @@ def _suspects(best: Finding, facts: Facts, quoted: Sequence[EvidenceItem]) -> tu
                 evidence=tuple(e.id for e in quoted if e.rank == number)[:SHOWN_LINES],
             )
         )
-    return tuple(found)
+    told = {one.node for one in found if one.rank is not None}
+    return tuple(one for one in found if one.kind != "node" or one.node not in told)
 
 
 def _node_of(rank: int | None, facts: Facts) -> str | None:
@@ -212,7 +217,9 @@ def _from_launcher(facts: Facts) -> tuple[Suspect, ...]:
     items = [
         one
         for _, one in facts.structures("elastic_failure")
-        if one.fields.get("root") == "yes" and one.fields.get("signal") != "SIGTERM" and one.fields.get("rank") is not None
+        if one.fields.get("root") == "yes"
+        and one.fields.get("signal") != "SIGTERM"
+        and one.fields.get("rank") is not None
     ]
     items.sort(key=lambda one: (str(one.fields.get("time") or "~"), one.offset))
     found: dict[int, Suspect] = {}
@@ -283,17 +290,26 @@ def _missing(evidence: Evidence, facts: Facts) -> list[Gap]:
     ranks = {stream.ref.resource.rank for stream in evidence.streams} - {None}
     if size and ranks and len(ranks) < size:
         absent = ranges(set(range(size)) - {rank for rank in ranks if rank is not None})
-        gaps.append(Gap("ranks_missing", "logs", f"no log of rank {absent}", rules_out="whether those ranks failed first"))
+        gaps.append(
+            Gap("ranks_missing", "logs", f"no log of rank {absent}", rules_out="whether those ranks failed first")
+        )
     if not any(True for _ in facts.of_kind("kernel")):
         gaps.append(
-            Gap("no_kernel_log", "kernel", "no kernel log was given", rules_out="Xid, out-of-memory kills and link faults that only the kernel reports")
+            Gap(
+                "no_kernel_log",
+                "kernel",
+                "no kernel log was given",
+                rules_out="Xid, out-of-memory kills and link faults that only the kernel reports",
+            )
         )
     return gaps
 
 
 def _job(evidence: Evidence) -> JobView:
     job = evidence.job
-    return JobView(job.id, job.name, job.attempt, job.state, len(job.nodes) or None, job.gpus or job.world_size, job.owner)
+    return JobView(
+        job.id, job.name, job.attempt, job.state, len(job.nodes) or None, job.gpus or job.world_size, job.owner
+    )
 
 
 def _summary(report: Report) -> str:
@@ -307,7 +323,9 @@ def _summary(report: Report) -> str:
     if report.verdict == "insufficient_evidence":
         return "Not enough was seen to say anything."
     step = report.progress.last_iteration
-    how = {"completed": "the run ended well", "running": "the run was going on"}.get(report.phase, "no failure is to be seen")
+    how = {"completed": "the run ended well", "running": "the run was going on"}.get(
+        report.phase, "no failure is to be seen"
+    )
     return f"Nothing failed: {how}{f', last step {step}' if step is not None else ''}."
 
 

@@ -79,9 +79,7 @@ class Evaluator:
         steps = [self._seen[name].signals for name in condition.order]
         if not all(steps):
             return NO
-        answers = [
-            _in_order(group, condition.within) for group in _grouped(steps, condition.same) if all(group)
-        ]
+        answers = [_in_order(group, condition.within) for group in _grouped(steps, condition.same) if all(group)]
         return _either(answers) if answers else NO
 
     def _count(self, condition: Count) -> Answer:
@@ -111,7 +109,11 @@ class Evaluator:
         total = self._facts.ranks_known()
         if condition.first:
             return Answer(True, tuple(sorted(seen.signals, key=_order)[:1]))
-        if condition.fraction_at_least is not None or condition.fraction_at_most is not None or condition.all_but is not None:
+        if (
+            condition.fraction_at_least is not None
+            or condition.fraction_at_most is not None
+            or condition.all_but is not None
+        ):
             if not total:
                 return Answer(None, needs="the number of ranks")
             share = len(ranks) / total
@@ -174,11 +176,7 @@ def _key(signal: Signal, same: Join | None) -> object:
 
 def _grouped(lists: Sequence[Sequence[Signal]], same: Join | None) -> list[list[tuple[Signal, ...]]]:
     keys = sorted({_key(signal, same) for signals in lists for signal in signals}, key=repr)
-    return [
-        [tuple(s for s in signals if _key(s, same) == key) for signals in lists]
-        for key in keys
-        if key is not None
-    ]
+    return [[tuple(s for s in signals if _key(s, same) == key) for signals in lists] for key in keys if key is not None]
 
 
 def _together(lists: Sequence[Sequence[Signal]], same: Join | None, within: Span) -> Answer:

@@ -14,6 +14,7 @@ from kb.rule import DetectorTest, ExceptionTest, Pattern, Rule, StructureTest
 from kb.summary import Place, StreamSummary
 
 PROGRESS_AFTER = 3  # so many further steps and an error before them did not end the run
+UNTELLING = (None, "launch", "init", "teardown")  # stages that a stream of errors alone seems to be in
 CLOCK_SKEW = 2.0  # seconds by which clocks of two nodes may differ
 
 
@@ -136,11 +137,18 @@ class Facts:
         self.evidence = evidence
         self.streams = [StreamFacts(summary) for summary in evidence.streams]
         self._times = sorted(
-            p.time for facts in self.streams for p in facts.points if p.time is not None and facts.summary.ref.kind == "job"
+            p.time
+            for facts in self.streams
+            for p in facts.points
+            if p.time is not None and facts.summary.ref.kind == "job"
         )
         self._timed = sorted(
-            (p.time, p.step) for facts in self.streams for p in facts.points if p.time is not None and p.step is not None
+            (p.time, p.step)
+            for facts in self.streams
+            for p in facts.points
+            if p.time is not None and p.step is not None
         )
+        self._last = self._end_of_steps()
         self._by_kind: dict[str, list[tuple[int, Structure]]] = {}
         for index, facts in enumerate(self.streams):
             for one in facts.summary.structures:
@@ -159,9 +167,29 @@ class Facts:
         if step is None and time is not None:
             at = bisect_right(self._timed, (time, 1 << 62)) - 1
             step = self._timed[at][1] if at >= 0 else None
-            if step is not None and stage in (None, "launch", "init", "teardown"):
+            if step is not None and stage in UNTELLING:
                 stage = "iterating"
+        if step is None and time is None and stage in UNTELLING and self._last is not None:
+            # a rank's own error file has neither steps nor times: what ended the run stands where the run ended
+            return self._last
         return stage, step
+
+    def _end_of_steps(self) -> tuple[Stage | None, int | None] | None:
+        """Stage and step at the end of the stream that logged the furthest step."""
+        furthest = max(
+            (
+                (p.step, index, p.offset)
+                for index, facts in enumerate(self.streams)
+                for p in facts.points[-1:]
+                if p.step
+            ),
+            default=None,
+        )
+        if furthest is None:
+            return None
+        facts = self.streams[furthest[1]]
+        later = [mark.stage for mark in facts.summary.marks if mark.offset > furthest[2] and mark.stage != "teardown"]
+        return (later[-1] if later else "iterating"), furthest[0]
 
     def ranks_known(self) -> int:
         """How many ranks the job has, as far as anything tells."""
@@ -215,7 +243,11 @@ class Facts:
         )
 
     def _structured(
-        self, key: str, pattern: Pattern, found: Iterable[tuple[int, Structure]], test: Callable[[Structure], Mapping[str, str] | None]
+        self,
+        key: str,
+        pattern: Pattern,
+        found: Iterable[tuple[int, Structure]],
+        test: Callable[[Structure], Mapping[str, str] | None],
     ) -> Seen:
         signals = []
         for index, one in found:
@@ -290,7 +322,11 @@ class Facts:
             return False
         if where.stages and signal.stage not in where.stages:
             return False
-        if where.in_traceback is not None and signal.kind == "line" and facts.in_traceback(signal.offset) != where.in_traceback:
+        if (
+            where.in_traceback is not None
+            and signal.kind == "line"
+            and facts.in_traceback(signal.offset) != where.in_traceback
+        ):
             return False
         if where.last_frame is not None:
             return any(

@@ -119,7 +119,11 @@ def _without_fallbacks(found: list[Finding], facts: Facts) -> list[Finding]:
         if not one.rule.fallback:
             kept.append(one)
             continue
-        free = tuple(s for s in one.signals if not any(low <= s.offset < high or low <= s.span[0] < high for low, high, _ in covered.get(s.stream, ())))
+        free = tuple(
+            s
+            for s in one.signals
+            if not any(low <= s.offset < high or low <= s.span[0] < high for low, high, _ in covered.get(s.stream, ()))
+        )
         if free:
             kept.append(replace(one, signals=free))
     return kept

@@ -16,9 +16,7 @@ PatternKey = NewType("PatternKey", str)  # "<rule id>#<pattern name>"
 Scalar = str | int | float | bool | None
 
 SourceKind = Literal["job", "kernel", "scheduler", "health", "stack", "event"]
-Stage = Literal[
-    "launch", "init", "data_load", "checkpoint_load", "iterating", "evaluating", "saving", "teardown"
-]
+Stage = Literal["launch", "init", "data_load", "checkpoint_load", "iterating", "evaluating", "saving", "teardown"]
 Verdict = Literal["fault", "no_fault", "no_match", "insufficient_evidence"]
 Phase = Literal["running", "hung", "degraded", "failed", "stopped", "completed", "unknown"]
 Band = Literal["likely", "possible", "weak"]

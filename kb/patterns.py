@@ -20,6 +20,10 @@ from re import _parser as sre_parse  # type: ignore[attr-defined]
 MAX_REPEAT = 1000
 WIDE_REPEAT = 40  # wider bounded repeats are searched as unbounded ones: they would blow up the automaton
 TELLING = 6  # so many letters or digits in a row, and a part of a pattern is worth looking for by itself
+COMMON = frozenset(
+    b"cluster client connection device endpoint epoch error exception failed failure iteration killed loading memory "
+    b"message network node process rank server signal socket step timeout timed out training unreachable warning worker".split()
+)
 _NEWLINES = {0x0A, 0x0D}
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _DIGIT = frozenset(b"0123456789")
@@ -98,7 +102,7 @@ def scan_form(regex: str) -> ScanForm:
     anchors = [argument for op, argument in tree if _is_anchor(op, argument)]
     for anchor in anchors:
         writer.at(anchor)
-    expression = writer.sequence(_trim([item for item in tree if not _is_anchor(*item)]))
+    expression = writer.alone([item for item in tree if not _is_anchor(*item)])
     return ScanForm(expression, writer.exact, writer.anchored)
 
 
@@ -154,19 +158,25 @@ def _squash(items: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
 
 
 def _informative(items: _Items) -> int:
-    best = run = 0
-    for op, argument in items:
+    best = 0
+    run: list[int] = []
+    for op, argument in [*items, (None, None)]:
         if op is sre.LITERAL:
-            run += argument in _WORD
-            best = max(best, run)
+            run.append(argument)
             continue
-        if not (op is sre.IN and len(argument) <= 2) and op is not sre.AT:
-            run = 0
+        if op is sre.AT or (op is sre.IN and len(argument) <= 2):
+            continue  # these do not end a run: one of two letters tells nearly as much as one
+        best = max(best, _letters(run))
+        run = []
         if op is sre.BRANCH:
             best = max(best, min(_informative(_squash(branch)) for branch in argument[1]))
         elif op in _REPEATS and argument[0] > 0:
             best = max(best, _informative(_squash(argument[2])))
     return best
+
+
+def _letters(run: Sequence[int]) -> int:
+    return sum(byte in _WORD for byte in run)
 
 
 def _trim(items: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
@@ -183,13 +193,25 @@ def _is_anchor(op: Any, argument: Any) -> bool:
 
 
 def _divided(items: list[tuple[Any, Any]]) -> list[list[tuple[Any, Any]]]:
-    """A sequence cut at each repeat of anything, `.*` or `.{0,80}`; the repeat ends its part."""
+    """A sequence cut at each repeat of anything, `.*` or `.{0,80}`."""
     parts: list[list[tuple[Any, Any]]] = [[]]
     for op, argument in items:
-        parts[-1].append((op, argument))
-        if op in _REPEATS and argument[1] > 1 and list(argument[2])[0][0] is sre.ANY and len(argument[2]) == 1:
+        if op in _REPEATS and argument[1] > 1 and len(argument[2]) == 1 and argument[2][0][0] is sre.ANY:
             parts.append([])
-    return parts
+        else:
+            parts[-1].append((op, argument))
+    return [part for part in parts if part] or [items]
+
+
+def _telling(part: _Items) -> int:
+    """How well a part tells its lines from others; words that stand on most lines of any log tell little."""
+    flat = _squash(part)
+    plain = [bytes(argument for op, argument in flat if op is sre.LITERAL)]
+    for op, argument in flat:
+        if op is sre.BRANCH:
+            plain += [bytes(a for o, a in _squash(branch) if o is sre.LITERAL) for branch in argument[1]]
+    common = any(text.strip(b" :=").lower() in COMMON for text in plain)
+    return _informative(flat) - (8 if common else 0)
 
 
 def _least(item: tuple[Any, Any]) -> list[tuple[Any, Any]]:
@@ -209,14 +231,24 @@ class _Writer:
         self.exact = True
         self.anchored = False
 
+    def alone(self, items: _Items) -> str:
+        """Write what stands by itself, nothing before or behind it: only its most telling part where `.*` divides it.
+
+        Two parts would keep an automaton waiting on every line that has the first. In a choice each branch stands by
+        itself too.
+        """
+        items = _trim(list(items))
+        if len(items) == 1 and items[0][0] is sre.BRANCH:
+            return "(?:" + "|".join(self.alone(branch) for branch in items[0][1][1]) + ")"
+        parts = _divided(items)
+        best = max(parts, key=_telling)
+        if len(parts) == 1 or _informative(_squash(best)) < TELLING:
+            return self.sequence(items)
+        self.exact = False
+        return self.alone(best)
+
     def sequence(self, items: Iterable[tuple[Any, Any]]) -> str:
-        """Write a sequence, or only its most telling part where `.*` divides it: two parts keep an automaton waiting."""
-        parts = _divided(list(items))
-        best = max(parts, key=lambda part: _informative(_squash(part)))
-        if len(parts) > 1 and _informative(_squash(best)) >= TELLING:
-            self.exact = False
-            parts = [_trim(best)]
-        return "".join(self.item(op, argument) for part in parts for op, argument in part)
+        return "".join(self.item(op, argument) for op, argument in items)
 
     def item(self, op: Any, argument: Any) -> str:
         if op is sre.LITERAL:

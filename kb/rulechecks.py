@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from kb import patterns
-from kb.detectors import DETECTORS
+from kb.detectors import DETECTORS, JOB_DETECTORS
 from kb.errors import Fault
 from kb.rule import Condition, Past
 from kb.yamltree import Node, nearest
@@ -49,6 +49,7 @@ STRUCTURES: Mapping[str, frozenset[str]] = {
 }
 DETECTOR_CAPTURES: Mapping[str, frozenset[str]] = {
     "loss_not_finite": frozenset({"value"}),
+    "collective_behind": frozenset({"behind", "waited", "reached"}),
     "loss_spike": frozenset({"level", "value"}),
     "throughput_drop": frozenset({"level", "value", "percent"}),
     "straggler_step": frozenset({"level", "value", "percent"}),
@@ -158,7 +159,7 @@ def _vocabulary(pattern: Node, node: Node) -> Iterator[Fault]:
                 if name not in (fields or ()):
                     yield _unknown_key(tests, name, "field", fields or ())
     if detect is not None:
-        yield from _known(detect.get("name"), DETECTORS, "detector")
+        yield from _known(detect.get("name"), (*DETECTORS, *JOB_DETECTORS), "detector")
         given = {name for name, _ in _items(node, "params")}
         for _, value in _items(detect, "params"):
             if (text := value.text()) is not None and text[1:] not in given:

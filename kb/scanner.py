@@ -49,8 +49,9 @@ POINTS_A_BLOCK = 4000
 AT_HOME = 8  # so many lines of a block read in a form of their own, and the general forms are not tried
 SHAPES = 64
 NEAR = 4096  # look-around regexes are not proven linear, so they see no more than this of a line
-PLACES_A_SHAPE = 4
-_DIGITS = re.compile(rb"\d+")
+PLACES_A_SHAPE = 8  # structures parsed of one shape of line, in a log of one rank
+PLACES_A_SHARED_SHAPE = 64  # likewise, in a log of many
+LAST_READ = 8
 _DATED = re.compile(rb"(?<!\d)(?:19|20)\d\d[-/]?[01]\d[-/]?[0-3]\d")
 
 
@@ -246,23 +247,22 @@ class Scanner:
     # Structures
 
     def _reader(self, index: int, data: bytes, starts: list[int]) -> None:
+        """Parse the first few places of each shape of line; keep the windows of the last few for the end."""
         reader = ALL_READERS[index]
         state = self._reads.get(index)
         if state is None:
-            state = self._reads[index] = _Read(0, {}, deque(maxlen=max(1, reader.keep // 4)))
+            state = self._reads[index] = _Read(0, {}, deque(maxlen=LAST_READ))
         assert state.shapes is not None and state.last is not None  # noqa: S101, PT018
+        enough = PLACES_A_SHAPE if self._ref.resource.rank is not None else PLACES_A_SHARED_SHAPE
         for start in starts:
-            if state.parsed < reader.keep:
+            shape = data[start : start + 96].partition(b"\n")[0].translate(None, b"0123456789")[:48]
+            seen = state.shapes.get(shape, 0)
+            if seen < enough and state.parsed < reader.keep and (seen or len(state.shapes) < SHAPES):
+                state.shapes[shape] = seen + 1
                 state.parsed += 1
                 self._parse(reader, self._base + start, *_window(data, start, reader))
-                continue
-            shape = _DIGITS.sub(b"", data[start : start + 96].partition(b"\n")[0])[:48]
-            seen = state.shapes.get(shape, 0)
-            if seen < PLACES_A_SHAPE and (seen or len(state.shapes) < SHAPES):
-                state.shapes[shape] = seen + 1
-                self._parse(reader, self._base + start, *_window(data, start, reader))
-        if state.parsed >= reader.keep:
-            for start in starts[-(state.last.maxlen or 1) :]:
+        if state.parsed < len(starts) or sum(state.shapes.values()) >= enough:
+            for start in starts[-LAST_READ:]:
                 state.last.append((self._base + start, *_window(data, start, reader)))
 
     def _parse(self, reader: Reader, offset: int, window: bytes, at: int) -> None:

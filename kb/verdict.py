@@ -17,7 +17,17 @@ _CALM = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "Generato
 def failure_signs(facts: Facts) -> list[tuple[int, Structure]]:
     """Structures that say that something ended badly and after which the run did not go on."""
     signs = []
-    for kind in ("exception", "elastic_failure", "elastic_exit", "launcher_exit", "native_crash", "oom_kill", "signal", "slurm_end", "watchdog"):
+    for kind in (
+        "exception",
+        "elastic_failure",
+        "elastic_exit",
+        "launcher_exit",
+        "native_crash",
+        "oom_kill",
+        "signal",
+        "slurm_end",
+        "watchdog",
+    ):
         for index, one in facts.structures(kind):
             if facts.streams[index].went_on(one.offset) or not _bad(one):
                 continue
@@ -43,7 +53,7 @@ def progress(facts: Facts) -> Progress:
         last_iteration=last.step if last else None,
         last_progress=max(times, default=None),
         last_checkpoint=_last_checkpoint(facts),
-        stage=next((stage for stage in ends if stage), None),
+        stage=next((stage for stage in ends if stage not in (None, "teardown")), None) or next(iter(ends), None),
         total_iterations=total,
     )
 
@@ -107,7 +117,11 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Iterable[Susp
     best = ranked[0].best
     advice: Advice = best.fault.advice  # type: ignore[assignment]
     barred = tuple(
-        Exclusion(one.node, "cluster" if best.fault.domain == "hardware" else "job", best.row.title if best.row else best.rule.title)
+        Exclusion(
+            one.node,
+            "cluster" if best.fault.domain == "hardware" else "job",
+            best.row.title if best.row else best.rule.title,
+        )
         for one in suspects
         if one.node and one.kind in ("rank", "node", "gpu") and best.fault.domain in ("hardware", "network")
     )

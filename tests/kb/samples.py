@@ -11,7 +11,13 @@ FAULTS = {
     for one in (
         FaultClass("cuda_oom", "software", "GPU memory exhausted", explains=("peer_failure",)),
         FaultClass("code_bug", "software", "Error in the code", explains=("peer_failure",)),
-        FaultClass("gpu_memory_ecc", "hardware", "GPU memory error", explains=("peer_failure", "cuda_oom"), advice="requeue_without"),
+        FaultClass(
+            "gpu_memory_ecc",
+            "hardware",
+            "GPU memory error",
+            explains=("peer_failure", "cuda_oom"),
+            advice="requeue_without",
+        ),
         FaultClass("loss_spike", "training", "Loss spike", outlives=True),
         FaultClass("peer_failure", "none", "A peer was lost", symptom=True, advice="restart_in_place"),
     )

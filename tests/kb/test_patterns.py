@@ -34,7 +34,9 @@ def test_what_is_outside_the_subset_is_named(regex: str, said: str) -> None:
     assert said in " ".join(check(regex))
 
 
-@pytest.mark.parametrize("regex", [r"CUDA out of memory", r"(?:status=\w+|error) refused \d+", r"exit(?:ed)? with code \d+$", r"^Killed"])
+@pytest.mark.parametrize(
+    "regex", [r"CUDA out of memory", r"(?:status=\w+|error) refused \d+", r"exit(?:ed)? with code \d+$", r"^Killed"]
+)
 def test_what_is_inside_the_subset_passes(regex: str) -> None:
     """Ordinary patterns have no faults."""
     assert check(regex) == ()
@@ -66,6 +68,11 @@ REGEXES = [
     r"Error:?\S*\s*CUDA$",
     r"^abcd",
     r"timed? out|CUDA.+abcd",
+    r"(?:rank .{1,200}|refused) timed out",
+    r"(?:Error.*refused|CUDA abcd.*) 12",
+    r"(?:Error|CUDA.{0,80}abcd): ?x",
+    r"abcd.*refused.*Error",
+    r"(?:refused (?:12|x.*) )?timed out",
 ]
 
 

@@ -37,7 +37,7 @@ def sample(lines: int, seed: int = 1) -> bytes:
                     f"Fatal trouble in module{number}\n",
                     f"Fatal trouble in module{number} (harmless)\n",
                     "Traceback (most recent call last):\n"
-                    f'  File "/app/train.py", line {number}, in step\n    run()\nKeyError: \'k{number}\'\n',
+                    f"  File \"/app/train.py\", line {number}, in step\n    run()\nKeyError: 'k{number}'\n",
                 ]
             )
         )
@@ -138,7 +138,9 @@ def test_a_line_without_end_is_bounded() -> None:
     assert found.hits["anchored#line"].count == 1
 
 
-@pytest.mark.parametrize("junk", [b"", b"\n", b"\0" * 5000, bytes(range(256)) * 40, b"\xff\xfe\xfa" * 999, b"\r\r\r\n\n"])
+@pytest.mark.parametrize(
+    "junk", [b"", b"\n", b"\0" * 5000, bytes(range(256)) * 40, b"\xff\xfe\xfa" * 999, b"\r\r\r\n\n"]
+)
 def test_junk_gives_a_summary(junk: bytes) -> None:
     """Whatever the bytes, there is an answer and no error."""
     found = summary(junk + b"\n[rank1]: Connection closed by peer\n" + junk)
@@ -155,7 +157,8 @@ def test_a_streams_own_rank_stands_where_lines_do_not_tell() -> None:
 def test_iteration_lines_become_a_series() -> None:
     """Steps and losses are read, in order, with their time."""
     text = b"".join(
-        b" [2026-11-03 04:12:%02d] iteration %8d/ 500 | elapsed time per iteration (ms): 10.0 | lm loss: 1.5E+00 |\n" % (n, n)
+        b" [2026-11-03 04:12:%02d] iteration %8d/ 500 | elapsed time per iteration (ms): 10.0 | lm loss: 1.5E+00 |\n"
+        % (n, n)
         for n in range(10, 30)
     )
     series = summary(text).series
