@@ -180,7 +180,7 @@ def _suspects(best: Finding, facts: Facts, quoted: Sequence[EvidenceItem]) -> tu
         node = signal.captures.get("node") or signal.resource.node or _node_of(signal.resource.rank, facts)
         if signal.resource.rank is not None or node is not None:
             speakers.setdefault((signal.resource.rank, node), signal)
-    ranks = {rank for rank, _ in speakers if rank is not None}
+    ranks = best.ranks
     known = facts.ranks_known()
     if not speakers:
         return _from_launcher(facts) if best.role != "symptom" else ()
@@ -237,8 +237,7 @@ def _explained(folded: Iterable[Finding]) -> tuple[Explained, ...]:
     totals: dict[str, tuple[int, set[int]]] = {}
     for one in folded:
         count, ranks = totals.get(one.fault.id, (0, set()))
-        ranks |= {s.resource.rank for s in one.signals if s.resource.rank is not None}
-        totals[one.fault.id] = (count + one.count, ranks)
+        totals[one.fault.id] = (count + one.count, ranks | one.ranks)
     return tuple(Explained(fault, count, ranges(ranks)) for fault, (count, ranks) in totals.items())
 
 

@@ -45,6 +45,13 @@ class Evaluator:
                 return NO
         return answer
 
+    def tally(self, signals: Iterable[Signal]) -> tuple[int, frozenset[int]]:
+        """How often the patterns behind these signals were seen, and on which ranks: all of them, not only those kept."""
+        names = {signal.key.rpartition("#")[2] for signal in signals}
+        seen = [self._seen[name] for name in sorted(names)]
+        ranks = frozenset(rank for one in seen for rank in one.ranks if rank is not None)
+        return sum(one.count for one in seen), ranks
+
     def condition(self, condition: Condition) -> Answer:
         """Dispatch on the kind of condition."""
         if isinstance(condition, Name):

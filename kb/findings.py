@@ -27,6 +27,7 @@ class Finding:
     row: Row | None = None
     captures: Mapping[str, str] = field(default_factory=dict)
     count: int = 0
+    ranks: frozenset[int] = frozenset()
 
     @property
     def first(self) -> Signal:
@@ -50,11 +51,16 @@ def find(rulebook: Rulebook, facts: Facts, history: History) -> tuple[list[Findi
     for rule in rulebook.rules:
         if not active(rule) or rule.status == "shadow":
             continue
-        answer = Evaluator(rule, facts, history).judge()
+        evaluator = Evaluator(rule, facts, history)
+        answer = evaluator.judge()
         if answer.truth is None:
             open_.append(NotEvaluated(rule.id, answer.needs))
         elif answer.truth and answer.signals:
-            found.extend(_split(rulebook, rule, answer.signals))
+            split = _split(rulebook, rule, answer.signals)
+            if len(split) == 1:
+                count, ranks = evaluator.tally(split[0].signals)
+                split = [replace(split[0], count=count, ranks=split[0].ranks | ranks)]
+            found.extend(split)
     found = [finding for one in found if (finding := _living(one)) is not None]
     return _without_fallbacks(found, facts), open_
 
@@ -95,7 +101,8 @@ def _finding(rulebook: Rulebook, rule: Rule, row: Row | None, signals: Sequence[
     if row is not None:
         captures["key"] = row.key
         captures["title"] = row.title
-    return Finding(rule, fault, role, tuple(signals), row, captures, len(signals))
+    ranks = frozenset(signal.resource.rank for signal in signals if signal.resource.rank is not None)
+    return Finding(rule, fault, role, tuple(signals), row, captures, len(signals), ranks)
 
 
 def _living(finding: Finding) -> Finding | None:
