@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from statistics import median
 
 from kb.model import ProgressPoint, Structure
@@ -104,10 +105,12 @@ def _slow_down(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         return None
     values = [p.seconds or 0.0 for p in timed]
     for index in range(keep, len(values) - keep + 1):
-        before, after = values[max(0, index - 20) : index], values[index:]
-        level = median(before)
-        slow = [value for value in after if level < share * value]
-        if level < share * values[index] and len(slow) >= max(keep, 0.9 * len(after)):
+        level = median(values[max(0, index - 20) : index])
+        if level >= share * values[index]:
+            continue
+        after = values[index:]
+        slow = sum(level < share * value for value in after)
+        if slow >= max(keep, 0.9 * len(after)):
             return _slower(timed[index:], level, median(after))
     return None
 
@@ -120,18 +123,16 @@ def _slow_step(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
     if len(timed) < 4:
         return None
     values = [p.seconds or 0.0 for p in timed]
+    least = list(accumulate(reversed(values), min))[::-1]  # from each point on: looked up, not sought again each time
     for index in range(2, len(values) - 1):
-        before, after = values[max(0, index - 20) : index], values[index:]
+        before = values[max(0, index - 20) : index]
         level = median(before)
         spread = max(before) - min(before)
-        rise = min(after) - level
-        if (
-            spread < 0.015 * level
-            and rise > max(0.035 * level, 3 * spread)
-            and len(after) >= 2
-            and median(after) < 1.5 * level
-        ):
-            return _slower(timed[index:], level, median(after))
+        even = spread < 0.015 * level
+        if even and least[index] - level > max(0.035 * level, 3 * spread):
+            now = median(values[index:])
+            if now < 1.5 * level:
+                return _slower(timed[index:], level, now)
     return None
 
 
@@ -170,7 +171,7 @@ def _memory_growth(points: Sequence[ProgressPoint], params: Mapping[str, float])
     tail = known[len(known) // 4 :]
     values = [p.memory or 0.0 for p in tail]
     steps = (tail[-1].step or 0) - (tail[0].step or 0)
-    falls = sum(later < earlier for earlier, later in zip(values, values[1:], strict=False))
+    falls = sum(later < earlier for earlier, later in pairwise(values))
     rate = (values[-1] - values[0]) / steps if steps > 0 else 0.0
     if falls > 0.1 * len(values) or rate < params.get("bytes_a_step", 50e6) or values[-1] < 1.2 * values[0]:
         return None
@@ -193,13 +194,12 @@ def _lr_stuck(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> F
 def _loss_scale_minimum(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
     """The fp16 loss scale has fallen to its floor and steps are skipped there."""
     known = [p for p in points if p.loss_scale is not None]
-    for index, point in enumerate(known):
-        rest = known[index:]
-        low = (point.loss_scale or 0.0) <= params.get("scale", 1.0)
-        fell = any((p.loss_scale or 0.0) >= 16.0 for p in known[:index])
-        if low and fell and len(rest) >= 3 and all((p.loss_scale or 0.0) <= params.get("scale", 1.0) for p in rest):
-            return Found(point, f"the loss scale is down to {point.loss_scale:g} at step {_step(point)}")
-    return None
+    scales = [p.loss_scale or 0.0 for p in known]
+    start = max((index + 1 for index, scale in enumerate(scales) if not scale <= params.get("scale", 1.0)), default=0)
+    if len(known) - start < 3 or not any(scale >= 16.0 for scale in scales[:start]):
+        return None
+    point = known[start]
+    return Found(point, f"the loss scale is down to {point.loss_scale:g} at step {_step(point)}")
 
 
 def _step(point: ProgressPoint) -> str:

@@ -153,18 +153,25 @@ def _quoted(ranked: Ranked, numbers: _Numbering) -> tuple[EvidenceItem, ...]:
         if shape in shapes or not signal.line.strip():
             continue
         item = numbers.item(signal)
-        text = item.text if len(item.text) <= room else item.text[:room]
+        text = _cut(item.text, room)
         if len(chosen) == SHOWN_LINES or len(text) < min(40, len(item.text)):
             break
         shapes.add(shape)
-        room -= len(text)
+        room -= len(text.encode("utf-8", "replace"))
         chosen.append(replace(item, text=text))
     return tuple(chosen)
 
 
+def _cut(text: str, size: int) -> str:
+    """A text cut to so many bytes of UTF-8."""
+    data = text.encode("utf-8", "replace")
+    return text if len(data) <= size else data[:size].decode("utf-8", "ignore")
+
+
 def _rounds(ranked: Ranked) -> list[Signal]:
     """Signals in the order in which they are worth quoting: the first of each pattern of each rule, then the rest."""
-    first, rest = [], []
+    first: list[Signal] = []
+    rest: list[Signal] = []
     for finding in ranked.findings:
         keys: set[str] = set()
         for signal in finding.signals:

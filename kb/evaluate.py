@@ -64,6 +64,9 @@ class Evaluator:
         if isinstance(condition, Not):
             inner = self.condition(condition.part)
             return Answer(None, needs=inner.needs) if inner.truth is None else Answer(not inner.truth)
+        return self._over_places(condition)
+
+    def _over_places(self, condition: InOrder | Count | Absent | Ranks | Past) -> Answer:
         if isinstance(condition, InOrder):
             return self._sequence(condition)
         if isinstance(condition, Count):
@@ -86,14 +89,22 @@ class Evaluator:
         steps = [self._seen[name].signals for name in condition.order]
         if not all(steps):
             return NO
-        answers = [_in_order(group, condition.within) for group in _grouped(steps, condition.same) if all(group)]
-        return _either(answers) if answers else NO
+        groups = [group for group in _grouped(steps, condition.same) if all(group)]
+        if not groups:
+            return _apart(steps, condition.same)
+        return _either([_in_order(group, condition.within) for group in groups])
 
     def _count(self, condition: Count) -> Answer:
         seen = self._seen[condition.of]
         if condition.same is not None or condition.within != Span():
             groups = [group[0] for group in _grouped([seen.signals], condition.same)]
-            return _either([_dense(group, condition) for group in groups]) if groups else NO
+            if not groups:
+                return _apart([seen.signals], condition.same)
+            answer = _either([_dense(group, condition) for group in groups])
+            partial = seen.count > len(seen.signals)
+            if partial and (answer.truth is False if condition.at_most is None else answer.truth is True):
+                return Answer(None, needs="the places of all lines, not of the first and last few")
+            return answer
         low = condition.at_least is None or seen.count >= condition.at_least
         high = condition.at_most is None or seen.count <= condition.at_most
         return Answer(True, seen.signals) if low and high and seen.count else NO
@@ -103,8 +114,14 @@ class Evaluator:
         others = self._seen[condition.of].signals
         if not anchors:
             return NO
-        alone = [anchor for anchor in anchors if not any(_on_side(condition, anchor, other) for other in others)]
-        return Answer(True, tuple(alone)) if alone else NO
+        partial = self._seen[condition.of].count > len(others) and condition.within != Span()
+        near = [(anchor, _any_of(_on_side(condition, anchor, other) for other in others)) for anchor in anchors]
+        alone = tuple(anchor for anchor, truth in near if truth is False)
+        if alone and not partial:
+            return Answer(True, alone)
+        if alone:
+            return Answer(None, needs="the places of all lines, not of the first and last few")
+        return Answer(None, needs="times of the lines") if any(truth is None for _, truth in near) else NO
 
     def _ranks(self, condition: Ranks) -> Answer:
         seen = self._seen[condition.of]
@@ -113,41 +130,36 @@ class Evaluator:
             return NO
         if not ranks:
             return Answer(None, needs="ranks of the lines")
-        total = self._facts.ranks_known()
         if condition.first:
             return Answer(True, tuple(sorted(seen.signals, key=_order)[:1]))
-        if (
-            condition.fraction_at_least is not None
-            or condition.fraction_at_most is not None
-            or condition.all_but is not None
-        ):
-            if not total:
-                return Answer(None, needs="the number of ranks")
-            share = len(ranks) / total
-            if condition.fraction_at_least is not None and share < condition.fraction_at_least:
-                return NO
-            if condition.fraction_at_most is not None and share > condition.fraction_at_most:
-                return NO
-            if condition.all_but is not None and len(ranks) != total - condition.all_but:
-                return NO
-        if condition.at_least is not None and len(ranks) < condition.at_least:
-            return NO
-        if condition.at_most is not None and len(ranks) > condition.at_most:
-            return NO
-        return Answer(True, seen.signals)
+        enough = _of_total(condition, len(ranks), self._facts.ranks_known())
+        if enough is None:
+            return Answer(None, needs="the number of ranks")
+        return Answer(True, seen.signals) if enough and _within(condition, len(ranks)) else NO
 
     def _past(self, condition: Past) -> Answer:
-        here = {s.resource.node for seen in self._seen.values() for s in seen.signals} - {None}
+        here = self._places(condition.same)
         matching = [
             one
             for one in self._history.past
             if one.days_ago <= condition.within_days
             and (condition.fault is None or one.fault == condition.fault)
             and (condition.rule is None or one.rule == condition.rule)
-            and (condition.same != "node" or one.node in here)
-            and (condition.same != "job" or one.job == self._facts.evidence.job.name)
         ]
-        return Answer(len(matching) >= condition.at_least)
+        if not here and len(matching) >= condition.at_least:
+            return Answer(None, needs=f"which {condition.same} this is")
+        return Answer(sum(getattr(one, condition.same) in here for one in matching) >= condition.at_least)
+
+    def _places(self, same: str) -> set[str]:
+        """The node (GPU, job) of what was seen, as far as it is known."""
+        signals = [signal for seen in self._seen.values() for signal in seen.signals]
+        if same == "job":
+            found = {self._facts.evidence.job.name}
+        elif same == "node":
+            found = {signal.resource.node for signal in signals}
+        else:
+            found = {signal.captures.get("pci") or signal.resource.gpu for signal in signals}
+        return {name for name in found if name is not None}
 
 
 def _both(answers: Sequence[Answer]) -> Answer:
@@ -167,6 +179,27 @@ def _either(answers: Sequence[Answer]) -> Answer:
     return Answer(None, needs=unknown[0].needs) if unknown else NO
 
 
+def _any_of(truths: Iterable[Truth]) -> Truth:
+    found = list(truths)
+    return True if True in found else None if None in found else False
+
+
+def _of_total(condition: Ranks, number: int, total: int) -> Truth:
+    """Whether so many ranks are the share that a condition asks for; None where the job's size is not known."""
+    low, high, but = condition.fraction_at_least, condition.fraction_at_most, condition.all_but
+    if low is None and high is None and but is None:
+        return True
+    if not total:
+        return None
+    share = number / total
+    return (low is None or share >= low) and (high is None or share <= high) and (but is None or number == total - but)
+
+
+def _within(condition: Ranks, number: int) -> bool:
+    low, high = condition.at_least, condition.at_most
+    return (low is None or number >= low) and (high is None or number <= high)
+
+
 def _key(signal: Signal, same: Join | None) -> object:
     if same is None:
         return ()
@@ -182,15 +215,25 @@ def _key(signal: Signal, same: Join | None) -> object:
 
 
 def _grouped(lists: Sequence[Sequence[Signal]], same: Join | None) -> list[list[tuple[Signal, ...]]]:
-    keys = sorted({_key(signal, same) for signals in lists for signal in signals}, key=repr)
-    return [[tuple(s for s in signals if _key(s, same) == key) for signals in lists] for key in keys if key is not None]
+    groups: dict[object, list[list[Signal]]] = {}
+    for index, signals in enumerate(lists):
+        for signal in signals:
+            key = _key(signal, same)
+            if key is not None:
+                groups.setdefault(key, [[] for _ in lists])[index].append(signal)
+    return [[tuple(signals) for signals in groups[key]] for key in sorted(groups, key=repr)]
+
+
+def _apart(lists: Sequence[Sequence[Signal]], same: Join | None) -> Answer:
+    """No node (rank, …) has all of it: unknown where some line does not tell its own."""
+    unknown = same is not None and any(_key(s, same) is None for signals in lists for s in signals)
+    return Answer(None, needs=f"which {same} each line came from") if unknown else NO
 
 
 def _together(lists: Sequence[Sequence[Signal]], same: Join | None, within: Span) -> Answer:
     groups = [group for group in _grouped(lists, same) if all(group)]
     if not groups:
-        unknown = same is not None and any(_key(s, same) is None for signals in lists for s in signals)
-        return Answer(None, needs=f"which {same} each line came from") if unknown else NO
+        return _apart(lists, same)
     return _either([_close(group, within) for group in groups])
 
 
@@ -229,18 +272,27 @@ def _before(left: Signal, right: Signal) -> Truth:
 
 
 def _in_order(steps: Sequence[Sequence[Signal]], within: Span) -> Answer:
+    """Whether some path leads through the steps; every signal that a step can reach is carried on to the next."""
     unknown = False
-    for first in steps[0]:
-        path = [first]
-        for signals in steps[1:]:
-            following = [s for s in signals if _before(path[-1], s) and _distance(path[-1], s, within)]
-            unknown |= any(_before(path[-1], s) is None or _distance(path[-1], s, within) is None for s in signals)
-            if not following:
-                break
-            path.append(following[0])
-        if len(path) == len(steps):
-            return Answer(True, tuple(path))
+    paths: list[tuple[Signal, ...]] = [(signal,) for signal in by_time(steps[0])]
+    for signals in steps[1:]:
+        reached: list[tuple[Signal, ...]] = []
+        for signal in by_time(signals):
+            truths = [_follows(path[-1], signal, within) for path in paths]
+            unknown |= None in truths
+            if True in truths:
+                reached.append((*paths[truths.index(True)], signal))
+        paths = reached
+    if paths:
+        return Answer(True, paths[0])
     return Answer(None, needs="times of the lines") if unknown else NO
+
+
+def _follows(left: Signal, right: Signal, within: Span) -> Truth:
+    before, near = _before(left, right), _distance(left, right, within)
+    if before is False or near is False:
+        return False
+    return None if before is None or near is None else True
 
 
 def _dense(signals: Sequence[Signal], condition: Count) -> Answer:
@@ -257,13 +309,11 @@ def _dense(signals: Sequence[Signal], condition: Count) -> Answer:
     return Answer(True, best) if enough else NO
 
 
-def _on_side(condition: Absent, anchor: Signal, other: Signal) -> bool:
-    if _distance(anchor, other, condition.within) is False:
-        return False
+def _on_side(condition: Absent, anchor: Signal, other: Signal) -> Truth:
     if condition.side == "around":
-        return True
+        return _distance(anchor, other, condition.within)
     first, second = (anchor, other) if condition.side == "after" else (other, anchor)
-    return _before(first, second) is not False
+    return _follows(first, second, condition.within)
 
 
 def _order(signal: Signal) -> tuple[float, int, int]:

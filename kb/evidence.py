@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from kb.detectors import Found, collective_behind, detect
@@ -149,6 +149,7 @@ class Facts:
             if p.time is not None and p.step is not None
         )
         self._last = self._end_of_steps()
+        self._nodes = {rank: node for node, ranks in evidence.job.nodes.items() for rank in ranks}
         self._by_kind: dict[str, list[tuple[int, Structure]]] = {}
         for index, facts in enumerate(self.streams):
             for one in facts.summary.structures:
@@ -190,6 +191,12 @@ class Facts:
         facts = self.streams[furthest[1]]
         later = [mark.stage for mark in facts.summary.marks if mark.offset > furthest[2] and mark.stage != "teardown"]
         return (later[-1] if later else "iterating"), furthest[0]
+
+    def _placed(self, resource: Resource) -> Resource:
+        """A resource with its node, where only the job's layout tells on which node its rank ran."""
+        if resource.node is not None or resource.rank not in self._nodes:
+            return resource
+        return replace(resource, node=self._nodes[resource.rank])
 
     def ranks_known(self) -> int:
         """How many ranks the job has, as far as anything tells."""
@@ -234,7 +241,7 @@ class Facts:
             place.offset,
             place.line,
             "line",
-            place.resource,
+            self._placed(place.resource),
             place.time,
             dict(place.captures),
             *self.when(index, place.offset, place.time),
@@ -271,7 +278,7 @@ class Facts:
             one.offset,
             one.line,
             "exception" if one.kind == "exception" else "structure",
-            one.resource,
+            self._placed(one.resource),
             one.time,
             captures,
             *self.when(index, start, one.time),

@@ -85,6 +85,11 @@ def _split(rulebook: Rulebook, rule: Rule, signals: Sequence[Signal]) -> list[Fi
 def _finding(rulebook: Rulebook, rule: Rule, row: Row | None, signals: Sequence[Signal]) -> Finding:
     fault = rulebook.faults[(row.fault if row and row.fault else rule.fault)]
     role = row.role if row and row.role else rule.role
+    return Finding(rule, fault, role, tuple(signals), row, _words(row, signals), len(signals), _ranks(signals))
+
+
+def _words(row: Row | None, signals: Sequence[Signal]) -> dict[str, str]:
+    """What a rule's texts may name: captures, the earliest signal's first, and where that one stood."""
     first = signals[0]
     captures: dict[str, str] = {}
     for signal in reversed(signals):
@@ -101,16 +106,28 @@ def _finding(rulebook: Rulebook, rule: Rule, row: Row | None, signals: Sequence[
     if row is not None:
         captures["key"] = row.key
         captures["title"] = row.title
-    ranks = frozenset(signal.resource.rank for signal in signals if signal.resource.rank is not None)
-    return Finding(rule, fault, role, tuple(signals), row, captures, len(signals), ranks)
+    return captures
+
+
+def _ranks(signals: Sequence[Signal]) -> frozenset[int]:
+    return frozenset(signal.resource.rank for signal in signals if signal.resource.rank is not None)
+
+
+def _only(finding: Finding, signals: tuple[Signal, ...]) -> Finding | None:
+    """The finding with some of its signals; its texts and counts speak of those alone. None where none is left."""
+    if len(signals) == len(finding.signals):
+        return finding
+    if not signals:
+        return None
+    words = _words(finding.row, signals)
+    return replace(finding, signals=signals, captures=words, count=len(signals), ranks=_ranks(signals))
 
 
 def _living(finding: Finding) -> Finding | None:
     """Without the signals after which the run went on, unless the fault is one that a run can live with."""
     if finding.fault.outlives:
         return finding
-    signals = tuple(signal for signal in finding.signals if not signal.survived)
-    return replace(finding, signals=signals) if signals else None
+    return _only(finding, tuple(signal for signal in finding.signals if not signal.survived))
 
 
 def _without_fallbacks(found: list[Finding], facts: Facts) -> list[Finding]:
@@ -131,8 +148,9 @@ def _without_fallbacks(found: list[Finding], facts: Facts) -> list[Finding]:
             for s in one.signals
             if not any(low <= s.offset < high or low <= s.span[0] < high for low, high, _ in covered.get(s.stream, ()))
         )
-        if free:
-            kept.append(replace(one, signals=free))
+        left = _only(one, free)
+        if left is not None:
+            kept.append(left)
     return kept
 
 

@@ -36,7 +36,7 @@ class Matcher(Protocol):
         """The compiled set for a cache, or None where the engine cannot."""
 
 
-class EngineFault(SignalboxError):
+class EngineFault(SignalboxError):  # noqa: N818 - says what it is
     """The engine at hand gives wrong answers or will not start."""
 
 

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 # The parser of `re` has been there, under one name or the other, since Python 2; no public library gives its tree.
-from re import _constants as sre  # type: ignore[attr-defined]
-from re import _parser as sre_parse  # type: ignore[attr-defined]
 
 MAX_REPEAT = 1000
 WIDE_REPEAT = 40  # wider bounded repeats are searched as unbounded ones: they would blow up the automaton
@@ -250,7 +248,7 @@ class _Writer:
     def sequence(self, items: Iterable[tuple[Any, Any]]) -> str:
         return "".join(self.item(op, argument) for op, argument in items)
 
-    def item(self, op: Any, argument: Any) -> str:
+    def item(self, op: Any, argument: Any) -> str:  # noqa: PLR0911 - one return a kind of node
         if op is sre.LITERAL:
             return _byte(argument)
         if op is sre.NOT_LITERAL:

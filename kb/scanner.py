@@ -38,6 +38,7 @@ from kb.summary import (
     is_finite,
     last_places,
     thin,
+    with_edges,
 )
 
 WORK = 4 * 1024 * 1024  # bytes gathered before a pass
@@ -118,9 +119,8 @@ class Scanner:
     def finish(self) -> StreamSummary:
         """Read what is left and give the summary."""
         self._work(final=True)
-        ordered = sorted(self._edges_known(), key=lambda point: point.offset)
-        points, mask = thin([*self._points, *ordered], self._mask)
-        points = tuple(sorted({p.offset: p for p in (*points, *ordered)}.values(), key=lambda p: p.offset))
+        points, mask = thin([*self._points, *self._edges_known()], self._mask)
+        points = with_edges(points, self._edges)
         stop = self._end if self._stop is None else min(self._stop, self._end)
         return StreamSummary(
             ref=self._ref,
@@ -196,16 +196,12 @@ class Scanner:
         assert kept.first is not None and kept.taken is not None  # noqa: S101, PT018 - set above; for the type checker
         assert kept.ranks is not None and kept.last is not None  # noqa: S101, PT018
         kept.count += len(starts)
-        base, fixed, ranks = self._base, self._ref.resource.rank, kept.ranks
-        if fixed is not None or not starts:
-            if starts:
-                _count(ranks, fixed, base + starts[0], len(starts))
+        base, fixed = self._base, self._ref.resource.rank
         for start in starts:
-            if fixed is None:
-                rank = _rank_of(data, start)
-                _count(ranks, rank, base + start, 1)
-            else:
+            rank = _rank_of(data, start)
+            if rank is None:
                 rank = fixed
+            _count(kept.ranks, rank, base + start)
             if len(kept.first) < FIRST_PLACES and kept.taken.get(rank, 0) < PLACES_A_RANK:
                 kept.taken[rank] = kept.taken.get(rank, 0) + 1
                 kept.first.append(self._place(line, base + start, _line(data, start), data, start))
@@ -383,18 +379,16 @@ def _lines(
     return {pattern: sorted(set(starts)) for pattern, starts in found.items()}, present
 
 
-def _count(ranks: dict[int | None, list[int]], rank: int | None, offset: int, count: int) -> None:
+def _count(ranks: dict[int | None, list[int]], rank: int | None, offset: int) -> None:
     tally = ranks.get(rank)
     if tally is None:
-        ranks[rank] = [count, offset]
+        ranks[rank] = [1, offset]
     else:
-        tally[0] += count
+        tally[0] += 1
 
 
 def _rank_of(data: bytes, start: int) -> int | None:
-    """The rank in a line's prefix; most lines without one are told by their first byte."""
-    if data[start : start + 1] not in b"[(0123456789\x1b":
-        return None
+    """The rank in a line's prefix, the same that its place is given."""
     return peel(data[start : start + 256]).rank
 
 

@@ -132,6 +132,12 @@ def thin(points: Iterable[ProgressPoint], mask: int) -> tuple[tuple[ProgressPoin
     return tuple(kept[offset] for offset in sorted(kept)), mask
 
 
+def with_edges(points: Iterable[ProgressPoint], edges: Iterable[ProgressPoint | None]) -> tuple[ProgressPoint, ...]:
+    """Points in order, with those that thinning must not lose put back among them."""
+    kept = {p.offset: p for p in (*points, *edges) if p is not None}
+    return tuple(kept[offset] for offset in sorted(kept))
+
+
 def is_finite(point: ProgressPoint) -> bool:
     """Whether neither the loss nor the gradient norm of a point is nan or inf."""
     return all(value is None or math.isfinite(value) for value in (point.loss, point.grad_norm))
@@ -154,7 +160,7 @@ def merge(left: StreamSummary, right: StreamSummary) -> StreamSummary:
         marks=bounded_marks((*left.marks, *right.marks)),
         first_time=_pick(min, left.first_time, right.first_time),
         last_time=_pick(max, left.last_time, right.last_time),
-        head=left.head or right.head,
+        head=max(left.head, right.head),  # only the part that owns the stream's first byte has one
         tail=max((left.tail_offset, left.tail), (right.tail_offset, right.tail))[1],
         tail_offset=max(left.tail_offset, right.tail_offset),
         gaps=tuple(dict.fromkeys(sorted((*left.gaps, *right.gaps), key=repr))),
@@ -205,14 +211,10 @@ def _merge_structures(left: tuple[Structure, ...], right: tuple[Structure, ...])
 
 def _merge_series(left: Series, right: Series) -> Series:
     points, mask = thin((*left.points, *right.points), left.mask | right.mask)
-    return Series(
-        points,
-        left.seen + right.seen,
-        mask,
-        _edge(min, left.first, right.first),
-        _edge(max, left.last, right.last),
-        _edge(min, left.nonfinite, right.nonfinite),
-    )
+    first = _edge(min, left.first, right.first)
+    last = _edge(max, left.last, right.last)
+    odd = _edge(min, left.nonfinite, right.nonfinite)
+    return Series(with_edges(points, (first, last, odd)), left.seen + right.seen, mask, first, last, odd)
 
 
 def _edge(

@@ -1,0 +1,32 @@
+"""Draws docs/answer.svg: what `signalbox demo` answers, as a terminal shows it.
+
+    python docs/make/picture.py
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+
+from bot.diagnosing import diagnose_bundle
+from bot.rulefiles import knowledge
+from bot.terminal import render
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def main() -> None:
+    """Render the demo's report and write the picture."""
+    console = Console(record=True, width=92, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console.print("[bold]$ signalbox diagnose --bundle shard-corrupt[/bold]\n", highlight=False)
+    render(diagnose_bundle(knowledge(), ROOT / "bot" / "_demo" / "shard-corrupt").report, console)
+    svg = console.export_svg(title="signalbox", theme=MONOKAI, unique_id="answer")
+    lines = [line for line in svg.splitlines() if "@font-face" not in line]
+    (ROOT / "docs" / "answer.svg").write_text("\n".join(line.rstrip() for line in lines) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
