@@ -170,7 +170,9 @@ def _weighed(judged: Sequence[Judged], what: str) -> float:
 def confusion(judged: Sequence[Judged]) -> list[tuple[str, str, int]]:
     """(truth, answer, how often) of everything that was not right."""
     pairs = Counter((one.label, one.answers[0]) for one in judged if not one.top1)
-    return [(truth, answer, count) for (truth, answer), count in sorted(pairs.items(), key=lambda item: (-item[1], item[0]))]
+    return [
+        (truth, answer, count) for (truth, answer), count in sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
+    ]
 
 
 def to_json(judged: Sequence[Judged]) -> str:
@@ -183,7 +185,12 @@ def render(judged: Sequence[Judged], *, verbose: bool = False) -> str:
     numbers = figures(judged)
     lines = [f"{numbers['cases']} cases, {numbers['healthy']} of them healthy", ""]
     lines.append(f"{'':24}{'top-1':>8}{'top-3':>8}")
-    for name, key in (("by count", ""), ("failures only", "_failures"), ("mean over classes", "_class_mean"), ("by lost GPU time", "_gpu_time")):
+    for name, key in (
+        ("by count", ""),
+        ("failures only", "_failures"),
+        ("mean over classes", "_class_mean"),
+        ("by lost GPU time", "_gpu_time"),
+    ):
         lines.append(f"{name:24}{numbers['top1' + key]:8.1%}{numbers['top3' + key]:8.1%}")
     lines += [
         "",
@@ -207,7 +214,9 @@ def _details(judged: Sequence[Judged]) -> list[str]:
         if one.top1 and one.needle is not False and not one.false_alarm:
             continue
         mark = "needle" if one.top1 else "wrong " if not one.top3 else "top-3 "
-        lines.append(f"{mark} {one.case}: {one.label}, said {one.verdict} {', '.join(one.answers)} ({', '.join(one.rules)})")
+        lines.append(
+            f"{mark} {one.case}: {one.label}, said {one.verdict} {', '.join(one.answers)} ({', '.join(one.rules)})"
+        )
     return lines
 
 

@@ -27,7 +27,9 @@ def diagnose_each(knowledge: Knowledge, folder: Path, workers: int | None = None
         yield dumps(report, timing)
 
 
-def reports(knowledge: Knowledge, folders: list[Path], workers: int | None = None) -> Iterator[tuple[Report, dict[str, float]]]:
+def reports(
+    knowledge: Knowledge, folders: list[Path], workers: int | None = None
+) -> Iterator[tuple[Report, dict[str, float]]]:
     """The reports of many bundles, in order."""
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     context = multiprocessing.get_context(method)

@@ -32,12 +32,20 @@ Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes
 
 @app.command()
 def diagnose(
-    targets: Annotated[list[str] | None, typer.Argument(metavar="JOB | PATH…", help="With --logs: files and folders.")] = None,
-    bundle: Annotated[Path | None, typer.Option("--bundle", help="A folder that holds the evidence of one job.")] = None,
+    targets: Annotated[
+        list[str] | None, typer.Argument(metavar="JOB | PATH…", help="With --logs: files and folders.")
+    ] = None,
+    bundle: Annotated[
+        Path | None, typer.Option("--bundle", help="A folder that holds the evidence of one job.")
+    ] = None,
     logs: Annotated[bool, typer.Option("--logs", help="All positionals are log files or folders.")] = False,
-    each: Annotated[Path | None, typer.Option("--each", help="Every subfolder is a bundle; one JSON report a line.")] = None,
+    each: Annotated[
+        Path | None, typer.Option("--each", help="Every subfolder is a bundle; one JSON report a line.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON (signalbox.report/1).")] = False,
-    fail_on: Annotated[str | None, typer.Option("--fail-on", metavar="fault", help="Exit 1 where a fault is found.")] = None,
+    fail_on: Annotated[
+        str | None, typer.Option("--fail-on", metavar="fault", help="Exit 1 where a fault is found.")
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="More diagnoses, all reasons, all gaps.")] = False,
     store: Annotated[bool, typer.Option("--store/--no-store", help="Keep the report among the incidents.")] = True,
     rules: RulesFolder = None,

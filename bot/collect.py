@@ -15,7 +15,9 @@ from kb.evidence import Evidence
 from kb.model import Job, StreamRef
 
 
-def from_bundle(knowledge: Knowledge, folder: Path, *, workers: int | None = None, tell: Tell | None = None) -> Evidence:
+def from_bundle(
+    knowledge: Knowledge, folder: Path, *, workers: int | None = None, tell: Tell | None = None
+) -> Evidence:
     """The evidence of a bundle."""
     job, gaps = read_job(folder)
     found = discover([folder], bundle=True)
@@ -26,7 +28,9 @@ def from_bundle(knowledge: Knowledge, folder: Path, *, workers: int | None = Non
     return Evidence(job=job, streams=shown, gaps=gaps, bundle=folder.name)
 
 
-def from_paths(knowledge: Knowledge, paths: Sequence[Path], *, workers: int | None = None, tell: Tell | None = None) -> Evidence:
+def from_paths(
+    knowledge: Knowledge, paths: Sequence[Path], *, workers: int | None = None, tell: Tell | None = None
+) -> Evidence:
     """The evidence of log files and folders."""
     found = discover(paths)
     return Evidence(streams=scan_all(knowledge, found.streams, workers=workers, tell=tell), gaps=found.gaps)

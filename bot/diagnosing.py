@@ -31,7 +31,9 @@ class Answer:
     replay: bytes
 
 
-def diagnose_bundle(knowledge: Knowledge, folder: Path, *, workers: int | None = None, tell: Tell | None = None) -> Answer:
+def diagnose_bundle(
+    knowledge: Knowledge, folder: Path, *, workers: int | None = None, tell: Tell | None = None
+) -> Answer:
     """Diagnose a bundle, a folder that holds the evidence of one job."""
     begun = time.perf_counter()
     evidence = from_bundle(knowledge, folder, workers=workers, tell=tell)
@@ -55,5 +57,10 @@ def _answer(knowledge: Knowledge, evidence: Evidence, root: Path | None, begun: 
     judged = time.perf_counter()
     report = resolve(report, root)
     done = time.perf_counter()
-    timing = {"scan_s": scanned - begun, "diagnose_s": judged - scanned, "resolve_s": done - judged, "total_s": done - begun}
+    timing = {
+        "scan_s": scanned - begun,
+        "diagnose_s": judged - scanned,
+        "resolve_s": done - judged,
+        "total_s": done - begun,
+    }
     return Answer(report, {name: round(value, 4) for name, value in timing.items()}, replay_text(evidence))

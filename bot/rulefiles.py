@@ -6,8 +6,11 @@ The key covers every byte that could change the answer, so a stale cache is neve
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,9 +25,10 @@ from kb.matcher import HyperscanMatcher, Matcher, Re2Matcher, ScanPattern, self_
 from kb.rule import Rulebook
 from kb.scanplan import ScanPlan
 
-CACHE_FORMAT = 1
+CACHE_FORMAT = 2
+_LARGEST = 1 << 20  # more than the loader takes
+_DIGEST = 32  # bytes of a digest in front of the cached: a damaged engine would take the process down
 _WANTED = ("rule.yaml", "faults.yaml", "actions.yaml", "VERSION")
-_SOURCES = ("kb", "bot/rulefiles.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +60,38 @@ def default_folder() -> Path:
     return shipped if shipped.is_dir() else Path(__file__).resolve().parent.parent / "rules"
 
 
-def read_files(folder: Path) -> dict[str, str]:
-    """The rule files of a folder, by path relative to it.
+def read_files(folder: Path) -> tuple[dict[str, str], tuple[Fault, ...]]:
+    """The rule files of a folder, by path relative to it, and a fault for each that cannot be read.
 
     Raises:
-        UnreadableInput: there is no such folder, or nothing in it can be read.
+        UnreadableInput: there is no such folder, or it cannot be listed.
     """
-    if not folder.is_dir():
-        raise UnreadableInput(f"{folder}: there is no such rules folder")
     files: dict[str, str] = {}
-    for where, folders, names in os.walk(folder):
+    faults: list[Fault] = []
+
+    def refuse(error: OSError) -> None:
+        if Path(error.filename) == folder:
+            raise UnreadableInput(f"{folder}: cannot be read: {error.strerror}") from error
+        faults.append(Fault(str(Path(error.filename).relative_to(folder)), 1, 1, f"cannot be read: {error.strerror}"))
+
+    for where, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = sorted(name for name in folders if name not in ("match", "silent"))
         for name in sorted(names):
             if name in _WANTED:
                 path = Path(where) / name
-                files[str(path.relative_to(folder))] = path.read_text("utf-8", errors="replace")
-    return files
+                try:
+                    files[str(path.relative_to(folder))] = _text(path)
+                except OSError as error:
+                    refuse(error)
+    return files, tuple(faults)
+
+
+def _text(path: Path) -> str:
+    """A file's text; of one that is far too large only so much that the loader says so."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is no file", str(path))
+    with path.open("rb") as handle:
+        return handle.read(_LARGEST).decode("utf-8", errors="replace")
 
 
 def engine() -> Callable[[tuple[ScanPattern, ...]], Matcher]:
@@ -96,18 +116,18 @@ def knowledge(folder: Path | None = None) -> Knowledge:
     Raises:
         RuleError: the vocabulary itself cannot be used. Single bad rules are left out and listed in `faults`.
     """
-    files = read_files(folder or default_folder())
-    key = _key(files)
-    path = cache_dir() / f"knowledge-{key}.bin"
+    files, unread = read_files(folder or default_folder())
+    path = cache_dir() / f"knowledge-{_key(files)}.bin"
     cached = _read_cache(path)
     if cached is not None:
         from kb.rulecodec import decode  # noqa: PLC0415
 
-        return Knowledge(decode(cached.rulebook), cached.plan, cached.compiled, cached.faults)
-    return _build(files, path)
+        faults = (*unread, *cached.faults)
+        return Knowledge(decode(cached.rulebook), cached.plan, cached.compiled, faults)
+    return _build(files, unread, path)
 
 
-def _build(files: Mapping[str, str], path: Path) -> Knowledge:
+def _build(files: Mapping[str, str], unread: tuple[Fault, ...], path: Path) -> Knowledge:
     from kb.rulebook import load  # noqa: PLC0415 - pydantic and yaml are slow to import; a cached start needs neither
     from kb.rulecodec import encode  # noqa: PLC0415
     from kb.scanplan import plan  # noqa: PLC0415
@@ -116,13 +136,13 @@ def _build(files: Mapping[str, str], path: Path) -> Knowledge:
     scan_plan = plan(loaded.rulebook)
     compiled = engine()(scan_plan.patterns).dump()
     _write_cache(path, _Cached(encode(loaded.rulebook), scan_plan, compiled, loaded.faults))
-    return Knowledge(loaded.rulebook, scan_plan, compiled, loaded.faults)
+    return Knowledge(loaded.rulebook, scan_plan, compiled, (*unread, *loaded.faults))
 
 
 def _key(files: Mapping[str, str]) -> str:
     digest = hashlib.sha256(f"{CACHE_FORMAT} {_engine_version()} {_code_version()} {_cpu()}".encode())
     for name, text in sorted(files.items()):
-        digest.update(f"\0{name}\0{text}".encode())
+        digest.update(f"\0{name}\0{text}".encode("utf-8", "surrogatepass"))
     return digest.hexdigest()[:32]
 
 
@@ -147,7 +167,7 @@ def _code_version() -> str:
 def _cpu() -> str:
     """A compiled engine fits only the instruction sets that it was made for."""
     try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as handle:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as handle:
             flags = next((line for line in handle if line.startswith(("flags", "Features"))), "")
     except OSError:
         return ""
@@ -155,23 +175,33 @@ def _cpu() -> str:
 
 
 def _read_cache(path: Path) -> _Cached | None:
+    """What was kept, or None where nothing was, or where it is not what was written."""
     try:
-        return msgspec.msgpack.decode(path.read_bytes(), type=_Cached)
-    except (OSError, msgspec.MsgspecError):
+        data = path.read_bytes()
+    except OSError:
+        return None
+    if hashlib.sha256(data[_DIGEST:]).digest() != data[:_DIGEST]:
+        return None
+    try:
+        return msgspec.msgpack.decode(data[_DIGEST:], type=_Cached)
+    except msgspec.MsgspecError:
         return None
 
 
 def _write_cache(path: Path, cached: _Cached) -> None:
     """Keep for the next start, whole or not at all; a cache that cannot be written is no reason to fail."""
-    try:
+    body = msgspec.msgpack.encode(cached)
+    with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         for old in sorted(path.parent.glob("knowledge-*.bin"), key=lambda p: p.stat().st_mtime)[:-7]:
             old.unlink(missing_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as handle:
-            handle.write(msgspec.msgpack.encode(cached))
-        os.replace(handle.name, path)
-    except OSError:
-        return
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix="new-", delete=False) as handle:
+            new = Path(handle.name)
+        try:
+            new.write_bytes(hashlib.sha256(body).digest() + body)
+            new.replace(path)
+        except OSError:
+            new.unlink()
 
 
 __all__ = ["Knowledge", "RuleError", "default_folder", "engine", "knowledge", "read_files"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -39,13 +40,18 @@ _matcher: Matcher | None = None
 
 
 def scan_all(
-    knowledge: Knowledge, refs: Sequence[StreamRef], *, year: int | None = None, workers: int | None = None, tell: Tell | None = None
+    knowledge: Knowledge,
+    refs: Sequence[StreamRef],
+    *,
+    year: int | None = None,
+    workers: int | None = None,
+    tell: Tell | None = None,
 ) -> tuple[StreamSummary, ...]:
     """Scan streams side by side and give their summaries in the order of `refs`."""
     tasks = [task for index, ref in enumerate(refs) for task in _shards(index, ref, year)]
-    workers = workers or len(os.sched_getaffinity(0))
+    workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
     total = sum(ref.size or 0 for ref in refs)
-    if total <= ALONE or workers == 1:
+    if total <= ALONE or workers <= 1:
         matcher = knowledge.matcher()
         parts = [(task, _scan(knowledge, matcher, task)) for task in tasks]
     else:
@@ -72,23 +78,32 @@ def _scan(knowledge: Knowledge, matcher: Matcher, task: Task) -> StreamSummary:
     return replace(scanner.finish(), gaps=tuple(reading.gaps))
 
 
-def _pooled(knowledge: Knowledge, tasks: Sequence[Task], workers: int, tell: Tell | None) -> list[tuple[Task, StreamSummary]]:
+def _pooled(
+    knowledge: Knowledge, tasks: Sequence[Task], workers: int, tell: Tell | None
+) -> list[tuple[Task, StreamSummary]]:
     """Largest first, so that no worker is left with a large one at the end."""
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     parts: list[tuple[Task, StreamSummary]] = []
     with ProcessPoolExecutor(workers, multiprocessing.get_context(method), _start, (knowledge,)) as pool:
         ordered = sorted(tasks, key=lambda task: -_size(task))
         futures = {pool.submit(_work, task): task for task in ordered}
-        for future in as_completed(futures):
-            task = futures[future]
-            try:
-                parts.append((task, future.result()))
-            except BrokenProcessPool:
-                gap = Gap("worker_died", task.ref.uri, "a worker died while this was read; it was not read whole")
-                parts.append((task, StreamSummary(task.ref, gaps=(gap,))))
-            if tell:
-                tell(_size(task))
+        try:
+            for future in as_completed(futures):
+                parts.append((futures[future], _result(future, futures[future])))
+                if tell:
+                    tell(_size(futures[future]))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return parts
+
+
+def _result(future: Future[StreamSummary], task: Task) -> StreamSummary:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        gap = Gap("worker_died", task.ref.uri, "a worker died while this was read; it was not read whole")
+        return StreamSummary(task.ref, gaps=(gap,))
 
 
 def _size(task: Task) -> int:
@@ -97,7 +112,8 @@ def _size(task: Task) -> int:
 
 
 def _start(knowledge: Knowledge) -> None:
-    global _knowledge, _matcher  # noqa: PLW0603 - a worker process has one of each, made once
+    global _knowledge, _matcher  # a worker process has one of each, made once
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops us; a worker has nothing to say of it
     _knowledge, _matcher = knowledge, knowledge.matcher()
 
 
@@ -110,6 +126,8 @@ def _work(task: Task) -> StreamSummary:
 def _joined(refs: Sequence[StreamRef], parts: Sequence[tuple[Task, StreamSummary]]) -> tuple[StreamSummary, ...]:
     summaries = []
     for index, ref in enumerate(refs):
-        mine = [part for task, part in sorted(parts, key=lambda item: (item[0].index, item[0].start)) if task.index == index]
+        mine = [
+            part for task, part in sorted(parts, key=lambda item: (item[0].index, item[0].start)) if task.index == index
+        ]
         summaries.append(replace(reduce(merge, mine), ref=ref) if mine else StreamSummary(ref))
     return tuple(summaries)

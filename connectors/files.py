@@ -6,20 +6,18 @@ bad file among others.
 
 from __future__ import annotations
 
-import gzip
-import io
 import lzma
 import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 from kb.errors import UnreadableInput
-from kb.model import Gap, Resource, SourceKind, StreamRef
+from kb.model import Gap, SourceKind, StreamRef
 
 BLOCK = 4 * 1024 * 1024
 MOST_FILES = 50_000
@@ -29,15 +27,27 @@ BOMB_RATIO = 300  # more than that and beyond BOMB_OUTPUT it is taken for a deco
 MOST_OUTPUT = 64 << 30
 _NOT_LOGS = frozenset({"stacks", "flight_recorder", "ras", "metrics", "ebpf", "attempts", "baseline"})
 _OTHER_PARTS = re.compile(r"^(?:bundle|job|case)\.ya?ml$|^(?:events|pods|slurm)\.json$")
-_SKIPPED = re.compile(r"\.(?:py|pyc|so|pt|pth|bin|ckpt|safetensors|npy|npz|png|jpe?g|svg|pdf|zip|tar|tgz|whl|parquet|arrow|sqlite|db)$")
+_SKIPPED = re.compile(
+    r"\.(?:py|pyc|so|pt|pth|bin|ckpt|safetensors|npy|npz|png|jpe?g|svg|pdf|zip|tar|tgz|whl|parquet|arrow|sqlite|db)$"
+)
 _RANK = re.compile(r"(?:^|[/_.\-])(?:global[_-]?)?rank[-_.]?(\d{1,7})(?=[._\-/]|$)", re.IGNORECASE)
 _TREE = re.compile(r"(?:^|/)(\d{1,5})/(?:stdout|stderr)\.log(?:\.\w+)?$")
 _ATTEMPT = re.compile(r"(?:^|/)attempt_(\d+)/")
-_NODE = re.compile(r"(?:^|[/_.\-])(node[-_]?\w+?|host[-_]?\w+?|gpu-?[a-z]\d+|worker[-_]?\d+|master[-_]?\d*)(?=[._/]|-rank|-dmesg|-kern|$)", re.IGNORECASE)
+_NODE = re.compile(
+    r"(?:^|[/_.\-])(node[-_]?\w+?|host[-_]?\w+?|gpu-?[a-z]\d+|worker[-_]?\d+|master[-_]?\d*)(?=[._/]|-rank|-dmesg|-kern|$)",
+    re.IGNORECASE,
+)
 _KERNEL = re.compile(r"(?:^|[._\-/])(?:dmesg|kern(?:el)?|kmsg|journal\w*|syslog|messages)(?=[._\-]|$)", re.IGNORECASE)
 _SCHEDULER = re.compile(r"(?:^|[._\-/])(?:slurmd|slurmctld|sacct|scontrol|squeue|pbs_mom)(?=[._\-]|$)", re.IGNORECASE)
 _HEALTH = re.compile(r"(?:^|[._\-/])(?:nhc|health|dcgmi?|gpud|ibstat|nvidia-smi)(?=[._\-]|$)", re.IGNORECASE)
+_ARCHIVE = re.compile(r"\.(?:zip|tar|tgz)$")
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz"}
+_MAGIC |= {bytes((low, 0x2A, 0x4D, 0x18)): "zstd" for low in range(0x50, 0x60)}  # frames to skip, as pzstd writes them
+_HEAD = 8192
+_LONGEST_MAGIC = 6
+_PIECE = {"gzip": 32 * 1024, "xz": 32 * 1024, "zstd": 2048}  # packed bytes at a time; zstd's unpack to 64 MB at most
+_XZ_MEMORY = 256 << 20  # `xz -9` needs 65 MB; its format allows 4 GB
+_ZSTD_WINDOW = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +66,38 @@ def discover(paths: Sequence[Path], *, bundle: bool = False) -> Found:
     """
     streams: list[StreamRef] = []
     gaps: list[Gap] = []
+    known: dict[tuple[int, int], Path] = {}
     for path in paths:
-        if not path.exists():
-            raise UnreadableInput(f"{path}: there is no such file or folder")
-        root = path if path.is_dir() else path.parent
-        for file in _walk(path, gaps, bundle=bundle):
-            ref = _stream(file, root, gaps)
+        folder = _is_folder(path)
+        root = path if folder else path.parent
+        for file in _walk(path, gaps, bundle=bundle) if folder else (path,):
+            ref = _stream(file, root, known, gaps)
             if ref is not None:
                 streams.append(ref)
     streams.sort(key=lambda ref: _natural(ref.uri))
     return Found(tuple(_last_attempts(_tree_ranks(streams), gaps)), tuple(gaps))
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except FileNotFoundError as error:
+        raise UnreadableInput(f"{path}: there is no such file or folder") from error
+    except (OSError, ValueError) as error:
+        raise UnreadableInput(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
 def _walk(path: Path, gaps: list[Gap], *, bundle: bool) -> Iterator[Path]:
-    if not path.is_dir():
-        yield path
-        return
+    """The files of a folder that may be logs, in a fixed order."""
     seen: set[tuple[int, int]] = set()
     count = 0
     for folder, folders, files in os.walk(path, followlinks=True, onerror=lambda e: gaps.append(_unreadable(e))):
-        here = os.stat(folder)
+        try:
+            here = Path(folder).stat()
+        except OSError as error:
+            gaps.append(_unreadable(error, folder))
+            folders.clear()
+            continue
         if (here.st_dev, here.st_ino) in seen:
             gaps.append(Gap("folder_loop", folder, "this folder was already read under another name; not read again"))
             folders.clear()
@@ -86,11 +108,15 @@ def _walk(path: Path, gaps: list[Gap], *, bundle: bool) -> Iterator[Path]:
             gaps.append(Gap("too_deep", folder, f"folders are nested more than {DEEPEST} deep; not read further"))
             folders.clear()
         if bundle and depth == 0:
-            for name in sorted(set(folders) & _NOT_LOGS):
-                gaps.append(Gap("part_not_read", name, f"the bundle's {name} are not read by this version"))
+            parts = sorted(set(folders) & _NOT_LOGS)
+            gaps.extend(
+                Gap("part_not_read", name, f"the bundle's {name} are not read by this version") for name in parts
+            )
             folders[:] = [name for name in folders if name not in _NOT_LOGS]
         folders.sort()
         for name in sorted(files):
+            if _ARCHIVE.search(name):
+                gaps.append(Gap("archive", str(Path(folder) / name), "an archive of files; not read, unpack it first"))
             if name.startswith(".") or _SKIPPED.search(name) or (depth == 0 and _OTHER_PARTS.match(name)):
                 continue
             count += 1
@@ -100,24 +126,47 @@ def _walk(path: Path, gaps: list[Gap], *, bundle: bool) -> Iterator[Path]:
             yield Path(folder) / name
 
 
-def _stream(file: Path, root: Path, gaps: list[Gap]) -> StreamRef | None:
+def _stream(file: Path, root: Path, known: dict[tuple[int, int], Path], gaps: list[Gap]) -> StreamRef | None:
+    """The file as a stream, or nothing and a gap that says why. `known`: the files taken before."""
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
-            gaps.append(Gap("not_a_file", str(file), "neither a file nor a folder; not read"))
+            gaps.append(Gap("not_a_file", str(file), f"{_what(status.st_mode)}, no file; not read"))
             return None
-        with file.open("rb") as handle:
-            head = handle.read(8192)
+        same = known.setdefault((status.st_dev, status.st_ino), file)
+        if same is not file:
+            gaps.append(Gap("same_file", str(file), f"the same file as {same}; read once"))
+            return None
+        no_text = _no_text(file, status.st_size)
     except OSError as error:
         gaps.append(_unreadable(error, str(file)))
         return None
-    if not head:
-        gaps.append(Gap("empty", str(file), "the file is empty"))
-        return None
-    if _compression(head) is None and _binary(head):
-        gaps.append(Gap("binary", str(file), "this is no text; not read"))
+    if no_text is not None:
+        gaps.append(Gap(no_text[0], str(file), no_text[1]))
         return None
     return name_hints(StreamRef(str(file), size=status.st_size), str(file.relative_to(root)))
+
+
+def _no_text(file: Path, size: int) -> tuple[str, str] | None:
+    """Code and reason of a file that holds no text, judged by its beginning."""
+    with file.open("rb") as handle:
+        head = handle.read(_HEAD)
+        if head and not head.strip(b"\0"):  # a log that was cut while its writer went on begins with a hole
+            handle.seek(max(0, size - _HEAD))
+            head = handle.read(_HEAD) or head
+    if not head:
+        return "empty", "the file is empty"
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "binary", "UTF-16; not read, convert it to UTF-8 first"
+    if _compression(head) is None and _binary(head):
+        return "binary", "this is no text; not read"
+    return None
+
+
+def _what(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "a pipe"
+    return "a device" if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else "a socket or the like"
 
 
 def name_hints(ref: StreamRef, name: str) -> StreamRef:
@@ -164,14 +213,16 @@ def _last_attempts(streams: Sequence[StreamRef], gaps: list[Gap]) -> list[Stream
     for ref in streams:
         match = _ATTEMPT.search(ref.uri)
         if match and int(match[1]) < latest[ref.uri[: match.start()]]:
-            gaps.append(Gap("earlier_attempt", ref.uri, "an earlier attempt of the same launch; only the last one is read"))
+            gaps.append(
+                Gap("earlier_attempt", ref.uri, "an earlier attempt of the same launch; only the last one is read")
+            )
         else:
             kept.append(ref)
     return kept
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name)]
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name)]
 
 
 def _unreadable(error: OSError, source: str = "") -> Gap:
@@ -179,8 +230,6 @@ def _unreadable(error: OSError, source: str = "") -> Gap:
 
 
 def _binary(head: bytes) -> bool:
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return True  # UTF-16
     odd = sum(byte < 9 or 13 < byte < 27 or 27 < byte < 32 for byte in head)
     return odd > 0.1 * len(head)
 
@@ -192,7 +241,7 @@ def _compression(head: bytes) -> str | None:
 def is_plain(ref: StreamRef) -> bool:
     """Whether a stream's bytes lie in its file as they are, so that it can be read in shards."""
     try:
-        with open(ref.uri, "rb") as handle:
+        with Path(ref.uri).open("rb") as handle:
             return _compression(handle.read(8)) is None
     except OSError:
         return True
@@ -210,7 +259,7 @@ class Reading:
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            with open(self.ref.uri, "rb") as handle:
+            with Path(self.ref.uri).open("rb") as handle:
                 compression = _compression(handle.read(8))
                 if compression is None:
                     yield from self._plain(handle)
@@ -221,112 +270,87 @@ class Reading:
             self.gaps.append(_unreadable(error, self.ref.uri))
 
     def _plain(self, handle: IO[bytes]) -> Iterator[bytes]:
-        """Up to the size that the file had at the start: a file that grows is read to there and said to grow."""
-        size = os.fstat(handle.fileno()).st_size
+        """Up to the size that the file had when it was found: one that grows is read to there and said to grow."""
+        now = os.fstat(handle.fileno()).st_size
+        size = now if self.ref.size is None else self.ref.size
         stop = size if self.stop is None else min(size, self.stop)
         at = self.start
         while at < stop:
             block = os.pread(handle.fileno(), min(self.block, stop - at), at)
             if not block:
-                self.gaps.append(Gap("shrunk", self.ref.uri, f"the file became shorter while it was read, at byte {at}"))
+                reason = f"the file became shorter while it was read; it had {size} bytes"
+                self.gaps.append(Gap("shrunk", self.ref.uri, reason))
                 return
             yield block
             at += len(block)
-        if self.stop is None and os.fstat(handle.fileno()).st_size > size:
+        if stop == size and os.fstat(handle.fileno()).st_size > size:
             self.gaps.append(Gap("growing", self.ref.uri, f"the file grew while it was read; read to byte {size}"))
 
     def _compressed(self, handle: IO[bytes], compression: str) -> Iterator[bytes]:
         read = 0
         packed = os.fstat(handle.fileno()).st_size
-        try:
-            with _opened(handle, compression) as text:
-                while block := text.read(self.block):
-                    read += len(block)
-                    if read > MOST_OUTPUT or (read > BOMB_OUTPUT and read > BOMB_RATIO * packed):
-                        self.gaps.append(
-                            Gap("expands_too_much", self.ref.uri, f"{packed} bytes unpack to over {read}; not read further")
-                        )
-                        return
-                    yield block
-        except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, _zstd_error()) as error:
-            self.gaps.append(Gap("broken_compression", self.ref.uri, f"{compression} data is cut or damaged after {read} bytes of text: {error}"))
+        unpacking = _Unpacking(handle, compression)
+        while block := unpacking.read(self.block):
+            read += len(block)
+            if read > MOST_OUTPUT or (read > BOMB_OUTPUT and read > BOMB_RATIO * packed):
+                reason = f"{packed} bytes unpack to over {read}; not read further"
+                self.gaps.append(Gap("expands_too_much", self.ref.uri, reason))
+                return
+            yield block
+        if unpacking.fault:
+            reason = f"the {compression} data is broken off or damaged after {read} bytes of text: {unpacking.fault}"
+            self.gaps.append(Gap("broken_compression", self.ref.uri, reason))
 
 
-class _Readable(Protocol):
-    def read(self, size: int) -> bytes: ...
-    def __enter__(self) -> _Readable: ...
-    def __exit__(self, *args: object) -> None: ...
+class _Member(Protocol):
+    """One packed member on its way: what zlib, lzma and zstandard have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-def _opened(handle: IO[bytes], compression: str) -> _Readable:
-    if compression == "gzip":
-        return _Piecewise(handle, lambda: zlib.decompressobj(wbits=31))
-    if compression == "xz":
-        return _Piecewise(handle, lzma.LZMADecompressor)
-    import zstandard  # noqa: PLC0415 - costs start-up time, needed for few
+class _Unpacking:
+    """Unpacks a file, several members too, giving everything that comes out before the data breaks off.
 
-    return _Whole(zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(handle, read_across_frames=True))
-
-
-class _Whole:
-    """A reader of a library under our protocol."""
-
-    def __init__(self, reader: io.RawIOBase | object) -> None:
-        self._reader = reader
-
-    def read(self, size: int) -> bytes:
-        return bytes(self._reader.read(size))  # type: ignore[attr-defined]
-
-    def __enter__(self) -> _Whole:
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        self._reader.close()  # type: ignore[attr-defined]
-
-
-class _Piecewise:
-    """Unpacks a gzip or xz file, several members too, giving everything that comes out before the data breaks off.
-
-    The standard readers lose the last buffer when a file is cut; a log's last lines are the ones that matter.
+    The standard readers lose the last buffer when a file is cut; a log's last lines are the ones that matter. `fault`
+    says what was wrong once `read` gives nothing more.
     """
 
-    def __init__(self, handle: IO[bytes], make: object) -> None:
-        self._handle, self._make = handle, make
-        self._unpack = make()  # type: ignore[operator]
+    def __init__(self, handle: IO[bytes], compression: str) -> None:
+        self.fault = ""
+        self._handle, self._piece = handle, _PIECE[compression]
+        self._make, self._errors = _unpacker(compression)
+        self._member = self._make()
         self._left = b""
-        self._error: Exception | None = None
-
-    def __enter__(self) -> _Piecewise:
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        return
 
     def read(self, size: int) -> bytes:
-        if self._error is not None:
-            raise self._error
+        """About so many bytes of text; fewer at the end, none behind it."""
         parts: list[bytes] = []
         room = size
-        while room > 0:
-            if self._unpack.eof:
+        while room > 0 and not self.fault:
+            if self._member.eof:
                 if not self._next_member():
                     break
                 continue
-            packed = self._packed()
-            if packed is None:
-                self._error = EOFError("the end of the data is missing")
-                break
-            try:
-                text = self._unpack.decompress(packed, room)
-            except (zlib.error, lzma.LZMAError) as error:
-                self._error = error
-                break
-            self._left = getattr(self._unpack, "unconsumed_tail", b"")
+            text = self._more(room)
             parts.append(text)
             room -= len(text)
-        text = b"".join(parts)
-        if not text and self._error is not None:
-            raise self._error
+        return b"".join(parts)
+
+    def _more(self, room: int) -> bytes:
+        packed = self._packed()
+        if packed is None:
+            self.fault = "its end is missing"
+            return b""
+        try:
+            text = self._member.decompress(packed, room)
+        except self._errors as error:
+            self.fault = str(error)
+            return b""
+        self._left = getattr(self._member, "unconsumed_tail", b"")
         return text
 
     def _packed(self) -> bytes | None:
@@ -334,22 +358,48 @@ class _Piecewise:
         if self._left:
             packed, self._left = self._left, b""
             return packed
-        if getattr(self._unpack, "needs_input", True) is False:
+        if getattr(self._member, "needs_input", True) is False:
             return b""
-        return self._handle.read(256 * 1024) or None
+        return self._handle.read(self._piece) or None
 
     def _next_member(self) -> bool:
-        rest = self._unpack.unused_data.lstrip(b"\0") or self._handle.read(256 * 1024).lstrip(b"\0")
-        if not rest or _compression(rest) is None:
+        """Whether another member follows; zeros between members are padding."""
+        rest = self._member.unused_data.lstrip(b"\0")
+        while len(rest) < _LONGEST_MAGIC and (more := self._handle.read(self._piece)):
+            rest = (rest + more).lstrip(b"\0")
+        if rest and _compression(rest) is None:
+            self.fault = "something else follows the packed data"
+        if not rest or self.fault:
             return False
-        self._unpack, self._left = self._make(), rest  # type: ignore[operator]
+        self._member, self._left = self._make(), rest
         return True
 
 
-def _zstd_error() -> type[Exception]:
-    try:
-        import zstandard  # noqa: PLC0415
-    except ImportError:
-        return EOFError
-    error: type[Exception] = zstandard.ZstdError
-    return error
+def _unpacker(compression: str) -> tuple[Callable[[], _Member], tuple[type[Exception], ...]]:
+    """What makes a member, and the errors that it raises on damaged data."""
+    if compression == "gzip":
+        return lambda: zlib.decompressobj(wbits=31), (zlib.error,)
+    if compression == "xz":
+        return lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY), (lzma.LZMAError,)
+    import zstandard  # noqa: PLC0415 - costs start-up time, needed for few
+
+    context = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
+    return lambda: _ZstdFrame(context.decompressobj()), (zstandard.ZstdError,)
+
+
+class _ZstdFrame:
+    """A frame of zstandard, whose library takes no bound on what comes out: the pieces put in are small for that."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._frame.eof)
+
+    @property
+    def unused_data(self) -> bytes:
+        return bytes(self._frame.unused_data)
+
+    def decompress(self, data: bytes, _max_length: int, /) -> bytes:
+        return bytes(self._frame.decompress(data))

@@ -44,16 +44,24 @@ def _loss_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float
         start = losses[index - run + 1]
         if run >= params.get("steps", 2) or index == len(losses) - 1:
             return Found(start, f"loss is {start.loss} at step {_step(start)}", (("value", str(start.loss)),))
+    return _gradient_not_finite(points, params)
+
+
+def _gradient_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
+    """The gradient norm is nan or inf for many steps on end, or is nan where the log ends, well after the first steps.
+
+    A single infinite norm is how fp16 training finds its loss scale.
+    """
     run = 0
     for index, point in enumerate(points):
-        run = run + 1 if point.grad_norm is not None and not math.isfinite(point.grad_norm) else 0
-        if run >= params.get("gradient_steps", 8):
-            start = points[index - run + 1]
-            return Found(
-                start,
-                f"gradient norm is {start.grad_norm} from step {_step(start)} on",
-                (("value", str(start.grad_norm)),),
-            )
+        odd = point.grad_norm is not None and not math.isfinite(point.grad_norm)
+        run = run + 1 if odd else 0
+        start = points[index - run + 1] if run else point
+        ends = index == len(points) - 1 and run and math.isnan(point.grad_norm or 0.0) and index - run >= 4
+        dead = run >= 3 and all(p.loss == 0.0 for p in points[index - 1 : index + 1])
+        if run >= params.get("gradient_steps", 8) or ends or dead:
+            text = f"gradient norm is {start.grad_norm} from step {_step(start)} on"
+            return Found(start, text, (("value", str(start.grad_norm)),))
     return None
 
 

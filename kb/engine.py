@@ -27,7 +27,7 @@ from kb.report import (
 )
 from kb.rule import Rulebook
 from kb.summary import StreamSummary
-from kb.verdict import decide, failure_signs, judge, phase, progress
+from kb.verdict import decide, failure_signs, judge, last_words, phase, progress
 
 ENGINE = "1"
 CALIBRATION = "hand-1"
@@ -48,6 +48,8 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     found, not_evaluated = find(rulebook, facts, history or History())
     ranked = rank(found, facts)
     signs = failure_signs(facts)
+    if not signs and not ranked:
+        signs = last_words(facts)
     verdict = judge(ranked, facts, signs)
     if verdict != "fault":
         ranked = []

@@ -170,7 +170,7 @@ class Facts:
             step = self._timed[at][1] if at >= 0 else None
             if step is not None and stage in UNTELLING:
                 stage = "iterating"
-        if step is None and time is None and stage in UNTELLING and self._last is not None:
+        if step is None and time is None and not facts.points and stage in UNTELLING and self._last is not None:
             # a rank's own error file has neither steps nor times: what ended the run stands where the run ended
             return self._last
         return stage, step

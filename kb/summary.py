@@ -177,7 +177,7 @@ def _merge_hits(left: Mapping[str, PatternHits], right: Mapping[str, PatternHits
     merged = dict(left)
     for key, hits in right.items():
         merged[key] = _merge_one(merged[key], hits) if key in merged else hits
-    return merged
+    return dict(sorted(merged.items()))
 
 
 def _merge_one(left: PatternHits, right: PatternHits) -> PatternHits:

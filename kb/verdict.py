@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from kb.evidence import Facts
@@ -10,6 +11,13 @@ from kb.ranking import Ranked, band
 from kb.report import Advice, Decision, Exclusion, Progress, Suspect
 from kb.rule import Rulebook
 
+LAST_LINES = 4
+LAST_LINES_OF_A_RUN = 3  # behind iteration lines an error must be the very last thing
+_ERROR = re.compile(
+    r"\b(?:ERROR|FATAL|CRITICAL|Fatal|fatal error|NCCL WARN|Aborted|aborting|Killed|panic)\b|\b[Ee]rror:|\berror code|\w(?:Error|Exception)\b"
+    r"|\b(?:failed|refused|denied|unreachable|not permitted|Cannot|cannot|could not|Could not|Unable to|unable to|timed out|terminated|catastrophic|unhandled|lost connection|aborted)\b"
+)
+_HARMLESS = re.compile(r"(?i)\bwarn(?:ing)?\b(?!.*NCCL WARN)|\bINFO\b|\bDEBUG\b|deprecat|\b0 (?:errors?|failed|failures)|no errors?\b|without errors?|\bretry|falling back|fallback|ignor|skipp|\[\s*ok\s*\]|optional|resolved|already been registered|\dit/s|s/it\b|\bW[\d ]")
 STOPS = frozenset({"preempted", "time_limit", "cancelled"})
 _CALM = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit"})
 
@@ -33,6 +41,26 @@ def failure_signs(facts: Facts) -> list[tuple[int, Structure]]:
                 continue
             signs.append((index, one))
     return signs
+
+
+def last_words(facts: Facts) -> list[tuple[int, Structure]]:
+    """Lines of error at the very end of streams that neither went on nor ended well: something failed, unknown what."""
+    found = []
+    for index, stream in enumerate(facts.streams):
+        summary = stream.summary
+        if stream.completed is not None:
+            continue
+        offset = summary.tail_offset
+        lines = []
+        for line in summary.tail.split("\n"):
+            if line.strip():
+                lines.append((offset, line))
+            offset += len(line.encode("utf-8", "replace")) + 1
+        after = stream.points[-1].offset if stream.points else -1
+        for at, line in lines[-LAST_LINES if not stream.points else -LAST_LINES_OF_A_RUN :]:
+            if at > after and _ERROR.search(line) and not _HARMLESS.search(line):
+                found.append((index, Structure("error_line", at, at + len(line), line[:512])))
+    return found
 
 
 def _bad(one: Structure) -> bool:

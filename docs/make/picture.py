@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 from rich.console import Console
@@ -24,8 +25,9 @@ def main() -> None:
     console.print("[bold]$ signalbox diagnose --bundle shard-corrupt[/bold]\n", highlight=False)
     render(diagnose_bundle(knowledge(), ROOT / "bot" / "_demo" / "shard-corrupt").report, console)
     svg = console.export_svg(title="signalbox", theme=MONOKAI, unique_id="answer")
-    lines = [line for line in svg.splitlines() if "@font-face" not in line]
-    (ROOT / "docs" / "answer.svg").write_text("\n".join(line.rstrip() for line in lines) + "\n", "utf-8")
+    svg = re.sub(r"@font-face \{[^}]*\}", "", svg)  # no outside resource
+    text = "\n".join(line.rstrip() for line in svg.splitlines() if line.strip())
+    (ROOT / "docs" / "answer.svg").write_text(text + "\n", "utf-8")
 
 
 if __name__ == "__main__":

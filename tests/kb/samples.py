@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+from kb.evidence import Evidence, Facts
 from kb.matcher import HyperscanMatcher
+from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
 from kb.rule import ActionWord, FaultClass, Name, Pattern, Rule, Rulebook
-from kb.scanplan import plan
+from kb.scanner import scan
+from kb.scanplan import ScanPlan, plan
+from kb.summary import PatternHits, Place, RankTally, Series, StageMark, StreamSummary, first_places, last_places
 
 FAULTS = {
     one.id: one
@@ -19,6 +26,8 @@ FAULTS = {
             advice="requeue_without",
         ),
         FaultClass("loss_spike", "training", "Loss spike", outlives=True),
+        FaultClass("preempted", "platform", "Preempted", explains=("peer_failure",), advice="requeue"),
+        FaultClass("link_down", "network", "A link is down", explains=("peer_failure",), advice="requeue_without"),
         FaultClass("peer_failure", "none", "A peer was lost", symptom=True, advice="restart_in_place"),
     )
 }
@@ -57,3 +66,95 @@ PLAN = plan(BOOK)
 def matcher() -> HyperscanMatcher:
     """A compiled engine for PLAN."""
     return HyperscanMatcher(PLAN.patterns)
+
+
+@cache
+def engine(scan_plan: ScanPlan) -> HyperscanMatcher:
+    """A compiled engine for any plan, compiled once."""
+    return HyperscanMatcher(scan_plan.patterns)
+
+
+def scanned(text: str | bytes, book: Rulebook, ref: StreamRef | None = None) -> StreamSummary:
+    """The summary of a text, read for the rules of a book."""
+    what = plan(book)
+    data = text.encode() if isinstance(text, str) else text
+    return scan(what, engine(what), ref or StreamRef("logs/train.log"), [data])
+
+
+def ref(uri: str, rank: int | None = None, node: str | None = None, kind: str = "job") -> StreamRef:
+    """A stream's reference."""
+    return StreamRef(uri, Resource(rank=rank, node=node), kind=kind)  # type: ignore[arg-type]
+
+
+def place(
+    offset: int,
+    line: str = "a line",
+    *,
+    time: float | None = None,
+    rank: int | None = None,
+    node: str | None = None,
+    **captures: str,
+) -> Place:
+    """A place where a pattern hit."""
+    return Place(offset, line, Resource(rank=rank, node=node), time, tuple(captures.items()))
+
+
+def hits(*places: Place, count: int | None = None) -> PatternHits:
+    """Hits at these places; `count` where more were counted than kept."""
+    tallies: dict[int | None, RankTally] = {}
+    for one in sorted(places, key=lambda one: one.offset):
+        old = tallies.get(one.resource.rank)
+        rank = one.resource.rank
+        tallies[rank] = RankTally(rank, old.count + 1, old.first) if old else RankTally(rank, 1, one.offset)
+    kept = first_places(places), last_places(places)
+    return PatternHits(len(places) if count is None else count, *kept, tuple(tallies.values()))
+
+
+def stream(
+    what: StreamRef | str = "logs/train.log",
+    found: Mapping[str, Iterable[Place] | PatternHits] | None = None,
+    *,
+    structures: Iterable[Structure] = (),
+    points: Iterable[ProgressPoint] = (),
+    marks: Iterable[StageMark] = (),
+    size: int = 100_000,
+) -> StreamSummary:
+    """A summary made by hand: hits by pattern key, structures, points, marks."""
+    known = tuple(points)
+    return StreamSummary(
+        StreamRef(what) if isinstance(what, str) else what,
+        size,
+        {k: v if isinstance(v, PatternHits) else hits(*v) for k, v in (found or {}).items()},
+        tuple(structures),
+        Series(known, len(known), 0, known[0] if known else None, known[-1] if known else None),
+        tuple(marks),
+    )
+
+
+def steps(first: int, last: int, *, start: int = 0, every: int = 100, **values: object) -> list[ProgressPoint]:
+    """Iteration lines of steps first to last, `every` bytes apart from offset `start` on."""
+    return [
+        ProgressPoint(start + every * index, step, **values)  # type: ignore[arg-type]
+        for index, step in enumerate(range(first, last + 1))
+    ]
+
+
+def exception(
+    offset: int,
+    kind: str = "ValueError",
+    message: str = "bad",
+    *,
+    start: int | None = None,
+    time: float | None = None,
+    rank: int | None = None,
+    **fields: str | int,
+) -> Structure:
+    """An exception whose last line lies at an offset, its traceback beginning at `start`."""
+    line = f"{kind}: {message}"
+    values = {"type": kind, "message": message, "start": offset if start is None else start, **fields}
+    return Structure("exception", offset, offset + len(line) + 1, line, values, Resource(rank=rank), time)
+
+
+def facts(*streams: StreamSummary, job: Job | None = None, rules: Iterable[Rule] = ()) -> Facts:
+    """The facts of a job with these streams."""
+    return Facts(Evidence(job or Job(), streams=streams), rules)
