@@ -1,49 +1,89 @@
-"""Many bundles at once: one process a bundle, one JSON report a line, in the order of their names."""
+"""Many bundles at once: one process a bundle, the reports in the order of their names."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-from bot.diagnosing import diagnose_bundle
-from bot.reportjson import dumps
+from bot.diagnosing import Answer, diagnose_bundle, nothing_read
 from bot.rulefiles import Knowledge
+from kb.errors import SignalboxError, UnreadableInput
 from kb.report import Report
+
+Timed = tuple[Report, dict[str, float]]
 
 _knowledge: Knowledge | None = None
 
 
 def bundles(folder: Path) -> list[Path]:
-    """The subfolders, by name."""
-    return sorted(path for path in folder.iterdir() if path.is_dir())
+    """The subfolders, by name.
+
+    Raises:
+        UnreadableInput: the folder cannot be listed.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(folder / entry.name for entry in entries if entry.is_dir())
+    except OSError as error:
+        raise UnreadableInput(f"{folder}: cannot be read: {error.strerror}") from error
 
 
-def diagnose_each(knowledge: Knowledge, folder: Path, workers: int | None = None) -> Iterator[bytes]:
-    """One line of JSON a bundle."""
-    for report, timing in reports(knowledge, bundles(folder), workers):
-        yield dumps(report, timing)
+def reports(knowledge: Knowledge, folders: Sequence[Path], workers: int | None = None) -> Iterator[Timed]:
+    """The reports of many bundles and what time they took, in order; one that cannot be read has a report that says so."""
+    with _pool(knowledge, min(workers or len(os.sched_getaffinity(0)), max(1, len(folders)))) as pool:
+        futures = [_submitted(pool, folder) for folder in folders]
+        try:
+            for folder, future in zip(folders, futures, strict=True):
+                yield _result(knowledge, folder, future)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
-def reports(
-    knowledge: Knowledge, folders: list[Path], workers: int | None = None
-) -> Iterator[tuple[Report, dict[str, float]]]:
-    """The reports of many bundles, in order."""
+def _pool(knowledge: Knowledge, workers: int) -> ProcessPoolExecutor:
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-    context = multiprocessing.get_context(method)
-    with ProcessPoolExecutor(workers or len(os.sched_getaffinity(0)), context, _start, (knowledge,)) as pool:
-        yield from pool.map(_work, folders, chunksize=1)
+    return ProcessPoolExecutor(workers, multiprocessing.get_context(method), _start, (knowledge,))
+
+
+def _submitted(pool: ProcessPoolExecutor, folder: Path) -> Future[Timed] | None:
+    try:
+        return pool.submit(_work, folder)
+    except BrokenProcessPool:
+        return None
+
+
+def _result(knowledge: Knowledge, folder: Path, future: Future[Timed] | None) -> Timed:
+    """A worker that dies takes with it all that the pool had still to do: each of those gets a process of its own."""
+    try:
+        if future is not None:
+            return future.result()
+    except BrokenProcessPool:
+        pass
+    with _pool(knowledge, 1) as pool:
+        try:
+            return pool.submit(_work, folder).result()
+        except BrokenProcessPool:
+            return _timed(nothing_read(knowledge, folder, "the process that read it died"))
 
 
 def _start(knowledge: Knowledge) -> None:
-    global _knowledge  # noqa: PLW0603 - a worker process has one, made once
+    global _knowledge  # a worker process has one, made once
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops us; a worker has nothing to say of it
     _knowledge = knowledge
 
 
-def _work(folder: Path) -> tuple[Report, dict[str, float]]:
+def _work(folder: Path) -> Timed:
     if _knowledge is None:
         raise RuntimeError("the worker was not started by reports")
-    answer = diagnose_bundle(_knowledge, folder, workers=1)
+    try:
+        return _timed(diagnose_bundle(_knowledge, folder, workers=1))
+    except (SignalboxError, OSError) as error:
+        return _timed(nothing_read(_knowledge, folder, str(error)))
+
+
+def _timed(answer: Answer) -> Timed:
     return answer.report, answer.timing

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn, Self
 
 import typer
 
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from bot.diagnosing import Answer
     from bot.rulefiles import Knowledge
 
+FEW = 5  # messages of one kind on stderr
+LONGEST = 200
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -27,7 +32,9 @@ app.add_typer(rules, name="rules", help="The rule base: list, show, lint, test."
 app.add_typer(incidents, name="incidents", help="Past reports: list, show.")
 
 RulesFolder = Annotated[Path | None, typer.Option("--rules", help="A rules folder in place of the one installed.")]
-Workers = Annotated[int | None, typer.Option("--workers", min=1, help="Processes to read with; all cores by default.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, max=512, help="Processes to read with; all cores by default.")
+]
 
 
 @app.command()
@@ -56,10 +63,12 @@ def diagnose(
         _usage("--fail-on knows one word: fault")
     if sum((bundle is not None, logs, each is not None)) > 1:
         _usage("give one of --bundle, --logs and --each")
+    if targets and not logs and (bundle is not None or each is not None):
+        _usage("with --bundle and --each there is no JOB")
     known = _knowledge(rules)
     if each is not None:
-        _each(known, each, workers)
-        return
+        failed = _each(known, each, workers)
+        raise typer.Exit(1 if fail_on and failed else 0)
     answer = _one(known, targets or [], bundle, logs=logs, workers=workers)
     _print(answer, as_json=as_json, verbose=verbose)
     if store:
@@ -72,17 +81,14 @@ def _one(known: Knowledge, targets: list[str], bundle: Path | None, *, logs: boo
     from bot.diagnosing import diagnose_bundle, diagnose_paths
 
     if bundle is not None:
-        if targets:
-            _usage("with --bundle there is no JOB")
-        if not bundle.is_dir():
-            _usage(f"{bundle}: there is no such folder")
+        _must_be_folder(bundle)
         with _Bar(bundle) as bar:
             return diagnose_bundle(known, bundle, workers=workers, tell=bar.tell)
     if not targets:
         _usage("say what to diagnose: --logs PATH…, --bundle DIR, or a JOB")
     if not logs:
-        hint = f"; did you mean `signalbox diagnose --logs {targets[0]}`?" if Path(targets[0]).exists() else ""
-        _usage(f"no connector is configured that could find the job {targets[0]!r}{hint}")
+        hint = f"; did you mean `signalbox diagnose --logs {targets[0]}`?" if os.path.exists(targets[0]) else ""  # noqa: PTH110 - never raises
+        _usage(f"no connector is configured that could find the job {targets[0][:LONGEST]!r}{hint}")
     paths = [Path(target) for target in targets]
     with _Bar(*paths) as bar:
         return diagnose_paths(known, paths, workers=workers, tell=bar.tell)
@@ -95,7 +101,7 @@ class _Bar:
         self._paths, self._done = paths, 0
         self._shown = sys.stderr.isatty()
 
-    def __enter__(self) -> _Bar:
+    def __enter__(self) -> Self:
         return self
 
     def tell(self, size: int) -> None:
@@ -127,17 +133,31 @@ def _keep(answer: Answer, bundle: Path | None) -> None:
 
     warning = remember(answer.report, answer.replay, str(bundle) if bundle else None)
     if warning:
-        typer.echo(f"signalbox: {warning}", err=True)
+        _complain(warning)
 
 
-def _each(known: Knowledge, folder: Path, workers: int | None) -> None:
-    from bot.batch import diagnose_each
+def _each(known: Knowledge, folder: Path, workers: int | None) -> bool:
+    """One line of JSON a bundle; whether there was a fault in any."""
+    from bot.batch import bundles, reports
+    from bot.diagnosing import NothingCollected
+    from bot.reportjson import dumps
 
-    if not folder.is_dir():
+    _must_be_folder(folder)
+    folders = bundles(folder)
+    if not folders:
+        raise NothingCollected(f"{folder}: there is no subfolder in it")
+    failed = False
+    with closing(reports(known, folders, workers)) as found:
+        for report, timing in found:
+            sys.stdout.buffer.write(dumps(report, timing) + b"\n")
+            sys.stdout.buffer.flush()
+            failed = failed or report.verdict == "fault"
+    return failed
+
+
+def _must_be_folder(folder: Path) -> None:
+    if not os.path.isdir(folder):  # noqa: PTH112 - never raises
         _usage(f"{folder}: there is no such folder")
-    for line in diagnose_each(known, folder, workers):
-        sys.stdout.buffer.write(line + b"\n")
-        sys.stdout.buffer.flush()
 
 
 @app.command()
@@ -151,8 +171,7 @@ def evaluate(
     """Measure: top-1, top-3, false alarms, needles, over cases with known causes."""
     from bot.accuracy import evaluate_cases, render, to_json
 
-    if not cases.is_dir():
-        _usage(f"{cases}: there is no such folder")
+    _must_be_folder(cases)
     result = evaluate_cases(_knowledge(rules), cases, workers)
     typer.echo(to_json(result) if as_json else render(result, verbose=verbose))
 
@@ -174,30 +193,46 @@ def _knowledge(folder: Path | None) -> Knowledge:
     from bot.rulefiles import knowledge
 
     known = knowledge(folder)
-    for fault in known.faults[:5]:
-        typer.echo(f"signalbox: rule left out: {fault}", err=True)
-    if len(known.faults) > 5:
-        typer.echo(f"signalbox: {len(known.faults) - 5} more; see `signalbox rules lint`", err=True)
+    for fault in known.faults[:FEW]:
+        _complain(f"rule left out: {fault}")
+    if len(known.faults) > FEW:
+        _complain(f"{len(known.faults) - FEW} more; see `signalbox rules lint`")
     return known
 
 
-def _usage(message: str) -> None:
-    typer.echo(f"signalbox: {message}", err=True)
+def _usage(message: str) -> NoReturn:
+    _complain(message)
     raise typer.Exit(2)
+
+
+def _complain(message: str) -> None:
+    """One line on stderr, whatever names and bytes are in it."""
+    from bot.terminal import shown
+
+    typer.echo(f"signalbox: {shown(message)}", err=True)
 
 
 def main() -> None:
     """Run the command; errors that a person can mend are told in one line."""
     from bot.errors import exit_status
 
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files may hold anything
     try:
         app(standalone_mode=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except (SignalboxError, RuleError) as error:
-        typer.echo(f"signalbox: {error}", err=True)
+    except RuleError as error:
+        for fault in error.faults[:FEW]:
+            _complain(str(fault))
         sys.exit(exit_status(error))
+    except SignalboxError as error:
+        _complain(str(error))
+        sys.exit(exit_status(error))
+    except OSError as error:  # the output's end is gone or full: what a source lacks is a gap
+        if not isinstance(error, BrokenPipeError):
+            _complain(str(error))
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0 if isinstance(error, BrokenPipeError) else 2)
 
 
 if __name__ == "__main__":

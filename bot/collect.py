@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from bot.scanning import Tell, scan_all
 from connectors.bundle import read_job
 from connectors.files import discover
 from kb.evidence import Evidence
-from kb.model import Job, StreamRef
+from kb.model import Gap, Job, StreamRef
 
 
 def from_bundle(
@@ -23,9 +24,13 @@ def from_bundle(
     found = discover([folder], bundle=True)
     refs = found.streams
     summaries = scan_all(knowledge, refs, year=_year(job), workers=workers, tell=tell)
-    shown = tuple(replace(s, ref=_relative(s.ref, folder)) for s in summaries)
-    gaps = tuple(replace(gap, source=_inside(gap.source, folder)) for gap in (*gaps, *found.gaps))
-    return Evidence(job=job, streams=shown, gaps=gaps, bundle=folder.name)
+    shown = tuple(
+        replace(one, ref=_relative(one.ref, folder), gaps=tuple(_placed(gap, folder) for gap in one.gaps))
+        for one in summaries
+    )
+    gaps = tuple(_placed(gap, folder) for gap in (*gaps, *found.gaps))
+    name = Path(os.path.abspath(folder)).name  # noqa: PTH100 - of `.` too, and with no look at links
+    return Evidence(job=job, streams=shown, gaps=gaps, bundle=name)
 
 
 def from_paths(
@@ -38,6 +43,10 @@ def from_paths(
 
 def _relative(ref: StreamRef, folder: Path) -> StreamRef:
     return replace(ref, uri=_inside(ref.uri, folder))
+
+
+def _placed(gap: Gap, folder: Path) -> Gap:
+    return replace(gap, source=_inside(gap.source, folder))
 
 
 def _inside(name: str, folder: Path) -> str:

@@ -15,10 +15,14 @@ from bot.scanning import Tell
 from kb.engine import diagnose
 from kb.errors import SignalboxError
 from kb.evidence import Evidence
+from kb.model import Gap
 from kb.report import Report
 
 
-class NothingCollected(SignalboxError):
+FEW = 5  # reasons in a message
+
+
+class NothingCollected(SignalboxError):  # noqa: N818 - an outcome, not a mistake
     """Of all that was asked for, nothing could be read."""
 
 
@@ -49,9 +53,17 @@ def diagnose_paths(
     return _answer(knowledge, evidence, None, begun)
 
 
+def nothing_read(knowledge: Knowledge, folder: Path, reason: str) -> Answer:
+    """The report on a bundle of which nothing could be read, as one among many."""
+    evidence = Evidence(gaps=(Gap("unreadable", str(folder), reason),), bundle=folder.name)
+    return Answer(diagnose(evidence, knowledge.rulebook), {}, b"")
+
+
 def _answer(knowledge: Knowledge, evidence: Evidence, root: Path | None, begun: float) -> Answer:
-    if not evidence.streams and evidence.gaps and root is None:
-        raise NothingCollected("; ".join(f"{gap.source}: {gap.reason}" for gap in evidence.gaps[:5]))
+    if not evidence.streams and root is None:
+        told = [f"{gap.source}: {gap.reason}" for gap in evidence.gaps[:FEW]]
+        more = [f"{len(evidence.gaps) - FEW} more"] if len(evidence.gaps) > FEW else []
+        raise NothingCollected("; ".join((*told, *more)) or "there is no file in what was named")
     scanned = time.perf_counter()
     report = diagnose(evidence, knowledge.rulebook)
     judged = time.perf_counter()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ MOST = 1 << 30  # a line number further in than this is not worth the reading
 
 def resolve(report: Report, root: Path | None) -> Report:
     """The report with line numbers and redacted texts. `root`: the folder that sources are relative to."""
-    number = _Lines(root)
+    number = _Lines(root, _shown(report))
 
     def item(one: EvidenceItem) -> EvidenceItem:
         text = number.text(one) if one.kind == "series" else one.text
@@ -36,38 +37,51 @@ def _diagnosis(one: Diagnosis, item: Callable[[EvidenceItem], EvidenceItem]) -> 
     return replace(one, summary=redact(one.summary), evidence=tuple(item(e) for e in one.evidence))
 
 
+def _shown(report: Report) -> Iterator[EvidenceItem]:
+    for diagnosis in report.diagnoses:
+        yield from diagnosis.evidence
+    yield from (event.evidence for event in report.indicators.events if event.evidence)
+
+
 class _Lines:
     """Line numbers by source and offset; each source is read once, as far as its furthest line shown."""
 
-    def __init__(self, root: Path | None) -> None:
+    def __init__(self, root: Path | None, items: Iterable[EvidenceItem]) -> None:
         self._root = root
-        self._known: dict[tuple[str, int], int | None] = {}
+        wanted: dict[str, set[int]] = {}
+        for one in items:
+            if one.offset is not None and one.offset <= MOST:
+                wanted.setdefault(one.source, set()).add(one.offset)
+        self._known = {source: self._count(source, sorted(offsets)) for source, offsets in wanted.items()}
 
     def of(self, one: EvidenceItem) -> int | None:
-        if one.offset is None or one.offset > MOST:
-            return None
-        key = (one.source, one.offset)
-        if key not in self._known:
-            self._known[key] = self._count(*key)
-        return self._known[key]
+        return None if one.offset is None else self._known.get(one.source, {}).get(one.offset)
 
     def text(self, one: EvidenceItem) -> str:
         """The line itself where a series is the evidence; the finding in words where it cannot be read."""
-        path = self._root / one.source if self._root else Path(one.source)
-        ref = StreamRef(str(path))
+        ref = self._ref(one.source)
         if one.offset is None or not is_plain(ref):
             return one.text
         line = next(iter(Reading(ref, one.offset, one.offset + SHOWN)), b"").replace(b"\r", b"\n").partition(b"\n")[0]
         return line.decode("utf-8", "replace").strip() or one.text
 
-    def _count(self, source: str, offset: int) -> int | None:
-        path = self._root / source if self._root else Path(source)
-        reading = Reading(StreamRef(str(path)))
-        seen, lines = 0, 1
-        for block in reading:
-            wanted = min(len(block), offset - seen)
-            lines += block.count(b"\n", 0, wanted)
-            seen += wanted
-            if seen >= offset:
-                return lines
-        return lines if seen >= offset and not reading.gaps else None
+    def _ref(self, source: str) -> StreamRef:
+        return StreamRef(str(self._root / source if self._root else Path(source)))
+
+    def _count(self, source: str, offsets: list[int]) -> dict[int, int]:
+        """Offset → the number of its line, for those that the source still has."""
+        found: dict[int, int] = {}
+        left = deque(offsets)
+        start, lines = 0, 1
+        for block in Reading(self._ref(source)):
+            at, stop = 0, start + len(block)
+            while left and left[0] < stop:
+                offset = left.popleft()
+                lines += block.count(b"\n", at, offset - start)
+                at = offset - start
+                found[offset] = lines
+            if not left:
+                break
+            lines += block.count(b"\n", at)
+            start = stop
+        return found

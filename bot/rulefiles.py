@@ -72,7 +72,7 @@ def read_files(folder: Path) -> tuple[dict[str, str], tuple[Fault, ...]]:
     def refuse(error: OSError) -> None:
         if Path(error.filename) == folder:
             raise UnreadableInput(f"{folder}: cannot be read: {error.strerror}") from error
-        faults.append(Fault(str(Path(error.filename).relative_to(folder)), 1, 1, f"cannot be read: {error.strerror}"))
+        faults.append(Fault(_name(Path(error.filename), folder), 1, 1, f"cannot be read: {error.strerror}"))
 
     for where, folders, names in os.walk(folder, onerror=refuse):
         folders[:] = sorted(name for name in folders if name not in ("match", "silent"))
@@ -80,10 +80,15 @@ def read_files(folder: Path) -> tuple[dict[str, str], tuple[Fault, ...]]:
             if name in _WANTED:
                 path = Path(where) / name
                 try:
-                    files[str(path.relative_to(folder))] = _text(path)
+                    files[_name(path, folder)] = _text(path)
                 except OSError as error:
                     refuse(error)
     return files, tuple(faults)
+
+
+def _name(path: Path, folder: Path) -> str:
+    """A path as rules name it; bytes that are no UTF-8 escaped, for it goes into digests, caches and messages."""
+    return str(path.relative_to(folder)).encode("utf-8", "backslashreplace").decode()
 
 
 def _text(path: Path) -> str:
@@ -142,7 +147,7 @@ def _build(files: Mapping[str, str], unread: tuple[Fault, ...], path: Path) -> K
 def _key(files: Mapping[str, str]) -> str:
     digest = hashlib.sha256(f"{CACHE_FORMAT} {_engine_version()} {_code_version()} {_cpu()}".encode())
     for name, text in sorted(files.items()):
-        digest.update(f"\0{name}\0{text}".encode("utf-8", "surrogatepass"))
+        digest.update(f"\0{name}\0{text}".encode())
     return digest.hexdigest()[:32]
 
 

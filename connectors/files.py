@@ -135,7 +135,7 @@ def _stream(file: Path, root: Path, known: dict[tuple[int, int], Path], gaps: li
             return None
         same = known.setdefault((status.st_dev, status.st_ino), file)
         if same is not file:
-            gaps.append(Gap("same_file", str(file), f"the same file as {same}; read once"))
+            gaps.append(Gap("same_file", str(file), f"the same file as {same.name}; read once"))
             return None
         no_text = _no_text(file, status.st_size)
     except OSError as error:

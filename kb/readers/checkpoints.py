@@ -180,6 +180,7 @@ _ENDS = (
         r"[Tt]raining (?:is |has |run |loop )?(?:complete|done|finished)|[Ff]inished training|Finished Training|Training Finished",
         rb"(?:^|[\s\]\-:>*])(?:(?:[Pp]re-?|[Ff]ine-?)?(?:[Tt]raining|tuning) (?:is |has |run |loop )?(?:completed?|done|[Ff]inished)|[Ff]inished [Tt]raining)" + _DONE,
     ),
+    _form("completed", r'"key": "run_stop"', rb'"key": "run_stop".{1,300}"status": "success"'),
     _form("completed", "done training in [0-9]", rb"done training in [\d.]{1,20} seconds"),
     _form("completed", r"Total training time: [0-9.]+m", rb"Total training time: [\d.]{1,20}m\s*$"),
     _form("completed", r"Training time [0-9]+:[0-9]", rb"Training time (?:\d{1,6} days?, )?\d{1,6}:\d\d:\d\d\s*$"),
