@@ -16,8 +16,9 @@ from typing import Any
 
 import yaml
 
-from bot.batch import reports
+from bot.batch import bundles, reports
 from bot.rulefiles import Knowledge
+from kb.errors import UnreadableInput
 from kb.report import Report
 
 # % of the GPU time that failures cost, from the published table, on our classes; a class it does not have weighs little.
@@ -76,15 +77,23 @@ class Judged:
 
 
 def read_case(folder: Path) -> Case:
-    """Read a case.yaml."""
-    raw = yaml.safe_load((folder / "case.yaml").read_text("utf-8"))
-    return Case(
-        str(raw["id"]),
-        str(raw["label"]),
-        tuple(raw.get("accept") or ()),
-        tuple(str(one) for one in raw.get("needle") or ()),
-        tuple(raw.get("ranks") or ()),
-    )
+    """Read case.yaml.
+
+    Raises:
+        UnreadableInput: the file cannot be read, or is not the description of a case.
+    """
+    path = folder / "case.yaml"
+    try:
+        raw = yaml.safe_load(path.read_text("utf-8", errors="replace"))
+        return Case(
+            str(raw["id"]),
+            str(raw["label"]),
+            tuple(str(one) for one in raw.get("accept") or ()),
+            tuple(str(one) for one in raw.get("needle") or ()),
+            tuple(raw.get("ranks") or ()),
+        )
+    except (OSError, yaml.YAMLError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise UnreadableInput(f"{path}: no usable case: {' '.join(str(error).split())[:300]}") from error
 
 
 def judge(case: Case, report: Report) -> Judged:
@@ -116,10 +125,16 @@ def judge(case: Case, report: Report) -> Judged:
 
 
 def evaluate_cases(knowledge: Knowledge, folder: Path, workers: int | None = None) -> list[Judged]:
-    """Diagnose all cases of a folder."""
-    folders = sorted(path for path in folder.iterdir() if (path / "case.yaml").is_file())
-    found = reports(knowledge, folders, workers)
-    return [judge(read_case(path), report) for path, (report, _) in zip(folders, found, strict=True)]
+    """Diagnose all cases of a folder.
+
+    Raises:
+        UnreadableInput: there is no case in it, or one that cannot be read.
+    """
+    folders = [path for path in bundles(folder) if (path / "case.yaml").is_file()]
+    if not folders:
+        raise UnreadableInput(f"{folder}: there is no case in it, no subfolder with a case.yaml")
+    cases = [read_case(path) for path in folders]
+    return [judge(case, report) for case, (report, _) in zip(cases, reports(knowledge, folders, workers), strict=True)]
 
 
 def figures(judged: Sequence[Judged]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -33,7 +33,7 @@ def bundles(folder: Path) -> list[Path]:
         raise UnreadableInput(f"{folder}: cannot be read: {error.strerror}") from error
 
 
-def reports(knowledge: Knowledge, folders: Sequence[Path], workers: int | None = None) -> Iterator[Timed]:
+def reports(knowledge: Knowledge, folders: Sequence[Path], workers: int | None = None) -> Generator[Timed, None, None]:
     """The reports of many bundles and what time they took, in order; one that cannot be read has a report that says so."""
     with _pool(knowledge, min(workers or len(os.sched_getaffinity(0)), max(1, len(folders)))) as pool:
         futures = [_submitted(pool, folder) for folder in folders]
@@ -71,7 +71,7 @@ def _result(knowledge: Knowledge, folder: Path, future: Future[Timed] | None) ->
 
 
 def _start(knowledge: Knowledge) -> None:
-    global _knowledge  # a worker process has one, made once
+    global _knowledge  # noqa: PLW0603 - a worker process has one, made once
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops us; a worker has nothing to say of it
     _knowledge = knowledge
 

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from bot.rulefiles import Knowledge
 
 FEW = 5  # messages of one kind on stderr
-LONGEST = 200
+LONGEST = 1000  # characters of such a message; what is left out is in the middle
 
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain text: quick to import, an error is one line
     help="Finds the first cause of failed and hung large-model training runs, from their logs.",
 )
 app.add_typer(rules, name="rules", help="The rule base: list, show, lint, test.")
@@ -88,7 +89,7 @@ def _one(known: Knowledge, targets: list[str], bundle: Path | None, *, logs: boo
         _usage("say what to diagnose: --logs PATH…, --bundle DIR, or a JOB")
     if not logs:
         hint = f"; did you mean `signalbox diagnose --logs {targets[0]}`?" if os.path.exists(targets[0]) else ""  # noqa: PTH110 - never raises
-        _usage(f"no connector is configured that could find the job {targets[0][:LONGEST]!r}{hint}")
+        _usage(f"no connector is configured that could find the job {targets[0]!r}{hint}")
     paths = [Path(target) for target in targets]
     with _Bar(*paths) as bar:
         return diagnose_paths(known, paths, workers=workers, tell=bar.tell)
@@ -116,16 +117,24 @@ class _Bar:
 
 
 def _print(answer: Answer, *, as_json: bool, verbose: bool) -> None:
-    if as_json:
-        from bot.reportjson import dumps
+    try:
+        if as_json:
+            from bot.reportjson import dumps
 
-        sys.stdout.buffer.write(dumps(answer.report, answer.timing) + b"\n")
-        sys.stdout.buffer.flush()
-        return
-    from bot.terminal import show
+            sys.stdout.buffer.write(dumps(answer.report, answer.timing) + b"\n")
+        else:
+            from bot.terminal import show
 
-    show(answer.report, verbose=verbose)
-    sys.stdout.flush()
+            show(answer.report, verbose=verbose)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has seen enough; the report was made, and is kept
+        _to_nowhere()
+
+
+def _to_nowhere() -> None:
+    """Let what is still in the buffers of stdout go nowhere, so that the interpreter's end does not complain of it."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _keep(answer: Answer, bundle: Path | None) -> None:
@@ -147,11 +156,14 @@ def _each(known: Knowledge, folder: Path, workers: int | None) -> bool:
     if not folders:
         raise NothingCollected(f"{folder}: there is no subfolder in it")
     failed = False
-    with closing(reports(known, folders, workers)) as found:
-        for report, timing in found:
-            sys.stdout.buffer.write(dumps(report, timing) + b"\n")
-            sys.stdout.buffer.flush()
-            failed = failed or report.verdict == "fault"
+    try:
+        with closing(reports(known, folders, workers)) as found:
+            for report, timing in found:
+                failed = failed or report.verdict == "fault"
+                sys.stdout.buffer.write(dumps(report, timing) + b"\n")
+                sys.stdout.flush()
+    except BrokenPipeError:
+        _to_nowhere()
     return failed
 
 
@@ -209,13 +221,19 @@ def _complain(message: str) -> None:
     """One line on stderr, whatever names and bytes are in it."""
     from bot.terminal import shown
 
-    typer.echo(f"signalbox: {shown(message)}", err=True)
+    text = shown(message)
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
+    typer.echo(f"signalbox: {text}", err=True)
 
 
 def main() -> None:
     """Run the command; errors that a person can mend are told in one line."""
     from bot.errors import exit_status
 
+    if sys.stdout is None or sys.stderr is None:  # closed by whoever started us
+        nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - until the end
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files may hold anything
     try:
@@ -227,12 +245,10 @@ def main() -> None:
     except SignalboxError as error:
         _complain(str(error))
         sys.exit(exit_status(error))
-    except OSError as error:  # the output's end is gone or full: what a source lacks is a gap
-        if not isinstance(error, BrokenPipeError):
-            _complain(str(error))
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0 if isinstance(error, BrokenPipeError) else 2)
+    except OSError as error:  # of the output, most likely: what a source lacks is a gap
+        _complain(str(error))
+        _to_nowhere()
+        sys.exit(2)
 
 
 if __name__ == "__main__":

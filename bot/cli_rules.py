@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kb.errors import Fault, RuleError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from bot.ruletests import Outcome
     from kb.rule import Rule
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 Folder = Annotated[Path | None, typer.Option("--rules", help="A rules folder in place of the one installed.")]
 
 
@@ -45,25 +47,28 @@ def lint(
 ) -> None:
     """Everything that is wrong with the rule files, each with file, line and column."""
     from bot.rulefiles import default_folder, read_files
-    from bot.ruletests import names_of, tests_of
+    from bot.ruletests import empty, names_of, tests_of
     from kb.rulebook import load
     from kb.rulelint import lint as lint_rules
 
     folder = rules or default_folder()
-    loaded = load(read_files(folder))
+    files, unread = read_files(folder)
+    try:
+        loaded = load(files)
+    except RuleError as error:  # without its vocabulary no rule can be read
+        typer.echo(str(error))
+        raise typer.Exit(1) from error
     tests = tests_of(folder, loaded.rulebook.rules)
-    empty = [test for test in tests if test.path.is_file() and not test.path.read_bytes().strip()]
-    faults = sorted({*loaded.faults, *lint_rules(loaded.rulebook, names_of(tests), loaded.positions)})
+    found = {*unread, *loaded.faults, *lint_rules(loaded.rulebook, names_of(tests), loaded.positions)}
+    faults = [*sorted(found), *(Fault(str(one.path), 1, 1, "the test log is empty") for one in tests if empty(one))]
     for fault in faults:
         typer.echo(str(fault))
-    for test in empty:
-        typer.echo(f"{test.path}:1:1: the test log is empty")
-    typer.echo(f"{len(loaded.rulebook.rules)} rules, {len(tests)} tests, {len(faults) + len(empty)} faults", err=True)
-    raise typer.Exit(1 if faults or empty else 0)
+    typer.echo(f"{len(loaded.rulebook.rules)} rules, {len(tests)} tests, {len(faults)} faults", err=True)
+    raise typer.Exit(1 if faults else 0)
 
 
-@app.command()
-def test(
+@app.command("test")
+def try_rules(
     ids: Annotated[list[str] | None, typer.Argument(help="Only these rules.")] = None,
     on: Annotated[str | None, typer.Option("--on", help="Try the rules on this log; - reads standard input.")] = None,
     rules: Folder = None,
@@ -73,11 +78,11 @@ def test(
     from bot.ruletests import run, tests_of
 
     known = _load(rules)
-    matcher = known.matcher()
     chosen = [_named(known, one) for one in ids] if ids else list(known.rulebook.rules)
     if on is not None:
-        _on(known, on, chosen if ids else None)
+        _on(known, on, chosen)
         return
+    matcher = known.matcher()
     outcomes = [run(known, matcher, one) for one in tests_of(rules or default_folder(), chosen)]
     for outcome in outcomes:
         if not outcome.passed:
@@ -87,13 +92,18 @@ def test(
     raise typer.Exit(1 if failed else 0)
 
 
-def _on(known: Knowledge, source: str, chosen: Sequence[Rule] | None) -> None:
+def _on(known: Knowledge, source: str, chosen: Sequence[Rule]) -> None:
     """Which pattern matched where, on pasted text or a file."""
-    from bot.ruletests import findings_on, read_streams
+    from bot.ruletests import findings_in, pasted, streams_at
+    from bot.terminal import shown
 
-    streams = {"standard input": sys.stdin.buffer.read()} if source == "-" else read_streams(Path(source))
-    wanted = {rule.id for rule in chosen} if chosen is not None else None
-    heard = [one for one in findings_on(known, known.matcher(), streams) if wanted is None or one.rule.id in wanted]
+    summaries, gaps = pasted(known, sys.stdin.buffer) if source == "-" else streams_at(known, Path(source))
+    for gap in gaps:
+        typer.echo(f"signalbox: {shown(f'{gap.source}: {gap.reason}')}", err=True)
+    if not summaries:
+        raise typer.Exit(3)
+    wanted = {rule.id for rule in chosen}
+    heard = [one for one in findings_in(known, summaries) if one.rule.id in wanted]
     for finding in heard:
         typer.echo(f"{finding.rule.id} → {finding.fault.id} ({finding.role})")
         for signal in finding.signals[:5]:

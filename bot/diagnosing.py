@@ -18,7 +18,6 @@ from kb.evidence import Evidence
 from kb.model import Gap
 from kb.report import Report
 
-
 FEW = 5  # reasons in a message
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from bot.rulefiles import Knowledge
-from connectors.files import name_hints
+from bot.scanning import scan_all
+from connectors.files import BLOCK, discover, name_hints
 from kb.evidence import Evidence, Facts, History
 from kb.findings import Finding, find
 from kb.matcher import Matcher
-from kb.model import StreamRef
+from kb.model import Gap, StreamRef
 from kb.rule import Rule
 from kb.scanner import scan
+from kb.summary import StreamSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,11 @@ def run(knowledge: Knowledge, matcher: Matcher, test: RuleTest) -> Outcome:
     return Outcome(test, spoke == test.speaks, tuple(heard))
 
 
+def empty(test: RuleTest) -> bool:
+    """Whether a test is a file with nothing in it."""
+    return test.path.is_file() and not test.path.read_bytes().strip()
+
+
 def read_streams(path: Path) -> dict[str, bytes]:
     """A test's streams by name."""
     files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
@@ -69,9 +77,31 @@ def read_streams(path: Path) -> dict[str, bytes]:
 
 def findings_on(knowledge: Knowledge, matcher: Matcher, streams: Mapping[str, bytes]) -> list[Finding]:
     """What the rules find in some streams, before ranking."""
-    evidence = evidence_of(knowledge, matcher, streams)
+    return findings_in(knowledge, evidence_of(knowledge, matcher, streams).streams)
+
+
+def findings_in(knowledge: Knowledge, streams: Sequence[StreamSummary]) -> list[Finding]:
+    """What the rules find in streams that were scanned."""
+    evidence = Evidence(streams=tuple(streams))
     found, _ = find(knowledge.rulebook, Facts(evidence, knowledge.rulebook.rules), History())
     return found
+
+
+def streams_at(knowledge: Knowledge, path: Path) -> tuple[tuple[StreamSummary, ...], tuple[Gap, ...]]:
+    """The logs under a path, scanned, and what of them could not be read.
+
+    Raises:
+        UnreadableInput: there is no such path.
+    """
+    found = discover([path])
+    summaries = scan_all(knowledge, found.streams)
+    return summaries, (*found.gaps, *(gap for one in summaries for gap in one.gaps))
+
+
+def pasted(knowledge: Knowledge, handle: IO[bytes]) -> tuple[tuple[StreamSummary, ...], tuple[Gap, ...]]:
+    """What comes from a pipe or a terminal, read to its end in pieces and scanned."""
+    blocks = iter(lambda: handle.read(BLOCK), b"")
+    return (scan(knowledge.plan, knowledge.matcher(), StreamRef("standard input"), blocks),), ()
 
 
 def evidence_of(knowledge: Knowledge, matcher: Matcher, streams: Mapping[str, bytes]) -> Evidence:

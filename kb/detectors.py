@@ -179,6 +179,9 @@ def _memory_growth(points: Sequence[ProgressPoint], params: Mapping[str, float])
     tail = known[len(known) // 4 :]
     values = [p.memory or 0.0 for p in tail]
     steps = (tail[-1].step or 0) - (tail[0].step or 0)
+    half = len(values) // 2
+    if min(values[half:]) < median(values[:half]):  # a sawtooth: what rose was released
+        return None
     falls = sum(later < earlier for earlier, later in pairwise(values))
     rate = (values[-1] - values[0]) / steps if steps > 0 else 0.0
     if falls > 0.1 * len(values) or rate < params.get("bytes_a_step", 50e6) or values[-1] < 1.2 * values[0]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from kb.evidence import CLOCK_SKEW, Facts, History, Seen, Signal
 from kb.rule import Absent, All, Any, Condition, Count, Join, Name, Not, Past, Ranks, Rule, Span
@@ -180,8 +179,12 @@ def _either(answers: Sequence[Answer]) -> Answer:
 
 
 def _any_of(truths: Iterable[Truth]) -> Truth:
-    found = list(truths)
-    return True if True in found else None if None in found else False
+    best: Truth = False
+    for truth in truths:
+        if truth:
+            return True
+        best = None if truth is None else best
+    return best
 
 
 def _of_total(condition: Ranks, number: int, total: int) -> Truth:
@@ -278,14 +281,27 @@ def _in_order(steps: Sequence[Sequence[Signal]], within: Span) -> Answer:
     for signals in steps[1:]:
         reached: list[tuple[Signal, ...]] = []
         for signal in by_time(signals):
-            truths = [_follows(path[-1], signal, within) for path in paths]
-            unknown |= None in truths
-            if True in truths:
-                reached.append((*paths[truths.index(True)], signal))
+            truth, path = _reached(paths, signal, within)
+            unknown |= truth is None
+            if truth:
+                reached.append((*path, signal))
         paths = reached
     if paths:
         return Answer(True, paths[0])
     return Answer(None, needs="times of the lines") if unknown else NO
+
+
+def _reached(
+    paths: Sequence[tuple[Signal, ...]], signal: Signal, within: Span
+) -> tuple[Truth, tuple[Signal, ...]]:
+    """Whether a signal follows the end of some path, and the first such path."""
+    best: Truth = False
+    for path in paths:
+        truth = _follows(path[-1], signal, within)
+        if truth:
+            return True, path
+        best = None if truth is None else best
+    return best, ()
 
 
 def _follows(left: Signal, right: Signal, within: Span) -> Truth:
@@ -323,9 +339,3 @@ def _order(signal: Signal) -> tuple[float, int, int]:
 def by_time(signals: Iterable[Signal]) -> list[Signal]:
     """Signals in order of time where known, then stream, then offset."""
     return sorted(signals, key=_order)
-
-
-def grouped_by(signals: Iterable[Signal], key: Callable[[Signal], str]) -> dict[str, tuple[Signal, ...]]:
-    """Signals by a text key, keys in order."""
-    ordered = sorted(signals, key=key)
-    return {name: tuple(group) for name, group in groupby(ordered, key=key)}

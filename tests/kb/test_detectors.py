@@ -1,0 +1,345 @@
+"""Detectors: each speaks on a clear case and is silent on what healthy runs show."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kb.detectors import DETECTORS, Found, collective_behind, detect
+from kb.model import ProgressPoint, Resource, Structure
+from kb.summary import POINTS
+
+NONE: dict[str, float] = {}
+NAN = math.nan
+
+
+def series(field: str, values: list[float], *, first: int = 1, **parts: object) -> list[ProgressPoint]:
+    """Points with one measured value each, a step apart."""
+    return [
+        ProgressPoint(200 * n, first + n, **{field: value, **parts})  # type: ignore[arg-type]
+        for n, value in enumerate(values)
+    ]
+
+
+def one(name: str, points: list[ProgressPoint], **params: float) -> Found | None:
+    """What a detector finds in the points."""
+    found = detect(name, points, params)
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def noisy(level: float, noise: float, count: int, seed: int = 1) -> list[float]:
+    """Values about a level."""
+    chance = random.Random(seed)
+    return [level + chance.gauss(0.0, noise) for _ in range(count)]
+
+
+# A healthy run of some length, in everything that is logged.
+
+
+def healthy(seed: int, count: int = 400) -> list[ProgressPoint]:
+    """First steps that differ, warm-up, noise of small batches, evaluations and checkpoints that take longer."""
+    chance = random.Random(seed)
+    points = []
+    for step in range(count):
+        loss = 2.0 + 9.0 * math.exp(-step / 15) + abs(chance.gauss(0.0, 0.25))
+        slow = 40.0 if step == 0 else 6.0 if step % 50 == 49 else 3.0 if step % 20 == 19 else 0.0
+        points.append(
+            ProgressPoint(
+                200 * step,
+                step,
+                loss=loss,
+                grad_norm=abs(chance.gauss(1.0, 0.4)) + (math.inf if step < 3 else 0.0),
+                seconds=2.5 + abs(chance.gauss(0.0, 0.1)) + slow,
+                learning_rate=1e-4 * min(1.0, step / 100),
+                memory=3e10 + 2e9 * min(step, 5) + chance.gauss(0.0, 1e8),
+                loss_scale=max(4096.0, 2.0 ** (32 - min(step, 32))) * (2 if step > 300 else 1),
+            )
+        )
+    return points
+
+
+@pytest.mark.parametrize("name", sorted(DETECTORS))
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("format_", ["megatron", "hf", "tqdm"])
+def test_a_healthy_run_is_left_in_peace(name: str, seed: int, format_: str) -> None:
+    """No detector speaks on first steps, warm-up, small batches, evaluations and checkpoints, whole or cut short."""
+    points = [replace(point, format=format_, total=400) for point in healthy(seed)]
+    for part in (points, points[:7], points[:60], points[100:], points[::10]):
+        assert one(name, part) is None
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.sampled_from(sorted(DETECTORS)),
+    st.lists(
+        st.builds(
+            ProgressPoint,
+            st.integers(0, 10**9),
+            st.none() | st.integers(-5, 10**6),
+            loss=st.none() | st.floats(),
+            grad_norm=st.none() | st.floats(),
+            seconds=st.none() | st.floats(),
+            learning_rate=st.none() | st.floats(),
+            memory=st.none() | st.floats(),
+            loss_scale=st.none() | st.floats(),
+            format=st.sampled_from(("megatron", "tqdm", "")),
+        ),
+        max_size=70,
+    ),
+)
+def test_a_detector_answers_on_whatever_numbers(name: str, points: list[ProgressPoint]) -> None:
+    """Nan, infinities, negative and missing values give an answer about one of the points, never an error."""
+    found = one(name, points)
+    assert found is None or (found.point in points or any(found.point is p for p in points))
+
+
+@pytest.mark.parametrize("name", sorted(DETECTORS))
+def test_validation_lines_are_no_training_steps(name: str) -> None:
+    """A validation loss of nan, or one that takes long, is not looked at."""
+    bad = series("loss", [NAN] * 30, seconds=900.0, learning_rate=0.0, validation=True)
+    assert one(name, bad) is None
+
+
+# loss_not_finite
+
+
+def test_a_loss_that_becomes_nan_and_stays_so() -> None:
+    """The first bad step is named."""
+    found = one("loss_not_finite", series("loss", [3.0, 2.9, 2.8, NAN, NAN, NAN]))
+    assert found is not None
+    assert (found.point.step, found.text) == (4, "loss is nan at step 4")
+
+
+def test_a_loss_that_is_infinite_at_the_very_end() -> None:
+    """A last word counts, though it is one step only."""
+    assert one("loss_not_finite", series("loss", [3.0, 2.9, math.inf])) is not None
+
+
+@pytest.mark.parametrize(
+    "values", [[3.0, NAN, 2.9, 2.8], [NAN, 3.0, 2.8], [3.0, NAN, 2.9, NAN, 2.8, 2.7], [3.0, 2.0], []]
+)
+def test_a_passing_nan_is_a_skipped_step(values: list[float]) -> None:
+    """One step at a time that is not finite is skipped and the run goes on."""
+    assert one("loss_not_finite", series("loss", values)) is None
+
+
+def test_a_gradient_norm_that_stays_infinite() -> None:
+    """A loss that looks well does not hide a gradient that is not finite for many steps; a few steps do not count."""
+    assert one("loss_not_finite", series("grad_norm", [1.0, *[math.inf] * 8], loss=2.0)) is not None
+    assert one("loss_not_finite", series("grad_norm", [1.0, *[math.inf] * 5, 1.0], loss=2.0)) is None
+    assert one("loss_not_finite", series("grad_norm", [1.0, NAN, NAN, 1.0], loss=2.0), gradient_steps=2) is not None
+
+
+# loss_spike
+
+
+def test_a_loss_that_jumps_and_stays_up() -> None:
+    """The step, the level before and the peak are told."""
+    values = [*noisy(2.0, 0.02, 60), 5.1, 6.4, 5.9, 5.5]
+    found = one("loss_spike", series("loss", values, first=1000))
+    assert found is not None
+    assert found.point.step == 1060
+    assert dict(found.captures)["value"] == "6.4"
+    assert [point.loss for point in found.more] == [6.4]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [*noisy(2.0, 0.02, 60), 7.0, 2.0, 2.0, 2.0],  # back at once: one bad batch
+        noisy(2.0, 0.4, 400),  # small batches
+        [*noisy(2.0, 0.02, 60), 2.4, 2.4, 2.4],  # a rise below what counts
+        [*noisy(2.0, 0.02, 60), 5.0, NAN, NAN],  # the loss that ends as nan says more
+    ],
+)
+def test_noise_and_single_steps_are_no_spike(values: list[float]) -> None:
+    """A loss that comes back, or that is as noisy as ever, is left in peace."""
+    assert one("loss_spike", series("loss", values, first=1000)) is None
+
+
+def test_the_first_steps_may_jump() -> None:
+    """Until the loss has settled nothing is a spike; the site may say how long that takes."""
+    points = series("loss", [*[2.0] * 20, 9.0, 9.0, 9.0, 9.0], first=10)
+    assert one("loss_spike", points) is None
+    assert one("loss_spike", points, first_step=20) is not None
+
+
+# throughput_drop and straggler_step
+
+
+def test_steps_that_become_slower_for_good() -> None:
+    """The first slow step and both levels are told."""
+    found = one("throughput_drop", series("seconds", [*noisy(1.0, 0.02, 40), *noisy(2.5, 0.05, 10)]))
+    assert found is not None
+    assert found.point.step == 41
+    assert dict(found.captures)["level"].startswith(("1", "0.99"))
+    assert found.text.startswith("a step takes 2.")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [30.0, 12.0, *noisy(1.0, 0.05, 40)],  # first steps
+        [9.0 if n % 25 == 24 else 1.0 for n in range(100)],  # evaluations
+        [*[1.0] * 40, *[2.5] * 5, *[1.0] * 10],  # slow for a while
+        [*[1.0] * 40, *[1.3] * 40],  # not slow enough
+        [1.0, 1.0, 5.0, 5.0, 5.0],  # too few to tell
+    ],
+)
+def test_passing_slowness_is_no_drop(values: list[float]) -> None:
+    """Warm-up, evaluations, checkpoints and slow spells that end are left in peace."""
+    assert one("throughput_drop", series("seconds", values)) is None
+
+
+def test_a_progress_bar_whose_rate_settles() -> None:
+    """A bar's rate is an average since it began: only bars' ends are compared, and one bar tells nothing."""
+    rising = [0.2 + 1.8 * (1 - math.exp(-n / 30)) for n in range(200)]
+    assert one("throughput_drop", series("seconds", rising, format="tqdm", total=200)) is None
+    bars = [
+        replace(p, offset=p.offset + 10**6 * bar, seconds=(p.seconds or 0.0) * (4.0 if bar >= 5 else 1.0))
+        for bar in range(10)
+        for p in series("seconds", rising, format="tqdm", total=200)
+    ]
+    found = one("throughput_drop", bars)
+    assert found is not None
+    assert found.point.offset >= 5 * 10**6
+
+
+def test_one_slow_node_makes_even_steps_a_little_slower() -> None:
+    """A few percent on steps of clockwork evenness is told, with how much."""
+    found = one("straggler_step", series("seconds", [*[10.0, 10.02] * 10, *[10.9, 10.95] * 5]))
+    assert found is not None
+    assert found.point.step == 21
+    assert dict(found.captures)["percent"] == "9"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [*[10.0, 10.4] * 10, *[10.9] * 5],  # not so even
+        [*[10.0] * 10, 10.9, *[10.0] * 5],  # one slow step
+        [*[0.5] * 10, *[0.55] * 10],  # steps too short to tell
+        [*[10.0] * 10, *[10.2] * 10],  # too little
+        [10.0, 10.0, 11.0],  # too few
+    ],
+)
+def test_uneven_steps_tell_of_no_straggler(values: list[float]) -> None:
+    """What noise can do is not a slow node."""
+    assert one("straggler_step", series("seconds", values)) is None
+
+
+# memory, learning rate, loss scale
+
+
+def test_memory_that_grows_without_end() -> None:
+    """The rate a step is told."""
+    found = one("memory_growth", series("memory", [2e10 + 2e8 * n for n in range(100)]))
+    assert found is not None
+    assert dict(found.captures) == {"rate": "200"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [min(6e10, 1e10 + 1e10 * n) for n in range(100)],  # the caches of the first steps
+        [2e10 + 2e9 * (n % 20) for n in range(100)],  # released again and again
+        [2e10 + 1e6 * n for n in range(100)],  # too slow to matter
+        [2e10 + 5e9 * n for n in range(15)],  # too few
+    ],
+)
+def test_memory_that_settles_is_left_in_peace(values: list[float]) -> None:
+    """Growth at the start, sawteeth and creeping are healthy."""
+    assert one("memory_growth", series("memory", values)) is None
+
+
+def test_a_learning_rate_that_is_zero_and_stays_so() -> None:
+    """A scheduler that never starts, or that ran out."""
+    found = one("lr_stuck", series("learning_rate", [0.0] * 80))
+    assert found is not None
+    assert found.point.step == 6
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [*[0.0] * 60, *[1e-5] * 40],  # a warm-up that is printed with few digits
+        [1e-5 * (1 - n / 99) for n in range(100)],  # it ends at zero
+        [0.0] * 40,  # too few
+    ],
+)
+def test_a_warm_up_is_no_stuck_learning_rate(values: list[float]) -> None:
+    """Zero at the start of a warm-up or at the very end of a schedule is meant so."""
+    assert one("lr_stuck", series("learning_rate", values)) is None
+
+
+def test_a_loss_scale_that_falls_to_its_floor() -> None:
+    """Halved step by step down to one, it stays there."""
+    found = one("loss_scale_minimum", series("loss_scale", [65536.0, 4096.0, 64.0, 2.0, 1.0, 1.0, 1.0]))
+    assert found is not None
+    assert found.point.step == 5
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [2.0**32, 2.0**20, 2.0**16, 2.0**16, 2.0**16],  # the search at the start
+        [1.0] * 20,  # no loss scaling
+        [64.0, 1.0, 1.0],  # too short to tell
+        [64.0, 1.0, 1.0, 1.0, 2.0, 4.0],  # it recovers
+    ],
+)
+def test_a_loss_scale_above_its_floor_is_left_in_peace(values: list[float]) -> None:
+    """Falling at the start is how a scale is found."""
+    assert one("loss_scale_minimum", series("loss_scale", values)) is None
+
+
+@pytest.mark.parametrize("name", sorted(DETECTORS))
+def test_the_longest_series_is_looked_at(name: str) -> None:
+    """A series as long as is ever kept gives an answer, also where many points look bad on their own."""
+    points = [replace(p, seconds=10.0 if n % 2 else 1.0) for n, p in enumerate(healthy(3, POINTS))]
+    assert one(name, points) is None
+
+
+# collective_behind
+
+
+def status(rank: int | None, enqueued: int, completed: int, pg: str = "0", **fields: str) -> tuple[int, Structure]:
+    """What a rank's watchdog says of its last works."""
+    values = {"pg": pg, "enqueued": str(enqueued), "completed": str(completed), **fields}
+    return (rank or 0, Structure("watchdog_status", 100, 150, "last enqueued", values, Resource(rank=rank)))
+
+
+def test_the_rank_that_never_joined_the_collective() -> None:
+    """All wait in work 42 but rank 2, which is at 41."""
+    found = collective_behind([status(rank, 43, 41) for rank in (0, 1, 3)] + [status(2, 41, 41)])
+    assert [dict(one.captures) for one in found] == [{"behind": "2", "waited": "42", "reached": "41"}]
+    assert found[0].status.resource.rank == 2
+
+
+@pytest.mark.parametrize(
+    "statuses",
+    [
+        [],
+        [status(0, 43, 41)],
+        [status(rank, 43, 41) for rank in range(4)],  # all wait in the same one
+        [status(rank, 41, 41) for rank in range(4)],  # none waits
+        [status(0, 43, 41, "0"), status(1, 20, 20, "1")],  # other groups count for themselves
+        [status(None, 43, 41), status(1, 41, 41)],  # nobody knows whose the first is
+        [status(0, 43, 41), (0, Structure("watchdog_status", 1, 2, "", {"enqueued": "x"}, Resource(rank=1)))],
+    ],
+)
+def test_ranks_that_are_level_or_not_known_are_not_behind(statuses: list[tuple[int, Structure]]) -> None:
+    """Nobody is blamed where all stand alike or too little is told."""
+    assert collective_behind(statuses) == ()
+
+
+def test_the_rank_in_the_group_stands_in_for_the_global_one() -> None:
+    """Where lines have no prefix the watchdog's own rank is used."""
+    found = collective_behind([status(None, 9, 7, pg_rank="0"), status(None, 7, 7, pg_rank="5")])
+    assert [dict(one.captures)["behind"] for one in found] == ["5"]
