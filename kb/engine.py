@@ -275,6 +275,8 @@ def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: _
     for stream, one in signs[:INDICATORS]:
         add(stream, one.offset, one.line, f"{one.kind.replace('_', ' ')}, and nothing went on after it")
     for stream, facts_of in enumerate(facts.streams):
+        if len(events) == INDICATORS:
+            break
         offset = facts_of.summary.tail_offset
         for line in facts_of.summary.tail.split("\n"):
             if _TELLING.search(line):

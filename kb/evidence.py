@@ -148,12 +148,14 @@ class Facts:
             for p in facts.points
             if p.time is not None and p.step is not None
         )
-        self._last = self._end_of_steps()
-        self._nodes = {rank: node for node, ranks in evidence.job.nodes.items() for rank in ranks}
         self._by_kind: dict[str, list[tuple[int, Structure]]] = {}
         for index, facts in enumerate(self.streams):
             for one in facts.summary.structures:
                 self._by_kind.setdefault(one.kind, []).append((index, one))
+        self._last = self._end_of_steps()
+        ends = [one.time for _, one in self.structures("run_end") if one.fields.get("how") == "completed"]
+        self._completed = max((time for time in ends if time is not None), default=None)
+        self._nodes = {rank: node for node, ranks in evidence.job.nodes.items() for rank in ranks}
         self._detected: dict[tuple[str, tuple[tuple[str, float], ...]], tuple[tuple[int, Found], ...]] = {}
         self.rules = tuple(rules)
 
@@ -259,7 +261,7 @@ class Facts:
         signals = []
         for index, one in found:
             captures = test(one)
-            if captures is None:
+            if captures is None or not _line_passes(pattern, one.line):
                 continue
             signal = self._structure_signal(key, index, one, captures)
             if self._stands(pattern, signal):
@@ -346,7 +348,11 @@ class Facts:
     def _survived(self, facts: StreamFacts, offset: int, time: float | None) -> bool:
         if facts.went_on(offset):
             return True
-        if facts.points or time is None or not self._times:
+        if facts.points or time is None:
+            return False
+        if self._completed is not None and self._completed > time + CLOCK_SKEW:
+            return True
+        if not self._times:
             return False
         later = len(self._times) - bisect_right(self._times, time + 60.0)
         return later >= PROGRESS_AFTER
@@ -372,6 +378,13 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 def _search(pattern: str | None, text: str) -> bool:
     return pattern is None or _regex(pattern).search(text) is not None
+
+
+def _line_passes(pattern: Pattern, line: str) -> bool:
+    """`confirm` and `not_line` on the line of a structure; the scanner has done it for line patterns."""
+    if pattern.confirm is not None and not _search(pattern.confirm, line):
+        return False
+    return pattern.not_line is None or not _search(pattern.not_line, line)
 
 
 def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, str] | None]:

@@ -50,7 +50,12 @@ def rank(found: Sequence[Finding], facts: Facts) -> list[Ranked]:
     if ranked:
         ranked[0], left = _fold(ranked[0], symptoms)
     loose = sorted(((_score(one, symptoms, facts), one) for one in left), key=_by_score)
-    ranked += _by_fault([(score, reasons, one) for (score, reasons), one in loose])
+    alone = _by_fault([(score, reasons, one) for (score, reasons), one in loose])
+    if alone and not ranked:
+        folded, _ = _fold(alone[0], [one for _, one in loose if one.fault.id != alone[0].best.fault.id])
+        gone = {one.rule.id for one in folded.folded}
+        alone = [folded, *(other for other in alone[1:] if other.best.rule.id not in gone)]
+    ranked += alone
     return [_confident(one, ranked) for one in ranked]
 
 
@@ -78,7 +83,7 @@ def _score(one: Finding, rivals: Sequence[Finding], facts: Facts) -> tuple[float
         score += EARLY * earlier
         if earlier == 1.0:
             reasons.append("it came before the other findings")
-    causes = [rival for rival in others if not rival.is_symptom and explains(rival, one) and not explains(one, rival)]
+    causes = [rival for rival in others if explains(rival, one) and not explains(one, rival)]
     causes = [rival for rival in causes if not rival.rule.fallback and not _clearly_later(rival.first, one.first)]
     if causes:
         score += EXPLAINED

@@ -99,9 +99,9 @@ def test_one_ranks_error_behind_the_connection_errors_of_all_others() -> None:
 
 
 def test_a_specific_rule_comes_before_a_fallback() -> None:
-    """Even where the fallback's exception came first."""
-    one = stream(found={"oom#line": at(5000)}, structures=[exception(100, "KeyError")])
-    places = ranked(ANY_ERROR, OOM, streams=(one,))
+    """Where nothing tells which of them was the first."""
+    streams = stream("rank-0.log", structures=[exception(100, "KeyError")]), stream("rank-1.log", {"oom#line": at(50)})
+    places = ranked(ANY_ERROR, OOM, streams=streams)
     assert order(places) == ["cuda_oom", "code_bug"]
     assert places[0].confidence > places[1].confidence
     assert "a rule of last resort" in places[1].reasons
@@ -110,8 +110,8 @@ def test_a_specific_rule_comes_before_a_fallback() -> None:
 def test_a_fallback_does_not_push_down_what_it_might_explain() -> None:
     """The causal table counts for rules that know what they saw."""
     last = rule("last", "gpu_memory_ecc", Pattern("line", exception=ExceptionTest(type=".*")), fallback=True)
-    one = stream(found={"oom#line": at(5000)}, structures=[exception(100, "KeyError")])
-    assert order(ranked(last, OOM, streams=(one,)))[0] == "cuda_oom"
+    streams = stream("rank-0.log", structures=[exception(100, "KeyError")]), stream("rank-1.log", {"oom#line": at(50)})
+    assert order(ranked(last, OOM, streams=streams))[0] == "cuda_oom"
 
 
 def test_context_is_not_ranked() -> None:
