@@ -205,10 +205,11 @@ def _knowledge(folder: Path | None) -> Knowledge:
     from bot.rulefiles import knowledge
 
     known = knowledge(folder)
-    for fault in known.faults[:FEW]:
-        _complain(f"rule left out: {fault}")
-    if len(known.faults) > FEW:
-        _complain(f"{len(known.faults) - FEW} more; see `signalbox rules lint`")
+    first = {fault.file: fault for fault in reversed(known.faults)}  # of each file its first one
+    for file in sorted(first)[:FEW]:
+        _complain(f"rule left out: {first[file]}")
+    if len(first) > FEW:
+        _complain(f"{len(first) - FEW} more rule files left out; see `signalbox rules lint`")
     return known
 
 

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from kb.evaluate import by_time
 from kb.evidence import Evidence, Facts, History, Signal
@@ -261,6 +262,12 @@ def ranges(numbers: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
 
 
+def _between(present: Sequence[int], size: int) -> str:
+    """The numbers below `size` that are not there, as ranges; however large a size is claimed."""
+    spans = [(a + 1, b - 1) for a, b in pairwise((-1, *present, size)) if b - a > 1]
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+
+
 def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: _Numbering) -> Indicators:
     """The most telling lines of a failure that no rule knows: what ended it, and error lines near each stream's end."""
     events: list[Indicator] = []
@@ -299,7 +306,7 @@ def _missing(evidence: Evidence, facts: Facts) -> list[Gap]:
     size = evidence.job.world_size
     ranks = {stream.ref.resource.rank for stream in evidence.streams} - {None}
     if size and ranks and len(ranks) < size:
-        absent = ranges(set(range(size)) - {rank for rank in ranks if rank is not None})
+        absent = _between(sorted(rank for rank in ranks if rank is not None and rank < size), size)
         gaps.append(
             Gap("ranks_missing", "logs", f"no log of rank {absent}", rules_out="whether those ranks failed first")
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -130,7 +131,7 @@ class Evaluator:
         if not ranks:
             return Answer(None, needs="ranks of the lines")
         if condition.first:
-            return Answer(True, tuple(sorted(seen.signals, key=_order)[:1]))
+            return Answer(True, tuple(by_time(seen.signals)[:1]))
         enough = _of_total(condition, len(ranks), self._facts.ranks_known())
         if enough is None:
             return Answer(None, needs="the number of ranks")
@@ -316,7 +317,7 @@ def _dense(signals: Sequence[Signal], condition: Count) -> Answer:
     low = condition.at_least or 1
     if condition.within.seconds is not None and any(signal.time is None for signal in signals):
         return Answer(None, needs="times of the lines")
-    ordered = sorted(signals, key=_order)
+    ordered = by_time(signals)
     best: tuple[Signal, ...] = ()
     for index, first in enumerate(ordered):
         near = tuple(s for s in ordered[index:] if _distance(first, s, condition.within))
@@ -332,10 +333,17 @@ def _on_side(condition: Absent, anchor: Signal, other: Signal) -> Truth:
     return _follows(first, second, condition.within)
 
 
-def _order(signal: Signal) -> tuple[float, int, int]:
-    return (signal.time if signal.time is not None else float("inf"), signal.stream, signal.offset)
-
-
 def by_time(signals: Iterable[Signal]) -> list[Signal]:
-    """Signals in order of time where known, then stream, then offset."""
-    return sorted(signals, key=_order)
+    """Signals in order of time, then stream, then offset; those of streams without times last.
+
+    One without a time is taken as no earlier than what stands before it in its stream, and else as early as what follows.
+    """
+    ordered = sorted(signals, key=lambda signal: (signal.stream, signal.offset))
+    times: list[float | None] = [signal.time for signal in ordered]
+    for places in (range(1, len(ordered)), range(len(ordered) - 2, -1, -1)):
+        step = places.step
+        for at in places:
+            if times[at] is None and ordered[at].stream == ordered[at - step].stream:
+                times[at] = times[at - step]
+    known = [(math.inf if time is None else time, at) for at, time in enumerate(times)]
+    return [ordered[at] for _, at in sorted(known)]

@@ -357,6 +357,10 @@ class Facts:
         later = len(self._times) - bisect_right(self._times, time + 60.0)
         return later >= PROGRESS_AFTER
 
+    def survived(self, stream: int, offset: int, time: float | None) -> bool:
+        """Whether the run demonstrably went on behind a place: in its own stream, or by the clock in the log of steps."""
+        return self._survived(self.streams[stream], offset, time)
+
     def last_point(self) -> ProgressPoint | None:
         """The furthest step of the job."""
         points = [p for facts in self.streams for p in facts.points if p.step is not None]

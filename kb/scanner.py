@@ -170,14 +170,14 @@ class Scanner:
                 elif target.kind == "reader":
                     self._reader(target.index, data, starts)
                 else:
-                    self._stage(target.index, starts)
+                    self._stage(target.index, data, starts)
         if present:
             forms = sorted(target.index for pattern in present for target in self._plan.targets[pattern])
             self._progress(forms, data, low, high)
 
-    def _stage(self, index: int, starts: list[int]) -> None:
-        stage = STAGES[index][0]
-        self._marks.extend(StageMark(self._base + start, stage) for start in starts)
+    def _stage(self, index: int, data: bytes, starts: list[int]) -> None:
+        stage, sure = STAGES[index][0], _stage_search(index)
+        self._marks.extend(StageMark(self._base + start, stage) for start in starts if sure(_line(data, start)))
         if len(self._marks) > 4096:
             self._marks = list(bounded_marks(self._marks))
 
@@ -388,8 +388,14 @@ def _count(ranks: dict[int | None, list[int]], rank: int | None, offset: int) ->
 
 
 def _rank_of(data: bytes, start: int) -> int | None:
-    """The rank in a line's prefix, the same that its place is given."""
-    return peel(data[start : start + 256]).rank
+    """The rank in a line's prefix; nearly every line is told without peeling it."""
+    head = data[start : start + 96]
+    if head.startswith(b"[rank"):
+        number = head[5:14].partition(b"]")[0]
+        return int(number) if number.isdigit() else None
+    if b"[rank" in head or head[:1].isdigit() or head.startswith((b"[1,", b"\x1b")):
+        return peel(data[start : start + 256]).rank
+    return None
 
 
 def _line(data: bytes, start: int) -> bytes:
@@ -450,6 +456,11 @@ def _shown(text: bytes, at: int) -> str:
 
 def _text(value: bytes) -> str:
     return value.decode("utf-8", errors="replace")
+
+
+@lru_cache(maxsize=256)
+def _stage_search(index: int) -> Callable[[bytes], re.Match[bytes] | None]:
+    return re.compile(STAGES[index][1].encode()).search
 
 
 @lru_cache(maxsize=4096)

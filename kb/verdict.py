@@ -37,7 +37,7 @@ def failure_signs(facts: Facts) -> list[tuple[int, Structure]]:
         "watchdog",
     ):
         for index, one in facts.structures(kind):
-            if facts.streams[index].went_on(one.offset) or not _bad(one):
+            if facts.survived(index, one.offset, one.time) or not _bad(one):
                 continue
             signs.append((index, one))
     return signs

@@ -63,6 +63,24 @@ _OTHER_START = re.compile(
     rb"|\+-|\| |\xe2\x95"
 )
 
+# Exceptions that the program itself says it lives with. A word such as "retrying" above a traceback is no such saying:
+# the last of the tries looks the same.
+_IGNORED = re.compile(rb"Exception ignored (?:in|on)\b")
+_SHRUGGED = re.compile(
+    rb"(?i)(?:fail(?:ed|ure)|error|could not|cannot|can't|unable|exception|corrupt|bad sample).{0,160}"
+    rb"(?:\b(?:skipping|skipped|ignoring|ignored|continuing|falling back)\b|will try again at the next)"
+)
+_GUARDED = re.compile(rb"[Ii]mport of .{1,200} failed with: ?$")
+_TRAILING = re.compile(
+    rb"(?:--|[;,(]) ?(?:(?:we are |is )?(?:falling back|skipping|skipped|retrying|ignored|ignoring|continuing)|will (?:be )?retr)"
+    rb"|\b(?:batch|sample|step) skipped\b"
+)
+_TROUBLE = re.compile(
+    rb"(?i)error|fail|traceback|exception|kill|abort|signal|srun|slurm|wandb|elastic|launch|terminat|process.?group|exit|dumped"
+)
+_CALM_LINES = 3
+_FINALIZERS = re.compile(r"multiprocessing/util\.py:\d+ in _run_finalizers$")
+
 
 @dataclass(frozen=True, slots=True)
 class _Voice:
@@ -382,6 +400,26 @@ def _voice_of(window: bytes, line: bytes, after: int, column: int) -> _Voice:
     return voice
 
 
+def _lived_with(window: bytes, start: int, last: int) -> bool:
+    """Whether the header at `start`, or the line above it, says that the program goes on, and what follows agrees.
+
+    `last` is where the exception's own line starts.
+    """
+    own = line_at(window, start)[0]
+    own = own[: max(0, own.find(_HEAD))]
+    above = line_at(window, line_start(window, start - 1))[0][-1000:] if start > 0 else b""
+    if _GUARDED.search(own) or _IGNORED.search(above):
+        return True
+    said = _SHRUGGED.search(own) or (_SHRUGGED.search(above) and not above[:1].isspace())
+    return bool(said) and _calm(window, line_at(window, last)[1])
+
+
+def _calm(window: bytes, position: int) -> bool:
+    """Whether the next lines are there and none of them is of trouble."""
+    following = [line for _, _, line in lines_from(window, position, 2 * _CALM_LINES) if line.strip()][:_CALM_LINES]
+    return len(following) == _CALM_LINES and not any(_TROUBLE.search(line) for line in following)
+
+
 def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
     line, after = line_at(window, at)
     column = line.find(_HEAD)
@@ -395,13 +433,18 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
     else:
         voice = _voice_of(window, line, after, column)
         raised = _read_frames(window, after, voice)
-    if raised is None:
+    if raised is None or _finalizing(raised.frames) or _lived_with(window, line_start(window, at), raised.offset):
         return ()
     if _GROUP in line:  # its members were raised before it
         raised = replace(raised, original_follows=True)
     shared: dict[str, Scalar] = {"thread": _thread_before(window, at, voice), "start": at, "has_traceback": "yes"}
     links = _links_before(window, at, voice)
     return _structures(window, _nested(window, raised, voice), prefix, links, shared)
+
+
+def _finalizing(frames: tuple[str, ...]) -> bool:
+    """Whether it is multiprocessing's clean-up at exit, which prints what it meets and goes on."""
+    return any(_FINALIZERS.search(frame) for frame in frames[:2])
 
 
 def _frames_before(window: bytes, at: int, voice: _Voice) -> tuple[_Frames, int]:
@@ -434,6 +477,10 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
         return ()
     voice = _Voice(line[: prefix.end], _key(peel(line)))
     frames, start = _frames_before(window, at, voice)
+    if start != at and _lived_with(window, start, at):
+        return ()
+    if (start == at and _TRAILING.search(said[2])) or _finalizing(frames.kept()):
+        return ()
     found = _nested(window, _raised(window, (at, after), said, voice, frames), voice)
     links = _links_before(window, start, voice)
     return _structures(window, found, prefix, links, {"thread": "", "start": start})

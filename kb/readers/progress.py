@@ -302,6 +302,20 @@ def _read_dict(match: re.Match[bytes]) -> ProgressPoint | None:
     return replace(point, validation=validation or match[0].startswith(b"'eval_"))
 
 
+_MLPERF_STEP = re.compile(rb'"(?P<unit>step|step_num|epoch_num|first_epoch_num)": (?P<value>\d{1,12})[,} ]')
+
+
+def _read_mlperf(match: re.Match[bytes]) -> ProgressPoint | None:
+    """MLPerf's lines of a training step or a finished epoch; other counts (samples) are of no one unit, so not read."""
+    place = _MLPERF_STEP.search(match[0])
+    if place is None:
+        return None
+    number, offset = int(place["value"]), match.start()
+    if place["unit"] in (b"step", b"step_num"):
+        return ProgressPoint(offset=offset, step=number, format="mlperf")
+    return ProgressPoint(offset=offset, epoch=float(number), format="mlperf")
+
+
 # A bar's label says what it counts; only those that end in one of these words, and bars without one, count training steps.
 _TRAINING_WORDS = frozenset(
     b"epoch epochs train training step steps iter iters iteration iterations global_step batch batches progress update"
@@ -411,7 +425,11 @@ def _general(word: str, *, capture: bytes = b"step") -> ProgressFormat:
         + _MAYBE_OF.replace(b"total", b"total" if capture == b"step" else b"last")
     )
     return _form(
-        f"{word.lower()}{GENERAL}", _LOSS_LINE, head, tail + _NO_MORE, _reader(f"{word.lower()}{GENERAL}", needs_loss=True)
+        f"{word.lower()}{GENERAL}",
+        _LOSS_LINE,
+        head,
+        tail + _NO_MORE,
+        _reader(f"{word.lower()}{GENERAL}", needs_loss=True),
     )
 
 
@@ -562,6 +580,35 @@ FORMATS: tuple[ProgressFormat, ...] = (
         b"Test:",
         rb"[ \d]{0,8}\[" + _STEP + _OF + rb"[^\r\n\]]{0,16}\]" + _REST,
         _reader("test_brackets", needs_loss=True, validation=True),
+    ),
+    _form(
+        "batch_brackets",
+        r"Epoch[ \[][0-9]+\]? ?\[?Batch \[?[0-9]",
+        b"Epoch",
+        rb"[ \[](?P<epoch>\d{1,9})\]? ?\[?Batch \[?(?:\d{1,12}-)?(?P<step>\d{1,12})(?:/(?P<total>\d{1,12}))?\]" + _REST,
+        _reader("batch_brackets"),
+    ),
+    _form(
+        "step_train_time",
+        r"step:[0-9]+/[0-9]+ (?:train|val)_",
+        b"step:",
+        rb"(?P<step>\d{1,12})/(?P<total>\d{1,12}) (?:train|val)_" + _REST,
+        _reader("step_train_time"),
+    ),
+    _form(
+        "dllogger",
+        r"DLL [0-9-]+ [0-9:.]+ - (?:\(|Epoch: )[0-9]+(?:, | Iteration: )[0-9]",
+        b"DLL ",
+        rb"[\d-]{10} [\d:.]{8,16} - (?:\(|Epoch: )(?P<epoch>\d{1,9})(?:, | Iteration: )(?P<step>\d{1,12})(?![\d.])"
+        + _REST,
+        _reader("dllogger", whole=False),
+    ),
+    _form(
+        "mlperf",
+        r'"key": "(?:tracked_stats|train_loss|epoch_stop|block_stop)"',
+        b'"key": "',
+        rb'(?:tracked_stats|train_loss|epoch_stop|block_stop)"[^\r\n]{0,1500}',
+        _read_mlperf,
     ),
     _form(
         "lightning_callback",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 
 from kb.evidence import Evidence, Facts
 from kb.matcher import HyperscanMatcher
@@ -68,17 +67,22 @@ def matcher() -> HyperscanMatcher:
     return HyperscanMatcher(PLAN.patterns)
 
 
-@cache
-def engine(scan_plan: ScanPlan) -> HyperscanMatcher:
-    """A compiled engine for any plan, compiled once."""
-    return HyperscanMatcher(scan_plan.patterns)
+_PREPARED: dict[int, tuple[Rulebook, ScanPlan, HyperscanMatcher]] = {}  # the book is kept, so that its id stays its own
+
+
+def prepared(book: Rulebook) -> tuple[ScanPlan, HyperscanMatcher]:
+    """Plan and compiled engine of a book, made once."""
+    if id(book) not in _PREPARED:
+        what = plan(book)
+        _PREPARED[id(book)] = (book, what, HyperscanMatcher(what.patterns))
+    return _PREPARED[id(book)][1:]
 
 
 def scanned(text: str | bytes, book: Rulebook, ref: StreamRef | None = None) -> StreamSummary:
     """The summary of a text, read for the rules of a book."""
-    what = plan(book)
+    what, matcher_ = prepared(book)
     data = text.encode() if isinstance(text, str) else text
-    return scan(what, engine(what), ref or StreamRef("logs/train.log"), [data])
+    return scan(what, matcher_, ref or StreamRef("logs/train.log"), [data])
 
 
 def ref(uri: str, rank: int | None = None, node: str | None = None, kind: str = "job") -> StreamRef:

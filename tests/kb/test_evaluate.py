@@ -437,9 +437,24 @@ def test_history_is_unknown_where_nothing_tells_the_node(same: str) -> None:
 
 
 def test_signals_come_in_order_of_time() -> None:
-    """Known times first, then the order of streams and lines."""
+    """Whatever the order of the streams."""
     answer = judge(Name("a"), log("x", a=[place(5), place(9, time=7.0)]), log("y", a=[place(1, time=3.0)]))
-    assert [(s.stream, s.offset) for s in by_time(answer.signals)] == [(1, 1), (0, 9), (0, 5)]
+    assert [(s.stream, s.offset) for s in by_time(answer.signals)] == [(1, 1), (0, 5), (0, 9)]
+
+
+def test_a_line_without_a_time_keeps_its_place_in_its_stream() -> None:
+    """A stamp on a later line does not make that one the first; streams without any times come last."""
+    mixed = log("y", a=[place(10), place(20, time=50.0), place(30), place(40, time=90.0), place(50)])
+    answer = judge(Name("a"), log("x", a=[place(1)]), mixed, log("z", a=[place(1, time=70.0)]))
+    assert [(s.stream, s.offset) for s in by_time(answer.signals)] == [
+        (1, 10),
+        (1, 20),
+        (1, 30),
+        (2, 1),
+        (1, 40),
+        (1, 50),
+        (0, 1),
+    ]
 
 
 def test_a_join_over_thousands_of_ranks() -> None:

@@ -416,3 +416,41 @@ def test_frames_above_a_line_alone():
 def test_no_exception(line):
     """Prose, log lines, source lines and native names are no exceptions."""
     assert alone(line + "\n") == []
+
+
+LIVED_WITH = [
+    "Exception ignored in: <function Pool.__del__ at 0x7f11>\n",
+    "12: Import of fast_norm from lib.kernels failed with: ",
+    "WARNING reader: item 412 could not be read, skipping\n",
+    "ERROR upload failed for step-300, will try again at the next save\n",
+]
+GOING_ON = "step 11 of 90\nstep 12 of 90\nstep 13 of 90\n"
+
+
+@pytest.mark.parametrize("said", LIVED_WITH)
+def test_what_the_program_lives_with(said):
+    """A traceback that the program shows and says to go on from is no exception of the run."""
+    prefix = "12: " if said.startswith("12: ") else ""
+    text = said + trace("OSError: [Errno 5] bad block", "load", prefix=prefix).removeprefix(prefix) + GOING_ON
+    assert structures(READERS, text) == []
+
+
+@pytest.mark.parametrize("after", ["", "srun: error: cn3: task 0: Exited with exit code 1\n", "step 11 of 90\n"])
+def test_last_traceback_behind_a_skip(after):
+    """A skip just above is no excuse where the run does not go on behind the traceback."""
+    said = "WARNING reader: item 412 could not be read, skipping\n"
+    assert structures(READERS, said + trace("OSError: [Errno 5] bad block", "load") + after)
+
+
+def test_clean_up_at_exit():
+    """What multiprocessing meets while it cleans up at exit is printed and passed over."""
+    text = trace(
+        "FileNotFoundError: [Errno 2] gone", "_run_finalizers", "__call__", path="/lib/multiprocessing/util.py"
+    )
+    assert structures(READERS, text) == []
+
+
+def test_line_alone_that_tells_a_way_out():
+    """An exception's text in a line that goes on to say what is done instead is none."""
+    assert alone("ModuleNotFoundError: No module named 'fast_norm' -- falling back to plain layers\n") == []
+    assert alone("ModuleNotFoundError: No module named 'fast_norm'\n")

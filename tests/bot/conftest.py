@@ -1,0 +1,121 @@
+"""The command as its users run it, in a process of its own, and the rule base loaded once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.rulefiles import Knowledge, default_folder, knowledge
+
+TRACEBACK = "Traceback (most recent call last)"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of a run of the command."""
+
+    status: int
+    out: bytes
+    err: str
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The one report on stdout."""
+        return json.loads(self.out)
+
+    @property
+    def reports(self) -> list[dict[str, Any]]:
+        """The reports on stdout, one a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def codes(self) -> set[str]:
+        """The codes of the report's gaps, but for what every run without kernel logs lacks."""
+        return {gap["code"] for gap in self.report["gaps"] if gap["source"] != "kernel"}
+
+
+@dataclass(frozen=True)
+class Command:
+    """`signalbox` with its state and its cache in folders of the test."""
+
+    state: Path
+    cache: Path
+    cwd: Path
+
+    def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The environment of a run."""
+        known = {key: value for key, value in os.environ.items() if not key.startswith("SIGNALBOX_")}
+        folders = {"SIGNALBOX_STATE": str(self.state), "SIGNALBOX_CACHE": str(self.cache)}
+        return {**known, **folders, **(more or {})}
+
+    def __call__(
+        self, *words: str | Path, stdin: bytes = b"", env: Mapping[str, str] | None = None, **options: Any
+    ) -> Ran:
+        """Run it. Whatever the input, there is no traceback."""
+        done = subprocess.run(
+            self.words(words),
+            input=stdin,
+            capture_output=True,
+            cwd=options.pop("cwd", self.cwd),
+            env=self.environment(env),
+            timeout=60,
+            check=False,
+            **options,
+        )
+        err = done.stderr.decode("utf-8", "replace")
+        assert TRACEBACK not in err, err
+        return Ran(done.returncode, done.stdout, err)
+
+    def words(self, words: Sequence[str | Path]) -> list[str]:
+        """The whole command line."""
+        return [sys.executable, "-m", "bot.cli", *map(str, words)]
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """A cache folder that all tests share: compiling the rule base takes a second."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def known(cache) -> Knowledge:
+    """The rule base that ships."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SIGNALBOX_CACHE", str(cache))
+        return knowledge()
+
+
+@pytest.fixture
+def signalbox(cache, tmp_path_factory, known) -> Command:
+    """The command; its working folder is empty and is not the test's own."""
+    del known  # its loading fills the cache
+    home = tmp_path_factory.mktemp("home")
+    return Command(home / "state", cache, home)
+
+
+@pytest.fixture
+def few_rules(tmp_path) -> Path:
+    """A rules folder with the shipped vocabulary and two shipped rules."""
+    shipped, folder = default_folder(), tmp_path / "rules"
+    for name in ("VERSION", "faults.yaml", "actions.yaml", "memory/cuda-out-of-memory", "host/disk-full"):
+        source = shipped / name
+        if source.is_dir():
+            for file in (path for path in source.rglob("*") if path.is_file()):
+                copy(file, folder / file.relative_to(shipped))
+        else:
+            copy(source, folder / name)
+    return folder
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a file's bytes, making its folder."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(source.read_bytes())

@@ -1,0 +1,237 @@
+"""The verdict, the phase, how far the run came, and what is to be decided."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.evidence import Facts, History
+from kb.findings import find
+from kb.model import Resource, Structure
+from kb.ranking import Ranked, rank
+from kb.report import Exclusion, Progress, Suspect
+from kb.rule import Pattern, Row, StructureTest, Table
+from kb.summary import StageMark
+from kb.verdict import decide, failure_signs, judge, last_words, phase, progress
+from tests.kb.samples import exception, facts, place, ref, rule, rulebook, steps, stream
+
+LINE = Pattern("line", literal="trouble")
+RULES = tuple(
+    rule(name, fault, LINE)
+    for name, fault in (
+        ("oom", "cuda_oom"),
+        ("ecc", "gpu_memory_ecc"),
+        ("link", "link_down"),
+        ("spike", "loss_spike"),
+        ("preempted", "preempted"),
+    )
+)
+BOOK = rulebook(*RULES)
+
+
+def structure(kind: str, offset: int = 900, **fields: str) -> Structure:
+    """A structure with these fields."""
+    return Structure(kind, offset, offset + 50, kind, fields)
+
+
+def places(known: Facts) -> list[Ranked]:
+    """The findings of BOOK, ranked."""
+    return rank(find(BOOK, known, History())[0], known)
+
+
+def seen(name: str) -> Facts:
+    """Facts in which one rule's line was seen."""
+    return facts(stream(found={f"{name}#line": [place(5000)]}, points=steps(1, 9)))
+
+
+# signs of failure
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        (exception(900), True),
+        (exception(900, "KeyboardInterrupt"), False),
+        (exception(900, "SystemExit"), False),
+        (structure("elastic_failure"), True),
+        (structure("native_crash"), True),
+        (structure("oom_kill"), True),
+        (structure("watchdog"), True),
+        (structure("launcher_exit", exitcode="0"), False),
+        (structure("launcher_exit", exitcode="137"), True),
+        (structure("launcher_exit", signal="SIGKILL"), True),
+        (structure("checkpoint", event="save_end"), False),
+        (structure("xid", xid="43"), False),
+    ],
+)
+def test_what_is_a_sign_of_failure(one: Structure, expected: bool) -> None:
+    """Crashes, exceptions and bad exits are; interrupts by hand, good exits and other structures are not."""
+    assert bool(failure_signs(facts(stream(structures=[one])))) is expected
+
+
+def test_what_the_run_survived_is_no_sign() -> None:
+    """Steps after it in its own log, or in the log of steps by the clock, show that it ended nothing."""
+    assert failure_signs(facts(stream(structures=[exception(900)], points=steps(1, 20)))) == []
+    log = stream(points=[p for n in range(9) for p in steps(n, n, start=n, time=1000.0 + 60 * n)])
+    assert failure_signs(facts(stream("rank-3.err", structures=[exception(900, time=1000.0)]), log)) == []
+    assert len(failure_signs(facts(stream("rank-3.err", structures=[exception(900, time=1400.0)]), log))) == 1
+
+
+def test_an_error_line_at_the_very_end_is_a_last_word() -> None:
+    """Where the log stops with it; not when the run says that it ended well, nor when calm lines follow."""
+
+    def tail(text: str, *structures: Structure) -> list[int]:
+        summary = stream(structures=structures)
+        ending = type(summary)(summary.ref, len(text), structures=summary.structures, tail=text, tail_offset=1000)
+        return [one.offset for _, one in last_words(facts(ending))]
+
+    assert tail("step done\nERROR: the engine stopped\n") == [1010]
+    assert tail("ERROR: the engine stopped\n" + "all is calm\n" * 6) == []
+    assert tail("ERROR: the engine stopped\n", structure("run_end", how="completed")) == []
+    assert tail("all is calm\n") == []
+
+
+# verdict and phase
+
+
+def test_the_four_verdicts() -> None:
+    """A finding is a fault; signs without one are no match; steps without signs no fault; too little text too little."""
+    known = seen("oom")
+    assert judge(places(known), known, []) == "fault"
+    crashed = facts(stream(structures=[exception(900)]))
+    assert judge(places(crashed), crashed, failure_signs(crashed)) == "no_match"
+    assert judge([], facts(stream(points=steps(1, 3), size=50)), []) == "no_fault"
+    assert judge([], facts(stream(size=5000)), []) == "no_fault"
+    assert judge([], facts(stream(size=50)), []) == "insufficient_evidence"
+    assert judge([], facts(), []) == "insufficient_evidence"
+
+
+def test_a_weak_finding_needs_a_sign_of_failure() -> None:
+    """Alone it is not enough to call a fault."""
+    known = seen("oom")
+    (only,) = places(known)
+    weak = Ranked(only.findings, only.score, only.reasons, 0.2)
+    assert judge([weak], known, []) == "no_fault"
+    assert judge([weak], known, ["a sign"]) == "fault"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("oom", "failed"), ("spike", "degraded"), ("preempted", "stopped"), ("ecc", "failed")],
+)
+def test_the_phase_of_a_fault(name: str, expected: str) -> None:
+    """A preempted run was stopped, one that lives with its fault is degraded, others failed."""
+    known = seen(name)
+    assert phase("fault", places(known), known) == expected
+
+
+def test_the_phase_without_a_fault() -> None:
+    """Completed where the run says so, running where it was making steps, else unknown; a failure nobody knows failed."""
+    running = facts(stream(points=steps(1, 9)))
+    done = facts(stream(points=steps(1, 9), structures=[structure("run_end", how="completed")]))
+    assert phase("no_fault", [], running) == "running"
+    assert phase("no_fault", [], done) == "completed"
+    assert phase("no_fault", [], facts(stream())) == "unknown"
+    assert phase("insufficient_evidence", [], running) == "unknown"
+    assert phase("no_match", [], running) == "failed"
+
+
+# progress
+
+
+def test_how_far_the_run_came() -> None:
+    """The furthest step of all logs, the latest time, the stage at the end of a log."""
+    main = stream(points=steps(10, 30, total=500, time=77.0), marks=[StageMark(50_000, "saving")])
+    done = progress(facts(stream("rank-1.log", marks=[StageMark(9, "teardown")]), main))
+    assert (done.last_iteration, done.last_progress, done.stage, done.total_iterations) == (30, 77.0, "saving", 500)
+    assert progress(facts(stream())) == Progress()
+
+
+@pytest.mark.parametrize(
+    ("structures", "expected"),
+    [
+        ([], None),
+        ([structure("checkpoint", 450, event="save_end", iteration="4")], 4),
+        ([structure("checkpoint", 450, event="save_begin", iteration="4")], 4),
+        ([structure("checkpoint", 2950, event="save_begin", iteration="29")], None),
+        ([structure("checkpoint", 2950, event="save_end", iteration="29")], 29),
+        ([structure("checkpoint", 450, event="save_end")], 5),
+        ([structure("checkpoint", 450, event="load_end", iteration="4")], None),
+        ([structure("checkpoint", 450, event="save_end", iteration="many")], None),
+        (
+            [
+                structure("checkpoint", 1450, event="save_end", iteration="14"),
+                structure("checkpoint", 2950, event="save_begin", iteration="29"),
+            ],
+            14,
+        ),
+    ],
+)
+def test_the_last_complete_checkpoint(structures: list[Structure], expected: int | None) -> None:
+    """One whose end was logged, or behind whose begin the run made steps; one that was being written does not count."""
+    assert progress(facts(stream(points=steps(1, 30), structures=structures))).last_checkpoint == expected
+
+
+# decision
+
+
+@pytest.mark.parametrize(
+    ("done", "lost"),
+    [
+        (Progress(last_iteration=1198, last_checkpoint=1000), 198),
+        (Progress(last_iteration=900, last_checkpoint=1000), 0),
+        (Progress(last_iteration=900), None),
+        (Progress(last_checkpoint=900), None),
+    ],
+)
+def test_the_steps_that_are_lost(done: Progress, lost: int | None) -> None:
+    """Those since the last complete checkpoint; not known where one of the two is not."""
+    known = seen("oom")
+    assert decide(BOOK, places(known), (), done).steps_lost == lost
+    assert decide(BOOK, [], (), done).steps_lost == lost
+    assert decide(BOOK, [], (), done).advice == "none"
+
+
+NODES = (
+    Suspect("gpu", node="node-b", rank=3),
+    Suspect("rank", node="node-a", rank=1),
+    Suspect("node", node="node-b"),
+    Suspect("rank", rank=9),
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice", "owner", "exclude"),
+    [
+        ("ecc", "requeue_without", "hardware", [("node-b", "cluster"), ("node-a", "cluster")]),
+        ("link", "requeue_without", "none", [("node-b", "job"), ("node-a", "job")]),
+        ("oom", "fix_first", "user", []),
+        ("preempted", "requeue", "none", []),
+    ],
+)
+def test_advice_and_the_nodes_to_leave_out(
+    name: str, advice: str, owner: str, exclude: list[tuple[str, str]]
+) -> None:
+    """Hardware is taken out of the cluster, links out of the job; a fault of the code bars no node."""
+    known = seen(name)
+    decision = decide(BOOK, places(known), NODES, Progress())
+    assert (decision.advice, decision.owner) == (advice, owner)
+    assert [(one.node, one.scope) for one in decision.exclude] == exclude
+
+
+def test_a_node_that_is_not_named_cannot_be_left_out() -> None:
+    """The advice stands and says what is missing."""
+    known = seen("ecc")
+    decision = decide(BOOK, places(known), (Suspect("rank", rank=9), Suspect("job")), Progress())
+    assert (decision.advice, decision.exclude) == ("requeue_without", ())
+    assert "not named" in decision.why
+
+
+def test_the_row_of_a_table_says_why_a_node_is_left_out() -> None:
+    """Rather than the rule, which speaks for a whole catalogue."""
+    table = Table("xid", {"48": Row("48", "Double-bit error")})
+    book = rulebook(rule("x", "gpu_memory_ecc", Pattern("line", structure=StructureTest("xid")), table=table))
+    one = Structure("xid", 10, 50, "NVRM: Xid", {"xid": 48}, Resource(node="node-c"))
+    known = facts(stream(ref("dmesg.log", node="node-c", kind="kernel"), structures=[one]))
+    ranked = rank(find(book, known, History())[0], known)
+    decision = decide(book, ranked, (Suspect("node", node="node-c"),), Progress())
+    assert decision.exclude == (Exclusion("node-c", "cluster", "Double-bit error"),)
