@@ -292,9 +292,7 @@ def _in_order(steps: Sequence[Sequence[Signal]], within: Span) -> Answer:
     return Answer(None, needs="times of the lines") if unknown else NO
 
 
-def _reached(
-    paths: Sequence[tuple[Signal, ...]], signal: Signal, within: Span
-) -> tuple[Truth, tuple[Signal, ...]]:
+def _reached(paths: Sequence[tuple[Signal, ...]], signal: Signal, within: Span) -> tuple[Truth, tuple[Signal, ...]]:
     """Whether a signal follows the end of some path, and the first such path."""
     best: Truth = False
     for path in paths:

@@ -91,6 +91,8 @@ class StreamFacts:
         self._mark_offsets = [mark.offset for mark in summary.marks]
         self.exceptions = [one for one in summary.structures if one.kind == "exception"]
         self._spans = sorted((int(one.fields.get("start") or one.offset), one.end) for one in self.exceptions)
+        excused = [one for one in self.exceptions if one.fields.get("lived_with")]
+        self._excused = [(int(one.fields.get("start") or one.offset), one.end) for one in excused]
         ends = [one for one in summary.structures if one.kind == "run_end" and one.fields.get("how") == "completed"]
         self.completed = max((one.offset for one in ends), default=None)
 
@@ -124,7 +126,9 @@ class StreamFacts:
         return len(steps)
 
     def went_on(self, offset: int) -> bool:
-        """Whether the run demonstrably went on behind an offset, or ended well."""
+        """Whether the run demonstrably went on behind an offset, ended well, or says that it lives with what stands there."""
+        if any(start <= offset < end for start, end in self._excused):
+            return True
         if self.completed is not None and self.completed > offset:
             return True
         return self.steps_after(offset) >= PROGRESS_AFTER

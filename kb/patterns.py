@@ -193,7 +193,7 @@ def _is_anchor(op: Any, argument: Any) -> bool:
 
 
 def _divided(items: list[tuple[Any, Any]]) -> list[list[tuple[Any, Any]]]:
-    """A sequence cut at each repeat: `.*`, `\\S{1,80}`, `\\d+`. What repeats costs the engine most and tells least."""
+    r"""A sequence cut at each repeat: `.*`, `\S{1,80}`, `\d+`. What repeats costs the engine most and tells least."""
     parts: list[list[tuple[Any, Any]]] = [[]]
     for op, argument in items:
         if op in _REPEATS and argument[1] > 1:
@@ -250,7 +250,7 @@ class _Writer:
     def sequence(self, items: Iterable[tuple[Any, Any]]) -> str:
         return "".join(self.item(op, argument) for op, argument in items)
 
-    def item(self, op: Any, argument: Any) -> str:  # noqa: PLR0911 - one return a kind of node
+    def item(self, op: Any, argument: Any) -> str:
         if op is sre.LITERAL:
             return _byte(argument)
         if op is sre.NOT_LITERAL:

@@ -193,8 +193,8 @@ class Scanner:
         if not line.certain:
             search = _decider(line)
             starts = [start for start in starts if search(_line(data, start))]
-        assert kept.first is not None and kept.taken is not None  # noqa: S101, PT018 - set above; for the type checker
-        assert kept.ranks is not None and kept.last is not None  # noqa: S101, PT018
+        assert kept.first is not None and kept.taken is not None
+        assert kept.ranks is not None and kept.last is not None
         kept.count += len(starts)
         base, fixed = self._base, self._ref.resource.rank
         for start in starts:
@@ -229,7 +229,7 @@ class Scanner:
             if not kept.count:
                 continue
             line = self._plan.lines[index]
-            assert kept.first is not None and kept.ranks is not None and kept.last is not None  # noqa: S101, PT018
+            assert kept.first is not None and kept.ranks is not None and kept.last is not None
             last = [self._place(line, offset, _line(data, at), data, at) for offset, data, at in kept.last]
             ranks = sorted(kept.ranks.items(), key=lambda item: (item[1][1], -1 if item[0] is None else item[0]))
             found[line.key] = PatternHits(
@@ -248,7 +248,7 @@ class Scanner:
         state = self._reads.get(index)
         if state is None:
             state = self._reads[index] = _Read(0, {}, deque(maxlen=LAST_READ))
-        assert state.shapes is not None and state.last is not None  # noqa: S101, PT018
+        assert state.shapes is not None and state.last is not None
         enough = PLACES_A_SHAPE if self._ref.resource.rank is not None else PLACES_A_SHARED_SHAPE
         for start in starts:
             shape = data[start : start + 96].partition(b"\n")[0].translate(None, b"0123456789")[:48]
@@ -391,9 +391,10 @@ def _rank_of(data: bytes, start: int) -> int | None:
     """The rank in a line's prefix; nearly every line is told without peeling it."""
     head = data[start : start + 96]
     if head.startswith(b"[rank"):
-        number = head[5:14].partition(b"]")[0]
-        return int(number) if number.isdigit() else None
-    if b"[rank" in head or head[:1].isdigit() or head.startswith((b"[1,", b"\x1b")):
+        number, closed, _ = head[5:12].partition(b"]")
+        if closed and number.isdigit():
+            return int(number)
+    if b"[rank" in head or head[:1].isdigit() or head.startswith((b" ", b"[1,", b"\x1b")):
         return peel(data[start : start + 256]).rank
     return None
 

@@ -17,8 +17,11 @@ _ERROR = re.compile(
     r"\b(?:ERROR|FATAL|CRITICAL|Fatal|fatal error|NCCL WARN|Aborted|aborting|Killed|panic)\b|\b[Ee]rror:|\berror code|\w(?:Error|Exception)\b"
     r"|\b(?:failed|refused|denied|unreachable|not permitted|Cannot|cannot|could not|Could not|Unable to|unable to|timed out|terminated|catastrophic|unhandled|lost connection|aborted)\b"
 )
-_HARMLESS = re.compile(r"(?i)\bwarn(?:ing)?\b(?!.*NCCL WARN)|\bINFO\b|\bDEBUG\b|deprecat|\b0 (?:errors?|failed|failures)|no errors?\b|without errors?|\bretry|falling back|fallback|ignor|skipp|\[\s*ok\s*\]|optional|resolved|already been registered|\dit/s|s/it\b|\bW[\d ]")
+_HARMLESS = re.compile(
+    r"(?i)\bwarn(?:ing)?\b(?!.*NCCL WARN)|\bINFO\b|\bDEBUG\b|deprecat|\b0 (?:errors?|failed|failures)|no errors?\b|without errors?|\bretry|falling back|fallback|ignor|skipp|\[\s*ok\s*\]|optional|resolved|\bcorrected\b|sub-?optimal|succeeded|already been registered|\dit/s|s/it\b|\bW[\d ]"
+)
 STOPS = frozenset({"preempted", "time_limit", "cancelled"})
+_NOTICES = frozenset({"SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGCONT", "SIGWINCH"})  # tell a program something, end nothing
 _CALM = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit"})
 
 
@@ -66,6 +69,8 @@ def last_words(facts: Facts) -> list[tuple[int, Structure]]:
 def _bad(one: Structure) -> bool:
     if one.kind == "exception":
         return one.fields.get("type") not in _CALM
+    if one.kind == "signal":
+        return one.fields.get("signal") not in _NOTICES
     if one.kind == "launcher_exit":
         return str(one.fields.get("exitcode") or "") not in ("", "0") or bool(one.fields.get("signal"))
     return True

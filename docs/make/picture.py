@@ -1,6 +1,6 @@
 """Draws docs/answer.svg: what `signalbox demo` answers, as a terminal shows it.
 
-    python docs/make/picture.py
+Run as: python docs/make/picture.py
 """
 
 from __future__ import annotations

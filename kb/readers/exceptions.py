@@ -40,6 +40,7 @@ _STRONG = re.compile(
 )
 _WEAK = re.compile(_MODULE + rb"([A-Za-z_]\w*)(?:(:)(?!:)(?:[ \t]+(.*))?|[ \t]*)$")
 _NOTEBOOK_FRAME = re.compile(rb"File (\S{1,400}):(\d{1,9}),? in ([\w<>.]{1,200})")
+_LEVEL = re.compile(rb"\[?(?:ERROR|CRITICAL|FATAL)\b\]?(?:[ \t]*:[ \t]+|[ \t]+-[ \t]+|[ \t]{1,8})(?=[A-Za-z_])")
 _HOST = re.compile(rb"([a-z][\w.-]{0,62}\d[a-z0-9.-]{0,20}): (?=[A-Z])")
 # these say all they have in one line; what follows is another's
 _ONE_LINE = frozenset(
@@ -433,11 +434,13 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
     else:
         voice = _voice_of(window, line, after, column)
         raised = _read_frames(window, after, voice)
-    if raised is None or _finalizing(raised.frames) or _lived_with(window, line_start(window, at), raised.offset):
+    if raised is None:
         return ()
     if _GROUP in line:  # its members were raised before it
         raised = replace(raised, original_follows=True)
     shared: dict[str, Scalar] = {"thread": _thread_before(window, at, voice), "start": at, "has_traceback": "yes"}
+    if _finalizing(raised.frames) or _lived_with(window, line_start(window, at), raised.offset):
+        shared["lived_with"] = "yes"
     links = _links_before(window, at, voice)
     return _structures(window, _nested(window, raised, voice), prefix, links, shared)
 
@@ -471,19 +474,21 @@ def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
     host = _HOST.match(rest) if prefix.node is None else None
     prefix, rest = (replace(prefix, node=text(host[1])), rest[host.end() :]) if host else (prefix, rest)
     rest = rest[1:].lstrip() if rest.startswith(b"E   ") else rest
+    level = _LEVEL.match(rest)
+    rest = rest[level.end() :] if level else rest
     rest = rest[1:] if rest[:1] == b" " else rest
     said = _exception_line(rest, after_frame=False)
     if said is None or not _stands_alone(*said[:2]):
         return ()
     voice = _Voice(line[: prefix.end], _key(peel(line)))
     frames, start = _frames_before(window, at, voice)
-    if start != at and _lived_with(window, start, at):
-        return ()
-    if (start == at and _TRAILING.search(said[2])) or _finalizing(frames.kept()):
-        return ()
+    shared: dict[str, Scalar] = {"thread": "", "start": start}
+    excused = _lived_with(window, start, at) if start != at else bool(_TRAILING.search(said[2]))
+    if excused or _finalizing(frames.kept()):
+        shared["lived_with"] = "yes"
     found = _nested(window, _raised(window, (at, after), said, voice, frames), voice)
     links = _links_before(window, start, voice)
-    return _structures(window, found, prefix, links, {"thread": "", "start": start})
+    return _structures(window, found, prefix, links, shared)
 
 
 def _stands_alone(module: bytes, name: bytes) -> bool:

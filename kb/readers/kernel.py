@@ -11,7 +11,9 @@ from kb.readers.lines import line_at, lines_from, number, on_line, plain, resour
 from kb.readers.prefixes import peel
 
 _PCI = rb"(?:PCI:)?([0-9a-fA-F]{1,8}(?::[0-9a-fA-F]{2}){1,2}(?:\.[0-9a-fA-F])?)"
-_XID = re.compile(rb"(?<!S)Xid \(" + _PCI + rb"\)[^:\n]{0,40}: (\d{1,4})\b,? ?(.*)")
+# people black out the address before they show a log
+_HIDDEN_PCI = rb"(?:" + _PCI + rb"|PCI:([^)\s]{1,24}))"
+_XID = re.compile(rb"(?<!S)Xid \(" + _HIDDEN_PCI + rb"\)[^:\n]{0,40}: (\d{1,4})\b,? ?(.*)")
 _XID_PROCESS = re.compile(rb"pid='?([^,'\n]{1,40})'?(?:, name=([^,\n]{1,80}))?(?:, |$)")
 _NVLINK5 = re.compile(
     rb"([A-Z][A-Z0-9_/]{2,40})\s+(Nonfatal|Non-fatal|Fatal)\s+(?:XC\d\s+)?(?:i\d{1,3}\s+)?Link\s+(-?\d{1,4})"
@@ -53,13 +55,14 @@ def _read_xid(window: bytes, at: int) -> tuple[Structure, ...]:
     found = _XID.search(line)
     if found is None:
         return ()
-    process = _XID_PROCESS.search(found[3])
-    rest = found[3][process.end() :] if process else found[3]
+    pci = text(found[1] or found[2])
+    process = _XID_PROCESS.search(found[4])
+    rest = found[4][process.end() :] if process else found[4]
     link = _NVLINK5.search(rest)
     pid = number(process[1]) if process else None
     fields: dict[str, Scalar] = {
-        "pci": text(found[1]),
-        "xid": number(found[2]),
+        "pci": pci,
+        "xid": number(found[3]),
         "pid": text(process[1], 40) if process else "",
         "process": text(process[2], 80) if process else "",
         "detail": text(rest),
@@ -71,7 +74,7 @@ def _read_xid(window: bytes, at: int) -> tuple[Structure, ...]:
             "link": number(link[3]),
             "status": text(link[5]),
         }
-    return (on_line("xid", window, at, fields, who=_who(line, text(found[1]), pid)),)
+    return (on_line("xid", window, at, fields, who=_who(line, pci if found[1] else "", pid)),)
 
 
 def _read_off_bus(window: bytes, at: int) -> tuple[Structure, ...]:
@@ -164,7 +167,7 @@ def _read_blocked(window: bytes, at: int) -> tuple[Structure, ...]:
 
 
 READERS: tuple[Reader, ...] = (
-    Reader(name="xid", trigger=r"Xid \((?:PCI:)?[0-9a-fA-F]", read=_read_xid, after=1024, keep=256),
+    Reader(name="xid", trigger=r"Xid \((?:PCI:[^)\s]|[0-9a-fA-F])", read=_read_xid, after=1024, keep=256),
     Reader(
         name="off_bus",
         trigger=r"GPU .*fallen off the bus|NVRM: The NVIDIA GPU ",

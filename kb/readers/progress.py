@@ -51,9 +51,9 @@ _TO = rb"['\"]?\]?[ \t]{0,2}(?:[:=][ \t]{0,12}|[ \t]{1,8})['\"]?(?:tensor\()?[ \
 _REST = rb"[^\r\n]{0,1500}"
 
 _LOSS = re.compile(
-    rb"(?:loss|Loss|LOSS)(?: value|_step|/train(?:/total)?|_train)?"
+    rb"(?:loss|Loss|LOSS)(?: value|_step|/train(?:/total)?|/total|_train)?(?:"
     + _TO
-    + rb"(?P<value>"
+    + rb"| is |_(?=(?:-?\d{1,12}\.\d{1,20}|nan|inf)(?:[\s,;|]|$)))(?P<value>"
     + _NUMBER
     + rb")(?![\w/%]|\.\d)"
 )
@@ -77,7 +77,7 @@ _SKIPPED = re.compile(rb"skipped(?: iterations)?" + _TO + rb"(?P<value>\d{1,12})
 _NAN_ITERATIONS = re.compile(rb"nan iterations:[ ]{0,8}0*[1-9]")
 _NAMED_SECONDS = re.compile(
     rb"(?:elapsed[_ ]time[_ ]per[_ ]iteration[_ (]{1,2}(?P<elapsed>ms|s)\)?|iter time \(s\)|train_step_timing in s"
-    rb"|train_speed\((?P<speed>s/it|iter/s)\)|timing_s/step|time_per_step|time_iter|(?:step|iter)_time)"
+    rb"|train_speed\((?P<speed>s/it|iter/s)\)|timing_s/step|time_per_step|time_iter|(?:step|iter)_time|(?<!\w)(?:avg_)?batch_cost)"
     + _TO
     + rb"(?P<value>"
     + _NUMBER
@@ -95,11 +95,14 @@ _THROUGHPUT = tuple(
     re.compile(key + _TO + rb"(?P<value>" + _NUMBER + rb")(?P<unit>[KMG](?![A-Za-z]))?")
     for key in (
         rb"(?:tok(?:ens)?/s(?:ec)?(?:/device|/gpu)?|Tokens/s/device|tokens_per_sec(?:ond)?|(?<!\w)tps|(?<!\w)wps|perf/throughput)",
-        rb"(?:samples[ _/]per[ _]second|samples/sec|CurrSamplesPerSec|train_samples_per_second)",
+        rb"(?:samples[ _/]per[ _]second|samples/sec|CurrSamplesPerSec|train_samples_per_second|images/sec|steps/sec|(?<!\w)ips)",
         rb"(?:throughput per GPU \(TFLOP/s/GPU\)|TFLOPs|tflops|TFLOP/s/device|model_tflops_per_gpu)",
     )
 )
-_TOKENS_BEHIND = re.compile(rb"(?P<value>\d[\d,.]*) tok/s")
+_RATE_BEHIND = re.compile(
+    rb"(?P<value>\d[\d,.]{0,20}) ?(?:tok|(?:samples?|examples?|images?|imgs?|sequences|sentences|iter)(?=/s(?:ec(?:ond)?)?(?!\w)))/s"
+    rb"|(?<!\w)FPS: \d[\d.]{0,12} \((?P<frames>\d[\d.]{0,12})\)"
+)
 _MEMORY = re.compile(
     rb"(?:(?<![\w])memory(?:\((?P<named>GiB)\))?|MaxMemAllocated|max[_ ]mem|(?<![\w])mem)"
     + _TO
@@ -195,7 +198,8 @@ def _throughput(text: bytes) -> float | None:
         if match is not None:
             value = _float(match["value"])
             return None if value is None else value * _UNITS.get(match["unit"] or b"", 1.0)
-    return _value(_TOKENS_BEHIND, text)
+    behind = _RATE_BEHIND.search(text)
+    return None if behind is None else _float((behind["value"] or behind["frames"]).rstrip(b"."))
 
 
 def _memory(text: bytes) -> float | None:
@@ -302,6 +306,68 @@ def _read_dict(match: re.Match[bytes]) -> ProgressPoint | None:
     return replace(point, validation=validation or match[0].startswith(b"'eval_"))
 
 
+def _read_json_loss(match: re.Match[bytes]) -> ProgressPoint | None:
+    """A JSON line with a loss, of a program that names its step in words of its own or not at all."""
+    point = _read_dict(match)
+    if point is None or (point.step is None and point.learning_rate is None and point.grad_norm is None):
+        return None  # a settings file has a "loss" too
+    return point
+
+
+_COUNTED = re.compile(rb"(?P<step>\d{1,12})(?::[ ]{1,8}[^\s,]{1,24},)?[ \t]{1,8}(?P<value>-?(?:[\d.]{1,20}|nan|inf))?$")
+
+
+def _read_counted(match: re.Match[bytes]) -> ProgressPoint | None:
+    """`100  images/sec: 700.1 … 7.9` and `100: 1.5, 1.4 avg loss, …`: the step stands first on the line."""
+    before, after = _around(match)
+    place = _COUNTED.match(before.lstrip())
+    if place is None:
+        return None
+    named = match[0].startswith(b" avg loss")
+    loss = _float(place["value"]) if named else _value(_LAST_NUMBER, after)
+    point = _measure(after, "counted", match.start())
+    return replace(point, step=int(place["step"]), loss=loss)
+
+
+_LAST_NUMBER = re.compile(rb"[ \t)](?P<value>-?(?:\d{1,9}\.\d{1,12}|nan|inf))\s{0,4}$")
+
+
+def _read_tacotron(match: re.Match[bytes]) -> ProgressPoint | None:
+    _, after = _around(match)
+    seconds = re.search(rb" (?P<value>\d{1,6}\.\d{1,6})s/it", after)
+    point = _measure(after, "tacotron", match.start())
+    return replace(
+        point,
+        step=int(match["step"]),
+        loss=_float(match["value"]),
+        seconds=None if seconds is None else float(seconds["value"]),
+        validation=False,
+    )
+
+
+# What stands beside the iteration lines, on lines of its own: such points count as no steps, so they are marked as
+# validation. The form of a memory line is named after its words, which keeps device and host, free and used apart.
+
+
+def _read_beside(match: re.Match[bytes]) -> ProgressPoint | None:
+    value = _float(match["value"])
+    if "scale" in match.re.groupindex:
+        return ProgressPoint(match.start(), loss_scale=value, format="loss_scale", validation=True)
+    return ProgressPoint(match.start(), throughput=value, format="rate", validation=True)
+
+
+_DIGITS = re.compile(rb"[^A-Za-z]{1,200}")
+_SIZES = {b"k": 2.0**10, b"m": 2.0**20, b"g": 2.0**30, b"t": 2.0**40}
+
+
+def _read_used(match: re.Match[bytes]) -> ProgressPoint | None:
+    value, unit = _float(match["value"]), (match["unit"] or b"").lower()
+    before, after = _around(match)
+    words = _DIGITS.sub(b" ", (before[peel(before).end :] + after[: match.end("value") - match.start()])[-80:])
+    memory = None if value is None else value * _SIZES.get(unit[:1], 1.0)
+    return ProgressPoint(match.start(), memory=memory, format=f"used {words.decode('ascii')}", validation=True)
+
+
 _MLPERF_STEP = re.compile(rb'"(?P<unit>step|step_num|epoch_num|first_epoch_num)": (?P<value>\d{1,12})[,} ]')
 
 
@@ -388,6 +454,7 @@ _OF = rb"[ ]{0,12}/[ ]{0,12}(?P<total>\d{1,12})"
 _MAYBE_OF = rb"(?:[ ]{0,2}/[ ]{0,12}(?P<total>\d{1,12}))?"
 # Between a general word and its number; what may not follow the number (3.5, 3x, 3-4).
 _IS = rb"['\"]?[ \t]{0,2}[:=#\[]?[ \t]{0,12}"
+_IS_TOO = rb"['\"]?[ \t]{0,2}[:=#\[_]?[ \t]{0,12}"
 _NO_MORE = rb"(?![\w.%-]{1,2}\w)" + _REST
 
 
@@ -397,7 +464,7 @@ _ITERATION = rb"(?<!loss at iter)(?:ation(?! {1,12}\d{1,12}/ {0,12}\d{1,12} \|))
 
 GENERAL = "_loss"  # ends the name of the forms of last resort, which a block needs only where no other form is at home
 # One detector for them all: "step" and "loss" on one line would keep an automaton busy on every line that has a step.
-_LOSS_LINE = r"""[Ll]oss['"]?[ \t]{0,3}[:=]?[ \t(]{0,3}[-0-9iInN]"""
+_LOSS_LINE = r"""[Ll]oss(?:['"]?[ \t]{0,3}[:=]?[ \t(]{0,3}[-0-9iInN]|/total|_-?[0-9]+\.[0-9]|_nan)"""
 
 
 def _general(word: str, *, capture: bytes = b"step") -> ProgressFormat:
@@ -418,7 +485,7 @@ def _general(word: str, *, capture: bytes = b"step") -> ProgressFormat:
     )
     tail += _ITERATION if word in {"iter", "Iter"} else b""
     tail += (
-        _IS
+        (_IS_TOO if word == "step" else _IS)
         + rb"(?P<"
         + capture
         + rb">\d{1,12})"
@@ -443,6 +510,19 @@ def _json(key: str) -> ProgressFormat:
         rb' ?"?(?P<step>\d{1,12})(?![.\d])' + _REST,
         _reader("json", needs_loss=True),
     )
+
+
+_SIZE = rb"(?P<value>\d{1,15}(?:\.\d{1,12})?) ?(?P<unit>%|[KMGTkmgt]i?[Bb]?(?![A-Za-z]))?"
+
+
+def _used(head: bytes, words: str) -> ProgressFormat:
+    """Make the form of a line that says how much memory is in use."""
+    found = rb"[^\r\n]{0,60}?(?:" + words.encode() + rb")\)?['\"]?[^\w\r\n]{1,6}" + _SIZE
+    return _form("used", rf"{head.decode()}.{{0,60}}(?:{words}).{{1,7}}[0-9]", head, found, _read_used)
+
+
+def _scale(head: str) -> ProgressFormat:
+    return _form("loss_scale", head + "[0-9.e-]", head.encode(), rb"(?P<scale>)(?P<value>" + _NUMBER + rb")", _read_beside)
 
 
 def _bar(unit: str) -> ProgressFormat:
@@ -525,6 +605,7 @@ FORMATS: tuple[ProgressFormat, ...] = (
     _json("step"),
     _json("iteration"),
     _json("iter"),
+    _form("hf_dict", r'"loss": "?[-0-9nNiI]', b'"loss": ', rb'"?' + _NUMBER + rb"[^\r\n}]{0,1500}", _read_json_loss),
     _form(
         "verl",
         r"step:[0-9]+ - [a-z_]+/",
@@ -589,6 +670,22 @@ FORMATS: tuple[ProgressFormat, ...] = (
         _reader("batch_brackets"),
     ),
     _form(
+        "ltr",
+        r"train: [0-9]+, [0-9]+ / [0-9]+\] FPS: ",
+        b"train: ",
+        rb"(?P<epoch>\d{1,9}), (?P<step>\d{1,12}) / (?P<total>\d{1,12})\] FPS: " + _REST,
+        _reader("ltr", whole=False),
+    ),
+    _form(
+        "tacotron",
+        r"Train loss [0-9]+ [-0-9.n]",
+        b"Train loss ",
+        rb"(?P<step>\d{1,12}) (?P<value>" + _NUMBER + rb") Grad Norm " + _REST,
+        _read_tacotron,
+    ),
+    _form("counted", r"[0-9]\timages/sec: [0-9]", b"images/sec: ", _REST, _read_counted),
+    _form("counted", r" avg loss, [0-9.]+ rate", b" avg loss, ", rb"[\d.]{1,20} rate" + _REST, _read_counted),
+    _form(
         "step_train_time",
         r"step:[0-9]+/[0-9]+ (?:train|val)_",
         b"step:",
@@ -631,4 +728,19 @@ FORMATS: tuple[ProgressFormat, ...] = (
     _general("Iter"),
     _general("Epoch", capture=b"epoch"),
     _general("epoch", capture=b"epoch"),
+    _form("rate", r"global_step/sec: [0-9]", b"global_step/sec: ", rb"(?P<value>" + _NUMBER + rb")", _read_beside),
+    _scale("setting loss scale to: "),
+    _scale("reducing loss scale to "),
+    _scale(", reducing to "),
+    _form(
+        "used",
+        r"Mem: +[0-9]+[A-Za-z]* +[0-9]",
+        b"Mem:",
+        rb"[ ]{1,20}\d[\d.]{0,14}(?:[KMGT]i?B?)?[ ]{1,20}" + _SIZE + rb"[ ]{1,20}\d",
+        _read_used,
+    ),
+    _used(b"emory", "current|[Uu]sed|[Uu]sage|[Aa]llocated|in use|RSS|rss|percent"),
+    _used(b"RAM ", "used|Used|usage|Usage|in use|percent"),
+    _form("used", r"[Rr][Ss][Ss]: [0-9]", b"RSS: ", _SIZE, _read_used),
+    _form("used", r"rss=[0-9]", b"rss=", _SIZE, _read_used),
 )

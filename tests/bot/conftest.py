@@ -105,7 +105,7 @@ def signalbox(cache, tmp_path_factory, known) -> Command:
 def few_rules(tmp_path) -> Path:
     """A rules folder with the shipped vocabulary and two shipped rules."""
     shipped, folder = default_folder(), tmp_path / "rules"
-    for name in ("VERSION", "faults.yaml", "actions.yaml", "memory/cuda-out-of-memory", "host/disk-full"):
+    for name in ("VERSION", "faults.yaml", "actions.yaml", "memory/cuda-out-of-memory", "storage/disk-full"):
         source = shipped / name
         if source.is_dir():
             for file in (path for path in source.rglob("*") if path.is_file()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -36,8 +37,10 @@ def sample(lines: int, seed: int = 1) -> bytes:
                     f"[rank{rank}]: Connection closed by peer [10.0.0.{rank}]\r\n",
                     f"Fatal trouble in module{number}\n",
                     f"Fatal trouble in module{number} (harmless)\n",
-                    "Traceback (most recent call last):\n"
-                    f"  File \"/app/train.py\", line {number}, in step\n    run()\nKeyError: 'k{number}'\n",
+                    (
+                        "Traceback (most recent call last):\n"
+                        f"  File \"/app/train.py\", line {number}, in step\n    run()\nKeyError: 'k{number}'\n"
+                    ),
                 ]
             )
         )
@@ -85,7 +88,7 @@ def shards(text: bytes, cuts: list[int]) -> list[StreamSummary]:
     """The summaries of shards of a text, each seeing context around its own lines."""
     edges = [0, *cuts, len(text)]
     found = []
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in pairwise(edges):
         origin = max(0, start - BEFORE)
         scanner = Scanner(PLAN, ENGINE, MERGED, origin=origin, own_start=start, own_stop=stop, year=2026)
         scanner.feed(text[origin : stop + AFTER])
@@ -152,6 +155,18 @@ def test_a_streams_own_rank_stands_where_lines_do_not_tell() -> None:
     ref = replace(MERGED, resource=Resource(rank=3, node="node-a"))
     place = summary(b"Connection closed by peer\n", ref).hits["closed#line"].first[0]
     assert (place.resource.rank, place.resource.node) == (3, "node-a")
+
+
+@pytest.mark.parametrize(
+    "prefix", ["[rank5]: ", "[rank: 5] ", "node-3: [rank5]: ", "   5: ", "2026-11-03 04:12:00 [rank5]: "]
+)
+def test_a_rank_is_tallied_as_it_is_placed(prefix: str) -> None:
+    """Whatever stands before it, also in a log that is named after another rank: tally and place tell the same rank."""
+    text = f"{prefix}Connection closed by peer\n".encode() * 3
+    for ref in (MERGED, replace(MERGED, resource=Resource(rank=0))):
+        hits = summary(text, ref).hits["closed#line"]
+        assert {tally.rank: tally.count for tally in hits.ranks} == {5: 3}
+        assert {one.resource.rank for one in hits.places()} == {5}
 
 
 def test_iteration_lines_become_a_series() -> None:

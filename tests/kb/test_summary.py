@@ -55,7 +55,9 @@ def _part(draw: st.DrawFn, index: int) -> StreamSummary:
         REF,
         SPAN,
         {key: one for key, one in sorted(found.items()) if one.count},
-        tuple(sorted((Structure(draw(kinds), at, at + 9, "x") for at in draw(offsets)), key=lambda s: (s.offset, s.kind))),
+        tuple(
+            sorted((Structure(draw(kinds), at, at + 9, "x") for at in draw(offsets)), key=lambda s: (s.offset, s.kind))
+        ),
         Series(tuple(points), len(points), 0, points[0] if points else None, points[-1] if points else None, odd),
         tuple(StageMark(at, draw(st.sampled_from(STAGES))) for at in sorted(draw(offsets))),  # type: ignore[arg-type]
         draw(st.none() | st.integers(0, 99).map(float)),

@@ -208,9 +208,7 @@ NODES = (
         ("preempted", "requeue", "none", []),
     ],
 )
-def test_advice_and_the_nodes_to_leave_out(
-    name: str, advice: str, owner: str, exclude: list[tuple[str, str]]
-) -> None:
+def test_advice_and_the_nodes_to_leave_out(name: str, advice: str, owner: str, exclude: list[tuple[str, str]]) -> None:
     """Hardware is taken out of the cluster, links out of the job; a fault of the code bars no node."""
     known = seen(name)
     decision = decide(BOOK, places(known), NODES, Progress())

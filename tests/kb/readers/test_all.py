@@ -26,7 +26,7 @@ SAMPLES = (
 
 def broken(seed):
     """Windows cut out of spoiled samples, with a place in each where a line may start."""
-    dice = random.Random(seed)  # noqa: S311 - spoils test data, the same way each time
+    dice = random.Random(seed)
     for _ in range(40):
         data = bytearray(b"".join(dice.choice(SAMPLES) for _ in range(dice.randint(1, 6))))
         for _ in range(dice.randint(0, 30)):

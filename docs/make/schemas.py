@@ -1,0 +1,31 @@
+"""Writes the JSON Schemas of docs/: reports and rules. A test says whether they are current.
+
+Run as: python docs/make/schemas.py
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bot.reportjson import schema_text
+from bot.rulefiles import knowledge
+from kb.ruleschema import rule_json_schema
+
+DOCS = Path(__file__).resolve().parent.parent
+
+
+def rule_schema_text() -> str:
+    """The schema of rule.yaml with the words of today's vocabulary."""
+    book = knowledge().rulebook
+    return json.dumps(rule_json_schema(sorted(book.faults), sorted(book.actions)), indent=2, sort_keys=True) + "\n"
+
+
+def main() -> None:
+    """Write both."""
+    (DOCS / "report.schema.json").write_text(schema_text(), "utf-8")
+    (DOCS / "rule.schema.json").write_text(rule_schema_text(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

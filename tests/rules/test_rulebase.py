@@ -1,0 +1,128 @@
+"""The rule base as a whole: its own logs, engines that agree on them, and healthy runs on which it is silent."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from bot import ruletests
+from bot.accuracy import evaluate_cases
+from bot.diagnosing import diagnose_bundle, diagnose_paths
+from bot.rulefiles import default_folder, knowledge
+from kb.matcher import HyperscanMatcher, Matcher, Re2Matcher
+from kb.patterns import check, scan_form
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BENCHMARK = ROOT.parent / "shared" / "benchmark"
+KNOWN = knowledge()
+FOLDER = default_folder()
+TESTS = ruletests.tests_of(FOLDER, KNOWN.rulebook.rules)
+FAMILIES = sorted({test.path.relative_to(FOLDER).parts[0] for test in TESTS})
+
+
+@pytest.fixture(scope="module")
+def engine() -> Matcher:
+    """The compiled rule base."""
+    return KNOWN.matcher()
+
+
+def test_no_rule_is_left_out() -> None:
+    """Every rule file of the base is sound."""
+    assert not KNOWN.faults
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rules_speak_and_are_silent_where_their_logs_say(family: str, engine: Matcher) -> None:
+    """Each rule finds its fault in its match/ logs, with the whole base at work, and nothing in its silent/ logs."""
+    mine = [test for test in TESTS if test.path.relative_to(FOLDER).parts[0] == family]
+    wrong = [
+        outcome.test.path for outcome in (ruletests.run(KNOWN, engine, test) for test in mine) if not outcome.passed
+    ]
+    assert not wrong
+
+
+def all_lines() -> bytes:
+    """Every line of every test log, once."""
+    lines: dict[bytes, None] = {}
+    for test in TESTS:
+        files = [test.path] if test.path.is_file() else [path for path in test.path.rglob("*") if path.is_file()]
+        for file in files:
+            lines.update(dict.fromkeys(file.read_bytes().replace(b"\r", b"\n").split(b"\n")))
+    return b"\n".join(line for line in lines if line)
+
+
+def hits_by_line(matcher: Matcher, text: bytes, starts: list[int]) -> dict[int, set[int]]:
+    """Pattern → numbers of the lines that an engine says it matches."""
+    found: dict[int, set[int]] = defaultdict(set)
+    for pattern, offset in matcher.hits(text):
+        found[pattern].add(bisect_right(starts, offset) - 1)
+    return found
+
+
+def test_engines_agree_on_all_test_lines(engine: Matcher) -> None:
+    """Hyperscan and RE2 find the same lines, and miss none in which Python's `re` finds the rule's own regex."""
+    text = all_lines()
+    lines = text.split(b"\n")
+    starts = [0]
+    for line in lines[:-1]:
+        starts.append(starts[-1] + len(line) + 1)
+    patterns = [one for one in KNOWN.plan.patterns if not one.once]
+    fast = hits_by_line(HyperscanMatcher(patterns), text, starts)
+    slow = hits_by_line(Re2Matcher(patterns), text, starts)
+    assert fast == slow
+    where = {pattern: index for index, pattern in enumerate(patterns)}
+    for wanted in KNOWN.plan.lines:
+        flags = re.IGNORECASE if wanted.ignore_case else 0
+        search = re.compile(wanted.regex.encode(), flags).search
+        truth = {number for number, line in enumerate(lines) if search(line)}
+        expression = scan_form(wanted.regex).expression
+        index = next(i for p, i in where.items() if p.expression == expression and p.ignore_case == wanted.ignore_case)
+        assert truth <= fast[index], wanted.key
+
+
+def test_every_pattern_is_in_the_safe_subset() -> None:
+    """No regex of the base is one that some engine would read otherwise."""
+    faults = {line.key: check(line.regex, line.ignore_case) for line in KNOWN.plan.lines}
+    literal = {f"{r.id}#{p.name}" for r in KNOWN.rulebook.rules for p in r.patterns if p.literal is not None}
+    assert not {key: said for key, said in faults.items() if said and key not in literal}
+
+
+def test_the_healthy_bundle_is_silent() -> None:
+    """A real short run that ended well is called that."""
+    report = diagnose_bundle(KNOWN, ROOT / "tests" / "bundles" / "healthy").report
+    assert (report.verdict, report.phase, report.diagnoses) == ("no_fault", "completed", ())
+
+
+def test_the_killed_rank_is_named() -> None:
+    """Of two launchers' failure blocks the one that tells what came first decides."""
+    report = diagnose_bundle(KNOWN, ROOT / "tests" / "bundles" / "rank-killed").report
+    best = report.diagnoses[0]
+    assert (best.fault, best.suspects[0].rank, best.suspects[0].node) == ("killed", 3, "node-a")
+
+
+def test_the_demo_names_the_rank_whose_shard_is_damaged() -> None:
+    """Not the loudest line, nor the other launcher's victim: rank 5, its data, and what was lost."""
+    report = diagnose_bundle(KNOWN, ROOT / "bot" / "_demo" / "shard-corrupt").report
+    best = report.diagnoses[0]
+    assert (best.fault, best.suspects[0].rank, best.suspects[0].node) == ("data_error", 5, "node-b")
+    assert (report.decision.advice, report.decision.from_checkpoint, report.decision.steps_lost) == ("fix_first", 30, 6)
+    assert {explained.fault for explained in best.explains} == {"peer_failure"}
+
+
+@pytest.mark.benchmark
+def test_no_fault_is_named_on_the_benchmarks_healthy_runs(tmp_path: Path) -> None:
+    """Neither on the cases labelled healthy nor on the clean logs beside them."""
+    if not BENCHMARK.is_dir():
+        pytest.skip(f"there is no benchmark at {BENCHMARK}")
+    for case in sorted((BENCHMARK / "cases").iterdir()):
+        if (case / "case.yaml").is_file() and "label: healthy" in (case / "case.yaml").read_text("utf-8"):
+            (tmp_path / case.name).symlink_to(case)
+    judged = evaluate_cases(KNOWN, tmp_path)
+    assert judged
+    assert not [one.case for one in judged if one.false_alarm]
+    clean = [path for path in sorted((BENCHMARK / "clean").iterdir()) if path.suffix == ".out"]
+    assert not [path.name for path in clean if diagnose_paths(KNOWN, [path]).report.verdict != "no_fault"]

@@ -1,0 +1,71 @@
+"""What imports cannot show: kb touches nothing outside, modules say what they are for, values are frozen, rules are whole."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib.util
+import inspect
+from pathlib import Path
+
+import pytest
+
+import kb.model
+import kb.report
+import kb.rule
+
+ROOT = Path(__file__).resolve().parent.parent
+MODULES = sorted(path for package in ("kb", "connectors", "bot") for path in (ROOT / package).rglob("*.py"))
+RULES = sorted(path.parent for path in (ROOT / "rules").glob("*/*/rule.yaml"))
+OUTSIDE = {"open", "print", "input", "eval", "exec", "compile", "__import__", "breakpoint"}
+CLOCK = {"now", "today", "utcnow"}
+
+
+def called(tree: ast.AST) -> set[str]:
+    """The bare names that a module calls, and the methods that would read the clock."""
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Name):
+                names.add(node.func.id)
+            elif isinstance(node.func, ast.Attribute) and node.func.attr in CLOCK:
+                names.add(node.func.attr)
+    return names
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.is_relative_to(ROOT / "kb")], ids=lambda p: p.stem)
+def test_kb_reads_no_file_and_no_clock(path: Path) -> None:
+    """No module of kb calls what reaches outside or asks for the time."""
+    assert not called(ast.parse(path.read_text("utf-8"))) & (OUTSIDE | CLOCK)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: f"{p.parent.name}.{p.stem}")
+def test_every_module_opens_with_what_it_is_for(path: Path) -> None:
+    """The first thing in a module is a docstring."""
+    assert ast.get_docstring(ast.parse(path.read_text("utf-8")))
+
+
+@pytest.mark.parametrize("module", [kb.model, kb.rule, kb.report], ids=lambda m: m.__name__)
+def test_values_are_frozen(module: object) -> None:
+    """Every value of the model is a frozen dataclass."""
+    values = [one for _, one in inspect.getmembers(module, dataclasses.is_dataclass) if isinstance(one, type)]
+    assert values
+    assert all(one.__dataclass_params__.frozen for one in values)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("folder", RULES, ids=lambda p: p.name)
+def test_a_rule_folder_is_whole(folder: Path) -> None:
+    """A rule has its file, material on which it speaks, and material on which it is silent."""
+    assert len(list((folder / "match").iterdir())) >= 2
+    assert any((folder / "silent").iterdir())
+
+
+def test_the_schemas_in_docs_are_current() -> None:
+    """docs/ describes the rule format and the report as they are now."""
+    spec = importlib.util.spec_from_file_location("schemas", ROOT / "docs" / "make" / "schemas.py")
+    assert spec is not None
+    assert spec.loader is not None
+    schemas = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(schemas)
+    assert (ROOT / "docs" / "rule.schema.json").read_text("utf-8") == schemas.rule_schema_text()
+    assert (ROOT / "docs" / "report.schema.json").read_text("utf-8") == schemas.schema_text()
