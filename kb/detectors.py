@@ -26,9 +26,15 @@ class Found:
 
 
 def detect(name: str, points: Sequence[ProgressPoint], params: Mapping[str, float]) -> tuple[Found, ...]:
-    """Run one detector over the points of a stream."""
+    """Run one detector over the points of a stream.
+
+    Lines that stand beside the iteration lines (the falls of a loss scale, rates, memory in use) are looked at where the
+    iteration lines themselves show nothing.
+    """
     training = [p for p in points if not p.validation]
     found = DETECTORS[name](training, params)
+    if found is None and name in BESIDE:
+        found = BESIDE[name](points, params)
     return (found,) if found else ()
 
 
@@ -57,7 +63,8 @@ def _gradient_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, f
         odd = point.grad_norm is not None and not math.isfinite(point.grad_norm)
         run = run + 1 if odd else 0
         start = points[index - run + 1] if run else point
-        ends = index == len(points) - 1 and run and math.isnan(point.grad_norm or 0.0) and index - run >= 4
+        late = index - run >= 4 or (start.step or 0) >= params.get("late_step", 200)
+        ends = index == len(points) - 1 and run and math.isnan(point.grad_norm or 0.0) and late
         dead = run >= 3 and all(p.loss == 0.0 for p in points[index - 1 : index + 1])
         if run >= params.get("gradient_steps", 8) or ends or dead:
             text = f"gradient norm is {start.grad_norm} from step {_step(start)} on"
@@ -79,10 +86,17 @@ def _loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) ->
             continue
         before = [p.loss or 0.0 for p in losses[max(0, index - 20) : index]]
         least = 1 if point.format.startswith("megatron") else 8  # large batches: a few points tell the level
+        if len(before) >= 2 and _leaps(point.loss or 0.0, before, params):
+            return _spike(losses, index, median(before))
         after = [p.loss or 0.0 for p in losses[index + 1 : index + 4]]
         if len(before) >= least and _spikes(point.loss or 0.0, before, after, params):
             return _spike(losses, index, median(before))
     return None
+
+
+def _leaps(here: float, before: Sequence[float], params: Mapping[str, float]) -> bool:
+    """Whether the loss is a hundred times all that it was lately, and large: then one step is enough."""
+    return here >= params.get("leap", 100.0) * max(max(abs(value) for value in before), 1.0)
 
 
 def _spikes(here: float, before: Sequence[float], after: Sequence[float], params: Mapping[str, float]) -> bool:
@@ -107,6 +121,8 @@ def _spike(losses: Sequence[ProgressPoint], index: int, level: float) -> Found:
 def _slow_down(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
     """Steps take longer from some point on, to the end of what is seen."""
     timed = _bar_ends([p for p in points if p.seconds and math.isfinite(p.seconds)])
+    if not timed:
+        return _rate_falls(points, params)
     share = params.get("share", 0.7)
     keep = int(params.get("points", 3))
     if len(timed) < 2 * keep:
@@ -121,6 +137,49 @@ def _slow_down(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         if slow >= max(keep, 0.9 * len(after)):
             return _slower(timed[index:], level, median(after))
     return None
+
+
+def _rate_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
+    """Where only rates are logged: the rate falls, for good, below anything it was before.
+
+    The first point is no measure. Rates halve for a step or two where something is saved, so two points at the end count
+    only where the second is slower still.
+    """
+    rated = _each_once([p for p in points if p.throughput and math.isfinite(p.throughput)])[1:]
+    values = [p.throughput or 0.0 for p in rated]
+    least = list(accumulate(reversed(values), max))[::-1]  # the best rate from each point on
+    for index in range(3, len(values) - 1):
+        before = values[max(0, index - 20) : index]
+        level, after = median(before), len(values) - index
+        collapsing = after == 2 and least[index] < 0.55 * level and values[-1] < 0.75 * values[-2] and index >= 4
+        slow = after >= 3 and least[index] < params.get("share", 0.7) * level
+        if (collapsing or slow) and min(before) > 0.8 * level and least[index] < 0.8 * min(before):
+            return _fallen(rated[index:], level, median(values[index:]))
+    return None
+
+
+def _each_once(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
+    """Without the repeats of a step that prints one line for each of its metrics."""
+    kept: list[ProgressPoint] = []
+    for point in points:
+        last = kept[-1] if kept else None
+        if last is None or point.step is None or (point.step, point.throughput) != (last.step, last.throughput):
+            kept.append(point)
+    return kept
+
+
+def _fallen(slow: Sequence[ProgressPoint], level: float, now: float) -> Found:
+    point = slow[0]
+    text = f"the rate falls from {level:.4g} to {now:.4g} per second from step {_step(point)} on"
+    captures = (("level", f"{level:.4g}"), ("value", f"{now:.4g}"), ("percent", f"{100 * (level / now - 1):.0f}"))
+    return Found(point, text, captures, tuple(slow[-2:]))
+
+
+def _side_rate_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
+    """The same for rates on lines of their own."""
+    if any(p.seconds or p.throughput for p in points if not p.validation):
+        return None
+    return _rate_falls([p for p in points if p.format == "rate"], params)
 
 
 def _slow_step(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
@@ -155,20 +214,23 @@ def _slower(slow: Sequence[ProgressPoint], level: float, now: float) -> Found:
     )
 
 
+_BARS = ("tqdm", "lightning", "keras")
+
+
 def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
     """Of progress bars, whose rate is an average since the bar began, only each bar's last point; other points all."""
     ends = []
     for index, point in enumerate(points):
         follower = points[index + 1] if index + 1 < len(points) else None
         inside = (
-            point.format in ("tqdm", "lightning")
+            point.format in _BARS
             and follower is not None
             and (follower.step or 0) > (point.step or 0)
             and follower.total == point.total
         )
         if not inside:
             ends.append(point)
-    return ends if len(ends) > 3 else list(points) if points and points[0].format not in ("tqdm", "lightning") else []
+    return ends if len(ends) > 3 else list(points) if points and points[0].format not in _BARS else []
 
 
 def _memory_growth(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
@@ -190,10 +252,42 @@ def _memory_growth(points: Sequence[ProgressPoint], params: Mapping[str, float])
     return Found(tail[-1], text, (("rate", f"{rate / 1e6:.0f}"),))
 
 
+def _use_grows(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
+    """What lines beside the iteration lines say of memory in use grows in a straight line while the run trains."""
+    series: dict[tuple[str, int | None], list[ProgressPoint]] = {}
+    for point in points:
+        if point.memory is not None and point.format.startswith("used "):
+            series.setdefault((point.format, point.rank), []).append(point)
+    steps = [p.offset for p in points if not p.validation]
+    for known in series.values():
+        values = [p.memory or 0.0 for p in known]
+        during = sum(known[0].offset < offset <= known[-1].offset for offset in steps)
+        if (during >= 5 and _straight(values)) or (not steps and _climbs(values)):
+            text = f"memory in use grows from {values[0]:.4g} to {values[-1]:.4g} over {len(values)} lines"
+            return Found(known[-1], text, (("rate", f"{(values[-1] - values[0]) / len(values):.3g}"),), (known[0],))
+    return None
+
+
+def _straight(values: Sequence[float], least: int = 6) -> bool:
+    """Whether the values rise evenly to their end: a filling cache would level off."""
+    if len(values) < least or values[-1] < 1.1 * values[0] or values[0] <= 0:
+        return False
+    rise = (values[-1] - values[0]) / (len(values) - 1)
+    return all(abs(value - values[0] - rise * at) <= 0.12 * (values[-1] - values[0]) for at, value in enumerate(values))
+
+
+def _climbs(values: Sequence[float]) -> bool:
+    """Whether each of a few samples, taken by a person or a watcher, is well above the one before, the last too."""
+    if len(values) < 4 or len(values) > 50 or values[-1] < 1.5 * max(values[0], 1.0):
+        return False
+    rises = [later - earlier for earlier, later in pairwise(values)]
+    return min(rises) > 0 and rises[-1] >= 0.3 * sum(rises) / len(rises)
+
+
 def _lr_stuck(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
     """The learning rate is zero for many steps while the loss is still being logged."""
     known = [p for p in points if p.learning_rate is not None]
-    least = int(params.get("steps", 50))
+    least = int(params.get("steps", 30))
     if len(known) < least + 5:
         return None
     zero = [p for p in known[5:] if p.learning_rate == 0.0]
@@ -213,6 +307,23 @@ def _loss_scale_minimum(points: Sequence[ProgressPoint], params: Mapping[str, fl
     return Found(point, f"the loss scale is down to {point.loss_scale:g} at step {_step(point)}")
 
 
+def _scale_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
+    """The loss scale is halved on and on, far below what half precision needs, and nothing is trained after that.
+
+    At the start of a run a dozen falls from a huge scale are how the scaler finds its place.
+    """
+    falls = [p for p in points if p.format == "loss_scale" and p.loss_scale is not None]
+    low = [p for p in falls if (p.loss_scale or 0.0) < params.get("floor", 0.1)]
+    held = [p for p in falls if p.loss_scale == 1.0]
+    if len(falls) < 4 or not (len(low) >= 3 or (len(held) >= 5 and falls[-1] in held)):
+        return None
+    first, last = (low or held)[0], falls[-1]
+    if sum(p.offset > last.offset and p.loss is not None and math.isfinite(p.loss) for p in points) > 20:
+        return None
+    text = f"the loss scale was halved {len(falls)} times, down to {last.loss_scale:g}"
+    return Found(last, text, (("value", f"{last.loss_scale:g}"),), (first,) if first is not last else ())
+
+
 def _step(point: ProgressPoint) -> str:
     return "?" if point.step is None else str(point.step)
 
@@ -225,6 +336,12 @@ DETECTORS: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]],
     "memory_growth": _memory_growth,
     "lr_stuck": _lr_stuck,
     "loss_scale_minimum": _loss_scale_minimum,
+}
+
+BESIDE: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]], Found | None]] = {
+    "throughput_drop": _side_rate_falls,
+    "memory_growth": _use_grows,
+    "loss_scale_minimum": _scale_falls,
 }
 
 JOB_DETECTORS = ("collective_behind",)  # over structures of all streams, not over the series of one

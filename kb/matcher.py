@@ -36,7 +36,7 @@ class Matcher(Protocol):
         """The compiled set for a cache, or None where the engine cannot."""
 
 
-class EngineFault(SignalboxError):
+class EngineFault(SignalboxError):  # noqa: N818 - says what it is
     """The engine at hand gives wrong answers or will not start."""
 
 
@@ -46,7 +46,7 @@ class HyperscanMatcher:
     name = "hyperscan"
 
     def __init__(self, patterns: Sequence[ScanPattern], cached: bytes | None = None) -> None:
-        import hyperscan
+        import hyperscan  # noqa: PLC0415 - the RE2 fallback must work where no wheel of it exists
 
         self._database = _load(hyperscan, cached) if cached else _compile(hyperscan, patterns)
 
@@ -63,7 +63,7 @@ class HyperscanMatcher:
 
     def dump(self) -> bytes:
         """The compiled set; valid only for the same engine version and CPU features."""
-        import hyperscan
+        import hyperscan  # noqa: PLC0415
 
         return bytes(hyperscan.dumpb(self._database))
 
@@ -97,7 +97,7 @@ class Re2Matcher:
     name = "re2"
 
     def __init__(self, patterns: Sequence[ScanPattern]) -> None:
-        import re2
+        import re2  # noqa: PLC0415 - an optional dependency
 
         options = re2.Options()
         options.max_mem = 1 << 30  # out of memory a Set gives no answer at all

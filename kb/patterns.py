@@ -250,7 +250,7 @@ class _Writer:
     def sequence(self, items: Iterable[tuple[Any, Any]]) -> str:
         return "".join(self.item(op, argument) for op, argument in items)
 
-    def item(self, op: Any, argument: Any) -> str:
+    def item(self, op: Any, argument: Any) -> str:  # noqa: PLR0911 - one return a kind of node
         if op is sre.LITERAL:
             return _byte(argument)
         if op is sre.NOT_LITERAL:

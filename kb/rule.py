@@ -209,7 +209,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Exception_:
+class Exception_:  # noqa: N801 - the word of the rule format; Python's own is another
     """An exception to a rule: where its condition holds the rule is silent. Site overlays add their own."""
 
     reason: str

@@ -279,7 +279,7 @@ def check(model: type[_ModelT], node: Node) -> tuple[_ModelT | None, tuple[Fault
 class _Schema(GenerateJsonSchema):
     """Leaves out the titles that pydantic makes of every field's name."""
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
         return False
 
 

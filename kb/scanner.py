@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from kb.matcher import Matcher
@@ -58,22 +58,22 @@ _DATED = re.compile(rb"(?<!\d)(?:19|20)\d\d[-/]?[01]\d[-/]?[0-3]\d")
 
 @dataclass(slots=True)
 class _Kept:
-    """The hits of one line pattern while the stream is read."""
+    """The hits of one line pattern while the stream is read: first places, hits taken a rank, tallies, last windows."""
 
     count: int = 0
-    first: list[Place] | None = None
-    taken: dict[int | None, int] | None = None
-    ranks: dict[int | None, list[int]] | None = None
-    last: deque[tuple[int, bytes, int]] | None = None
+    first: list[Place] = field(default_factory=list)
+    taken: dict[int | None, int] = field(default_factory=dict)
+    ranks: dict[int | None, list[int]] = field(default_factory=dict)
+    last: deque[tuple[int, bytes, int]] = field(default_factory=lambda: deque(maxlen=LAST_PLACES))
 
 
 @dataclass(slots=True)
 class _Read:
-    """The structures of one reader while the stream is read: parsed first ones, and windows of the last ones."""
+    """The structures of one reader while the stream is read: how many of each shape were parsed, windows of the last."""
 
     parsed: int = 0
-    shapes: dict[bytes, int] | None = None
-    last: deque[tuple[int, bytes, int]] | None = None
+    shapes: dict[bytes, int] = field(default_factory=dict)
+    last: deque[tuple[int, bytes, int]] = field(default_factory=lambda: deque(maxlen=LAST_READ))
 
 
 class Scanner:
@@ -189,12 +189,10 @@ class Scanner:
             return
         kept = self._hits.get(index)
         if kept is None:
-            kept = self._hits[index] = _Kept(0, [], {}, {}, deque(maxlen=LAST_PLACES))
+            kept = self._hits[index] = _Kept()
         if not line.certain:
             search = _decider(line)
             starts = [start for start in starts if search(_line(data, start))]
-        assert kept.first is not None and kept.taken is not None
-        assert kept.ranks is not None and kept.last is not None
         kept.count += len(starts)
         base, fixed = self._base, self._ref.resource.rank
         for start in starts:
@@ -229,7 +227,6 @@ class Scanner:
             if not kept.count:
                 continue
             line = self._plan.lines[index]
-            assert kept.first is not None and kept.ranks is not None and kept.last is not None
             last = [self._place(line, offset, _line(data, at), data, at) for offset, data, at in kept.last]
             ranks = sorted(kept.ranks.items(), key=lambda item: (item[1][1], -1 if item[0] is None else item[0]))
             found[line.key] = PatternHits(
@@ -247,8 +244,7 @@ class Scanner:
         reader = ALL_READERS[index]
         state = self._reads.get(index)
         if state is None:
-            state = self._reads[index] = _Read(0, {}, deque(maxlen=LAST_READ))
-        assert state.shapes is not None and state.last is not None
+            state = self._reads[index] = _Read()
         enough = PLACES_A_SHAPE if self._ref.resource.rank is not None else PLACES_A_SHARED_SHAPE
         for start in starts:
             shape = data[start : start + 96].partition(b"\n")[0].translate(None, b"0123456789")[:48]
@@ -280,7 +276,7 @@ class Scanner:
 
     def _all_structures(self) -> tuple[Structure, ...]:
         for index, state in sorted(self._reads.items()):
-            for offset, window, at in state.last or ():
+            for offset, window, at in state.last:
                 self._parse(ALL_READERS[index], offset, window, at)
         best: dict[tuple[str, int], Structure] = {}
         for one in self._structures:

@@ -18,7 +18,7 @@ _ERROR = re.compile(
     r"|\b(?:failed|refused|denied|unreachable|not permitted|Cannot|cannot|could not|Could not|Unable to|unable to|timed out|terminated|catastrophic|unhandled|lost connection|aborted)\b"
 )
 _HARMLESS = re.compile(
-    r"(?i)\bwarn(?:ing)?\b(?!.*NCCL WARN)|\bINFO\b|\bDEBUG\b|deprecat|\b0 (?:errors?|failed|failures)|no errors?\b|without errors?|\bretry|falling back|fallback|ignor|skipp|\[\s*ok\s*\]|optional|resolved|\bcorrected\b|sub-?optimal|succeeded|already been registered|\dit/s|s/it\b|\bW[\d ]"
+    r"(?i)\bwarn(?:ing)?\b(?!.*NCCL WARN)|\bINFO\b|\bDEBUG\b|deprecat|\b0 (?:errors?|failed|failures)|no errors?\b|without errors?|\bretry|falling back|fallback|ignor|skipp|\[\s*ok\s*\]|optional|resolved|\bcorrected\b|sub-?optimal|succeeded|\bdisabl(?:ed|ing)\b|\binstead\b|already been registered|\dit/s|s/it\b|\bW[\d ]"
 )
 STOPS = frozenset({"preempted", "time_limit", "cancelled"})
 _NOTICES = frozenset({"SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGCONT", "SIGWINCH"})  # tell a program something, end nothing
@@ -61,7 +61,7 @@ def last_words(facts: Facts) -> list[tuple[int, Structure]]:
             offset += len(line.encode("utf-8", "replace")) + 1
         after = stream.points[-1].offset if stream.points else -1
         for at, line in lines[-LAST_LINES if not stream.points else -LAST_LINES_OF_A_RUN :]:
-            if at > after and _ERROR.search(line) and not _HARMLESS.search(line):
+            if at > after and not stream.went_on(at) and _ERROR.search(line) and not _HARMLESS.search(line):
                 found.append((index, Structure("error_line", at, at + len(line), line[:512])))
     return found
 

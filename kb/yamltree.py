@@ -120,7 +120,7 @@ def parse(text: str, file: str) -> tuple[Node | None, tuple[Fault, ...]]:
     return tree.root, tuple(sorted(set(tree.faults)))
 
 
-class _TooMuch(Exception):
+class _TooMuch(Exception):  # noqa: N818 - a signal to stop, not an error that anyone sees
     """The file is past a limit; its fault is noted."""
 
 

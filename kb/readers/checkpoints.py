@@ -128,6 +128,11 @@ _CHECKPOINTS = (
     ),
     _form("save_begin", r"Saving checkpoint\. This may take some time", rb"Saving checkpoint\."),
     _form(
+        "save_begin",
+        r"[Ss]aving (?:the )?(?:latest|last|best|final|new|current|periodic|sharded|full) (?:model )?checkpoint",
+        rb"[Ss]aving (?:the )?(?:latest|last|best|final|new|current|periodic|sharded|full) (?:model )?checkpoint" + _TO,
+    ),
+    _form(
         "load_begin",
         r"loading (?:distributed |release )?checkpoint from ",
         rb"[Ll]oading (?:distributed |release )?checkpoint from (?P<path>\S{1,400}?)(?:\.\.\.)?(?=\s|$)(?: at iteration {0,12}(?P<iteration>\d{1,12}))?",
@@ -229,11 +234,22 @@ def _read_checkpoint(window: bytes, at: int) -> tuple[Structure, ...]:
     return (on_line("checkpoint", window, at, {"event": event, **_captured(match)}),)
 
 
+# What the lines right above may say that makes "finished" the word of a wrapper that got an error back, not of the run.
+_GAVE_UP = re.compile(
+    rb"(?im)^.{0,80}(?:training (?:crashed|failed|aborted)\b|ChildFailedError|srun: error: .{1,200}: (?:task|Exited|Killed|Segm|Abort)"
+    rb"|exits with return code = -?[1-9]|(?:Segmentation fault|Aborted|Killed|Bus error) {1,8}\(core dumped\))"
+)
+_LINES_ABOVE = 24
+
+
 def _read_end(window: bytes, at: int) -> tuple[Structure, ...]:
     found = _first(_ENDS, plain(line_at(window, at)[0]))
     if found is None:
         return ()
     how, match = found
+    above = b"\n".join(window[:at].split(b"\n")[-_LINES_ABOVE:])
+    if how == "completed" and _GAVE_UP.search(above):
+        how = "given_up"
     return (on_line("run_end", window, at, {"how": how, "iteration": _captured(match)["iteration"]}),)
 
 
@@ -243,5 +259,5 @@ def _trigger(forms: tuple[_Form, ...]) -> str:
 
 READERS: tuple[Reader, ...] = (
     Reader(name="checkpoint", trigger=_trigger(_CHECKPOINTS), read=_read_checkpoint, ignore_case=True),
-    Reader(name="run_end", trigger=_trigger(_ENDS), read=_read_end, ignore_case=True, keep=32),
+    Reader(name="run_end", trigger=_trigger(_ENDS), read=_read_end, before=4096, ignore_case=True, keep=32),
 )

@@ -74,7 +74,7 @@ _SHRUGGED = re.compile(
 _GUARDED = re.compile(rb"[Ii]mport of .{1,200} failed with: ?$")
 _TRAILING = re.compile(
     rb"(?:--|[;,(]) ?(?:(?:we are |is )?(?:falling back|skipping|skipped|retrying|ignored|ignoring|continuing)|will (?:be )?retr)"
-    rb"|\b(?:batch|sample|step) skipped\b"
+    rb"|\b(?:batch|sample|step) skipped\b|[,;] [\w ]{1,40} (?:disabled|off)$"
 )
 _TROUBLE = re.compile(
     rb"(?i)error|fail|traceback|exception|kill|abort|signal|srun|slurm|wandb|elastic|launch|terminat|process.?group|exit|dumped"
@@ -179,6 +179,7 @@ def _once(name: bytes) -> bytes:
 def _message(window: bytes, first: bytes, position: int, voice: _Voice, *, alone: bool) -> tuple[bytes, int]:
     """The whole message and the index behind it: the lines that follow the exception's, up to what starts anew."""
     parts, size, end, foreign = [first], len(first), position, 0
+    deep = not first.strip()  # a text that begins on the next line is mostly indented as a whole
     for _, after, line in lines_from(window, position, 0 if alone else _MAX_MESSAGE_LINES):
         rest = voice.rest(line)
         if rest is None:
@@ -186,7 +187,8 @@ def _message(window: bytes, first: bytes, position: int, voice: _Voice, *, alone
             if foreign > 8:
                 break
             continue
-        if not rest.strip() or _ends_message(rest) or size >= 4 * MAX_MESSAGE:
+        told = rest.strip() if deep and _indent(rest) < 20 and _FRAME.match(rest) is None else rest
+        if not rest.strip() or _ends_message(told) or size >= 4 * MAX_MESSAGE:
             break
         parts.append(rest.rstrip())
         size, end = size + len(rest), after
@@ -439,7 +441,8 @@ def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
     if _GROUP in line:  # its members were raised before it
         raised = replace(raised, original_follows=True)
     shared: dict[str, Scalar] = {"thread": _thread_before(window, at, voice), "start": at, "has_traceback": "yes"}
-    if _finalizing(raised.frames) or _lived_with(window, line_start(window, at), raised.offset):
+    by_hand = raised.name == b"KeyboardInterrupt"  # met in a finaliser, it is still how the run was ended
+    if not by_hand and (_finalizing(raised.frames) or _lived_with(window, line_start(window, at), raised.offset)):
         shared["lived_with"] = "yes"
     links = _links_before(window, at, voice)
     return _structures(window, _nested(window, raised, voice), prefix, links, shared)
@@ -498,6 +501,38 @@ def _stands_alone(module: bytes, name: bytes) -> bool:
     return name.endswith((b"Error", b"Exception")) and name[:1].isupper()
 
 
+_TARGET = re.compile(rb"Error in call to target '[^'\n]{1,300}':[ \t]*$")
+_SHOWN = re.compile(_MODULE + rb"([A-Z]\w*" + _SUFFIX + rb")\((?P<quote>['\"])(?P<message>.*)(?P=quote),?\)[ \t]*$")
+
+
+def _read_target(window: bytes, at: int) -> tuple[Structure, ...]:
+    """What Hydra caught in the target that it called, which it shows as the exception's `repr` on the next line.
+
+    Only where Hydra prints it without a traceback: under one, the lines are the message of its own exception.
+    """
+    line, after = line_at(window, at)
+    prefix = peel(line)
+    if _TARGET.fullmatch(plain(line[prefix.end :])) is None:
+        return ()
+    shown_line, end = line_at(window, after)
+    shown = _SHOWN.match(plain(shown_line[peel(shown_line).end :]))
+    if shown is None:
+        return ()
+    fields: dict[str, Scalar] = {
+        "type": text(shown[2], 200),
+        "module": text(shown[1].rstrip(b"."), 200),
+        "message": text(shown["message"], MAX_MESSAGE),
+        "frames": "",
+        "last_frame": "",
+        "chain": 0,
+        "chained": "",
+        "has_traceback": "no",
+        "thread": "",
+        "start": at,
+    }
+    return (Structure("exception", after, end, text(plain(shown_line)), fields, resource(prefix), prefix.time),)
+
+
 READERS: tuple[Reader, ...] = (
     Reader(
         name="traceback",
@@ -515,4 +550,5 @@ READERS: tuple[Reader, ...] = (
         after=16 * 1024,
         keep=256,
     ),
+    Reader(name="hydra_target", trigger=r"Error in call to target '", read=_read_target),
 )

@@ -522,7 +522,9 @@ def _used(head: bytes, words: str) -> ProgressFormat:
 
 
 def _scale(head: str) -> ProgressFormat:
-    return _form("loss_scale", head + "[0-9.e-]", head.encode(), rb"(?P<scale>)(?P<value>" + _NUMBER + rb")", _read_beside)
+    return _form(
+        "loss_scale", head + "[0-9.e-]", head.encode(), rb"(?P<scale>)(?P<value>" + _NUMBER + rb")", _read_beside
+    )
 
 
 def _bar(unit: str) -> ProgressFormat:
