@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, Self
 
@@ -117,7 +118,7 @@ class _Bar:
 
 
 def _print(answer: Answer, *, as_json: bool, verbose: bool) -> None:
-    try:
+    with _until_closed():
         if as_json:
             from bot.reportjson import dumps
 
@@ -127,7 +128,14 @@ def _print(answer: Answer, *, as_json: bool, verbose: bool) -> None:
 
             show(answer.report, verbose=verbose)
         sys.stdout.flush()
-    except BrokenPipeError:  # `| head` has seen enough; the report was made, and is kept
+
+
+@contextmanager
+def _until_closed() -> Iterator[None]:
+    """Write as long as somebody reads: `| head` has seen enough; the report was made, and is kept."""
+    try:
+        yield
+    except BrokenPipeError:
         _to_nowhere()
 
 
@@ -156,14 +164,11 @@ def _each(known: Knowledge, folder: Path, workers: int | None) -> bool:
     if not folders:
         raise NothingCollected(f"{folder}: there is no subfolder in it")
     failed = False
-    try:
-        with closing(reports(known, folders, workers)) as found:
-            for report, timing in found:
-                failed = failed or report.verdict == "fault"
-                sys.stdout.buffer.write(dumps(report, timing) + b"\n")
-                sys.stdout.flush()
-    except BrokenPipeError:
-        _to_nowhere()
+    with _until_closed(), closing(reports(known, folders, workers)) as found:
+        for report, timing in found:
+            failed = failed or report.verdict == "fault"
+            sys.stdout.buffer.write(dumps(report, timing) + b"\n")
+            sys.stdout.flush()
     return failed
 
 
@@ -196,8 +201,9 @@ def demo(
     from bot.diagnosing import diagnose_bundle
 
     folder = Path(__file__).with_name("_demo") / "shard-corrupt"
-    if not as_json:
-        typer.echo(f"A real failure of 8 ranks on 2 nodes, recorded in {folder}\n")
+    with _until_closed():
+        if not as_json:
+            typer.echo(f"A real failure of 8 ranks on 2 nodes, recorded in {folder}\n")
     _print(diagnose_bundle(_knowledge(None), folder), as_json=as_json, verbose=False)
 
 

@@ -7,6 +7,7 @@ batches. All take training points in order of offset.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -96,7 +97,7 @@ def _loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) ->
 
 def _leaps(here: float, before: Sequence[float], params: Mapping[str, float]) -> bool:
     """Whether the loss is a hundred times all that it was lately, and large: then one step is enough."""
-    return here >= params.get("leap", 100.0) * max(max(abs(value) for value in before), 1.0)
+    return here >= params.get("leap", 100.0) * max(1.0, *(abs(value) for value in before))
 
 
 def _spikes(here: float, before: Sequence[float], after: Sequence[float], params: Mapping[str, float]) -> bool:
@@ -218,7 +219,10 @@ _BARS = ("tqdm", "lightning", "keras")
 
 
 def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
-    """Of progress bars, whose rate is an average since the bar began, only each bar's last point; other points all."""
+    """Of progress bars, whose rate is an average since the bar began, only each bar's last point; other points all.
+
+    Bars of another length do other work: only those of the commonest length are compared.
+    """
     ends = []
     for index, point in enumerate(points):
         follower = points[index + 1] if index + 1 < len(points) else None
@@ -230,7 +234,11 @@ def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
         )
         if not inside:
             ends.append(point)
-    return ends if len(ends) > 3 else list(points) if points and points[0].format not in _BARS else []
+    if len(ends) <= 3:
+        return list(points) if points and points[0].format not in _BARS else []
+    totals = Counter(p.total for p in ends if p.format in _BARS)
+    common = totals.most_common(1)[0][0] if totals else None
+    return [p for p in ends if p.format not in _BARS or p.total == common]
 
 
 def _memory_growth(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
@@ -252,7 +260,7 @@ def _memory_growth(points: Sequence[ProgressPoint], params: Mapping[str, float])
     return Found(tail[-1], text, (("rate", f"{rate / 1e6:.0f}"),))
 
 
-def _use_grows(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
+def _use_grows(points: Sequence[ProgressPoint], _params: Mapping[str, float]) -> Found | None:
     """What lines beside the iteration lines say of memory in use grows in a straight line while the run trains."""
     series: dict[tuple[str, int | None], list[ProgressPoint]] = {}
     for point in points:

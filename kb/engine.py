@@ -113,8 +113,9 @@ class _Numbering:
 
 
 def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, facts: Facts, numbers: _Numbering) -> Diagnosis:
-    best = ranked.best
     quoted = _quoted(ranked, numbers)
+    suspects = _suspects(ranked.best, facts, quoted)
+    best = _named(ranked.best, suspects)
     steps = best.row.remediation if best.row and best.row.remediation else best.rule.remediation
     times = [s.time for s in best.signals if s.time is not None]
     return Diagnosis(
@@ -128,7 +129,7 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, facts: Facts, num
         band=band(ranked.confidence),
         role=best.role,
         reasons=ranked.reasons,
-        suspects=_suspects(best, facts, quoted),
+        suspects=suspects,
         first_seen=min(times, default=None),
         stage=best.first.stage,
         iteration=best.first.iteration,
@@ -136,7 +137,12 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, facts: Facts, num
         explains=_explained(ranked.folded),
         remediation=tuple(
             RemedyStep(
-                s.action, s.grade, best.fill(s.text), s.scope, best.fill(s.command) if s.command else None, s.verify
+                s.action,
+                s.grade,
+                best.fill(s.text),
+                s.scope,
+                best.fill(s.command) if s.command else None,
+                best.fill(s.verify) if s.verify else None,
             )
             for s in steps
         ),
@@ -144,6 +150,14 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, facts: Facts, num
         impact=best.rule.impact.strip(),
         owner=best.rule.owner or rulebook.owners.get(best.fault.domain, "none"),
     )
+
+
+def _named(best: Finding, suspects: Sequence[Suspect]) -> Finding:
+    """The finding with rank and node of its first suspect, where its own lines do not name them."""
+    first = suspects[0] if suspects else None
+    found = {"rank": first.rank, "node": first.node} if first else {}
+    known = {name: str(value) for name, value in found.items() if value is not None}
+    return replace(best, captures={**known, **best.captures})
 
 
 def _quoted(ranked: Ranked, numbers: _Numbering) -> tuple[EvidenceItem, ...]:

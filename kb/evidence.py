@@ -156,7 +156,7 @@ class Facts:
         for index, facts in enumerate(self.streams):
             for one in facts.summary.structures:
                 self._by_kind.setdefault(one.kind, []).append((index, one))
-        self._last = self._end_of_steps()
+        self.end = self._end_of_steps()
         ends = [one.time for _, one in self.structures("run_end") if one.fields.get("how") == "completed"]
         self._completed = max((time for time in ends if time is not None), default=None)
         self._nodes = {rank: node for node, ranks in evidence.job.nodes.items() for rank in ranks}
@@ -176,9 +176,9 @@ class Facts:
             step = self._timed[at][1] if at >= 0 else None
             if step is not None and stage in UNTELLING:
                 stage = "iterating"
-        if step is None and time is None and not facts.points and stage in UNTELLING and self._last is not None:
+        if step is None and time is None and not facts.points and stage in UNTELLING and self.end is not None:
             # a rank's own error file has neither steps nor times: what ended the run stands where the run ended
-            return self._last
+            return self.end
         return stage, step
 
     def _end_of_steps(self) -> tuple[Stage | None, int | None] | None:

@@ -41,7 +41,8 @@ class Finding:
 
     def fill(self, text: str) -> str:
         """Fill the holes of a text: `{name}` or `{name|default}`."""
-        return _HOLE.sub(lambda hole: self.captures.get(hole[1]) or (hole[2] if hole[2] is not None else "?"), text)
+        filled = _HOLE.sub(lambda hole: self.captures.get(hole[1]) or (hole[2] if hole[2] is not None else "?"), text)
+        return filled.replace("Rank ?", "A rank").replace("rank ?", "a rank")
 
 
 def find(rulebook: Rulebook, facts: Facts, history: History) -> tuple[list[Finding], list[NotEvaluated]]:

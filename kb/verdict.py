@@ -86,7 +86,7 @@ def progress(facts: Facts) -> Progress:
         last_iteration=last.step if last else None,
         last_progress=max(times, default=None),
         last_checkpoint=_last_checkpoint(facts),
-        stage=next((stage for stage in ends if stage not in (None, "teardown")), None) or next(iter(ends), None),
+        stage=facts.end[0] if facts.end else next((one for one in ends if one not in (None, "teardown")), None),
         total_iterations=total,
     )
 

@@ -211,6 +211,16 @@ def test_a_progress_bar_whose_rate_settles() -> None:
     assert found.point.offset >= 5 * 10**6
 
 
+def test_progress_bars_of_other_lengths() -> None:
+    """Bars of different lengths are different work: that later ones are slower tells nothing."""
+    bars = [
+        replace(p, offset=p.offset + 10**6 * bar)
+        for bar in range(12)
+        for p in series("seconds", [1.0 if bar < 6 else 3.0] * 10, format="tqdm", total=10 + bar % 6)
+    ]
+    assert one("throughput_drop", bars) is None
+
+
 def test_one_slow_node_makes_even_steps_a_little_slower() -> None:
     """A few percent on steps of clockwork evenness is told, with how much."""
     found = one("straggler_step", series("seconds", [*[10.0, 10.02] * 10, *[10.9, 10.95] * 5]))
@@ -270,7 +280,7 @@ def test_a_learning_rate_that_is_zero_and_stays_so() -> None:
     [
         [*[0.0] * 60, *[1e-5] * 40],  # a warm-up that is printed with few digits
         [1e-5 * (1 - n / 99) for n in range(100)],  # it ends at zero
-        [0.0] * 40,  # too few
+        [0.0] * 30,  # too few
     ],
 )
 def test_a_warm_up_is_no_stuck_learning_rate(values: list[float]) -> None:

@@ -457,3 +457,17 @@ def test_line_alone_that_tells_a_way_out():
     assert [found.fields.get("lived_with") for found in alone(excused)] == ["yes"]
     bare = "ModuleNotFoundError: No module named 'fast_norm'\n"
     assert [found.fields.get("lived_with") for found in alone(bare)] == [None]
+
+
+@pytest.mark.parametrize("level", ["ERROR:    ", "ERROR ", "[ERROR] ", "CRITICAL: ", "FATAL - "])
+def test_line_alone_behind_a_level(level):
+    """A logger's level before a line alone is no part of the class name."""
+    found = one(READERS, f"{level}PermissionError: [Errno 13] Permission denied: '/srv/cache'\n", "exception_line")
+    assert found.fields["type"] == "PermissionError"
+    assert found.fields["message"] == "[Errno 13] Permission denied: '/srv/cache'"
+
+
+@pytest.mark.parametrize("level", ["INFO: ", "WARNING: ", "DEBUG "])
+def test_no_line_alone_behind_a_lower_level(level):
+    """What a logger only notes or warns of has not ended anything."""
+    assert alone(f"{level}PermissionError: [Errno 13] Permission denied: '/srv/cache'\n") == []

@@ -158,3 +158,10 @@ def test_hung_task(line, process):
     found = one(READERS, line + "\n")
     assert found.fields == {"process": process, "pid": 7711, "seconds": 120}
     assert found.resource.pid == 7711
+
+
+@pytest.mark.parametrize("address", ["...", "XXXX:XX:XX", "<redacted>"])
+def test_xid_with_hidden_address(address):
+    """An Xid counts where somebody took the address of the GPU out; then no GPU is named."""
+    found = one(READERS, f"kernel: NVRM: Xid (PCI:{address}): 137, RXPIPE interrupt hit on link 3\n")
+    assert (found.fields["xid"], found.fields["pci"], found.resource.gpu) == (137, address, None)
