@@ -41,7 +41,7 @@ def reports(knowledge: Knowledge, folders: Sequence[Path], workers: int | None =
             for folder, future in zip(folders, futures, strict=True):
                 yield _result(knowledge, folder, future)
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
 
 
 def _pool(knowledge: Knowledge, workers: int) -> ProcessPoolExecutor:

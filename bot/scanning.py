@@ -93,7 +93,7 @@ def _pooled(
                 if tell:
                     tell(_size(futures[future]))
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
             raise
     return parts
 

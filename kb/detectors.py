@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise, takewhile
 from statistics import median
 
 from kb.model import ProgressPoint, Structure
@@ -42,6 +42,8 @@ def detect(name: str, points: Sequence[ProgressPoint], params: Mapping[str, floa
 def _loss_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
     """The loss is nan or inf, and not for one passing step only; or the gradient norm is, for many steps on end."""
     losses = [p for p in points if p.loss is not None]
+    if _finite_again(losses):
+        losses = []
     run = 0
     for index, point in enumerate(losses):
         if math.isfinite(point.loss or 0.0):
@@ -50,8 +52,22 @@ def _loss_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float
         run += 1
         start = losses[index - run + 1]
         if run >= params.get("steps", 2) or index == len(losses) - 1:
-            return Found(start, f"loss is {start.loss} at step {_step(start)}", (("value", str(start.loss)),))
+            text = f"loss is {start.loss} at step {_step(start)}"
+            return Found(start, text, (("value", str(start.loss)),), _later_odd(losses[index - run + 2 :]))
     return _gradient_not_finite(points, params)
+
+
+def _finite_again(losses: Sequence[ProgressPoint]) -> bool:
+    """Whether the losses at the end are finite for long: a try that was begun anew, or a few bad batches, not a broken run."""
+    calm = takewhile(lambda p: math.isfinite(p.loss or 0.0) and p.loss != 0.0, reversed(losses))
+    return sum(1 for _ in islice(calm, 100)) == 100
+
+
+def _later_odd(losses: Sequence[ProgressPoint]) -> tuple[ProgressPoint, ...]:
+    """The first nan of what follows, and its last point where that is not finite either."""
+    first = next((p for p in losses if math.isnan(p.loss or 0.0)), None)
+    last = losses[-1] if losses and not math.isfinite(losses[-1].loss or 0.0) else None
+    return tuple(dict.fromkeys(p for p in (first, last) if p is not None))
 
 
 def _gradient_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
@@ -87,7 +103,8 @@ def _loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) ->
             continue
         before = [p.loss or 0.0 for p in losses[max(0, index - 20) : index]]
         least = 1 if point.format.startswith("megatron") else 8  # large batches: a few points tell the level
-        if len(before) >= 2 and _leaps(point.loss or 0.0, before, params):
+        alike = [p.loss or 0.0 for p in losses[max(0, index - 20) : index] if p.format == point.format]
+        if len(alike) >= 2 and _leaps(point.loss or 0.0, alike, params):
             return _spike(losses, index, median(before))
         after = [p.loss or 0.0 for p in losses[index + 1 : index + 4]]
         if len(before) >= least and _spikes(point.loss or 0.0, before, after, params):
@@ -121,7 +138,7 @@ def _spike(losses: Sequence[ProgressPoint], index: int, level: float) -> Found:
 
 def _slow_down(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
     """Steps take longer from some point on, to the end of what is seen."""
-    timed = _bar_ends([p for p in points if p.seconds and math.isfinite(p.seconds)])
+    timed = _of_one_form(_bar_ends([p for p in points if p.seconds and math.isfinite(p.seconds)]))
     if not timed:
         return _rate_falls(points, params)
     share = params.get("share", 0.7)
@@ -153,7 +170,8 @@ def _rate_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) ->
         before = values[max(0, index - 20) : index]
         level, after = median(before), len(values) - index
         collapsing = after == 2 and least[index] < 0.55 * level and values[-1] < 0.75 * values[-2] and index >= 4
-        slow = after >= 3 and least[index] < params.get("share", 0.7) * level
+        share = params.get("share", 0.7) if index >= 5 else 0.55
+        slow = after >= 3 and least[index] < share * level
         if (collapsing or slow) and min(before) > 0.8 * level and least[index] < 0.8 * min(before):
             return _fallen(rated[index:], level, median(values[index:]))
     return None
@@ -239,6 +257,14 @@ def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
     totals = Counter(p.total for p in ends if p.format in _BARS)
     common = totals.most_common(1)[0][0] if totals else None
     return [p for p in ends if p.format not in _BARS or p.total == common]
+
+
+def _of_one_form(points: list[ProgressPoint]) -> list[ProgressPoint]:
+    """Only the points of the commonest form; bars only where there are no lines: beside lines they time evaluations."""
+    forms = Counter(p.format for p in points)
+    lines = [(count, name) for name, count in forms.items() if name not in _BARS and count > 3]
+    chosen = max(lines, default=(0, ""))[1]
+    return [p for p in points if p.format == chosen] if lines else points
 
 
 def _memory_growth(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:

@@ -15,7 +15,7 @@ from kb.findings import Finding
 from kb.model import Band
 
 ROLE = {"root_cause": 4.0, "contributing": 2.0, "symptom": 0.0, "context": -9.0}
-FALLBACK = -1.6
+FALLBACK = -2.0
 EXPLAINED = -3.0
 EARLY = 1.2
 LAST_WORDS = 0.6  # it stands after the last step that was logged

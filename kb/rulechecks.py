@@ -45,6 +45,7 @@ STRUCTURES: Mapping[str, frozenset[str]] = {
         "checkpoint": "event iteration path",
         "run_end": "how iteration",
         "stack_dump": "tool pid thread frames",
+        "p2p_bandwidth": "source target with_peer without_peer collapsed",
     }.items()
 }
 DETECTOR_CAPTURES: Mapping[str, frozenset[str]] = {

@@ -25,6 +25,7 @@ from kb.summary import (
     FIRST_PLACES,
     LAST_PLACES,
     PLACES_A_RANK,
+    POINTS,
     TEXT,
     PatternHits,
     Place,
@@ -38,6 +39,7 @@ from kb.summary import (
     is_finite,
     last_places,
     thin,
+    thinning,
     with_edges,
 )
 
@@ -46,7 +48,6 @@ BEFORE = 16 * 1024  # context kept in front of what is still to come
 AFTER = 64 * 1024  # context wanted behind a line before it is looked at
 LONGEST_LINE = 64 * 1024
 SHOWN = 512
-POINTS_A_BLOCK = 4000
 AT_HOME = 8  # so many lines of a block read in a form of their own, and the general forms are not tried
 SHAPES = 64
 NEAR = 4096  # look-around regexes are not proven linear, so they see no more than this of a line
@@ -287,27 +288,30 @@ class Scanner:
     # Iteration lines
 
     def _progress(self, forms: list[int], data: bytes, low: int, high: int) -> None:
+        """Read the iteration lines of a block; once there are too many, only those that thinning will keep, and the last."""
         claimed: set[int] = set()
         for index in forms:
             form = FORMATS[index]
             if form.name.endswith(GENERAL) and len(claimed) >= AT_HOME:
                 continue
-            budget = POINTS_A_BLOCK
+            skipped = None
             for match in form.find.finditer(data, max(0, low), max(0, high)):
                 self._seen += 1
-                budget -= 1
-                if budget < 0 and budget % 16:
-                    continue
                 start = data.rfind(b"\n", max(0, match.start() - LONGEST_LINE), match.start()) + 1
                 if start in claimed and form.name != "tqdm":
                     continue
-                point = form.read(match)
-                if point is not None:
+                if thinning(self._base + start) & self._mask:
+                    skipped = (match, start)
+                    claimed.add(start)
+                elif (point := form.read(match)) is not None:
+                    skipped = None
                     claimed.add(start)
                     self._point(replace(point, offset=self._base + start), data, start)
-        if len(self._points) > 4 * POINTS_A_BLOCK:
-            points, self._mask = thin(self._points, self._mask)
-            self._points = list(points)
+            if skipped is not None and (point := form.read(skipped[0])) is not None:
+                self._point(replace(point, offset=self._base + skipped[1]), data, skipped[1])
+            if len(self._points) > 2 * POINTS:
+                points, self._mask = thin(self._points, self._mask)
+                self._points = list(points)
 
     def _point(self, point: ProgressPoint, data: bytes, start: int) -> None:
         prefix = peel(data[start : start + 256])

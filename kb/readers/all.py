@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kb.readers import Reader, checkpoints, crashes, elastic, exceptions, kernel, launchers, nccl, stacks
+from kb.readers import Reader, checkpoints, crashes, elastic, exceptions, gputests, kernel, launchers, nccl, stacks
 
 ALL_READERS: tuple[Reader, ...] = (
     *exceptions.READERS,
@@ -13,6 +13,7 @@ ALL_READERS: tuple[Reader, ...] = (
     *checkpoints.READERS,
     *crashes.READERS,
     *stacks.READERS,
+    *gputests.READERS,
 )
 
 # the kinds of docs/structures.md
@@ -20,6 +21,6 @@ KINDS: frozenset[str] = frozenset(
     {
         *("exception", "elastic_failure", "elastic_exit", "launcher_exit", "watchdog", "watchdog_status"),
         *("nccl_warn", "nccl_init", "ib_completion", "xid", "sxid", "oom_kill", "hung_task", "slurm_end", "signal"),
-        *("native_crash", "checkpoint", "run_end", "stack_dump"),
+        *("native_crash", "checkpoint", "run_end", "stack_dump", "p2p_bandwidth"),
     }
 )

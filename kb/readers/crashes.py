@@ -33,6 +33,9 @@ _SEGFAULT = re.compile(
     rb"(\S{1,64}?)\[(\d{1,9})\]: segfault at [0-9a-f]{1,16} ip [0-9a-f]{1,16} sp [0-9a-f]{1,16} error \w{1,4}"
     rb"(?: in (\S{1,200}?)\[)?"
 )
+_DAEMONS = re.compile(  # a node's services, no part of a job
+    rb"sshd|systemd[\w-]*|crond?|dbus-daemon|snapd|polkitd|Xorg|rsyslogd|telegraf|node_exporter|dcgm-exporter|gnome-[\w-]+"
+)
 
 
 def _crash(
@@ -125,7 +128,7 @@ def _read_dumped(window: bytes, at: int) -> tuple[Structure, ...]:
 
 def _read_segfault(window: bytes, at: int) -> tuple[Structure, ...]:
     found = _SEGFAULT.search(_line(window, at))
-    if found is None:
+    if found is None or _DAEMONS.fullmatch(found[1]):
         return ()
     what = f"segfault of {text(found[1])}" + (f" in {text(found[3])}" if found[3] else "")
     return _crash(window, at, "SIGSEGV", what, pid=number(found[2]))

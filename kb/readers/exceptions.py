@@ -40,7 +40,12 @@ _STRONG = re.compile(
 )
 _WEAK = re.compile(_MODULE + rb"([A-Za-z_]\w*)(?:(:)(?!:)(?:[ \t]+(.*))?|[ \t]*)$")
 _NOTEBOOK_FRAME = re.compile(rb"File (\S{1,400}):(\d{1,9}),? in ([\w<>.]{1,200})")
-_LEVEL = re.compile(rb"\[?(?:ERROR|CRITICAL|FATAL)\b\]?(?:[ \t]*:[ \t]+|[ \t]+-[ \t]+|[ \t]{1,8})(?=[A-Za-z_])")
+# a logger's level, with what it puts around it: `ERROR:    `, `[ERROR] `, `ERROR 08-12 10:00:00 [core.py:12] `,
+# `ERROR | module:run:12 - `, `name - ERROR - `
+_LEVEL = re.compile(
+    rb"(?:[\w.]{1,60} - )?\[?(?:ERROR|CRITICAL|FATAL)\b\]?(?: \d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)?"
+    rb"(?: ?\[[\w./-]{1,60}:\d{1,6}\])?(?:[ \t]{0,8}[:|-][ \t]{1,8}|[ \t]{1,8})(?:[\w.:<>-]{1,80} [|-] )?(?=[A-Za-z_])"
+)
 _HOST = re.compile(rb"([a-z][\w.-]{0,62}\d[a-z0-9.-]{0,20}): (?=[A-Z])")
 # these say all they have in one line; what follows is another's
 _ONE_LINE = frozenset(

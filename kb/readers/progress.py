@@ -51,7 +51,7 @@ _TO = rb"['\"]?\]?[ \t]{0,2}(?:[:=][ \t]{0,12}|[ \t]{1,8})['\"]?(?:tensor\()?[ \
 _REST = rb"[^\r\n]{0,1500}"
 
 _LOSS = re.compile(
-    rb"(?:loss|Loss|LOSS)(?: value|_step|/train(?:/total)?|/total|_train)?(?:"
+    rb"(?:(?:loss|Loss|LOSS)(?: value|_step|/train(?:/total)?|/total|_train)?|(?<!\w)xent|(?i:cross-?entropy))(?:"
     + _TO
     + rb"| is |_(?=(?:-?\d{1,12}\.\d{1,20}|nan|inf)(?:[\s,;|]|$)))(?P<value>"
     + _NUMBER
@@ -100,7 +100,7 @@ _THROUGHPUT = tuple(
     )
 )
 _RATE_BEHIND = re.compile(
-    rb"(?P<value>\d[\d,.]{0,20}) ?(?:tok|(?:samples?|examples?|images?|imgs?|sequences|sentences|iter)(?=/s(?:ec(?:ond)?)?(?!\w)))/s"
+    rb"(?P<value>\d[\d,.]{0,20}) ?(?:tok|(?:samples?|examples?|images?|imgs?|sequences|sentences|words|iter)(?=/s(?:ec(?:ond)?)?(?!\w)))/s"
     rb"|(?<!\w)FPS: \d[\d.]{0,12} \((?P<frames>\d[\d.]{0,12})\)"
 )
 _MEMORY = re.compile(
@@ -332,17 +332,22 @@ def _read_counted(match: re.Match[bytes]) -> ProgressPoint | None:
 _LAST_NUMBER = re.compile(rb"[ \t)](?P<value>-?(?:\d{1,9}\.\d{1,12}|nan|inf))\s{0,4}$")
 
 
-def _read_tacotron(match: re.Match[bytes]) -> ProgressPoint | None:
+def _read_espnet(match: re.Match[bytes]) -> ProgressPoint | None:
+    """Of ESPnet's lines: its iter_time is the wait for data, which says nothing of the pace."""
+    point = _measure(_around(match)[1], "espnet", match.start())
+    return replace(point, step=int(match["step"]), seconds=_value(_TRAIN_TIME, match[0]))
+
+
+_TRAIN_TIME = re.compile(rb"train_time=(?P<value>\d{1,6}\.\d{1,6})")
+_SECONDS_AT_END = re.compile(rb" (?P<value>\d{1,6}\.\d{1,6})s/it\b")
+
+
+def _read_stated(match: re.Match[bytes]) -> ProgressPoint | None:
+    """A form that names its loss in words of its own; `find` captures it as `value`."""
     _, after = _around(match)
-    seconds = re.search(rb" (?P<value>\d{1,6}\.\d{1,6})s/it", after)
-    point = _measure(after, "tacotron", match.start())
-    return replace(
-        point,
-        step=int(match["step"]),
-        loss=_float(match["value"]),
-        seconds=None if seconds is None else float(seconds["value"]),
-        validation=False,
-    )
+    point = _measure(after, "stated", match.start())
+    seconds = _value(_SECONDS_AT_END, after) or (None if point.throughput else point.seconds)
+    return replace(point, step=int(match["step"]), loss=_float(match["value"]), seconds=seconds, validation=False)
 
 
 # What stands beside the iteration lines, on lines of its own: such points count as no steps, so they are marked as
@@ -464,7 +469,7 @@ _ITERATION = rb"(?<!loss at iter)(?:ation(?! {1,12}\d{1,12}/ {0,12}\d{1,12} \|))
 
 GENERAL = "_loss"  # ends the name of the forms of last resort, which a block needs only where no other form is at home
 # One detector for them all: "step" and "loss" on one line would keep an automaton busy on every line that has a step.
-_LOSS_LINE = r"""[Ll]oss(?:['"]?[ \t]{0,3}[:=]?[ \t(]{0,3}[-0-9iInN]|/total|_-?[0-9]+\.[0-9]|_nan)"""
+_LOSS_LINE = r"""[Ll]oss(?:['"]?[ \t]{0,3}[:=]?[ \t(]{0,3}[-0-9iInN]|/total|_-?[0-9]+\.[0-9]|_nan)|; xent: [-0-9n]"""
 
 
 def _general(word: str, *, capture: bytes = b"step") -> ProgressFormat:
@@ -679,11 +684,25 @@ FORMATS: tuple[ProgressFormat, ...] = (
         _reader("ltr", whole=False),
     ),
     _form(
-        "tacotron",
+        "stated",
+        r" : Up\. [0-9]+ : Sen\. ",
+        b" : Up. ",
+        rb"(?P<step>\d{1,12}) : Sen\. [\d,]{1,20} : Cost (?P<value>" + _NUMBER + rb")" + _REST,
+        _read_stated,
+    ),
+    _form(
+        "espnet",
+        r"[0-9]epoch:train:[0-9]+-[0-9]+batch: ",
+        b"epoch:train:",
+        rb"\d{1,12}-(?P<step>\d{1,12})batch: " + _REST,
+        _read_espnet,
+    ),
+    _form(
+        "stated",
         r"Train loss [0-9]+ [-0-9.n]",
         b"Train loss ",
         rb"(?P<step>\d{1,12}) (?P<value>" + _NUMBER + rb") Grad Norm " + _REST,
-        _read_tacotron,
+        _read_stated,
     ),
     _form("counted", r"[0-9]\timages/sec: [0-9]", b"images/sec: ", _REST, _read_counted),
     _form("counted", r" avg loss, [0-9.]+ rate", b" avg loss, ", rb"[\d.]{1,20} rate" + _REST, _read_counted),

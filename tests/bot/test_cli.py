@@ -36,9 +36,9 @@ def logs(tmp_path):
     return folder
 
 
-def diagnose(signalbox, *words):
+def diagnose(signalbox, *words, **options):
     """A diagnosis as JSON that is not kept."""
-    return signalbox("diagnose", "--json", "--no-store", *words)
+    return signalbox("diagnose", "--json", "--no-store", *words, **options)
 
 
 def faults(ran):

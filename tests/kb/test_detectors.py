@@ -221,6 +221,22 @@ def test_progress_bars_of_other_lengths() -> None:
     assert one("throughput_drop", bars) is None
 
 
+def test_a_loss_that_is_finite_again_for_long() -> None:
+    """A first try that went to nan and a second one that trains: the run is well. Too few steps prove nothing."""
+    assert one("loss_not_finite", series("loss", [math.nan] * 3 + [4.0] * 150)) is None
+    assert one("loss_not_finite", series("loss", [math.nan] * 3 + [4.0] * 20)) is not None
+    assert one("loss_not_finite", series("loss", [math.nan] * 3 + [4.0] * 150 + [math.nan])) is not None
+
+
+def test_evaluation_bars_between_iteration_lines() -> None:
+    """Bars between iteration lines time something else: that the lines take longer than the bars tells nothing."""
+    fast = [replace(p, offset=p.offset + 10**7) for p in series("seconds", [0.03] * 40, format="tqdm", total=40)]
+    lines = series("seconds", [0.07] * 30, format="json")
+    last = [replace(p, offset=p.offset + 2 * 10**7) for p in series("seconds", [0.07] * 4, format="json")]
+    bars = [replace(p, offset=p.offset + 10**5 * bar) for bar in range(8) for p in fast]
+    assert one("throughput_drop", [*lines, *bars, *last]) is None
+
+
 def test_one_slow_node_makes_even_steps_a_little_slower() -> None:
     """A few percent on steps of clockwork evenness is told, with how much."""
     found = one("straggler_step", series("seconds", [*[10.0, 10.02] * 10, *[10.9, 10.95] * 5]))
@@ -353,3 +369,156 @@ def test_the_rank_in_the_group_stands_in_for_the_global_one() -> None:
     """Where lines have no prefix the watchdog's own rank is used."""
     found = collective_behind([status(None, 9, 7, pg_rank="0"), status(None, 7, 7, pg_rank="5")])
     assert [dict(one.captures)["behind"] for one in found] == ["5"]
+
+
+# Lines beside the iteration lines.
+
+
+def beside(format_: str, field: str, values: list[float], *, first: int = 100) -> list[ProgressPoint]:
+    """Points of lines that name no step."""
+    return [
+        ProgressPoint(first + 200 * n, **{field: value}, format=format_, validation=True)  # type: ignore[arg-type]
+        for n, value in enumerate(values)
+    ]
+
+
+def mixed(*lists: list[ProgressPoint]) -> list[ProgressPoint]:
+    """Points of several kinds in the order of the log."""
+    return sorted((point for points in lists for point in points), key=lambda point: point.offset)
+
+
+def test_a_rate_that_falls_for_good() -> None:
+    """Where a program logs rates alone, a lasting fall is told with both levels."""
+    values = [900.0, 1510.0, 1495.0, 1502.0, 1520.0, 1490.0, 1505.0, 610.0, 600.0, 605.0]
+    found = one("throughput_drop", series("throughput", values, first=10))
+    assert found is not None
+    assert found.point.step == 17
+    assert dict(found.captures)["percent"] == "149"
+
+
+def test_a_rate_that_collapses_at_the_very_end() -> None:
+    """Two points are enough where the second is slower still, and lines that repeat a step count once."""
+    steps = series("throughput", [80.0, 95.0, 94.0, 96.0, 95.0, 94.0, 46.0, 22.0])
+    doubled = [replace(p, offset=p.offset + extra) for p in steps for extra in (0, 1)]
+    found = one("throughput_drop", doubled)
+    assert found is not None
+    assert found.point.step == 7
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [900.0, 1500.0, 1490.0, 1510.0, 700.0, 1500.0, 1505.0, 1495.0, 690.0],  # slow where something is saved
+        [900.0, 1500.0, 700.0, 1510.0, 690.0, 1500.0, 705.0, 690.0, 695.0],  # never even
+        [400.0, 1500.0, 1490.0, 1510.0, 1500.0, 1100.0, 1120.0, 1110.0],  # a quarter slower
+        [1500.0, 700.0, 705.0, 710.0, 700.0, 702.0],  # the first point is no measure
+        [1500.0, 1490.0, 1510.0, 1500.0, 1495.0, 700.0, 690.0],  # two slow points that stay level
+    ],
+)
+def test_a_rate_that_dips_is_left_in_peace(values: list[float]) -> None:
+    """Dips, noise, a slow end of two points are what healthy runs show."""
+    assert one("throughput_drop", series("throughput", values)) is None
+
+
+def test_rates_on_lines_of_their_own() -> None:
+    """Rates printed beside the losses are looked at where the losses' lines have none."""
+    losses = series("loss", [2.0] * 12)
+    rates = beside("rate", "throughput", [3.0, 5.2, 5.1, 5.2, 5.2, 5.1, 5.2, 2.0, 2.1, 2.0, 2.0])
+    assert one("throughput_drop", mixed(losses, rates)) is not None
+    timed = series("seconds", [1.0] * 12)
+    assert one("throughput_drop", mixed(timed, rates)) is None
+
+
+def test_a_single_leap_of_the_loss() -> None:
+    """A hundred times all that was before is told even though the next step is back."""
+    values = [-4.0, -4.4, -4.3, 4191.0, -2.4, -2.9]
+    found = one("loss_spike", series("loss", values, first=5000))
+    assert found is not None
+    assert found.point.step == 5003
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0.0004, 0.0005, 0.0004, 0.09, 0.0005, 0.0004],  # small numbers leap easily
+        [4.0, 4.4, 4.3, 60.0, 4.4, 4.1],  # not a hundred times
+        [90.0, 4.4, 4.3, 1191.0, 4.4, 4.1],  # nor of the largest of them
+    ],
+)
+def test_smaller_leaps_come_and_go(values: list[float]) -> None:
+    """One step of a few times the level is noise."""
+    assert one("loss_spike", series("loss", values, first=5000)) is None
+
+
+def test_another_kind_of_line_is_no_leap() -> None:
+    """A sum over an epoch is not held against the losses of its steps."""
+    steps = series("loss", [1.0, 1.1, 1.0, 1.05], first=500, format="step_loss")
+    total = [ProgressPoint(10_000, loss=900.0, format="epoch_loss")]
+    assert one("loss_spike", [*steps, *total]) is None
+
+
+def test_a_gradient_that_is_nan_where_a_late_log_ends() -> None:
+    """Few lines are enough where their steps say that the run was long under way."""
+    points = series("grad_norm", [3.1, 4.2, NAN], first=8000, loss=1.4)
+    assert one("loss_not_finite", points) is not None
+    assert one("loss_not_finite", series("grad_norm", [3.1, 4.2, NAN], first=1, loss=1.4)) is None
+
+
+def test_infinite_then_nan_shows_both() -> None:
+    """The first odd point is the finding; the first nan and the last point stand beside it."""
+    found = one("loss_not_finite", series("loss", [2.0, 2.1, math.inf, NAN, NAN, NAN]))
+    assert found is not None
+    assert (found.point.step, [p.step for p in found.more]) == (3, [4, 6])
+
+
+def test_a_loss_scale_halved_on_and_on() -> None:
+    """Falls far below one, with no training after them, end a run in half precision."""
+    falls = beside("loss_scale", "loss_scale", [0.25 / 2**n for n in range(10)])
+    found = one("loss_scale_minimum", falls)
+    assert found is not None
+    assert dict(found.captures)["value"] == f"{0.25 / 2**9:g}"
+    assert one("loss_scale_minimum", beside("loss_scale", "loss_scale", [2.0, 1.0, 1.0, 1.0, 1.0, 1.0])) is not None
+
+
+@pytest.mark.parametrize(
+    ("scales", "later"),
+    [
+        ([2.0 ** (32 - n) for n in range(20)], 0),  # the search at the start
+        ([65536.0, 32768.0, 16384.0], 10),
+        ([0.5 / 2**n for n in range(6)], 100),  # the run came through
+    ],
+)
+def test_a_loss_scale_that_finds_its_place(scales: list[float], later: int) -> None:
+    """Falls from a huge scale, and falls that training went on after, are no fault."""
+    falls = beside("loss_scale", "loss_scale", scales)
+    steps = [ProgressPoint(50_000 + n, n, loss=2.0) for n in range(later)]
+    assert one("loss_scale_minimum", [*falls, *steps]) is None
+
+
+def test_memory_beside_the_iterations_that_grows_evenly() -> None:
+    """A straight rise over training steps is told, on the line that is the highest."""
+    losses = series("loss", [2.0] * 9)
+    found = one("memory_growth", mixed(losses, beside("used RSS", "memory", [10.0 + n for n in range(9)])))
+    assert found is not None
+    assert found.point.memory == 18.0
+
+
+def test_samples_of_a_watcher_that_climb() -> None:
+    """In a log of memory alone a few samples that climb to the end are told."""
+    assert one("memory_growth", beside("used Mem", "memory", [1.0, 6.0, 8.0, 10.0])) is not None
+    assert one("memory_growth", beside("used Mem", "memory", [1.0, 6.0, 8.0, 8.0])) is None
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [10.0 + 8.0 * (1 - 0.6**n) for n in range(14)],  # a cache fills
+        [10.0, 20.0, 11.0, 21.0, 12.0, 22.0, 13.0, 23.0],  # released each time
+        [100.0 + 0.5 * n for n in range(10)],  # a few percent
+        [10.0, 20.0, 30.0],
+    ],
+)
+def test_memory_in_use_that_levels_off(values: list[float]) -> None:
+    """Caches that fill and memory that comes back are no leak."""
+    losses = series("loss", [2.0] * len(values))
+    assert one("memory_growth", mixed(losses, beside("used RSS", "memory", values))) is None

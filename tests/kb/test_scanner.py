@@ -10,7 +10,7 @@ import pytest
 
 from kb.model import Resource, StreamRef
 from kb.scanner import AFTER, BEFORE, Scanner, scan
-from kb.summary import FIRST_PLACES, LAST_PLACES, StreamSummary, merge
+from kb.summary import FIRST_PLACES, LAST_PLACES, POINTS, StreamSummary, merge
 from tests.kb.samples import PLAN, matcher
 
 ENGINE = matcher()
@@ -182,3 +182,17 @@ def test_iteration_lines_become_a_series() -> None:
     assert series.points[1].time is not None
     assert series.points[0].time is not None
     assert series.points[1].time - series.points[0].time == 1.0
+
+
+def test_a_log_of_iteration_lines_alone_is_thinned_alike_however_it_is_cut() -> None:
+    """Many thousands of steps are kept in part, the same part for a whole stream and for its shards, the ends always."""
+    text = b"".join(
+        b"iteration %8d/ 90000 | elapsed time per iteration (ms): 10.0 | lm loss: 1.5E+00 |\n" % n
+        for n in range(30_000)
+    )
+    whole = scan(PLAN, ENGINE, MERGED, [text], year=2026)
+    assert 1000 < len(whole.series.points) <= POINTS + 3
+    assert (whole.series.points[0].step, whole.series.points[-1].step) == (0, 29_999)
+    parts = shards(text, [700_000, 1_900_000])
+    joined = merge(parts[2], merge(parts[0], parts[1]))
+    assert [point.step for point in joined.series.points] == [point.step for point in whole.series.points]

@@ -186,3 +186,19 @@ def test_the_window_may_start_before_the_line() -> None:
     window = b"line before\n[rank3]: saving checkpoint at iteration 750 to /c\n"
     (found,) = CHECKPOINT.read(window, 12)
     assert (found.offset, found.end, found.resource.rank) == (12, len(window), 3)
+
+
+@pytest.mark.parametrize(
+    ("above", "how"),
+    [
+        (b"Training crashed at epoch 4\nRestarting training from last epoch ...\n", "given_up"),
+        (b"srun: error: cn12: task 3: Exited with exit code 1\n", "given_up"),
+        (b"train.sh: line 9: 4410 Segmentation fault      (core dumped) python train.py\n", "given_up"),
+        (b"Training crashed at epoch 4\n" + b"step 9 loss 2.5\n" * 30, "completed"),
+        (b"step 9 loss 2.5\n", "completed"),
+    ],
+)
+def test_a_wrapper_that_says_finished_after_a_crash(above: bytes, how: str) -> None:
+    """The word of a script right below a failure is no proof that the run ended well."""
+    (found,) = RUN_END.read(above + b"Finished training!\n", len(above))
+    assert found.fields["how"] == how

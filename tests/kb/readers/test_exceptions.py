@@ -459,7 +459,10 @@ def test_line_alone_that_tells_a_way_out():
     assert [found.fields.get("lived_with") for found in alone(bare)] == [None]
 
 
-@pytest.mark.parametrize("level", ["ERROR:    ", "ERROR ", "[ERROR] ", "CRITICAL: ", "FATAL - "])
+_LEVELS = ["ERROR 09-30 11:02:03 [engine.py:77] ", "ERROR    | worker:run:31 - ", "pool.worker - ERROR - "]
+
+
+@pytest.mark.parametrize("level", ["ERROR:    ", "ERROR ", "[ERROR] ", "CRITICAL: ", "FATAL - ", *_LEVELS])
 def test_line_alone_behind_a_level(level):
     """A logger's level before a line alone is no part of the class name."""
     found = one(READERS, f"{level}PermissionError: [Errno 13] Permission denied: '/srv/cache'\n", "exception_line")
@@ -471,3 +474,46 @@ def test_line_alone_behind_a_level(level):
 def test_no_line_alone_behind_a_lower_level(level):
     """What a logger only notes or warns of has not ended anything."""
     assert alone(f"{level}PermissionError: [Errno 13] Permission denied: '/srv/cache'\n") == []
+
+
+def test_message_that_begins_indented_on_the_next_line():
+    """A message whose text starts below the class name is read, though it is indented like a source line."""
+    text = (
+        trace("RuntimeError: ", "save")
+        + "            Some tensors share memory: [{'a', 'b'}].\n            Use another call.\n"
+    )
+    assert one(READERS, text, "traceback").fields["message"].split() == (
+        "Some tensors share memory: [{'a', 'b'}]. Use another call.".split()
+    )
+
+
+def test_interrupt_met_in_a_finalizer():
+    """An interrupt that a finaliser prints is how the run ended, not something that the program lives with."""
+    text = "Exception ignored in: <function Loader.__del__ at 0x7f>\n" + trace("KeyboardInterrupt", "__del__", "put")
+    (found,) = headed(text)
+    assert (found.fields["type"], found.fields.get("lived_with")) == ("KeyboardInterrupt", None)
+
+
+def test_exception_shown_by_hydra():
+    """Without a traceback Hydra shows what its target raised on the line below, as Python would write the value."""
+    text = "Error in call to target 'pkg.models.make':\nTypeError(\"make() got an unexpected keyword argument 'w'\")\nfull_key: m\n"
+    found = one(READERS, text, "hydra_target")
+    assert (found.fields["type"], found.fields["message"]) == (
+        "TypeError",
+        "make() got an unexpected keyword argument 'w'",
+    )
+    assert found.line.startswith("TypeError(")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Error in call to target 'pkg.make':\nfull_key: model\n",
+        "InstantiationException: Error in call to target 'pkg.make':\nTypeError('no')\n",
+        "Error in call to target 'pkg.make': TypeError('no')\n",
+        "Error in call to target 'pkg.make':",
+    ],
+)
+def test_nothing_shown_by_hydra(text):
+    """Other lines, and those that are the message of a raised exception, are left to the other readers."""
+    assert structures(READERS, text, "hydra_target") == []

@@ -394,6 +394,74 @@ LINES = [
         b"Epoch 2 | Step 45/900 | Loss: 4.25",
         {"step": 45, "total": 900, "epoch": 2.0, "loss": 4.25, "format": "step_loss"},
     ),
+    (
+        (
+            b'{"loss": 2.25, "acc": 0.5, "grad_norm": NaN, "learning_rate": 1.5e-05, "train_speed(iter/s)": 0.5, "epoch": 0.25,'
+            b' "global_step/max_steps": "840/1600", "percentage": "52.50%"}'
+        ),
+        {
+            "step": 840,
+            "total": 1600,
+            "loss": 2.25,
+            "grad_norm": math.nan,
+            "learning_rate": 1.5e-5,
+            "seconds": 2.0,
+            "epoch": 0.25,
+            "format": "hf_dict",
+        },
+    ),
+    (b"step_4120:\tloss_-5.125000000", {"step": 4120, "loss": -5.125, "format": "step_loss"}),
+    (
+        b"Training: 2025-01-02 03:04:05,678-Speed 1250.50 samples/sec   Loss 12.5000   Epoch: 1   Global Step: 750   Required: 9 hours",
+        {"step": 750, "loss": 12.5, "epoch": 1.0, "throughput": 1250.5, "format": "step_loss"},
+    ),
+    (
+        b"Epoch[2] Batch [40]\tSpeed: 75.50 samples/sec\tTrain-CrossEntropy=nan",
+        {"step": 40, "epoch": 2.0, "loss": math.nan, "throughput": 75.5, "format": "batch_brackets"},
+    ),
+    (
+        b"train: 3, 50 / 400] FPS: 210.5 (198.5)  ,  Loss/total: 1.25  ,  Loss/giou: 0.5",
+        {"step": 50, "total": 400, "epoch": 3.0, "loss": 1.25, "throughput": 198.5, "format": "ltr"},
+    ),
+    (
+        b"Train loss 31 0.500000 Grad Norm 1.250000 0.75s/it",
+        {"step": 31, "loss": 0.5, "grad_norm": 1.25, "seconds": 0.75, "format": "stated"},
+    ),
+    (
+        b"[2026-01-02 10:00:00] Ep. 1 : Up. 1500 : Sen. 64,000 : Cost 8.25 : Time 12.5s : 2000.5 words/s",
+        {"step": 1500, "loss": 8.25, "throughput": 2000.5, "format": "stated"},
+    ),
+    (
+        b"2epoch:train:101-200batch: iter_time=0.125, loss_ctc=80.5, loss=60.25, train_time=1.250",
+        {"step": 200, "loss": 60.25, "seconds": 1.25, "format": "espnet"},
+    ),
+    (
+        b"100\timages/sec: 700.5 +/- 1.2 (jitter = 3.4)\t7.125",
+        {"step": 100, "loss": 7.125, "throughput": 700.5, "format": "counted"},
+    ),
+    (
+        b"31: -nan, nan avg loss, 0.001000 rate, 3.1 seconds, 576 images",
+        {"step": 31, "loss": math.nan, "format": "counted"},
+    ),
+    (b"epoch: 1 step: 90, loss is nan", {"step": 90, "epoch": 1.0, "loss": math.nan, "format": "step_loss"}),
+    (b"INFO:tensorflow:global_step/sec: 2.5", {"throughput": 2.5, "format": "rate", "validation": True}),
+    (
+        b"| WARNING: overflow detected, setting loss scale to: 0.125",
+        {"loss_scale": 0.125, "format": "loss_scale", "validation": True},
+    ),
+    (
+        b"Gradient overflow.  Skipping step, loss scaler 0 reducing loss scale to 1.52587890625e-05",
+        {"loss_scale": 1.52587890625e-05, "format": "loss_scale", "validation": True},
+    ),
+    (
+        b"Memory info of CPU: total:251.25Gb, available: 200.5Gb, percent: 20.5%",
+        {"memory": 20.5, "format": "used Memory info of CPU total Gb available Gb percent ", "validation": True},
+    ),
+    (
+        b"Mem:           125Gi        32Gi       2.1Gi       1.0Mi        92Gi        93Gi",
+        {"memory": 32 * GIB, "format": "used Mem Gi ", "validation": True},
+    ),
+    (b"[rank1]: rss=2.5GB", {"memory": 2.5 * GIB, "format": "used rss ", "validation": True}),
 ]
 
 
@@ -428,6 +496,9 @@ def test_an_iteration_line_gives_its_step_and_measures(line: bytes, expected: di
         b"  loss_scale_window ............................... 1000",
         b'  "loss_scale": 0, "step": 4',
         b"max_steps: 1000, loss: CrossEntropy",
+        b'  "loss": 0.5, "name": "weights"',
+        b"saved step 200 as model_loss_0.05.ckpt",
+        b"12 files, 3.5 avg loss, 0.001 rate",
         b"9 packets transmitted, 9 received, 0% packet loss, time 12ms, step 3",
         b"{'train_runtime': 99.5, 'train_steps_per_second': 1.5, 'train_loss': 1.25, 'epoch': 3.0}",
         b"[2027-02-09 17:40:08,114] [INFO] [logging.py:129:log_dist] [Rank 0] step=0, skipped=0, lr=[0.0], mom=[(0.9, 0.95)]",

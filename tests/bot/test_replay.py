@@ -1,0 +1,50 @@
+"""The text that an incident keeps."""
+
+from __future__ import annotations
+
+from bot import replay
+from bot.replay import replay_text
+from bot.ruletests import evidence_of
+
+FULL = b"OSError: [Errno 28] No space left on device: '/scratch/p/c-3'\n"
+
+
+def kept(known, **streams):
+    """The lines kept of these streams."""
+    named = {name.replace("_", "-") + ".log": text for name, text in streams.items()}
+    return replay_text(evidence_of(known, known.matcher(), named)).decode().splitlines()
+
+
+def test_lines_of_one_shape_are_kept_once(known):
+    """A thousand iteration lines are one; what a rule hit comes first."""
+    steps = b"".join(b"step %d of 5000 done\n" % number for number in range(1000))
+
+    lines = kept(known, rank_1=steps + FULL)
+
+    assert lines[:2] == ["#! source: rank-1.log", FULL.decode().rstrip()]
+    assert sum(line.startswith("step") and line.endswith("done") for line in lines) == 1
+
+
+def test_each_stream_stands_under_its_name(known):
+    """Streams with nothing in them are left out."""
+    lines = kept(known, rank_1=FULL, rank_2=b"\n\n", rank_3=b"other words\n")
+
+    assert lines == ["#! source: rank-1.log", FULL.decode().rstrip(), "#! source: rank-3.log", "other words"]
+
+
+def test_what_is_kept_has_a_bound(known, monkeypatch):
+    """Beyond the bound it is cut at a line."""
+    monkeypatch.setattr(replay, "MOST", 2000)
+    many = b"".join(b"%s said so\n" % (bytes([97 + number % 26]) * (1 + number)) for number in range(60))
+
+    text = replay_text(evidence_of(known, known.matcher(), {"a.log": many}))
+
+    assert 100 < len(text) <= 2000
+    assert text.endswith(b"\n")
+
+
+def test_secrets_are_masked(known):
+    """Nothing is kept with a token in it."""
+    token = "hf_" + "abcdEFGH1234" * 3
+
+    assert token not in "".join(kept(known, rank_1=f"using {token} to log in\n".encode()))

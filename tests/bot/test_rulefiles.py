@@ -1,0 +1,158 @@
+"""Rule folders and the cache of the compiled rule base."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot import rulefiles
+from bot.rulefiles import Knowledge, default_folder, engine, knowledge, read_files
+from kb.errors import RuleError, UnreadableInput
+from kb.matcher import HyperscanMatcher, Re2Matcher
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """A cache folder of the test's own."""
+    monkeypatch.setenv("SIGNALBOX_CACHE", str(tmp_path / "kept"))
+    return tmp_path / "kept"
+
+
+@pytest.fixture
+def builds(monkeypatch):
+    """How often the rule base was built, as the length of a list."""
+    built: list[None] = []
+    build = rulefiles._build
+
+    def counted(*arguments: object) -> Knowledge:
+        built.append(None)
+        return build(*arguments)
+
+    monkeypatch.setattr(rulefiles, "_build", counted)
+    return built
+
+
+def test_the_shipped_rules_load_whole(known):
+    """Every rule that ships is sound."""
+    assert known.faults == ()
+    assert len(known.rulebook.rules) > 100
+
+
+def test_a_folder_gives_its_rule_files_only(few_rules):
+    """Test logs and other files beside rules are not read."""
+    files, faults = read_files(few_rules)
+
+    rules = {"memory/cuda-out-of-memory/rule.yaml", "storage/disk-full/rule.yaml"}
+    assert set(files) == {"VERSION", "actions.yaml", "faults.yaml", *rules}
+    assert faults == ()
+
+
+def test_the_second_start_comes_from_the_cache(few_rules, kept, builds):
+    """What was built once is read again, and is the same."""
+    first, second = knowledge(few_rules), knowledge(few_rules)
+
+    assert len(builds) == 1
+    assert len(list(kept.iterdir())) == 1
+    assert (second.rulebook, second.plan, second.faults) == (first.rulebook, first.plan, first.faults)
+    assert second.matcher().hits(b"OSError: [Errno 28] No space left on device") == first.matcher().hits(
+        b"OSError: [Errno 28] No space left on device"
+    )
+
+
+@pytest.mark.parametrize("change", ["rule", "engine", "format"])
+def test_a_change_makes_the_cache_stale(few_rules, kept, builds, monkeypatch, change):
+    """Other rules, another engine or another version of the format never meet an old cache."""
+    knowledge(few_rules)
+    if change == "rule":
+        path = few_rules / "storage/disk-full/rule.yaml"
+        path.write_text(path.read_text().replace("severity: high", "severity: low") + "# changed\n")
+    elif change == "engine":
+        monkeypatch.setenv("SIGNALBOX_ENGINE", "re2")
+        pytest.importorskip("re2")
+    else:
+        monkeypatch.setattr(rulefiles, "CACHE_FORMAT", 99)
+
+    knowledge(few_rules)
+
+    assert len(builds) == 2
+    assert len(list(kept.iterdir())) == 2
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "flipped", "text", "folder"])
+def test_a_damaged_cache_is_built_anew(few_rules, kept, builds, damage):
+    """No byte of a damaged cache reaches the pattern engine, and nobody hears of it."""
+    first = knowledge(few_rules)
+    path = next(kept.iterdir())
+    data = path.read_bytes()
+    if damage == "folder":
+        path.unlink()
+        path.mkdir()
+    else:
+        flipped = bytearray(data)
+        flipped[len(data) // 2] ^= 1
+        path.write_bytes({"cut": data[:-9], "empty": b"", "flipped": flipped, "text": b"no cache at all"}[damage])
+
+    second = knowledge(few_rules)
+
+    assert len(builds) == 2
+    assert second.rulebook == first.rulebook
+    assert [one.name for one in kept.iterdir()] == [path.name]
+    assert damage == "folder" or path.read_bytes() == data
+
+
+def test_old_caches_are_thrown_away(few_rules, kept):
+    """Of many rule bases the last few stay."""
+    for index in range(12):
+        (few_rules / "VERSION").write_text(f"1.{index}\n")
+        knowledge(few_rules)
+
+    assert len(list(kept.iterdir())) == 8
+
+
+def test_both_engines_find_the_same(few_rules, kept, monkeypatch):
+    """RE2, asked for by the environment, hits the same patterns at the same lines."""
+    pytest.importorskip("re2")
+    del kept
+    text = b"a line\nOSError: [Errno 28] No space left on device\nCUDA out of memory. Tried to allocate 2.00 GiB\n"
+    assert engine() is HyperscanMatcher
+    first = {pattern for pattern, _ in knowledge(few_rules).matcher().hits(text)}
+    monkeypatch.setenv("SIGNALBOX_ENGINE", "re2")
+    assert engine() is Re2Matcher
+
+    assert {pattern for pattern, _ in knowledge(few_rules).matcher().hits(text)} == first != set()
+
+
+def test_faults_of_rules_stay_with_the_cached(few_rules, kept, builds):
+    """A bad rule is told on the second start too."""
+    del kept
+    path = few_rules / "storage/disk-full/rule.yaml"
+    path.write_text(path.read_text() + "colour: red\n")
+
+    faults = [knowledge(few_rules).faults for _ in range(2)]
+
+    assert len(builds) == 1
+    assert faults[0] == faults[1]
+    assert "unknown key 'colour'" in str(faults[0][0])
+
+
+def test_names_that_are_no_utf8_do_no_harm(few_rules, kept):
+    """A folder with any name is told as a fault, and cached."""
+    del kept
+    folder = few_rules / "moon\udcff" / "odd"
+    folder.mkdir(parents=True)
+    (folder / "rule.yaml").write_text("")
+
+    assert any(fault.file.startswith("moon\\udcff/odd") for fault in knowledge(few_rules).faults)
+
+
+def test_no_folder_and_no_vocabulary_are_errors(tmp_path, kept):
+    """A folder that is not there, or holds no rule base, cannot be used."""
+    del kept
+    with pytest.raises(UnreadableInput, match="nowhere"):
+        read_files(tmp_path / "nowhere")
+    with pytest.raises(RuleError, match=r"faults\.yaml:1:1: the file is missing"):
+        knowledge(tmp_path)
+
+
+def test_the_shipped_folder_is_in_the_checkout():
+    """Without a wheel the rules are those of the checkout."""
+    assert (default_folder() / "faults.yaml").is_file()
