@@ -53,7 +53,8 @@ def _loss_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float
         start = losses[index - run + 1]
         if run >= params.get("steps", 2) or index == len(losses) - 1:
             text = f"loss is {start.loss} at step {_step(start)}"
-            return Found(start, text, (("value", str(start.loss)),), _later_odd(losses[index - run + 2 :]))
+            more = () if math.isnan(start.loss or 0.0) else _later_odd(losses[index - run + 2 :])
+            return Found(start, text, (("value", str(start.loss)),), more)
     return _gradient_not_finite(points, params)
 
 

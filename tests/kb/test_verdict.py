@@ -68,6 +68,12 @@ def test_what_is_a_sign_of_failure(one: Structure, expected: bool) -> None:
     assert bool(failure_signs(facts(stream(structures=[one])))) is expected
 
 
+@pytest.mark.parametrize(("name", "expected"), [("SIGUSR1", False), ("SIGCHLD", False), ("SIGABRT", True)])
+def test_a_signal_that_only_tells_something_is_no_sign(name: str, expected: bool) -> None:
+    """User signals are notices: a checkpoint wanted, the end of the allocation near."""
+    assert bool(failure_signs(facts(stream(structures=[structure("signal", signal=name)])))) == expected
+
+
 def test_what_the_run_survived_is_no_sign() -> None:
     """Steps after it in its own log, or in the log of steps by the clock, show that it ended nothing."""
     assert failure_signs(facts(stream(structures=[exception(900)], points=steps(1, 20)))) == []

@@ -80,3 +80,10 @@ def test_what_of_another_rank():
 def test_no_crash(line):
     """The words within other sentences are no crash."""
     assert structures(READERS, line + "\n") == []
+
+
+def test_a_daemon_that_crashes():
+    """A node's own services crash without the job; their segfaults are no crash of it."""
+    line = "{}[771]: segfault at 8 ip 00007f11 sp 00007ffc error 4 in libc.so.6[7f00+90]\n"
+    assert structures(READERS, line.format("sshd")) == []
+    assert structures(READERS, line.format("train_gpt"))

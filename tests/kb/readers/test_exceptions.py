@@ -482,9 +482,8 @@ def test_message_that_begins_indented_on_the_next_line():
         trace("RuntimeError: ", "save")
         + "            Some tensors share memory: [{'a', 'b'}].\n            Use another call.\n"
     )
-    assert one(READERS, text, "traceback").fields["message"].split() == (
-        "Some tensors share memory: [{'a', 'b'}]. Use another call.".split()
-    )
+    message = str(one(READERS, text, "traceback").fields["message"])
+    assert " ".join(message.split()) == "Some tensors share memory: [{'a', 'b'}]. Use another call."
 
 
 def test_interrupt_met_in_a_finalizer():
