@@ -121,6 +121,9 @@ def wrong_regex(regex: str) -> str:
     return ""
 
 
+SLOW = "take forever"  # of kb.patterns.check's messages, the one that also counts for regexes of full syntax
+
+
 def unsafe_regex(regex: str, ignore_case: bool = False) -> tuple[str, ...]:
     """What is wrong with a regex that is looked for in every line (kb.patterns.check)."""
     if message := wrong_regex(regex):
@@ -144,8 +147,12 @@ def _pattern(name: str, pattern: Node, node: Node) -> Iterator[Fault]:
         places += [child for _, child in _items(pattern.get("structure"), key)]
     for place in places:
         text = place.text() if place is not None else None
-        if place is not None and text is not None and (message := wrong_regex(text)):
+        if place is None or text is None:
+            continue
+        if message := wrong_regex(text):
             yield place.fault(f"pattern {name!r}: {message}")
+        elif slow := [message for message in unsafe_regex(text) if SLOW in message]:
+            yield place.fault(f"pattern {name!r}: {slow[0]}")
     yield from _vocabulary(pattern, node)
 
 

@@ -307,11 +307,11 @@ class Scanner:
                     skipped = None
                     claimed.add(start)
                     self._point(replace(point, offset=self._base + start), data, start)
+                    if len(self._points) > 2 * POINTS:
+                        points, self._mask = thin(self._points, self._mask)
+                        self._points = list(points)
             if skipped is not None and (point := form.read(skipped[0])) is not None:
                 self._point(replace(point, offset=self._base + skipped[1]), data, skipped[1])
-            if len(self._points) > 2 * POINTS:
-                points, self._mask = thin(self._points, self._mask)
-                self._points = list(points)
 
     def _point(self, point: ProgressPoint, data: bytes, start: int) -> None:
         prefix = peel(data[start : start + 256])

@@ -115,6 +115,7 @@ _GLOBAL_STEP = re.compile(
 )
 _TOTAL = re.compile(rb"(?:total_steps|max_steps)" + _TO + rb"(?P<value>\d{1,12})")
 _COLOURS = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
+_PACE_WORDS = (b"/s", b"per", b"tps", b"wps", b"ips", b"flop", b"fps", b"throughput", b"speed")
 _UNITS = {b"K": 1e3, b"M": 1e6, b"G": 1e9}
 _BYTES = {b"GiB": 2.0**30, b"GB": 2.0**30, b"G": 2.0**30}
 
@@ -211,25 +212,26 @@ def _memory(text: bytes) -> float | None:
 
 def _measure(text: bytes, name: str, offset: int) -> ProgressPoint:
     """Read every quantity that a line names. The step is the caller's matter, but for a global step named as such."""
+    low = text.lower()  # a look for a word is a hundred times cheaper than a search for a form that is not there
     loss, validation = _loss(text)
-    skipped = _SKIPPED.search(text)
-    if loss is None and _NAN_ITERATIONS.search(text):
+    skipped = _SKIPPED.search(text) if b"skipped" in low else None
+    if loss is None and b"nan iterations" in low and _NAN_ITERATIONS.search(text):
         loss = math.nan  # Megatron leaves the loss out where no step was taken because it was not finite
-    total = _TOTAL.search(text)
-    step = _GLOBAL_STEP.search(text)
+    total = _TOTAL.search(text) if b"_steps" in low else None
+    step = _GLOBAL_STEP.search(text) if b"_step" in low or b"num_updates" in low else None
     return ProgressPoint(
         offset=offset,
         step=int(step["step"]) if step else None,
         total=_int(step["total"]) if step and step["total"] else _int(total["value"]) if total else None,
         loss=loss,
-        grad_norm=_value(_GRAD_NORM, text),
-        learning_rate=_value(_RATE, text),
+        grad_norm=_value(_GRAD_NORM, text) if b"norm" in low else None,
+        learning_rate=_value(_RATE, text) if b"lr" in low or b"rate" in low else None,
         seconds=_seconds(text),
-        throughput=_throughput(text),
-        memory=_memory(text),
-        loss_scale=_value(_SCALE, text),
+        throughput=_throughput(text) if any(word in low for word in _PACE_WORDS) else None,
+        memory=_memory(text) if b"mem" in low else None,
+        loss_scale=_value(_SCALE, text) if b"scale" in low else None,
         skipped=int(skipped["value"]) if skipped else None,
-        epoch=_value(_EPOCH, text),
+        epoch=_value(_EPOCH, text) if b"epoch" in low else None,
         format=name,
         validation=validation,
     )

@@ -63,7 +63,7 @@ def hits_by_line(matcher: Matcher, text: bytes, starts: list[int]) -> dict[int, 
     return found
 
 
-def test_engines_agree_on_all_test_lines(engine: Matcher) -> None:
+def test_engines_agree_on_all_test_lines() -> None:
     """Hyperscan and RE2 find the same lines, and miss none in which Python's `re` finds the rule's own regex."""
     text = all_lines()
     lines = text.split(b"\n")
