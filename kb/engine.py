@@ -227,7 +227,8 @@ def _suspects(best: Finding, facts: Facts, quoted: Sequence[EvidenceItem]) -> tu
             )
         )
     told = {one.node for one in found if one.rank is not None}
-    return tuple(one for one in found if one.kind != "node" or one.node not in told)
+    kept = [one for one in found if one.kind != "node" or one.node not in told]
+    return (replace(kept[0], score=1.0, why="the first to show it"), *kept[1:])
 
 
 def _node_of(rank: int | None, facts: Facts) -> str | None:
