@@ -13,8 +13,11 @@ from bot import ruletests
 from bot.accuracy import evaluate_cases
 from bot.diagnosing import diagnose_bundle, diagnose_paths
 from bot.rulefiles import default_folder, knowledge
+from kb.evidence import Facts, History
+from kb.findings import find
 from kb.matcher import HyperscanMatcher, Matcher, Re2Matcher
 from kb.patterns import check, scan_form
+from kb.ranking import explains, rank
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BENCHMARK = ROOT.parent / "shared" / "benchmark"
@@ -126,3 +129,21 @@ def test_no_fault_is_named_on_the_benchmarks_healthy_runs(tmp_path: Path) -> Non
     assert not [one.case for one in judged if one.false_alarm]
     clean = [path for path in sorted((BENCHMARK / "clean").iterdir()) if path.suffix == ".out"]
     assert not [path.name for path in clean if diagnose_paths(KNOWN, [path]).report.verdict != "no_fault"]
+
+
+def test_no_stranger_is_heard_first(engine: Matcher) -> None:
+    """On each rule's own logs, with the whole base at work, its fault comes first, or one that explains it."""
+    strangers = []
+    for test in TESTS:
+        rule = next(one for one in KNOWN.rulebook.rules if one.id == test.rule)
+        if not test.speaks or rule.role == "context":
+            continue
+        facts = Facts(ruletests.evidence_of(KNOWN, engine, ruletests.read_streams(test.path)), KNOWN.rulebook.rules)
+        found, _ = find(KNOWN.rulebook, facts, History())
+        own = [one for one in found if one.rule.id == test.rule]
+        best = rank(found, facts)[0].best
+        if best.fault.id in {one.fault.id for one in own} or any(explains(best, one) for one in own):
+            continue
+        if rule.role == "root_cause" and not rule.fallback:
+            strangers.append((str(test.path), best.rule.id))
+    assert not strangers
