@@ -35,6 +35,8 @@ architecture: $(READY)  ## the floors of docs/architecture.md
 rules: $(READY)  ## every rule file is sound and speaks, or is silent, where its own logs say so
 	$(BIN)/signalbox rules lint
 	$(BIN)/signalbox rules test
+	$(BIN)/signalbox rules lock --check
+	$(BIN)/signalbox rules docs --check
 
 unit: $(READY)
 	$(BIN)/pytest -n 2 --dist loadfile

@@ -1,24 +1,25 @@
-"""`signalbox rules`: look at the rule base and test it."""
+"""`signalbox rules`: look at the rule base, test it, and all that a change of it asks for."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from kb.errors import Fault, RuleError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from bot.rulefiles import Knowledge
     from bot.ruletests import Outcome
-    from kb.rule import Rule
+    from kb.rule import Rule, Rulebook
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 Folder = Annotated[Path | None, typer.Option("--rules", help="A rules folder in place of the one installed.")]
+Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 and say what is not current.")]
 
 
 @app.command("list")
@@ -90,6 +91,133 @@ def try_rules(
     failed = sum(not outcome.passed for outcome in outcomes)
     typer.echo(f"{len(outcomes) - failed} passed, {failed} failed")
     raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def lock(
+    *,
+    check: Check = False,
+    rules: Folder = None,
+) -> None:
+    """Write lock.json: a version of each rule, raised by one where its meaning changed."""
+    from bot.rulefiles import default_folder, read_files
+    from bot.rulelock import NAME, locked_in, step, write
+
+    folder = rules or default_folder()
+    files, unread = read_files(folder)
+    before = locked_in(files, unread)
+    after = step(_sound(files, unread), before)
+    stale = files.get(NAME) != after.text
+    for line in after.told():
+        typer.echo(line)
+    if after.gone or (check and stale):
+        if not after.told():
+            typer.echo(f"{NAME}: not as `signalbox rules lock` writes it")
+        raise typer.Exit(1)
+    if stale:
+        write(folder, after.text)
+    typer.echo(f"{len(after.entries)} rules, {len(after.new)} new, {len(after.changed)} changed", err=True)
+
+
+@app.command()
+def docs(
+    *,
+    check: Check = False,
+    to: Annotated[
+        Path | None, typer.Option("--to", help="Where the pages go; left out: docs/rules beside the rules folder.")
+    ] = None,
+    rules: Folder = None,
+) -> None:
+    """Write a page a rule, and an index of them."""
+    from bot.ruledocs import differences, pages, write
+    from bot.rulefiles import default_folder, read_files
+
+    folder = (rules or default_folder()).absolute()
+    if to is None and folder.name == "_rules":  # installed: there is no docs/ beside it
+        _refuse("say where with --to")
+    target = to or folder.parent / "docs" / "rules"
+    wanted = pages(_sound(*read_files(folder)), folder)
+    found = differences(wanted, target)
+    for one in found if check else ():
+        typer.echo(f"{one.path}: {one.what}")
+    if not check:
+        write(wanted, target, found)
+    typer.echo(f"{len(wanted)} pages, {len(found)} {'not current' if check else 'written or removed'}", err=True)
+    raise typer.Exit(1 if check and found else 0)
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="ID", help="Two to four lower-case words that name the fault found.")],
+    *,
+    family: Annotated[str, typer.Option("--family", help="The folder that it goes into.")],
+    fault: Annotated[str, typer.Option("--fault", help="A class of faults.yaml.")],
+    title: Annotated[str, typer.Option("--title", help="Name of the fault found, not of the cure.")],
+    role: Annotated[str, typer.Option("--role", help="root_cause, contributing, symptom or context.")] = "root_cause",
+    action: Annotated[str, typer.Option("--action", help="The first step: a word of actions.yaml.")] = "look_at_logs",
+    regex: Annotated[str | None, typer.Option("--regex", help="What its line looks like.")] = None,
+    log: Annotated[Path | None, typer.Option("--log", help="A log to test it on; secrets are masked.")] = None,
+    rules: Folder = None,
+) -> None:
+    """Write the folder of a new rule: a draft that loads, and its first tests."""
+    from bot.rulefiles import default_folder, read_files
+    from bot.rulenew import Wish, made, refusals, write
+
+    folder = rules or default_folder()
+    wish = Wish(name, family, fault, role, title, action, regex)
+    wrong = refusals(wish, read_files(folder)[0])
+    if wrong:
+        _refuse(*wrong)
+    result = made(wish, log)
+    write(folder / family / name, result)
+    typer.echo(str(folder / family / name))
+    for one in result.missing:
+        typer.echo(f"still missing: {one}", err=True)
+
+
+@app.command()
+def diff(
+    old: Annotated[Path, typer.Argument(help="A rules folder.")],
+    new_rules: Annotated[Path, typer.Argument(metavar="NEW", help="Another one.")],
+    *,
+    on: Annotated[Path, typer.Option("--on", metavar="CASES", help="A folder: every subfolder is a bundle.")],
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, max=512, help="Processes to read with; all cores by default.")
+    ] = None,
+) -> None:
+    """A Markdown table of the bundles whose first answer two rule bases give differently."""
+    from bot.rulediff import compare, render
+
+    typer.echo(render(compare(_load(old), _load(new_rules), on, workers)))
+
+
+@app.command()
+def stats(rules: Folder = None) -> None:
+    """The rule base in numbers: families, states, roles, fault classes, tests."""
+    from bot.rulefiles import default_folder
+    from bot.rulestats import render
+    from bot.ruletests import names_of, tests_of
+
+    rulebook = _load(rules).rulebook
+    typer.echo(render(rulebook, names_of(tests_of(rules or default_folder(), rulebook.rules))))
+
+
+def _sound(files: Mapping[str, str], unread: Sequence[Fault]) -> Rulebook:
+    """The rules of a folder's files; where any has faults they are told and nothing is made of the rest."""
+    from kb.rulebook import load
+
+    loaded = load(files)
+    if faults := [*unread, *loaded.faults]:
+        _refuse(*map(str, faults))
+    return loaded.rulebook
+
+
+def _refuse(*messages: str) -> NoReturn:
+    from bot.terminal import shown
+
+    for message in messages:
+        typer.echo(f"signalbox: {shown(message)}", err=True)
+    raise typer.Exit(2)
 
 
 def _on(known: Knowledge, source: str, chosen: Sequence[Rule]) -> None:

@@ -28,7 +28,7 @@ from kb.scanplan import ScanPlan
 CACHE_FORMAT = 2
 _LARGEST = 1 << 20  # more than the loader takes
 _DIGEST = 32  # bytes of a digest in front of the cached: a damaged engine would take the process down
-_WANTED = ("rule.yaml", "faults.yaml", "actions.yaml", "VERSION")
+_WANTED = ("rule.yaml", "faults.yaml", "actions.yaml", "VERSION", "lock.json")
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, facts: Facts, num
         rank=place,
         fault=best.fault.id,
         rule=best.rule.id,
-        rule_version=1,
+        rule_version=rulebook.versions.get(best.rule.id, 1),
         title=best.row.title if best.row else best.rule.title,
         summary=best.fill(best.row.summary if best.row and best.row.summary else best.rule.summary),
         confidence=ranked.confidence,

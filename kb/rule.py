@@ -296,7 +296,10 @@ class ActionWord:
 
 @dataclass(frozen=True, slots=True)
 class Rulebook:
-    """The versioned set of rules with its vocabulary. `digest` covers everything that can change an answer."""
+    """The versioned set of rules with its vocabulary. `digest` covers everything that can change an answer.
+
+    `versions`: rule id → its version, counted from 1 and raised whenever its meaning changes (rules/lock.json).
+    """
 
     version: str
     digest: str
@@ -304,3 +307,4 @@ class Rulebook:
     faults: Mapping[str, FaultClass]
     actions: Mapping[str, ActionWord]
     owners: Mapping[str, str]
+    versions: Mapping[str, int] = field(default_factory=dict)

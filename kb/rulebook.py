@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kb.conditions import ConditionParser, any_of, walk
-from kb.errors import Fault, RuleError
+from kb.errors import Fault, RuleError, UnreadableInput
 from kb.rule import (
     ActionWord,
     Condition,
@@ -31,7 +31,7 @@ from kb.rule import (
     Where,
 )
 from kb.rulechecks import Words, check_history, check_rule
-from kb.rulecodec import decode, digest, encode
+from kb.rulecodec import decode, digest, encode, read_lock
 from kb.ruleschema import ActionsFile, FaultsFile, PatternFile, RowFile, RuleFile, StepFile, check
 from kb.yamltree import Node, nearest, parse
 
@@ -98,7 +98,9 @@ def load(files: Mapping[str, str]) -> Loaded:
         if rule is not None and draft.id not in twice:
             rules.append(rule)
             places[rule.id] = dict(_places(draft.node))
-    rulebook = replace(base, rules=tuple(sorted(rules, key=lambda rule: rule.id)))
+    versions, wrong = _versions(files.get("lock.json", "{}"), {rule.id for rule in rules})
+    faults += wrong
+    rulebook = replace(base, rules=tuple(sorted(rules, key=lambda rule: rule.id)), versions=versions)
     rulebook = replace(rulebook, digest=digest(rulebook))
     return Loaded(rulebook, tuple(sorted(set(faults))), Positions(places))
 
@@ -131,6 +133,15 @@ def _vocabularies(files: Mapping[str, str]) -> Rulebook:
     }
     actions = {row.id: ActionWord(row.id, row.title, row.grade, row.scope) for row in action_file.actions}
     return Rulebook(version, "", (), classes, actions, dict(action_file.owners))
+
+
+def _versions(text: str, ids: set[str]) -> tuple[dict[str, int], list[Fault]]:
+    """The versions of these rules. A lock that cannot be read leaves them out; no answer hangs on it."""
+    try:
+        locked = read_lock(text)
+    except UnreadableInput as error:
+        return {}, [Fault("lock.json", 1, 1, str(error)[:300], "take it back from the repository")]
+    return {name: one.version for name, one in sorted(locked.items()) if name in ids}, []
 
 
 def _base_file(files: Mapping[str, str], name: str, model: Any, faults: list[Fault]) -> tuple[Node | None, Any]:

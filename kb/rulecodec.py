@@ -1,10 +1,11 @@
-"""A rulebook as bytes and back, for a fast start, and its digest. Imports neither YAML nor pydantic."""
+"""A rulebook as bytes and back, for a fast start, its digest, and the lock of its rules. No YAML, no pydantic."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import fields
-from typing import Any, get_type_hints
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
@@ -21,6 +22,7 @@ from kb.rule import (
     Not,
     Past,
     Ranks,
+    Row,
     Rule,
     Rulebook,
     Sequence,
@@ -56,6 +58,7 @@ class _Wire(msgspec.Struct, array_like=True):
     faults: dict[str, FaultClass]
     actions: dict[str, ActionWord]
     owners: dict[str, str]
+    versions: dict[str, int]
 
 
 _DECODER = msgspec.msgpack.Decoder(_Wire)
@@ -71,6 +74,7 @@ def encode(rulebook: Rulebook) -> bytes:
         dict(rulebook.faults),
         dict(rulebook.actions),
         dict(rulebook.owners),
+        dict(rulebook.versions),
     )
     return msgspec.msgpack.encode(wire)
 
@@ -88,7 +92,7 @@ def decode(data: bytes) -> Rulebook:
         rules = tuple(_from_wire(one) for one in wire.rules)
     except (msgspec.MsgspecError, RecursionError, TypeError, ValueError, KeyError, IndexError) as error:
         raise UnreadableInput(f"not a cached rulebook: {error}") from error
-    return Rulebook(wire.version, wire.digest, rules, wire.faults, wire.actions, wire.owners)
+    return Rulebook(wire.version, wire.digest, rules, wire.faults, wire.actions, wire.owners, wire.versions)
 
 
 def digest(rulebook: Rulebook) -> str:
@@ -99,6 +103,64 @@ def digest(rulebook: Rulebook) -> str:
         rules.append({name: value for name, value in wire.items() if name not in ("file", "family")})
     whole = {"rules": rules, "faults": rulebook.faults, "actions": rulebook.actions, "owners": rulebook.owners}
     return hashlib.sha256(msgspec.json.encode(whole, order="sorted")).hexdigest()
+
+
+class Locked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule in lock.json: the SHA-256 of its meaning, in hexadecimal, and its version, counted from 1."""
+
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    version: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
+
+
+def read_lock(text: str) -> dict[str, Locked]:
+    """The entries of a lock.json by rule id.
+
+    Raises:
+        UnreadableInput: the text is no lock.
+    """
+    try:
+        return msgspec.json.decode(text, type=dict[str, Locked])
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise UnreadableInput(f"not a lock of rules: {error}") from error
+
+
+def meaning(rule: Rule) -> str:
+    """SHA-256 over what decides when a rule speaks and what it then names; its texts, steps and severity are not in it.
+
+    Parts that are left as they are by default do not count, so a new optional part of the format changes no rule.
+    """
+    table = rule.table
+    parts = {
+        **{name: _told(getattr(rule, name)) for name in ("fault", "role", "status", "fallback", "patterns", "when")},
+        "not_when": [_told(one.condition) for one in rule.not_when],
+        "explains": sorted(set(rule.explains)),
+        "params": _told(rule.params),
+        "key": table.key if table else None,
+        "rows": {key: _row(row) for key, row in table.rows.items()} if table else {},
+        "default": _row(table.default) if table and table.default else None,
+    }
+    return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()
+
+
+def _row(row: Row) -> list[Any]:
+    return [row.fault, row.role, row.ignore]
+
+
+def _told(value: Any) -> Any:
+    """A part of a rule as plain values, without what is as it is by default."""
+    if is_dataclass(value):
+        tag = {"is": type(value).__name__.lower()} if type(value) in _TAGS else {}
+        given = {one.name: getattr(value, one.name) for one in fields(value)}
+        return tag | {one.name: _told(given[one.name]) for one in fields(value) if given[one.name] != _default(one)}
+    if isinstance(value, Mapping):
+        return {key: _told(one) for key, one in value.items()}
+    if isinstance(value, tuple):
+        return [_told(one) for one in value]
+    return value
+
+
+def _default(part: Any) -> Any:
+    return part.default if part.default_factory is MISSING else part.default_factory()
 
 
 def _to_wire(rule: Rule) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -17,13 +17,14 @@ from kb.model import ProgressPoint, Resource, StreamRef, Structure
 from kb.readers import Reader
 from kb.readers.all import ALL_READERS
 from kb.readers.prefixes import Prefix, peel
-from kb.readers.progress import FORMATS, GENERAL
+from kb.readers.progress import FORMATS, GENERAL, read_line
 from kb.readers.stages import STAGES
 from kb.readers.timestamps import find_time
 from kb.scanplan import LinePattern, ScanPlan
 from kb.summary import (
     FIRST_PLACES,
     LAST_PLACES,
+    LAST_POINTS,
     PLACES_A_RANK,
     POINTS,
     TEXT,
@@ -36,11 +37,9 @@ from kb.summary import (
     bounded_marks,
     first_places,
     fuller,
-    is_finite,
     last_places,
-    thin,
+    series_of,
     thinning,
-    with_edges,
 )
 
 WORK = 4 * 1024 * 1024  # bytes gathered before a pass
@@ -48,13 +47,22 @@ BEFORE = 16 * 1024  # context kept in front of what is still to come
 AFTER = 64 * 1024  # context wanted behind a line before it is looked at
 LONGEST_LINE = 64 * 1024
 SHOWN = 512
+BESIDE = frozenset({"used", "rate", "loss_scale"})  # forms of lines beside the iterations, often many a step
+BESIDE_WHOLE = 1024 * 1024  # so far into a stream they are all looked at, further on a part
+SPARSE, SPARSE_EACH = 256 * 1024, 32
+ODD_LINES = 32
+RANKS_TOLD = 64  # so many lines of a pattern in a block agree with the log's own rank, and the rest need not be asked
 AT_HOME = 8  # so many lines of a block read in a form of their own, and the general forms are not tried
 SHAPES = 64
 NEAR = 4096  # look-around regexes are not proven linear, so they see no more than this of a line
 PLACES_A_SHAPE = 8  # structures parsed of one shape of line, in a log of one rank
 PLACES_A_SHARED_SHAPE = 64  # likewise, in a log of many
 LAST_READ = 8
+_NOT_FINITE = re.compile(rb"[:=\s'\"](?:nan|NaN|NAN|inf|Inf|INF|Infinity)\b(?! iter)")
 _DATED = re.compile(rb"(?<!\d)(?:19|20)\d\d[-/]?[01]\d[-/]?[0-3]\d")
+
+
+_Noted = tuple[int, int, bytes, int]  # an iteration line: its offset, its form, text around it, where the form begins
 
 
 @dataclass(slots=True)
@@ -102,9 +110,11 @@ class Scanner:
         self._reads: dict[int, _Read] = {}
         self._structures: list[Structure] = []
         self._marks: list[StageMark] = []
-        self._points: list[ProgressPoint] = []
+        self._noted: list[_Noted] = []
+        self._noted_first: _Noted | None = None
+        self._noted_last: deque[_Noted] = deque(maxlen=LAST_POINTS)
+        self._noted_odd: list[_Noted] = []
         self._mask = self._seen = 0
-        self._edges: list[ProgressPoint | None] = [None, None, None]
         self._head = b""
         self._first_time: float | None = None
         self._tail: tuple[int, bytes] = (own_start, b"")
@@ -120,15 +130,13 @@ class Scanner:
     def finish(self) -> StreamSummary:
         """Read what is left and give the summary."""
         self._work(final=True)
-        points, mask = thin([*self._points, *self._edges_known()], self._mask)
-        points = with_edges(points, self._edges)
         stop = self._end if self._stop is None else min(self._stop, self._end)
         return StreamSummary(
             ref=self._ref,
             size=max(0, stop - self._own_start),
             hits=self._all_hits(),
             structures=self._all_structures(),
-            series=Series(points, self._seen, mask, *self._edges),
+            series=self._series(),
             marks=bounded_marks(self._marks),
             first_time=self._first_time,
             last_time=self._last_time(),
@@ -196,7 +204,12 @@ class Scanner:
             starts = [start for start in starts if search(_line(data, start))]
         kept.count += len(starts)
         base, fixed = self._base, self._ref.resource.rank
-        for start in starts:
+        told, rest = starts, []
+        if fixed is not None and len(starts) > RANKS_TOLD:
+            told, rest = starts[:RANKS_TOLD], starts[RANKS_TOLD:]
+            if any(_rank_of(data, start) not in (None, fixed) for start in told):
+                told, rest = starts, []  # lines of other ranks in a rank's own log: then each is asked
+        for start in told:
             rank = _rank_of(data, start)
             if rank is None:
                 rank = fixed
@@ -204,6 +217,8 @@ class Scanner:
             if len(kept.first) < FIRST_PLACES and kept.taken.get(rank, 0) < PLACES_A_RANK:
                 kept.taken[rank] = kept.taken.get(rank, 0) + 1
                 kept.first.append(self._place(line, base + start, _line(data, start), data, start))
+        if rest:
+            _count(kept.ranks, fixed, base + rest[0], len(rest))
         for start in starts[-LAST_PLACES:]:
             kept.last.append((base + start, data[max(0, start - 1024) : start + 8192], min(start, 1024)))
 
@@ -288,49 +303,78 @@ class Scanner:
     # Iteration lines
 
     def _progress(self, forms: list[int], data: bytes, low: int, high: int) -> None:
-        """Read the iteration lines of a block; once there are too many, only those that thinning will keep, and the last."""
+        """Note the iteration lines of a block; they are read at the end, the few that thinning leaves."""
         claimed: set[int] = set()
         for index in forms:
             form = FORMATS[index]
-            if form.name.endswith(GENERAL) and len(claimed) >= AT_HOME:
+            general = form.name.endswith(GENERAL)
+            if general and len(claimed) >= AT_HOME:
                 continue
-            skipped = None
-            for match in form.find.finditer(data, max(0, low), max(0, high)):
-                self._seen += 1
-                start = data.rfind(b"\n", max(0, match.start() - LONGEST_LINE), match.start()) + 1
-                if start in claimed and form.name != "tqdm":
-                    continue
-                if thinning(self._base + start) & self._mask:
-                    skipped = (match, start)
+            for first, last in self._stretches(form.name, max(0, low), max(0, high)):
+                for match in form.find.finditer(data, first, last):
+                    start = data.rfind(b"\n", max(0, match.start() - LONGEST_LINE), match.start()) + 1
+                    if (start in claimed and form.name != "tqdm") or (general and b"oss" not in data[start : match.end()]):
+                        continue
                     claimed.add(start)
-                elif (point := form.read(match)) is not None:
-                    skipped = None
-                    claimed.add(start)
-                    self._point(replace(point, offset=self._base + start), data, start)
-                    if len(self._points) > 2 * POINTS:
-                        points, self._mask = thin(self._points, self._mask)
-                        self._points = list(points)
-            if skipped is not None and (point := form.read(skipped[0])) is not None:
-                self._point(replace(point, offset=self._base + skipped[1]), data, skipped[1])
+                    self._note(index, data, start, match.start(), match[0])
 
-    def _point(self, point: ProgressPoint, data: bytes, start: int) -> None:
-        prefix = peel(data[start : start + 256])
+    def _stretches(self, name: str, low: int, high: int) -> Iterator[tuple[int, int]]:
+        """Where to look for a form: everywhere, but for lines beside the iterations only in a part of a long stream."""
+        if name not in BESIDE:
+            yield low, high
+            return
+        at = low
+        while at < high:
+            place = self._base + at
+            edge = min(high, at + SPARSE - place % SPARSE)
+            if place < BESIDE_WHOLE or place // SPARSE % SPARSE_EACH == 0:
+                yield at, edge
+            at = edge
+
+    def _note(self, form: int, data: bytes, start: int, at: int, found: bytes) -> None:
+        self._seen += 1
+        offset = self._base + start
+        low = max(start, at - NEAR // 2)
+        noted = (offset, form, data[low : at + NEAR // 2], at - low)
+        if self._noted_first is None or offset < self._noted_first[0]:
+            self._noted_first = noted
+        self._noted_last.append(noted)
+        if len(self._noted_odd) < ODD_LINES and _NOT_FINITE.search(found):
+            self._noted_odd.append(noted)
+        if thinning(offset) & self._mask == 0:
+            self._noted.append(noted)
+            while len(self._noted) > 2 * POINTS:
+                self._mask = self._mask << 1 | 1
+                self._noted = [one for one in self._noted if thinning(one[0]) & self._mask == 0]
+
+    def _series(self) -> Series:
+        """Read the lines noted: a sample of all, the first, the last few, and the first that look like nan or inf."""
+        sample = {one[0] for one in self._noted if thinning(one[0]) & self._mask == 0}
+        while len(sample) > POINTS:
+            self._mask = self._mask << 1 | 1
+            sample = {offset for offset in sample if thinning(offset) & self._mask == 0}
+        ends = (self._noted_first, *self._noted_last, *self._noted_odd)
+        wanted = {one[0]: one for one in (*self._noted, *ends) if one is not None}
+        last = {one[0] for one in self._noted_last}
+        points = [
+            point
+            for offset, one in sorted(wanted.items())
+            if (offset in sample or offset in last or one in ends) and (point := self._read_noted(*one)) is not None
+        ]
+        return series_of(points, self._seen, self._mask)
+
+    def _read_noted(self, offset: int, form: int, text: bytes, at: int) -> ProgressPoint | None:
+        line = text.partition(b"\n")[0]
+        match = FORMATS[form].find.match(line, at)
+        point = (FORMATS[form].read(match) if match else None) or read_line(line)
+        if point is None:
+            return None
+        prefix = peel(line[:256])
         rank = prefix.rank if prefix.rank is not None else self._ref.resource.rank
         time = point.time if point.time is not None else prefix.time
         if time is None:
-            time = find_time(data[start + prefix.end : start + prefix.end + 128], self._year)
-        point = replace(point, rank=rank, time=time)
-        self._points.append(point)
-        first, last, odd = self._edges
-        if first is None or point.offset < first.offset:
-            self._edges[0] = point
-        if last is None or point.offset >= last.offset:
-            self._edges[1] = point
-        if not is_finite(point) and (odd is None or point.offset < odd.offset):
-            self._edges[2] = point
-
-    def _edges_known(self) -> list[ProgressPoint]:
-        return [point for point in self._edges if point is not None]
+            time = find_time(line[prefix.end : prefix.end + 128], self._year)
+        return replace(point, offset=offset, rank=rank, time=time)
 
     def _last_time(self) -> float | None:
         for line in reversed(self._tail[1].split(b"\n")[-200:]):
@@ -379,12 +423,12 @@ def _lines(
     return {pattern: sorted(set(starts)) for pattern, starts in found.items()}, present
 
 
-def _count(ranks: dict[int | None, list[int]], rank: int | None, offset: int) -> None:
+def _count(ranks: dict[int | None, list[int]], rank: int | None, offset: int, more: int = 1) -> None:
     tally = ranks.get(rank)
     if tally is None:
-        ranks[rank] = [1, offset]
+        ranks[rank] = [more, offset]
     else:
-        tally[0] += 1
+        tally[0] += more
 
 
 def _rank_of(data: bytes, start: int) -> int | None:

@@ -19,7 +19,8 @@ LAST_PLACES = 8
 FIRST_STRUCTURES = 320
 LAST_STRUCTURES = 80
 MARKS = 128
-POINTS = 2048
+POINTS = 1024
+LAST_POINTS = 128
 TEXT = 16 * 1024
 
 _T = TypeVar("_T")
@@ -71,8 +72,8 @@ class StageMark:
 class Series:
     """Iteration lines of a stream, thinned by a hash of their offset once there are too many.
 
-    `mask`: a point is kept when `thinning(offset) & mask == 0`; 0 keeps all. `seen` counts the points before thinning.
-    The first, the last, and the first that is not finite are always among the points.
+    `mask`: a point is kept when `thinning(offset) & mask == 0`; 0 keeps all. `seen` counts the lines before thinning.
+    The first, the last LAST_POINTS, and the first that is not finite are always among the points.
     """
 
     points: tuple[ProgressPoint, ...] = ()
@@ -123,19 +124,23 @@ def last_places(places: Iterable[Place]) -> tuple[Place, ...]:
     return tuple(sorted({p.offset: p for p in places}.values(), key=lambda one: one.offset)[-LAST_PLACES:])
 
 
-def thin(points: Iterable[ProgressPoint], mask: int) -> tuple[tuple[ProgressPoint, ...], int]:
-    """Points in order, none twice, thinned until they are few enough; and the mask that this took."""
-    kept = {p.offset: p for p in points if thinning(p.offset) & mask == 0}
-    while len(kept) > POINTS:
+def series_of(points: Iterable[ProgressPoint], seen: int, mask: int) -> Series:
+    """The series of points: a sample thinned until it is small enough, with the first, the last few and the odd one."""
+    ordered = sorted({p.offset: p for p in points}.values(), key=lambda p: p.offset)
+    sample = [p for p in ordered if thinning(p.offset) & mask == 0]
+    while len(sample) > POINTS:
         mask = mask << 1 | 1
-        kept = {offset: p for offset, p in kept.items() if thinning(offset) & mask == 0}
-    return tuple(kept[offset] for offset in sorted(kept)), mask
-
-
-def with_edges(points: Iterable[ProgressPoint], edges: Iterable[ProgressPoint | None]) -> tuple[ProgressPoint, ...]:
-    """Points in order, with those that thinning must not lose put back among them."""
-    kept = {p.offset: p for p in (*points, *edges) if p is not None}
-    return tuple(kept[offset] for offset in sorted(kept))
+        sample = [p for p in sample if thinning(p.offset) & mask == 0]
+    odd = next((p for p in ordered if not is_finite(p)), None)
+    kept = {p.offset: p for p in (*ordered[:1], *sample, *ordered[-LAST_POINTS:], *((odd,) if odd else ()))}
+    return Series(
+        tuple(kept[offset] for offset in sorted(kept)),
+        seen,
+        mask,
+        ordered[0] if ordered else None,
+        ordered[-1] if ordered else None,
+        odd,
+    )
 
 
 def is_finite(point: ProgressPoint) -> bool:
@@ -210,18 +215,7 @@ def _merge_structures(left: tuple[Structure, ...], right: tuple[Structure, ...])
 
 
 def _merge_series(left: Series, right: Series) -> Series:
-    points, mask = thin((*left.points, *right.points), left.mask | right.mask)
-    first = _edge(min, left.first, right.first)
-    last = _edge(max, left.last, right.last)
-    odd = _edge(min, left.nonfinite, right.nonfinite)
-    return Series(with_edges(points, (first, last, odd)), left.seen + right.seen, mask, first, last, odd)
-
-
-def _edge(
-    choose: Callable[..., ProgressPoint], left: ProgressPoint | None, right: ProgressPoint | None
-) -> ProgressPoint | None:
-    known = [point for point in (left, right) if point is not None]
-    return choose(known, key=lambda point: point.offset) if known else None
+    return series_of((*left.points, *right.points), left.seen + right.seen, left.mask | right.mask)
 
 
 def _pick(choose: Callable[..., _T], left: _T | None, right: _T | None) -> _T | None:

@@ -10,7 +10,7 @@ import pytest
 
 from kb.model import Resource, StreamRef
 from kb.scanner import AFTER, BEFORE, Scanner, scan
-from kb.summary import FIRST_PLACES, LAST_PLACES, POINTS, StreamSummary, merge
+from kb.summary import FIRST_PLACES, LAST_PLACES, LAST_POINTS, POINTS, StreamSummary, merge
 from tests.kb.samples import PLAN, matcher
 
 ENGINE = matcher()
@@ -191,7 +191,7 @@ def test_a_log_of_iteration_lines_alone_is_thinned_alike_however_it_is_cut() -> 
         for n in range(30_000)
     )
     whole = scan(PLAN, ENGINE, MERGED, [text], year=2026)
-    assert 1000 < len(whole.series.points) <= POINTS + 3
+    assert POINTS // 3 < len(whole.series.points) <= POINTS + LAST_POINTS + 2
     assert (whole.series.points[0].step, whole.series.points[-1].step) == (0, 29_999)
     parts = shards(text, [700_000, 1_900_000])
     joined = merge(parts[2], merge(parts[0], parts[1]))

@@ -13,6 +13,7 @@ from kb.summary import (
     FIRST_PLACES,
     FIRST_STRUCTURES,
     LAST_PLACES,
+    LAST_POINTS,
     LAST_STRUCTURES,
     MARKS,
     PLACES_A_RANK,
@@ -25,12 +26,12 @@ from kb.summary import (
     is_finite,
     last_places,
     merge,
-    thin,
-    thinning,
+    series_of,
 )
 from tests.kb.samples import hits, place
 
 REF = StreamRef("logs/train.log")
+BOUND = POINTS + LAST_POINTS + 2  # a sample, the last few, the first, the first odd one
 SPAN = 100_000  # bytes of one part
 STAGES = ("launch", "init", "iterating", "saving")
 
@@ -126,35 +127,32 @@ def test_a_joined_summary_is_bounded_and_keeps_both_ends() -> None:
     assert len(whole.structures) == FIRST_STRUCTURES + LAST_STRUCTURES
     assert (whole.structures[0].offset, whole.structures[-1].offset) == (0, 3 * SPAN + 299)
     assert len(whole.marks) == 2 * MARKS
-    assert len(whole.series.points) <= POINTS + 3
+    assert len(whole.series.points) <= BOUND
     assert whole.series.seen == 20_000
 
 
 def test_thinning_never_loses_the_edges() -> None:
-    """After joining thinned parts the first, the last and the first odd point are still among the points."""
+    """After joining thinned parts the first, the last few and the first odd point are still among the points."""
     left, right = _crowd(0), _crowd(1)
-    mask = 1
-    while not thinning(right.series.points[-1].offset) & mask:
-        mask = mask << 1 | 1
     odd = ProgressPoint(SPAN + 5, 3, loss=math.nan)
-    series = Series((*thin(right.series.points, mask)[0], odd), 5001, mask, right.series.first, right.series.last, odd)
+    series = series_of((*right.series.points, odd), 5001, 1)
     joined = merge(left, StreamSummary(REF, SPAN, series=series)).series
     offsets = [point.offset for point in joined.points]
     assert offsets == sorted(set(offsets))
     assert {joined.first, joined.last, joined.nonfinite} <= set(joined.points)
     assert (joined.first, joined.last, joined.nonfinite) == (left.series.first, right.series.last, odd)
+    assert set(right.series.points[-LAST_POINTS:]) <= set(joined.points)
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.integers(1, 5000), st.integers(0, 50_000), st.sampled_from((1, 2, 8, 100, 4096)))
+@given(st.integers(1, 5000), st.integers(0, 20_000), st.sampled_from((1, 2, 8, 100, 4096)))
 def test_thinning_keeps_enough_whatever_the_period(start: int, count: int, every: int) -> None:
     """Few points are kept all; of many, at most the bound and not much less than half of it, whatever their distance."""
-    points = [ProgressPoint(start + every * n) for n in range(count)]
-    kept, mask = thin(points, 0)
-    assert len(kept) <= POINTS
-    assert (len(kept) == count) if count <= POINTS else (len(kept) > POINTS // 3)
-    assert (mask == 0) == (count <= POINTS)
-    assert thin(kept, mask) == (kept, mask)
+    found = series_of([ProgressPoint(start + every * n) for n in range(count)], count, 0)
+    assert len(found.points) <= BOUND
+    assert (len(found.points) == count) if count <= POINTS else (len(found.points) > POINTS // 3)
+    assert (found.mask == 0) == (count <= POINTS)
+    assert series_of(found.points, count, found.mask) == found
 
 
 def test_first_places_are_shared_between_ranks() -> None:
