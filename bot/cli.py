@@ -30,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain text: quick to import, an error is one line
     help="Finds the first cause of failed and hung large-model training runs, from their logs.",
 )
-app.add_typer(rules, name="rules", help="The rule base: list, show, lint, test.")
+app.add_typer(rules, name="rules", help="The rule base: look at it, test it, change it.")
 app.add_typer(incidents, name="incidents", help="Past reports: list, show.")
 
 RulesFolder = Annotated[Path | None, typer.Option("--rules", help="A rules folder in place of the one installed.")]

@@ -188,8 +188,11 @@ def _table(rule: Rule, rulebook: Rulebook) -> list[str]:
         ]
         for row in _rows(rule)
     ]
-    key = cell(rule.table.key) if rule.table else ""
-    return ["\n".join(table([key, "What", "Fault", "Role", "What to do"], rows))] if rows else []
+    if rule.table is None:
+        return []
+    columns = 5 if any(row[4] for row in rows) else 4
+    head = [cell(rule.table.key), "What", "Fault", "Role", "What to do"]
+    return ["\n".join(table(head[:columns], (row[:columns] for row in rows)))]
 
 
 def _reference(url: str, shows: str) -> str:

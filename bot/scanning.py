@@ -111,10 +111,24 @@ def _size(task: Task) -> int:
     return (size if task.stop is None else min(size, task.stop)) - task.start
 
 
+def _keep_memory() -> None:
+    """Ask glibc not to give every block of 4 MB back to the system: page faults cost a third of the reading."""
+    import ctypes  # noqa: PLC0415 - only a pool's workers need it
+
+    trim_threshold, mmap_threshold = -1, -3  # of mallopt(3)
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        libc.mallopt(mmap_threshold, 32 << 20)
+        libc.mallopt(trim_threshold, 128 << 20)
+    except (OSError, AttributeError):
+        return  # another C library: slower, not worse
+
+
 def _start(knowledge: Knowledge) -> None:
     global _knowledge, _matcher  # a worker process has one of each, made once
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops us; a worker has nothing to say of it
     _knowledge, _matcher = knowledge, knowledge.matcher()
+    _keep_memory()
 
 
 def _work(task: Task) -> StreamSummary:

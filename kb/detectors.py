@@ -240,7 +240,8 @@ _BARS = ("tqdm", "lightning", "keras")
 def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
     """Of progress bars, whose rate is an average since the bar began, only each bar's last point; other points all.
 
-    Bars of another length do other work: only those of the commonest length are compared.
+    Bars of another length do other work: only those of the commonest length are compared. A bar that others break into
+    pieces gives its pieces; where bars begin anew (other epochs, other trainers in one file), each counts once.
     """
     ends = []
     for index, point in enumerate(points):
@@ -248,7 +249,7 @@ def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
         inside = (
             point.format in _BARS
             and follower is not None
-            and (follower.step or 0) > (point.step or 0)
+            and (follower.step or 0) >= (point.step or 0)
             and follower.total == point.total
         )
         if not inside:
@@ -257,7 +258,17 @@ def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
         return list(points) if points and points[0].format not in _BARS else []
     totals = Counter(p.total for p in ends if p.format in _BARS)
     common = totals.most_common(1)[0][0] if totals else None
-    return [p for p in ends if p.format not in _BARS or p.total == common]
+    return _once_a_bar([p for p in ends if p.format not in _BARS or p.total == common])
+
+
+def _once_a_bar(ends: list[ProgressPoint]) -> list[ProgressPoint]:
+    """Where bars begin anew, only the last piece of each; lines, and the pieces of a single bar, as they are."""
+    bars = [p for p in ends if p.format in _BARS]
+    last = [one for one, follower in pairwise(bars) if (follower.step or 0) < (one.step or 0)]
+    if not last:
+        return ends
+    kept = {id(p) for p in [*last, bars[-1]]}
+    return [p for p in ends if p.format not in _BARS or id(p) in kept]
 
 
 def _of_one_form(points: list[ProgressPoint]) -> list[ProgressPoint]:

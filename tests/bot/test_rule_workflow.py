@@ -244,6 +244,22 @@ def test_pages_are_written_checked_and_taken_away(few_rules, tmp_path):
     assert {path.name for path in (target / "storage").iterdir()} == {"disk-full.md", "notes.md"}
 
 
+def test_pages_can_go_elsewhere(few_rules, tmp_path):
+    """Installed, the rules have no docs/ beside them: then --to is asked for."""
+    installed = few_rules.rename(tmp_path / "_rules")
+
+    refused = rules("docs", "--rules", installed)
+    written = rules("docs", "--rules", installed, "--to", tmp_path / "pages")
+
+    assert (refused.exit_code, refused.stderr) == (2, "signalbox: say where with --to\n")
+    assert written.exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "pages").rglob("*.md")) == [
+        "README.md",
+        "cuda-out-of-memory.md",
+        "disk-full.md",
+    ]
+
+
 def test_a_page_tells_all_that_a_reader_of_a_report_asks(book, few_rules):
     """Sections, the step with grade and command, the source, the logs."""
     page = pages(book, few_rules)["memory/cuda-out-of-memory.md"]
@@ -317,7 +333,7 @@ def test_hostile_texts_stay_texts_on_a_page(book, few_rules):
     assert all(str(child.attrs["href"]).startswith("https://") for child in inline if child.type == "link_open")
     assert kinds.count("table_open") == 2
     assert kinds.count("tr_open") == 1 + 6 + 1 + 1
-    assert kinds.count("th_open") + kinds.count("td_open") == 2 * 7 + 5 * 2
+    assert kinds.count("th_open") + kinds.count("td_open") == 2 * 7 + 4 * 2
     seen = ["".join(child.content for child in token.children or ()) for token in tokens if token.type == "inline"]
     assert seen[0] == words
     assert {f"1. {words}", f"- {words}", f"Command: {words}"} <= set(seen)
@@ -532,9 +548,11 @@ def test_an_empty_rule_base_has_numbers(book):
     assert render(replace(book, rules=()), {}).startswith("0 rules, 0 patterns, 0 fallbacks, 0 tables, 0 tests\n")
 
 
-@pytest.mark.parametrize("words", [("lock", "--check"), ("docs", "--check")])
-def test_the_command_itself_says_that_the_base_is_current(signalbox, words):
-    """As `make rules` asks it."""
-    ran = signalbox("rules", *words)
+def test_the_command_tells_a_damaged_lock_in_one_line(signalbox, few_rules):
+    """Status 2, as for any input that was asked for and cannot be read."""
+    (few_rules / "lock.json").write_text("<<<<<<< ours\n")
 
-    assert (ran.status, ran.out) == (0, b"")
+    ran = signalbox("rules", "lock", "--rules", few_rules)
+
+    assert (ran.status, ran.out, ran.err.count("\n")) == (2, b"", 1)
+    assert ran.err.startswith("signalbox: not a lock of rules: ")
