@@ -204,11 +204,7 @@ class Scanner:
             starts = [start for start in starts if search(_line(data, start))]
         kept.count += len(starts)
         base, fixed = self._base, self._ref.resource.rank
-        told, rest = starts, []
-        if fixed is not None and len(starts) > RANKS_TOLD:
-            told, rest = starts[:RANKS_TOLD], starts[RANKS_TOLD:]
-            if any(_rank_of(data, start) not in (None, fixed) for start in told):
-                told, rest = starts, []  # lines of other ranks in a rank's own log: then each is asked
+        told, rest = self._asked(data, starts)
         for start in told:
             rank = _rank_of(data, start)
             if rank is None:
@@ -221,6 +217,16 @@ class Scanner:
             _count(kept.ranks, fixed, base + rest[0], len(rest))
         for start in starts[-LAST_PLACES:]:
             kept.last.append((base + start, data[max(0, start - 1024) : start + 8192], min(start, 1024)))
+
+    def _asked(self, data: bytes, starts: list[int]) -> tuple[list[int], list[int]]:
+        """Which lines must be asked for their rank: in a rank's own log a few, unless one of those is another rank's."""
+        fixed = self._ref.resource.rank
+        if fixed is None or len(starts) <= RANKS_TOLD:
+            return starts, []
+        told = starts[:RANKS_TOLD]
+        if any(_rank_of(data, start) not in (None, fixed) for start in told):
+            return starts, []
+        return told, starts[RANKS_TOLD:]
 
     def _place(self, line: LinePattern, offset: int, text: bytes, data: bytes, start: int) -> Place:
         prefix = peel(text[:1024])
@@ -313,7 +319,9 @@ class Scanner:
             for first, last in self._stretches(form.name, max(0, low), max(0, high)):
                 for match in form.find.finditer(data, first, last):
                     start = data.rfind(b"\n", max(0, match.start() - LONGEST_LINE), match.start()) + 1
-                    if (start in claimed and form.name != "tqdm") or (general and b"oss" not in data[start : match.end()]):
+                    if (start in claimed and form.name != "tqdm") or (
+                        general and b"oss" not in data[start : match.end()]
+                    ):
                         continue
                     claimed.add(start)
                     self._note(index, data, start, match.start(), match[0])
