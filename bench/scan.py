@@ -31,9 +31,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 import scan_data  # it lies beside this script
 
 from kb.matcher import HyperscanMatcher, ScanPattern
+from kb.patterns import portable
+from kb.readers.all import ALL_READERS
+from kb.readers.progress import FORMATS
+from kb.readers.stages import STAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from kb.scanplan import ScanPlan
 
 
 ROOT = Path(__file__).parent.parent
@@ -43,6 +49,7 @@ SAMPLE = 20_000_000
 SLOW_LIMIT = 30.0  # seconds after which the slow searchers stop, and say how far they came
 SYNTHETIC_RULES = 500
 STARTS = 7
+WRITTEN, SHORT = "rules as written", "our scan forms"
 END_TO_END = "signalbox diagnose"
 SMALL = 1_000_000_000  # bytes; below, one run is mostly noise
 
@@ -211,9 +218,17 @@ def plain_read(folder: Path) -> Row:
 # Other searchers
 
 
-def ripgrep(patterns: Sequence[ScanPattern], folder: Path, empty: Path, threads: int) -> Row:
+def as_written(plan: ScanPlan) -> list[ScanPattern]:
+    """Everything that the pass looks for, as rules and readers have it, not in the shorter form that our engine gets."""
+    wanted = [(line.regex, line.ignore_case) for line in plan.lines]
+    wanted += [(reader.trigger, reader.ignore_case) for reader in ALL_READERS]
+    wanted += [(form.detector, False) for form in FORMATS] + [(regex, False) for _, regex in STAGES]
+    return [ScanPattern(portable(regex), ignore_case) for regex, ignore_case in dict.fromkeys(wanted)]
+
+
+def ripgrep(patterns: Sequence[ScanPattern], folder: Path, empty: Path, threads: int, name: str) -> Row:
     """Ripgrep counting the lines that any pattern matches."""
-    what = f"ripgrep -j{threads}"
+    what = f"ripgrep -j{threads}, {name}"
     program = shutil.which("rg")
     if program is None:
         return Row(what, note="rg is missing")
@@ -227,7 +242,7 @@ def ripgrep(patterns: Sequence[ScanPattern], folder: Path, empty: Path, threads:
     if found.returncode > 1:
         return Row(what, note=f"rg failed: {found.stderr[-200:]!r}")
     lines = sum(int(line.rpartition(b":")[2]) for line in found.stdout.splitlines())
-    return Row(what, size_of(folder), seconds, start_up, f"{lines} lines hit; the same patterns")
+    return Row(what, size_of(folder), seconds, start_up, f"{lines} lines hit; {len(patterns)} patterns")
 
 
 def _folded(pattern: ScanPattern) -> str:
@@ -418,11 +433,13 @@ def more_rules(work: Path, plain: Path, empty: Path) -> list[Row]:
 
 
 def others(patterns: Sequence[ScanPattern], plain: Path, empty: Path) -> list[Row]:
-    """The searchers that we are set against."""
-    text = sample(plain)
+    """The searchers that we are set against: with our engine's forms, and ripgrep also with the rules as written."""
+    from bot.rulefiles import knowledge  # noqa: PLC0415
+
+    text, written = sample(plain), as_written(knowledge(ROOT / "rules").plan)
     return [
-        best(lambda: ripgrep(patterns, plain, empty, 1)),
-        best(lambda: ripgrep(patterns, plain, empty, 2)),
+        *(best(lambda t=t: ripgrep(patterns, plain, empty, t, SHORT)) for t in (1, 2)),
+        *(best(lambda t=t: ripgrep(written, plain, empty, t, WRITTEN)) for t in (1, 2)),
         slow("google-re2 Set", text, lambda: re2_counter(patterns)),
         slow("Python re", text, lambda: re_counter(patterns)),
     ]
@@ -434,8 +451,11 @@ def ratios(rows: list[Row]) -> dict[str, float]:
     more = f", {SYNTHETIC_RULES} more"
     pairs = {
         "diagnosis : raw engine": (END_TO_END, "raw engine"),
-        "diagnosis : ripgrep -j1": (END_TO_END, "ripgrep -j1"),
-        "diagnosis : ripgrep -j2": (END_TO_END, "ripgrep -j2"),
+        **{
+            f"diagnosis : ripgrep -j{threads}, {name}": (END_TO_END, f"ripgrep -j{threads}, {name}")
+            for name in (WRITTEN, SHORT)
+            for threads in (1, 2)
+        },
         "diagnosis : google-re2 Set": (END_TO_END, "google-re2 Set"),
         "diagnosis : Python re": (END_TO_END, "Python re"),
         f"diagnosis with {SYNTHETIC_RULES} more rules : without": (END_TO_END + more, END_TO_END),

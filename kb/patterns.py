@@ -106,6 +106,12 @@ def scan_form(regex: str) -> ScanForm:
     return ScanForm(expression, writer.exact, writer.anchored)
 
 
+def portable(regex: str) -> str:
+    """The whole regex as any engine of this kind reads it: bytes, no captures, anchors left out; for comparisons."""
+    writer = _Writer()
+    return writer.sequence(item for item in sre_parse.parse(regex.encode("utf-8")) if not _is_anchor(*item))
+
+
 def _unsafe(items: Iterable[tuple[Any, Any]]) -> set[str]:
     found = set()
     for op, argument in _walk(items):

@@ -221,6 +221,35 @@ def test_progress_bars_of_other_lengths() -> None:
     assert one("throughput_drop", bars) is None
 
 
+def test_bars_that_begin_anew_count_once() -> None:
+    """Two trainers of one length in a file, their bars drawn again behind log lines: that the second is slower tells nothing."""
+    drawn = [step for step in range(1, 61) for _ in range(2 if step % 10 == 0 else 1)]
+    bars = [
+        ProgressPoint(10**6 * bar + 200 * at, step, seconds=0.1 * (1 + bar), format="tqdm", total=60)
+        for bar in range(2)
+        for at, step in enumerate(drawn)
+    ]
+    scored = [
+        ProgressPoint(10**6 * bar + 200 * at + 1, 4, seconds=0.02, format="tqdm", total=4)
+        for bar in range(2)
+        for at in (12, 24, 36, 48, 60)
+    ]
+    assert one("throughput_drop", sorted([*bars, *scored], key=lambda p: p.offset)) is None
+
+
+def test_a_single_bar_in_pieces_that_becomes_slower() -> None:
+    """Evaluations break one bar into pieces: those that end late and slow are a drop."""
+    whole = series("seconds", [0.1] * 40 + [0.4] * 20, format="tqdm", total=60)
+    evaluations = [
+        replace(p, offset=point.offset + 1)
+        for point in whole
+        for p in series("seconds", [0.02] * 4, format="tqdm", total=4)[-1:]
+    ]
+    found = one("throughput_drop", sorted([*whole, *evaluations], key=lambda p: p.offset))
+    assert found is not None
+    assert found.point.step == 41
+
+
 def test_a_loss_that_is_finite_again_for_long() -> None:
     """A first try that went to nan and a second one that trains: the run is well. Too few steps prove nothing."""
     assert one("loss_not_finite", series("loss", [math.nan] * 3 + [4.0] * 150)) is None

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from kb.matcher import HyperscanMatcher, Re2Matcher, ScanPattern, self_test
-from kb.patterns import check, informative, scan_form
+from kb.patterns import check, informative, portable, scan_form
 
 
 @pytest.mark.parametrize(
@@ -95,6 +95,12 @@ def test_engines_find_every_line_that_re_finds(build: type) -> None:
         assert truth <= found, regex
         if form.exact:
             assert truth == found, regex
+
+
+def test_the_portable_form_is_the_whole_regex() -> None:
+    """For comparisons with other tools: nothing is left out but captures and anchors."""
+    assert re.search(portable(r"^(?P<a>rank \d+).*timed out$"), "x rank 12 has timed out now")
+    assert not re.search(portable(r"rank \d+.*timed out"), "rank has timed out")
 
 
 def test_the_engines_pass_their_self_test() -> None:
