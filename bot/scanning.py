@@ -73,8 +73,8 @@ def _scan(knowledge: Knowledge, matcher: Matcher, task: Task) -> StreamSummary:
     scanner = Scanner(
         knowledge.plan, matcher, task.ref, origin=origin, own_start=task.start, own_stop=task.stop, year=task.year
     )
-    for block in reading:
-        scanner.feed(block)
+    for again, block in reading.overlapping(BEFORE + AFTER):
+        scanner.feed(block, again)
     return replace(scanner.finish(), gaps=tuple(reading.gaps))
 
 

@@ -258,31 +258,40 @@ class Reading:
     gaps: list[Gap] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[bytes]:
+        for _, block in self.overlapping(0):
+            yield block
+
+    def overlapping(self, overlap: int) -> Iterator[tuple[int, bytes]]:
+        """Blocks, each with how many of its first bytes were given before: a reader that needs context copies nothing.
+
+        Only plain files are read so; of the blocks of compressed ones nothing is given twice.
+        """
         try:
             with Path(self.ref.uri).open("rb") as handle:
                 compression = _compression(handle.read(8))
                 if compression is None:
-                    yield from self._plain(handle)
+                    yield from self._plain(handle, overlap)
                 else:
                     handle.seek(0)
-                    yield from self._compressed(handle, compression)
+                    yield from ((0, block) for block in self._compressed(handle, compression))
         except OSError as error:
             self.gaps.append(_unreadable(error, self.ref.uri))
 
-    def _plain(self, handle: IO[bytes]) -> Iterator[bytes]:
+    def _plain(self, handle: IO[bytes], overlap: int) -> Iterator[tuple[int, bytes]]:
         """Up to the size that the file had when it was found: one that grows is read to there and said to grow."""
         now = os.fstat(handle.fileno()).st_size
         size = now if self.ref.size is None else self.ref.size
         stop = size if self.stop is None else min(size, self.stop)
         at = self.start
         while at < stop:
-            block = os.pread(handle.fileno(), min(self.block, stop - at), at)
-            if not block:
+            again = min(overlap, at - self.start)
+            block = os.pread(handle.fileno(), min(self.block, stop - at) + again, at - again)
+            if len(block) <= again:
                 reason = f"the file became shorter while it was read; it had {size} bytes"
                 self.gaps.append(Gap("shrunk", self.ref.uri, reason))
                 return
-            yield block
-            at += len(block)
+            yield again, block
+            at += len(block) - again
         if stop == size and os.fstat(handle.fileno()).st_size > size:
             self.gaps.append(Gap("growing", self.ref.uri, f"the file grew while it was read; read to byte {size}"))
 

@@ -48,8 +48,9 @@ AFTER = 64 * 1024  # context wanted behind a line before it is looked at
 LONGEST_LINE = 64 * 1024
 SHOWN = 512
 BESIDE = frozenset({"used", "rate", "loss_scale"})  # forms of lines beside the iterations, often many a step
-BESIDE_WHOLE = 1024 * 1024  # so far into a stream they are all looked at, further on a part
-SPARSE, SPARSE_EACH = 256 * 1024, 32
+BESIDE_WHOLE = 512 * 1024  # so far into a stream they are all looked at, further on a part
+SPARSE, SPARSE_EACH = 128 * 1024, 64
+BESIDE_THIN = 7
 ODD_LINES = 32
 RANKS_TOLD = 64  # so many lines of a pattern in a block agree with the log's own rank, and the rest need not be asked
 AT_HOME = 8  # so many lines of a block read in a form of their own, and the general forms are not tried
@@ -119,11 +120,17 @@ class Scanner:
         self._first_time: float | None = None
         self._tail: tuple[int, bytes] = (own_start, b"")
 
-    def feed(self, block: bytes) -> None:
-        """Take the next bytes of the stream."""
-        self._chunks.append(block)
-        self._waiting += len(block)
-        self._end += len(block)
+    def feed(self, block: bytes, again: int = 0) -> None:
+        """Take the next bytes of the stream. `again`: so many of the first ones were given before, for context.
+
+        Where they are as many as the scanner keeps of what it had, nothing is copied.
+        """
+        self._end += len(block) - again
+        if again and again >= self._waiting:
+            self._chunks, self._waiting, self._base = [block], len(block), self._end - len(block)
+        else:
+            self._chunks.append(block[again:])
+            self._waiting += len(block) - again
         if self._waiting >= WORK:
             self._work(final=False)
 
@@ -158,7 +165,8 @@ class Scanner:
             self._block(data, limit)
             self._next = max(self._next, limit)
         keep = max(0, min(self._next, self._base + len(data)) - BEFORE - self._base)
-        self._chunks, self._waiting = [data[keep:]], 0
+        self._chunks = [data[keep:]]
+        self._waiting = len(self._chunks[0])
         self._base += keep
 
     def _block(self, data: bytes, limit: int) -> None:
@@ -349,7 +357,10 @@ class Scanner:
         self._noted_last.append(noted)
         if len(self._noted_odd) < ODD_LINES and _NOT_FINITE.search(found):
             self._noted_odd.append(noted)
-        if thinning(offset) & self._mask == 0:
+        thin = self._mask
+        if FORMATS[form].name in BESIDE and offset >= BESIDE_WHOLE:
+            thin |= BESIDE_THIN
+        if thinning(offset) & thin == 0:
             self._noted.append(noted)
             while len(self._noted) > 2 * POINTS:
                 self._mask = self._mask << 1 | 1
