@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import pairwise
 
 from kb.matcher import Matcher
 from kb.model import ProgressPoint, Resource, StreamRef, Structure
@@ -421,25 +422,31 @@ def _lines(
     """
     found: dict[int, list[int]] = {}
     present: set[int] = set()
-    start, stop = -1, -1
+    start, stop, own = -1, -1, False
     rfind, find = data.rfind, data.find
     for pattern, at in hits:
-        if pattern in once:
-            present.add(pattern)
-            continue
         if not start <= at < stop:
             floor = max(0, at - LONGEST_LINE)
             newline = rfind(b"\n", floor, at)
             start = floor if newline < 0 else newline + 1
             newline = find(b"\n", at, at + LONGEST_LINE)
             stop = at + 1 if newline < 0 else newline
-        if low <= start < high:
+            own = low <= start < high
+        if own:
             starts = found.get(pattern)
             if starts is None:
                 found[pattern] = [start]
             elif starts[-1] != start:
                 starts.append(start)
-    return {pattern: sorted(set(starts)) for pattern, starts in found.items()}, present
+        elif pattern in once:
+            present.add(pattern)
+    for pattern in once & found.keys():
+        present.add(pattern)
+        del found[pattern]
+    for pattern, starts in found.items():
+        if any(later <= earlier for earlier, later in pairwise(starts)):  # engines tell hits by where they end
+            found[pattern] = sorted(set(starts))
+    return found, present
 
 
 def _count(ranks: dict[int | None, list[int]], rank: int | None, offset: int, more: int = 1) -> None:
