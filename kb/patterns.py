@@ -22,8 +22,8 @@ WIDE_REPEAT = 40  # wider bounded repeats are searched as unbounded ones: they w
 TELLING = 6  # so many letters or digits in a row, and a part of a pattern is worth looking for by itself
 COMMON = frozenset(
     b"cluster client connection device endpoint epoch error exception failed failure iteration killed loading memory "
-    b"message network node process rank server signal socket step timeout timed out training unreachable warning worker".split()
-)
+    b"message network node process rank server signal socket step timeout timed training unreachable warning worker".split()
+) | {b"nccl warn", b"timed out"}
 _NEWLINES = {0x0A, 0x0D}
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _DIGIT = frozenset(b"0123456789")
