@@ -156,7 +156,7 @@ def _keep(answer: Answer, bundle: Path | None) -> None:
 def _each(known: Knowledge, folder: Path, workers: int | None) -> bool:
     """One line of JSON a bundle; whether there was a fault in any."""
     from bot.batch import bundles, reports
-    from bot.diagnosing import NothingCollected
+    from bot.errors import NothingCollected
     from bot.reportjson import dumps
 
     _must_be_folder(folder)

@@ -8,21 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.collect import from_bundle, from_paths
+from bot.errors import NothingCollected
 from bot.replay import replay_text
 from bot.resolve import resolve
 from bot.rulefiles import Knowledge
 from bot.scanning import Tell
 from kb.engine import diagnose
-from kb.errors import SignalboxError
 from kb.evidence import Evidence
 from kb.model import Gap
 from kb.report import Report
 
 FEW = 5  # reasons in a message
-
-
-class NothingCollected(SignalboxError):  # noqa: N818 - an outcome, not a mistake
-    """Of all that was asked for, nothing could be read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from bot import scanning
-from bot.diagnosing import NothingCollected, diagnose_bundle, diagnose_paths
+from bot.diagnosing import diagnose_bundle, diagnose_paths
+from bot.errors import NothingCollected
 from bot.scanning import scan_all
 from connectors.files import discover
 from kb.scanner import AFTER, BEFORE
