@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
@@ -233,8 +233,3 @@ def _details(judged: Sequence[Judged]) -> list[str]:
             f"{mark} {one.case}: {one.label}, said {one.verdict} {', '.join(one.answers)} ({', '.join(one.rules)})"
         )
     return lines
-
-
-def by_case(judged: Sequence[Judged]) -> Mapping[str, Judged]:
-    """Case id → what was said."""
-    return {one.case: one for one in judged}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -12,6 +10,7 @@ from pathlib import Path
 
 from bot.diagnosing import Answer, diagnose_bundle, nothing_read
 from bot.rulefiles import Knowledge
+from bot.scanning import leave_interrupts, worker_pool
 from kb.errors import SignalboxError, UnreadableInput
 from kb.report import Report
 
@@ -45,8 +44,7 @@ def reports(knowledge: Knowledge, folders: Sequence[Path], workers: int | None =
 
 
 def _pool(knowledge: Knowledge, workers: int) -> ProcessPoolExecutor:
-    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-    return ProcessPoolExecutor(workers, multiprocessing.get_context(method), _start, (knowledge,))
+    return worker_pool(workers, _start, knowledge)
 
 
 def _submitted(pool: ProcessPoolExecutor, folder: Path) -> Future[Timed] | None:
@@ -72,7 +70,7 @@ def _result(knowledge: Knowledge, folder: Path, future: Future[Timed] | None) ->
 
 def _start(knowledge: Knowledge) -> None:
     global _knowledge  # noqa: PLW0603 - a worker process has one, made once
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops us; a worker has nothing to say of it
+    leave_interrupts()
     _knowledge = knowledge
 
 

@@ -84,7 +84,7 @@ def _one(known: Knowledge, targets: list[str], bundle: Path | None, *, logs: boo
 
     if bundle is not None:
         _must_be_folder(bundle)
-        with _Bar(bundle) as bar:
+        with _Bar() as bar:
             return diagnose_bundle(known, bundle, workers=workers, tell=bar.tell)
     if not targets:
         _usage("say what to diagnose: --logs PATH…, --bundle DIR, or a JOB")
@@ -92,15 +92,15 @@ def _one(known: Knowledge, targets: list[str], bundle: Path | None, *, logs: boo
         hint = f"; did you mean `signalbox diagnose --logs {targets[0]}`?" if os.path.exists(targets[0]) else ""  # noqa: PTH110 - never raises
         _usage(f"no connector is configured that could find the job {targets[0]!r}{hint}")
     paths = [Path(target) for target in targets]
-    with _Bar(*paths) as bar:
+    with _Bar() as bar:
         return diagnose_paths(known, paths, workers=workers, tell=bar.tell)
 
 
 class _Bar:
     """Progress on stderr while there is much to read and a person to see it."""
 
-    def __init__(self, *paths: Path) -> None:
-        self._paths, self._done = paths, 0
+    def __init__(self) -> None:
+        self._done = 0
         self._shown = sys.stderr.isatty()
 
     def __enter__(self) -> Self:

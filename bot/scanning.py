@@ -78,13 +78,23 @@ def _scan(knowledge: Knowledge, matcher: Matcher, task: Task) -> StreamSummary:
     return replace(scanner.finish(), gaps=tuple(reading.gaps))
 
 
+def worker_pool(workers: int, start: Callable[[Knowledge], None], knowledge: Knowledge) -> ProcessPoolExecutor:
+    """A pool whose processes each begin with `start(knowledge)`; forked where it can be, so that nothing is copied."""
+    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+    return ProcessPoolExecutor(workers, multiprocessing.get_context(method), start, (knowledge,))
+
+
+def leave_interrupts() -> None:
+    """Let the parent alone answer an interrupt from the keyboard: it stops its workers, and they have nothing to say."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _pooled(
     knowledge: Knowledge, tasks: Sequence[Task], workers: int, tell: Tell | None
 ) -> list[tuple[Task, StreamSummary]]:
     """Largest first, so that no worker is left with a large one at the end."""
-    method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
     parts: list[tuple[Task, StreamSummary]] = []
-    with ProcessPoolExecutor(workers, multiprocessing.get_context(method), _start, (knowledge,)) as pool:
+    with worker_pool(workers, _start, knowledge) as pool:
         ordered = sorted(tasks, key=lambda task: -_size(task))
         futures = {pool.submit(_work, task): task for task in ordered}
         try:
@@ -126,7 +136,7 @@ def _keep_memory() -> None:
 
 def _start(knowledge: Knowledge) -> None:
     global _knowledge, _matcher  # a worker process has one of each, made once
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops us; a worker has nothing to say of it
+    leave_interrupts()
     _knowledge, _matcher = knowledge, knowledge.matcher()
     _keep_memory()
 
@@ -138,10 +148,10 @@ def _work(task: Task) -> StreamSummary:
 
 
 def _joined(refs: Sequence[StreamRef], parts: Sequence[tuple[Task, StreamSummary]]) -> tuple[StreamSummary, ...]:
-    summaries = []
-    for index, ref in enumerate(refs):
-        mine = [
-            part for task, part in sorted(parts, key=lambda item: (item[0].index, item[0].start)) if task.index == index
-        ]
-        summaries.append(replace(reduce(merge, mine), ref=ref) if mine else StreamSummary(ref))
-    return tuple(summaries)
+    of_stream: dict[int, list[StreamSummary]] = {}
+    for task, part in sorted(parts, key=lambda item: (item[0].index, item[0].start)):
+        of_stream.setdefault(task.index, []).append(part)
+    return tuple(
+        replace(reduce(merge, of_stream[index]), ref=ref) if index in of_stream else StreamSummary(ref)
+        for index, ref in enumerate(refs)
+    )

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bot.reportjson import iso
+from kb.report import ranges
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -386,17 +387,6 @@ def _thing(suspect: Suspect) -> str:
 
 def _reason(group: Sequence[Suspect]) -> str:
     return f" ({group[0].why})" if group[0].why else ""
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as ranges: 0, 1, 2 and 5 are `0-2,5`."""
-    spans: list[tuple[int, int]] = []
-    for number in sorted(set(numbers)):
-        if spans and number == spans[-1][1] + 1:
-            spans[-1] = (spans[-1][0], number)
-        else:
-            spans.append((number, number))
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
 # --- what stands out, and what was not seen --------------------------------------------------------------------------

@@ -25,9 +25,11 @@ from kb.report import (
     Report,
     Suspect,
     Versions,
+    ranges,
+    spans,
 )
 from kb.rule import Rulebook
-from kb.summary import StreamSummary
+from kb.summary import StreamSummary, tail_lines
 from kb.verdict import decide, failure_signs, judge, last_words, phase, progress
 
 ENGINE = "1"
@@ -266,21 +268,9 @@ def _explained(folded: Iterable[Finding]) -> tuple[Explained, ...]:
     return tuple(Explained(fault, count, ranges(ranks)) for fault, (count, ranks) in totals.items())
 
 
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as ranges: `0-6,8-63`."""
-    spans: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
-
-
 def _between(present: Sequence[int], size: int) -> str:
     """The numbers below `size` that are not there, as ranges; however large a size is claimed."""
-    spans = [(a + 1, b - 1) for a, b in pairwise((-1, *present, size)) if b - a > 1]
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    return spans((a + 1, b - 1) for a, b in pairwise((-1, *present, size)) if b - a > 1)
 
 
 def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: _Numbering) -> Indicators:
@@ -299,11 +289,9 @@ def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: _
     for stream, facts_of in enumerate(facts.streams):
         if len(events) == INDICATORS:
             break
-        offset = facts_of.summary.tail_offset
-        for line in facts_of.summary.tail.split("\n"):
+        for offset, line in tail_lines(facts_of.summary):
             if _TELLING.search(line):
                 add(stream, offset, line[:512], "an error word near the end")
-            offset += len(line.encode("utf-8", "replace")) + 1
     stages = sorted({str(facts.streams[s].stage(one.offset)) for s, one in signs if facts.streams[s].stage(one.offset)})
     steps = sorted({i for s, one in signs if (i := facts.streams[s].iteration(one.offset)) is not None})
     nodes = sorted({one.resource.node for _, one in signs if one.resource.node})

@@ -33,9 +33,5 @@ class RuleError(SignalboxError):
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
 
-class PatternError(SignalboxError):
-    """A pattern outside the safe subset: the message names the construct and what to write in its place."""
-
-
 class UnreadableInput(SignalboxError):  # noqa: N818 - says what it is
     """Input that was asked for by name and cannot be read at all."""

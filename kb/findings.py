@@ -134,11 +134,11 @@ def _living(finding: Finding) -> Finding | None:
 def _without_fallbacks(found: list[Finding], facts: Facts) -> list[Finding]:
     """Rules of last resort lose every signal that another rule explains, and every exception of a chain of which it explains a part."""
     others = [one for one in found if not one.rule.fallback and one.role != "context"]
-    covered: dict[int, list[tuple[int, int, bool]]] = {}
+    covered: dict[int, list[tuple[int, int]]] = {}
     for one in others:
         for signal in one.signals:
             low, high = chain_span(signal, facts) if not one.is_symptom else signal.span
-            covered.setdefault(signal.stream, []).append((low, high, one.is_symptom))
+            covered.setdefault(signal.stream, []).append((low, high))
     kept = []
     for one in found:
         if not one.rule.fallback:
@@ -147,7 +147,7 @@ def _without_fallbacks(found: list[Finding], facts: Facts) -> list[Finding]:
         free = tuple(
             s
             for s in one.signals
-            if not any(low <= s.offset < high or low <= s.span[0] < high for low, high, _ in covered.get(s.stream, ()))
+            if not any(low <= s.offset < high or low <= s.span[0] < high for low, high in covered.get(s.stream, ()))
         )
         left = _only(one, free)
         if left is not None:

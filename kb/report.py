@@ -5,6 +5,7 @@ Times in here are seconds since the epoch; `as_json` writes them as ISO 8601 in 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -224,3 +225,19 @@ class Report:
     not_evaluated: tuple[NotEvaluated, ...] = ()
     streams: int = 0
     bytes_read: int = 0
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as ranges: `0-6,8-63`."""
+    found: list[tuple[int, int]] = []
+    for number in sorted(set(numbers)):
+        if found and number == found[-1][1] + 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return spans(found)
+
+
+def spans(pairs: Iterable[tuple[int, int]]) -> str:
+    """First and last of each range, written as ranges."""
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in pairs)

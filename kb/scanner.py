@@ -284,7 +284,7 @@ class Scanner:
                 state.shapes[shape] = seen + 1
                 state.parsed += 1
                 self._parse(reader, self._base + start, *_window(data, start, reader))
-        if state.parsed < len(starts) or sum(state.shapes.values()) >= enough:
+        if state.parsed < len(starts) or state.parsed >= enough:
             for start in starts[-LAST_READ:]:
                 state.last.append((self._base + start, *_window(data, start, reader)))
 
@@ -373,14 +373,9 @@ class Scanner:
         while len(sample) > POINTS:
             self._mask = self._mask << 1 | 1
             sample = {offset for offset in sample if thinning(offset) & self._mask == 0}
-        ends = (self._noted_first, *self._noted_last, *self._noted_odd)
-        wanted = {one[0]: one for one in (*self._noted, *ends) if one is not None}
-        last = {one[0] for one in self._noted_last}
-        points = [
-            point
-            for offset, one in sorted(wanted.items())
-            if (offset in sample or offset in last or one in ends) and (point := self._read_noted(*one)) is not None
-        ]
+        ends = [one for one in (self._noted_first, *self._noted_last, *self._noted_odd) if one is not None]
+        wanted = {one[0]: one for one in self._noted if one[0] in sample} | {one[0]: one for one in ends}
+        points = [point for _, one in sorted(wanted.items()) if (point := self._read_noted(*one)) is not None]
         return series_of(points, self._seen, self._mask)
 
     def _read_noted(self, offset: int, form: int, text: bytes, at: int) -> ProgressPoint | None:

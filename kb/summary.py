@@ -7,7 +7,7 @@ leaves give the same summary. Everything is bounded, whatever the size of the st
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -100,6 +100,14 @@ class StreamSummary:
     tail: str = ""
     tail_offset: int = 0
     gaps: tuple[Gap, ...] = ()
+
+
+def tail_lines(summary: StreamSummary) -> Iterator[tuple[int, str]]:
+    """The lines at the end of a stream, each with the offset at which it starts."""
+    offset = summary.tail_offset
+    for line in summary.tail.split("\n"):
+        yield offset, line
+        offset += len(line.encode("utf-8", "replace")) + 1
 
 
 def thinning(offset: int) -> int:

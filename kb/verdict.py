@@ -10,6 +10,7 @@ from kb.model import Phase, Structure, Verdict
 from kb.ranking import Ranked, band
 from kb.report import Advice, Decision, Exclusion, Progress, Suspect
 from kb.rule import Rulebook
+from kb.summary import tail_lines
 
 LAST_LINES = 4
 LAST_LINES_OF_A_RUN = 3  # behind iteration lines an error must be the very last thing
@@ -53,12 +54,7 @@ def last_words(facts: Facts) -> list[tuple[int, Structure]]:
         summary = stream.summary
         if stream.completed is not None:
             continue
-        offset = summary.tail_offset
-        lines = []
-        for line in summary.tail.split("\n"):
-            if line.strip():
-                lines.append((offset, line))
-            offset += len(line.encode("utf-8", "replace")) + 1
+        lines = [(at, line) for at, line in tail_lines(summary) if line.strip()]
         after = stream.points[-1].offset if stream.points else -1
         for at, line in lines[-LAST_LINES if not stream.points else -LAST_LINES_OF_A_RUN :]:
             if at > after and not stream.went_on(at) and _ERROR.search(line) and not _HARMLESS.search(line):

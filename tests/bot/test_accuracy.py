@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.accuracy import Case, by_case, confusion, evaluate_cases, figures, judge, read_case, render, to_json
+from bot.accuracy import Case, confusion, evaluate_cases, figures, judge, read_case, render, to_json
 from kb.errors import UnreadableInput
 from tests.bot.samples import FALLEN_GPU, HEALTHY, TOO_LITTLE, UNKNOWN
 
@@ -57,7 +57,7 @@ def test_the_figures_are_shares():
     assert json.loads(to_json(judged))["figures"] == numbers
     assert "1 of 2 healthy runs" in render(judged)
     assert "c1: gpu_fell_off_bus, said no_match" in render(judged, verbose=True)
-    assert by_case(judged)["c2"].label == "healthy"
+    assert {one.case: one for one in judged}["c2"].label == "healthy"
 
 
 def test_no_cases_have_figures_of_nought():

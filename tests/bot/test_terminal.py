@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bot.terminal import lines, plain, ranges, render, show, shown
-from kb.report import Decision, EvidenceItem, Exclusion, GpuRef, Suspect
+from bot.terminal import lines, plain, render, show, shown
+from kb.report import Decision, EvidenceItem, Exclusion, GpuRef, Suspect, ranges
 from tests.bot.samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, TOO_LITTLE, UNKNOWN
 
 FALLEN_GPU_TEXT = """\
