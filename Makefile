@@ -3,7 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check lint format types architecture unit rules accuracy lock clean
+.PHONY: demo test check lint format types architecture unit rules accuracy lab lock clean
+LAB ?= /tmp/lab
 
 demo: $(READY)  ## set up, and diagnose the incident that ships with the project
 	@$(BIN)/signalbox demo
@@ -43,6 +44,12 @@ unit: $(READY)
 
 accuracy: $(READY)  ## the figures on ../shared/benchmark
 	$(BIN)/python bench/accuracy.py
+
+lab: $(READY)  ## record the lab's bundles anew: 20 minutes, PyTorch for recording only, root for the full disk
+	@test -x $(LAB)/bin/python || $(PYTHON) -m venv $(LAB)
+	@$(LAB)/bin/python -m pip install --quiet torch==2.13.0 numpy py-spy
+	$(BIN)/python bench/lab/lab.py --python $(LAB)/bin/python --out tests/bundles
+	$(BIN)/python bench/lab/judge.py
 
 lock:  ## resolve requirements.lock anew
 	$(BIN)/uv pip compile -q pyproject.toml --all-extras requirements-dev.in --generate-hashes --no-emit-index-url \

@@ -1,6 +1,7 @@
 """Figures over cases with known causes, in the form of a benchmark: `<case>/case.yaml` and `<case>/logs/`.
 
-A false alarm is any root cause of band possible or better, or any verdict but no_fault, on a run labelled healthy.
+An explicit fault is one that a line names: its case has a needle, and its class is no symptom and none that only numbers
+show (domain training). A false alarm is any root cause of band possible or better, or any verdict but no_fault, on a run labelled healthy.
 Failures are weighed by the share of lost GPU time that their class had in Acme's clusters (Hu et al., NSDI'24, table 3).
 """
 
@@ -8,9 +9,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 from statistics import mean
 from typing import Any
 
@@ -20,6 +23,7 @@ from bot.batch import bundles, reports
 from bot.rulefiles import Knowledge
 from kb.errors import UnreadableInput
 from kb.report import Report
+from kb.rule import FaultClass
 
 # % of the GPU time that failures cost, from the published table, on our classes; a class it does not have weighs little.
 GPU_TIME = {
@@ -45,6 +49,7 @@ GPU_TIME = {
     "data_error": 0.2,
 }
 RARE = 0.1
+BINS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,7 @@ class Case:
     accept: tuple[str, ...]
     needle: tuple[str, ...]
     ranks: tuple[int, ...]
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,10 @@ class Judged:
     needle: bool | None
     false_alarm: bool | None
     quoted: tuple[str, ...]
+    source: str = ""
+    traits: tuple[str, ...] = ()
+    explicit: bool = False
+    named: bool = False
 
 
 def read_case(folder: Path) -> Case:
@@ -91,13 +101,14 @@ def read_case(folder: Path) -> Case:
             tuple(str(one) for one in raw.get("accept") or ()),
             tuple(str(one) for one in raw.get("needle") or ()),
             tuple(raw.get("ranks") or ()),
+            str(raw.get("source") or raw["id"]),
         )
     except (OSError, yaml.YAMLError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise UnreadableInput(f"{path}: no usable case: {' '.join(str(error).split())[:300]}") from error
 
 
-def judge(case: Case, report: Report) -> Judged:
-    """Compare a report with the truth."""
+def judge(case: Case, report: Report, faults: Mapping[str, FaultClass] | None = None) -> Judged:
+    """Compare a report with the truth. `faults`: the classes, to tell which faults are explicit."""
     answers = tuple(one.fault for one in report.diagnoses) or (
         ("healthy",) if report.verdict == "no_fault" else ("unknown",)
     )
@@ -121,7 +132,17 @@ def judge(case: Case, report: Report) -> Judged:
         needle=any(needle in line for needle in case.needle for line in lines) if case.needle and not healthy else None,
         false_alarm=alarm if healthy else None,
         quoted=lines,
+        source=case.source,
+        traits=best.traits if best else (),
+        explicit=bool(case.needle) and _explicit(case.label, faults),
+        named=report.verdict == "fault" and _explicit(answers[0], faults),
     )
+
+
+def _explicit(fault: str, faults: Mapping[str, FaultClass] | None) -> bool:
+    """Whether a fault is one that a line can name: no symptom, nothing that only numbers show."""
+    known = (faults or {}).get(fault)
+    return known is not None and not known.symptom and known.domain != "training"
 
 
 def evaluate_cases(knowledge: Knowledge, folder: Path, workers: int | None = None) -> list[Judged]:
@@ -134,7 +155,9 @@ def evaluate_cases(knowledge: Knowledge, folder: Path, workers: int | None = Non
     if not folders:
         raise UnreadableInput(f"{folder}: there is no case in it, no subfolder with a case.yaml")
     cases = [read_case(path) for path in folders]
-    return [judge(case, report) for case, (report, _) in zip(cases, reports(knowledge, folders, workers), strict=True)]
+    made = reports(knowledge, folders, workers)
+    faults = knowledge.rulebook.faults
+    return [judge(case, report, faults) for case, (report, _) in zip(cases, made, strict=True)]
 
 
 def figures(judged: Sequence[Judged]) -> dict[str, Any]:
@@ -160,7 +183,39 @@ def figures(judged: Sequence[Judged]) -> dict[str, Any]:
         "called_healthy": _share([one.verdict == "no_fault" for one in failures]),
         "likely": _share([one.band == "likely" for one in failures]),
         "likely_right": _share([one.top1 for one in failures if one.band == "likely"]),
+        "likely_wrong": _share([one.band == "likely" and not one.top1 for one in failures]),
+        "explicit": sum(one.explicit for one in judged),
+        "explicit_recall": _share([one.top1 for one in judged if one.explicit]),
+        "explicit_precision": _share([one.top1 for one in judged if one.named]),
+        "calibration_error": round(calibration_error(answered(judged)), 4),
+        "calibration_floor": round(calibration_floor(answered(judged)), 4),
     }
+
+
+def answered(judged: Sequence[Judged]) -> list[tuple[float, bool]]:
+    """(confidence, whether right) of the first diagnosis of each failure that has one."""
+    return [(one.confidence, one.top1) for one in judged if one.label != "healthy" and one.verdict == "fault"]
+
+
+def bins(pairs: Sequence[tuple[float, bool]], number: int = BINS) -> list[list[tuple[float, float]]]:
+    """Bins of equal mass, the least sure first: (confidence, share of those as sure that was right)."""
+    number_of, right_of = Counter(sure for sure, _ in pairs), Counter(sure for sure, right in pairs if right)
+    smooth = [(sure, right_of[sure] / number_of[sure]) for sure, _ in sorted(pairs, key=lambda pair: pair[0])]
+    cuts = [round(len(smooth) * place / number) for place in range(number + 1)]
+    return [smooth[low:high] for low, high in pairwise(cuts) if high > low]
+
+
+def calibration_error(pairs: Sequence[tuple[float, bool]]) -> float:
+    """The expected calibration error: how far confidence is from the share that was right, on average over the bins."""
+    return sum(abs(sum(sure - right for sure, right in part)) for part in bins(pairs)) / max(1, len(pairs))
+
+
+def calibration_floor(pairs: Sequence[tuple[float, bool]], draws: int = 400) -> float:
+    """The error that perfect confidences would show with so few cases: the mean over drawn outcomes."""
+    chance = Random(0)
+    drawn = ([(sure, chance.random() < sure) for sure, _ in pairs] for _ in range(draws if pairs else 0))
+    errors = [calibration_error(one) for one in drawn]
+    return mean(errors) if errors else 0.0
 
 
 def _share(values: Sequence[bool]) -> float:
@@ -211,16 +266,37 @@ def render(judged: Sequence[Judged], *, verbose: bool = False) -> str:
         "",
         f"{'false alarms':24}{numbers['false_alarms']:8d} of {numbers['healthy']} healthy runs",
         f"{'needle quoted':24}{numbers['needle']:8.1%} of {numbers['needles']}",
+        f"{'explicit faults found':24}{numbers['explicit_recall']:8.1%} of {numbers['explicit']}",
+        f"{'explicit and right':24}{numbers['explicit_precision']:8.1%} of those that were named",
         f"{'no rule says what':24}{numbers['no_match']:8.1%} of failures",
         f"{'called no fault':24}{numbers['called_healthy']:8.1%} of failures",
         f"{'band likely':24}{numbers['likely']:8.1%} of failures, right in {numbers['likely_right']:.1%}",
+        f"{'likely and wrong':24}{numbers['likely_wrong']:8.1%} of failures",
+        "",
+        *reliability(answered(judged)),
         "",
         "confusion (truth → answer):",
         *(f"  {count:3d}  {truth} → {answer}" for truth, answer, count in confusion(judged)),
     ]
     if verbose:
-        lines += ["", *_details(judged)]
+        lines += ["", *_details(judged), "", f"explicit: {', '.join(one.case for one in judged if one.explicit)}"]
     return "\n".join(lines)
+
+
+def reliability(pairs: Sequence[tuple[float, bool]]) -> list[str]:
+    """The reliability table: in bins of equal mass, how sure and how often right."""
+    if not pairs:
+        return []
+    rows = [
+        f"  {min(c for c, _ in part):.2f} to {max(c for c, _ in part):.2f}{len(part):8d}"
+        f"{mean(c for c, _ in part):10.1%}{mean(r for _, r in part):10.1%}"
+        for part in bins(pairs)
+    ]
+    return [
+        f"reliability of the first diagnosis{'':4}sure     right",
+        *rows,
+        f"expected calibration error {calibration_error(pairs):.3f}; perfect confidences would show {calibration_floor(pairs):.3f}",
+    ]
 
 
 def _details(judged: Sequence[Judged]) -> list[str]:

@@ -34,6 +34,7 @@ app.add_typer(rules, name="rules", help="The rule base: look at it, test it, cha
 app.add_typer(incidents, name="incidents", help="Past reports: list, show.")
 
 RulesFolder = Annotated[Path | None, typer.Option("--rules", help="A rules folder in place of the one installed.")]
+SiteFolder = Annotated[Path | None, typer.Option("--site", help="The site's overlay in place of the one configured.")]
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, max=512, help="Processes to read with; all cores by default.")
 ]
@@ -55,19 +56,25 @@ def diagnose(
     fail_on: Annotated[
         str | None, typer.Option("--fail-on", metavar="fault", help="Exit 1 where a fault is found.")
     ] = None,
+    exit_decision: Annotated[
+        bool, typer.Option("--exit-decision", help="Exit with the decision, for requeue wrappers; see the README.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="More diagnoses, all reasons, all gaps.")] = False,
     store: Annotated[bool, typer.Option("--store/--no-store", help="Keep the report among the incidents.")] = True,
     rules: RulesFolder = None,
+    site: SiteFolder = None,
     workers: Workers = None,
 ) -> None:
     """Say why a job failed: the first cause, who is at fault, the lines that show it, what to do."""
     if fail_on not in (None, "fault"):
         _usage("--fail-on knows one word: fault")
+    if exit_decision and (fail_on or each is not None):
+        _usage("--exit-decision goes with one run, and not with --fail-on")
     if sum((bundle is not None, logs, each is not None)) > 1:
         _usage("give one of --bundle, --logs and --each")
     if targets and not logs and (bundle is not None or each is not None):
         _usage("with --bundle and --each there is no JOB")
-    known = _knowledge(rules)
+    known = _knowledge(rules, site)
     if each is not None:
         failed = _each(known, each, workers)
         raise typer.Exit(1 if fail_on and failed else 0)
@@ -75,6 +82,10 @@ def diagnose(
     _print(answer, as_json=as_json, verbose=verbose)
     if store:
         _keep(answer, bundle)
+    if exit_decision:
+        from bot.errors import decision_status
+
+        raise typer.Exit(decision_status(answer.report))
     if fail_on and answer.report.verdict == "fault":
         raise typer.Exit(1)
 
@@ -178,18 +189,65 @@ def _must_be_folder(folder: Path) -> None:
 
 
 @app.command()
+def watch(
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="The job's id, for the report.")] = None,
+    logs: Annotated[
+        Path | None, typer.Option("--logs", help="The folder of the ranks' logs: torchrun --log-dir, or any.")
+    ] = None,
+    pids: Annotated[str, typer.Option("--pids", help="Processes of the ranks on this host, as 12,13.")] = "",
+    pids_of: Annotated[str, typer.Option("--pids-of", metavar="REGEX", help="Likewise, by command line.")] = "",
+    py_spy: Annotated[str | None, typer.Option("--py-spy", metavar="PATH", help="The py-spy to use.")] = None,
+    native: Annotated[bool, typer.Option("--native/--no-native", help="Stacks with C frames too.")] = True,
+    ras: Annotated[
+        str | None, typer.Option("--ras", metavar="CMD|DIR", help="`ncclras -f json`, or a folder of its answers.")
+    ] = None,
+    every: Annotated[str, typer.Option("--every", help="Time between looks.")] = "20s",
+    limit: Annotated[str, typer.Option("--for", help="How long to watch.")] = "10m",
+    until_hang: Annotated[
+        bool, typer.Option("--until-hang", help="No limit: until something is called or the job ends.")
+    ] = False,
+    save: Annotated[Path | None, typer.Option("--save", help="A new folder for the evidence.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    kernel: Annotated[bool, typer.Option("--kernel/--no-kernel", help="Read this host's kernel log.")] = True,
+    ebpf: Annotated[bool, typer.Option("--ebpf", help="Run the bpftrace programs too; needs root.")] = False,
+    rules: RulesFolder = None,
+    site: SiteFolder = None,
+) -> None:
+    """Watch a job while it runs: the hang probes' votes, faults as they appear, and the answer. Exit 1 where one is called."""
+    from bot.cli_watch import Asked, seconds
+    from bot.cli_watch import watch as run
+
+    asked = Asked(
+        job=job,
+        logs=logs,
+        pids=pids,
+        pattern=pids_of,
+        py_spy=py_spy,
+        native=native,
+        ras=ras,
+        kernel=kernel,
+        ebpf=ebpf,
+        every=max(1.0, seconds(every)),
+        limit=None if until_hang else seconds(limit),
+        save=save,
+    )
+    raise typer.Exit(run(_knowledge(rules, site), asked, as_json=as_json))
+
+
+@app.command()
 def evaluate(
     cases: Annotated[Path, typer.Argument(help="A folder of cases: <case>/case.yaml and <case>/logs/.")],
     as_json: Annotated[bool, typer.Option("--json")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also each case that was not right.")] = False,
     rules: RulesFolder = None,
+    site: SiteFolder = None,
     workers: Workers = None,
 ) -> None:
     """Measure: top-1, top-3, false alarms, needles, over cases with known causes."""
     from bot.accuracy import evaluate_cases, render, to_json
 
     _must_be_folder(cases)
-    result = evaluate_cases(_knowledge(rules), cases, workers)
+    result = evaluate_cases(_knowledge(rules, site), cases, workers)
     typer.echo(to_json(result) if as_json else render(result, verbose=verbose))
 
 
@@ -207,13 +265,13 @@ def demo(
     _print(diagnose_bundle(_knowledge(None), folder), as_json=as_json, verbose=False)
 
 
-def _knowledge(folder: Path | None) -> Knowledge:
+def _knowledge(folder: Path | None, site: Path | None = None) -> Knowledge:
     from bot.rulefiles import knowledge
 
-    known = knowledge(folder)
+    known = knowledge(folder, site)
     first = {fault.file: fault for fault in reversed(known.faults)}  # of each file its first one
     for file in sorted(first)[:FEW]:
-        _complain(f"rule left out: {first[file]}")
+        _complain(f"left out of the rules: {first[file]}")
     if len(first) > FEW:
         _complain(f"{len(first) - FEW} more rule files left out; see `signalbox rules lint`")
     return known

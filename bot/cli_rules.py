@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 Folder = Annotated[Path | None, typer.Option("--rules", help="A rules folder in place of the one installed.")]
+Site = Annotated[Path | None, typer.Option("--site", help="The overlay's folder in place of the one configured.")]
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 and say what is not current.")]
 
 
@@ -26,41 +27,49 @@ Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 and 
 def list_rules(
     fault: Annotated[str | None, typer.Option("--fault", help="Only rules of this fault class.")] = None,
     rules: Folder = None,
+    site: Site = None,
 ) -> None:
     """All rules, one a line: id, fault, role, status, title."""
-    for rule in _load(rules).rulebook.rules:
+    for rule in _load(rules, site).rulebook.rules:
         if fault in (None, rule.fault):
             typer.echo(f"{rule.id:44} {rule.fault:20} {rule.role:13} {rule.status:13} {rule.title}")
 
 
 @app.command()
-def show(rule: Annotated[str, typer.Argument(help="The rule's id.")], rules: Folder = None) -> None:
+def show(rule: Annotated[str, typer.Argument(help="The rule's id.")], rules: Folder = None, site: Site = None) -> None:
     """One rule in full, as it stands in its file."""
     from bot.rulefiles import default_folder
 
-    found = _named(_load(rules), rule)
+    found = _named(_load(rules, site), rule)
     typer.echo(((rules or default_folder()) / found.file).read_text("utf-8"))
+    for one in found.site:
+        typer.echo(f"# excepted by the site until {one.expires}: {one.reason}")
 
 
 @app.command()
 def lint(
     rules: Folder = None,
+    site: Site = None,
 ) -> None:
-    """Everything that is wrong with the rule files, each with file, line and column."""
-    from bot.rulefiles import default_folder, read_files
-    from bot.ruletests import empty, names_of, tests_of
+    """Everything that is wrong with the rule files and the site's overlay, each with file, line and column."""
+    from bot.rulefiles import default_folder, read_files, site_files, today
+    from bot.ruletests import detector_faults, empty, names_of, tests_of
+    from kb.plugin import wanted
     from kb.rulebook import load
     from kb.rulelint import lint as lint_rules
 
     folder = rules or default_folder()
     files, unread = read_files(folder)
+    overlay, more = site_files(site)
     try:
-        loaded = load(files)
+        loaded = load(files, overlay, today())
     except RuleError as error:  # without its vocabulary no rule can be read
         typer.echo(str(error))
         raise typer.Exit(1) from error
     tests = tests_of(folder, loaded.rulebook.rules)
-    found = {*unread, *loaded.faults, *lint_rules(loaded.rulebook, names_of(tests), loaded.positions)}
+    found = {*unread, *more, *loaded.faults, *lint_rules(loaded.rulebook, names_of(tests), loaded.positions)}
+    if wanted(loaded.rulebook.rules):
+        found.update(detector_faults(_load(rules, site), tests, loaded.positions))
     faults = [*sorted(found), *(Fault(str(one.path), 1, 1, "the test log is empty") for one in tests if empty(one))]
     for fault in faults:
         typer.echo(str(fault))
@@ -73,12 +82,13 @@ def try_rules(
     ids: Annotated[list[str] | None, typer.Argument(help="Only these rules.")] = None,
     on: Annotated[str | None, typer.Option("--on", help="Try the rules on this log; - reads standard input.")] = None,
     rules: Folder = None,
+    site: Site = None,
 ) -> None:
     """Run the logs beside the rules, or show what the rules say of a log of yours."""
     from bot.rulefiles import default_folder
     from bot.ruletests import run, tests_of
 
-    known = _load(rules)
+    known = _load(rules, site)
     chosen = [_named(known, one) for one in ids] if ids else list(known.rulebook.rules)
     if on is not None:
         _on(known, on, chosen)
@@ -192,13 +202,24 @@ def diff(
 
 
 @app.command()
-def stats(rules: Folder = None) -> None:
-    """The rule base in numbers: families, states, roles, fault classes, tests."""
+def stats(
+    *,
+    on: Annotated[
+        list[Path] | None, typer.Option("--on", help="Logs: also what each rule costs when they are read.")
+    ] = None,
+    rules: Folder = None,
+    site: Site = None,
+) -> None:
+    """The rule base in numbers: families, states, roles, fault classes, tests; with --on, the dearest rules."""
     from bot.rulefiles import default_folder
-    from bot.rulestats import render
+    from bot.rulestats import costs, render, render_costs
     from bot.ruletests import names_of, tests_of
 
-    rulebook = _load(rules).rulebook
+    known = _load(rules, site)
+    if on:
+        typer.echo(render_costs(*costs(known, on)))
+        return
+    rulebook = known.rulebook
     typer.echo(render(rulebook, names_of(tests_of(rules or default_folder(), rulebook.rules))))
 
 
@@ -246,10 +267,10 @@ def _told(outcome: Outcome) -> str:
     return f"{outcome.test.path}: {outcome.test.rule} {wanted} (heard: {heard})"
 
 
-def _load(folder: Path | None) -> Knowledge:
+def _load(folder: Path | None, site: Path | None = None) -> Knowledge:
     from bot.rulefiles import knowledge
 
-    known = knowledge(folder)
+    known = knowledge(folder, site)
     if known.faults:
         typer.echo(f"signalbox: {len(known.faults)} faults in rule files; see `signalbox rules lint`", err=True)
     return known

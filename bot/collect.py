@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bot.rulefiles import Knowledge
 from bot.scanning import Tell, scan_all
@@ -14,6 +15,12 @@ from connectors.bundle import read_job
 from connectors.files import discover
 from kb.evidence import Evidence
 from kb.model import Gap, Job, StreamRef
+
+if TYPE_CHECKING:
+    from kb.panel import Panel
+    from kb.readers.promql import MetricSeries
+
+PARTS = ("stacks", "flight_recorder", "ras", "metrics", "ebpf", "events.json", "pods.json", "nodes.json", "slurm.json")
 
 
 def from_bundle(
@@ -30,7 +37,32 @@ def from_bundle(
     )
     gaps = tuple(_placed(gap, folder) for gap in (*gaps, *found.gaps))
     name = Path(os.path.abspath(folder)).name  # noqa: PTH100 - of `.` too, and with no look at links
-    return Evidence(job=job, streams=shown, gaps=gaps, bundle=name)
+    evidence = Evidence(job=job, streams=shown, gaps=gaps, bundle=name)
+    return _with_parts(knowledge, evidence, folder)
+
+
+def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path) -> Evidence:
+    """The evidence with what stacks, recorders, metrics and events show, where the bundle has any."""
+    if not any(os.path.lexists(folder / name) for name in PARTS) and evidence.job.collected_at is None:
+        return evidence
+    from bot.dumps import read_dumps  # noqa: PLC0415 - most bundles are logs alone; a start must not wait for the rest
+    from connectors.parts import read_parts  # noqa: PLC0415
+    from kb.observed import Parts, observe  # noqa: PLC0415
+
+    read = read_parts(folder, evidence.job.id)
+    rings, odd = read_dumps(read.dumps) if read.dumps else ((), ())
+    panels, more = _panels(read.metrics)
+    gaps = (*(_placed(one, folder) for one in (*read.gaps, *odd)), *more)
+    rings = tuple(replace(one, source=_inside(one.source, folder)) for one in rings)
+    return observe(evidence, Parts(read.stacks, rings, read.ras, panels, read.events, gaps), knowledge.rulebook)
+
+
+def _panels(series: Sequence[MetricSeries]) -> tuple[Mapping[str, Panel], tuple[Gap, ...]]:
+    if not series:
+        return {}, ()
+    from kb.panel import panels_of  # noqa: PLC0415 - numpy
+
+    return panels_of(series)
 
 
 def from_paths(

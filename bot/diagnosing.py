@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +17,15 @@ from bot.resolve import resolve
 from bot.rulefiles import Knowledge
 from bot.scanning import Tell
 from kb.engine import diagnose
-from kb.evidence import Evidence
+from kb.errors import SignalboxError
+from kb.evidence import Evidence, History, PastIncident
 from kb.model import Gap
-from kb.report import Report
+from kb.plugin import wanted
+from kb.report import Report, Suspect
 
 FEW = 5  # reasons in a message
+ATTEMPTS = "attempts"
+MOST_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,36 @@ def diagnose_bundle(
     """Diagnose a bundle, a folder that holds the evidence of one job."""
     begun = time.perf_counter()
     evidence = from_bundle(knowledge, folder, workers=workers, tell=tell)
-    return _answer(knowledge, evidence, folder, begun)
+    return _answer(knowledge, evidence, folder, begun, _earlier(knowledge, folder, workers))
+
+
+def _earlier(knowledge: Knowledge, folder: Path, workers: int | None) -> History:
+    """What earlier attempts of a bundle's job failed of: its `attempts/<n>/`, each a bundle, the last few."""
+    try:
+        with os.scandir(folder / ATTEMPTS) as entries:
+            names = sorted((one.name for one in entries if one.name.isdigit() and one.is_dir()), key=int)
+    except OSError:
+        return History()
+    reports = []
+    for name in names[-MOST_ATTEMPTS:]:
+        with suppress(SignalboxError, OSError):
+            reports.append(
+                diagnose(from_bundle(knowledge, folder / ATTEMPTS / name, workers=workers), knowledge.rulebook)
+            )
+    return remember(reports)
+
+
+def remember(reports: Iterable[Report]) -> History:
+    """Reports of earlier runs as history: each fault with the places that were suspected of it."""
+    past = {
+        PastIncident(one.rule, one.fault, 0.0, node=who.node, gpu=who.gpu.pci if who.gpu else None, job=report.job.name)
+        for report in reports
+        for one in report.diagnoses
+        if one.band != "weak"
+        for who in (one.suspects or (Suspect("job"),))
+    }
+    told = tuple(sorted(past, key=repr))
+    return History(told, hashlib.sha256(repr(told).encode()).hexdigest()[:16] if told else "")
 
 
 def diagnose_paths(
@@ -54,13 +90,19 @@ def nothing_read(knowledge: Knowledge, folder: Path, reason: str) -> Answer:
     return Answer(diagnose(evidence, knowledge.rulebook), {}, b"")
 
 
-def _answer(knowledge: Knowledge, evidence: Evidence, root: Path | None, begun: float) -> Answer:
+def _answer(
+    knowledge: Knowledge, evidence: Evidence, root: Path | None, begun: float, history: History | None = None
+) -> Answer:
     if not evidence.streams and root is None:
         told = [f"{gap.source}: {gap.reason}" for gap in evidence.gaps[:FEW]]
         more = [f"{len(evidence.gaps) - FEW} more"] if len(evidence.gaps) > FEW else []
         raise NothingCollected("; ".join((*told, *more)) or "there is no file in what was named")
+    if wanted(knowledge.rulebook.rules):
+        from bot.plugins import with_plugins  # noqa: PLC0415 - few sites have any; a start must not wait for it
+
+        evidence = with_plugins(evidence, knowledge.rulebook)
     scanned = time.perf_counter()
-    report = diagnose(evidence, knowledge.rulebook)
+    report = diagnose(evidence, knowledge.rulebook, history)
     judged = time.perf_counter()
     report = resolve(report, root)
     done = time.perf_counter()

@@ -10,25 +10,28 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
 
-from bot.settings import cache_dir
+from bot.settings import cache_dir, site_dir
 from kb.errors import Fault, RuleError, UnreadableInput
 from kb.matcher import HyperscanMatcher, Matcher, Re2Matcher, ScanPattern, self_test
-from kb.rule import Rulebook
+from kb.rule import Rulebook, SiteFiles
 from kb.scanplan import ScanPlan
 
-CACHE_FORMAT = 2
+CACHE_FORMAT = 3
 _LARGEST = 1 << 20  # more than the loader takes
 _DIGEST = 32  # bytes of a digest in front of the cached: a damaged engine would take the process down
-_WANTED = ("rule.yaml", "faults.yaml", "actions.yaml", "VERSION", "lock.json")
+_WANTED = ("rule.yaml", "faults.yaml", "actions.yaml", "VERSION", "lock.json", "site.yaml")
+_EXPIRES = re.compile(r"\bexpires:\s*['\"]?([0-9]{4}-[0-9]{2}-[0-9]{2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,39 +118,70 @@ def engine() -> Callable[[tuple[ScanPattern, ...]], Matcher]:
     return Re2Matcher
 
 
-def knowledge(folder: Path | None = None) -> Knowledge:
-    """Load the rule base of a folder, from the cache where it is current.
+def knowledge(folder: Path | None = None, site: Path | None = None) -> Knowledge:
+    """Load the rule base of a folder with the site's overlay, from the cache where it is current.
+
+    `site`: the overlay's folder; None: the one that the settings name, where there is one.
 
     Raises:
         RuleError: the vocabulary itself cannot be used. Single bad rules are left out and listed in `faults`.
+        UnreadableInput: a folder that was named cannot be read.
     """
     files, unread = read_files(folder or default_folder())
-    path = cache_dir() / f"knowledge-{_key(files)}.bin"
+    overlay, more = site_files(site)
+    unread += more
+    day = today()
+    path = cache_dir() / f"knowledge-{_key(files, overlay, day)}.bin"
     cached = _read_cache(path)
     if cached is not None:
         from kb.rulecodec import decode  # noqa: PLC0415
 
         faults = (*unread, *cached.faults)
         return Knowledge(decode(cached.rulebook), cached.plan, cached.compiled, faults)
-    return _build(files, unread, path)
+    return _build(files, overlay, day, unread, path)
 
 
-def _build(files: Mapping[str, str], unread: tuple[Fault, ...], path: Path) -> Knowledge:
+def today() -> str:
+    """The day on which exceptions must still hold, in UTC, as an ISO date."""
+    return datetime.now(UTC).date().isoformat()
+
+
+def site_files(site: Path | None = None) -> tuple[SiteFiles | None, tuple[Fault, ...]]:
+    """The overlay that is in force: the folder named, else the one that the settings name, else none.
+
+    Raises:
+        UnreadableInput: the folder cannot be read.
+    """
+    folder = site or site_dir()
+    if folder is None:
+        return None, ()
+    found, unread = read_files(folder)
+    root = str(folder.absolute())
+    return SiteFiles(root, found), tuple(replace(one, file=f"{root}/{one.file}") for one in unread)
+
+
+def _build(
+    files: Mapping[str, str], site: SiteFiles | None, day: str, unread: tuple[Fault, ...], path: Path
+) -> Knowledge:
     from kb.rulebook import load  # noqa: PLC0415 - pydantic and yaml are slow to import; a cached start needs neither
     from kb.rulecodec import encode  # noqa: PLC0415
     from kb.scanplan import plan  # noqa: PLC0415
 
-    loaded = load(files)
+    loaded = load(files, site, day)
     scan_plan = plan(loaded.rulebook)
     compiled = engine()(scan_plan.patterns).dump()
     _write_cache(path, _Cached(encode(loaded.rulebook), scan_plan, compiled, loaded.faults))
     return Knowledge(loaded.rulebook, scan_plan, compiled, (*unread, *loaded.faults))
 
 
-def _key(files: Mapping[str, str]) -> str:
+def _key(files: Mapping[str, str], site: SiteFiles | None, today_: str) -> str:
     digest = hashlib.sha256(f"{CACHE_FORMAT} {_engine_version()} {_code_version()} {_cpu()}".encode())
-    for name, text in sorted(files.items()):
+    texts = dict(files) | ({f"{site.root}/{name}": text for name, text in site.files.items()} if site else {})
+    for name, text in sorted(texts.items()):
         digest.update(f"\0{name}\0{text}".encode())
+    # an exception that expires changes the rules though no file does
+    late = sorted({day for text in texts.values() for day in _EXPIRES.findall(text) if day < today_})
+    digest.update(f"\0{late}".encode())
     return digest.hexdigest()[:32]
 
 
@@ -209,4 +243,4 @@ def _write_cache(path: Path, cached: _Cached) -> None:
             new.unlink()
 
 
-__all__ = ["Knowledge", "RuleError", "default_folder", "engine", "knowledge", "read_files"]
+__all__ = ["Knowledge", "RuleError", "default_folder", "engine", "knowledge", "read_files", "site_files", "today"]

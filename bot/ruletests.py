@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from bot.collect import PARTS, from_bundle
+from bot.plugins import observe, with_plugins
 from bot.rulefiles import Knowledge
 from bot.scanning import scan_all
 from connectors.files import BLOCK, discover, name_hints
-from kb.evidence import Evidence, Facts, History
+from kb.errors import Fault
+from kb.evidence import Evidence, Facts, History, PastIncident
 from kb.findings import Finding, find
 from kb.matcher import Matcher
 from kb.model import Gap, StreamRef
+from kb.plugin import view, wanted
 from kb.rule import Rule
+from kb.rulebook import Positions
 from kb.scanner import scan
 from kb.summary import StreamSummary
 
@@ -58,9 +63,30 @@ def names_of(tests: Sequence[RuleTest]) -> dict[str, list[str]]:
 
 def run(knowledge: Knowledge, matcher: Matcher, test: RuleTest) -> Outcome:
     """Try one test with the whole rule base."""
-    heard = findings_on(knowledge, matcher, read_streams(test.path))
+    evidence, history = evidence_at(knowledge, matcher, test.path)
+    heard = list(find(knowledge.rulebook, Facts(evidence, knowledge.rulebook.rules), history).findings)
     spoke = any(finding.rule.id == test.rule for finding in heard)
     return Outcome(test, spoke == test.speaks, tuple(heard))
+
+
+def detector_faults(knowledge: Knowledge, tests: Sequence[RuleTest], positions: Positions) -> list[Fault]:
+    """What is wrong with the users' detectors that rules ask for, as the rules' own tests show it."""
+    found = []
+    matcher = knowledge.matcher()
+    for rule in knowledge.rulebook.rules:
+        used = wanted([rule])
+        if not used:
+            continue
+        failures: dict[str, str] = {}
+        for texts in [{}, *(read_streams(one.path) for one in tests if one.rule == rule.id)]:
+            evidence = evidence_of(knowledge, matcher, texts)
+            gave = observe(used, evidence.job, tuple(view(one) for one in evidence.streams))
+            failures |= {used[key].name: one.failure for key, one in gave.items() if one.failure}
+        for pattern in rule.patterns:
+            if pattern.plugin is not None and (failure := failures.get(pattern.plugin.name)):
+                message = f"detector {pattern.plugin.name!r}: {failure}"
+                found.append(positions.fault(rule, f"match.{pattern.name}.plugin", message))
+    return found
 
 
 def empty(test: RuleTest) -> bool:
@@ -75,16 +101,55 @@ def read_streams(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(root)): file.read_bytes() for file in files}
 
 
-def findings_on(knowledge: Knowledge, matcher: Matcher, streams: Mapping[str, bytes]) -> list[Finding]:
+def evidence_at(knowledge: Knowledge, matcher: Matcher, path: Path) -> tuple[Evidence, History]:
+    """The evidence of a test and its history: a log, a folder of logs, or a bundle with stacks, recorders, metrics, attempts."""
+    if path.is_dir() and any((path / name).exists() for name in (*PARTS, "job.yaml")):
+        evidence, history = from_bundle(knowledge, path, workers=1), History()
+    else:
+        earlier, streams = split_attempts(read_streams(path))
+        past = [one for texts in earlier for one in findings_on(knowledge, matcher, texts)]
+        evidence, history = evidence_of(knowledge, matcher, streams), remembered(past)
+    return with_plugins(evidence, knowledge.rulebook), history
+
+
+def split_attempts(streams: Mapping[str, bytes]) -> tuple[list[dict[str, bytes]], dict[str, bytes]]:
+    """The streams of earlier attempts (`attempts/<n>/…`), oldest first, and those of the run itself."""
+    earlier: dict[str, dict[str, bytes]] = {}
+    own = {}
+    for name, text in streams.items():
+        head, _, rest = name.partition("/")
+        number, _, inner = rest.partition("/")
+        if head == "attempts" and inner:
+            earlier.setdefault(number, {})[inner] = text
+        else:
+            own[name] = text
+    return [earlier[number] for number in sorted(earlier)], own
+
+
+def remembered(findings: Iterable[Finding]) -> History:
+    """What was found before, as history for what came after it."""
+    past = {
+        PastIncident(one.rule.id, one.fault.id, 0.0, node=signal.resource.node, gpu=signal.captures.get("pci"))
+        for one in findings
+        for signal in one.signals
+    }
+    return History(tuple(sorted(past, key=repr)))
+
+
+def findings_on(
+    knowledge: Knowledge, matcher: Matcher, streams: Mapping[str, bytes], history: History | None = None
+) -> list[Finding]:
     """What the rules find in some streams, before ranking."""
-    return findings_in(knowledge, evidence_of(knowledge, matcher, streams).streams)
+    return findings_in(knowledge, evidence_of(knowledge, matcher, streams).streams, history)
 
 
-def findings_in(knowledge: Knowledge, streams: Sequence[StreamSummary]) -> list[Finding]:
+def findings_in(
+    knowledge: Knowledge, streams: Sequence[StreamSummary], history: History | None = None
+) -> list[Finding]:
     """What the rules find in streams that were scanned."""
-    evidence = Evidence(streams=tuple(streams))
-    found, _ = find(knowledge.rulebook, Facts(evidence, knowledge.rulebook.rules), History())
-    return found
+    evidence = with_plugins(Evidence(streams=tuple(streams)), knowledge.rulebook)
+    facts = Facts(evidence, knowledge.rulebook.rules)
+    return list(find(knowledge.rulebook, facts, history or History()).findings)
 
 
 def streams_at(knowledge: Knowledge, path: Path) -> tuple[tuple[StreamSummary, ...], tuple[Gap, ...]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 STATE = "SIGNALBOX_STATE"  # a folder: the incidents
 CACHE = "SIGNALBOX_CACHE"  # a folder: compiled patterns, anything that may be deleted at any time
+SITE = "SIGNALBOX_SITE"  # a folder: the overlay of the site's own rules, exceptions and numbers
 DATABASE = "SIGNALBOX_DATABASE"  # a database URL in place of the file in the state folder
 
 
@@ -18,6 +19,15 @@ def state_dir() -> Path:
 def cache_dir() -> Path:
     """The folder of what can be made anew. Not made here either."""
     return _moved(CACHE) or _platform_folder("cache")
+
+
+def site_dir() -> Path | None:
+    """The folder of the site's overlay; None where none is named and the usual place has none."""
+    named = _moved(SITE)
+    if named is not None:
+        return named
+    usual = _platform_folder("config") / "site"
+    return usual if os.path.isdir(usual) else None  # noqa: PTH112 - never raises, whatever may not be read
 
 
 def database_url() -> str:
@@ -34,4 +44,9 @@ def _moved(variable: str) -> Path | None:
 def _platform_folder(kind: str) -> Path:
     import platformdirs  # noqa: PLC0415 - not needed where the environment names the folder
 
-    return platformdirs.user_state_path("signalbox") if kind == "state" else platformdirs.user_cache_path("signalbox")
+    folders = {
+        "state": platformdirs.user_state_path,
+        "cache": platformdirs.user_cache_path,
+        "config": platformdirs.user_config_path,
+    }
+    return folders[kind]("signalbox")

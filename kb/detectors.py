@@ -7,13 +7,16 @@ batches. All take training points in order of offset.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice, pairwise, takewhile
 from statistics import median
 
-from kb.model import ProgressPoint, Structure
+from kb.model import RESIZED, ProgressPoint, Structure
+
+MOST_RUNS = 3  # runs told apart in one file by how many steps they plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +36,33 @@ def detect(name: str, points: Sequence[ProgressPoint], params: Mapping[str, floa
     iteration lines themselves show nothing.
     """
     training = [p for p in points if not p.validation]
-    found = DETECTORS[name](training, params)
+    parts = _alike(points, training) if name in COMPARING else [training]
+    found = next((one for one in (DETECTORS[name](part, params) for part in parts) if one), None)
     if found is None and name in BESIDE:
         found = BESIDE[name](points, params)
     return (found,) if found else ()
+
+
+def _alike(points: Sequence[ProgressPoint], training: list[ProgressPoint]) -> list[list[ProgressPoint]]:
+    """The training points in groups that may be compared with one another.
+
+    Lines that plan another number of steps are of another run in the same file; from a line on that says that batches or
+    sequences have another size, steps do other work. Where totals differ all the time they are the lengths of epochs.
+    """
+    totals = dict.fromkeys(p.total for p in training if p.total is not None and p.format not in _BARS)
+    runs = [training]
+    if 2 <= len(totals) <= MOST_RUNS:
+        runs = [[p for p in training if p.total in (None, total) or p.format in _BARS] for total in totals]
+    resized = [p.offset for p in points if p.format == RESIZED]
+    if not resized:
+        return runs
+    parts: list[list[ProgressPoint]] = []
+    for run in runs:
+        pieces: dict[int, list[ProgressPoint]] = {}
+        for point in run:
+            pieces.setdefault(bisect_right(resized, point.offset), []).append(point)
+        parts += pieces.values()
+    return parts
 
 
 def _loss_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
@@ -105,12 +131,46 @@ def _loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) ->
         before = [p.loss or 0.0 for p in losses[max(0, index - 20) : index]]
         least = 1 if point.format.startswith("megatron") else 8  # large batches: a few points tell the level
         alike = [p.loss or 0.0 for p in losses[max(0, index - 20) : index] if p.format == point.format]
-        if len(alike) >= 2 and _leaps(point.loss or 0.0, alike, params):
+        after = [p.loss or 0.0 for p in losses[index + 1 :]]
+        leaps = len(alike) >= 2 and _leaps(point.loss or 0.0, alike, params)
+        usual = 2 * len(alike) >= len(before)  # not a sum over an epoch among the losses of steps
+        spikes = usual and len(before) >= least and _spikes(point.loss or 0.0, before, after[:3], params)
+        if (leaps or spikes) and not _recovers(point.loss or 0.0, before, after):
             return _spike(losses, index, median(before))
-        after = [p.loss or 0.0 for p in losses[index + 1 : index + 4]]
-        if len(before) >= least and _spikes(point.loss or 0.0, before, after, params):
-            return _spike(losses, index, median(before))
-    return None
+    return _turns(losses, params)
+
+
+def _recovers(here: float, before: Sequence[float], after: Sequence[float]) -> bool:
+    """Whether the loss is back at its level within a few records and stays there for longer than it was away."""
+    level = median(before)
+    noise = 1.4826 * median(abs(value - level) for value in before)
+    back = level + max(3 * noise, 0.05 * abs(level), min(0.15 * (here - level), 0.1 * abs(level)))
+    away = next((index for index, value in enumerate(after[:20]) if value <= back), None)
+    if away is None:
+        return False
+    calm = after[away : away + 100]
+    short = away <= 2 and len(calm) >= 2
+    return (short or len(calm) >= max(10, 2 * away)) and sum(value > back for value in calm) <= 0.1 * len(calm)
+
+
+def _turns(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
+    """In a log of few, widely spaced records: the loss falls without a break, then rises without one, to many times its low.
+
+    Losses as noisy as those of single batches do not go in such a line.
+    """
+    values = [p.loss or 0.0 for p in losses]
+    if not 7 <= len(values) <= 40 or any(p.step is None for p in losses):
+        return None
+    low = min(range(len(values)), key=values.__getitem__)
+    falls = low >= 3 and all(later < earlier for earlier, later in pairwise(values[: low + 1]))
+    rises = len(values) - low > 3 and all(later > earlier for earlier, later in pairwise(values[low:]))
+    if (
+        not (falls and rises)
+        or values[low] <= 0
+        or values[-1] < max(3 * values[low], values[low] + params.get("rise", 1.0))
+    ):
+        return None
+    return _spike(losses, low + 1, values[low])
 
 
 def _leaps(here: float, before: Sequence[float], params: Mapping[str, float]) -> bool:
@@ -133,7 +193,10 @@ def _spike(losses: Sequence[ProgressPoint], index: int, level: float) -> Found:
     point = losses[index]
     peak = max(losses[index : index + 20], key=lambda p: p.loss or 0.0)
     text = f"loss rose from {level:.4g} to {peak.loss:.4g} from step {_step(point)} on"
-    more = (peak,) if peak is not point else ()
+    onset = index
+    while onset > max(1, index - 10) and (losses[onset - 1].loss or 0.0) > 1.05 * abs(level):
+        onset -= 1
+    more = tuple(dict.fromkeys(p for p in (losses[onset], peak) if p is not point))
     return Found(point, text, (("level", f"{level:.4g}"), ("value", f"{peak.loss:.4g}")), more)
 
 
@@ -153,9 +216,18 @@ def _slow_down(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
             continue
         after = values[index:]
         slow = sum(level < share * value for value in after)
-        if slow >= max(keep, 0.9 * len(after)):
+        if slow >= max(keep, 0.9 * len(after)) and not _rate_holds(timed, index, 0.85):
             return _slower(timed[index:], level, median(after))
     return None
+
+
+def _rate_holds(timed: Sequence[ProgressPoint], index: int, share: float) -> bool:
+    """Whether as much is done a second from some point on as before it: then longer steps do more work."""
+    before = [p.throughput for p in timed[max(0, index - 20) : index] if p.throughput]
+    after = [p.throughput for p in timed[index:] if p.throughput]
+    if len(before) < 2 or len(after) < 2:
+        return False
+    return median(after) >= share * median(before)
 
 
 def _rate_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
@@ -172,8 +244,10 @@ def _rate_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) ->
         level, after = median(before), len(values) - index
         collapsing = after == 2 and least[index] < 0.55 * level and values[-1] < 0.75 * values[-2] and index >= 4
         share = params.get("share", 0.7) if index >= 5 else 0.55
-        slow = after >= 3 and least[index] < share * level
-        if (collapsing or slow) and min(before) > 0.8 * level and least[index] < 0.8 * min(before):
+        swings = after >= 20 and least[index] < 0.85 * level and median(values[index:]) < 0.7 * level
+        slow = swings or (after >= 3 and least[index] < share * level)
+        lowest = (0.9 if swings else 0.8) * min(before)
+        if (collapsing or slow) and min(before) > 0.8 * level and least[index] < lowest:
             return _fallen(rated[index:], level, median(values[index:]))
     return None
 
@@ -204,9 +278,8 @@ def _side_rate_falls(points: Sequence[ProgressPoint], params: Mapping[str, float
 
 def _slow_step(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
     """Very even steps become a few percent slower and stay so: one slow node of many does that."""
-    timed = [
-        p for p in points if p.seconds and math.isfinite(p.seconds) and p.seconds >= params.get("least_seconds", 2.0)
-    ]
+    least_seconds = params.get("least_seconds", 2.0)
+    timed = _bar_ends([p for p in points if p.seconds and math.isfinite(p.seconds) and p.seconds >= least_seconds])
     if len(timed) < 4:
         return None
     values = [p.seconds or 0.0 for p in timed]
@@ -218,7 +291,7 @@ def _slow_step(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> 
         even = spread < 0.015 * level
         if even and least[index] - level > max(0.035 * level, 3 * spread):
             now = median(values[index:])
-            if now < 1.5 * level:
+            if now < 1.5 * level and not _rate_holds(timed, index, 0.99):
                 return _slower(timed[index:], level, now)
     return None
 
@@ -342,6 +415,102 @@ def _lr_stuck(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> F
     return Found(zero[0], f"the learning rate is 0 from step {_step(zero[0])} on")
 
 
+def _lr_off_schedule(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
+    """The learning rate warms up again after a resume, runs out or climbs long before the end, or differs after a resume."""
+    known = [p for p in points if p.learning_rate is not None and p.step is not None]
+    if len(known) < 8 or not all(math.isfinite(p.learning_rate or 0.0) for p in known):
+        return None
+    starts = [0, *(at for at in range(1, len(known)) if (known[at].step or 0) <= (known[at - 1].step or 0))]
+    ends = [known[at - 1] for at in (*starts[1:], len(known))]
+    ended = [p.step for p in ends if p.step is not None and p.total is not None and p.step >= 0.95 * p.total]
+    if len(starts) > MOST_RUNS or len(ended) > 1 or any(p.epoch is not None and p.total is not None for p in known):
+        return None  # steps that are counted anew in every epoch
+    for at, end in pairwise([*starts, len(known)]):
+        found = _warms_up_again(known[at:end], params) or _other_than_before(known[:at], known[at:end], params)
+        if found is not None:
+            return found
+    return _runs_out(known, params) or _climbs_again(known[starts[-1] :])
+
+
+def _deep(part: Sequence[ProgressPoint], params: Mapping[str, float]) -> bool:
+    """Whether a piece of the log begins far inside a run: not at the start of an epoch or of a run."""
+    if len(part) < 8:
+        return False
+    first, gap = part[0].step or 0, (part[1].step or 0) - (part[0].step or 0)
+    return gap > 0 and first >= max(params.get("first_step", 1000), 5 * gap)
+
+
+def _warms_up_again(part: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
+    """A straight rise from zero at the step where the log begins, far inside the run."""
+    if not _deep(part, params):
+        return None
+    first, last = part[0], part[7]
+    low, high = first.learning_rate or 0.0, last.learning_rate or 0.0
+    begin, ahead = first.step or 0, (last.step or 0) - (first.step or 0)
+    if not 0.0 <= low < 0.5 * high or ahead <= 0:
+        return None
+    slope = (high - low) / ahead
+    zero = begin - low / slope
+    straight = all(
+        abs((p.learning_rate or 0.0) - low - slope * ((p.step or 0) - begin)) <= 0.03 * high for p in part[:8]
+    )
+    if not straight or begin - zero > 3 * ((part[1].step or 0) - begin):
+        return None
+    text = f"the learning rate warms up from {low:.4g} again at step {begin}"
+    return Found(first, text, (("value", f"{low:.4g}"),), (last,))
+
+
+def _other_than_before(
+    before: Sequence[ProgressPoint], part: Sequence[ProgressPoint], params: Mapping[str, float]
+) -> Found | None:
+    """Steps done again after a resume have another learning rate than they had the first time."""
+    if not before or not _deep(part, params) or before[-1].total != part[0].total:
+        return None
+    rates = {p.step: p.learning_rate or 0.0 for p in before}
+    again = [(p, rates[p.step], p.learning_rate or 0.0) for p in part if p.step in rates][:8]
+    if len(again) < 3 or not all(old > 0.0 and not 0.67 < new / old < 1.5 for _, old, new in again):
+        return None
+    point, old, new = again[0]
+    text = f"at step {_step(point)} the learning rate is {new:.4g} after the resume, {old:.4g} before"
+    return Found(point, text, (("value", f"{new:.4g}"),))
+
+
+def _runs_out(known: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
+    """The learning rate comes down to exactly zero long before the planned end, and stays there."""
+    start = len(known)
+    while start > 0 and known[start - 1].learning_rate == 0.0:
+        start -= 1
+    zero, peak = len(known) - start, max((p.learning_rate or 0.0 for p in known[:start]), default=0.0)
+    if start < 5 or zero < params.get("steps", 30) or (known[start - 1].learning_rate or 0.0) > 0.1 * peak:
+        return None
+    total, step = known[-1].total, known[start].step or 0
+    early = step < 0.8 * total and (known[-1].step or 0) > 1.1 * step if total else zero >= max(100, 0.3 * len(known))
+    if not early or any((later.step or 0) < (one.step or 0) for one, later in pairwise(known[start:])):
+        return None
+    planned = f" of {total}" if total else ""
+    text = f"the learning rate is 0 from step {step}{planned} on"
+    return Found(known[start], text, (("value", "0"),), (known[-1],))
+
+
+def _climbs_again(part: Sequence[ProgressPoint]) -> Found | None:
+    """A smooth decay to almost nothing, then as smooth a climb to the end: a cosine that was stepped past its length."""
+    rates = [p.learning_rate or 0.0 for p in part]
+    if len(rates) < 60:
+        return None
+    top = max(range(len(rates)), key=rates.__getitem__)
+    low = min(range(top, len(rates)), key=rates.__getitem__)
+    falls, rises = rates[top : low + 1], rates[low:]
+    smooth = all(later <= one for one, later in pairwise(falls)) and all(later >= one for one, later in pairwise(rises))
+    if min(len(falls), len(rises)) < 20 or not smooth or rates[low] > 0.05 * rates[top] or rises[-1] < 0.2 * rates[top]:
+        return None
+    leap = max(later - one for one, later in pairwise(rises))
+    # a straight climb is a warm-up, which a new phase of training may have
+    if leap > 0.2 * (rises[-1] - rises[0]) or _straight([rate + rates[top] for rate in rises]):
+        return None
+    text = f"the learning rate climbs again from step {_step(part[low])} on"
+    return Found(part[low], text, (("value", f"{rates[low]:.4g}"),), (part[-1],))
+
+
 def _loss_scale_minimum(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> Found | None:
     """The fp16 loss scale has fallen to its floor and steps are skipped there."""
     known = [p for p in points if p.loss_scale is not None]
@@ -381,6 +550,7 @@ DETECTORS: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]],
     "straggler_step": _slow_step,
     "memory_growth": _memory_growth,
     "lr_stuck": _lr_stuck,
+    "lr_off_schedule": _lr_off_schedule,
     "loss_scale_minimum": _loss_scale_minimum,
 }
 
@@ -389,6 +559,8 @@ BESIDE: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]], Fo
     "memory_growth": _use_grows,
     "loss_scale_minimum": _scale_falls,
 }
+
+COMPARING = ("loss_spike", "throughput_drop", "straggler_step")  # what is earlier with what is later
 
 JOB_DETECTORS = ("collective_behind",)  # over structures of all streams, not over the series of one
 

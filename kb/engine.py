@@ -7,17 +7,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Literal
 
-from kb.evaluate import by_time
+from kb.confidence import CALIBRATION, band
 from kb.evidence import Evidence, Facts, History, Signal
 from kb.findings import Finding, find
 from kb.model import Gap, Structure
-from kb.ranking import Ranked, band, rank
+from kb.places import Places
+from kb.ranking import Ranked, rank
+from kb.recovery import Run, decide, price
 from kb.report import (
     Diagnosis,
     EvidenceItem,
     Explained,
-    GpuRef,
     Indicator,
     Indicators,
     JobView,
@@ -30,14 +32,13 @@ from kb.report import (
 )
 from kb.rule import Rulebook
 from kb.summary import StreamSummary, tail_lines
-from kb.verdict import decide, failure_signs, judge, last_words, phase, progress
+from kb.suspects import SUSPECTS, Layout, at_fault
+from kb.verdict import failure_signs, judge, last_words, phase, progress
 
 ENGINE = "1"
-CALIBRATION = "hand-1"
 SHOWN_LINES = 5
 SHOWN_TEXT = 2048
 DIAGNOSES = 8
-SUSPECTS = 16
 INDICATORS = 8
 _NUMBER = re.compile(r"\d+")
 _TELLING = re.compile(
@@ -48,8 +49,8 @@ _TELLING = re.compile(
 def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = None) -> Report:
     """Say what went wrong in a job, or that nothing did, or that it cannot be told."""
     facts = Facts(evidence, rulebook.rules)
-    found, not_evaluated = find(rulebook, facts, history or History())
-    ranked = rank(found, facts)
+    judged = find(rulebook, facts, history or History())
+    ranked = rank(judged.findings, facts)
     signs = failure_signs(facts)
     if not signs and not ranked:
         signs = last_words(facts)
@@ -58,10 +59,12 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         ranked = []
     done = progress(facts)
     numbers = _Numbering(facts)
+    layout = Layout(facts, Places(facts), tuple(judged.findings))
     diagnoses = tuple(
-        _diagnosis(rulebook, place, one, facts, numbers) for place, one in enumerate(ranked[:DIAGNOSES], 1)
+        _diagnosis(rulebook, place, one, layout, numbers) for place, one in enumerate(ranked[:DIAGNOSES], 1)
     )
-    decision = decide(rulebook, ranked, diagnoses[0].suspects if diagnoses else (), done)
+    suspects = diagnoses[0].suspects if diagnoses else ()
+    decision = decide(rulebook, ranked, suspects, Run(done, price(facts), history or History()))
     report = Report(
         id="",
         fingerprint=_fingerprint(verdict, ranked),
@@ -76,13 +79,28 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         progress=done,
         diagnoses=diagnoses,
         indicators=_indicators(facts, signs, numbers) if verdict == "no_match" else Indicators(),
-        gaps=(*evidence.gaps, *(gap for stream in evidence.streams for gap in stream.gaps), *_missing(evidence, facts)),
-        not_evaluated=tuple(not_evaluated),
+        gaps=(
+            *evidence.gaps,
+            *judged.excepted,
+            *(gap for stream in evidence.streams for gap in stream.gaps),
+            *_missing(evidence, facts),
+        ),
+        not_evaluated=judged.not_evaluated,
+        hang=evidence.hang,
         streams=len(evidence.streams),
         bytes_read=facts.text_bytes(),
     )
     report = replace(report, summary=_summary(report))
     return replace(report, id=hashlib.sha256(repr(report).encode()).hexdigest()[:16])
+
+
+_ITEMS: Mapping[str, Literal["stack", "collective", "series", "event"]] = {
+    "stacks": "stack",
+    "collectives": "collective",
+    "metrics": "event",
+    "events": "event",
+    "probes": "event",
+}
 
 
 class _Numbering:
@@ -104,19 +122,19 @@ class _Numbering:
         resource = signal.resource if signal else summary.ref.resource
         return EvidenceItem(
             id=name,
-            kind="series" if signal and signal.kind == "series" else "line",
+            kind="series" if signal and signal.kind == "series" else _ITEMS.get(summary.ref.group, "line"),
             source=summary.ref.uri,
             text=text.strip("\n"),
-            offset=offset,
+            offset=offset if summary.ref.group not in _ITEMS else None,
             time=signal.time if signal else None,
             rank=resource.rank,
             node=resource.node,
         )
 
 
-def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, facts: Facts, numbers: _Numbering) -> Diagnosis:
+def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: Layout, numbers: _Numbering) -> Diagnosis:
     quoted = _quoted(ranked, numbers)
-    suspects = _suspects(ranked.best, facts, quoted)
+    suspects = at_fault(ranked, layout, quoted)
     best = _named(ranked.best, suspects)
     steps = best.row.remediation if best.row and best.row.remediation else best.rule.remediation
     times = [s.time for s in best.signals if s.time is not None]
@@ -131,6 +149,7 @@ def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, facts: Facts, num
         band=band(ranked.confidence),
         role=best.role,
         reasons=ranked.reasons,
+        traits=ranked.traits,
         suspects=suspects,
         first_seen=min(times, default=None),
         stage=best.first.stage,
@@ -197,67 +216,6 @@ def _rounds(ranked: Ranked) -> list[Signal]:
             (rest if signal.key in keys else first).append(signal)
             keys.add(signal.key)
     return first + rest
-
-
-def _suspects(best: Finding, facts: Facts, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:
-    """Who is at fault: the speakers of the deciding lines, the first in time first; the job where nobody stands out."""
-    speakers: dict[tuple[int | None, str | None], Signal] = {}
-    for signal in by_time(best.signals):
-        node = signal.captures.get("node") or signal.resource.node or _node_of(signal.resource.rank, facts)
-        if signal.resource.rank is not None or node is not None:
-            speakers.setdefault((signal.resource.rank, node), signal)
-    ranks = best.ranks
-    known = facts.ranks_known()
-    if not speakers:
-        return _from_launcher(facts) if best.role != "symptom" else ()
-    if len(ranks) > 2 and known and len(ranks) >= 0.8 * known:
-        return (Suspect("job", why=f"seen on {len(ranks)} of {known} ranks", evidence=tuple(e.id for e in quoted)),)
-    found = []
-    for place, ((number, node), signal) in enumerate(list(speakers.items())[:SUSPECTS]):
-        pci = signal.captures.get("pci")
-        found.append(
-            Suspect(
-                kind="gpu" if pci else "rank" if number is not None else "node",
-                node=node,
-                rank=number,
-                local_rank=signal.resource.local_rank,
-                pod=signal.resource.container,
-                gpu=GpuRef(pci=pci) if pci else None,
-                score=round(1.0 / (place + 1), 3),
-                why="the first to show it" if place == 0 else "shows it too",
-                evidence=tuple(e.id for e in quoted if e.rank == number)[:SHOWN_LINES],
-            )
-        )
-    told = {one.node for one in found if one.rank is not None}
-    kept = [one for one in found if one.kind != "node" or one.node not in told]
-    return (replace(kept[0], score=1.0, why="the first to show it"), *kept[1:])
-
-
-def _node_of(rank: int | None, facts: Facts) -> str | None:
-    if rank is None:
-        return None
-    return next((node for node, ranks in facts.evidence.job.nodes.items() if rank in ranks), None)
-
-
-def _from_launcher(facts: Facts) -> tuple[Suspect, ...]:
-    """Where no line names its rank: what the launchers' failure blocks say, the earliest that was not told to stop."""
-    items = [
-        one
-        for _, one in facts.structures("elastic_failure")
-        if one.fields.get("root") == "yes"
-        and one.fields.get("signal") != "SIGTERM"
-        and one.fields.get("rank") is not None
-    ]
-    items.sort(key=lambda one: (str(one.fields.get("time") or "~"), one.offset))
-    found: dict[int, Suspect] = {}
-    for one in items[:SUSPECTS]:
-        number = int(str(one.fields["rank"])) if str(one.fields["rank"]).isdigit() else None
-        if number is not None and number not in found:
-            host = str(one.fields.get("host") or "") or None
-            found[number] = Suspect(
-                "rank", host, number, score=round(1.0 / (len(found) + 1), 3), why="the launcher saw it fail first"
-            )
-    return tuple(found.values())
 
 
 def _explained(folded: Iterable[Finding]) -> tuple[Explained, ...]:

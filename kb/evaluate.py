@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from kb.conditions import names
 from kb.evidence import CLOCK_SKEW, Facts, History, Seen, Signal
 from kb.rule import Absent, All, Any, Condition, Count, Join, Name, Not, Past, Ranks, Rule, Span
 from kb.rule import Sequence as InOrder
@@ -35,7 +36,7 @@ class Evaluator:
 
     def judge(self) -> Answer:
         """The rule's condition, less its exceptions."""
-        if not any(seen.count for seen in self._seen.values()):
+        if not any(seen.count or seen.needs for seen in self._seen.values()):
             return NO
         answer = self.condition(self._rule.when)
         if answer.truth is not True:
@@ -56,6 +57,8 @@ class Evaluator:
         """Dispatch on the kind of condition."""
         if isinstance(condition, Name):
             seen = self._seen[condition.name]
+            if seen.needs:
+                return Answer(None, needs=seen.needs)
             return Answer(True, seen.signals) if seen.count else NO
         if isinstance(condition, All):
             return self._all(condition)
@@ -67,6 +70,9 @@ class Evaluator:
         return self._over_places(condition)
 
     def _over_places(self, condition: InOrder | Count | Absent | Ranks | Past) -> Answer:
+        lacking = [self._seen[name].needs for name in sorted(names(condition)) if self._seen[name].needs]
+        if lacking:
+            return Answer(None, needs=lacking[0])
         if isinstance(condition, InOrder):
             return self._sequence(condition)
         if isinstance(condition, Count):

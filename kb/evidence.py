@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from kb.detectors import Found, collective_behind, detect
 from kb.model import Gap, Job, ProgressPoint, Resource, SourceKind, Stage, Structure, Window
-from kb.rule import DetectorTest, ExceptionTest, Pattern, Rule, StructureTest
-from kb.summary import Place, StreamSummary
+from kb.plugin import Observed, Plugged, plugin_key
+from kb.readers.recoveries import quoted
+from kb.report import Hang
+from kb.rule import DetectorTest, ExceptionTest, Pattern, PluginTest, Rule, StructureTest
+from kb.summary import Place, StreamSummary, tail_lines
 
 PROGRESS_AFTER = 3  # so many further steps and an error before them did not end the run
 UNTELLING = (None, "launch", "init", "teardown")  # stages that a stream of errors alone seems to be in
+RECOVERY = 2048  # bytes behind trouble in which a line may say that it is over
 CLOCK_SKEW = 2.0  # seconds by which clocks of two nodes may differ
+
+_TROUBLE = re.compile(
+    r"(?i)error|fail|traceback|exception|kill|abort|signal|terminat|exit|dumped|time(?:d )?.?out|cancel"
+)
+_ENDS = ("elastic_failure", "elastic_exit", "launcher_exit", "native_crash", "oom_kill", "slurm_end")
+_SCHEDULER = re.compile(r"\b_?slurm_rpc_\w+|\bslurmctld\b|\bsched: ")
+_JOB_FILE = re.compile(r"slurm-(\d{2,12})(?:_\d+)?\.(?:out|err|log)$")
+_JOB = re.compile(r"\b[Jj]ob(?:_?[Ii][Dd])?(?:=| |: ?|=Job)#?(\d{2,12})\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +53,18 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything seen of one job in one window. `streams` in a fixed order; earlier attempts and baselines not among them."""
+    """Everything seen of one job in one window. `streams` in a fixed order; earlier attempts and baselines not among them.
+
+    `plugged`: what the detectors that users programmed say of it (kb.plugin.plugin_key → what they gave).
+    """
 
     job: Job = field(default_factory=Job)
     window: Window = field(default_factory=Window)
     streams: tuple[StreamSummary, ...] = ()
     gaps: tuple[Gap, ...] = ()
     bundle: str | None = None
+    plugged: Mapping[str, Plugged] = field(default_factory=dict)
+    hang: Hang = field(default_factory=Hang)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +88,29 @@ class Signal:
     survived: bool = False
     chain: int = 0
 
+    @property
+    def compared(self) -> bool:
+        """Whether a comparison of all ranks showed it (kb.observed), rather than a device or a program that said it."""
+        return self.key.endswith("#observed")
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A pattern as it was seen in all streams: how often, the signals kept, and on which ranks how often."""
+    """A pattern as it was seen in all streams: how often, the signals kept, and on which ranks how often.
+
+    `needs`: what was lacking to look for it at all; then it is not known whether it is there.
+    """
 
     count: int = 0
     signals: tuple[Signal, ...] = ()
     ranks: Mapping[int | None, int] = field(default_factory=dict)
+    needs: str = ""
+
+
+def begin(one: Structure) -> int:
+    """The byte at which a structure begins, which may be before its decisive line."""
+    start = one.fields.get("start")
+    return one.offset if start is None else int(start)
 
 
 class StreamFacts:
@@ -90,11 +123,16 @@ class StreamFacts:
         self._point_offsets = [p.offset for p in points]
         self._mark_offsets = [mark.offset for mark in summary.marks]
         self.exceptions = [one for one in summary.structures if one.kind == "exception"]
-        self._spans = sorted((int(one.fields.get("start") or one.offset), one.end) for one in self.exceptions)
+        self._spans = sorted((begin(one), one.end) for one in self.exceptions)
         excused = [one for one in self.exceptions if one.fields.get("lived_with")]
-        self._excused = [(int(one.fields.get("start") or one.offset), one.end) for one in excused]
-        ends = [one for one in summary.structures if one.kind == "run_end" and one.fields.get("how") == "completed"]
-        self.completed = max((one.offset for one in ends), default=None)
+        self._excused = [(begin(one), one.end) for one in excused]
+        ends = [one for one in summary.structures if one.kind == "run_end"]
+        self.completed = max((one.offset for one in ends if one.fields.get("how") == "completed"), default=None)
+        self.stopped_itself = any(
+            one.fields.get("how") in ("completed", "duration_limit", "exit_interval") for one in ends
+        )
+        self._recoveries = [one for one in summary.structures if one.kind == "recovery"]
+        self._recovered = [one.offset for one in self._recoveries]
 
     def stage(self, offset: int) -> Stage | None:
         """The stage that the stream was in at an offset: the last mark before it, or iterating after an iteration line."""
@@ -122,7 +160,8 @@ class StreamFacts:
     def steps_after(self, offset: int) -> int:
         """How many further training steps were logged behind an offset."""
         later = self.points[bisect_right(self._point_offsets, offset) :]
-        steps = {p.step if p.step is not None else -p.offset for p in later}
+        # where every epoch ends at the same step, each such line is progress of its own
+        steps = {p.step if p.step is not None and p.step != p.total else -p.offset for p in later}
         return len(steps)
 
     def went_on(self, offset: int) -> bool:
@@ -132,6 +171,25 @@ class StreamFacts:
         if self.completed is not None and self.completed > offset:
             return True
         return self.steps_after(offset) >= PROGRESS_AFTER
+
+    def recovered(self, offset: int, rank: int | None) -> bool:
+        """Whether a line a little further on says that the trouble at an offset is over; not one of another rank."""
+        low = bisect_right(self._recovered, offset - 1)
+        high = bisect_right(self._recovered, offset + RECOVERY)
+        return any(rank is None or one.resource.rank in (None, rank) for one in self._recoveries[low:high])
+
+    def calm_after(self, offset: int) -> bool:
+        """Whether the stream goes on behind an offset and its last line is not of trouble."""
+        last = next(((at, line) for at, line in reversed(list(tail_lines(self.summary))) if line.strip()), None)
+        return last is not None and last[0] > offset and not _TROUBLE.search(last[1])
+
+
+def _steps(facts: StreamFacts) -> Structure:
+    """That a stream has iteration lines, as a structure: the last of them."""
+    last = facts.points[-1]
+    seen = facts.summary.series.seen or len(facts.points)
+    text = f"{seen} iteration lines, the last of step {last.step}"
+    return Structure("progress", last.offset, last.offset + 1, text, {"seen": seen, "last": last.step}, time=last.time)
 
 
 class Facts:
@@ -156,9 +214,22 @@ class Facts:
         for index, facts in enumerate(self.streams):
             for one in facts.summary.structures:
                 self._by_kind.setdefault(one.kind, []).append((index, one))
+            if facts.points:
+                self._by_kind.setdefault("progress", []).append((index, _steps(facts)))
         self.end = self._end_of_steps()
         ends = [one.time for _, one in self.structures("run_end") if one.fields.get("how") == "completed"]
         self._completed = max((time for time in ends if time is not None), default=None)
+        self.ended_well = any(facts.stopped_itself for facts in self.streams) and not any(
+            True
+            for kind in _ENDS
+            for index, one in self.structures(kind)
+            if not self.streams[index].went_on(one.offset)
+        )
+        self._own_jobs = {str(one.fields.get("id")) for _, one in self.structures("job_id")}
+        if evidence.job.id:
+            self._own_jobs.add(evidence.job.id)
+        named = (_JOB_FILE.search(facts.summary.ref.uri) for facts in self.streams)
+        self._own_jobs.update(found[1] for found in named if found)
         self._nodes = {rank: node for node, ranks in evidence.job.nodes.items() for rank in ranks}
         self._detected: dict[tuple[str, tuple[tuple[str, float], ...]], tuple[tuple[int, Found], ...]] = {}
         self.rules = tuple(rules)
@@ -221,6 +292,8 @@ class Facts:
             return self._structured(key, pattern, found, structure_test(pattern.structure))
         if pattern.detect is not None:
             return self._detector(key, pattern.detect)
+        if pattern.plugin is not None:
+            return self._plugged(key, pattern, pattern.plugin)
         return self._lines(key, pattern)
 
     def _lines(self, key: str, pattern: Pattern) -> Seen:
@@ -252,7 +325,7 @@ class Facts:
             dict(place.captures),
             *self.when(index, place.offset, place.time),
             (place.offset, place.offset + 1),
-            self._survived(facts, place.offset, place.time),
+            self._survived(facts, place.offset, place.time, place.resource.rank) or quoted(place.line.encode()),
         )
 
     def _structured(
@@ -277,7 +350,7 @@ class Facts:
 
     def _structure_signal(self, key: str, index: int, one: Structure, captures: Mapping[str, str]) -> Signal:
         facts = self.streams[index]
-        start = int(one.fields.get("start") or one.offset)
+        start = begin(one)
         return Signal(
             key,
             index,
@@ -289,7 +362,7 @@ class Facts:
             captures,
             *self.when(index, start, one.time),
             (start, max(one.end, one.offset + 1)),
-            self._survived(facts, one.offset, one.time),
+            self._survived(facts, one.offset, one.time, one.resource.rank) or quoted(one.line.encode()),
             int(one.fields.get("chain") or 0),
         )
 
@@ -323,14 +396,58 @@ class Facts:
         )
         return Seen(len(signals), signals, {None: len(signals)} if signals else {})
 
+    def _plugged(self, key: str, pattern: Pattern, test: PluginTest) -> Seen:
+        """What a user's detector gave; the streams that it speaks of must be there."""
+        gave = self.evidence.plugged.get(plugin_key(test), Plugged(failure="it did not run"))
+        if gave.failure:
+            return Seen(needs=f"detector {test.name}: {gave.failure}")
+        made = [self._observed(key, one) for one in gave.observed if 0 <= one.stream < len(self.streams)]
+        signals = tuple(one for one in made if _line_passes(pattern, one.line) and self._stands(pattern, one))
+        ranks = Counter(signal.resource.rank for signal in signals)
+        return Seen(len(signals), signals, ranks)
+
+    def _observed(self, key: str, one: Observed) -> Signal:
+        facts = self.streams[one.stream]
+        known = facts.summary.ref.resource
+        resource = replace(
+            known,
+            rank=known.rank if one.rank is None else one.rank,
+            node=known.node if one.node is None else one.node,
+        )
+        stage, step = self.when(one.stream, one.offset, one.time)
+        return Signal(
+            key,
+            one.stream,
+            one.offset,
+            one.text,
+            "series",
+            self._placed(resource),
+            one.time,
+            one.captures,
+            stage,
+            step if one.iteration is None else one.iteration,
+            (one.offset, one.offset + 1),
+        )
+
     def _behind(self, key: str) -> Seen:
         found = collective_behind(self.structures("watchdog_status"))
         signals = tuple(self._structure_signal(key, one.stream, one.status, dict(one.captures)) for one in found)
         return Seen(len(signals), signals, {signal.resource.rank: 1 for signal in signals})
 
+    def of_another_job(self, stream: int, line: str) -> bool:
+        """Whether a line of a scheduler's own log speaks of jobs, and none of them is this one."""
+        if not self._own_jobs:
+            return False
+        if self.streams[stream].summary.ref.kind != "scheduler" and not _SCHEDULER.search(line):
+            return False
+        named = _JOB.findall(line)
+        return bool(named) and self._own_jobs.isdisjoint(named)
+
     def _stands(self, pattern: Pattern, signal: Signal) -> bool:
         where = pattern.where
         facts = self.streams[signal.stream]
+        if self.of_another_job(signal.stream, signal.line):
+            return False
         if where.sources and facts.summary.ref.kind not in where.sources:
             return False
         if where.stages and signal.stage not in where.stages:
@@ -345,12 +462,14 @@ class Facts:
             return any(
                 _search(where.last_frame, str(one.fields.get("last_frame") or ""))
                 for one in facts.exceptions
-                if int(one.fields.get("start") or one.offset) <= signal.offset < one.end
+                if begin(one) <= signal.offset < one.end
             )
         return True
 
-    def _survived(self, facts: StreamFacts, offset: int, time: float | None) -> bool:
-        if facts.went_on(offset):
+    def _survived(self, facts: StreamFacts, offset: int, time: float | None, rank: int | None = None) -> bool:
+        if facts.went_on(offset) or facts.recovered(offset, rank):
+            return True
+        if self.ended_well and facts.summary.ref.kind == "job" and facts.calm_after(offset):
             return True
         if facts.points or time is None:
             return False
@@ -361,9 +480,9 @@ class Facts:
         later = len(self._times) - bisect_right(self._times, time + 60.0)
         return later >= PROGRESS_AFTER
 
-    def survived(self, stream: int, offset: int, time: float | None) -> bool:
+    def survived(self, stream: int, offset: int, time: float | None, rank: int | None = None) -> bool:
         """Whether the run demonstrably went on behind a place: in its own stream, or by the clock in the log of steps."""
-        return self._survived(self.streams[stream], offset, time)
+        return self._survived(self.streams[stream], offset, time, rank)
 
     def last_point(self) -> ProgressPoint | None:
         """The furthest step of the job."""
@@ -386,6 +505,12 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 def _search(pattern: str | None, text: str) -> bool:
     return pattern is None or _regex(pattern).search(text) is not None
+
+
+def fits(pattern: str, text: str, *, whole: bool = True) -> bool:
+    """Whether a regex matches a whole text, or is somewhere in it."""
+    compiled = _regex(pattern)
+    return (compiled.fullmatch(text) if whole else compiled.search(text)) is not None
 
 
 def _line_passes(pattern: Pattern, line: str) -> bool:

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kb.evaluate import Evaluator, by_time
-from kb.evidence import Facts, History, Signal
-from kb.model import Role
+from kb.evidence import Facts, History, Signal, begin, fits
+from kb.model import Gap, Role
 from kb.report import NotEvaluated
-from kb.rule import FaultClass, Row, Rule, Rulebook
+from kb.rule import FaultClass, Row, Rule, Rulebook, SiteException
 from kb.scanplan import active
 
 _HOLE = re.compile(r"\{(\w+)(?:\|([^}]*))?\}")
@@ -45,29 +45,88 @@ class Finding:
         return filled.replace("Rank ?", "A rank").replace("rank ?", "a rank")
 
 
-def find(rulebook: Rulebook, facts: Facts, history: History) -> tuple[list[Finding], list[NotEvaluated]]:
-    """Judge every active rule; give the findings that stand and the rules that could not be judged."""
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What came of all rules: the findings that stand, the rules that could not be judged, and what a site excepted."""
+
+    findings: tuple[Finding, ...] = ()
+    not_evaluated: tuple[NotEvaluated, ...] = ()
+    excepted: tuple[Gap, ...] = ()
+
+
+def find(rulebook: Rulebook, facts: Facts, history: History) -> Judged:
+    """Judge every active rule."""
     found: list[Finding] = []
     open_: list[NotEvaluated] = []
+    excepted: list[Gap] = []
+    framework = facts.evidence.job.framework
     for rule in rulebook.rules:
-        if not active(rule) or rule.status == "shadow":
+        if not active(rule) or rule.status == "shadow" or not _applies(rule, framework):
             continue
         evaluator = Evaluator(rule, facts, history)
         answer = evaluator.judge()
         if answer.truth is None:
             open_.append(NotEvaluated(rule.id, answer.needs))
         elif answer.truth and answer.signals:
-            split = _split(rulebook, rule, answer.signals)
-            if len(split) == 1:
+            signals, gaps = _unexcepted(rule, answer.signals, evaluator, facts)
+            excepted += gaps
+            split = _split(rulebook, rule, signals)
+            if len(split) == 1 and len(signals) == len(answer.signals):
                 count, ranks = evaluator.tally(split[0].signals)
                 split = [replace(split[0], count=count, ranks=split[0].ranks | ranks)]
             found.extend(split)
     found = [finding for one in found if (finding := _living(one)) is not None]
-    return _without_fallbacks(found, facts), open_
+    return Judged(tuple(_without_fallbacks(found, facts)), tuple(open_), tuple(excepted))
+
+
+def _applies(rule: Rule, framework: str | None) -> bool:
+    """Whether a rule is for the framework of this job; where the job does not say which it is, any rule is."""
+    wanted = rule.applies_to.get("framework")
+    return wanted is None or framework is None or wanted.lower() in framework.lower()
+
+
+def _unexcepted(
+    rule: Rule, signals: tuple[Signal, ...], evaluator: Evaluator, facts: Facts
+) -> tuple[tuple[Signal, ...], list[Gap]]:
+    """The signals that no exception of the site fits, and what was excepted."""
+    gaps = []
+    for exception in rule.site:
+        kept = _less(exception, signals, evaluator, facts)
+        if len(kept) < len(signals):
+            gone = len(signals) - len(kept)
+            gaps.append(
+                Gap(
+                    "rule_excepted",
+                    rule.id,
+                    f"excepted by the site until {exception.expires}: {exception.reason}",
+                    got=f"{gone} of {len(signals)} signals left out",
+                    rules_out=rule.title,
+                )
+            )
+        signals = kept
+    return signals, gaps
+
+
+def _less(
+    exception: SiteException, signals: tuple[Signal, ...], evaluator: Evaluator, facts: Facts
+) -> tuple[Signal, ...]:
+    job = facts.evidence.job
+    if exception.jobs is not None and not any(fits(exception.jobs, name) for name in (job.name, job.id) if name):
+        return signals
+    if exception.condition is not None and evaluator.condition(exception.condition).truth is not True:
+        return signals
+    return tuple(
+        signal
+        for signal in signals
+        if (exception.lines is not None and not fits(exception.lines, signal.line, whole=False))
+        or (exception.nodes is not None and not fits(exception.nodes, signal.resource.node or ""))
+    )
 
 
 def _split(rulebook: Rulebook, rule: Rule, signals: Sequence[Signal]) -> list[Finding]:
     ordered = by_time({(s.stream, s.offset, s.key): s for s in signals}.values())
+    if not ordered:
+        return []
     if rule.table is None:
         return [_finding(rulebook, rule, None, ordered)]
     rows: dict[str, list[Signal]] = {}
@@ -159,7 +218,7 @@ def chain_span(signal: Signal, facts: Facts) -> tuple[int, int]:
     """The bytes of the whole chain of exceptions that a signal is part of, or its own."""
     low, high = signal.span
     for one in facts.streams[signal.stream].exceptions:
-        start = int(one.fields.get("start") or one.offset)
+        start = begin(one)
         linked = int(one.fields.get("chain") or 0) > 0 or bool(one.fields.get("chained"))
         if start <= signal.offset < one.end or (linked and start - 400 <= high and one.end + 400 >= low):
             low, high = min(low, start), max(high, one.end)

@@ -15,6 +15,8 @@ FaultId = NewType("FaultId", str)
 PatternKey = NewType("PatternKey", str)  # "<rule id>#<pattern name>"
 Scalar = str | int | float | bool | None
 
+RESIZED = "resized"  # the form of a point that only says: steps do more or less work from here on
+
 SourceKind = Literal["job", "kernel", "scheduler", "health", "stack", "event"]
 Stage = Literal["launch", "init", "data_load", "checkpoint_load", "iterating", "evaluating", "saving", "teardown"]
 Verdict = Literal["fault", "no_fault", "no_match", "insufficient_evidence"]
@@ -136,3 +138,92 @@ class Job:
     log_interval: int | None = None
     checkpoint_interval: int | None = None
     gpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a stack: function, file as it was told, line from 1."""
+
+    function: str
+    file: str = ""
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadStack:
+    """One thread's stack, innermost frame first. `state`: "active", "idle", "gil" (it holds the lock) or "" for unknown."""
+
+    thread: str
+    frames: tuple[Frame, ...]
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StackSample:
+    """The stacks of one process at one time. `sample` names the round; `child`: a child of the rank's main process."""
+
+    source: str
+    resource: Resource
+    sample: str = ""
+    time: float | None = None
+    threads: tuple[ThreadStack, ...] = ()
+    child: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """One recorded operation of one rank: its process group, its number there, sizes as element counts by dimension.
+
+    `state`: "scheduled", "started" or "completed". Times are seconds since the epoch. `peer`: of a point-to-point
+    operation its source and destination within the group. `retired`: the recorder is done with it.
+    """
+
+    pg: str
+    seq: int
+    op: str
+    state: str
+    p2p: bool = False
+    input_sizes: tuple[tuple[int, ...], ...] = ()
+    output_sizes: tuple[tuple[int, ...], ...] = ()
+    dtypes: tuple[str, ...] = ()
+    created: float | None = None
+    started: float | None = None
+    completed: float | None = None
+    duration_ms: float | None = None
+    timeout_ms: float | None = None
+    peer: tuple[int, int] | None = None
+    frames: tuple[Frame, ...] = ()
+    retired: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveTrace:
+    """One rank's recorded collectives. `groups`: process group → global ranks; `group_names`: → description.
+
+    `inferred_groups`: the dump did not tell who belongs to a group, and it was worked out. `status`: process group → number
+    of the last operation enqueued, started and completed; -1 for none.
+    """
+
+    source: str
+    rank: int | None
+    version: str = ""
+    backend: str = ""
+    time: float | None = None
+    groups: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    group_names: Mapping[str, str] = field(default_factory=dict)
+    inferred_groups: bool = False
+    status: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    entries: tuple[Collective, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """What a scheduler, Kubernetes or an eBPF program said at a time. `kind`: what sort of thing, `reason`: its word for it."""
+
+    source: str
+    time: float | None
+    kind: str
+    reason: str
+    message: str
+    resource: Resource = field(default_factory=Resource)
+    fields: Mapping[str, Scalar] = field(default_factory=dict)

@@ -7,12 +7,12 @@ here in the open.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
+from kb.confidence import Trait, confidence
 from kb.evidence import CLOCK_SKEW, Facts, Signal
 from kb.findings import Finding
-from kb.model import Band
 
 ROLE = {"root_cause": 4.0, "contributing": 2.0, "symptom": 0.0, "context": -9.0}
 FALLBACK = -2.0
@@ -32,6 +32,7 @@ class Ranked:
     reasons: tuple[str, ...] = ()
     confidence: float = 0.0
     folded: tuple[Finding, ...] = field(default=())
+    traits: tuple[Trait, ...] = ()
 
     @property
     def best(self) -> Finding:
@@ -124,31 +125,31 @@ def _last_words(signal: Signal, facts: Facts) -> bool:
 def _fold(cause: Ranked, symptoms: Sequence[Finding]) -> tuple[Ranked, list[Finding]]:
     folded = [one for one in symptoms if any(explains(finding, one) for finding in cause.findings)]
     left = [one for one in symptoms if one not in folded]
-    return Ranked(cause.findings, cause.score, cause.reasons, cause.confidence, tuple(folded)), left
+    return replace(cause, folded=tuple(folded)), left
 
 
 def _confident(one: Ranked, ranked: Sequence[Ranked]) -> Ranked:
-    """How sure, from the kind of evidence and from what speaks for another fault."""
+    """How sure, from the traits of the evidence."""
+    traits = tuple(_traits(one, ranked))
+    return replace(one, traits=traits, confidence=confidence(traits))
+
+
+def _traits(one: Ranked, ranked: Sequence[Ranked]) -> Iterator[Trait]:
     best = one.best
-    sure = {"root_cause": 0.86, "contributing": 0.55, "symptom": 0.4}.get(best.role, 0.3)
-    if best.fault.symptom:
-        sure = min(sure, 0.45)
     if best.rule.fallback:
-        sure -= 0.22
-    if best.first.kind == "series":
-        sure -= 0.12
-    if len({finding.rule.id for finding in one.findings}) > 1:
-        sure += 0.06
+        yield "last_resort"
     rivals = [other for other in ranked if other is not one and not other.best.is_symptom]
-    if any(other.score >= one.score - 0.8 and not explains(best, other.best) for other in rivals):
-        sure -= 0.18
-    if any(other.score > one.score for other in rivals):
-        sure -= 0.25
-    return Ranked(one.findings, one.score, one.reasons, round(min(0.97, max(0.05, sure)), 2), one.folded)
-
-
-def band(confidence: float) -> Band:
-    """The word for a confidence."""
-    if confidence >= 0.7:
-        return "likely"
-    return "possible" if confidence >= 0.35 else "weak"
+    if any(not explains(best, other.best) for other in rivals):
+        yield "rival"
+    if best.role == "contributing":
+        yield "contributing"
+    if best.first.kind == "series":
+        yield "measured"
+    if best.count > 1:
+        yield "repeated"
+    if len({finding.rule.id for finding in one.findings}) > 1:
+        yield "agreed"
+    if best.is_symptom:
+        yield "symptom"
+    if one is not ranked[0]:
+        yield "behind"

@@ -101,6 +101,7 @@ class Diagnosis:
     cause: str = ""
     impact: str = ""
     owner: str = "none"
+    traits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +110,15 @@ class Exclusion:
 
     node: str
     scope: Scope
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A choice that is open: what it costs in GPU-hours as far as that can be told, and what that is made of."""
+
+    advice: Advice
+    gpu_hours: float | None
     why: str
 
 
@@ -123,6 +133,7 @@ class Decision:
     gpu_hours_lost: float | None = None
     owner: str = "none"
     why: str = ""
+    options: tuple[Option, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +177,15 @@ class Vote:
 
 @dataclass(frozen=True, slots=True)
 class Hang:
-    """Whether a hang is called, and how each probe voted."""
+    """Whether a hang is called, and how each probe voted.
+
+    `suspected`: a probe sees one, and no second one could look or agrees; `advice`: what to switch on to be sure.
+    """
 
     called: bool = False
     votes: tuple[Vote, ...] = ()
+    suspected: bool = False
+    advice: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

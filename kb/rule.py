@@ -62,8 +62,16 @@ class DetectorTest:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginTest:
+    """A detector that users programmed in Python, by the name of its entry point, with its parameters."""
+
+    name: str
+    params: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Pattern:
-    """A named thing to look for. Exactly one of literal, regex, exception, structure, detect is set."""
+    """A named thing to look for. Exactly one of literal, regex, exception, structure, detect, plugin is set."""
 
     name: str
     literal: str | None = None
@@ -74,6 +82,7 @@ class Pattern:
     exception: ExceptionTest | None = None
     structure: StructureTest | None = None
     detect: DetectorTest | None = None
+    plugin: PluginTest | None = None
     where: Where = field(default_factory=Where)
 
 
@@ -210,12 +219,30 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Exception_:  # noqa: N801 - the word of the rule format; Python's own is another
-    """An exception to a rule: where its condition holds the rule is silent. Site overlays add their own."""
+    """An exception to a rule: where its condition holds the rule is silent."""
 
     reason: str
     condition: Condition
     owner: str | None = None
     expires: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SiteException:
+    """What a site's overlay takes out of a rule until a day (ISO date, the last on which it holds).
+
+    Of the parts that are given all must hold: `jobs` and `nodes` match the whole name, `lines` is searched in the deciding
+    line, `condition` is over the rule's patterns. Signals that they fit do not count; with none of `lines` and `nodes`
+    none does.
+    """
+
+    reason: str
+    expires: str
+    owner: str | None = None
+    lines: str | None = None
+    nodes: str | None = None
+    jobs: str | None = None
+    condition: Condition | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +291,7 @@ class Rule:
     deprecated: Deprecation | None = None
     related: Mapping[str, str] = field(default_factory=dict)
     provenance: str = "hand"
+    site: tuple[SiteException, ...] = ()
     file: str = ""
     family: str = ""
 
@@ -308,3 +336,16 @@ class Rulebook:
     actions: Mapping[str, ActionWord]
     owners: Mapping[str, str]
     versions: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFiles:
+    """An overlay's files by path relative to it. `root` is how messages name the folder."""
+
+    root: str
+    files: Mapping[str, str]
+
+    def rules(self) -> dict[str, str]:
+        """Its own rules' files, by path relative to its rules folder."""
+        found = ((path.partition("/"), text) for path, text in self.files.items())
+        return {rest: text for (first, _, rest), text in found if first == "rules"}

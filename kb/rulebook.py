@@ -6,33 +6,18 @@ A start from a cached rulebook needs only kb.rulecodec; this module reads YAML.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kb.conditions import ConditionParser, any_of, walk
 from kb.errors import Fault, RuleError, UnreadableInput
-from kb.rule import (
-    ActionWord,
-    Condition,
-    Deprecation,
-    DetectorTest,
-    Exception_,
-    ExceptionTest,
-    FaultClass,
-    Pattern,
-    Reference,
-    Row,
-    Rule,
-    Rulebook,
-    Step,
-    StructureTest,
-    Table,
-    Where,
-)
+from kb.overlay import Overlay, excepted, expired, number_fault, numbers, read, same_id
+from kb.rule import ActionWord, Condition, FaultClass, Rule, Rulebook, SiteFiles
+from kb.rulebuild import build
 from kb.rulechecks import Words, check_history, check_rule
 from kb.rulecodec import decode, digest, encode, read_lock
-from kb.ruleschema import ActionsFile, FaultsFile, PatternFile, RowFile, RuleFile, StepFile, check
+from kb.ruleschema import ActionsFile, FaultsFile, RuleFile, check
 from kb.yamltree import Node, nearest, parse
 
 __all__ = ["Loaded", "Positions", "decode", "encode", "load"]
@@ -77,23 +62,27 @@ class _Draft:
     faults: tuple[Fault, ...]
 
 
-def load(files: Mapping[str, str]) -> Loaded:
+def load(files: Mapping[str, str], site: SiteFiles | None = None, today: str | None = None) -> Loaded:
     """Load rule files: path relative to the rules folder → text. Paths that are no rule files are passed over.
+
+    `site`: the overlay that is laid over them. `today`: ISO date on which exceptions must still hold; None: all do.
 
     Raises:
         RuleError: faults.yaml or actions.yaml is missing or has faults.
     """
     base = _vocabularies(files)
-    drafts = [_draft(path, text) for path, text in sorted(files.items()) if path.split("/")[-1] == "rule.yaml"]
-    stray = [_stray(path) for path in sorted(files) if _looks_like_a_rule(path)]
+    drafts, stray = _drafts(files, "")
+    own, more = _drafts(site.rules(), f"{site.root}/rules/") if site is not None else ([], [])
+    own, double = _new_only(own, {draft.id for draft in drafts})
+    twice = {**_twice(drafts), **_twice(own)}
+    drafts += own
     words = Words(base.faults, base.actions, frozenset(draft.id for draft in drafts))
-    rules: list[Rule] = []
-    faults = [*stray, *(fault for draft in drafts for fault in draft.faults)]
-    places = {}
-    twice = _twice(drafts)
+    overlay = read(site, words.rules) if site is not None else Overlay()
+    faults = [*stray, *more, *double, *(fault for draft in drafts for fault in draft.faults), *overlay.faults]
     faults += [fault for group in twice.values() for fault in group]
+    rules, places = [], {}
     for draft in drafts:
-        rule, wrong = _finish(draft, words, base)
+        rule, wrong = _laid_over(draft, words, base, overlay, today)
         faults += wrong
         if rule is not None and draft.id not in twice:
             rules.append(rule)
@@ -101,8 +90,40 @@ def load(files: Mapping[str, str]) -> Loaded:
     versions, wrong = _versions(files.get("lock.json", "{}"), {rule.id for rule in rules})
     faults += wrong
     rulebook = replace(base, rules=tuple(sorted(rules, key=lambda rule: rule.id)), versions=versions)
+    if site is not None:
+        rulebook = replace(rulebook, version=f"{base.version}+site")
     rulebook = replace(rulebook, digest=digest(rulebook))
     return Loaded(rulebook, tuple(sorted(set(faults))), Positions(places))
+
+
+def _drafts(files: Mapping[str, str], root: str) -> tuple[list[_Draft], list[Fault]]:
+    """The rule files among some files, read, and a fault for each that looks like one and is none."""
+    found = [_draft(path, text, root) for path, text in sorted(files.items()) if path.split("/")[-1] == "rule.yaml"]
+    return found, [_stray(root + path) for path in sorted(files) if _looks_like_a_rule(path)]
+
+
+def _new_only(own: Sequence[_Draft], base: Collection[str]) -> tuple[list[_Draft], list[Fault]]:
+    """A site's own rules without those whose id the base has."""
+    nodes = {draft.id: draft.node for draft in own}
+    faults = list(same_id({draft.id: draft.path for draft in own}, base, nodes))
+    return [draft for draft in own if draft.id not in base], faults
+
+
+def _laid_over(
+    draft: _Draft, words: Words, base: Rulebook, overlay: Overlay, today: str | None
+) -> tuple[Rule | None, list[Fault]]:
+    """A rule with what the site says of it."""
+    own = _params(draft.node)
+    given, faults = numbers(overlay, draft.id, own)
+    rule, wrong = _finish(draft, words, base, {**own, **given}, today)
+    if rule is None and given:
+        better, _ = _finish(draft, words, base, own, today)
+        if better is not None:
+            rule, wrong = better, [number_fault(overlay, draft.id, wrong)]
+    if rule is not None:
+        rule, more = excepted(rule, overlay, today)
+        wrong += more
+    return rule, [*faults, *wrong]
 
 
 # -- vocabularies --------------------------------------------------------------------------------------------------------
@@ -219,8 +240,9 @@ def _stray(path: str) -> Fault:
     return Fault(path, 1, 1, "this file is not read", "a rule's file is named rule.yaml")
 
 
-def _draft(path: str, text: str) -> _Draft:
+def _draft(path: str, text: str, root: str) -> _Draft:
     parts = path.split("/")
+    path = root + path
     family, name = (parts[0], parts[1]) if len(parts) == 3 else ("", parts[-2] if len(parts) > 1 else "")
     faults: list[Fault] = []
     if not (family and _FAMILY.match(family)):
@@ -257,7 +279,9 @@ def _second(name: str, draft: _Draft, others: Sequence[_Draft]) -> Fault:
     return node.fault(message) if node is not None else Fault(draft.path, 1, 1, message)
 
 
-def _finish(draft: _Draft, words: Words, base: Rulebook) -> tuple[Rule | None, list[Fault]]:
+def _finish(
+    draft: _Draft, words: Words, base: Rulebook, params: Mapping[str, float], today: str | None
+) -> tuple[Rule | None, list[Fault]]:
     """The rule, or None where anything is wrong with it, and the faults that reading its shape did not show."""
     node = draft.node
     if node is None:
@@ -266,123 +290,52 @@ def _finish(draft: _Draft, words: Words, base: Rulebook) -> tuple[Rule | None, l
     name = node.get("id")
     if name is not None and name.text() is not None and name.value != draft.id:
         faults.append(name.fault(f"id is {str(name.value)[:60]!r}, but the folder is named {draft.id[:60]!r}"))
-    when, not_when, wrong = _conditions(node, words)
+    when, not_when, wrong = _conditions(node, words, params)
     faults += wrong
     if faults or draft.faults or draft.model is None or when is None:
         return None, faults
-    return _build(draft, draft.model, when, not_when, base), []
+    rule = build(draft.model, when, not_when, base, file=draft.path, family=draft.family, params=params)
+    return _in_force(rule, node, today)
 
 
-def _conditions(node: Node, words: Words) -> tuple[Condition | None, tuple[Condition, ...], list[Fault]]:
+def _in_force(rule: Rule, node: Node, today: str | None) -> tuple[Rule, list[Fault]]:
+    """A rule without the exceptions of its own that have expired."""
+    late = [today is not None and one.expires is not None and one.expires < today for one in rule.not_when]
+    if not any(late):
+        return rule, []
+    kept = tuple(one for one, gone in zip(rule.not_when, late, strict=True) if not gone)
+    places = node.get("not_when")
+    faults = [
+        expired(place, one.expires or "", rule.id)
+        for place, one, gone in zip(places.parts() if places else (), rule.not_when, late, strict=True)
+        if gone
+    ]
+    return replace(rule, not_when=kept), faults
+
+
+def _conditions(
+    node: Node, words: Words, params: Mapping[str, float]
+) -> tuple[Condition | None, tuple[Condition, ...], list[Fault]]:
     match, when, not_when = node.get("match"), node.get("when"), node.get("not_when")
     names = tuple(match.keys) if match is not None else ()
-    parser = ConditionParser(names, _params(node))
+    parser = ConditionParser(names, params)
     condition = parser.parse(when) if when is not None else any_of(names)
     exceptions = [one.get("if") for one in (not_when.parts() if not_when is not None else ())]
-    read = [(one, parser.parse(one)) for one in exceptions if one is not None]
+    read_ = [(one, parser.parse(one)) for one in exceptions if one is not None]
     faults = list(parser.faults)
-    for place, found in [(when, condition), *read]:
+    for place, found in [(when, condition), *read_]:
         for part in walk(found) if place is not None and found is not None else ():
             faults += check_history(place or node, part, words)
-    return condition, tuple(found for _, found in read if found is not None), faults
+    return condition, tuple(found for _, found in read_ if found is not None), faults
 
 
-def _params(node: Node) -> dict[str, float]:
-    params = node.get("params")
+def _params(node: Node | None) -> dict[str, float]:
+    params = node.get("params") if node is not None else None
     return {
         name: float(one.value)
         for name, one in (params.items() if params is not None else ())
         if isinstance(one.value, int | float) and not isinstance(one.value, bool)
     }
-
-
-def _build(draft: _Draft, model: RuleFile, when: Condition, not_when: Sequence[Condition], base: Rulebook) -> Rule:
-    table = _table(model, base)
-    domain = base.faults[model.fault].domain
-    # a row may name a fault of another domain: then the engine asks `owners` for the fault it found
-    owner = model.owner or (base.owners[domain] if table is None else None)
-    retired = model.deprecated
-    return Rule(
-        id=draft.id,
-        title=model.title,
-        fault=model.fault,
-        role=model.role,
-        status=model.status,
-        severity=model.severity,
-        summary=_flat(model.summary),
-        cause=_flat(model.cause),
-        impact=_flat(model.impact),
-        patterns=tuple(_pattern(name, one, model.params) for name, one in model.match.items()),
-        when=when,
-        remediation=_steps(model.remediation, base),
-        fallback=model.fallback,
-        owner=owner,
-        live=model.live,
-        not_when=tuple(
-            Exception_(one.reason, condition, one.owner, one.expires)
-            for one, condition in zip(model.not_when, not_when, strict=True)
-        ),
-        table=table,
-        explains=tuple(model.explains),
-        applies_to=model.applies_to,
-        params=model.params,
-        references=tuple(Reference(one.url, one.shows) for one in model.references),
-        known_problems=tuple(model.known_problems),
-        deprecated=Deprecation(retired.date, retired.reason, retired.replaced_by) if retired else None,
-        related=model.related,
-        provenance=model.provenance,
-        file=draft.path,
-        family=draft.family,
-    )
-
-
-def _flat(text: str) -> str:
-    """Without the newline that a folded text ends with."""
-    return text.strip()
-
-
-def _pattern(name: str, model: PatternFile, params: Mapping[str, float]) -> Pattern:
-    where = model.where
-    return Pattern(
-        name=name,
-        literal=model.literal,
-        regex=model.regex,
-        ignore_case=model.ignore_case,
-        confirm=model.confirm,
-        not_line=model.not_line,
-        exception=ExceptionTest(**model.exception.model_dump()) if model.exception else None,
-        structure=StructureTest(**model.structure.model_dump()) if model.structure else None,
-        detect=DetectorTest(model.detect.name, _resolved(model.detect.params, params)) if model.detect else None,
-        where=Where(tuple(where.sources), tuple(where.stages), where.in_traceback, where.last_frame)
-        if where
-        else Where(),
-    )
-
-
-def _resolved(given: Mapping[str, float | str], params: Mapping[str, float]) -> dict[str, float]:
-    return {name: params[value[1:]] if isinstance(value, str) else float(value) for name, value in given.items()}
-
-
-def _steps(steps: Sequence[StepFile], base: Rulebook) -> tuple[Step, ...]:
-    found = []
-    for one in steps:
-        action = base.actions[one.action]
-        text, grade, scope = _flat(one.text), one.grade or action.grade, one.scope or action.scope
-        found.append(Step(one.action, text, grade, scope, one.command, one.verify, one.escalate))
-    return tuple(found)
-
-
-def _table(model: RuleFile, base: Rulebook) -> Table | None:
-    table = model.table
-    if table is None:
-        return None
-    rows = {key: _row(key, row, base) for key, row in table.rows.items()}
-    return Table(table.key, rows, _row("", table.default, base) if table.default else None)
-
-
-def _row(key: str, row: RowFile, base: Rulebook) -> Row:
-    steps = _steps(row.remediation, base)
-    return Row(key, row.title or "", row.fault, row.role, row.severity, row.summary, steps, row.ignore)
 
 
 def _places(node: Node | None, path: str = "") -> Iterator[tuple[str, tuple[int, int]]]:

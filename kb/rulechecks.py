@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kb import patterns
 from kb.detectors import DETECTORS, JOB_DETECTORS
@@ -46,6 +46,14 @@ STRUCTURES: Mapping[str, frozenset[str]] = {
         "run_end": "how iteration",
         "stack_dump": "tool pid thread frames",
         "p2p_bandwidth": "source target with_peer without_peer collapsed",
+        "recovery": "",
+        "job_id": "id",
+        "progress": "seen last",
+        "hang": "state votes probes",
+        "stack_outlier": "class shared sure activity frame context place",
+        "collective_culprit": "why op seq group score place state",
+        "peer_outlier": "metric way size place standing",
+        "platform_event": "kind reason exit_code signal container restarts count",
     }.items()
 }
 DETECTOR_CAPTURES: Mapping[str, frozenset[str]] = {
@@ -55,6 +63,7 @@ DETECTOR_CAPTURES: Mapping[str, frozenset[str]] = {
     "throughput_drop": frozenset({"level", "value", "percent"}),
     "straggler_step": frozenset({"level", "value", "percent"}),
     "memory_growth": frozenset({"rate"}),
+    "lr_off_schedule": frozenset({"value"}),
 }
 _FILLED = ("text", "command", "verify", "escalate")
 
@@ -71,8 +80,8 @@ class Words:
 def check_rule(node: Node, words: Words) -> Iterator[Fault]:
     """Everything wrong with a rule's words, regexes and holes; conditions apart."""
     captured = set(ALWAYS)
-    for name, pattern in _items(node, "match"):
-        yield from _pattern(name, pattern, node)
+    yield from check_patterns(node)
+    for _, pattern in _items(node, "match"):
         captured |= captures(pattern)
     table = node.get("table")
     if table is not None:
@@ -83,6 +92,23 @@ def check_rule(node: Node, words: Words) -> Iterator[Fault]:
         yield from _texts(part, captured, words)
     yield from _known(node.get("owner"), OWNERS, "owner")
     yield from _links(node, words)
+
+
+def check_patterns(node: Node) -> Iterator[Fault]:
+    """Everything wrong with the patterns under a node's `match`."""
+    for name, pattern in _items(node, "match"):
+        yield from _pattern(name, pattern, node)
+
+
+def check_regex(place: Node | None) -> Iterator[Fault]:
+    """A fault where a regex of full syntax cannot be used, or would take forever on some line."""
+    text = place.text() if place is not None else None
+    if place is None or text is None:
+        return
+    if message := wrong_regex(text):
+        yield place.fault(message)
+    elif slow := [message for message in unsafe_regex(text) if SLOW in message]:
+        yield place.fault(slow[0])
 
 
 def check_history(node: Node, condition: Condition, words: Words) -> Iterator[Fault]:
@@ -105,6 +131,9 @@ def captures(pattern: Node) -> frozenset[str]:
     detect = pattern.get("detect")
     if detect is not None:
         found |= DETECTOR_CAPTURES.get(_word(detect.get("name")), frozenset())
+    plugin = pattern.get("plugin")
+    named = plugin.get("captures") if plugin is not None else None
+    found |= {_word(one) for one in (named.parts() if named is not None else ())}
     return frozenset(found)
 
 
@@ -146,13 +175,8 @@ def _pattern(name: str, pattern: Node, node: Node) -> Iterator[Fault]:
     for key in ("fields", "not_fields"):
         places += [child for _, child in _items(pattern.get("structure"), key)]
     for place in places:
-        text = place.text() if place is not None else None
-        if place is None or text is None:
-            continue
-        if message := wrong_regex(text):
-            yield place.fault(f"pattern {name!r}: {message}")
-        elif slow := [message for message in unsafe_regex(text) if SLOW in message]:
-            yield place.fault(f"pattern {name!r}: {slow[0]}")
+        for fault in check_regex(place):
+            yield replace(fault, message=f"pattern {name!r}: {fault.message}")
     yield from _vocabulary(pattern, node)
 
 
@@ -168,8 +192,9 @@ def _vocabulary(pattern: Node, node: Node) -> Iterator[Fault]:
                     yield _unknown_key(tests, name, "field", fields or ())
     if detect is not None:
         yield from _known(detect.get("name"), (*DETECTORS, *JOB_DETECTORS), "detector")
-        given = {name for name, _ in _items(node, "params")}
-        for _, value in _items(detect, "params"):
+    given = {name for name, _ in _items(node, "params")}
+    for part in (detect, pattern.get("plugin")):
+        for _, value in _items(part, "params"):
             if (text := value.text()) is not None and text[1:] not in given:
                 yield value.fault(f"no parameter {text[1:41]!r} under params", nearest(text[1:], given))
 

@@ -26,6 +26,7 @@ from kb.rule import (
     Rule,
     Rulebook,
     Sequence,
+    SiteException,
     Span,
 )
 from kb.rule import Any as AnyOf
@@ -44,6 +45,7 @@ def _wire_rule() -> type[msgspec.Struct]:
     hints = get_type_hints(Rule)
     hints["when"] = list[Any]
     hints["not_when"] = list[tuple[str, list[Any], str | None, str | None]]
+    hints["site"] = list[tuple[tuple[str, str, str | None, str | None, str | None, str | None], list[Any] | None]]
     return msgspec.defstruct("WireRule", [(one.name, hints[one.name]) for one in fields(Rule)], array_like=True)
 
 
@@ -167,6 +169,13 @@ def _to_wire(rule: Rule) -> Any:
     values = {one.name: getattr(rule, one.name) for one in fields(Rule)}
     values["when"] = _pack(rule.when)
     values["not_when"] = [(one.reason, _pack(one.condition), one.owner, one.expires) for one in rule.not_when]
+    values["site"] = [
+        (
+            (one.reason, one.expires, one.owner, one.lines, one.nodes, one.jobs),
+            _pack(one.condition) if one.condition else None,
+        )
+        for one in rule.site
+    ]
     return WireRule(**values)
 
 
@@ -176,7 +185,14 @@ def _from_wire(wire: Any) -> Rule:
     values["not_when"] = tuple(
         Exception_(reason, _unpack(condition, 0), owner, expires) for reason, condition, owner, expires in wire.not_when
     )
+    values["site"] = tuple(_site(words, condition) for words, condition in wire.site)
     return Rule(**values)
+
+
+def _site(words: Any, condition: list[Any] | None) -> SiteException:
+    reason, expires, owner, lines, nodes, jobs = words
+    when = _unpack(condition, 0) if condition else None
+    return SiteException(reason, expires, owner, lines, nodes, jobs, when)
 
 
 def _pack(condition: Condition) -> list[Any]:

@@ -40,7 +40,9 @@ def lint(
     for rule in rulebook.rules:
         found += _texts(rule, places)
         found += _tests(rule, places, tests.get(rule.id, ()), (empty or {}).get(rule.id, ()))
-        used = names(rule.when).union(*(names(one.condition) for one in rule.not_when))
+        excepted = [one.condition for one in rule.not_when]
+        excepted += [one.condition for one in rule.site if one.condition is not None]
+        used = names(rule.when).union(*(names(one) for one in excepted))
         for pattern in rule.patterns:
             if pattern.name not in used:
                 found.append(

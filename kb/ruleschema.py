@@ -106,14 +106,23 @@ class DetectFile(_Part):
     params: dict[str, NumberOrParam] = Field(default={}, description="Its numbers, or '$name' of a site parameter.")
 
 
+class PluginFile(_Part):
+    """A detector that users programmed in Python (docs/detectors.md)."""
+
+    name: Word = Field(description="Name of its entry point in the group signalbox.detectors.")
+    params: dict[str, NumberOrParam] = Field(default={}, description="Its numbers, or '$name' of a site parameter.")
+    captures: list[PatternName] = Field(default=[], description="The names that it captures, for holes in texts.")
+
+
 class PatternFile(_Part):
-    """A named thing to look for: exactly one of literal, regex, exception, structure, detect."""
+    """A named thing to look for: exactly one of literal, regex, exception, structure, detect, plugin."""
 
     literal: Regex | None = Field(None, description="This text in a line.")
     regex: Regex | None = Field(None, description="A regular expression of the safe subset, in a line.")
     exception: ExceptionFile | None = None
     structure: StructureFile | None = None
     detect: DetectFile | None = None
+    plugin: PluginFile | None = None
     ignore_case: bool = Field(default=False, description="Upper and lower case are the same.")
     confirm: Regex | None = Field(None, description="A regex of full Python syntax that the hit line must match too.")
     not_line: Regex | None = Field(None, description="A regex that the hit line must not match.")
@@ -121,9 +130,9 @@ class PatternFile(_Part):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> PatternFile:
-        given = [self.literal, self.regex, self.exception, self.structure, self.detect]
+        given = [self.literal, self.regex, self.exception, self.structure, self.detect, self.plugin]
         if sum(one is not None for one in given) != 1:
-            raise ValueError("a pattern has exactly one of literal, regex, exception, structure, detect")
+            raise ValueError("a pattern has exactly one of literal, regex, exception, structure, detect, plugin")
         return self
 
 
@@ -267,6 +276,40 @@ class ActionsFile(_Part):
     actions: Annotated[list[ActionRow], Field(min_length=1)]
 
 
+class SiteExceptionFile(_Part):
+    """What a site takes out of a rule of the base. Of the parts that are given all must hold."""
+
+    rule: Id = Field(description="The rule that is silent here.")
+    reason: Line
+    expires: Day = Field(description="The last day on which it holds.")
+    owner: Line | None = None
+    lines: Regex | None = Field(None, description="Signals whose line holds this do not count.")
+    nodes: Regex | None = Field(None, description="Signals of nodes whose whole name this matches do not count.")
+    jobs: Regex | None = Field(None, description="Only for jobs whose whole name or id this matches.")
+    match: Annotated[dict[PatternName, PatternFile], Field(max_length=16)] = Field(
+        default={}, description="Patterns of its own, for `if`."
+    )
+    if_: Any = Field(None, alias="if", description="A condition over the rule's patterns and its own.")
+    always: bool = Field(default=False, description="The rule is never right here.")
+
+    @model_validator(mode="after")
+    def _bounded(self) -> SiteExceptionFile:
+        given = [self.lines, self.nodes, self.jobs, self.if_]
+        if self.always == any(one is not None for one in given):
+            raise ValueError("an exception says where it holds, by lines, nodes, jobs or if; or else always: true")
+        return self
+
+
+class SiteFile(_Part):
+    """site.yaml: what a site lays over the rule base."""
+
+    version: Literal[1]
+    exceptions: Annotated[list[SiteExceptionFile], Field(max_length=500)] = []
+    params: dict[Id, dict[PatternName, Number]] = Field(
+        default={}, description="Rule id → its parameters' values here."
+    )
+
+
 def check(model: type[_ModelT], node: Node) -> tuple[_ModelT | None, tuple[Fault, ...]]:
     """A file's tree as a model, or everything that is wrong with it, each where it stands."""
     try:
@@ -296,6 +339,15 @@ def rule_json_schema(faults: Collection[str] = (), actions: Collection[str] = ()
     if actions:
         parts["StepFile"]["properties"]["action"]["enum"] = sorted(actions)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Signalbox rule, format 1", **schema}
+
+
+def site_json_schema() -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of a site's site.yaml for editors."""
+    schema = SiteFile.model_json_schema(by_alias=True, schema_generator=_Schema)
+    parts = schema["$defs"]
+    parts["Condition"] = _condition_schema()
+    parts["SiteExceptionFile"]["properties"]["if"] = {"$ref": "#/$defs/Condition"}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Signalbox site overlay", **schema}
 
 
 def _condition_schema() -> dict[str, Any]:

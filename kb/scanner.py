@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from kb.matcher import Matcher
-from kb.model import ProgressPoint, Resource, StreamRef, Structure
+from kb.model import RESIZED, ProgressPoint, Resource, StreamRef, Structure
 from kb.readers import Reader
 from kb.readers.all import ALL_READERS
 from kb.readers.prefixes import Prefix, peel
@@ -28,6 +28,7 @@ from kb.summary import (
     LAST_POINTS,
     PLACES_A_RANK,
     POINTS,
+    SIZED_POINTS,
     TEXT,
     PatternHits,
     Place,
@@ -54,7 +55,8 @@ SPARSE, SPARSE_EACH = 128 * 1024, 64
 BESIDE_THIN = 7
 ODD_LINES = 32
 RANKS_TOLD = 64  # so many lines of a pattern in a block agree with the log's own rank, and the rest need not be asked
-AT_HOME = 8  # so many lines of a block read in a form of their own, and the general forms are not tried
+AT_HOME = 8  # so many training losses of a block are read, and the general forms still to come are not tried
+ASKED = 32  # lines of a form in a block that are read to see whether they give one
 SHAPES = 64
 NEAR = 4096  # look-around regexes are not proven linear, so they see no more than this of a line
 PLACES_A_SHAPE = 8  # structures parsed of one shape of line, in a log of one rank
@@ -116,6 +118,7 @@ class Scanner:
         self._noted_first: _Noted | None = None
         self._noted_last: deque[_Noted] = deque(maxlen=LAST_POINTS)
         self._noted_odd: list[_Noted] = []
+        self._noted_sized: list[_Noted] = []
         self._mask = self._seen = 0
         self._head = b""
         self._first_time: float | None = None
@@ -320,19 +323,22 @@ class Scanner:
     def _progress(self, forms: list[int], data: bytes, low: int, high: int) -> None:
         """Note the iteration lines of a block; they are read at the end, the few that thinning leaves."""
         claimed: set[int] = set()
+        home = 0
         for index in forms:
             form = FORMATS[index]
-            general = form.name.endswith(GENERAL)
-            if general and len(claimed) >= AT_HOME:
+            general, bar, asked = form.name.endswith(GENERAL), form.name == "tqdm", 0
+            if general and home >= AT_HOME:
                 continue
             for first, last in self._stretches(form.name, max(0, low), max(0, high)):
                 for match in form.find.finditer(data, first, last):
                     start = data.rfind(b"\n", max(0, match.start() - LONGEST_LINE), match.start()) + 1
-                    if (start in claimed and form.name != "tqdm") or (
-                        general and b"oss" not in data[start : match.end()]
-                    ):
+                    if (start in claimed and not bar) or (general and b"oss" not in data[start : match.end()]):
                         continue
-                    claimed.add(start)
+                    if not bar or (data[match.end() : match.end() + 1] != b"]" and _inside(data, match.end())):
+                        claimed.add(start)
+                    if home < AT_HOME and asked < ASKED:
+                        asked += 1
+                        home += _is_home(form.read(match))
                     self._note(index, data, start, match.start(), match[0])
 
     def _stretches(self, name: str, low: int, high: int) -> Iterator[tuple[int, int]]:
@@ -356,7 +362,10 @@ class Scanner:
         if self._noted_first is None or offset < self._noted_first[0]:
             self._noted_first = noted
         self._noted_last.append(noted)
-        if len(self._noted_odd) < ODD_LINES and _NOT_FINITE.search(found):
+        if FORMATS[form].name == RESIZED:
+            if len(self._noted_sized) < SIZED_POINTS:
+                self._noted_sized.append(noted)
+        elif len(self._noted_odd) < ODD_LINES and _NOT_FINITE.search(found):
             self._noted_odd.append(noted)
         thin = self._mask
         if FORMATS[form].name in BESIDE and offset >= BESIDE_WHOLE:
@@ -373,7 +382,8 @@ class Scanner:
         while len(sample) > POINTS:
             self._mask = self._mask << 1 | 1
             sample = {offset for offset in sample if thinning(offset) & self._mask == 0}
-        ends = [one for one in (self._noted_first, *self._noted_last, *self._noted_odd) if one is not None]
+        odd = (*self._noted_odd, *self._noted_sized)
+        ends = [one for one in (self._noted_first, *self._noted_last, *odd) if one is not None]
         wanted = {one[0]: one for one in self._noted if one[0] in sample} | {one[0]: one for one in ends}
         points = [point for _, one in sorted(wanted.items()) if (point := self._read_noted(*one)) is not None]
         return series_of(points, self._seen, self._mask)
@@ -396,6 +406,16 @@ class Scanner:
             if line and (time := _line_time(line, self._year)) is not None:
                 return time
         return self._first_time
+
+
+def _is_home(point: ProgressPoint | None) -> bool:
+    """Whether a form's point is of the training itself: evaluations and bare bars stand beside lines that say the loss."""
+    return point is not None and not point.validation and (point.loss is not None or point.format != "tqdm")
+
+
+def _inside(data: bytes, at: int) -> bool:
+    """Whether a bar that goes on here has a loss in its brackets."""
+    return b"oss" in data[at : max(at, data.find(b"]", at, at + 1024))]
 
 
 def scan(

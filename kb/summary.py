@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TypeVar
 
-from kb.model import Gap, ProgressPoint, Resource, Stage, StreamRef, Structure
+from kb.model import RESIZED, Gap, ProgressPoint, Resource, Stage, StreamRef, Structure
 
 FIRST_PLACES = 24
 PLACES_A_RANK = 2
@@ -21,6 +22,7 @@ LAST_STRUCTURES = 80
 MARKS = 128
 POINTS = 1024
 LAST_POINTS = 64
+SIZED_POINTS = 16
 TEXT = 16 * 1024
 
 _T = TypeVar("_T")
@@ -73,7 +75,8 @@ class Series:
     """Iteration lines of a stream, thinned by a hash of their offset once there are too many.
 
     `mask`: a point is kept when `thinning(offset) & mask == 0`; 0 keeps all. `seen` counts the lines before thinning.
-    The first, the last LAST_POINTS, and the first that is not finite are always among the points.
+    The first, the last LAST_POINTS, the first that is not finite and the first SIZED_POINTS that say that steps have
+    another size are always among the points.
     """
 
     points: tuple[ProgressPoint, ...] = ()
@@ -140,7 +143,8 @@ def series_of(points: Iterable[ProgressPoint], seen: int, mask: int) -> Series:
         mask = mask << 1 | 1
         sample = [p for p in sample if thinning(p.offset) & mask == 0]
     odd = next((p for p in ordered if not is_finite(p)), None)
-    kept = {p.offset: p for p in (*ordered[:1], *sample, *ordered[-LAST_POINTS:], *((odd,) if odd else ()))}
+    sized = list(islice((p for p in ordered if p.format == RESIZED), SIZED_POINTS))
+    kept = {p.offset: p for p in (*ordered[:1], *sample, *ordered[-LAST_POINTS:], *sized, *((odd,) if odd else ()))}
     return Series(
         tuple(kept[offset] for offset in sorted(kept)),
         seen,

@@ -1,15 +1,16 @@
-"""What state the run was in and what the reader must decide: phase, verdict, progress, decision."""
+"""What state the run was in: phase, verdict, progress."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from kb.confidence import band
 from kb.evidence import Facts
 from kb.model import Phase, Structure, Verdict
-from kb.ranking import Ranked, band
-from kb.report import Advice, Decision, Exclusion, Progress, Suspect
-from kb.rule import Rulebook
+from kb.ranking import Ranked
+from kb.readers.recoveries import quoted
+from kb.report import Progress
 from kb.summary import tail_lines
 
 LAST_LINES = 4
@@ -19,7 +20,7 @@ _ERROR = re.compile(
     r"|\b(?:failed|refused|denied|unreachable|not permitted|Cannot|cannot|could not|Could not|Unable to|unable to|timed out|terminated|catastrophic|unhandled|lost connection|aborted)\b"
 )
 _HARMLESS = re.compile(
-    r"(?i)\bwarn(?:ing)?\b(?!.*NCCL WARN)|\bINFO\b|\bDEBUG\b|deprecat|\b0 (?:errors?|failed|failures)|no errors?\b|without errors?|\bretry|falling back|fallback|ignor|skipp|\[\s*ok\s*\]|optional|resolved|\bcorrected\b|sub-?optimal|succeeded|\bdisabl(?:ed|ing)\b|\binstead\b|already been registered|\dit/s|s/it\b|\bW[\d ]"
+    r"(?i)\bwarn(?:ing)?\b(?!.*NCCL WARN)|\bINFO\b|\bDEBUG\b|deprecat|\b0 (?:errors?|failed|failures)|no errors?\b|without errors?|\bretry|falling back|fallback|ignor|skipp|\[\s*ok\s*\]|optional|resolved|\bcorrected\b|sub-?optimal|succeeded|\bdisabl(?:ed|ing)\b|\binstead\b|OUT_OF_RANGE: End of sequence|finalizing GeneratorDataset|already been registered|\dit/s|s/it\b|\b[WI]\d{4} \d\d:|\bW[\d ]"
 )
 STOPS = frozenset({"preempted", "time_limit", "cancelled"})
 _NOTICES = frozenset({"SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGCONT", "SIGWINCH"})  # tell a program something, end nothing
@@ -41,7 +42,9 @@ def failure_signs(facts: Facts) -> list[tuple[int, Structure]]:
         "watchdog",
     ):
         for index, one in facts.structures(kind):
-            if facts.survived(index, one.offset, one.time) or not _bad(one):
+            if facts.survived(index, one.offset, one.time, one.resource.rank) or not _bad(one):
+                continue
+            if quoted(one.line.encode()) or facts.of_another_job(index, one.line):
                 continue
             signs.append((index, one))
     return signs
@@ -49,17 +52,36 @@ def failure_signs(facts: Facts) -> list[tuple[int, Structure]]:
 
 def last_words(facts: Facts) -> list[tuple[int, Structure]]:
     """Lines of error at the very end of streams that neither went on nor ended well: something failed, unknown what."""
-    found = []
+    found: list[tuple[int, Structure]] = []
+    if facts.ended_well:
+        return found
     for index, stream in enumerate(facts.streams):
         summary = stream.summary
-        if stream.completed is not None:
+        if stream.completed is not None or summary.ref.kind == "scheduler":
             continue
         lines = [(at, line) for at, line in tail_lines(summary) if line.strip()]
         after = stream.points[-1].offset if stream.points else -1
+        if lines and lines[-1][0] > after and (cut := _cut_traceback(lines)) is not None:
+            found.append((index, Structure("error_line", cut[0], cut[0] + len(cut[1]), cut[1][:512])))
+            continue
         for at, line in lines[-LAST_LINES if not stream.points else -LAST_LINES_OF_A_RUN :]:
-            if at > after and not stream.went_on(at) and _ERROR.search(line) and not _HARMLESS.search(line):
+            if at <= after or not _ERROR.search(line) or _HARMLESS.search(line) or quoted(line.encode()):
+                continue
+            if not facts.survived(index, at, None):
                 found.append((index, Structure("error_line", at, at + len(line), line[:512])))
     return found
+
+
+def _cut_traceback(lines: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
+    """The header of a traceback whose frames are the last of the log: what was raised was never written."""
+    if not lines[-1][1].startswith((" ", "\t")):
+        return None
+    for at, line in reversed(lines[-60:]):
+        if "Traceback (most recent call last)" in line:
+            return at, line
+        if not line.startswith((" ", "\t")):
+            return None
+    return None
 
 
 def _bad(one: Structure) -> bool:
@@ -124,40 +146,18 @@ def phase(verdict: Verdict, ranked: Sequence[Ranked], facts: Facts) -> Phase:
     """The state of the run at the end of what was seen."""
     if verdict == "insufficient_evidence":
         return "unknown"
+    if facts.evidence.hang.called:
+        return "hung"
     if verdict == "no_fault":
         done = any(stream.completed is not None for stream in facts.streams)
         return "completed" if done else "running" if facts.last_point() else "unknown"
-    if verdict == "fault" and ranked:
-        fault = ranked[0].best.fault
-        if fault.id in STOPS:
-            return "stopped"
-        if fault.outlives:
-            return "degraded"
-    return "failed"
+    return _phase_of(ranked[0]) if verdict == "fault" and ranked else "failed"
 
 
-def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Iterable[Suspect], done: Progress) -> Decision:
-    """Requeue or not, without whom, from where, how much is lost, and who owns it."""
-    lost = None
-    if done.last_iteration is not None and done.last_checkpoint is not None:
-        lost = max(0, done.last_iteration - done.last_checkpoint)
-    if not ranked:
-        return Decision(from_checkpoint=done.last_checkpoint, steps_lost=lost)
-    best = ranked[0].best
-    advice: Advice = best.fault.advice  # type: ignore[assignment]
-    barred = tuple(
-        Exclusion(
-            one.node,
-            "cluster" if best.fault.domain == "hardware" else "job",
-            best.row.title if best.row else best.rule.title,
-        )
-        for one in suspects
-        if one.node and one.kind in ("rank", "node", "gpu") and best.fault.domain in ("hardware", "network")
-    )
-    if advice == "requeue_without" and not barred:
-        why = "the node at fault is not named in what was seen"
-    else:
-        why = best.fault.title
-    owner = best.rule.owner or rulebook.owners.get(best.fault.domain, "none")
-    unique = tuple({one.node: one for one in barred}.values())
-    return Decision(advice, unique if advice == "requeue_without" else (), done.last_checkpoint, lost, None, owner, why)
+def _phase_of(first: Ranked) -> Phase:
+    """The state that a fault leaves a run in."""
+    if first.best.fault.id in STOPS:
+        return "stopped"
+    if first.best.fault.outlives:
+        return "degraded"
+    return "hung" if first.best.rule.family == "hang" else "failed"

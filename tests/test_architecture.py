@@ -68,4 +68,5 @@ def test_the_schemas_in_docs_are_current() -> None:
     schemas = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(schemas)
     assert (ROOT / "docs" / "rule.schema.json").read_text("utf-8") == schemas.rule_schema_text()
+    assert (ROOT / "docs" / "site.schema.json").read_text("utf-8") == schemas.site_schema_text()
     assert (ROOT / "docs" / "report.schema.json").read_text("utf-8") == schemas.schema_text()

@@ -1,4 +1,4 @@
-"""Writes the JSON Schemas of docs/: reports and rules. A test says whether they are current.
+"""Writes the JSON Schemas of docs/: reports, rules and site overlays. A test says whether they are current.
 
 Run as: python docs/make/schemas.py
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bot.reportjson import schema_text
 from bot.rulefiles import knowledge
-from kb.ruleschema import rule_json_schema
+from kb.ruleschema import rule_json_schema, site_json_schema
 
 DOCS = Path(__file__).resolve().parent.parent
 
@@ -21,8 +21,14 @@ def rule_schema_text() -> str:
     return json.dumps(rule_json_schema(sorted(book.faults), sorted(book.actions)), indent=2, sort_keys=True) + "\n"
 
 
+def site_schema_text() -> str:
+    """The schema of site.yaml."""
+    return json.dumps(site_json_schema(), indent=2, sort_keys=True) + "\n"
+
+
 def main() -> None:
-    """Write both."""
+    """Write them all."""
+    (DOCS / "site.schema.json").write_text(site_schema_text(), "utf-8")
     (DOCS / "report.schema.json").write_text(schema_text(), "utf-8")
     (DOCS / "rule.schema.json").write_text(rule_schema_text(), "utf-8")
 

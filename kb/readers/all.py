@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from kb.readers import Reader, checkpoints, crashes, elastic, exceptions, gputests, kernel, launchers, nccl, stacks
+from kb.readers import (
+    Reader,
+    checkpoints,
+    crashes,
+    elastic,
+    exceptions,
+    gputests,
+    jobids,
+    kernel,
+    launchers,
+    nccl,
+    recoveries,
+    stacks,
+)
 
 ALL_READERS: tuple[Reader, ...] = (
     *exceptions.READERS,
@@ -14,6 +27,8 @@ ALL_READERS: tuple[Reader, ...] = (
     *crashes.READERS,
     *stacks.READERS,
     *gputests.READERS,
+    *recoveries.READERS,
+    *jobids.READERS,
 )
 
 # the kinds of docs/structures.md
@@ -21,6 +36,7 @@ KINDS: frozenset[str] = frozenset(
     {
         *("exception", "elastic_failure", "elastic_exit", "launcher_exit", "watchdog", "watchdog_status"),
         *("nccl_warn", "nccl_init", "ib_completion", "xid", "sxid", "oom_kill", "hung_task", "slurm_end", "signal"),
-        *("native_crash", "checkpoint", "run_end", "stack_dump", "p2p_bandwidth"),
+        *("native_crash", "checkpoint", "run_end", "stack_dump", "p2p_bandwidth", "recovery", "job_id", "progress"),
+        *("hang", "stack_outlier", "collective_culprit", "peer_outlier", "platform_event"),
     }
 )

@@ -168,7 +168,11 @@ _CHECKPOINTS = (
 # "checkpoint-500", "global_step500", "iter_0000500", "step=500": a path often says the iteration where the words do not.
 _PATH_ITERATION = re.compile(r"(?:checkpoint-|global_step_?|iter_|step[=_-]|meta_|model_)0*(\d{1,12})")
 
-_DONE = rb"(?: successfully)?[.! ]{0,3}$"
+# What may follow "training finished": nothing, a step or a time, or a word on what came out of it.
+_DONE = (
+    rb"(?: successfully)?(?:[.! ]{0,3}$| (?:at|after|in) (?:step |epoch |iteration )?\d[\w.:,]{0,20}(?: \w{1,12})?[.!]?$"
+    rb"|[.,;:!] {1,3}(?i:sav|model|pipeline|final|best|test|total|time|elapsed|took)\w{0,12}[ :=])"
+)
 _ENDS = (
     _form("signal", "exiting program after receiving", rb"exiting program after receiving"),
     _form("duration_limit", "exiting program after [0-9.]+ minutes", rb"exiting program after [\d.]{1,12} minutes"),
@@ -186,6 +190,13 @@ _ENDS = (
         rb"(?:^|[\s\]\-:>*])(?:(?:[Pp]re-?|[Ff]ine-?)?(?:[Tt]raining|tuning) (?:is |has |run |loop )?(?:completed?|done|[Ff]inished)|[Ff]inished [Tt]raining)" + _DONE,
     ),
     _form("completed", r'"key": "run_stop"', rb'"key": "run_stop".{1,300}"status": "success"'),
+    _form("completed", r"\*\*\*\*\* train metrics \*\*\*\*\*", rb"\*\*\*\*\* train metrics \*\*\*\*\*"),
+    _form("completed", "End time of running main: ", rb"\[INFO:swift\] End time of running main: \d"),
+    _form("completed", r"llmfoundry\..*: Done\.", rb"llmfoundry\.[\w.]{0,40}train: Done\.\s*$"),
+    _form("completed", "after_train in EvaluateChatHook", rb"after_train in EvaluateChatHook\."),
+    _form("completed", r"\.\.Training Over!", rb"\.\.Training Over!\.\."),
+    _form("completed", "Final validation metrics: ", rb"Final validation metrics: [{']"),
+    _form("completed", "Training abgeschlossen", rb"Training (?:erfolgreich )?abgeschlossen[.! ]{0,3}$"),
     _form("completed", "done training in [0-9]", rb"done training in [\d.]{1,20} seconds"),
     _form("completed", r"Total training time: [0-9.]+m", rb"Total training time: [\d.]{1,20}m\s*$"),
     _form("completed", r"Training time [0-9]+:[0-9]", rb"Training time (?:\d{1,6} days?, )?\d{1,6}:\d\d:\d\d\s*$"),

@@ -74,7 +74,7 @@ _OTHER_START = re.compile(
 _IGNORED = re.compile(rb"Exception ignored (?:in|on)\b")
 _SHRUGGED = re.compile(
     rb"(?i)(?:fail(?:ed|ure)|error|could not|cannot|can't|unable|exception|corrupt|bad sample).{0,160}"
-    rb"(?:\b(?:skipping|skipped|ignoring|ignored|continuing|falling back)\b|will try again at the next)"
+    rb"(?:\b(?:skipping|skipped|ignoring|ignored|continuing|falling back|going on|carrying on|doing without)\b|will try again at the next)"
 )
 _GUARDED = re.compile(rb"[Ii]mport of .{1,200} failed with: ?$")
 _TRAILING = re.compile(

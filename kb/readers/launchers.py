@@ -233,7 +233,8 @@ def _read_slurm_end(window: bytes, at: int) -> tuple[Structure, ...]:
         "at": text(found[4]),
         "why": text(found[5]),
     }
-    made = on_line("slurm_end", window, at, fields, who=resource(peel(line), node=text(found[3])))
+    # the batch host named is where the message comes from, and no more
+    made = on_line("slurm_end", window, at, fields)
     # a plain cancel has an empty reason, so that a rule can ask for it
     return (replace(made, fields={"why": "", **made.fields}),)
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from kb.model import ProgressPoint
+from kb.model import RESIZED, ProgressPoint
 from kb.readers.prefixes import peel
 
 Read = Callable[[re.Match[bytes]], ProgressPoint | None]
@@ -51,7 +51,7 @@ _TO = rb"['\"]?\]?[ \t]{0,2}(?:[:=][ \t]{0,12}|[ \t]{1,8})['\"]?(?:tensor\()?[ \
 _REST = rb"[^\r\n]{0,1500}"
 
 _LOSS = re.compile(
-    rb"(?:(?:loss|Loss|LOSS)(?: value|_step|/train(?:/total)?|/total|_train)?|(?<!\w)xent|(?i:cross-?entropy))(?:"
+    rb"(?:(?:loss|Loss|LOSS)(?: value|_step|/train(?:/total)?|/total|_train|, overall)?|(?<!\w)xent|(?i:cross-?entropy))(?:"
     + _TO
     + rb"| is |_(?=(?:-?\d{1,12}\.\d{1,20}|nan|inf)(?:[\s,;|]|$)))(?P<value>"
     + _NUMBER
@@ -66,22 +66,28 @@ _HELD_OUT_NAMES = rb"(?i:val|valid|validation|validate|validating|eval|evaluatio
 _HELD_OUT = re.compile(_HELD_OUT_NAMES)
 _HELD_OUT_WORD = re.compile(rb"(?<![\w/.])" + _HELD_OUT_NAMES + rb"(?![\w/.])")
 _GRAD_NORM = re.compile(
-    rb"(?:(?:[Gg]rad(?:ient)?[_ -]?[Nn]orm|gnorm|\| norm)(?:/\w{1,20})?)" + _TO + rb"(?P<value>" + _NUMBER + rb")"
+    rb"(?:(?:[Gg]rad(?:ient)?[_ -]?[Nn]orm|gnorm|global_norm|\| norm)(?:/\w{1,20})?)"
+    + _TO
+    + rb"\[?(?P<value>"
+    + _NUMBER
+    + rb")"
 )
 _RATE = re.compile(
     rb"(?:[Ll]earning[_ ][Rr]ate|(?<![A-Za-z_])(?:lr|LR))" + _TO + rb"\[?['\"]?(?P<value>" + _NUMBER + rb")"
 )
-_EPOCH = re.compile(rb"(?<![A-Za-z_])[Ee]poch['\"]?(?::? ?\[|[:=# \t]{1,4})['\"]?(?P<value>\d{1,9}(?:\.\d+)?)(?![\w])")
+_EPOCH = re.compile(
+    rb"(?<![A-Za-z_])[Ee]poch['\"]?(?::? ?\[ {0,6}|[:=# \t]{1,4})['\"]?(?P<value>\d{1,9}(?:\.\d+)?)(?![\w])"
+)
 _SCALE = re.compile(rb"loss[_ ]scale" + _TO + rb"(?P<value>" + _NUMBER + rb")")
 _SKIPPED = re.compile(rb"skipped(?: iterations)?" + _TO + rb"(?P<value>\d{1,12})")
 _NAN_ITERATIONS = re.compile(rb"nan iterations:[ ]{0,8}0*[1-9]")
 _NAMED_SECONDS = re.compile(
     rb"(?:elapsed[_ ]time[_ ]per[_ ]iteration[_ (]{1,2}(?P<elapsed>ms|s)\)?|iter time \(s\)|train_step_timing in s"
-    rb"|train_speed\((?P<speed>s/it|iter/s)\)|timing_s/step|time_per_step|time_iter|(?:step|iter)_time|(?<!\w)(?:avg_)?batch_cost)"
+    rb"|train_speed\((?P<speed>s/it|iter/s)\)|timing_s/step|time_per_step|time_iter|(?:step|iter)_time|(?<!\w)(?:avg_)?batch_cost|(?P<per>per_step_time))"
     + _TO
     + rb"(?P<value>"
     + _NUMBER
-    + rb")"
+    + rb")(?P<unit> ?ms)?"
 )
 _PLAIN_SECONDS = re.compile(
     rb"(?:(?<![\w])dt|(?<![\w/])(?<![a-z] )[Tt]ime|(?<![\w])seconds)"
@@ -91,14 +97,22 @@ _PLAIN_SECONDS = re.compile(
     + rb")(?![\d.:])(?:(?P<unit> ?ms|s)(?!\w)|(?![\w/-]))"
 )
 _MILLISECONDS = re.compile(rb"\| (?P<value>\d{1,9}\.\d+) ms \|")
+# Tokens, operations, samples a second, or the share of the peak that is used: what longer sequences leave as it is comes first.
+_TOKENS = (
+    rb"(?:tok(?:ens)?/s(?:ec)?(?:/device|/gpu)?|Tokens/s/device|tokens_per_sec(?:ond)?(?:_per_(?:device|gpu))?"
+    rb"|tokens per gpu per second(?: \(tgs\))?|(?<!\w)tps|(?<!\w)wps|perf/throughput)"
+)
+_FLOPS = rb"(?:throughput per GPU \(TFLOP/s/GPU\)|TFLOPs|tflops|TFLOP/s/device|model_tflops_per_gpu|train_throughput_per_npu)"
+_SAMPLES = (
+    rb"(?:samples[ _/]per[ _]second|samples/sec|CurrSamplesPerSec|train_samples_per_second|images/sec|steps/sec"
+    rb"|steps_per_sec(?:ond)?|(?<!\w)ips)"
+)
 _THROUGHPUT = tuple(
     re.compile(key + _TO + rb"(?P<value>" + _NUMBER + rb")(?P<unit>[KMG](?![A-Za-z]))?")
-    for key in (
-        rb"(?:tok(?:ens)?/s(?:ec)?(?:/device|/gpu)?|Tokens/s/device|tokens_per_sec(?:ond)?|(?<!\w)tps|(?<!\w)wps|perf/throughput)",
-        rb"(?:samples[ _/]per[ _]second|samples/sec|CurrSamplesPerSec|train_samples_per_second|images/sec|steps/sec|(?<!\w)ips)",
-        rb"(?:throughput per GPU \(TFLOP/s/GPU\)|TFLOPs|tflops|TFLOP/s/device|model_tflops_per_gpu)",
-    )
+    for key in (_TOKENS, _FLOPS, _SAMPLES, rb"(?<!\w)mfu")
 )
+_GLOBAL_BATCH = re.compile(rb"global[_ ]batch[_ ]size" + _TO + rb"(?P<value>\d{1,9})")
+_LENGTH = re.compile(rb"(?:actual seqlen|seq(?:uence)?[_ ]len(?:gth)?)" + _TO + rb"(?P<value>\d{1,9})")
 _RATE_BEHIND = re.compile(
     rb"(?P<value>\d[\d,.]{0,20}) ?(?:tok|(?:samples?|examples?|images?|imgs?|sequences|sentences|words|iter)(?=/s(?:ec(?:ond)?)?(?!\w)))/s"
     rb"|(?<!\w)FPS: \d[\d.]{0,12} \((?P<frames>\d[\d.]{0,12})\)"
@@ -115,7 +129,7 @@ _GLOBAL_STEP = re.compile(
 )
 _TOTAL = re.compile(rb"(?:total_steps|max_steps)" + _TO + rb"(?P<value>\d{1,12})")
 _COLOURS = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
-_PACE_WORDS = (b"/s", b"per", b"tps", b"wps", b"ips", b"flop", b"fps", b"throughput", b"speed")
+_PACE_WORDS = (b"/s", b"per", b"tps", b"wps", b"ips", b"flop", b"fps", b"throughput", b"speed", b"mfu")
 _UNITS = {b"K": 1e3, b"M": 1e6, b"G": 1e9}
 _BYTES = {b"GiB": 2.0**30, b"GB": 2.0**30, b"G": 2.0**30}
 
@@ -178,13 +192,22 @@ def _loss(text: bytes) -> tuple[float | None, bool]:
     return held_out, held_out is not None
 
 
+_ROUNDED = re.compile(rb"0?\.0{2,7}")
+
+
+def _learning_rate(text: bytes) -> float | None:
+    """Give the learning rate; one that few decimals round to zero is not known. `0.0` is how Python prints a true zero."""
+    match = _RATE.search(text)
+    return None if match is None or _ROUNDED.fullmatch(match["value"]) else _float(match["value"])
+
+
 def _seconds(text: bytes) -> float | None:
     match = _NAMED_SECONDS.search(text)
     if match is not None:
         value = _float(match["value"])
         if value is None or match["speed"] == b"iter/s":
             return 1 / value if value else None
-        return value / 1000 if match["elapsed"] == b"ms" else value
+        return value / 1000 if match["elapsed"] == b"ms" or (match["per"] and match["unit"]) else value
     match = _PLAIN_SECONDS.search(text)
     if match is None:
         value = _value(_MILLISECONDS, text)
@@ -203,6 +226,13 @@ def _throughput(text: bytes) -> float | None:
     return None if behind is None else _float((behind["value"] or behind["frames"]).rstrip(b"."))
 
 
+def _pace(text: bytes, low: bytes, seconds: float | None) -> float | None:
+    """What is done a second: as the line says, or else its own sizes by its time."""
+    said = _throughput(text) if any(word in low for word in _PACE_WORDS) else None
+    batch = _value(_GLOBAL_BATCH, text) if said is None and seconds and b"batch" in low else None
+    return said if batch is None or not seconds else batch * (_value(_LENGTH, text) or 1.0) / seconds
+
+
 def _memory(text: bytes) -> float | None:
     match = _MEMORY.search(text)
     if match is None:
@@ -219,15 +249,16 @@ def _measure(text: bytes, name: str, offset: int) -> ProgressPoint:
         loss = math.nan  # Megatron leaves the loss out where no step was taken because it was not finite
     total = _TOTAL.search(text) if b"_steps" in low else None
     step = _GLOBAL_STEP.search(text) if b"_step" in low or b"num_updates" in low else None
+    seconds = _seconds(text)
     return ProgressPoint(
         offset=offset,
         step=int(step["step"]) if step else None,
         total=_int(step["total"]) if step and step["total"] else _int(total["value"]) if total else None,
         loss=loss,
         grad_norm=_value(_GRAD_NORM, text) if b"norm" in low else None,
-        learning_rate=_value(_RATE, text) if b"lr" in low or b"rate" in low else None,
-        seconds=_seconds(text),
-        throughput=_throughput(text) if any(word in low for word in _PACE_WORDS) else None,
+        learning_rate=_learning_rate(text) if b"lr" in low or b"rate" in low else None,
+        seconds=seconds,
+        throughput=_pace(text, low, seconds),
         memory=_memory(text) if b"mem" in low else None,
         loss_scale=_value(_SCALE, text) if b"scale" in low else None,
         skipped=int(skipped["value"]) if skipped else None,
@@ -305,7 +336,17 @@ def _read_dict(match: re.Match[bytes]) -> ProgressPoint | None:
     text = (before[opened:] if opened >= 0 else b"") + after
     point = _measure(text[: text.find(b"}") + 1 or None], "hf_dict", match.start())
     validation = _HELD_OUT_WORD.search(before[max(0, opened - 24) : max(0, opened)]) is not None
-    return replace(point, validation=validation or match[0].startswith(b"'eval_"))
+    step = _DICT_STEP.search(text) if point.step is None else None
+    return replace(
+        point,
+        step=int(step["step"]) if step else point.step,
+        validation=validation or match[0].startswith(b"'eval_"),
+    )
+
+
+_DICT_STEP = re.compile(
+    rb"['\"](?:train/)?(?:step|iter|iteration|training_iteration)['\"]: {0,2}(?P<step>\d{1,12})(?![\w.])"
+)
 
 
 def _read_json_loss(match: re.Match[bytes]) -> ProgressPoint | None:
@@ -363,6 +404,15 @@ def _read_beside(match: re.Match[bytes]) -> ProgressPoint | None:
     return ProgressPoint(match.start(), throughput=value, format="rate", validation=True)
 
 
+def _read_below(match: re.Match[bytes]) -> ProgressPoint | None:
+    """A loss on a line of its own, without a step."""
+    return ProgressPoint(match.start(), loss=_float(match["value"]), format="below")
+
+
+def _read_resized(match: re.Match[bytes]) -> ProgressPoint | None:
+    return ProgressPoint(match.start(), format=RESIZED, validation=True)
+
+
 _DIGITS = re.compile(rb"[^A-Za-z]{1,200}")
 _SIZES = {b"k": 2.0**10, b"m": 2.0**20, b"g": 2.0**30, b"t": 2.0**40}
 
@@ -401,8 +451,13 @@ _NO_TRAINING = re.compile(
     rb"(?i)load|download|fetch|generat|token|map(?![a-z])|filter|convert|extract|process(?!\w*\))|comput|captur|shard|resolv|saving|cache|sampling|concat"
 )
 _BAR = re.compile(
-    rb"(?:(?P<percent>\d{1,3})%\|[^|\r\n]{0,900}\| {0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})"
-    rb"|(?:(?<=[\s:\r])|^)(?P<free>\d{1,12})(?:it|step|batch)s?) \[\d[\d:]{3,16}(?:<[^,\]\r\n]{1,20})?, {0,8}(?P<rate>\?|[\d.]{1,12})$"
+    rb"(?:(?:(?P<percent>\d{1,3})%\|[^|\r\n]{0,900}\| {0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})"
+    rb"|(?:(?<=[\s:\r])|^)(?P<free>\d{1,12})(?:it|step|batch)s?) \[\d[\d:]{3,16}(?:<[^,\]\r\n]{1,20})?, {0,8}"
+    rb"|(?<!\d)\d{1,3}% (?:\xe2[\x94\x95][\x80-\xbf]){1,40} (?P<at>\d{1,12})/(?P<of>\d{1,12}) )(?P<rate>\?|[\d.]{1,12})$"
+)
+# Ultralytics' row in front of its bar: epoch, memory, the parts of the loss, the number of objects, the image size.
+_YOLO = re.compile(
+    rb"(?P<epoch>\d{1,6})/\d{1,6} {1,16}(?P<memory>\d[\d.]{0,8})G {1,16}(?P<losses>(?:(?:\d[\d.e+]{0,12}|nan|inf) {1,16}){1,12})\d{1,6}$"
 )
 _LABEL_EPOCH = re.compile(rb"(?i)epoch[ :=\[#(]{0,3}(?P<epoch>\d{1,9})")
 
@@ -414,20 +469,30 @@ def _read_bar(match: re.Match[bytes]) -> ProgressPoint | None:
         return None
     label = before[max(0, bar.start() - 120) : bar.start()]
     label = label[peel(label).end :].strip(b" :\t")
+    row = _YOLO.search(label)
     validation = _HELD_OUT_WORD.search(label) is not None or b"anity Checking" in label
-    if not validation and label and not _is_training(label):
+    if not validation and label and row is None and not _is_training(label):
         return None
     end = after.find(b"]")
-    point = _measure(after[: end if end >= 0 else 300], "tqdm", match.start())
-    rate, epoch = _float(bar["rate"].replace(b"?", b"")), _LABEL_EPOCH.search(label)
+    point = _row(row, match.start()) if row else _measure(after[: end if end >= 0 else 300], "tqdm", match.start())
+    rate, epoch = _float(bar["rate"].replace(b"?", b"")), row or _LABEL_EPOCH.search(label)
     per_second = match[0].endswith(b"/s")
     return replace(
         point,
-        step=_int(bar["step"] or bar["free"]) if point.step is None else point.step,
-        total=_int(bar["total"]),
+        step=_int(bar["step"] or bar["free"] or bar["at"]) if point.step is None else point.step,
+        total=_int(bar["total"] or bar["of"]),
         seconds=point.seconds or (None if not rate else 1 / rate if per_second else rate),
         epoch=_float(epoch["epoch"]) if epoch else point.epoch,
         validation=validation,
+    )
+
+
+def _row(row: re.Match[bytes], offset: int) -> ProgressPoint:
+    """The loss of a row is the sum of its parts; whole numbers there are counts."""
+    parts = [_float(part) or 0.0 for part in row["losses"].split() if b"." in part or part in (b"nan", b"inf")]
+    memory = _float(row["memory"])
+    return ProgressPoint(
+        offset, loss=sum(parts) if parts else None, memory=None if memory is None else memory * 2.0**30, format="tqdm"
     )
 
 
@@ -443,7 +508,7 @@ _KERAS = re.compile(rb"[\x08 \t]{0,400}(?P<step>\d{1,12})/(?P<total>\d{1,12}) (?
 
 def _read_keras(match: re.Match[bytes]) -> ProgressPoint | None:
     before, after = _around(match)
-    bar = _KERAS.match(before)
+    bar = _KERAS.match(before) or _KERAS.match(before, peel(before).end)
     if bar is None:
         return None
     point = _measure(after, "keras", match.start())
@@ -471,7 +536,7 @@ _ITERATION = rb"(?<!loss at iter)(?:ation(?! {1,12}\d{1,12}/ {0,12}\d{1,12} \|))
 
 GENERAL = "_loss"  # ends the name of the forms of last resort, which a block needs only where no other form is at home
 # One detector for them all: "step" and "loss" on one line would keep an automaton busy on every line that has a step.
-_LOSS_LINE = r"""[Ll]oss(?:['"]?[ \t]{0,3}[:=]?[ \t(]{0,3}[-0-9iInN]|/total|_-?[0-9]+\.[0-9]|_nan)|; xent: [-0-9n]"""
+_LOSS_LINE = r"""[Ll]oss(?:\x1b\[[0-9;]{0,8}m)?(?:['"]?[ \t]{0,3}[:=]?[ \t(]{0,3}[-0-9iInN]|/total|, overall: |_-?[0-9]+\.[0-9]|_nan)|; xent: [-0-9n]"""
 
 
 def _general(word: str, *, capture: bytes = b"step") -> ProgressFormat:
@@ -507,6 +572,46 @@ def _general(word: str, *, capture: bytes = b"step") -> ProgressFormat:
     )
 
 
+# A counter in words that we do not know: "12/300" somewhere before the loss, or a number behind a word for "step".
+_FRACTION = re.compile(
+    rb"(?P<word>[^\s\d\[\](){}:=/]{0,24})[\s\[(:=#]{0,4}(?<![\w/.:-])(?P<step>\d{1,12}) ?/ ?(?P<total>\d{1,12})(?![\w/:.-])"
+)
+_OTHER_STEP = re.compile(
+    "(?:[Ss]chritt|[ée]tape|[ÉE]tape|[Pp]asso?|[Шш]аг|[Kk]rok|步数?|迭代|ステップ|스텝)[ :=#]{0,3}(?P<step>\\d{1,12})"  # noqa: RUF001 - Russian
+    "|第 ?(?P<counted>\\d{1,12}) ?步".encode()
+)
+_OTHER_COUNTS = re.compile(
+    rb"(?i)(?:rank|fold|worker|node|gpu|attempt|retry|try|trial|seed|part|shard|stage|phase|task|file|"
+    + _HELD_OUT_NAMES
+    + rb")s?$"
+)
+_EPOCH_WORD = re.compile("(?i)(?:e|é|É|э)(?:po|по)".encode())
+
+
+def _read_fraction(match: re.Match[bytes]) -> ProgressPoint | None:
+    before, after = _around(match)
+    text = before[peel(before).end :][-300:]
+    place = next((one for one in _FRACTION.finditer(text) if int(one["step"]) <= int(one["total"])), None)
+    named = _OTHER_STEP.search(text) if place is None else None
+    found = place or named
+    if found is None or (place and _OTHER_COUNTS.search(place["word"])):
+        return None
+    point = _measure(before + after, f"fraction{GENERAL}", match.start())
+    if point.loss is None:
+        return None
+    point = replace(point, validation=point.validation or _HELD_OUT_WORD.search(text) is not None)
+    if place and _EPOCH_WORD.match(place["word"]):
+        return replace(point, epoch=float(place["step"]))
+    if named:
+        return replace(point, step=int(named["step"] or named["counted"]))
+    return replace(point, step=int(found["step"]), total=int(found["total"]))
+
+
+def _fraction(head: bytes) -> ProgressFormat:
+    tail = rb"(?:\x1b\[[\d;]{0,8}m)?['\"]?[ \t]{0,3}[:=][ \t]{0,3}[-0-9nNiI]"
+    return _form(f"fraction{GENERAL}", _LOSS_LINE, head, tail, _read_fraction)
+
+
 def _json(key: str) -> ProgressFormat:
     """Make the form of a JSON line that has this key and, anywhere, a loss."""
     head = f'"{key}":'.encode()
@@ -526,6 +631,24 @@ def _used(head: bytes, words: str) -> ProgressFormat:
     """Make the form of a line that says how much memory is in use."""
     found = rb"[^\r\n]{0,60}?(?:" + words.encode() + rb")\)?['\"]?[^\w\r\n]{1,6}" + _SIZE
     return _form("used", rf"{head.decode()}.{{0,60}}(?:{words}).{{1,7}}[0-9]", head, found, _read_used)
+
+
+_SIZED = r"(?:[Ss]eq(?:uence)?|[Cc]ontext|[Mm]ax)[ _-]?(?:[Ll]en(?:gth)?|[Ww]indow)|[Ii]mage[ _-]size|[Rr]esolution|[Cc]rop[ _]size|[Bb]atch[ _-]?size"
+_TURNED = r"(?:now|changed|increased|raised|grown|doubled|halved|reduced|decreased|lowered|switched)"
+
+
+def _resized(head: bytes) -> ProgressFormat:
+    """Make the form `sequence length is now 4096`, `batch size halved to 2`; the head ends the word for the size."""
+    tail = r"(?: (?:is|was|has been|gets))? " + _TURNED + r"(?: from [0-9]+)?(?: to| by)? [0-9]"
+    return _form(RESIZED, rf"(?:{_SIZED}){tail}", head, tail.encode(), _read_resized)
+
+
+def _resizing(head: bytes) -> ProgressFormat:
+    """Make the form `Increasing the batch size from 256 to 512`; the head is the verb."""
+    tail = (
+        rf"(?:the |global |micro |local |per-device |train(?:ing)? )*(?:{_SIZED})(?: from [0-9]+)?(?: to| by):? [0-9]"
+    )
+    return _form(RESIZED, head.decode() + tail, head, tail.encode(), _read_resized)
 
 
 def _scale(head: str) -> ProgressFormat:
@@ -628,6 +751,35 @@ FORMATS: tuple[ProgressFormat, ...] = (
         b"[batch=",
         rb"(?P<step>\d{1,12})/(?P<total>\d{1,12})\]" + _REST,
         _reader("composer", whole=False),
+    ),
+    # OLMo and Composer print what was measured on lines of its own, below that of the step.
+    _form(
+        "olmo",
+        r"\[step=[0-9]+/[0-9]+[,\]]",
+        b"[step=",
+        rb"(?P<step>\d{1,12})/(?P<total>\d{1,12})(?:,epoch=(?P<epoch>\d{1,9})(?:/\d{1,9})?)?\]",
+        _reader("olmo", whole=False),
+    ),
+    _form(
+        "below",
+        r"train/C(?:rossEntropyL| ?E l)oss ?=|loss/train/total: ",
+        b"train/",
+        rb"(?:CrossEntropyLoss|CE loss|total)(?:=|: )(?P<value>" + _NUMBER + rb")\s{0,4}$",
+        _read_below,
+    ),
+    _form(
+        "clu",
+        r"logging_writer\.py:[0-9]+\] \[[0-9]+\] ",
+        b"logging_writer.py:",
+        rb"\d{1,6}\] \[(?P<step>\d{1,12})\] (?P<mode>eval|valid|val|test)?" + _REST,
+        _reader("clu", whole=False),
+    ),
+    _form(
+        "mindformers",
+        r"step:\[ *[0-9]+/ *[0-9]+\], loss",
+        b"step:[",
+        _STEP + _OF + rb"\]" + _REST,
+        _reader("mindformers"),
     ),
     _form(
         "epoch_brackets",
@@ -744,6 +896,7 @@ FORMATS: tuple[ProgressFormat, ...] = (
     _bar("batch/s"),
     _bar("s/batch"),
     _form("keras", r" - loss: [0-9ni]", b"loss: ", rb"(?<= - loss: )" + _NUMBER + rb"[^\r\n]{0,600}", _read_keras),
+    _form("keras", r" - \x1b\[[0-9;]+mloss\x1b\[", b"loss\x1b[", rb"[\d;]{0,8}m: " + _NUMBER + _REST, _read_keras),
     _general("global_step"),
     _general("step"),
     _general("Step"),
@@ -751,6 +904,8 @@ FORMATS: tuple[ProgressFormat, ...] = (
     _general("Iter"),
     _general("Epoch", capture=b"epoch"),
     _general("epoch", capture=b"epoch"),
+    _fraction(b"loss"),
+    _fraction(b"Loss"),
     _form("rate", r"global_step/sec: [0-9]", b"global_step/sec: ", rb"(?P<value>" + _NUMBER + rb")", _read_beside),
     _scale("setting loss scale to: "),
     _scale("reducing loss scale to "),
@@ -766,4 +921,11 @@ FORMATS: tuple[ProgressFormat, ...] = (
     _used(b"RAM ", "used|Used|usage|Usage|in use|percent"),
     _form("used", r"[Rr][Ss][Ss]: [0-9]", b"RSS: ", _SIZE, _read_used),
     _form("used", r"rss=[0-9]", b"rss=", _SIZE, _read_used),
+    _resized(b"ength"),
+    _resized(b"size"),
+    _resized(b"esolution"),
+    _resizing(b"creasing "),
+    _resizing(b"educing "),
+    _resizing(b"hanging "),
+    _resizing(b"amping up "),
 )

@@ -9,8 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from bot.accuracy import Case, confusion, evaluate_cases, figures, judge, read_case, render, to_json
+from bot.accuracy import (
+    Case,
+    bins,
+    calibration_error,
+    calibration_floor,
+    confusion,
+    evaluate_cases,
+    figures,
+    judge,
+    read_case,
+    render,
+    to_json,
+)
 from kb.errors import UnreadableInput
+from kb.rule import FaultClass
 from tests.bot.samples import FALLEN_GPU, HEALTHY, TOO_LITTLE, UNKNOWN
 
 BUNDLES = Path(__file__).parents[1] / "bundles"
@@ -94,3 +107,38 @@ def test_a_folder_without_cases_is_an_error(known, tmp_path):
     """Figures over nothing would be no figures."""
     with pytest.raises(UnreadableInput, match="no case in it"):
         evaluate_cases(known, tmp_path)
+
+
+def test_calibration_error_is_the_gap_between_sure_and_right() -> None:
+    """None where 80 % of what is 0.8 sure is right, 0.3 where half is; in bins of equal mass."""
+    assert calibration_error([(0.8, at % 5 != 0) for at in range(50)]) == pytest.approx(0.0)
+    assert calibration_error([(0.8, at % 2 == 0) for at in range(50)]) == pytest.approx(0.3)
+    mixed = [(0.9, True)] * 15 + [(0.5, False)] * 10
+    assert calibration_error(mixed) == pytest.approx((3 * 0.1 + 2 * 0.5) / 5)
+    assert calibration_error(mixed[::-1]) == calibration_error(mixed)
+    assert [len(part) for part in bins(mixed)] == [5] * 5
+
+
+def test_the_floor_of_the_calibration_error_falls_with_the_number_of_cases() -> None:
+    """Few cases show an error even where every confidence is perfect."""
+    few, many = ([(0.7, True)] * size for size in (10, 1000))
+    assert 0.05 < calibration_floor(few) < 0.3
+    assert calibration_floor(many) < 0.03
+    assert calibration_floor([]) == 0.0
+
+
+def test_explicit_faults_are_those_that_a_line_can_name() -> None:
+    """A needle and a class that is no symptom and not only seen in numbers; what was named is measured beside."""
+    faults = {
+        "gpu_fell_off_bus": FaultClass("gpu_fell_off_bus", "hardware", "Gone"),
+        "loss_spike": FaultClass("loss_spike", "training", "Spike"),
+        "killed": FaultClass("killed", "none", "Killed", symptom=True),
+    }
+    told = [judge(replace(FALLEN, label=label), FALLEN_GPU, faults) for label in faults]
+    assert [one.explicit for one in told] == [True, False, False]
+    assert [one.named for one in told] == [True, True, True]
+    numbers = figures(told)
+    assert (numbers["explicit"], numbers["explicit_recall"]) == (1, 1.0)
+    assert numbers["explicit_precision"] == pytest.approx(1 / 3, abs=1e-3)
+    assert not judge(replace(FALLEN, needle=()), FALLEN_GPU, faults).explicit
+    assert not judge(WELL, HEALTHY, faults).named

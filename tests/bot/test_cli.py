@@ -561,7 +561,7 @@ def test_a_bad_rule_is_told_and_left_out(signalbox, few_rules, logs, kind):
     assert linted.status == 1
     assert any(told in line for line in lines)
     assert (ran.status, faults(ran)[0]) == (0, "disk_full")
-    assert ran.err.startswith("signalbox: rule left out: moon/odd/rule.yaml:")
+    assert ran.err.startswith("signalbox: left out of the rules: moon/odd/rule.yaml:")
     assert ran.err.count("\n") == 1
 
 
@@ -652,3 +652,13 @@ def test_a_rule_test_that_fails_is_told(signalbox, few_rules):
     assert ran.status == 1
     assert "wrong.log: disk-full should speak and does not (heard: nobody)" in ran.out.decode()
     assert (linted.status, b"empty.log:1:1: the test log is empty" in linted.out) == (1, True)
+
+
+def test_the_exit_status_may_be_the_decision(signalbox):
+    """For wrappers that requeue: mend first, nothing to do, and undecided are told apart."""
+    bundles = Path(__file__).parents[1] / "bundles"
+    words = ("diagnose", "--no-store", "--exit-decision", "--bundle")
+    assert signalbox(*words, bundles / "healthy").status == 0
+    assert signalbox(*words, Path(__file__).parents[2] / "bot" / "_demo" / "shard-corrupt").status == 15
+    assert signalbox(*words, bundles / "rank-killed").status in (10, 12, 13)
+    assert signalbox(*words, bundles / "healthy", "--fail-on", "fault").status == 2

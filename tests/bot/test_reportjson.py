@@ -55,6 +55,7 @@ def test_a_report_has_the_documented_shape():
             "gpu_hours_lost": None,
             "owner": "none",
             "why": "",
+            "options": [],
         },
         "progress": {
             "last_iteration": None,
@@ -65,7 +66,7 @@ def test_a_report_has_the_documented_shape():
         },
         "diagnoses": [],
         "indicators": {"events": [], "nodes": [], "stages": [], "iterations": []},
-        "hang": {"called": False, "votes": []},
+        "hang": {"called": False, "votes": [], "suspected": False, "advice": []},
         "gaps": [
             {
                 "code": "absent",

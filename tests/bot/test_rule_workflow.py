@@ -16,7 +16,7 @@ from bot.markdown import block, cell, code, link, prose
 from bot.ruledocs import MARK, differences, pages
 from bot.rulefiles import default_folder, knowledge, read_files
 from bot.rulelock import locked_in, step
-from bot.rulestats import render
+from bot.rulestats import costs, render
 from kb.engine import diagnose
 from kb.errors import UnreadableInput
 from kb.evidence import Evidence
@@ -556,3 +556,27 @@ def test_the_command_tells_a_damaged_lock_in_one_line(signalbox, few_rules):
 
     assert (ran.status, ran.out, ran.err.count("\n")) == (2, b"", 1)
     assert ran.err.startswith("signalbox: not a lock of rules: ")
+
+
+def test_stats_on_logs_say_what_each_rule_costs(few_rules, tmp_path):
+    """Lines that the engine points a rule to, and those that it means, over all blocks; dearest first."""
+    log = tmp_path / "train.log"
+    log.write_bytes(b"step 1 loss 2.0\n" * 50 + OOM * 3 + FULL)
+    found, size = costs(knowledge(few_rules), [log])
+    assert size == log.stat().st_size
+    assert [(one.asked, one.meant) for one in found[:1]] == [(3, 3)]
+    assert sum(one.asked for one in found) >= sum(one.meant for one in found) >= 3
+    told = rules("stats", "--rules", few_rules, "--on", log).stdout
+    assert found[0].rule in told
+    assert "lines asked" in told
+
+
+@pytest.mark.benchmark
+def test_no_rule_is_dear_on_clean_logs(known):
+    """On healthy runs' logs no rule is asked of more than 200 lines a MB: each costs microseconds."""
+    clean = ROOT.parent / "shared" / "benchmark" / "clean"
+    if not clean.is_dir():
+        pytest.skip(f"there is no benchmark at {clean}")
+    found, size = costs(known, [clean, ROOT / "tests" / "bundles" / "healthy"])
+    assert size > 100_000
+    assert not [one for one in found if one.asked > 200 * size / 1e6]

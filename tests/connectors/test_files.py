@@ -78,16 +78,17 @@ def test_an_archive_is_named_as_not_read(tmp_path):
 
 
 def test_parts_of_a_bundle_that_are_no_logs_are_named(tmp_path):
-    """Metrics of a bundle are no log lines: they are not scanned, and that is said."""
-    for name in ("metrics", "logs"):
+    """A baseline is not scanned, and that is said; metrics are no log lines, they are read elsewhere."""
+    for name in ("metrics", "baseline", "logs"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.log").write_text("x\n")
 
     names, gaps = found(tmp_path, bundle=True)
 
     assert names == ["a.log"]
-    assert gaps["metrics"].code == "part_not_read"
-    assert len(discover([tmp_path]).streams) == 2
+    assert gaps["baseline"].code == "part_not_read"
+    assert "metrics" not in gaps
+    assert len(discover([tmp_path]).streams) == 3
 
 
 @pytest.mark.parametrize("name", ["²", "٣.log", "a" * 200, "٣²3", "x\ty\nz", "\udcff.log", "-rf", "$(id)"])
@@ -237,6 +238,27 @@ def test_a_file_that_vanishes_while_folders_are_read_is_a_gap(tmp_path):
         ("node-c/kern.log.1", None, "node-c", "kernel"),
         ("slurmctld.log", None, None, "scheduler"),
         ("node-a.nhc.log", None, "node-a", "health"),
+        ("team-b-13b-worker-6.log", None, "team-b-13b-worker-6", "job"),
+        ("dgx-a100-014.log", None, "dgx-a100-014", "job"),
+        ("dgx-a100-014-dmesg.log", None, "dgx-a100-014", "kernel"),
+        ("ip-10-4-43-203.log.gz", None, "ip-10-4-43-203", "job"),
+        ("10.4.43.203.log", None, "10.4.43.203", "job"),
+        ("nvidia-smi-ip-10-4-43-203.log", None, "ip-10-4-43-203", "health"),
+        ("gpu-c07.dmesg.txt", None, "gpu-c07", "kernel"),
+        ("journal-team-b-worker-3.log", None, "team-b-worker-3", "kernel"),
+        ("dmesg-r12u07.txt", None, "r12u07", "kernel"),
+        ("node7.hpc.example.org.log", None, "node7.hpc.example.org", "job"),
+        ("torchrun/ip-10-4-1-203/run_77/attempt_0/3/stderr.log", None, "ip-10-4-1-203", "job"),
+        ("gpu-c07/dmesg.log", None, "gpu-c07", "kernel"),
+        ("dmesg.log", None, None, "kernel"),
+        ("dmesg-xid79.log", None, None, "kernel"),
+        ("dmesg-2027-02-09.log", None, None, "kernel"),
+        ("nvidia-smi.log", None, None, "health"),
+        ("job-master.log", None, None, "job"),
+        ("node_exporter.log", None, None, "job"),
+        ("nodes.log", None, None, "job"),
+        ("gpu0.log", None, None, "job"),
+        ("run-7/slurm-4411.out", None, None, "job"),
         ("ranking.log", None, None, "job"),
         ("frankfurt.log", None, None, "job"),
     ],

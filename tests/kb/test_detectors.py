@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kb.detectors import DETECTORS, Found, collective_behind, detect
-from kb.model import ProgressPoint, Resource, Structure
+from kb.model import RESIZED, ProgressPoint, Resource, Structure
 from kb.summary import POINTS
 
 NONE: dict[str, float] = {}
@@ -333,6 +333,82 @@ def test_a_warm_up_is_no_stuck_learning_rate(values: list[float]) -> None:
     assert one("lr_stuck", series("learning_rate", values)) is None
 
 
+# lr_off_schedule
+
+
+def rates(values: list[float], *, first: int = 1, every: int = 10, total: int | None = None) -> list[ProgressPoint]:
+    """Learning rates, logged every so many steps."""
+    return [
+        ProgressPoint(200 * n, first + every * n, learning_rate=value, total=total, format="megatron")
+        for n, value in enumerate(values)
+    ]
+
+
+def test_a_warm_up_begun_again_deep_in_the_run() -> None:
+    """A rate that rises from nothing at step 24,010 forgot where it was."""
+    found = one("lr_off_schedule", rates([1e-6 * n for n in range(1, 30)], first=24010, total=60000))
+    assert found is not None
+    assert found.point.step == 24010
+
+
+def test_a_rate_that_reaches_zero_long_before_the_end() -> None:
+    """A cosine that was stepped once for each process ends at an eighth of the run."""
+    values = [1e-5 * (1 + math.cos(math.pi * n / 40)) for n in range(40)] + [0.0] * 60
+    found = one("lr_off_schedule", rates(values, total=3200))
+    assert found is not None
+    assert found.point.step == 401
+
+
+def test_a_cosine_that_is_stepped_past_its_length() -> None:
+    """It climbs again, as smoothly as it fell."""
+    found = one("lr_off_schedule", rates([1e-5 * (1 + math.cos(math.pi * n / 50)) for n in range(90)]))
+    assert found is not None
+    assert found.point.step == 501
+
+
+def test_steps_done_again_with_another_rate() -> None:
+    """The same steps after a resume must have the rates that they had."""
+    before = rates([3e-4 - 1e-7 * n for n in range(60)], first=4000, total=9000)
+    again = [
+        replace(point, offset=point.offset + 50_000, learning_rate=1e-4) for point in before if (point.step or 0) > 4400
+    ]
+    found = one("lr_off_schedule", [*before, *again])
+    assert found is not None
+    assert found.point.step == 4410
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        rates([1e-6 * n for n in range(1, 100)], total=5000),  # the warm-up at the start
+        rates([1e-6 * (240 + n) for n in range(40)], first=2400, total=60000),  # the rest of a long one
+        rates([2e-4 - 1e-8 * n for n in range(40)], first=24010, total=60000),  # it goes on with its decay
+        rates([1e-5 * (1 - n / 99) for n in range(100)], total=1000),  # zero at its planned end
+        rates([*[1e-5] * 50, *[0.0] * 40], total=4000),  # frozen at once by a phase, not run out
+        [p for n in range(9) for p in rates([1e-6 * (50 * n + m) for m in range(50)], every=1, total=50)],  # epochs
+        rates([1e-5 * abs(1 - (n % 100) / 50) for n in range(100)]),  # a triangle
+    ],
+)
+def test_schedules_as_they_are_planned(points: list[ProgressPoint]) -> None:
+    """Warm-ups, decays, their ends and epochs are no fault."""
+    assert one("lr_off_schedule", points) is None
+
+
+def test_a_rate_that_swings_far_below_its_level() -> None:
+    """Samples a second that go up and down, and never come near their old level again."""
+    low = [70.0 + 18.0 * math.sin(n / 3) for n in range(40)]
+    found = one("throughput_drop", series("throughput", [120.0, *noisy(120.0, 1.0, 40), *low]))
+    assert found is not None
+
+
+def test_the_onset_of_a_divergence_is_shown() -> None:
+    """Beside the leap stands the first record above the level."""
+    values = [*noisy(2.0, 0.01, 60), 2.3, 2.7, 3.6, *[7.0] * 20]
+    found = one("loss_spike", series("loss", values, first=1000, format="megatron"))
+    assert found is not None
+    assert 1060 in [point.step for point in (found.point, *found.more)]
+
+
 def test_a_loss_scale_that_falls_to_its_floor() -> None:
     """Halved step by step down to one, it stays there."""
     found = one("loss_scale_minimum", series("loss_scale", [65536.0, 4096.0, 64.0, 2.0, 1.0, 1.0, 1.0]))
@@ -456,6 +532,76 @@ def test_rates_on_lines_of_their_own() -> None:
     assert one("throughput_drop", mixed(losses, rates)) is not None
     timed = series("seconds", [1.0] * 12)
     assert one("throughput_drop", mixed(timed, rates)) is None
+
+
+def test_longer_steps_that_do_more_work_are_no_slow_down() -> None:
+    """Where as much is done a second as before, steps take longer on purpose; where less is, they are slower."""
+    seconds = [*noisy(2.0, 0.02, 40), *noisy(4.0, 0.02, 40)]
+    steady = series("seconds", seconds, throughput=400.0)
+    assert one("throughput_drop", steady) is None
+    falling = [replace(p, throughput=400.0 if p.offset < 8000 else 200.0) for p in steady]
+    assert one("throughput_drop", falling) is not None
+    slightly = series("seconds", [*noisy(20.0, 0.02, 40), *noisy(21.5, 0.02, 40)], throughput=400.0)
+    assert one("straggler_step", slightly) is None
+    assert one("straggler_step", [replace(p, throughput=None) for p in slightly]) is not None
+
+
+def test_steps_are_not_compared_over_a_change_of_their_size() -> None:
+    """A line that says that sequences or batches have another size parts the series; a slow-down behind it is still told."""
+    seconds = [*noisy(2.0, 0.02, 40), *noisy(4.0, 0.02, 40)]
+    line = ProgressPoint(200 * 40 - 50, format=RESIZED, validation=True)
+    points = sorted([*series("seconds", seconds), line], key=lambda p: p.offset)
+    assert one("throughput_drop", points) is None
+    worse = series("seconds", [*seconds, *noisy(9.0, 0.02, 20)])
+    found = one("throughput_drop", sorted([*worse, line], key=lambda p: p.offset))
+    assert found is not None
+    assert found.point.step == 81
+
+
+def test_runs_of_other_lengths_in_one_file_are_apart() -> None:
+    """A file that a second run with another number of steps was written into is no run that became slower or diverged."""
+    small = series("seconds", noisy(0.2, 0.002, 30), first=200, total=1000, loss=0.2)
+    large = [
+        replace(p, offset=p.offset + 90_000)
+        for p in series("seconds", noisy(1.4, 0.02, 60), first=10_000, total=50_000, loss=4.5)
+    ]
+    for name in ("throughput_drop", "loss_spike"):
+        assert one(name, [*small, *large]) is None
+        assert one(name, [replace(p, total=50_000) for p in (*small, *large)]) is not None
+
+
+@pytest.mark.parametrize("peak", [[9.0, 6.0, 3.5], [900.0], [9.0, 8.0, 7.5, 6.0, 5.0, 3.5]])
+def test_a_spike_that_the_run_got_over_is_no_fault(peak: list[float]) -> None:
+    """Back at its level within a few records, and calm from there on to the end."""
+    values = [*noisy(2.4, 0.02, 60), *peak, *noisy(2.4, 0.02, 60)]
+    assert one("loss_spike", series("loss", values, first=1000)) is None
+    assert one("loss_spike", series("loss", [*values[:-60], *noisy(5.5, 0.02, 60)], first=1000)) is not None
+
+
+def test_the_first_rates_of_a_bar_are_no_straggler() -> None:
+    """A bar's rate is an average that settles slowly; lines with the same times tell of one."""
+    values = [3.31, 3.31, 3.62, 3.6, 3.61]
+    assert one("straggler_step", series("seconds", values, format="tqdm", total=9)) is None
+    assert one("straggler_step", series("seconds", values, format="megatron", total=9)) is not None
+
+
+def test_a_sum_over_an_epoch_is_no_spike_among_the_losses_of_steps() -> None:
+    """A line of another form says another quantity; only forms that are usual at that place are compared."""
+    steps = series("loss", noisy(0.9, 0.01, 60), first=1000, format="iter_loss")
+    epoch = ProgressPoint(200 * 60, loss=4100.0, epoch=1.0, format="epoch_loss")
+    assert one("loss_spike", [*steps, epoch]) is None
+    assert one("loss_spike", [*steps, replace(epoch, format="iter_loss")]) is not None
+
+
+def test_a_loss_that_turns_in_a_log_of_few_lines() -> None:
+    """A straight fall, then a straight rise to many times the low, is a divergence though each record stands for many steps."""
+    values = [14.0, 11.0, 4.0, 2.2, 1.6, 4.9, 8.2, 11.1]
+    spaced = [replace(p, step=60 * n) for n, p in enumerate(series("loss", values))]
+    found = one("loss_spike", spaced)
+    assert found is not None
+    assert found.point.step == 300
+    for other in ([14.0, 11.0, 4.0, 2.2, 1.6, 1.8, 2.0, 2.3], [14.0, 4.0, 11.0, 2.2, 1.6, 4.9, 3.2, 11.1]):
+        assert one("loss_spike", [replace(p, loss=loss) for p, loss in zip(spaced, other, strict=True)]) is None
 
 
 def test_a_single_leap_of_the_loss() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kb.evidence import History
-from kb.findings import Finding, chain_span, find
-from kb.model import Structure
+from kb.evidence import Evidence, Facts, History
+from kb.findings import Finding, Judged, chain_span, find
+from kb.model import Job, Structure
 from kb.report import NotEvaluated
 from kb.rule import Count, ExceptionTest, Name, Pattern, Row, Rule, Span, StructureTest, Table
 from kb.summary import StreamSummary
@@ -19,7 +19,7 @@ def found(*rules: Rule, streams: tuple[StreamSummary, ...]) -> dict[str, list[Fi
     """The findings of these rules, by rule."""
     book = rulebook(*rules)
     answer: dict[str, list[Finding]] = {}
-    for one in find(book, facts(*streams, rules=rules), History())[0]:
+    for one in find(book, facts(*streams, rules=rules), History()).findings:
         answer.setdefault(one.rule.id, []).append(one)
     return answer
 
@@ -120,7 +120,7 @@ def test_a_rule_that_cannot_be_judged_is_listed() -> None:
     one = rule("r", "code_bug", LINE, when=Count("line", at_least=2, within=Span(seconds=5)))
     book = rulebook(one)
     seen = facts(stream(found={"r#line": [place(1), place(2)]}), rules=book.rules)
-    assert find(book, seen, History()) == ([], [NotEvaluated("r", "times of the lines")])
+    assert find(book, seen, History()) == Judged((), (NotEvaluated("r", "times of the lines"),))
 
 
 def test_what_the_run_survived_is_no_finding() -> None:
@@ -210,3 +210,13 @@ def test_the_span_of_a_chain_covers_its_parts_and_nothing_else() -> None:
     one = rule("r", "code_bug", LINE, when=Name("line"))
     (signal,) = known.seen(one, LINE).signals
     assert chain_span(signal, known) == (500, chain[1].end)
+
+
+def test_a_rule_for_a_framework_is_passed_over_on_another():
+    """Where the job does not say what it runs, the rule is judged."""
+    book = rulebook(rule("r", "code_bug", Pattern("line", literal="x"), applies_to={"framework": "megatron"}))
+    heard = {}
+    for name in (None, "Megatron-LM", "deepspeed"):
+        known = Facts(Evidence(Job(framework=name), streams=(stream(found={"r#line": [place(1)]}),)), book.rules)
+        heard[name] = len(find(book, known, History()).findings)
+    assert heard == {None: 1, "Megatron-LM": 1, "deepspeed": 0}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kb.confidence import band
 from kb.evidence import Facts, History
 from kb.findings import find
 from kb.model import Resource, StreamRef
-from kb.ranking import Ranked, band, explains, precedes, rank
+from kb.ranking import Ranked, explains, precedes, rank
 from kb.rule import ExceptionTest, Pattern, Rule
 from kb.summary import Place, StreamSummary
 from tests.kb.samples import exception, facts, place, ref, rule, rulebook, steps, stream
@@ -23,7 +24,7 @@ CLOSED = rule("closed", "peer_failure", LINE, role="symptom")
 def ranked(*rules: Rule, streams: tuple[StreamSummary, ...]) -> list[Ranked]:
     """What is found, in its order."""
     known = facts(*streams, rules=rules)
-    return rank(find(rulebook(*rules), known, History())[0], known)
+    return rank(find(rulebook(*rules), known, History()).findings, known)
 
 
 def order(places: list[Ranked]) -> list[str]:
@@ -165,7 +166,7 @@ def test_a_rule_may_explain_beyond_the_table() -> None:
     """By fault or by rule id."""
     wide = rule("wide", "code_bug", LINE, explains=("link",))
     known: Facts = facts(stream(found={"wide#line": at(100), "link#line": at(200)}))
-    first, second = find(rulebook(wide, LINK), known, History())[0]
+    first, second = find(rulebook(wide, LINK), known, History()).findings
     assert explains(first, second)
     assert not explains(second, first)
 
@@ -191,14 +192,6 @@ def test_between_streams_the_time_tells_with_two_seconds_of_skew(
     """Closer than the clocks agree it cannot be told."""
     known = facts(stream(ref("a"), {"oom#line": at(1, left)}), stream(ref("b"), {"bug#line": at(1, right)}))
     assert precedes(known.seen(OOM, LINE).signals[0], known.seen(BUG, LINE).signals[0]) == expected
-
-
-@pytest.mark.parametrize(
-    ("confidence", "word"), [(0.97, "likely"), (0.7, "likely"), (0.69, "possible"), (0.35, "possible"), (0.2, "weak")]
-)
-def test_the_word_for_a_confidence(confidence: float, word: str) -> None:
-    """Three bands."""
-    assert band(confidence) == word
 
 
 def test_the_order_of_the_rules_does_not_matter() -> None:

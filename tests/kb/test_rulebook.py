@@ -398,15 +398,8 @@ def test_damaged_bytes_never_crash(place: int, damage: bytes) -> None:
         assert isinstance(decode(damaged), Rulebook)
 
 
-def test_a_start_from_the_cache_is_fast_and_light() -> None:
-    """Three hundred rules decode in a moment, without YAML or pydantic."""
-    rulebook = load(files(port_flaps=RULE)).rulebook
-    many = tuple(dataclasses.replace(rulebook.rules[0], id=f"rule-{n}") for n in range(300))
-    data = encode(dataclasses.replace(rulebook, rules=many))
-    decode(data)
-    start = time.perf_counter()
-    decode(data)
-    assert time.perf_counter() - start < 0.2
+def test_a_start_from_the_cache_is_light() -> None:
+    """A cached rulebook is read without YAML or pydantic."""
     code = "import sys, kb.rulecodec; print([m for m in ('yaml', 'pydantic', 'rapidfuzz') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "[]"

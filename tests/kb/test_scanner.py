@@ -196,3 +196,36 @@ def test_a_log_of_iteration_lines_alone_is_thinned_alike_however_it_is_cut() -> 
     parts = shards(text, [700_000, 1_900_000])
     joined = merge(parts[2], merge(parts[0], parts[1]))
     assert [point.step for point in joined.series.points] == [point.step for point in whole.series.points]
+
+
+def losses(text: bytes) -> list[tuple[int | None, float | None]]:
+    """Step and loss of the training points of a text."""
+    return [(p.step, p.loss) for p in summary(text).series.points if not p.validation]
+
+
+def test_evaluations_do_not_stand_for_the_steps_beside_them() -> None:
+    """However many lines of validation losses or of bare bars a block has, the lines of a general form are read as well."""
+    steps = b"".join(b"iter %d: loss 3.5, time 9.0ms\n" % n for n in range(40))
+    checks = b"".join(b"step %d: train loss 3.5, val loss 3.75\n" % n for n in range(40))
+    bars = b"".join(b"Loading parts: 10%%|#  | %d/99 [00:31<00:39,  3.80s/it]\n" % n for n in range(40))
+    assert [step for step, _ in losses(checks + bars + steps)] == list(range(40))
+
+
+def test_a_message_glued_to_a_bare_bar_is_read_for_its_loss() -> None:
+    """A bar says the step; the loss stands in the line that another program wrote behind it."""
+    line = b" 10%%|#  | %d/99 [00:31<00:39,  3.80s/it]INFO - iter: %d loss: 2.5\n"
+    assert losses(b"".join(line % (n, n) for n in range(20)))[:2] == [(0, 2.5), (1, 2.5)]
+
+
+def test_forms_at_home_keep_the_general_ones_away() -> None:
+    """Where a program prints its losses in a form of its own, lines of another form that look like steps are left alone."""
+    own = b"".join(b"{'loss': 2.5, 'learning_rate': 1e-05, 'epoch': %d.5}\n" % n for n in range(20))
+    assert losses(own + b"looking back at step 3 loss: 9.5\n") == [(None, 2.5)] * 20
+
+
+def test_a_change_of_size_is_kept_among_many_steps() -> None:
+    """A line that says that sequences are longer from here on is not lost where the steps are thinned."""
+    steps = [b"iter %d: loss 3.5, time 9.0ms\n" % n for n in range(5000)]
+    steps.insert(2500, b"sequence length increased from 2048 to 4096\n")
+    found = summary(b"".join(steps)).series.points
+    assert [point.format for point in found].count("resized") == 1

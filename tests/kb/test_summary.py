@@ -8,7 +8,7 @@ from functools import reduce
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kb.model import Gap, ProgressPoint, Resource, StreamRef, Structure
+from kb.model import RESIZED, Gap, ProgressPoint, Resource, StreamRef, Structure
 from kb.summary import (
     FIRST_PLACES,
     FIRST_STRUCTURES,
@@ -18,6 +18,7 @@ from kb.summary import (
     MARKS,
     PLACES_A_RANK,
     POINTS,
+    SIZED_POINTS,
     Series,
     StageMark,
     StreamSummary,
@@ -31,7 +32,7 @@ from kb.summary import (
 from tests.kb.samples import hits, place
 
 REF = StreamRef("logs/train.log")
-BOUND = POINTS + LAST_POINTS + 2  # a sample, the last few, the first, the first odd one
+BOUND = POINTS + LAST_POINTS + SIZED_POINTS + 2  # a sample, the last few, those of sizes, the first, the first odd one
 SPAN = 100_000  # bytes of one part
 STAGES = ("launch", "init", "iterating", "saving")
 
@@ -49,7 +50,12 @@ def _part(draw: st.DrawFn, index: int) -> StreamSummary:
         key: hits(*(place(at, rank=draw(st.sampled_from((None, 0, 1, 2)))) for at in sorted(draw(offsets))))
         for key in draw(st.sets(st.sampled_from(("a#x", "b#y"))))
     }
-    points = [ProgressPoint(at, at, loss=draw(st.sampled_from((1.0, math.nan, None)))) for at in sorted(draw(offsets))]
+    points = [
+        ProgressPoint(
+            at, at, loss=draw(st.sampled_from((1.0, math.nan, None))), format=draw(st.sampled_from(("", RESIZED)))
+        )
+        for at in sorted(draw(offsets))
+    ]
     odd = next((point for point in points if not is_finite(point)), None)
     kinds = st.sampled_from(("exception", "xid"))
     return StreamSummary(
@@ -142,6 +148,15 @@ def test_thinning_never_loses_the_edges() -> None:
     assert {joined.first, joined.last, joined.nonfinite} <= set(joined.points)
     assert (joined.first, joined.last, joined.nonfinite) == (left.series.first, right.series.last, odd)
     assert set(right.series.points[-LAST_POINTS:]) <= set(joined.points)
+
+
+def test_lines_that_change_the_size_of_a_step_outlast_thinning() -> None:
+    """The first few of them are kept whatever the number of points, and more are not, so that all stays bounded."""
+    lines = [ProgressPoint(7 * n + 1, format=RESIZED, validation=True) for n in range(0, 9000, 300)]
+    series = series_of([*(ProgressPoint(7 * n, n) for n in range(9000)), *lines], 9030, 0)
+    kept = [point for point in series.points if point.format == RESIZED]
+    assert kept[:SIZED_POINTS] == lines[:SIZED_POINTS]
+    assert len(series.points) <= BOUND
 
 
 @settings(deadline=None, max_examples=25)

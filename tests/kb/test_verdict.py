@@ -6,13 +6,13 @@ import pytest
 
 from kb.evidence import Facts, History
 from kb.findings import find
-from kb.model import Resource, Structure
+from kb.model import Structure
 from kb.ranking import Ranked, rank
-from kb.report import Exclusion, Progress, Suspect
-from kb.rule import Pattern, Row, StructureTest, Table
+from kb.report import Progress
+from kb.rule import Pattern
 from kb.summary import StageMark
-from kb.verdict import decide, failure_signs, judge, last_words, phase, progress
-from tests.kb.samples import exception, facts, place, ref, rule, rulebook, steps, stream
+from kb.verdict import failure_signs, judge, last_words, phase, progress
+from tests.kb.samples import exception, facts, place, rule, rulebook, steps, stream
 
 LINE = Pattern("line", literal="trouble")
 RULES = tuple(
@@ -35,7 +35,7 @@ def structure(kind: str, offset: int = 900, **fields: str) -> Structure:
 
 def places(known: Facts) -> list[Ranked]:
     """The findings of BOOK, ranked."""
-    return rank(find(BOOK, known, History())[0], known)
+    return rank(find(BOOK, known, History()).findings, known)
 
 
 def seen(name: str) -> Facts:
@@ -175,67 +175,3 @@ def test_how_far_the_run_came() -> None:
 def test_the_last_complete_checkpoint(structures: list[Structure], expected: int | None) -> None:
     """One whose end was logged, or behind whose begin the run made steps; one that was being written does not count."""
     assert progress(facts(stream(points=steps(1, 30), structures=structures))).last_checkpoint == expected
-
-
-# decision
-
-
-@pytest.mark.parametrize(
-    ("done", "lost"),
-    [
-        (Progress(last_iteration=1198, last_checkpoint=1000), 198),
-        (Progress(last_iteration=900, last_checkpoint=1000), 0),
-        (Progress(last_iteration=900), None),
-        (Progress(last_checkpoint=900), None),
-    ],
-)
-def test_the_steps_that_are_lost(done: Progress, lost: int | None) -> None:
-    """Those since the last complete checkpoint; not known where one of the two is not."""
-    known = seen("oom")
-    assert decide(BOOK, places(known), (), done).steps_lost == lost
-    assert decide(BOOK, [], (), done).steps_lost == lost
-    assert decide(BOOK, [], (), done).advice == "none"
-
-
-NODES = (
-    Suspect("gpu", node="node-b", rank=3),
-    Suspect("rank", node="node-a", rank=1),
-    Suspect("node", node="node-b"),
-    Suspect("rank", rank=9),
-)
-
-
-@pytest.mark.parametrize(
-    ("name", "advice", "owner", "exclude"),
-    [
-        ("ecc", "requeue_without", "hardware", [("node-b", "cluster"), ("node-a", "cluster")]),
-        ("link", "requeue_without", "none", [("node-b", "job"), ("node-a", "job")]),
-        ("oom", "fix_first", "user", []),
-        ("preempted", "requeue", "none", []),
-    ],
-)
-def test_advice_and_the_nodes_to_leave_out(name: str, advice: str, owner: str, exclude: list[tuple[str, str]]) -> None:
-    """Hardware is taken out of the cluster, links out of the job; a fault of the code bars no node."""
-    known = seen(name)
-    decision = decide(BOOK, places(known), NODES, Progress())
-    assert (decision.advice, decision.owner) == (advice, owner)
-    assert [(one.node, one.scope) for one in decision.exclude] == exclude
-
-
-def test_a_node_that_is_not_named_cannot_be_left_out() -> None:
-    """The advice stands and says what is missing."""
-    known = seen("ecc")
-    decision = decide(BOOK, places(known), (Suspect("rank", rank=9), Suspect("job")), Progress())
-    assert (decision.advice, decision.exclude) == ("requeue_without", ())
-    assert "not named" in decision.why
-
-
-def test_the_row_of_a_table_says_why_a_node_is_left_out() -> None:
-    """Rather than the rule, which speaks for a whole catalogue."""
-    table = Table("xid", {"48": Row("48", "Double-bit error")})
-    book = rulebook(rule("x", "gpu_memory_ecc", Pattern("line", structure=StructureTest("xid")), table=table))
-    one = Structure("xid", 10, 50, "NVRM: Xid", {"xid": 48}, Resource(node="node-c"))
-    known = facts(stream(ref("dmesg.log", node="node-c", kind="kernel"), structures=[one]))
-    ranked = rank(find(book, known, History())[0], known)
-    decision = decide(book, ranked, (Suspect("node", node="node-c"),), Progress())
-    assert decision.exclude == (Exclusion("node-c", "cluster", "Double-bit error"),)

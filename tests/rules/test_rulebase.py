@@ -13,7 +13,7 @@ from bot import ruletests
 from bot.accuracy import evaluate_cases
 from bot.diagnosing import diagnose_bundle, diagnose_paths
 from bot.rulefiles import default_folder, knowledge
-from kb.evidence import Facts, History
+from kb.evidence import Facts
 from kb.findings import find
 from kb.matcher import HyperscanMatcher, Matcher, Re2Matcher
 from kb.patterns import check, scan_form
@@ -138,8 +138,9 @@ def test_no_stranger_is_heard_first(engine: Matcher) -> None:
         rule = next(one for one in KNOWN.rulebook.rules if one.id == test.rule)
         if not test.speaks or rule.role == "context":
             continue
-        facts = Facts(ruletests.evidence_of(KNOWN, engine, ruletests.read_streams(test.path)), KNOWN.rulebook.rules)
-        found, _ = find(KNOWN.rulebook, facts, History())
+        evidence, history = ruletests.evidence_at(KNOWN, engine, test.path)
+        facts = Facts(evidence, KNOWN.rulebook.rules)
+        found = find(KNOWN.rulebook, facts, history).findings
         own = [one for one in found if one.rule.id == test.rule]
         best = rank(found, facts)[0].best
         if best.fault.id in {one.fault.id for one in own} or any(explains(best, one) for one in own):

@@ -145,6 +145,7 @@ def test_slurm_end(line, fields):
     """Slurm's last word on a job or step, with its reason."""
     found = one(READERS, line + "\n")
     assert found.fields == {"node": "cn-b7", "at": "2026-05-02T03:04:05", **fields}
+    assert found.resource.node is None  # the batch host, from which the message comes
 
 
 @pytest.mark.parametrize(

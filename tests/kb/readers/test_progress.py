@@ -81,7 +81,7 @@ LINES = [
             "loss": 9.5,
             "learning_rate": 1e-5,
             "seconds": 4.5,
-            "throughput": 12.25,
+            "throughput": 44.1,
             "format": "megatron",
         },
     ),
@@ -131,6 +131,7 @@ LINES = [
             "loss": 1.75,
             "learning_rate": 3e-5,
             "seconds": 6.5,
+            "throughput": 256 / 6.5,
             "format": "nemo",
         },
     ),
@@ -230,7 +231,7 @@ LINES = [
     (b"Step 00090 | Validation bpb: 1.2500", {"step": 90, "loss": 1.25, "validation": True, "format": "validation"}),
     (
         b"iter 45: loss 4.2500, time 250.50ms, mfu 30.10%",
-        {"step": 45, "loss": 4.25, "seconds": 0.2505, "format": "iter_loss"},
+        {"step": 45, "loss": 4.25, "seconds": 0.2505, "throughput": 30.1, "format": "iter_loss"},
     ),
     (
         b"step 90: train loss 4.2500, val loss 4.5000",
@@ -500,6 +501,94 @@ LINES = [
         {"memory": 32 * GIB, "format": "used Mem Gi ", "validation": True},
     ),
     (b"[rank1]: rss=2.5GB", {"memory": 2.5 * GIB, "format": "used rss ", "validation": True}),
+    (
+        b"[default3]:      12/80      7.5G       1.25      0.500      2.000         33        512: 100%|###| 90/90 [00:45<00:00,  2.00it/s]",
+        {"step": 90, "total": 90, "epoch": 12.0, "loss": 3.75, "seconds": 0.5, "memory": 7.5 * GIB, "format": "tqdm"},
+    ),
+    (
+        "       0/80      7.5G        nan      0.500         33        512: 25% ━━━───────── 22/90 2.0it/s 11.0s<34.0s".encode(),
+        {
+            "step": 22,
+            "total": 90,
+            "epoch": 0.0,
+            "loss": math.nan,
+            "seconds": 0.5,
+            "memory": 7.5 * GIB,
+            "format": "tqdm",
+        },
+    ),
+    (
+        b"I0211 08:09:10.501901 99 logging_writer.py:48] [640] learning_rate=0.0005, loss=3.25, steps_per_second=2.5",
+        {"step": 640, "loss": 3.25, "learning_rate": 0.0005, "throughput": 2.5, "format": "clu"},
+    ),
+    (
+        b"I0211 08:09:10.501901 99 logging_writer.py:48] [640] eval_accuracy=0.5",
+        {"step": 640, "format": "clu", "validation": True},
+    ),
+    (
+        (
+            b"2027-02-11 08:09:10,902 - mindformers[core/callback.py:31] - INFO - { Epoch:[  2/  4], step:[   64/ 900], loss: 3.25, "
+            b"per_step_time: 750ms, lr: 1e-05, overflow cond: False, loss_scale: 64.0, global_norm: [1.5], train_throughput_per_npu: 99.5T }"
+        ),
+        {
+            "step": 64,
+            "total": 900,
+            "epoch": 2.0,
+            "loss": 3.25,
+            "seconds": 0.75,
+            "learning_rate": 1e-5,
+            "loss_scale": 64.0,
+            "grad_norm": 1.5,
+            "throughput": 99.5,
+            "format": "mindformers",
+        },
+    ),
+    (
+        b"2027-02-11 08:09:10\tnode-b:0\ttrain:95\tINFO\t[step=64/900,epoch=2]",
+        {"step": 64, "total": 900, "epoch": 2.0, "format": "olmo"},
+    ),
+    (b"    train/CrossEntropyLoss=3.25", {"loss": 3.25, "format": "below"}),
+    (b"\t Train loss/train/total: nan", {"loss": math.nan, "format": "below"}),
+    (
+        b"08:09:10 Schritt 64/900  Verlust=3.25  loss=3.25  Dauer 1.5 s",
+        {"step": 64, "total": 900, "loss": 3.25, "format": "fraction_loss"},
+    ),
+    ("08:09 étape 64, loss: 3.25".encode(), {"step": 64, "loss": 3.25, "format": "fraction_loss"}),
+    ("第 64 步 loss: 3.25".encode(), {"step": 64, "loss": 3.25, "format": "fraction_loss"}),
+    ("Époque 2/4 loss: 3.25".encode(), {"epoch": 2.0, "loss": 3.25, "format": "fraction_loss"}),
+    (
+        b"(RayTrainWorker pid=9) {'loss': 3.25, 'lr': 1e-05, 'step': 64, 'epoch': 0.5}",
+        {"step": 64, "loss": 3.25, "learning_rate": 1e-5, "epoch": 0.5, "format": "hf_dict"},
+    ),
+    (
+        "[default0]:90/90 ━━━━━━━━━━ 9s 100ms/step - accuracy: 0.5 - loss: 3.25".encode(),
+        {"step": 90, "total": 90, "loss": 3.25, "seconds": 0.1, "format": "keras"},
+    ),
+    (
+        "90/90 ━━━━━━━━━━ 9s 100ms/step - accuracy: 0.5 - \x1b[36mloss\x1b[0m: 3.25".encode(),
+        {"step": 90, "total": 90, "loss": 3.25, "seconds": 0.1, "format": "keras"},
+    ),
+    (
+        b"completed step: 64, seconds: 1.5, TFLOP/s/device: 99.5, Tokens/s/device: 812.5, \x1b[36mloss\x1b[0m: 3.25",
+        {"step": 64, "loss": 3.25, "seconds": 1.5, "throughput": 812.5, "format": "step_loss"},
+    ),
+    (
+        b"2027-02-11 - INFO - Iter: 64    training-loss, overall: nan    training-loss, part: nan",
+        {"step": 64, "loss": math.nan, "format": "iter_loss"},
+    ),
+    (b"step:64 - actor/lr:0.000 - actor/pg_loss:0.5", {"step": 64, "loss": 0.5, "format": "verl"}),
+    (
+        b"step:64 - actor/lr:0.0 - actor/pg_loss:0.5",
+        {"step": 64, "loss": 0.5, "learning_rate": 0.0, "format": "verl"},
+    ),
+    (
+        b"step:64 - actor/lr:0.000E+00 - actor/pg_loss:0.5",
+        {"step": 64, "loss": 0.5, "learning_rate": 0.0, "format": "verl"},
+    ),
+    (b"curriculum: sequence length is now 8192 (was 4096)", {"format": "resized", "validation": True}),
+    (b"WARNING: micro batch size halved to 2, going on", {"format": "resized", "validation": True}),
+    (b"Decreasing batch size to: 4.", {"format": "resized", "validation": True}),
+    (b"Increasing the global batch size from 256 to 512", {"format": "resized", "validation": True}),
 ]
 
 
@@ -513,7 +602,7 @@ def said(line: bytes) -> dict[str, object]:
 
 @pytest.mark.parametrize(("line", "expected"), LINES)
 def test_an_iteration_line_gives_its_step_and_measures(line: bytes, expected: dict[str, object]) -> None:
-    """Each known form gives every quantity that it prints, and no quantity that it does not."""
+    """Each known form gives every quantity that it prints, a rate of its own sizes where it prints none, and no more."""
     assert said(line) == {
         name: pytest.approx(value, nan_ok=True) if isinstance(value, float) else value
         for name, value in expected.items()
@@ -534,6 +623,11 @@ def test_an_iteration_line_gives_its_step_and_measures(line: bytes, expected: di
         b"  loss_scale_window ............................... 1000",
         b'  "loss_scale": 0, "step": 4',
         b"max_steps: 1000, loss: CrossEntropy",
+        b"[rank 3/8] loss: 2.5",
+        b"2027/03/01 loss: 2.5",
+        b"ranks 8/4 answered, loss: 2.5",
+        b"batch_size: 4",
+        b"the batch size is set to 4",
         b'  "loss": 0.5, "name": "weights"',
         b"saved step 200 as model_loss_0.05.ckpt",
         b"12 files, 3.5 avg loss, 0.001 rate",

@@ -1,0 +1,242 @@
+"""What the vote of the four hang probes buys over any one of them, on made jobs (bench/hang_sim.py).
+
+    python bench/hang.py [--hours 500] [--hangs 140] [--seed N] [--json]
+
+Each made job is looked at as `signalbox watch` would, every 20 s, through kb.observed.votes. Where nothing but short steps
+filled the last three minutes one look in six is taken: silence and spinning need more than that to begin. A
+healthy trace may give false calls, each counted once until ten minutes without one have passed. A hang is found where it is
+called before the collective time-out (or 45 minutes in a phase with a ceiling of its own) is over; its delay counts from the
+last progress. Precision is over all traces together, so it hangs on how many hangs there are to how many healthy hours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).parent))
+import hang_sim  # it lies beside this script
+from hang_sim import KINDS, LOOK, Made, made_job
+
+from bot.rulefiles import knowledge
+from kb.observed import Parts, votes
+from kb.report import Hang
+from kb.rule import Rulebook
+
+ASKED_FALSE = 0.05  # calls a job-day
+ASKED_DELAY = {"logs and stacks": 300.0, "with a recorder": 60.0}
+HEALTHY_HOURS = 2.0
+PROBES = ("silence", "stacks", "spin", "collective", "vote")
+SELDOM = 6
+REST = 600.0  # seconds without a call after which the next one counts anew
+PHASES = ("saving", "evaluating", "start")
+_BOOKS: list[Rulebook] = []
+
+
+@dataclass(slots=True)
+class Watched:
+    """What came of one job: when each probe, and the vote, cried before the hang (episodes) and first after it."""
+
+    seed: int
+    hang: str | None
+    hours: float
+    group: str
+    false: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    delay: dict[str, float] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+
+
+def watch(job: Made, begin: float = 0.0) -> Watched:
+    """Look at a job from its start (or from a time on) to its end."""
+    book = _book()
+    sources = "with a recorder" if job.recorder != "none" else "logs and stacks" if job.stacks else "logs alone"
+    if job.hang in PHASES:
+        sources = f"in a phase, {sources}"
+    elif not job.timed or job.hang == "chatter":
+        sources = f"logs of no use, {sources}"
+    out = Watched(job.seed, job.hang, (min(job.end, job.since) - begin) / 3600, sources)
+    rounds: deque[list[object]] = deque(maxlen=6)
+    polls: deque[object] = deque(maxlen=10)
+    last: dict[str, float] = {}
+    now, turn = begin, 0
+    while now < job.end:
+        turn += 1
+        rounds.append(hang_sim.stacks(job, now))
+        answer = hang_sim.ras(job, now)
+        if answer is not None:
+            polls.append(answer)
+        if not job.ordinary(now) or turn % SELDOM == 0:
+            parts = Parts(
+                stacks=tuple(one for each in rounds for one in each),
+                rings=hang_sim.rings(job, now),
+                ras=tuple(polls),
+                panels=hang_sim.panels(job, now),
+            )
+            _note(job, now, votes(hang_sim.evidence(job, now), parts, book), out, last)
+        now += LOOK
+    return out
+
+
+def _note(job: Made, now: float, hang: Hang, out: Watched, last: dict[str, float]) -> None:
+    yes = {one.probe for one in hang.votes if one.vote == "yes"} | ({"vote"} if hang.called else set())
+    out.seen |= {one.probe for one in hang.votes if one.vote != "not_observable"}
+    for probe in yes:
+        if now < job.since:
+            if now - last.get(probe, -1e9) > REST:
+                out.false[probe].append(job.at(now).kind + (" alone" if job.at(now).alone else ""))
+            last[probe] = now
+        else:
+            out.delay.setdefault(probe, now - job.since)
+
+
+def _book() -> Rulebook:
+    if not _BOOKS:
+        _BOOKS.append(knowledge().rulebook)
+    return _BOOKS[0]
+
+
+def _healthy(seed: int) -> Watched:
+    return watch(made_job(seed, hours=HEALTHY_HOURS))
+
+
+def _hanging(asked: tuple[int, str]) -> Watched:
+    job = made_job(*asked)
+    return watch(job, max(0.0, job.since - 900.0) // LOOK * LOOK)
+
+
+def ablation(watched: Sequence[Watched]) -> dict[str, dict[str, float | int | None]]:
+    """Precision, recall, delay and false calls a job-day of each probe by itself, and of the vote."""
+    hangs = [one for one in watched if one.hang]
+    days = sum(one.hours for one in watched) / 24
+    table: dict[str, dict[str, float | int | None]] = {}
+    for probe in PROBES:
+        found = [one.delay[probe] for one in hangs if probe in one.delay]
+        false = sum(len(one.false[probe]) for one in watched)
+        table[probe] = {
+            "observed": sum(probe in one.seen or probe == "vote" for one in hangs),
+            "precision": len(found) / (len(found) + false) if found or false else None,
+            "recall": len(found) / len(hangs) if hangs else None,
+            "median_delay": median(found) if found else None,
+            "p90_delay": quantile(found, 0.9),
+            "false": false,
+            "false_a_day": false / days if days else 0.0,
+        }
+    return table
+
+
+def quantile(values: Iterable[float], share: float) -> float | None:
+    """The value that so large a share is at most; None of nothing."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None
+
+
+def delays(watched: Sequence[Watched]) -> dict[str, dict[str, float | int | None]]:
+    """Of the hangs by what was collected: how many the vote called, and how soon."""
+    table = {}
+    for group in sorted({one.group for one in watched if one.hang}):
+        members = [one for one in watched if one.hang and one.group == group]
+        found = [one.delay["vote"] for one in members if "vote" in one.delay]
+        table[group] = {
+            "hangs": len(members),
+            "called": len(found),
+            "median": median(found) if found else None,
+            "p90": quantile(found, 0.9),
+            "worst": max(found, default=None),
+        }
+    return table
+
+
+def run(hours: float, hangs: int, seed: int) -> dict[str, object]:
+    """All figures."""
+    begun = time.monotonic()
+    jobs = round(hours / HEALTHY_HOURS)
+    asked = [(seed + 100_000 + at, KINDS[at % len(KINDS)]) for at in range(hangs)]
+    with ProcessPoolExecutor(2) as pool:
+        healthy = list(pool.map(_healthy, range(seed, seed + jobs), chunksize=4))
+        hung = list(pool.map(_hanging, asked, chunksize=4))
+    total = sum(one.hours for one in healthy)
+    false = [kind for one in healthy for kind in one.false["vote"]]
+    missed = Counter(f"{one.hang}, {one.group}" for one in hung if "vote" not in one.delay)
+    return {
+        "ablation": ablation([*healthy, *hung]),
+        "healthy": {
+            "hours": total,
+            "false": len(false),
+            "false_a_day": 24 * len(false) / total if total else 0.0,
+            "stood_still": sum(kind.startswith(("stall", "retry")) for kind in false),
+            "while": dict(Counter(false)),
+            "seeds": [one.seed for one in healthy if one.false["vote"]],
+        },
+        "delays": delays(hung),
+        "missed": dict(missed),
+        "seconds": time.monotonic() - begun,
+    }
+
+
+def show(answer: dict) -> None:  # type: ignore[type-arg]
+    """Print the figures for people."""
+    print("probe        observed  precision  recall  median delay  p90 delay  false calls a job-day")
+    for probe, one in answer["ablation"].items():
+        cells = [f"{one['observed']:8}", *(_cell(one[name]) for name in ("precision", "recall"))]
+        cells += [_seconds(one["median_delay"]), _seconds(one["p90_delay"]), f"{one['false_a_day']:.2f}"]
+        print(f"{probe:12} " + "  ".join(f"{cell:>9}" for cell in cells))
+    well = answer["healthy"]
+    print(
+        f"healthy: {well['false']} false calls in {well['hours']:.0f} job-hours, {well['false_a_day']:.3f} a job-day "
+        f"(asked: {ASKED_FALSE}) {well['while'] or ''} {well['seeds'] or ''}"
+    )
+    print(f"  {well['stood_still']} of them while all stood still for a storage or transport stop that healed later")
+    for group, one in answer["delays"].items():
+        limit = f" (asked: {ASKED_DELAY[group]:.0f} s)" if group in ASKED_DELAY else ""
+        print(
+            f"{group}: {one['called']} of {one['hangs']} hangs called, after {_seconds(one['median'])}, "
+            f"p90 {_seconds(one['p90'])}, worst {_seconds(one['worst'])}{limit}"
+        )
+    print(f"not called: {answer['missed']}")
+    print(f"{answer['seconds']:.0f} s")
+
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} s"
+
+
+def main() -> int:
+    """Run everything; exit status 1 where what is asked was not reached."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--hours", type=float, default=500.0, help="healthy job-hours")
+    parser.add_argument("--hangs", type=int, default=140)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    answer = run(asked.hours, asked.hangs, asked.seed)
+    if asked.json:
+        print(json.dumps(answer))
+    else:
+        show(answer)
+    return 0 if reached(answer) else 1
+
+
+def reached(answer: dict) -> bool:  # type: ignore[type-arg]
+    """Whether false calls and delays (nine in ten) are as asked."""
+    soon = all(
+        answer["delays"][group]["p90"] is not None and answer["delays"][group]["p90"] <= limit
+        for group, limit in ASKED_DELAY.items()
+        if group in answer["delays"]
+    )
+    return bool(answer["healthy"]["false_a_day"] <= ASKED_FALSE and soon)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,519 @@
+"""Made jobs for bench/hang.py: what logs, stacks, metrics and recorders of a training job show at any moment of its life.
+
+Written before the probes were measured with it and not tuned since. What makes it hard is here on purpose: a main thread
+that stands in the same device wait at nearly every look, evaluation and checkpoints that one rank does while the others
+stand in a barrier, phases that no line tells of, one rank that logs, log lines without times, storage that stalls a loader
+for minutes and heals, transport retries, compilation, metrics that are late, lost or not collected, recorders that are
+off. Times are seconds since the job's start, moved to the epoch by BASE where values carry them.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kb.evidence import Evidence
+from kb.model import (
+    Collective,
+    CollectiveTrace,
+    Frame,
+    Job,
+    ProgressPoint,
+    Resource,
+    StackSample,
+    Stage,
+    StreamRef,
+    ThreadStack,
+)
+from kb.panel import Panel, Row, make_panel
+from kb.readers.ras import RasCommunicator, RasRank, RasReport
+from kb.rings import Ring, digest
+from kb.summary import Series, StageMark, StreamSummary
+
+BASE = 1_800_000_000.0
+LOOK = 20.0  # seconds between two looks of `watch`
+KINDS = (
+    *("asleep", "lock", "loader", "skip", "sizes", "stopped", "network", "gpu", "node_lost", "busy", "chatter"),
+    *("saving", "evaluating", "start"),
+)
+_SITE = "/opt/venv/lib/python3.11/site-packages"
+_MAIN = (Frame("main", "/srv/lm/train.py", 210), Frame("<module>", "/srv/lm/train.py", 240))
+_STEP = (Frame("train_step", "/srv/lm/train.py", 120), *_MAIN)
+_SYNC = (Frame("train_step", "/srv/lm/train.py", 131), *_MAIN)
+_REDUCE = (Frame("all_reduce", f"{_SITE}/torch/distributed/distributed_c10d.py", 2806), *_STEP)
+_GATHER = (Frame("all_gather", f"{_SITE}/torch/distributed/distributed_c10d.py", 3711), *_STEP)
+_BARRIER = (Frame("barrier", f"{_SITE}/torch/distributed/distributed_c10d.py", 4551), *_MAIN)
+_LOADER = (
+    Frame("wait", "/usr/lib/python3.11/threading.py", 327),
+    Frame("get", "/usr/lib/python3.11/queue.py", 180),
+    Frame("_try_get_data", f"{_SITE}/torch/utils/data/dataloader.py", 1243),
+    *_MAIN,
+)
+_SLEEP = (Frame("hold", "/srv/lm/hooks.py", 18), *_STEP)
+_LOCK = (Frame("acquire_cache", "/srv/lm/cache.py", 77), *_STEP)
+_SAVE = (
+    Frame("save", f"{_SITE}/torch/serialization.py", 943),
+    Frame("save_checkpoint", "/srv/lm/ckpt.py", 61),
+    *_MAIN,
+)
+_MEET = (Frame("init_process_group", f"{_SITE}/torch/distributed/distributed_c10d.py", 1714), *_MAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of the job's life. `alone`: one rank (`who`) does it, the others stand in a barrier or collective."""
+
+    begin: float
+    end: float
+    kind: str
+    alone: bool = False
+    who: int = 0
+
+
+@dataclass(slots=True)
+class Made:
+    """One made job. `hang`: what hangs, of whom, since when (also its last progress)."""
+
+    seed: int
+    ranks: int
+    step: float
+    log_every: int
+    all_log: bool
+    timed: bool
+    heartbeat: bool
+    sync_share: float
+    stacks: bool
+    metrics: bool
+    sm: bool
+    recorder: str
+    timeout: float
+    told: frozenset[str]
+    spans: list[Span] = field(default_factory=list)
+    begins: list[float] = field(default_factory=list)
+    steps: list[float] = field(default_factory=list)  # when each step ended
+    points: list[ProgressPoint] = field(default_factory=list)
+    marks: list[tuple[float, StageMark]] = field(default_factory=list)
+    lines: list[float] = field(default_factory=list)  # times of all lines of rank 0
+    end: float = 0.0
+    hang: str | None = None
+    culprit: int = 0
+    since: float = math.inf
+    panels: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+
+    def at(self, when: float) -> Span:
+        """The stretch that a moment lies in."""
+        return self.spans[max(0, bisect_right(self.begins, when) - 1)]
+
+    def ordinary(self, when: float) -> bool:
+        """Whether nothing but short steps filled the last three minutes."""
+        one = self.at(when)
+        return one.kind == "steps" and one.begin < when - 180 and self.step < 15 and when < self.since
+
+
+def made_job(seed: int, hang: str | None = None, hours: float = 2.0) -> Made:
+    """One job; the same seed gives the same job. With `hang` it stops getting on, at a third of its time or later."""
+    chance = random.Random(f"job {seed}")
+    step = math.exp(chance.uniform(math.log(0.4), math.log(45.0)))
+    job = Made(
+        seed,
+        ranks=chance.choice((4, 8)),
+        step=step,
+        log_every=chance.choice((1, 1, 1, 5, 10, 10, 50)) if step < 5 else chance.choice((1, 1, 1, 5)),
+        all_log=chance.random() < 0.4,
+        timed=chance.random() < 0.93,
+        heartbeat=hang == "chatter" or chance.random() < 0.08,
+        sync_share=chance.choice((0.2, 0.4, 0.6, 0.8, 0.95)),
+        stacks=chance.random() < 0.85,
+        metrics=chance.random() < 0.7,
+        sm=chance.random() < 0.7,
+        recorder=chance.choice(("none", "none", "ras", "fr", "fr")),
+        timeout=chance.choice((600.0, 600.0, 1800.0, 3600.0)),
+        told=frozenset(
+            one
+            for one, share in (("start", 0.8), ("evaluating", 0.75), ("saving", 0.9), ("loading", 0.7))
+            if chance.random() < share
+        ),
+    )
+    job.end = hours * 3600
+    if hang is not None:
+        job.hang, job.culprit = hang, chance.randrange(1, job.ranks)
+    _live(job, chance)
+    _log(job, chance)
+    if job.metrics:
+        _measure(job)
+    return job
+
+
+def _live(job: Made, chance: random.Random) -> None:
+    """Lay out the stretches, up to the end or the hang."""
+    now = _start(job, chance)
+    evaluates, eval_every = chance.random() < 0.7, chance.uniform(600, 3600)
+    eval_lasts, eval_alone = math.exp(chance.uniform(math.log(15), math.log(900))), chance.random() < 0.2
+    save_every = chance.uniform(600, 3600)
+    save_lasts, save_alone = math.exp(chance.uniform(math.log(3), math.log(300))), chance.random() < 0.5
+    stalls = 0.6 if chance.random() < 0.15 else 0.03  # of the loader, an hour
+    wished = chance.uniform(0.35, 0.8) * job.end if job.hang != "start" else now
+    due = {"evaluating": now + eval_every, "saving": now + save_every, "stall": 0.0, "retry": 0.0}
+    due["stall"] = now + chance.expovariate(stalls / 3600)
+    due["retry"] = now + chance.expovariate(0.2 / 3600)
+    if not evaluates and job.hang != "evaluating":
+        due["evaluating"] = math.inf
+    while now < job.end:
+        kind = min(due, key=lambda name: due[name])
+        upto = min(due[kind], job.end)
+        if job.hang is not None and job.hang not in ("saving", "evaluating") and upto >= wished:
+            _stop(job, _steps(job, now, max(now + job.step, wished), chance))
+            return
+        now = _steps(job, now, upto, chance)
+        if now >= job.end:
+            return
+        if kind == job.hang and now >= wished:
+            job.spans.append(Span(now, now + 20.0, kind, eval_alone if kind == "evaluating" else save_alone))
+            _stop(job, now + 20.0)
+            return
+        jitter = chance.uniform(0.85, 1.25)
+        if kind == "evaluating":
+            span = Span(now, now + eval_lasts * jitter, kind, eval_alone)
+            due[kind] = span.end + eval_every
+        elif kind == "saving":
+            slow = chance.uniform(2, 5) if chance.random() < 0.03 else 1.0
+            span = Span(now, now + save_lasts * jitter * slow, kind, save_alone)
+            due[kind] = span.end + save_every
+        elif kind == "stall":
+            lasts = math.exp(chance.uniform(math.log(10), math.log(180)))
+            span = Span(now, now + lasts, "stall", chance.random() < 0.5, chance.randrange(job.ranks))
+            due[kind] = span.end + chance.expovariate(stalls / 3600)
+        else:
+            span = Span(now, now + chance.uniform(5, 60), "retry")
+            due[kind] = span.end + chance.expovariate(0.2 / 3600)
+        job.spans.append(span)
+        now = span.end
+
+
+def _start(job: Made, chance: random.Random) -> float:
+    """Start-up: meeting, reading data and perhaps a checkpoint, perhaps compiling."""
+    now = 0.0
+    parts = [("meeting", chance.uniform(20, 240)), ("building", chance.uniform(10, 90))]
+    if job.hang == "start":
+        job.spans.append(Span(0.0, parts[0][1], "meeting"))
+        return parts[0][1]
+    parts.append(("loading", math.exp(chance.uniform(math.log(10), math.log(600)))))
+    if chance.random() < 0.3:
+        parts.append(("restoring", math.exp(chance.uniform(math.log(20), math.log(500)))))
+    if chance.random() < 0.4:
+        parts.append(("compiling", math.exp(chance.uniform(math.log(30), math.log(700)))))
+    for kind, lasts in parts:
+        job.spans.append(Span(now, now + lasts, kind))
+        now += lasts
+    return now
+
+
+def _steps(job: Made, now: float, upto: float, chance: random.Random) -> float:
+    """Fill up with steps; give the end of the last one."""
+    begin = now
+    while now < upto:
+        odd = chance.uniform(1.5, 3.0) if chance.random() < 0.003 else 1.0
+        now += job.step * odd * max(0.7, chance.gauss(1.0, 0.05))
+        job.steps.append(now)
+    if now > begin:
+        job.spans.append(Span(begin, now, "steps"))
+    return now
+
+
+def _stop(job: Made, when: float) -> None:
+    """From here on nothing gets on; watched for the time-out's length, three quarters of an hour at most."""
+    job.since = when
+    job.end = when + min(2700.0, job.timeout if job.hang not in ("start", "saving", "evaluating") else 2700.0)
+    job.spans.append(Span(when, job.end, "hang"))
+
+
+_STAGE: dict[str, tuple[str, Stage]] = {
+    "meeting": ("start", "init"),
+    "loading": ("loading", "data_load"),
+    "restoring": ("loading", "checkpoint_load"),
+    "evaluating": ("evaluating", "evaluating"),
+    "saving": ("saving", "saving"),
+}
+
+
+def _log(job: Made, chance: random.Random) -> None:
+    """The lines of rank 0: one each so many steps, one at the begin of each phase that is told of, perhaps a heartbeat."""
+    job.begins = [one.begin for one in job.spans]
+    said: list[tuple[float, str, int]] = [
+        (when, "step", number) for number, when in enumerate(job.steps, 1) if number % job.log_every == 0
+    ]
+    said += [(one.begin, one.kind, 0) for one in job.spans if one.kind in _STAGE and _STAGE[one.kind][0] in job.told]
+    if job.heartbeat:
+        said += [(60.0 * at, "beat", 0) for at in range(int(job.end // 60))]
+    offset = 0
+    for when, kind, number in sorted(said, key=lambda one: (one[0], one[1] != "step")):  # a step's line comes first
+        offset += chance.randrange(60, 200)
+        time = BASE + when if job.timed else None
+        job.lines.append(when)
+        if kind == "step":
+            job.points.append(ProgressPoint(offset, number, 10**6, time, 2.5, rank=0))
+        elif kind != "beat":
+            job.marks.append((when, StageMark(offset, _STAGE[kind][1])))
+
+
+# -- what is seen at a moment ----------------------------------------------------------------------------------------------
+
+
+def evidence(job: Made, now: float) -> Evidence:
+    """Logs and description as they stand at a moment."""
+    lines = bisect_right(job.lines, now)
+    marks = tuple(mark for when, mark in job.marks if when <= now)
+    count = bisect_right(job.steps[job.log_every - 1 :: job.log_every], now)
+    points = tuple(job.points[:count])
+    first, last = (points[0], points[-1]) if points else (None, None)
+    series = Series(points, len(points), 0, first, last)
+    at = BASE + job.lines[lines - 1] if lines and job.timed else None
+    begun = BASE + job.lines[0] if lines and job.timed else None
+    streams = [
+        StreamSummary(
+            StreamRef("logs/rank-0.log", Resource(rank=0)),
+            max((one.offset for one in points[-1:]), default=0) + 4096,
+            series=series,
+            marks=marks,
+            first_time=begun,
+            last_time=at,
+        )
+    ]
+    if job.all_log:
+        streams += [
+            StreamSummary(StreamRef(f"logs/rank-{rank}.log", Resource(rank=rank)), 4096, first_time=begun, last_time=at)
+            for rank in range(1, job.ranks)
+        ]
+    described = Job(id=str(job.seed), world_size=job.ranks, collected_at=BASE + now, start=BASE)
+    return Evidence(described, streams=tuple(streams))
+
+
+def _place(  # noqa: PLR0911 - a place for each kind of stretch
+    job: Made, span: Span, rank: int, chance: random.Random
+) -> tuple[Frame, ...] | None:
+    """Where the main thread of a rank stands; None where its process cannot be asked."""
+    if span.kind == "hang":
+        return _hung(job, rank, chance)
+    if span.alone and rank != span.who:
+        return _BARRIER if span.kind != "stall" else _REDUCE
+    if span.kind == "meeting":
+        return _MEET
+    if span.kind == "stall":
+        return _LOADER
+    if span.kind == "retry":
+        return _REDUCE
+    if span.kind == "saving":
+        return _SAVE if chance.random() < 0.8 else (Frame("write", "/srv/lm/ckpt.py", chance.randrange(70, 90)), *_MAIN)
+    if span.kind in ("loading", "restoring") and chance.random() < 0.4:
+        return (Frame("read", "/srv/lm/data.py", 33), *_MAIN)
+    names = {
+        "evaluating": "evaluate",
+        "compiling": "trace",
+        "building": "build",
+        "loading": "index",
+        "restoring": "load",
+    }
+    if span.kind in names:
+        line = chance.randrange(20, 90)
+        return (
+            Frame("forward", "/srv/lm/model.py", line),
+            Frame(names[span.kind], "/srv/lm/run.py", line // 8),
+            *_MAIN,
+        )
+    if chance.random() < job.sync_share:
+        return _SYNC
+    return (Frame("forward", "/srv/lm/model.py", chance.randrange(20, 300)), *_STEP)
+
+
+def _hung(job: Made, rank: int, chance: random.Random) -> tuple[Frame, ...] | None:
+    mine = rank == job.culprit
+    if job.hang == "start":
+        return None if mine else _MEET
+    if job.hang == "node_lost":
+        return None if _away(job, rank) else _SYNC
+    if job.hang == "saving":
+        return _SAVE if rank == 0 else _BARRIER
+    if mine and job.hang == "busy":
+        return (Frame("retry_forever", "/srv/lm/hooks.py", chance.randrange(40, 48)), *_STEP)
+    if mine and job.hang == "stopped":
+        return (Frame("forward", "/srv/lm/model.py", 77), *_STEP)
+    own = {"asleep": _SLEEP, "chatter": _SLEEP, "lock": _LOCK, "loader": _LOADER, "skip": _GATHER, "gpu": _SYNC}
+    return own.get(job.hang or "", _REDUCE) if mine else _REDUCE
+
+
+def _away(job: Made, rank: int) -> bool:
+    """Whether a rank is on the node that is gone."""
+    half = job.ranks // 2
+    return rank // half == job.culprit // half
+
+
+def stacks(job: Made, now: float) -> list[StackSample]:
+    """One round of stacks; single processes cannot be read at times."""
+    if not job.stacks:
+        return []
+    chance = random.Random(f"stacks {job.seed} {now}")
+    found = []
+    for rank in range(job.ranks):
+        when = min(job.end, now + chance.uniform(0, 2))
+        place = _place(job, job.at(when), rank, chance)
+        if place is not None and chance.random() > 0.02:
+            threads = (ThreadStack("MainThread", place, "idle" if chance.random() < 0.5 else "active"),)
+            who = Resource(rank=rank, pid=5000 + rank)
+            found.append(StackSample(f"stacks/{now:.0f}/rank-{rank}.json", who, f"{now:.0f}", BASE + when, threads))
+    return found
+
+
+def _queued(job: Made, now: float, rank: int) -> tuple[int, int, float]:
+    """Of the job's one group: number of the last operation that a rank queued, of the last that ended, when it was queued."""
+    done = 4 * bisect_right(job.steps, now)
+    span = job.at(now)
+    if span.kind == "hang" and job.hang not in ("start", "evaluating"):
+        apart = {"asleep", "lock", "loader", "stopped", "busy", "chatter"}
+        behind = (rank == job.culprit and job.hang in apart) or (job.hang == "saving" and rank == 0)
+        return (done, done, job.since) if behind else (done + 1, done, job.since)
+    if span.kind == "steps":
+        number = bisect_right(job.steps, now)
+        begin = max(span.begin, job.steps[number - 1] if number else 0.0)
+        return done + 1, done, begin
+    if span.kind == "evaluating" and not span.alone:
+        turns = int((now - span.begin) // 5)  # it gathers its metrics at times
+        return done + 1, done, span.begin + 5 * turns
+    if span.kind == "retry" or (span.alone and rank != span.who):
+        return done + 1, done, span.begin
+    return done, done, span.begin
+
+
+def rings(job: Made, now: float) -> tuple[Ring, ...]:
+    """What each rank's Flight Recorder has, as digests."""
+    if job.recorder != "fr" or not job.steps or now < job.steps[0]:
+        return ()
+    found = []
+    for rank in range(job.ranks):
+        if job.hang == "node_lost" and now >= job.since and _away(job, rank):
+            continue
+        queued, done, when = _queued(job, now, rank)
+        entries = tuple(
+            Collective(
+                "0",
+                seq,
+                "all_gather"
+                if job.hang == "skip" and rank == job.culprit and seq > done and now > job.since
+                else "all_reduce",
+                "completed" if seq <= done else "started",
+                input_sizes=((64 if job.hang == "sizes" and rank == job.culprit and seq > done else 128,),),
+                output_sizes=((128,),),
+                created=BASE + when - max(0, done - seq) - (seq <= done),
+                timeout_ms=1e3 * job.timeout,
+                retired=seq <= done,
+            )
+            for seq in range(max(1, done - 3), queued + 1)
+        )
+        trace = CollectiveTrace(
+            f"flight_recorder/rank-{rank}",
+            rank,
+            backend="nccl",
+            groups={"0": tuple(range(job.ranks))},
+            group_names={"0": "default_pg"},
+            status={"0": (queued, queued, done)},
+            entries=entries,
+        )
+        found.append(digest(trace))
+    return tuple(found)
+
+
+def ras(job: Made, now: float) -> RasReport | None:
+    """One answer of NCCL RAS."""
+    if job.recorder != "ras" or not job.steps or now < job.steps[0]:
+        return None
+    ranks = []
+    for rank in range(job.ranks):
+        gone = job.hang == "node_lost" and now >= job.since and _away(job, rank)
+        host = f"node-{rank * 2 // job.ranks}"
+        if gone:
+            ranks.append(RasRank(rank, host, 5000 + rank, state="missing" if now < job.since + 60 else "dead"))
+            continue
+        queued, done, _ = _queued(job, now, rank)
+        odd = job.hang == "skip" and rank == job.culprit and now > job.since
+        counts = (("AllGather", 1), ("AllReduce", done)) if odd else (("AllReduce", queued),)
+        ranks.append(RasRank(rank, host, 5000 + rank, counts=counts))
+    group = RasCommunicator("a1", job.ranks, tuple(ranks))
+    return RasReport(f"ras/{now:.0f}.json", BASE + now, communicators=(group,), communicators_count=1)
+
+
+SCRAPE = 30.0
+_LEVELS = {  # utilisation, SM activity, RDMA bytes/s: of the ranks that work, of those that wait in a collective
+    "steps": (96.0, 55.0, 6e9),
+    "evaluating": (92.0, 48.0, 3e6),
+    "saving": (1.0, 0.3, 2e8),
+    "compiling": (3.0, 1.0, 0.0),
+    "idle": (0.0, 0.0, 0.0),
+    "waits": (100.0, 14.0, 2e3),
+}
+
+
+def _measure(job: Made) -> None:
+    """The whole job's metrics, a scrape each half minute, ranks x scrapes; what was lost is NaN."""
+    noise = np.random.default_rng([job.seed, 77])
+    columns = int(job.end // SCRAPE) + 1
+    pace = noise.uniform(0.5, 1.0), noise.uniform(0.6, 1.4), noise.uniform(0.05, 3.0)
+    shape = (job.ranks, columns)
+    names = ("gpu_util", "sm_active", "rdma_tx")
+    cells = {name: np.zeros(shape) for name in names}
+    for column in range(columns):
+        when = column * SCRAPE + SCRAPE / 2
+        span = job.at(min(when, job.end - 0.1))
+        for rank in range(job.ranks):
+            level = _LEVELS[_does(job, span, rank)]
+            for name, value in zip(names, level, strict=True):
+                cells[name][rank, column] = value
+            if span.kind == "steps":
+                cells["gpu_util"][rank, column] *= 1.0 if pace[0] > 0.6 else 0.85
+                cells["sm_active"][rank, column] *= pace[1]
+                cells["rdma_tx"][rank, column] *= pace[2]
+    for name, share in (("gpu_util", 0.01), ("sm_active", 0.06), ("rdma_tx", 0.08)):
+        cells[name] *= 1 + share * noise.standard_normal(shape)
+        cells[name][noise.random(shape) < 0.015] = np.nan
+        if noise.random() < 0.3:  # an exporter that is away for some minutes
+            row, begin = noise.integers(job.ranks), int(noise.integers(columns))
+            cells[name][row, begin : begin + 12] = np.nan
+    if job.hang == "node_lost":
+        away = [rank for rank in range(job.ranks) if _away(job, rank)]
+        for one in cells.values():
+            one[away, int(job.since // SCRAPE) :] = np.nan
+    cells["gpu_util"] = np.clip(cells["gpu_util"], 0, 100)
+    cells["sm_active"] = np.clip(cells["sm_active"], 0, 100)
+    if not job.sm:
+        del cells["sm_active"]
+    job.panels = cells
+
+
+def _does(job: Made, span: Span, rank: int) -> str:
+    """Which level of activity a rank's GPU is at."""
+    if span.kind == "hang":
+        if job.hang == "start":
+            return "idle"
+        still = {"asleep", "lock", "loader", "stopped", "busy", "chatter"}
+        return "idle" if rank == job.culprit and job.hang in still else "waits"
+    if span.kind == "retry" or (span.alone and rank != span.who):
+        return "waits"
+    return span.kind if span.kind in _LEVELS else "idle"
+
+
+def panels(job: Made, now: float) -> dict[str, Panel]:
+    """The last forty minutes of metrics; the newest scrape that is there is up to a minute old."""
+    upto = int((now - 10.0) // SCRAPE)
+    if not job.metrics or upto < 1:
+        return {}
+    begin = max(0, upto - 80)
+    rows = [
+        Row(Resource(node=f"node-{rank * 2 // job.ranks}", gpu=str(rank % 4), rank=rank)) for rank in range(job.ranks)
+    ]
+    return {
+        name: make_panel(name, rows, BASE + begin * SCRAPE, SCRAPE, values[:, begin:upto])
+        for name, values in job.panels.items()
+    }

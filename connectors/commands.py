@@ -1,0 +1,84 @@
+"""Runs one command of this host: bounded in time and output, in a session of its own, never raising for what it does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+MOST_OUTPUT = 16 << 20
+_MOST_SAID = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a command gave: its standard output, at most `most` bytes, and in words why that is not all ("" where it is)."""
+
+    output: bytes
+    trouble: str = ""
+
+
+def run_bounded(words: Sequence[str], seconds: float, most: int = MOST_OUTPUT) -> Ran:
+    """Run a command for at most so many seconds and take at most so many bytes of its output."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
+        try:
+            child = start(words, out, said)
+        except (OSError, ValueError) as error:
+            return Ran(b"", f"cannot be run: {getattr(error, 'strerror', None) or error}")
+        try:
+            status = child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            stop(child)
+            return Ran(_head(out, most), f"gave no answer within {seconds:.0f} s")
+        except BaseException:
+            stop(child)
+            raise
+        output = _head(out, most + 1)
+        if len(output) > most:
+            return Ran(output[:most], f"gave more than {most} bytes")
+        return Ran(output, "" if status == 0 else _why(_head(said, _MOST_SAID), status))
+
+
+def start(words: Sequence[str], out: IO[bytes], said: IO[bytes] | int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    """Start a command whose output goes to a file. In a session of its own: an interrupt at the keyboard is not for it.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=out, stderr=said, start_new_session=True)  # noqa: S603 - no shell
+
+
+def stop(child: subprocess.Popen[bytes], patience: float = 1.0) -> None:
+    """End a command and whatever it started: asked first, then made to."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(OSError):
+            os.killpg(child.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(patience)
+            return
+
+
+def head(path: Path, most: int) -> bytes:
+    """The first bytes of a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as handle:
+        return handle.read(most)
+
+
+def _head(handle: IO[bytes], most: int) -> bytes:
+    handle.seek(0)
+    return handle.read(most)
+
+
+def _why(said: bytes, status: int) -> str:
+    lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    return lines[0][:300] if lines else f"ended with status {status}"

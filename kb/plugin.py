@@ -1,0 +1,95 @@
+"""What a detector that users programmed sees of a job, and what it may say. docs/detectors.md shows how to write one.
+
+    def detect(job: Job, streams: Sequence[Stream], params: Mapping[str, float]) -> Iterable[Observed]: ...
+
+It runs in a process of its own with limits on time, memory and output; what it yields becomes signals that rules judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kb.model import Job, ProgressPoint, Resource, SourceKind, Structure
+from kb.rule import PluginTest, Rule
+from kb.scanplan import active
+from kb.summary import StreamSummary, tail_lines
+
+MOST = 1000  # signals that one detector may give for a job
+LONGEST = 512  # characters of a signal's text, and of each thing that it captured
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One log as it was read: who wrote it, its iteration lines, structures (docs/structures.md) and last lines.
+
+    `points` and `structures` are bounded samples where a log is very long; `tail` holds (byte offset, line).
+    """
+
+    source: str
+    kind: SourceKind
+    resource: Resource
+    points: tuple[ProgressPoint, ...] = ()
+    structures: tuple[Structure, ...] = ()
+    tail: tuple[tuple[int, str], ...] = ()
+    first_time: float | None = None
+    last_time: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """One thing seen. `stream` is an index into the streams that were given, `offset` the byte of the line that shows it.
+
+    `text` is shown as the evidence. `captures` fills holes in a rule's texts; a rule names them under `captures:`.
+    """
+
+    text: str
+    stream: int = 0
+    offset: int = 0
+    rank: int | None = None
+    node: str | None = None
+    time: float | None = None
+    iteration: int | None = None
+    captures: Mapping[str, str] = field(default_factory=dict)
+
+
+class Detect(Protocol):
+    """The function that an entry point of the group `signalbox.detectors` names."""
+
+    def __call__(self, job: Job, streams: Sequence[Stream], params: Mapping[str, float]) -> Iterable[Observed]:
+        """Say what is to be seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plugged:
+    """What a detector gave, or why it gave nothing."""
+
+    observed: tuple[Observed, ...] = ()
+    failure: str = ""
+
+
+def plugin_key(test: PluginTest) -> str:
+    """What makes two uses of a detector the same one: its name and its parameters."""
+    return f"{test.name} {sorted(test.params.items())}"
+
+
+def wanted(rules: Iterable[Rule]) -> dict[str, PluginTest]:
+    """The detectors that these rules ask for, each once for each set of parameters, by `plugin_key`."""
+    tests = [one.plugin for rule in rules if active(rule) for one in rule.patterns if one.plugin is not None]
+    return {plugin_key(test): test for test in tests}
+
+
+def view(summary: StreamSummary) -> Stream:
+    """A stream as detectors see it."""
+    ref = summary.ref
+    return Stream(
+        source=ref.uri,
+        kind=ref.kind,
+        resource=ref.resource,
+        points=summary.series.points,
+        structures=summary.structures,
+        tail=tuple(tail_lines(summary)),
+        first_time=summary.first_time,
+        last_time=summary.last_time,
+    )

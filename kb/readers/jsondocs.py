@@ -1,0 +1,125 @@
+"""Lists of objects in JSON documents as command-line tools print them: whole, one after the other, or cut in half."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Final
+
+import msgspec
+
+MAX_BYTES: Final = 64 << 20
+_DENSE: Final = (
+    8  # bytes for each comma, at least: real output has more, and millions of tiny parts would fill the memory
+)
+_DECODER: Final = json.JSONDecoder()
+_OTHER: Final = re.compile(r"[^ \t\r\n,]")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The objects of a list. `found`: there was any such thing; `cut`: the text broke off; `left`: how many were too many."""
+
+    items: tuple[Mapping[str, Any], ...] = ()
+    found: bool = False
+    cut: bool = False
+    left: int = 0
+
+
+class _Items(msgspec.Struct):
+    items: list[msgspec.Raw]
+
+
+class _Jobs(msgspec.Struct):
+    jobs: list[msgspec.Raw]
+
+
+def listed(data: bytes, key: str, limit: int) -> Listed:
+    """Give the objects of the list `key` ("items" or "jobs"), at most `limit`.
+
+    Several documents in a row, and objects that stand alone, are taken as one list. What is denser than any real output is
+    not read. Never raises.
+    """
+    if data.count(b",") > len(data) // _DENSE + 4096:
+        return Listed()
+    raws = _raws(data, key)
+    if raws is None:
+        return _by_hand(data.decode("utf-8", "replace"), key, limit)
+    kept = [one for raw in raws[:limit] if isinstance(one := _decoded(raw), dict)]
+    return Listed(tuple(kept), found=True, left=max(0, len(raws) - limit))
+
+
+def _raws(data: bytes, key: str) -> list[msgspec.Raw] | None:
+    try:
+        if key == "jobs":
+            return msgspec.json.decode(data, type=_Jobs).jobs
+        return msgspec.json.decode(data, type=_Items).items
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _decoded(raw: msgspec.Raw) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _by_hand(text: str, key: str, limit: int) -> Listed:
+    """Read object after object; where the outermost one is broken, those inside its list. At most two reads fail."""
+    kept: list[Mapping[str, Any]] = []
+    at, cut, found = 0, False, False
+    while len(kept) < limit and (at := _behind_space(text, at)) < len(text):
+        try:
+            one, at = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            start = -1 if cut else _list_start(text, key, at)
+            if start < 0:
+                cut = cut or not kept or text[at] == "{"
+                break
+            at, cut, found = start, True, True
+            continue
+        inside = one.get(key) if isinstance(one, dict) else None
+        found = found or isinstance(one, dict)
+        kept.extend(part for part in (inside if isinstance(inside, list) else [one]) if isinstance(part, dict))
+    return Listed(tuple(kept[:limit]), found=found, cut=cut, left=max(0, len(kept) - limit))
+
+
+def _behind_space(text: str, at: int) -> int:
+    other = _OTHER.search(text, at)
+    return other.start() if other else len(text)
+
+
+def _list_start(text: str, key: str, at: int) -> int:
+    name = text.find(f'"{key}"', at)
+    bracket = text.find("[", name, name + len(key) + 32) if name >= 0 else -1
+    return bracket + 1 if bracket >= 0 else -1
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Give a value that should be an object as one; empty where it is none."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects(value: Any, limit: int = 1024) -> list[Mapping[str, Any]]:
+    """Give the objects of a value that should be a list of them."""
+    return [one for one in value[:limit] if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def string(value: Any, limit: int = 200) -> str:
+    """Give a value that should be text, cut; empty where it is none. Numbers become text."""
+    if isinstance(value, str):
+        return value[:limit]
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else ""
+
+
+def integer(value: Any) -> int | None:
+    """Give a value that should be a whole number, also one in text; None where it is none or beyond 63 bits."""
+    if isinstance(value, str):
+        value = int(value) if value.isascii() and value.isdigit() and len(value) < 19 else None
+    if isinstance(value, float) and isfinite(value):
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else None

@@ -1,0 +1,318 @@
+"""Kubernetes: events, pods and nodes as `kubectl get … -o json` prints them, as `Event` values.
+
+Both forms of events are read (core/v1 and events.k8s.io/v1), lists of mixed kinds, watch output, and lists that were cut.
+Environment variables, arguments and annotations are never looked at. Kinds of the events given here:
+
+`oom_kill`, `eviction`, `preemption`, `node_failure`, `node_pressure`, `node_problem`, `cordoned`, `not_scheduled`,
+`backoff`, `image_pull`, `kill`, `probe_failed`, `mount_failed`, `start_failed`, `exit` (a container ended with an error),
+`completed`, `restart`, `time_limit`, `pod` (one for each pod: where it is and in which phase), `lifecycle`, `warning`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from kb.model import Event, Gap, Resource, Scalar
+from kb.readers.jsondocs import MAX_BYTES, integer, listed, mapping, objects, string
+from kb.readers.timestamps import find_time
+
+MAX_ITEMS: Final = 100_000
+MAX_EVENTS: Final = 100_000
+MESSAGE: Final = 1000  # characters
+
+_KINDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("OOMKilling", "SystemOOM", "OOMKilled", "ContainerOOM"), "oom_kill"),
+    **dict.fromkeys(
+        ("Evicted", "Evicting", "TaintManagerEviction", "EvictionThresholdMet", "EvictionByEvictionAPI"), "eviction"
+    ),
+    **dict.fromkeys(("DeletionByTaintManager", "DeletionByPodGC", "DeletionByDeviceTaintManager", "Evict"), "eviction"),
+    **dict.fromkeys(
+        ("Preempted", "Preempting", "PreemptionByScheduler", "PreemptContainer", "PreemptionByKubeScheduler"),
+        "preemption",
+    ),
+    **dict.fromkeys(
+        ("NodeNotReady", "NodeLost", "NodeStatusUnknown", "KubeletNotReady", "Rebooted", "Shutdown"), "node_failure"
+    ),
+    **dict.fromkeys(
+        ("NodeShutdown", "NodeUnreachable", "DeletingNode", "RemovingNode", "TerminationByKubelet"), "node_failure"
+    ),
+    **dict.fromkeys(
+        ("NodeHasDiskPressure", "NodeHasPIDPressure", "NodeHasInsufficientMemory", "FreeDiskSpaceFailed"),
+        "node_pressure",
+    ),
+    **dict.fromkeys(
+        ("KernelOops", "TaskHung", "IOError", "Ext4Error", "FilesystemIsReadOnly", "MemoryReadError", "DockerHung"),
+        "node_problem",
+    ),
+    **dict.fromkeys(("NodeNotSchedulable",), "cordoned"),
+    **dict.fromkeys(("FailedScheduling", "Unschedulable", "NotTriggerScaleUp", "SchedulingGated"), "not_scheduled"),
+    **dict.fromkeys(("BackOff", "CrashLoopBackOff", "BackoffLimitExceeded"), "backoff"),
+    **dict.fromkeys(
+        ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "InspectFailed"), "image_pull"
+    ),
+    **dict.fromkeys(("Killing", "ExceededGracePeriod"), "kill"),
+    **dict.fromkeys(("Unhealthy", "ProbeWarning", "ProbeError"), "probe_failed"),
+    **dict.fromkeys(
+        ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedBinding", "ProvisioningFailed"), "mount_failed"
+    ),
+    **dict.fromkeys(
+        ("FailedCreatePodSandBox", "FailedPodSandBoxStatus", "FailedPostStartHook", "NetworkNotReady"), "start_failed"
+    ),
+    **dict.fromkeys(
+        ("CreateContainerError", "CreateContainerConfigError", "RunContainerError", "StartError"), "start_failed"
+    ),
+    **dict.fromkeys(
+        ("ContainerCannotRun", "UnexpectedAdmissionError", "OutOfcpu", "OutOfmemory", "OutOfpods"), "start_failed"
+    ),
+    **dict.fromkeys(("NodeAffinity", "FailedCreate", "Failed"), "start_failed"),
+    **dict.fromkeys(("DeadlineExceeded",), "time_limit"),
+    **dict.fromkeys(("Completed",), "completed"),
+    **dict.fromkeys(("Error", "ContainerStatusUnknown"), "exit"),
+}
+_PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
+_SIGNALS: Final = 128  # a shell adds this to the number of the signal
+# labels that say which pod of the job this is
+_INDEX: Final = (
+    "batch.kubernetes.io/job-completion-index",
+    "training.kubeflow.org/replica-index",
+    "apps.kubernetes.io/pod-index",
+    "jobset.sigs.k8s.io/job-index",
+)
+_JOB: Final = (
+    "training.kubeflow.org/job-name",
+    "batch.kubernetes.io/job-name",
+    "jobset.sigs.k8s.io/jobset-name",
+    "job-name",
+)
+
+
+def read_kubernetes(data: bytes, source: str) -> tuple[tuple[Event, ...] | None, tuple[Gap, ...]]:
+    """Read what `kubectl get events|pods|nodes -o json` printed. Events come in the order of the file; never raises."""
+    if len(data) > MAX_BYTES:
+        return None, (_gap("kubernetes-too-large", source, f"more than {MAX_BYTES >> 20} MiB", asked=str(len(data))),)
+    found = listed(data, "items", MAX_ITEMS)
+    known = [item for item in found.items if _kind(item) in _READERS]
+    if not found.found or (found.items and not known):
+        return None, (_gap("kubernetes-unreadable", source, "no list of events, pods or nodes in it"),)
+    events: list[Event] = []
+    gaps: list[Gap] = []
+    for item in known:
+        if len(events) >= MAX_EVENTS:
+            gaps.append(_gap("kubernetes-too-many", source, f"more than {MAX_EVENTS} events", got=str(len(events))))
+            break
+        events.extend(_READERS[_kind(item)](item, source))
+    if found.cut:
+        gaps.append(
+            _gap("kubernetes-cut", source, "the list breaks off; what stood before is kept", got=str(len(known)))
+        )
+    if found.left:
+        gaps.append(_gap("kubernetes-too-many", source, f"more than {MAX_ITEMS} objects", got=str(MAX_ITEMS)))
+    return tuple(events), tuple(gaps)
+
+
+def _gap(code: str, source: str, reason: str, asked: str = "", got: str = "") -> Gap:
+    return Gap(code, source, reason, asked=asked, got=got, rules_out="evictions, preemptions and kills by Kubernetes")
+
+
+def _kind(item: Mapping[str, Any]) -> str:
+    """Give what an object is. Items of some clients lack `kind`: their parts tell."""
+    kind = string(item.get("kind"), 40)
+    if kind:
+        return kind
+    if "involvedObject" in item or "regarding" in item:
+        return "Event"
+    return "Pod" if "containerStatuses" in mapping(item.get("status")) else ""
+
+
+def _time(*stamps: Any) -> float | None:
+    for stamp in stamps:
+        if isinstance(stamp, str) and (time := find_time(stamp[:64].encode("utf-8", "replace"))) is not None:
+            return time
+    return None
+
+
+def _class(reason: str, message: str, warning: bool) -> str:
+    if reason == "TaintManagerEviction" and "Cancelling" in message:
+        return "lifecycle"
+    if reason in {"BackOff", "Failed"} and ("pull" in message[:200] or "image" in message[:40]):
+        return "image_pull"
+    return _KINDS.get(reason) or ("warning" if warning else "lifecycle")
+
+
+def _event(item: Mapping[str, Any], source: str) -> Iterator[Event]:
+    about = mapping(item.get("involvedObject") or item.get("regarding"))
+    series = mapping(item.get("series"))
+    told_by = mapping(item.get("source") or item.get("deprecatedSource"))
+    reason, message = string(item.get("reason"), 80), string(item.get("message") or item.get("note"), MESSAGE)
+    first = _time(item.get("firstTimestamp"), item.get("deprecatedFirstTimestamp"), item.get("eventTime"))
+    last = _time(
+        series.get("lastObservedTime"),
+        item.get("lastTimestamp"),
+        item.get("deprecatedLastTimestamp"),
+        item.get("eventTime"),
+    )
+    stamped = _time(mapping(item.get("metadata")).get("creationTimestamp"))
+    what, name = string(about.get("kind"), 60), string(about.get("name"), 253)
+    host = string(told_by.get("host"), 253)
+    fields: dict[str, Scalar] = {
+        "object": what,
+        "name": name,
+        "namespace": string(about.get("namespace"), 253),
+        "pod": name if what == "Pod" else "",
+        "count": integer(series.get("count"))
+        or integer(item.get("count"))
+        or integer(item.get("deprecatedCount"))
+        or 1,
+        "type": string(item.get("type"), 20),
+        "first": first if first is not None else stamped,
+        "component": string(
+            told_by.get("component") or item.get("reportingComponent") or item.get("reportingController"), 80
+        ),
+    }
+    node = name if what == "Node" else host
+    who = Resource(node=node or None, container=_container(about.get("fieldPath")))
+    kind = _class(reason, message, fields["type"] == "Warning")
+    yield Event(source, last if last is not None else fields["first"], kind, reason, message, who, fields)  # type: ignore[arg-type]
+
+
+def _container(path: Any) -> str | None:
+    """Give "trainer" of `spec.containers{trainer}`."""
+    _, _, name = string(path, 300).partition("{")
+    return name.rstrip("}") or None
+
+
+def _pod(item: Mapping[str, Any], source: str) -> Iterator[Event]:
+    status, spec, meta = mapping(item.get("status")), mapping(item.get("spec")), mapping(item.get("metadata"))
+    labels = mapping(meta.get("labels"))
+    node = string(spec.get("nodeName") or status.get("nominatedNodeName"), 253) or None
+    fields: dict[str, Scalar] = {
+        "pod": string(meta.get("name"), 253),
+        "namespace": string(meta.get("namespace"), 253),
+        "index": next((integer(labels[one]) for one in _INDEX if one in labels), None),
+        "job": next((string(labels[one], 253) for one in _JOB if one in labels), ""),
+    }
+    phase, start = string(status.get("phase"), 40), _time(status.get("startTime"), meta.get("creationTimestamp"))
+    more: dict[str, Scalar] = {
+        "ip": string(status.get("podIP"), 60),
+        "host_ip": string(status.get("hostIP"), 60),
+        "gpus": _gpus(spec),
+        "restarts": sum(integer(one.get("restartCount")) or 0 for one in _statuses(status)),
+        "deleted": _time(meta.get("deletionTimestamp")),
+    }
+    yield Event(
+        source, start, "pod", phase, string(status.get("message"), MESSAGE), Resource(node=node), {**fields, **more}
+    )
+    yield from _pod_ends(status, source, node, fields)
+    for one in _statuses(status):
+        yield from _container_ends(one, source, node, fields)
+
+
+def _statuses(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*objects(status.get("initContainerStatuses"), 100), *objects(status.get("containerStatuses"), 100)]
+
+
+def _gpus(spec: Mapping[str, Any]) -> int:
+    """Sum the devices that the pod's containers ask for, whoever makes them."""
+    total = 0
+    for container in objects(spec.get("containers"), 100):
+        for name, amount in mapping(mapping(container.get("resources")).get("limits")).items():
+            if str(name)[:80].endswith(("/gpu", "neuroncore", "/neuron", "/tpu", "/gaudi")):
+                total += integer(amount) or 0
+    return total
+
+
+def _pod_ends(
+    status: Mapping[str, Any], source: str, node: str | None, fields: Mapping[str, Scalar]
+) -> Iterator[Event]:
+    """Give what ended, or keeps out, a pod as a whole."""
+    for one in objects(status.get("conditions"), 64):
+        reason, message = string(one.get("reason"), 80), string(one.get("message"), MESSAGE)
+        disrupted = one.get("type") == "DisruptionTarget" and one.get("status") == "True"
+        waits = one.get("type") == "PodScheduled" and one.get("status") == "False"
+        if disrupted or waits:
+            kind = _KINDS.get(reason, "eviction" if disrupted else "not_scheduled")
+            yield Event(
+                source, _time(one.get("lastTransitionTime")), kind, reason, message, Resource(node=node), fields
+            )
+    reason = string(status.get("reason"), 80)
+    if reason:
+        message = string(status.get("message"), MESSAGE)
+        kind = _KINDS.get(reason, "node_failure" if reason == "Terminated" and "node shutdown" in message else "exit")
+        yield Event(source, _last_end(status), kind, reason, message, Resource(node=node), fields)
+
+
+def _last_end(status: Mapping[str, Any]) -> float | None:
+    """Give when the pod's last container ended; an evicted pod may have none, its conditions changed then."""
+    ends = [_time(mapping(mapping(one.get("state")).get("terminated")).get("finishedAt")) for one in _statuses(status)]
+    known = [end for end in ends if end is not None]
+    if known:
+        return max(known)
+    turned = [_time(one.get("lastTransitionTime")) for one in objects(status.get("conditions"), 64)]
+    return max((time for time in turned if time is not None), default=_time(status.get("startTime")))
+
+
+def _container_ends(
+    one: Mapping[str, Any], source: str, node: str | None, fields: Mapping[str, Scalar]
+) -> Iterator[Event]:
+    name = string(one.get("name"), 253)
+    who = Resource(node=node, container=name or None)
+    restarts = integer(one.get("restartCount")) or 0
+    told = {**fields, "container": name, "restarts": restarts}
+    state, last = mapping(one.get("state")), mapping(one.get("lastState"))
+    for end, previous in ((mapping(last.get("terminated")), True), (mapping(state.get("terminated")), False)):
+        if end:
+            yield _terminated(end, source, who, {**told, "previous": previous})
+    if restarts and not last.get("terminated"):
+        begun = _time(mapping(state.get("running")).get("startedAt"))
+        yield Event(source, begun, "restart", "Restarted", f"{name} was started again {restarts} times", who, told)
+    waiting = mapping(state.get("waiting"))
+    reason, message = string(waiting.get("reason"), 80), string(waiting.get("message"), MESSAGE)
+    if reason and reason not in {"ContainerCreating", "PodInitializing"}:
+        yield Event(source, None, _class(reason, message, warning=True), reason, message, who, told)
+
+
+def _terminated(end: Mapping[str, Any], source: str, who: Resource, told: Mapping[str, Scalar]) -> Event:
+    code, signal = integer(end.get("exitCode")), integer(end.get("signal"))
+    reason = string(end.get("reason"), 80) or ("Completed" if code == 0 else "Error")
+    if not signal and code is not None and _SIGNALS < code <= _SIGNALS + 64:
+        signal = code - _SIGNALS
+    began, ended = _time(end.get("startedAt")), _time(end.get("finishedAt"))
+    fields: dict[str, Scalar] = {**told, "exit_code": code, "signal": signal or None, "started": began}
+    kind = _KINDS.get(reason, "completed" if code == 0 else "exit")
+    message = string(end.get("message"), MESSAGE) or f"{told['container']} ended: {reason}, exit code {code}"
+    return Event(source, ended, kind, reason, message, who, fields)
+
+
+def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
+    name = string(mapping(item.get("metadata")).get("name"), 253)
+    who = Resource(node=name or None)
+    for one in objects(mapping(item.get("status")).get("conditions"), 200):
+        what, status, reason = string(one.get("type"), 80), string(one.get("status"), 20), string(one.get("reason"), 80)
+        time, message = _time(one.get("lastTransitionTime")), string(one.get("message"), MESSAGE)
+        fields: dict[str, Scalar] = {"object": "Node", "name": name, "condition": what, "status": status}
+        if what == "Ready" and status != "True":
+            yield Event(source, time, "node_failure", reason, message, who, fields)
+        elif what != "Ready" and status == "True":
+            yield Event(
+                source,
+                time,
+                "node_pressure" if what in _PRESSURES else "node_problem",
+                reason or what,
+                message,
+                who,
+                fields,
+            )
+    if mapping(item.get("spec")).get("unschedulable") is True:
+        yield Event(
+            source,
+            None,
+            "cordoned",
+            "Unschedulable",
+            f"{name} takes no new pods",
+            who,
+            {"object": "Node", "name": name},
+        )
+
+
+_READERS = {"Event": _event, "Pod": _pod, "Node": _node}

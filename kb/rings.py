@@ -1,0 +1,289 @@
+"""One rank's collective trace, boiled down to what comparing ranks needs: a few kilobytes where a trace takes megabytes.
+
+Of each process group a lane: which operation had which number (as an index into the shapes met), what became of it, the
+unfinished ones with their times, and the counts of sends and receives by pair. Pure, bounded, made where the dump is read.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final
+
+from kb.model import Collective, CollectiveTrace
+
+ABSENT: Final = 0
+SCHEDULED: Final = 1
+STARTED: Final = 2
+DONE: Final = 3
+SPARSE = 8  # a lane keeps at most that many numbers an operation, and 64 more: its last ones
+_WAITS = 4  # first unfinished operations of a lane that are kept with their times
+_MERGED = 32  # operations under one number (coalesced) whose sizes are kept
+_WHOLE = frozenset({
+    "all_reduce", "allreduce", "_all_gather_base", "_allgather_base", "all_gather_into_tensor", "_reduce_scatter_base",
+    "reduce_scatter_tensor", "broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "barrier", "all_reduce_barrier",
+    "allreduce_coalesced", "all_gather_into_tensor_coalesced", "reduce_scatter_tensor_coalesced",
+})  # fmt: skip
+_ONLY_IN = frozenset({"gather", "reduce_scatter"})  # what comes out may rightly differ by rank
+_ONLY_OUT = frozenset({"all_gather", "allgather", "scatter"})
+_STATE = {"started": STARTED, "completed": DONE}
+
+Members = tuple[range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What an operation was: its name, sizes in and out by dimension, types; only what all ranks of a group must share."""
+
+    op: str
+    inputs: tuple[tuple[int, ...], ...] = ()
+    outputs: tuple[tuple[int, ...], ...] = ()
+    dtypes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """An unfinished operation: its number, name, state, when it was queued, its time limit in milliseconds."""
+
+    seq: int
+    op: str
+    state: int
+    created: float | None = None
+    timeout_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Sends, or receives, of this rank with one other (ranks within the group): how many the ring has, how many pend."""
+
+    source: int
+    destination: int
+    receives: bool
+    total: int
+    pending: int
+    whole: bool  # the ring goes back to the group's first
+    first: Wait | None = None  # the first that pends
+    shape: int = 0  # its index into the shapes
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What one rank's recorder has of one process group.
+
+    `first` is the number of the first operation in `shapes` (indices, native 32 bit, one a number) and `states` (one byte a
+    number); -1 where the ring has none. `last` and `done` are the highest number in the ring, and the highest finished.
+    `status` is the recorder's own count: enqueued, started, completed. In a group with sends and receives it counts either.
+    """
+
+    pg: str
+    name: str = ""
+    members: Members = ()
+    status: tuple[int, int, int] | None = None
+    first: int = -1
+    last: int = -1
+    done: int = -1
+    shapes: bytes = b""
+    states: bytes = b""
+    waits: tuple[Wait, ...] = ()
+    pairs: tuple[Pair, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """One rank's recorder. `shapes[0]` stands for no operation. `oldest`: its first unfinished operation, with its stack.
+
+    `counts_all`: the recorder counts every group, so a group of its that it has no count of was never used.
+    """
+
+    source: str
+    rank: int | None
+    backend: str = ""
+    time: float | None = None
+    shapes: tuple[Shape, ...] = ()
+    lanes: tuple[Lane, ...] = ()
+    oldest: Collective | None = None
+    inferred: bool = False
+    counts_all: bool = False
+
+
+@dataclass(slots=True)
+class _Open:
+    """A lane while it is filled."""
+
+    collectives: dict[int, tuple[int, int]] = field(default_factory=dict)  # number → shape, state
+    waits: list[Wait] = field(default_factory=list)
+    sent: dict[tuple[int, int, bool], list[Collective]] = field(default_factory=dict)
+    first_p2p: int | None = None
+
+
+def digest(trace: CollectiveTrace) -> Ring:
+    """A trace boiled down. Linear in its entries."""
+    has_states = any(one.state in _STATE for one in trace.entries)
+    lanes: dict[str, _Open] = {}
+    shapes: dict[Shape, int] = {Shape(""): 0}
+    by_index: list[Shape] = [Shape("")]
+    oldest: Collective | None = None
+    for one in trace.entries:
+        lane = lanes.get(one.pg)
+        if lane is None:
+            lane = lanes[one.pg] = _Open()
+        state = _state(one, has_states=has_states)
+        if state != DONE and (oldest is None or (one.created or 0) < (oldest.created or 0)):
+            oldest = one
+        if one.p2p:
+            _add_p2p(lane, one)
+        elif 0 <= one.seq < 1 << 62:
+            _add(lane, one, state, shapes, by_index)
+    status = trace.status
+    names = dict.fromkeys([*trace.groups, *lanes, *(name for name in status if not name.startswith("#"))])
+    closed = tuple(_close(name, lanes.get(name, _Open()), trace, (shapes, by_index), has_states) for name in names)
+    return Ring(
+        source=trace.source,
+        rank=trace.rank,
+        backend=trace.backend,
+        time=trace.time,
+        shapes=tuple(by_index),
+        lanes=closed,
+        oldest=oldest and replace(oldest, frames=oldest.frames[:16]),
+        inferred=trace.inferred_groups,
+        counts_all=bool(status) and not any(name.startswith("#") for name in status),
+    )
+
+
+@lru_cache(maxsize=4096)  # all ranks of a job belong to the same groups
+def as_ranges(ranks: tuple[int, ...]) -> Members:
+    """Ranks in their order, as few ranges: what groups are made of, and what 10,000 of them take no room in."""
+    out: list[range] = []
+    at = 0
+    while at < len(ranks):
+        step = ranks[at + 1] - ranks[at] if at + 1 < len(ranks) else 1
+        end = at + 1
+        while step > 0 and end < len(ranks) and ranks[end] - ranks[end - 1] == step:
+            end += 1
+        out.append(range(ranks[at], ranks[end - 1] + 1, max(step, 1)))
+        at = end
+    return tuple(out)
+
+
+def size(members: Members) -> int:
+    """How many ranks."""
+    return sum(map(len, members))
+
+
+def contains(members: Members, rank: int) -> bool:
+    """Whether a rank is among them."""
+    return any(rank in part for part in members)
+
+
+def at(members: Members, index: int) -> int | None:
+    """The global rank of a rank within the group."""
+    if index < 0:
+        return None
+    for part in members:
+        if index < len(part):
+            return part[index]
+        index -= len(part)
+    return None
+
+
+def _state(one: Collective, *, has_states: bool) -> int:
+    """What became of it. A recorder that tells no states (gloo) retires what is finished; others retire what failed too."""
+    if one.retired and not has_states:
+        return DONE
+    return _STATE.get(one.state, SCHEDULED)
+
+
+def _add(lane: _Open, one: Collective, state: int, shapes: dict[Shape, int], by_index: list[Shape]) -> None:
+    shape = _common(one)
+    before = lane.collectives.get(one.seq)
+    if before is not None:  # several under one number: a coalesced operation and its parts
+        shape = _merged(by_index[before[0]], shape)
+        state = min(state, before[1])
+    index = shapes.get(shape)
+    if index is None:
+        index = shapes[shape] = len(by_index)
+        by_index.append(shape)
+    lane.collectives[one.seq] = (index, state)
+    if state != DONE and before is None and len(lane.waits) < _WAITS:
+        lane.waits.append(_wait(one, state))
+
+
+def _common(one: Collective) -> Shape:
+    """What the ranks of a group must have in common under one number."""
+    if one.op in _WHOLE:
+        return Shape(one.op, one.input_sizes, one.output_sizes, tuple(sorted(set(one.dtypes))))
+    if one.op in _ONLY_IN:
+        return Shape(one.op, one.input_sizes, (), tuple(sorted(set(one.dtypes))))
+    if one.op in _ONLY_OUT:
+        return Shape(one.op, (), one.output_sizes, tuple(sorted(set(one.dtypes))))
+    return Shape(one.op)
+
+
+def _merged(a: Shape, b: Shape) -> Shape:
+    if len(a.inputs) >= _MERGED:
+        return a
+    op = a.op if b.op in a.op.split("+") else f"{a.op}+{b.op}"[:200]
+    return Shape(op, a.inputs + b.inputs, a.outputs + b.outputs, tuple(dict.fromkeys(a.dtypes + b.dtypes)))
+
+
+def _wait(one: Collective, state: int) -> Wait:
+    return Wait(one.seq, one.op, state, one.created, one.timeout_ms)
+
+
+def _add_p2p(lane: _Open, one: Collective) -> None:
+    if lane.first_p2p is None or one.seq < lane.first_p2p:
+        lane.first_p2p = one.seq
+    if one.peer is not None:
+        lane.sent.setdefault((*one.peer, "recv" in one.op), []).append(one)
+
+
+def _close(
+    name: str, lane: _Open, trace: CollectiveTrace, shapes: tuple[dict[Shape, int], list[Shape]], has_states: bool
+) -> Lane:
+    numbers = lane.collectives
+    last = max(numbers, default=-1)
+    first = max(min(numbers), last - SPARSE * len(numbers) - 63) if numbers else -1
+    told = trace.groups.get(name, ())
+    whole = lane.first_p2p is not None and lane.first_p2p <= 1
+    return Lane(
+        pg=name,
+        name=trace.group_names.get(name, ""),
+        members=as_ranges(told) if told else (),
+        status=trace.status.get(name),
+        first=first,
+        last=last,
+        done=max((seq for seq, (_, state) in numbers.items() if state == DONE), default=-1),
+        shapes=array("I", (numbers.get(seq, (0, 0))[0] for seq in range(first, last + 1))).tobytes()
+        if numbers
+        else b"",
+        states=bytes(numbers.get(seq, (0, 0))[1] for seq in range(first, last + 1)) if numbers else b"",
+        waits=tuple(sorted(lane.waits, key=lambda one: one.seq)),
+        pairs=tuple(_pair(key, ops, whole, shapes, has_states) for key, ops in sorted(lane.sent.items())),
+    )
+
+
+def _pair(
+    key: tuple[int, int, bool],
+    ops: Sequence[Collective],
+    whole: bool,
+    shapes: tuple[dict[Shape, int], list[Shape]],
+    has_states: bool,
+) -> Pair:
+    unfinished = [one for one in ops if _state(one, has_states=has_states) != DONE]
+    first = unfinished[0] if unfinished else None
+    index = 0
+    if first is not None:
+        known, by_index = shapes
+        shape = Shape("p2p", first.output_sizes if key[2] else first.input_sizes, (), first.dtypes)
+        index = known.setdefault(shape, len(by_index))
+        if index == len(by_index):
+            by_index.append(shape)
+    wait = None if first is None else _wait(first, _state(first, has_states=has_states))
+    return Pair(*key, total=len(ops), pending=len(unfinished), whole=whole, first=wait, shape=index)
+
+
+def indices(lane: Lane) -> Sequence[int]:
+    """The shape indices of a lane, one a number from `first` on."""
+    return array("I", lane.shapes)

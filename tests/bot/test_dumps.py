@@ -1,0 +1,218 @@
+"""Many dumps, read in child processes: what is read, what a hostile dump costs."""
+
+import json
+import os
+import pickle
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+
+from bot import dumps
+from bot.dumps import Bounds, read_dumps
+from kb.collectives import judge, judge_rings
+from kb.readers.flight import Limits, read_dump
+from kb.rings import digest
+
+MADE = 1_795_000_000_000_000_000
+
+
+def dump(rank, world=4, stopped=2):
+    """A rank of a world in which one stopped before number 3."""
+    last = 2 if rank == stopped else 3
+    return {
+        "version": "2.10",
+        "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": str(list(range(world)))}},
+        "pg_status": {
+            "0": {"last_enqueued_collective": last, "last_started_collective": last, "last_completed_collective": 2}
+        },
+        "entries": [
+            {
+                "record_id": seq,
+                "pg_id": 0,
+                "process_group": ["0", "default_pg"],
+                "collective_seq_id": seq,
+                "p2p_seq_id": 0,
+                "profiling_name": "nccl:all_reduce",
+                "time_created_ns": MADE + seq,
+                "input_sizes": [[16]],
+                "input_dtypes": ["Float"],
+                "output_sizes": [[16]],
+                "output_dtypes": ["Float"],
+                "state": "completed" if seq < 3 else "started",
+                "retired": seq < 3,
+                "is_p2p": False,
+                "frames": [{"name": "step", "filename": "/srv/a.py", "line": seq}],
+            }
+            for seq in range(1, last + 1)
+        ],
+    }
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Four dumps, JSON and pickle mixed."""
+    for rank in range(4):
+        made = dump(rank)
+        data = pickle.dumps(made, protocol=2) if rank % 2 else json.dumps(made).encode()
+        (tmp_path / f"_dump_{rank}").write_bytes(data)
+    return tmp_path
+
+
+def codes(gaps):
+    """The kinds of gaps."""
+    return [gap.code for gap in gaps]
+
+
+def test_digests_come_back_as_they_were_made(folder):
+    """What the children send is what the reader and the digest give here, in the order of the paths."""
+    rings, gaps = read_dumps(folder.iterdir())
+    limits = Limits(finished_frames=False)
+    here = [digest(read_dump(path.read_bytes(), str(path), limits)[0]) for path in sorted(folder.iterdir())]
+
+    assert list(rings) == here
+    assert gaps == ()
+    assert rings[1].oldest.frames[0].line == 3
+
+
+def test_the_verdict_is_that_over_the_traces(folder):
+    """Reading in children changes nothing of what is said."""
+    rings, _ = read_dumps(folder.iterdir())
+    traces = [read_dump(path.read_bytes(), str(path))[0] for path in folder.iterdir()]
+
+    assert judge_rings(rings) == judge(traces)
+    assert [one.rank for one in judge_rings(rings).culprits] == [2]
+
+
+def test_no_dumps_start_no_child(monkeypatch):
+    """An empty folder costs nothing."""
+    monkeypatch.setattr(dumps, "_started", lambda _: pytest.fail("a child was started"))
+
+    assert read_dumps([]) == ((), ())
+
+
+class Evil:
+    """Makes a folder when it is loaded by the default loader."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (os.mkdir, (self.path,))
+
+
+def test_bad_dumps_are_gaps_and_the_others_are_read(folder):
+    """Code in a pickle, half a dump, an empty one, a folder, a pipe, a lost path: each is a gap, no code runs."""
+    (folder / "_dump_4").write_bytes(pickle.dumps({"entries": [Evil(str(folder / "ran"))]}, protocol=4))
+    whole = (folder / "_dump_0").read_bytes()
+    (folder / "_dump_5").write_bytes(whole[: len(whole) // 2])
+    (folder / "_dump_6").write_bytes(b"")
+    (folder / "_dump_7").mkdir()
+    os.mkfifo(folder / "_dump_8")
+    rings, gaps = read_dumps([*folder.iterdir(), folder / "_dump_9"])
+
+    assert [ring.rank for ring in rings] == [0, 1, 2, 3]
+    assert codes(gaps) == ["dump_refused"] + ["dump_unreadable"] * 5
+    assert not (folder / "ran").exists()
+
+
+def test_a_huge_dump_is_not_read(folder):
+    """A file of two GiB costs a gap and no memory: no more than the limit is read of it."""
+    with (folder / "_dump_4").open("wb") as file:
+        file.write(b'{"entries": [')
+        file.truncate(2 << 30)
+    rings, gaps = read_dumps(folder.iterdir(), Bounds(limits=Limits(size=1 << 20)))
+
+    assert (len(rings), codes(gaps)) == (4, ["dump_too_large"])
+
+
+def endless():
+    """A pickle of plain values whose key takes for ever to hash: a tuple of tuples, twice the same, sixty deep."""
+    level = "h{0}h{0}\x86q{1}0"
+    body = ")q\x000" + "".join(level.format(chr(n), chr(n + 1)) for n in range(60)) + "h" + chr(60)
+    return b"\x80\x02}" + body.encode("latin-1") + b"K\x01s."
+
+
+def test_a_dump_that_stalls_its_reader_is_a_gap(folder):
+    """The child is replaced within the time limit; what it had been told of besides is read by the next."""
+    (folder / "_dump_00").write_bytes(endless())
+    began = time.monotonic()
+    rings, gaps = read_dumps(folder.iterdir(), Bounds(seconds=1.0))
+
+    assert ([ring.rank for ring in rings], codes(gaps)) == ([0, 1, 2, 3], ["dump_stalled_reader"])
+    assert gaps[0].source.endswith("_dump_00")
+    assert time.monotonic() - began < 20
+
+
+def test_a_dump_that_takes_too_much_memory_is_a_gap(folder):
+    """A pickle that builds more than the child may hold is given up, the others are read."""
+    (folder / "_dump_4").write_bytes(b"\x80\x02](" + b"G\x3f\xf0\x00\x00\x00\x00\x00\x01" * 6_000_000 + b"e.")
+    rings, gaps = read_dumps(folder.iterdir(), Bounds(memory=320 << 20))
+
+    assert len(rings) == 4
+    assert len(gaps) == 1
+    assert gaps[0].code in {"dump_unreadable", "dump_too_large", "dump_killed_reader"}
+
+
+def test_children_that_die_leave_gaps(folder, monkeypatch):
+    """Where no child lives long enough to read anything, every dump is a gap and the reading ends."""
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    rings, gaps = read_dumps(folder.iterdir())
+
+    assert (rings, codes(gaps)) == ((), ["dump_killed_reader"] * 4)
+
+
+def test_the_number_of_lost_children_is_bounded(folder, monkeypatch):
+    """After so many lost children the rest is left unread, and that is said once."""
+    monkeypatch.setattr(dumps, "DEATHS", 1)
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    rings, gaps = read_dumps(folder.iterdir())
+
+    assert rings == ()
+    assert "dumps_not_read" in codes(gaps)
+
+
+def test_time_for_all_is_bounded(folder):
+    """When the time is up, what was read counts and the rest is one gap."""
+    rings, gaps = read_dumps(folder.iterdir(), Bounds(budget=0.0))
+
+    assert (rings, codes(gaps)) == ((), ["dumps_not_read"])
+    assert gaps[0].reason.startswith("4 dumps")
+
+
+def test_like_gaps_are_counted(tmp_path):
+    """Of many gaps of a kind a few stand alone, the last of them says how many more there are."""
+    for rank in range(30):
+        (tmp_path / f"_dump_{rank}").write_bytes(b"no dump")
+    _, gaps = read_dumps(tmp_path.iterdir())
+
+    assert codes(gaps) == ["dump_unreadable"] * dumps.ALIKE
+    assert "and 22 more dumps" in gaps[-1].reason
+
+
+def test_numbers_that_do_not_fit_are_a_gap(tmp_path):
+    """A size beyond 64 bits cannot be sent back, and costs its dump alone."""
+    made = dump(1)
+    made["entries"][-1]["input_sizes"] = [[2**90]]
+    (tmp_path / "_dump_1").write_bytes(pickle.dumps(made, protocol=2))
+    rings, gaps = read_dumps(tmp_path.iterdir())
+
+    assert len(rings) + len(gaps) == 1
+
+
+def test_children_are_gone_afterwards(folder, monkeypatch):
+    """Both children end with the reading, also when its caller stops listening."""
+    started = []
+    start = dumps._started
+
+    def kept(bounds):
+        child = start(bounds)
+        started.append(child.process)
+        return child
+
+    monkeypatch.setattr(dumps, "_started", kept)
+    read_dumps(folder.iterdir(), replace(Bounds(), seconds=5.0))
+
+    assert len(started) == dumps.CHILDREN
+    assert all(process.returncode is not None for process in started)

@@ -1,0 +1,287 @@
+"""Kubernetes events, pods and nodes."""
+
+import json
+
+import pytest
+
+from kb.model import Resource
+from kb.readers.kubernetes import read_kubernetes
+
+NOON = 1_790_942_400.0  # 2026-10-02 12:00:00 UTC
+
+
+def events_of(*items):
+    """The events of a list of objects, with no gaps."""
+    found, gaps = read_kubernetes(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": items}).encode(), "events.json"
+    )
+    assert gaps == ()
+    return found
+
+
+def event(reason, message, what="Pod", name="train-worker-3", **more):
+    """A core/v1 event."""
+    return {
+        "kind": "Event",
+        "involvedObject": {"kind": what, "name": name, "namespace": "ml"},
+        "reason": reason,
+        "message": message,
+        "type": "Warning",
+        "firstTimestamp": "2026-10-02T12:00:00Z",
+        "lastTimestamp": "2026-10-02T12:00:30Z",
+        "count": 4,
+    } | more
+
+
+def pod(*statuses, **status):
+    """A pod with these container statuses."""
+    labels = {"training.kubeflow.org/job-name": "train", "training.kubeflow.org/replica-index": "3"}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "train-worker-3", "namespace": "ml", "labels": labels},
+        "spec": {
+            "nodeName": "node-17",
+            "containers": [{"name": "main", "resources": {"limits": {"nvidia.com/gpu": "8"}}}],
+        },
+        "status": {"phase": "Running", "startTime": "2026-10-02T11:00:00Z", "containerStatuses": list(statuses)}
+        | status,
+    }
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "kind"),
+    [
+        ("OOMKilling", "Memory cgroup out of memory: Killed process 9 (python3)", "oom_kill"),
+        ("SystemOOM", "System OOM encountered, victim process: python3, pid: 7", "oom_kill"),
+        ("Evicted", "The node was low on resource: ephemeral-storage.", "eviction"),
+        ("TaintManagerEviction", "Marking for deletion Pod ml/train-worker-3", "eviction"),
+        ("TaintManagerEviction", "Cancelling deletion of Pod ml/train-worker-3", "lifecycle"),
+        ("Preempted", "Preempted by pod 8f on node node-17", "preemption"),
+        ("NodeNotReady", "Node is not ready", "node_failure"),
+        ("FailedScheduling", "0/40 nodes are available: 40 Insufficient nvidia.com/gpu.", "not_scheduled"),
+        ("BackOff", "Back-off restarting failed container main in pod x", "backoff"),
+        ("BackOff", 'Back-off pulling image "registry/x:1"', "image_pull"),
+        ("Failed", "Error: ErrImagePull", "start_failed"),
+        ("Killing", "Stopping container main", "kill"),
+        ("Unhealthy", "Liveness probe failed: command timed out", "probe_failed"),
+        ("FailedMount", "MountVolume.SetUp failed for volume data", "mount_failed"),
+        ("SomethingNew", "whatever", "warning"),
+    ],
+)
+def test_reasons(reason, message, kind):
+    """A reason's word gives the kind; the message tells apart what one word says of two things."""
+    (one,) = events_of(event(reason, message))
+    assert (one.kind, one.reason, one.message) == (kind, reason, message)
+
+
+def test_an_event_of_the_old_form():
+    """A core event has its last time, its count, what it is about, and the host that told it."""
+    (one,) = events_of(event("Killing", "Stopping container main", source={"component": "kubelet", "host": "node-17"}))
+    assert one.time == NOON + 30
+    assert one.resource == Resource(node="node-17")
+    assert (one.fields["pod"], one.fields["count"], one.fields["first"], one.fields["component"]) == (
+        "train-worker-3",
+        4,
+        NOON,
+        "kubelet",
+    )
+
+
+def test_an_event_of_the_new_form():
+    """An events.k8s.io event has a note, a series, and its time in microseconds."""
+    item = {
+        "regarding": {"kind": "Pod", "name": "w-0", "namespace": "ml", "fieldPath": "spec.containers{main}"},
+        "reason": "BackOff",
+        "note": "Back-off restarting failed container",
+        "type": "Warning",
+        "eventTime": "2026-10-02T12:00:00.250000Z",
+        "series": {"count": 12, "lastObservedTime": "2026-10-02T12:05:00.000000Z"},
+        "reportingController": "kubelet",
+    }
+    (one,) = events_of(item)
+    assert (one.kind, one.time, one.message) == ("backoff", NOON + 300, "Back-off restarting failed container")
+    assert one.resource.container == "main"
+    assert (one.fields["count"], one.fields["first"], one.fields["component"]) == (12, NOON + 0.25, "kubelet")
+
+
+def test_a_nodes_event_names_the_node():
+    """An event about a node stands at that node, not at who told it."""
+    (one,) = events_of(event("NodeNotReady", "Node node-4 status is now: NodeNotReady", "Node", "node-4"))
+    assert one.resource.node == "node-4"
+
+
+def test_a_pod_says_where_it_is():
+    """Each pod gives its node, phase, number within the job and GPUs."""
+    (one,) = events_of(pod())
+    assert (one.kind, one.reason, one.resource.node) == ("pod", "Running", "node-17")
+    assert {key: one.fields[key] for key in ("pod", "index", "job", "gpus", "restarts")} == {
+        "pod": "train-worker-3",
+        "index": 3,
+        "job": "train",
+        "gpus": 8,
+        "restarts": 0,
+    }
+
+
+def test_a_killed_container_that_was_restarted():
+    """The last state of a restarted container is told with exit code, signal, times and the number of restarts."""
+    ended = {
+        "exitCode": 137,
+        "reason": "OOMKilled",
+        "startedAt": "2026-10-02T11:30:00Z",
+        "finishedAt": "2026-10-02T12:00:00Z",
+    }
+    running = {"running": {"startedAt": "2026-10-02T12:00:10Z"}}
+    found = events_of(pod({"name": "main", "restartCount": 2, "lastState": {"terminated": ended}, "state": running}))
+    (one,) = [event for event in found if event.kind == "oom_kill"]
+    assert (one.time, one.resource) == (NOON, Resource(node="node-17", container="main"))
+    assert {key: one.fields[key] for key in ("exit_code", "signal", "restarts", "previous", "started")} == {
+        "exit_code": 137,
+        "signal": 9,
+        "restarts": 2,
+        "previous": True,
+        "started": NOON - 1800,
+    }
+    assert found[0].fields["restarts"] == 2
+
+
+@pytest.mark.parametrize(
+    ("end", "kind", "signal"),
+    [
+        ({"exitCode": 1, "reason": "Error"}, "exit", None),
+        ({"exitCode": 0, "reason": "Completed"}, "completed", None),
+        ({"exitCode": 143}, "exit", 15),
+        ({"exitCode": 255, "reason": "Error"}, "exit", None),
+        ({"exitCode": 128, "reason": "StartError", "message": "exec: no such file"}, "start_failed", None),
+    ],
+)
+def test_how_a_container_ended(end, kind, signal):
+    """An exit code above 128 is a signal's; the reason gives the kind."""
+    one = events_of(pod({"name": "main", "state": {"terminated": end}}))[-1]
+    assert (one.kind, one.fields["exit_code"], one.fields["signal"]) == (kind, end["exitCode"], signal)
+
+
+def test_waiting_containers_and_restarts_of_which_nothing_is_left():
+    """A container that waits says why; one that was restarted with no last state is told as a restart."""
+    waiting = {
+        "name": "main",
+        "restartCount": 5,
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}},
+    }
+    creating = {"name": "side", "state": {"waiting": {"reason": "ContainerCreating"}}}
+    assert [one.kind for one in events_of(pod(waiting, creating))] == ["pod", "restart", "backoff"]
+
+
+def test_evicted_and_preempted_pods():
+    """A pod's own reason and its disruption condition are events at its node."""
+    evicted = pod(reason="Evicted", message="The node was low on resource: memory.", phase="Failed")
+    found = events_of(evicted)
+    assert [(one.kind, one.message) for one in found[1:]] == [("eviction", "The node was low on resource: memory.")]
+    assert found[1].time == NOON - 3600
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "lastTransitionTime": "2026-10-02T12:00:00Z",
+    }
+    (_, one) = events_of(pod(conditions=[condition, {"type": "Ready", "status": "False"}]))
+    assert (one.kind, one.time, one.resource.node) == ("preemption", NOON, "node-17")
+
+
+def test_a_pod_that_is_not_scheduled():
+    """A pod without a node says why it has none."""
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/40 nodes are available",
+    }
+    item = pod(phase="Pending", conditions=[condition])
+    item["spec"] = {}
+    assert [(one.kind, one.resource.node) for one in events_of(item)] == [("pod", None), ("not_scheduled", None)]
+
+
+def test_nodes():
+    """A node that is not ready, is under pressure, has a problem or takes no pods is told; a good one says nothing."""
+    conditions = [
+        {
+            "type": "Ready",
+            "status": "Unknown",
+            "reason": "NodeStatusUnknown",
+            "lastTransitionTime": "2026-10-02T12:00:00Z",
+        },
+        {"type": "DiskPressure", "status": "True", "reason": "KubeletHasDiskPressure"},
+        {"type": "ReadonlyFilesystem", "status": "True", "reason": "FilesystemIsReadOnly"},
+        {"type": "MemoryPressure", "status": "False"},
+    ]
+    item = {
+        "kind": "Node",
+        "metadata": {"name": "node-4"},
+        "spec": {"unschedulable": True},
+        "status": {"conditions": conditions},
+    }
+    found = events_of(item)
+    assert [one.kind for one in found] == ["node_failure", "node_pressure", "node_problem", "cordoned"]
+    assert {one.resource.node for one in found} == {"node-4"}
+    well = {
+        "kind": "Node",
+        "metadata": {"name": "node-5"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    assert events_of(well) == ()
+
+
+def test_an_empty_list_is_an_answer():
+    """No events is no gap."""
+    assert read_kubernetes(b'{"kind": "List", "items": []}', "x") == ((), ())
+
+
+def test_single_objects_and_watch_output():
+    """Objects one after the other, as a watch prints them, are read as a list."""
+    text = "\n".join(json.dumps(event("Killing", "Stopping", name=f"w-{at}"), indent=2) for at in range(3))
+    found, gaps = read_kubernetes(text.encode(), "x")
+    assert gaps == ()
+    assert [one.fields["pod"] for one in found] == ["w-0", "w-1", "w-2"]
+
+
+def test_a_cut_list_keeps_what_is_whole():
+    """Of a list that breaks off the whole objects are kept, and a gap tells it."""
+    text = json.dumps(
+        {"kind": "List", "items": [event("Killing", "Stopping", name=f"w-{at}") for at in range(10)]}, indent=4
+    )
+    found, gaps = read_kubernetes(text[: int(len(text) * 0.75)].encode(), "x")
+    assert 6 <= len(found) <= 8
+    assert [gap.code for gap in gaps] == ["kubernetes-cut"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"No resources found\n",
+        b'{"items": 7}',
+        b'{"kind": "List", "items": [{"kind": "Secret"}]}',
+        b'{"items": [' + b"[" * 100_000,
+        b"\x00\xff" * 100,
+    ],
+)
+def test_rubbish_is_a_gap(data):
+    """What holds no events, pods or nodes gives no value and a gap."""
+    found, gaps = read_kubernetes(data, "x")
+    assert not found
+    assert gaps[0].code in {"kubernetes-unreadable", "kubernetes-cut"}
+
+
+def test_fields_of_wrong_types_do_no_harm():
+    """Objects whose parts are of other types than they should be still give what can be told."""
+    odd = [
+        {"kind": "Event", "involvedObject": [1], "reason": {"a": 1}, "count": "x", "lastTimestamp": 5},
+        {
+            "kind": "Pod",
+            "status": {"containerStatuses": [{"state": [], "restartCount": {}}, 3], "conditions": "x"},
+            "spec": 1,
+            "metadata": None,
+        },
+        {"kind": "Node", "status": {"conditions": {"Ready": 1}}},
+    ]
+    assert [(one.kind, one.time) for one in events_of(*odd)] == [("lifecycle", None), ("pod", None)]

@@ -1,0 +1,41 @@
+"""Recoveries: lines that say that trouble is over, and those that only sound so."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.readers.recoveries import READERS
+
+
+def reads(line: bytes) -> int:
+    """How many recoveries the reader finds in one line."""
+    return len(READERS[0].read(line + b"\n", 0))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"2026-02-02 10:00:00 upload: attempt 3 succeeded",
+        b"NFS: server vault3 not answering was resolved, link re-established",
+        b"WARN shard 0017 unreadable, continuing without it",
+        b"INFO tracker: Network error resolved after 0:00:42, resuming normal operation.",
+        b"connection error to the store recovered after 3 retries",
+    ],
+)
+def test_trouble_that_is_over(line: bytes) -> None:
+    """A retry that worked, a link that came back, a part that is done without."""
+    assert reads(line) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[ 8121.77] Memory failure: 0x5f0c11: recovery action for dirty LRU page: Recovered",
+        b"NVRM: Xid (PCI:0000:1a:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
+        b"state recovered from the last checkpoint",
+        b"upload failed after 5 attempts",
+    ],
+)
+def test_what_only_sounds_like_it(line: bytes) -> None:
+    """A page that the kernel gave up, an action that is asked for, a restart: none of them undoes the fault above it."""
+    assert reads(line) == 0

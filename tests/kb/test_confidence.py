@@ -1,0 +1,40 @@
+"""Confidence: a probability from traits of the evidence, and its word."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from kb.confidence import SYMPTOM, TRAITS, WEIGHTS, band, confidence
+
+
+@pytest.mark.parametrize(
+    ("sure", "word"), [(0.98, "likely"), (0.9, "likely"), (0.89, "possible"), (0.5, "possible"), (0.49, "weak")]
+)
+def test_the_word_for_a_confidence(sure: float, word: str) -> None:
+    """Three bands."""
+    assert band(sure) == word
+
+
+def test_plain_evidence_of_a_cause_is_likely_and_a_symptom_never_is() -> None:
+    """A symptom is no cause, however often it stands there."""
+    assert band(confidence(())) == "likely"
+    assert band(confidence(("last_resort",))) == "possible"
+    assert confidence(("symptom", "repeated", "agreed")) == SYMPTOM
+    assert band(confidence(("behind",))) != "likely"
+
+
+@pytest.mark.parametrize("traits", [one for size in range(4) for one in combinations(TRAITS, size)])
+def test_every_trait_moves_the_confidence_its_own_way(traits: tuple[str, ...]) -> None:
+    """What speaks for a fault never lowers it, what speaks against it never raises it; it stays a probability."""
+    before = confidence(traits)
+    assert 0.02 <= before <= 0.98
+    for trait, weight in WEIGHTS.items():
+        after = confidence((*traits, trait)) if trait not in traits else before
+        assert (after - before) * weight >= 0
+
+
+def test_every_trait_that_weighs_has_words() -> None:
+    """The report names traits; people look them up."""
+    assert set(WEIGHTS) <= set(TRAITS)
