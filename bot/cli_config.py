@@ -1,0 +1,71 @@
+"""`signalbox config`: is signalbox.yaml right, does every connector work, what could stand in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="signalbox.yaml; else $SIGNALBOX_CONFIG or yours.")]
+
+
+@app.command()
+def check(
+    config: ConfigFile = None,
+    seconds: Annotated[float, typer.Option("--for", min=1, max=600, help="How long to wait for answers.")] = 20.0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a connector.")] = False,
+) -> None:
+    """Read the file and try every connector: what works, the request that was sent, what to change. Exit 1: one does not."""
+    from bot.config import read
+    from bot.jobs import check as try_all
+    from bot.terminal import shown
+    from connectors.asking import Deadline
+
+    known = read(config)
+    if known.path is None:
+        typer.echo("There is no signalbox.yaml: files and bundles work. `signalbox config example` prints one.")
+        return
+    found = try_all(known.clusters, Deadline.within(seconds))
+    if not as_json:
+        typer.echo(f"{shown(str(known.path))}: {_count(known.clusters, 'cluster')}, {_count(found, 'connector')}")
+    for cluster, connector, told in found:
+        if as_json:
+            import msgspec
+
+            body = {"cluster": cluster, "connector": connector.name, "type": connector.type, "works": told.works}
+            typer.echo(
+                msgspec.json.encode({**body, "words": told.words, "sent": told.sent, "change": told.change}).decode()
+            )
+            continue
+        typer.echo(
+            f"{'works ' if told.works else 'FAILS '} {cluster}/{connector.name} ({connector.type}): {shown(told.words)}"
+        )
+        if told.sent:
+            typer.echo(f"         sent: {shown(told.sent)}")
+        if told.change and told.change not in told.words:
+            typer.echo(f"         change: {shown(told.change)}")
+    raise typer.Exit(0 if all(told.works for _, _, told in found) else 1)
+
+
+def _count(things: Sized, word: str) -> str:
+    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"
+
+
+@app.command()
+def example() -> None:
+    """Print a commented signalbox.yaml with every type of connector."""
+    from bot.configdocs import example_text
+
+    typer.echo(example_text(), nl=False)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of signalbox.yaml, for editors."""
+    from bot.configdocs import schema_text
+
+    typer.echo(schema_text(), nl=False)

@@ -1,0 +1,104 @@
+"""What editors and people read of signalbox.yaml: its JSON Schema and a commented example, both made of the settings."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bot.config import Collect, ConfigFile
+from bot.configmodel import model_of
+from bot.wiring import KINDS
+
+_HEAD = """\
+# signalbox.yaml: where the evidence of your jobs lies. `signalbox config check` tries all of it.
+# Put it where SIGNALBOX_CONFIG says, or into the configuration folder of your user. Secrets are never written here:
+# each is named by an environment variable (env:) or a file (file:).
+version: 1
+
+# collect:                # limits of one collection; these are the defaults
+"""
+
+
+def schema_text() -> str:
+    """JSON Schema (draft 2020-12) of signalbox.yaml."""
+    schema = ConfigFile.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "signalbox.yaml"
+    kinds = []
+    for name, kind in sorted(KINDS.items()):
+        part = model_of(kind.settings_class(), name).model_json_schema(ref_template=f"#/$defs/{name}-{{model}}")
+        for inner, body in part.pop("$defs", {}).items():
+            schema["$defs"][f"{name}-{inner}"] = body
+        schema["$defs"][name] = part
+        kinds.append({"$ref": f"#/$defs/{name}"})
+    schema["$defs"]["ClusterFile"]["properties"]["connectors"]["additionalProperties"] = {"oneOf": kinds}
+    return json.dumps(_plain(schema), indent=2, sort_keys=True) + "\n"
+
+
+def example_text() -> str:
+    """A commented example: every type of connector with all its settings."""
+    limits = model_of(Collect).model_json_schema()["properties"]
+    defaults = {name: getattr(Collect(), name) for name in limits}
+    lines = [_HEAD.rstrip()]
+    lines += [f"#   {f'{name}: {_quantity(name, defaults[name])}':<22}# {_about(one)}" for name, one in limits.items()]
+    lines += [
+        "",
+        "clusters:",
+        "  my-cluster:",
+        "    # tenant: my-team     # whose it is; others do not see it",
+        "    connectors:",
+    ]
+    for name, kind in sorted(KINDS.items()):
+        lines += _connector(name, model_of(kind.settings_class(), name).model_json_schema())
+    lines += ["    # topology:           # where nodes stand, where the scheduler does not tell"]
+    lines += ["    #   node-001: {rack: r1, leaf: leaf-3, rail: '0', nvlink_domain: d1}"]
+    return "\n".join(lines) + "\n"
+
+
+def _connector(name: str, schema: dict[str, Any]) -> list[str]:
+    lines = [f"      {name}:", f"        type: {name}", f"        # {_about(schema)}"]
+    must = set(schema.get("required", ()))
+    for key, one in schema["properties"].items():
+        if key == "type":
+            continue
+        mark = "" if key in must else "# "
+        value = "https://server.example" if key == "url" else _form(one, schema)
+        about = _about(one)
+        lines.append(f"        {mark}{key}: {value}{f'  # {about}' if about else ''}")
+    return lines
+
+
+def _form(one: dict[str, Any], schema: dict[str, Any]) -> str:
+    """A value of the right form."""
+    kinds = one.get("anyOf", [one])
+    first: dict[str, Any] = next((kind for kind in kinds if kind.get("type") != "null"), {})
+    if "$ref" in first:
+        first = schema["$defs"][first["$ref"].rsplit("/", 1)[-1]]
+    if first.get("title") == "Secret" or set(first.get("properties", ())) == {"env", "file"}:
+        return "{env: NAME_OF_VARIABLE}"
+    if "properties" in first:
+        inner = (f"{key}: {_form(value, schema)}" for key, value in first["properties"].items())
+        return "{" + ", ".join(inner) + "}"
+    forms = {"string": "text", "integer": "1", "number": "1.0", "boolean": "false", "array": "[]", "object": "{}"}
+    return str(first.get("const") or (first.get("enum") or [forms.get(str(first.get("type")), "text")])[0])
+
+
+def _about(one: dict[str, Any]) -> str:
+    return str(one.get("description", "")).split("\n\n", maxsplit=1)[0]
+
+
+def _quantity(name: str, value: float) -> str:
+    if name in ("bytes", "keep"):
+        return f"{int(value) >> 20}MiB"
+    return f"{value:g}s"
+
+
+def _plain(schema: Any) -> Any:
+    """Without the titles that pydantic makes of names."""
+    if isinstance(schema, dict):
+        return {
+            key: _plain(value)
+            for key, value in schema.items()
+            if key != "title" or not isinstance(value, str) or "." in value
+        }
+    return [_plain(one) for one in schema] if isinstance(schema, list) else schema

@@ -1,0 +1,156 @@
+"""From the frozen settings of a connector to a checked part of signalbox.yaml: one declaration, no second list of fields.
+
+A connector declares its settings as a dataclass of plain types; this makes the pydantic model that checks the file, and
+builds the dataclass of what was read. The fields of an Endpoint stand beside the connector's own.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model
+from pydantic import Field as ModelField
+
+from connectors.asking import Seconds, Size
+from connectors.http import Endpoint
+
+_UNITS_OF_TIME = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_UNITS_OF_SIZE = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_QUANTITY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([A-Za-z]{0,3})\Z")
+
+
+def seconds(value: object) -> object:
+    """A span of time as seconds: 90, "90s", "5m", "2h", "1d"."""
+    return _quantity(value, _UNITS_OF_TIME, 'a number of seconds, or text as "30s", "5m", "2h"')
+
+
+def size(value: object) -> object:
+    """An amount of data as bytes: 1024, "64MiB", "2GB"."""
+    found = _quantity(value, _UNITS_OF_SIZE, 'a number of bytes, or text as "64MiB"')
+    return int(found) if isinstance(found, float) else found
+
+
+def _quantity(value: object, units: Mapping[str, float], form: str) -> object:
+    if isinstance(value, bool) or not isinstance(value, str):
+        if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
+            raise ValueError(f"it is {value}, which is less than nothing: write {form}")
+        return value
+    found = _QUANTITY.match(value.strip())
+    if found is None or found[2].lower() not in units:
+        raise ValueError(f"{value[:40]!r} is not {form}")
+    return float(found[1]) * units[found[2].lower()]
+
+
+_SECONDS = Annotated[
+    float, BeforeValidator(seconds, json_schema_input_type=float | str), ModelField(ge=0, allow_inf_nan=False)
+]
+_SIZE = Annotated[int, BeforeValidator(size, json_schema_input_type=int | str), ModelField(ge=0)]
+_QUANTITIES: Mapping[object, Any] = {Seconds: _SECONDS, Size: _SIZE}
+
+
+class Part(BaseModel):
+    """A part of the file: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+@cache
+def model_of(settings: type, kind: str | None = None) -> type[BaseModel]:
+    """The model that checks one settings dataclass; with `kind` the key `type` too, which must say it."""
+    parts: dict[str, Any] = {}
+    if kind is not None:
+        parts["type"] = (Literal[kind], ModelField(description=_first(settings)))
+    for one, hint, about in _fields(settings):
+        parts[one.name] = (_annotation(hint), ModelField(**_default(one), description=about))
+    return create_model(settings.__name__, __base__=Part, __doc__=_first(settings), **parts)
+
+
+def build(settings: type, checked: Mapping[str, Any]) -> Any:
+    """The settings that a checked part gives (its plain values, unset keys left out).
+
+    Raises:
+        ValueError: the dataclass itself refuses them, in its own words.
+    """
+    hints = get_type_hints(settings)
+    given: dict[str, Any] = {}
+    for one in fields(settings):
+        if hints[one.name] is Endpoint:
+            own = {name: checked[name] for name in (part.name for part in fields(Endpoint)) if name in checked}
+            given[one.name] = build(Endpoint, own)
+        elif one.name in checked:
+            given[one.name] = _built(hints[one.name], checked[one.name])
+    return settings(**given)
+
+
+def _built(hint: Any, value: Any) -> Any:
+    if value is None:
+        return None
+    hint = next((one for one in get_args(hint) if one is not type(None)), hint) if _is_union(hint) else hint
+    if isinstance(hint, type) and is_dataclass(hint):
+        return build(hint, value)
+    origin, inside = get_origin(hint), get_args(hint)
+    if origin is tuple:
+        return tuple(_built(inside[0], one) for one in value)
+    if isinstance(value, dict):
+        return {key: _built(inside[1], one) for key, one in value.items()}
+    return value
+
+
+def _fields(settings: type) -> Iterator[tuple[Field[Any], Any, str]]:
+    """Each field with its type and what the docstring says of it; those of an Endpoint in its place."""
+    hints = get_type_hints(settings, include_extras=True)
+    about = _described(settings)
+    for one in fields(settings):
+        if hints[one.name] is Endpoint:
+            yield from _fields(Endpoint)
+        else:
+            yield one, hints[one.name], about.get(one.name, "")
+
+
+def _default(one: Field[Any]) -> dict[str, Any]:
+    # What is not in the file is left to the dataclass; the schema says only whether it must be there.
+    must = one.default is MISSING and one.default_factory is MISSING
+    return {} if must else {"default": None}
+
+
+def _annotation(hint: Any) -> Any:
+    found: Any = _QUANTITIES.get(hint, hint)
+    origin, inside = get_origin(hint), get_args(hint)
+    if isinstance(hint, type) and is_dataclass(hint):
+        found = model_of(hint)
+    elif _is_union(hint):
+        found = Union[tuple(_annotation(one) for one in inside)]  # noqa: UP007 - made of a list
+    elif origin is tuple:
+        found = Annotated[list[_annotation(inside[0])], ModelField(max_length=1000)]  # type: ignore[misc]
+    elif isinstance(origin, type) and issubclass(origin, Mapping):
+        found = Annotated[dict[str, _annotation(inside[1])], ModelField(max_length=20_000)]  # type: ignore[misc]
+    elif hint is str:
+        found = Annotated[str, ModelField(max_length=4000)]
+    return found
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in (Union, types.UnionType)
+
+
+def _first(settings: type) -> str:
+    return " ".join((settings.__doc__ or "").split("\n\n")[0].split())
+
+
+_TOLD = re.compile(
+    r"((?:`[a-z_]+`(?:, | and )?)+): (.*?)(?=(?:[.;] |\n\s*)(?:`[a-z_]+`(?:, | and )?)+: |\Z)", re.DOTALL
+)
+
+
+def _described(settings: type) -> Mapping[str, str]:
+    """What the docstring says of each field: `name`: words."""
+    found = {}
+    for hit in _TOLD.finditer(" ".join((settings.__doc__ or "").split())):
+        words = hit[2].rstrip(".;")
+        found.update(dict.fromkeys(re.findall(r"`([a-z_]+)`", hit[1]), words))
+    return found

@@ -1,0 +1,143 @@
+"""The use case behind `diagnose JOB`: find the job, collect its evidence, diagnose the bundle. Same for shell and chat."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot.collecting import Collected, Sharing, collect, shared, window_of
+from bot.config import Cluster, Config, Connector
+from bot.diagnosing import Answer, diagnose_bundle
+from bot.finding import Located, Wired, find, side_by_side
+from bot.rulefiles import Knowledge
+from bot.wiring import KINDS
+from connectors.asking import Checked, Deadline, JobQuery, SourceFailed
+from kb.errors import SignalboxError
+from kb.model import Window
+from kb.prefilter import prefilter
+
+DAY = 86400.0
+LOOK_BACK = 30 * DAY  # jobs that ended longer ago are not looked for
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """What a person asks for. `last`: only so many seconds before the end; `save`: a new folder that keeps the bundle.
+
+    `deep`: all lines of all logs are fetched, not only those that rules look for.
+    """
+
+    job: str
+    tenant: str
+    cluster: str | None = None
+    namespace: str | None = None
+    user: str | None = None
+    last: float | None = None
+    deadline: float | None = None
+    save: Path | None = None
+    deep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobAnswer:
+    """The answer with where it came from."""
+
+    answer: Answer
+    located: Located
+    collected: Collected
+
+
+Tell = Callable[[str, str], None]
+
+
+def diagnose_job(
+    knowledge: Knowledge, config: Config, request: JobRequest, *, workers: int | None = None, tell: Tell | None = None
+) -> JobAnswer:
+    """Find, collect, diagnose.
+
+    Raises:
+        SignalboxError: no such job, nothing collected, or a folder that cannot be used; the text says what to do.
+    """
+    located, collected = gather(knowledge, config, request, tell=tell)
+    return JobAnswer(diagnose_bundle(knowledge, collected.folder, workers=workers), located, collected)
+
+
+def gather(
+    knowledge: Knowledge, config: Config, request: JobRequest, *, tell: Tell | None = None
+) -> tuple[Located, Collected]:
+    """The job and the bundle of its evidence, on disk."""
+    now = time.time()
+    limits = config.collect
+    deadline = Deadline.within(request.deadline or limits.deadline)
+    clusters = {one.name: wire(one) for one in visible(config, request)}
+    query = JobQuery(request.job, Window(now - LOOK_BACK, now), request.namespace, request.user)
+    located = find(tuple(clusters.values()), query, deadline.sooner(limits.find))
+    window = window_of(located.record, limits, now, request.last)
+
+    def make(folder: Path) -> Collected:
+        return collect(
+            clusters[located.cluster],
+            located,
+            limits,
+            prefilter(knowledge.rulebook),
+            window=window,
+            deadline=deadline,
+            folder=folder,
+            now=now,
+            deep=request.deep,
+            hide_emails=config.hide_emails,
+            tell=tell,
+        )
+
+    if request.save is not None:
+        return located, make(request.save)
+    return located, shared(Sharing.of(request.tenant, limits), located, window, deadline, make, deep=request.deep)
+
+
+def visible(config: Config, request: JobRequest) -> tuple[Cluster, ...]:
+    """The clusters that the request may and wants to look at.
+
+    Raises:
+        SignalboxError: there is none; what belongs to other tenants is not told.
+    """
+    own = config.of_tenant(request.tenant)
+    if request.cluster is not None:
+        own = tuple(one for one in own if one.name == request.cluster)
+        if not own:
+            raise SignalboxError(f"no cluster {request.cluster[:80]!r} is configured for you")
+    if not any(one.connectors for one in own):
+        raise SignalboxError("no connector is configured that could find the job; see `signalbox config example`")
+    return own
+
+
+def wire(cluster: Cluster) -> Wired:
+    """A cluster with its connectors. Each is built once in a process, so that all requests share its budget."""
+    return Wired(cluster, tuple((one.name, built(one)) for one in cluster.connectors))
+
+
+_BUILT: dict[tuple[str, str, str], object] = {}
+
+
+def built(connector: Connector) -> object:
+    """The connector itself."""
+    key = (connector.name, connector.type, repr(connector.settings))
+    if key not in _BUILT:
+        _BUILT[key] = KINDS[connector.type].build(connector.settings)
+    return _BUILT[key]
+
+
+def check(clusters: Sequence[Cluster], deadline: Deadline) -> list[tuple[str, Connector, Checked]]:
+    """Try every connector, side by side: cluster, connector, what was found."""
+    known = [(cluster.name, one) for cluster in clusters for one in cluster.connectors]
+
+    def task(connector: Connector) -> Callable[[], Checked]:
+        return lambda: built(connector).check(deadline)  # type: ignore[attr-defined]
+
+    results = side_by_side([task(one) for _, one in known], deadline)
+    return [(cluster, one, _said(result)) for (cluster, one), result in zip(known, results, strict=True)]
+
+
+def _said(result: Checked | SourceFailed) -> Checked:
+    return Checked(False, str(result), result.asked, result.hint) if isinstance(result, SourceFailed) else result

@@ -1,0 +1,33 @@
+"""The one place that knows which connectors there are: the word of signalbox.yaml, its settings, its class.
+
+Modules are imported when a configuration names them: a diagnosis of files must not wait for HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, cast
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Where a type of connector lies: module, the settings' class, and what makes a connector of them."""
+
+    module: str
+    settings: str
+    connector: str
+
+    def settings_class(self) -> type:
+        """The dataclass of its settings."""
+        return cast("type", getattr(import_module(self.module), self.settings))
+
+    def build(self, settings: Any) -> Any:
+        """The connector with these settings: a Source, a Finder or both."""
+        return getattr(import_module(self.module), self.connector)(settings)
+
+
+KINDS: Mapping[str, Kind] = {
+    "prometheus": Kind("connectors.prometheus", "PrometheusSettings", "configured"),
+}

@@ -1,0 +1,465 @@
+"""Finding a job, collecting from all sources side by side, and the bundle that comes of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bot.collect import from_bundle
+from bot.collecting import Collected, Sharing, collect, prune, shared, window_of
+from bot.config import Cluster, Collect
+from bot.diagnosing import diagnose_bundle
+from bot.errors import NothingCollected
+from bot.finding import JobUnknown, Located, Wired, find, merged, nearest, side_by_side
+from bot.reportjson import dumps
+from bot.rulefiles import Knowledge, knowledge
+from bot.spool import Bundle, folder_name
+from connectors.asking import Asked, Bounds, Checked, Deadline, Gives, JobQuery, Known, SourceFailed, Spool
+from kb.errors import SignalboxError
+from kb.model import Attempt, Gap, Job, JobRecord, Prefilter, Resource, Window
+
+START, END = 1_763_000_000.0, 1_763_003_600.0
+NOW = END + 60
+JOB = JobRecord(Job(id="4711", name="llm-7b", start=START, end=END, state="FAILED", nodes={"n1": (0, 1)}), "slurm")
+OOM = b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.11 GiB\n"
+Act = Callable[[Asked, Spool], Iterable[Gap]]
+
+
+@dataclass(frozen=True)
+class Toy:
+    """A source or finder that does what the test says."""
+
+    act: Act = lambda _asked, _spool: ()
+    gives: frozenset[Gives] = frozenset({"logs"})
+    jobs: tuple[JobRecord, ...] = ()
+    listed: tuple[Known, ...] = ()
+    fails: SourceFailed | None = None
+
+    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+        """Act."""
+        return self.act(asked, spool)
+
+    def check(self, deadline: Deadline) -> Checked:
+        """Work."""
+        return Checked(deadline.left() > 0, "works")
+
+    def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
+        """The jobs of this name or id."""
+        assert deadline.left() > 0
+        if self.fails:
+            raise self.fails
+        return tuple(one for one in self.jobs if query.text in (one.job.id, one.job.name))
+
+    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+        """What it lists."""
+        assert window.end is not None
+        assert deadline.left() > 0
+        return self.listed
+
+
+def wired(**connectors: Toy) -> Wired:
+    """A cluster of toys."""
+    return Wired(Cluster("east"), tuple(connectors.items()))
+
+
+def writes(path: str, data: bytes) -> Act:
+    """Write one log."""
+
+    def act(_asked: Asked, spool: Spool) -> Iterable[Gap]:
+        spool.append(path, data)
+        return ()
+
+    return act
+
+
+def hangs(seconds: float = 30.0) -> Act:
+    """Hang, then try to write: too late."""
+
+    def act(asked: Asked, spool: Spool) -> Iterable[Gap]:
+        threading.Event().wait(asked.deadline.left() + seconds)
+        spool.append("logs/late.log", b"late\n")
+        return ()
+
+    return act
+
+
+def run(cluster: Wired, folder: Path, seconds: float = 5.0, limits: Collect | None = None, **more: bool) -> Collected:
+    """Collect the job."""
+    return collect(
+        cluster,
+        Located("east", JOB),
+        limits or Collect(),
+        Prefilter(),
+        window=Window(START, END),
+        deadline=Deadline.within(seconds),
+        folder=folder,
+        now=NOW,
+        **more,
+    )
+
+
+def described(folder: Path) -> dict[str, object]:
+    """bundle.yaml."""
+    return yaml.safe_load((folder / "bundle.yaml").read_text())
+
+
+@pytest.fixture(scope="module")
+def known() -> Knowledge:
+    """The rule base."""
+    return knowledge()
+
+
+# -- finding -------------------------------------------------------------------------------------------------------------
+
+QUERY = JobQuery("llm-7b", Window(START, NOW))
+
+
+def test_a_job_is_found_by_name_and_the_newest_counts() -> None:
+    """Of several runs of a name the last one is meant; the cluster's topology is laid under what the scheduler tells."""
+    older = replace(JOB, job=replace(JOB.job, id="4000", start=START - 9e4))
+    cluster = Wired(Cluster("east", topology={"n1": {"rack": "r1"}}), (("slurm", Toy(jobs=(older, JOB), gives=JOBS)),))
+    found = find([cluster], QUERY, Deadline.within(5))
+    assert (found.cluster, found.record.job.id, found.record.job.cluster) == ("east", "4711", "east")
+    assert found.record.topology == {"n1": {"rack": "r1"}}
+
+
+JOBS: frozenset[Gives] = frozenset({"jobs"})
+
+
+def test_the_first_system_counts_and_others_fill_in() -> None:
+    """Two systems that know the same job: the first one's word stands, what it leaves open comes from the other."""
+    other = replace(
+        JOB, job=replace(JOB.job, state="Failed", owner="ann"), system="loki", namespace="ml", labels={"job": "llm"}
+    )
+    found = find(
+        [wired(slurm=Toy(jobs=(JOB,), gives=JOBS), loki=Toy(jobs=(other,), gives=JOBS))], QUERY, Deadline.within(5)
+    )
+    assert (found.record.system, found.record.job.state, found.record.job.owner) == ("slurm", "FAILED", "ann")
+    assert (found.record.namespace, found.record.labels) == ("ml", {"job": "llm"})
+    assert merged(JOB, JOB) == JOB
+
+
+def test_a_finder_that_fails_is_a_gap() -> None:
+    """Who could not be asked is told, and the others' word is taken."""
+    failed = SourceFailed("unauthorised", "it answered 401")
+    found = find([wired(a=Toy(fails=failed, gives=JOBS), b=Toy(jobs=(JOB,), gives=JOBS))], QUERY, Deadline.within(5))
+    assert [(gap.code, gap.source) for gap in found.gaps] == [("source_unauthorised", "a")]
+
+
+def test_an_unknown_job_has_candidates() -> None:
+    """A mistyped name is answered with what may have been meant, and with who could not be asked."""
+    listed = (
+        Known("1", "llm-7b-pretrain", "RUNNING"),
+        Known("2", "llm-70b"),
+        Known("3", "llm-7b-pretrain", "FAILED"),
+        Known("4", "vision"),
+    )
+    cluster = wired(a=Toy(listed=listed, gives=JOBS), b=Toy(fails=SourceFailed("timeout", "slow"), gives=JOBS))
+    with pytest.raises(JobUnknown) as caught:
+        find([cluster], JobQuery("llm-7b-pertrain", QUERY.window), Deadline.within(5))
+    assert str(caught.value) == (
+        "no job 'llm-7b-pertrain' is known; did you mean llm-7b-pretrain (1), running, llm-70b (2)?; "
+        "b could not be asked: slow"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "  ", "a\nb", "x" * 300, "a\x00", "\u202e"])
+def test_what_is_no_name_is_not_looked_for(text: str) -> None:
+    """Empty, overlong and unprintable names reach no system."""
+    boom = Toy(fails=SourceFailed("refused", "asked"), gives=JOBS)
+    with pytest.raises(JobUnknown) as caught:
+        find([wired(a=boom)], JobQuery(text, QUERY.window), Deadline.within(5))
+    assert caught.value.gaps == ()
+    assert "\n" not in str(caught.value)
+
+
+def test_candidates_are_alike() -> None:
+    """What is not alike is no candidate; an id counts as a name."""
+    jobs = [("east", Known(str(n), f"job-{n}")) for n in range(4710, 4712)]
+    assert nearest("4711", jobs)[0][1].id == "4711"
+    assert nearest("zzzzzz", jobs) == []
+
+
+def test_side_by_side_leaves_what_hangs() -> None:
+    """Tasks run together; one that hangs or fails by mistake is told, and its answer is thrown away."""
+    began = time.monotonic()
+    results = side_by_side([lambda: 1, lambda: time.sleep(9) or 2, lambda: 1 // 0], Deadline.within(0.3))
+    assert time.monotonic() - began < 2
+    assert results[0] == 1
+    assert isinstance(results[1], SourceFailed)
+    assert results[1].kind == "timeout"
+    assert "ZeroDivisionError" in str(results[2])
+
+
+# -- collecting ----------------------------------------------------------------------------------------------------------
+
+
+def test_all_sources_give_one_bundle(tmp_path: Path, known: Knowledge) -> None:
+    """Logs, metrics and events side by side; who spoke and what was asked stands in bundle.yaml; it can be diagnosed."""
+
+    def logs(asked: Asked, spool: Spool) -> Iterable[Gap]:
+        assert asked.kinds == {"logs"}
+        spool.append("logs/loki/pod-a.log", b"step 1\n")
+        spool.append("logs/loki/pod-a.log", OOM)
+        spool.describe("logs/loki/pod-a.log", resource=Resource(node="n1", rank=1), query='{job="llm"}')
+        return (Gap("log_cut", "loki", "only the first 2 lines"),)
+
+    def metrics(asked: Asked, spool: Spool) -> Iterable[Gap]:
+        assert asked.wants("metrics")
+        assert not asked.wants("logs")
+        spool.write("metrics/gpu.json", b'{"status":"success","data":{"resultType":"matrix","result":[]}}')
+        return ()
+
+    folder = tmp_path / "b"
+    got = run(wired(loki=Toy(logs), prom=Toy(metrics, frozenset({"metrics"}))), folder)
+    assert got.sources == {"prom": "63 bytes", "loki": "120 bytes; not there: only the first 2 lines"}
+    told = described(folder)
+    assert told["files"]["logs/loki/pod-a.log"] == {"source": "loki", "node": "n1", "rank": 1, "query": '{job="llm"}'}
+    evidence = from_bundle(known, folder)
+    assert [(one.ref.resource.node, one.ref.resource.rank) for one in evidence.streams] == [("n1", 1)]
+    assert evidence.job.id == "4711"
+    report = diagnose_bundle(known, folder).report
+    assert report.diagnoses[0].fault == "cuda_oom"
+    assert {gap.code for gap in report.gaps} >= {"log_cut"}
+
+
+def test_the_same_bundle_gives_the_same_report(tmp_path: Path, known: Knowledge) -> None:
+    """What was collected is diagnosed from disk: again, byte for byte."""
+    run(wired(loki=Toy(writes("logs/a.log", OOM))), tmp_path / "b")
+    first, again = (dumps(diagnose_bundle(known, tmp_path / "b").report, {}) for _ in range(2))
+    assert first == again
+
+
+def test_logs_come_from_the_first_source_that_has_any(tmp_path: Path) -> None:
+    """The next one is asked only where one fails or has none."""
+    first, second, third = (Toy(writes(f"logs/{name}.log", b"x\n")) for name in "abc")
+    run(wired(a=first, b=second), tmp_path / "1")
+    assert sorted(described(tmp_path / "1")["files"]) == ["logs/a.log"]
+
+    def fail(_asked: Asked, _spool: Spool) -> Iterable[Gap]:
+        raise SourceFailed("unreachable", "no route")
+
+    got = run(wired(a=Toy(fail), empty=Toy(), c=third, d=first), tmp_path / "2")
+    assert sorted(described(tmp_path / "2")["files"]) == ["logs/c.log"]
+    assert got.sources == {"a": "nothing; not there: no route", "empty": "nothing", "c": "2 bytes"}
+    assert [gap["code"] for gap in described(tmp_path / "2")["gaps"]] == ["source_unreachable"]
+
+
+def test_a_source_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
+    """At the deadline the bundle is closed: what hangs becomes a gap, and can write no more."""
+    began = time.monotonic()
+    cluster = wired(a=Toy(hangs(0.2)), b=Toy(writes("logs/b.log", b"x\n")), m=Toy(hangs(), frozenset({"metrics"})))
+    got = run(cluster, tmp_path / "b", seconds=1.5)
+    assert time.monotonic() - began < 1.5 + 2
+    assert got.sources["b"] == "2 bytes"
+    codes = {(gap["code"], gap["source"]) for gap in described(got.folder)["gaps"]}
+    assert codes == {("source_timeout", "a"), ("source_timeout", "m")}
+    time.sleep(0.4)
+    assert sorted(path.name for path in (got.folder / "logs").iterdir()) == ["b.log"]
+
+
+def test_a_mistake_in_a_connector_is_a_gap(tmp_path: Path) -> None:
+    """An exception that no connector should raise takes nothing else down."""
+
+    def wrong(_asked: Asked, _spool: Spool) -> Iterable[Gap]:
+        raise KeyError("oops")
+
+    got = run(wired(a=Toy(wrong, frozenset({"events"})), b=Toy(writes("logs/b.log", b"x\n"))), tmp_path / "b")
+    [gap] = described(got.folder)["gaps"]
+    assert (gap["source"], "KeyError" in gap["reason"]) == ("a", True)
+
+
+def test_nothing_is_said_to_be_nothing(tmp_path: Path) -> None:
+    """Where no source gave anything there is no bundle, and the words of each are told."""
+    with pytest.raises(NothingCollected, match="4711: a: nothing"):
+        run(wired(a=Toy()), tmp_path / "b")
+    assert not (tmp_path / "b").exists()
+
+
+def test_shares_are_bounded(tmp_path: Path) -> None:
+    """Beyond its share a source is cut, and what came before stays."""
+
+    def much(_asked: Asked, spool: Spool) -> Iterable[Gap]:
+        for _ in range(10):
+            spool.append("logs/a.log", b"x" * 399 + b"\n")
+        return ()
+
+    got = run(wired(a=Toy(much)), tmp_path / "b", limits=Collect(bytes=1000))
+    assert (got.folder / "logs" / "a.log").stat().st_size == 800
+    [gap] = described(got.folder)["gaps"]
+    assert (gap["code"], gap["got"]) == ("source_too_large", "800 bytes")
+
+
+def test_secrets_are_masked_on_writing(tmp_path: Path) -> None:
+    """Tokens never reach the disk; addresses of people do unless that is asked for; lengths stay."""
+    line = b"login ann.b@site.example with token hf_" + b"a1B2" * 9 + b"\n"
+    run(wired(a=Toy(writes("logs/a.log", line))), tmp_path / "1")
+    text = (tmp_path / "1/logs/a.log").read_bytes()
+    assert text == b"login ann.b@site.example with token hf_" + b"*" * 36 + b"\n"
+    run(wired(a=Toy(writes("logs/a.log", line))), tmp_path / "2", hide_emails=True)
+    text = (tmp_path / "2/logs/a.log").read_bytes()
+    assert text == b"login *****@site.example with token hf_" + b"*" * 36 + b"\n"
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "/etc/passwd", "logs/../../x", "logs/.x", "", "logs//x", "logs/a\nb", "a/" * 9]
+)
+def test_paths_stay_in_the_bundle(tmp_path: Path, path: str) -> None:
+    """A source cannot write elsewhere, whatever it is made to say."""
+    bundle = Bundle(tmp_path / "b", 1000)
+    with pytest.raises(SourceFailed, match="no name"):
+        bundle.share("a", 1000).write(path, b"x")
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_two_sources_cannot_write_one_file(tmp_path: Path) -> None:
+    """A file belongs to the source that began it."""
+    bundle = Bundle(tmp_path, 1000)
+    bundle.share("a", 1000).append("logs/x.log", b"1\n")
+    with pytest.raises(SourceFailed, match="written by a already"):
+        bundle.share("b", 1000).append("logs/x.log", b"2\n")
+
+
+def test_the_job_is_written_as_it_is_known(tmp_path: Path) -> None:
+    """job.yaml has the times as text, the attempts with their timeline, the topology."""
+    record = replace(
+        JOB,
+        attempts=(Attempt(1, "FAILED", "NodeFail", 1, queued=START - 60, stopped=END, nodes=("n1",)),),
+        topology={"n1": {"rack": "r1"}},
+        last_good="4000",
+    )
+    Bundle(tmp_path, 1000).finish(record, Window(START, END), NOW, {}, ())
+    told = yaml.safe_load((tmp_path / "job.yaml").read_text())
+    assert told["attempts"] == [
+        {
+            "number": 1,
+            "state": "FAILED",
+            "reason": "NodeFail",
+            "exit_code": 1,
+            "queued": "2025-11-13T02:12:20Z",
+            "stopped": "2025-11-13T03:13:20Z",
+            "nodes": ["n1"],
+        }
+    ]
+    assert (told["start"], told["last_good"], told["nodes"]) == ("2025-11-13T02:13:20Z", "4000", {"n1": [0, 1]})
+
+
+# -- the window ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "last", "expected"),
+    [
+        (START, END, None, (START, END + 60)),  # from its start, to now where that is before `after`
+        (END - 60, END, None, (END - 1800, END + 60)),  # at least `before`
+        (START - 9e5, END, None, (END + 60 - 21600, END + 60)),  # at most `longest`
+        (START, None, None, (START, NOW)),  # it runs
+        (START, END, 600.0, (END - 600, END + 60)),
+        (None, None, None, (NOW - 1800, NOW)),
+        (START, NOW + 9e9, None, (START, NOW)),  # an end that has not come
+    ],
+)
+def test_windows(start: float | None, end: float | None, last: float | None, expected: tuple[float, float]) -> None:
+    """The span lies around the end of the job, bounded."""
+    found = window_of(replace(JOB, job=replace(JOB.job, start=start, end=end)), Collect(), NOW, last)
+    assert (found.start, found.end) == expected
+
+
+# -- sharing ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Counted:
+    """Makes bundles, and counts them."""
+
+    pause: float = 0.0
+    made: list[Path] = field(default_factory=list)
+
+    def make(self, folder: Path) -> Collected:
+        """Make one."""
+        time.sleep(self.pause)
+        self.made.append(folder)
+        (folder / "logs").mkdir(parents=True)
+        (folder / "logs" / "a.log").write_bytes(b"x" * 1000)
+        return Collected(folder, {"a": "1,000 bytes"})
+
+
+def ask(sharing: Sharing, counted: Counted, window: Window | None = None, **more: object) -> Collected:
+    """Ask for the job."""
+    return shared(sharing, Located("east", JOB), window or Window(START, END), Deadline.within(5), counted.make, **more)
+
+
+def test_twenty_people_share_one_collection(tmp_path: Path) -> None:
+    """Whoever asks while or soon after it is collected gets the same bundle."""
+    counted = Counted(pause=0.2)
+    sharing = Sharing(tmp_path, 60, 1 << 30)
+    results = side_by_side([lambda: ask(sharing, counted) for _ in range(20)], Deadline.within(10))
+    assert len(counted.made) == 1
+    assert {one.folder for one in results} == {counted.made[0]}
+    assert sum(one.again for one in results) == 19
+
+
+def test_what_is_old_or_smaller_is_not_shared(tmp_path: Path) -> None:
+    """Another window, deeper logs, or a bundle that is too old: collected anew."""
+    counted = Counted()
+    sharing = Sharing(tmp_path, 60, 1 << 30)
+    ask(sharing, counted, now=lambda: 1000.0)
+    ask(sharing, counted, now=lambda: 1030.0)
+    assert len(counted.made) == 1
+    ask(sharing, counted, now=lambda: 1061.0)
+    assert len(counted.made) == 2
+    ask(sharing, counted, Window(START - 3600, END), now=lambda: 1063.0)
+    assert len(counted.made) == 3
+    ask(sharing, counted, deep=True, now=lambda: 1065.0)
+    assert len(counted.made) == 4
+
+
+def test_the_oldest_bundles_go_first(tmp_path: Path) -> None:
+    """The spool keeps so many bytes; the newest stays, whatever its size."""
+    counted = Counted()
+    sharing = Sharing(tmp_path, 0, 1 << 30)
+    for second in range(3):
+        ask(sharing, counted, now=lambda second=second: 1000.0 + second)
+    prune(tmp_path, 2500)
+    assert [one.exists() for one in counted.made] == [False, True, True]
+    prune(tmp_path, 0, counted.made[2])
+    assert [one.exists() for one in counted.made] == [False, False, True]
+
+
+def test_a_collection_that_does_not_end_is_told(tmp_path: Path) -> None:
+    """Who waits for another's collection waits until the deadline and no longer."""
+    counted = Counted(pause=1.0)
+    sharing = Sharing(tmp_path, 60, 1 << 30)
+    busy = threading.Thread(target=ask, args=(sharing, counted))
+    busy.start()
+    time.sleep(0.2)
+    with pytest.raises(SignalboxError, match="has not ended"):
+        shared(sharing, Located("east", JOB), Window(START, END), Deadline.within(0.2), counted.make)
+    busy.join()
+
+
+def test_names_of_folders_are_safe() -> None:
+    """The name of a bundle is made of the job and the time, whatever the job is called."""
+    assert folder_name(JOB, NOW) == "4711-2025-11-13T03-14-20Z"
+    odd = folder_name(replace(JOB, job=Job(id="../../x y")), NOW)
+    assert "/" not in odd
+    assert not odd.startswith(".")
+
+
+def test_bounds_are_the_configured_ones(tmp_path: Path) -> None:
+    """A source is told how much it may give."""
+    seen: list[Bounds] = []
+
+    def act(asked: Asked, spool: Spool) -> Iterable[Gap]:
+        seen.append(asked.bounds)
+        spool.append("logs/a.log", b"x\n")
+        return ()
+
+    run(wired(a=Toy(act)), tmp_path / "b", limits=Collect(bytes=12345))
+    assert [one.log_bytes for one in seen] == [12345]

@@ -1,0 +1,1 @@
+"""Strict doubles of systems that cannot be had here, written from their documentation."""
