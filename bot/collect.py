@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from bot.rulefiles import Knowledge
 from bot.scanning import Tell, scan_all
-from connectors.bundle import read_job
+from connectors.bundle import read_description, read_job
 from connectors.files import discover
+from connectors.layout import PARTS
 from kb.evidence import Evidence
-from kb.model import Gap, Job, StreamRef
+from kb.model import Gap, Job, Resource, StreamRef
+from kb.summary import StreamSummary
 
 if TYPE_CHECKING:
     from kb.panel import Panel
     from kb.readers.promql import MetricSeries
-
-PARTS = ("stacks", "flight_recorder", "ras", "metrics", "ebpf", "events.json", "pods.json", "nodes.json", "slurm.json")
 
 
 def from_bundle(
@@ -28,20 +28,41 @@ def from_bundle(
 ) -> Evidence:
     """The evidence of a bundle."""
     job, gaps = read_job(folder)
+    told, odd = read_description(folder)
     found = discover([folder], bundle=True)
-    refs = found.streams
+    refs = tuple(_spoken(ref, told.speakers, folder) for ref in found.streams)
     summaries = scan_all(knowledge, refs, year=_year(job), workers=workers, tell=tell)
     shown = tuple(
-        replace(one, ref=_relative(one.ref, folder), gaps=tuple(_placed(gap, folder) for gap in one.gaps))
+        _heard(
+            replace(one, ref=_relative(one.ref, folder), gaps=tuple(_placed(gap, folder) for gap in one.gaps)),
+            told.written,
+        )
         for one in summaries
     )
-    gaps = tuple(_placed(gap, folder) for gap in (*gaps, *found.gaps))
+    gaps = tuple(_placed(gap, folder) for gap in (*gaps, *odd, *found.gaps, *told.gaps))
     name = Path(os.path.abspath(folder)).name  # noqa: PTH100 - of `.` too, and with no look at links
     evidence = Evidence(job=job, streams=shown, gaps=gaps, bundle=name)
-    return _with_parts(knowledge, evidence, folder)
+    return _with_parts(knowledge, evidence, folder, told.written)
 
 
-def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path) -> Evidence:
+def _spoken(ref: StreamRef, speakers: Mapping[str, Resource], folder: Path) -> StreamRef:
+    """A stream with who spoke as bundle.yaml says; what it leaves open stays as the name tells it."""
+    who = speakers.get(_inside(ref.uri, folder))
+    if who is None:
+        return ref
+    known = {name: value for name in Resource.__slots__ if (value := getattr(who, name)) is not None}
+    return replace(ref, resource=replace(ref.resource, **known))
+
+
+def _heard(summary: StreamSummary, written: Mapping[str, float]) -> StreamSummary:
+    """A log whose last lines have no times was last heard when its file was written."""
+    when = written.get(summary.ref.uri)
+    if when is None or (summary.last_time is not None and summary.last_time >= when):
+        return summary
+    return replace(summary, last_time=when)
+
+
+def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written: Mapping[str, float]) -> Evidence:
     """The evidence with what stacks, recorders, metrics and events show, where the bundle has any."""
     if not any(os.path.lexists(folder / name) for name in PARTS) and evidence.job.collected_at is None:
         return evidence
@@ -54,7 +75,9 @@ def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path) -> Evide
     panels, more = _panels(read.metrics)
     gaps = (*(_placed(one, folder) for one in (*read.gaps, *odd)), *more)
     rings = tuple(replace(one, source=_inside(one.source, folder)) for one in rings)
-    return observe(evidence, Parts(read.stacks, rings, read.ras, panels, read.events, gaps), knowledge.rulebook)
+    dumped = min((written[name] for one in rings if (name := one.source) in written), default=None)
+    parts = Parts(read.stacks, rings, read.ras, panels, read.events, gaps, dumped)
+    return observe(evidence, parts, knowledge.rulebook)
 
 
 def _panels(series: Sequence[MetricSeries]) -> tuple[Mapping[str, Panel], tuple[Gap, ...]]:

@@ -14,10 +14,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from bot.configmodel import Part, build, model_of
+from bot.configmodel import SECONDS, Part, build, model_of
 from bot.settings import config_path
 from bot.wiring import KINDS
 from connectors.asking import Seconds, Size
+from connectors.secret import Secret
 from kb.errors import Fault, SignalboxError
 from kb.ruleschema import check
 from kb.yamltree import Node, nearest, parse
@@ -78,6 +79,31 @@ class Cluster:
 
 
 @dataclass(frozen=True, slots=True)
+class Webhook:
+    """A webhook that is open: whose it is, the secret that its caller must know, and which labels name a job there.
+
+    `cluster`: the jobs are looked for in this one only. `fold`: seconds for which alerts about a job that was diagnosed
+    already are folded into that.
+    """
+
+    tenant: str
+    secret: Secret
+    cluster: str | None = None
+    job_labels: tuple[str, ...] = ()
+    fold: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """What `signalbox serve` does: where it listens, how many processes diagnose, which webhooks are open."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 2
+    webhooks: Mapping[str, Webhook] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """What is configured. `path`: the file, None where there is none. `hide_emails`: e-mail addresses are masked too."""
 
@@ -85,6 +111,7 @@ class Config:
     collect: Collect = field(default_factory=Collect)
     hide_emails: bool = False
     path: Path | None = None
+    serve: Serve = field(default_factory=Serve)
 
     def of_tenant(self, tenant: str) -> tuple[Cluster, ...]:
         """The clusters that a tenant may see; to it there are no others."""
@@ -114,6 +141,24 @@ class ClusterFile(Part):
     )
 
 
+class WebhookFile(Part):
+    """A webhook for Alertmanager or Grafana: POST /webhooks/<its name>."""
+
+    tenant: str = Field(default=DEFAULT_TENANT, pattern=NAME, description="Whose jobs its alerts are about.")
+    secret: model_of(Secret) = Field(description="What the caller must know, as bearer token, password or signature.")  # type: ignore[valid-type]
+    cluster: str | None = Field(default=None, description="Look for the jobs in this cluster only.")
+    job_labels: list[str] = Field(default=[], max_length=50, description="Labels that name a job here.")
+    fold: SECONDS = Field(default=3600.0, description="Alerts on a job that was diagnosed so lately start nothing new.")
+
+
+class ServeFile(Part):
+    """`signalbox serve`."""
+
+    listen: str = Field(default="127.0.0.1:8080", description="host:port; put a proxy with TLS before other hosts.")
+    workers: int = Field(default=2, ge=1, le=64, description="Processes that diagnose.")
+    webhooks: dict[str, WebhookFile] = Field(default={}, max_length=100, description="Name → webhook.")
+
+
 class ConfigFile(Part):
     """signalbox.yaml."""
 
@@ -121,6 +166,7 @@ class ConfigFile(Part):
     clusters: dict[str, ClusterFile] = Field(default={}, max_length=100)
     collect: model_of(Collect) = Field(default=model_of(Collect)(), description="Limits of one collection.")  # type: ignore[valid-type]
     redact: RedactFile = RedactFile()
+    serve: ServeFile = ServeFile()
 
 
 def read(path: Path | None = None) -> Config:
@@ -156,10 +202,28 @@ def load(text: str, path: Path) -> Config:
     model, more = check(ConfigFile, node)
     faults = [*wrong, *more]
     clusters = tuple(_clusters(node, faults))
+    serve = _serve(model.serve, node, faults) if model is not None else Serve()
     if faults or model is None:
         raise ConfigError(tuple(set(faults)))
     collect = build(Collect, model.collect.model_dump(exclude_unset=True))
-    return Config(clusters, collect, model.redact.emails, path)
+    return Config(clusters, collect, model.redact.emails, path, serve)
+
+
+def _serve(model: ServeFile, root: Node, faults: list[Fault]) -> Serve:
+    place = root.get("serve") or root
+    host, _, port = model.listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        faults.append((place.get("listen") or place).fault(f"{model.listen[:80]!r} is no address", "write host:port"))
+        host, port = "", "0"
+    hooks = {}
+    for name, one in model.webhooks.items():
+        try:
+            secret = build(Secret, one.secret.model_dump(exclude_unset=True))
+        except ValueError as error:
+            faults.append(((place.get("webhooks") or place).get(name) or place).fault(str(error)))
+            continue
+        hooks[name] = Webhook(one.tenant, secret, one.cluster, tuple(one.job_labels), one.fold)
+    return Serve(host.strip("[]"), int(port), model.workers, hooks)
 
 
 def _clusters(root: Node, faults: list[Fault]) -> list[Cluster]:

@@ -46,11 +46,11 @@ def _quantity(value: object, units: Mapping[str, float], form: str) -> object:
     return float(found[1]) * units[found[2].lower()]
 
 
-_SECONDS = Annotated[
+SECONDS = Annotated[
     float, BeforeValidator(seconds, json_schema_input_type=float | str), ModelField(ge=0, allow_inf_nan=False)
 ]
-_SIZE = Annotated[int, BeforeValidator(size, json_schema_input_type=int | str), ModelField(ge=0)]
-_QUANTITIES: Mapping[object, Any] = {Seconds: _SECONDS, Size: _SIZE}
+SIZE = Annotated[int, BeforeValidator(size, json_schema_input_type=int | str), ModelField(ge=0)]
+_QUANTITIES: Mapping[object, Any] = {Seconds: SECONDS, Size: SIZE}
 
 
 class Part(BaseModel):

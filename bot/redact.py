@@ -25,9 +25,14 @@ def redact(text: str) -> str:
     return "".join(_masked(text, spans, MASK)) if spans else text
 
 
-def redact_bytes(block: bytes) -> bytes:
-    """The bytes with secrets masked, byte for byte. Cut blocks at line ends: a secret across two blocks is not seen."""
+def redact_bytes(block: bytes, *, emails: bool = False) -> bytes:
+    """The bytes with secrets masked, byte for byte. Cut blocks at line ends: a secret across two blocks is not seen.
+
+    `emails`: the names in e-mail addresses too; their domains stay.
+    """
     spans = _spans(block)
+    if emails and b"@" in block:
+        spans = _merged([*spans, *(hit.span(1) for hit in _EMAIL.finditer(block))])
     return b"".join(_masked(block, spans, MASK.encode())) if spans else block
 
 
@@ -171,6 +176,10 @@ def _token_value(block: bytes, hit: re.Match[bytes]) -> bool:
     return prefix.isupper() and digits and len(value) >= 16
 
 
+# The name ends at the @ and is looked for from there: nothing is tried at every character of a long word.
+_EMAIL = re.compile(
+    rb"(?<![\w.+%-])([A-Za-z0-9][\w.+%-]{0,63})@(?=[A-Za-z0-9][A-Za-z0-9-]{0,62}(?:\.[A-Za-z0-9-]{1,63})*\.[A-Za-z]{2,24}(?![\w-]))"
+)
 _WORD = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 

@@ -116,6 +116,8 @@ def _graded(ranked: Ranked, barred: Sequence[Exclusion], *, again: bool) -> tupl
         return "restart_in_place", "the node at fault is not named in what was seen"
     if wanted == "requeue_without" and len(barred) > SINGLE:
         return wanted, f"{best.fault.title}; {len(barred)} nodes are named, look for what they share"
+    if best.fault.domain == "software" and wanted == "requeue" and again:
+        return "fix_first", f"{best.fault.title}; an earlier attempt ended alike, so it will again"
     if best.is_symptom and wanted in ("requeue", "restart_in_place"):
         return ("resubmit", "an earlier attempt ended alike") if again else (wanted, best.fault.title)
     return wanted, best.fault.title

@@ -6,14 +6,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
 
 from bot.rulefiles import Knowledge, default_folder, knowledge
+from tests.bot.databases import postgres, program
 
 TRACEBACK = "Traceback (most recent call last)"
 
@@ -119,3 +121,26 @@ def copy(source: Path, target: Path) -> None:
     """Copy a file's bytes, making its folder."""
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(source.read_bytes())
+
+
+@pytest.fixture(scope="session")
+def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real PostgreSQL; skips, saying so, where it is not installed."""
+    if program("postgres") is None or program("initdb") is None:
+        pytest.skip("PostgreSQL is not installed (Debian: postgresql)")
+    with postgres(tmp_path_factory.mktemp("postgres")) as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database, of each kind in turn."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'state' / 'signalbox.db'}"
+    url = request.getfixturevalue("postgres_url")
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql("DROP SCHEMA public CASCADE")
+        connection.exec_driver_sql("CREATE SCHEMA public")
+    engine.dispose()
+    return url

@@ -14,7 +14,9 @@ import pytest
 
 from bot import settings
 from bot.reportjson import dumps
-from bot.store import REPLAY_BYTES, Incident, Store, StoreError, remember
+from bot.database import StoreError
+from bot.store import REPLAY_BYTES, Incident, Store, remember
+from bot.worklist import Worklist
 from tests.bot.samples import FALLEN_GPU, HEALTHY, UNKNOWN
 
 NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
@@ -189,8 +191,23 @@ def test_the_file_is_private_and_in_wal_mode(tmp_path, url):
 
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert connection.execute("SELECT version FROM schema_version").fetchall() == [(1,)]
+        assert connection.execute("SELECT version FROM schema_version").fetchall() == [(2,)]
     assert (path.parent.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o700, 0o600)
+
+
+def test_a_database_of_the_first_version_is_brought_up(tmp_path, url):
+    """What it holds stays; the tables that are new are made."""
+    with Store(url) as store:
+        store.add(b"{}", HEALTHY, b"", None, NOW)
+    with closing(sqlite3.connect(tmp_path / "state" / "signalbox.db")) as connection:
+        connection.execute("DROP TABLE work")
+        connection.execute("UPDATE schema_version SET version = 1")
+        connection.commit()
+
+    with Store(url) as store:
+        assert len(store.list()) == 1
+    with Worklist(url) as work:
+        assert work.counts() == {}
 
 
 def test_a_database_of_a_newer_version_is_left_alone(tmp_path, url):
@@ -263,7 +280,7 @@ def test_a_locked_store_is_one_line(tmp_path, url, monkeypatch):
     """A database that another holds gives a warning after a bounded wait."""
     with Store(url):
         pass
-    monkeypatch.setattr("bot.store._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("bot.database._BUSY_SECONDS", 0.05)
     with closing(sqlite3.connect(tmp_path / "state" / "signalbox.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
 

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from connectors.bundle import LARGEST, read_job
-from kb.model import Job
+from connectors.bundle import LARGEST, LARGEST_DESCRIPTION, Description, read_description, read_job
+from kb.model import Gap, Job, Resource
 
 ORDINARY = """\
 id: 5512
@@ -157,3 +157,69 @@ def test_the_largest_file_is_read_in_seconds(tmp_path):
     assert reasons == []
     assert read.nodes["gpu-1249"] == tuple(range(9992, 10_000))
     assert time.perf_counter() - begun < 10
+
+
+# bundle.yaml
+
+
+def written(folder, text):
+    """What is read of such a bundle.yaml, and the reasons of its gaps."""
+    (folder / "bundle.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    told, gaps = read_description(folder)
+    assert all(gap.code == "bundle_unreadable" for gap in gaps)
+    return told.written, [gap.reason for gap in gaps]
+
+
+def test_it_tells_when_files_were_written(tmp_path):
+    """By their paths in the bundle; what has no usable time is left out; a bundle without it tells nothing."""
+    assert read_description(tmp_path) == (Description(), ())
+    text = """\
+format: 1
+files:
+  logs/rank-0.log: {bytes: 12, written: '2026-03-04T05:06:07.500000Z'}
+  logs/rank-1.log: {bytes: 12, written: 2026-03-04T05:06:07Z}
+  logs/rank-2.log: {bytes: 12}
+  logs/rank-3.log: yesterday
+  4: {written: .inf}
+"""
+    assert written(tmp_path, text) == ({"logs/rank-0.log": 1772600767.5, "logs/rank-1.log": 1772600767.0}, [])
+
+
+def test_ten_thousand_files_are_no_trouble_and_aliases_are_refused_there_too(tmp_path):
+    """The larger ones are read by the faster parser, which is as strict."""
+    many = "".join(f"  logs/n-{at // 8}/rank-{at}.log: {{written: 2026-03-04T05:06:07Z}}\n" for at in range(10_240))
+    times, reasons = written(tmp_path, f"files:\n{many}")
+    assert (len(times), reasons) == (10_240, [])
+    assert written(tmp_path, f"files:\n{many}a: &x [1]\nb: *x\n") == ({}, ["not usable: aliases are not allowed"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["- a list", "files: [1, 2]", "files: {a: {written: [1]}}", b"\xff\xfe", "{" * 5000, "!!python/name:os.system"],
+)
+def test_any_content_of_it_is_survived(tmp_path, text):
+    """It tells nothing, with a gap where it is no YAML that describes a bundle."""
+    assert written(tmp_path, text)[0] == {}
+
+
+def test_a_description_that_is_too_large_is_a_gap(tmp_path):
+    """It is not read at all."""
+    (tmp_path / "bundle.yaml").write_bytes(b"#" * (LARGEST_DESCRIPTION + 1))
+    assert "larger than" in read_description(tmp_path)[1][0].reason
+
+
+def test_it_tells_who_spoke_and_what_was_missing(tmp_path):
+    """Node and rank of a file whose name does not tell, and the gaps of whoever collected it; anything else is left out."""
+    (tmp_path / "bundle.yaml").write_text("""\
+files:
+  logs/a.log: {source: loki, node: n1, rank: 3, query: '{job="x"}'}
+  logs/b.log: {rank: -1, node: [n2], written: 1772600000}
+gaps:
+- {code: source_timeout, source: loki, reason: it did not answer, rules_out: what it says, other: 1}
+- {code: x, source: y}
+- nothing
+""")
+    told, gaps = read_description(tmp_path)
+    assert gaps == ()
+    assert told.speakers == {"logs/a.log": Resource(node="n1", rank=3)}
+    assert told.gaps == (Gap("source_timeout", "loki", "it did not answer", rules_out="what it says"),)

@@ -16,6 +16,7 @@ FAULTS = {
     one.id: one
     for one in (
         FaultClass("cuda_oom", "software", "GPU memory exhausted", explains=("peer_failure",)),
+        FaultClass("deadlock", "software", "Locked up", explains=("peer_failure",), advice="requeue"),
         FaultClass("code_bug", "software", "Error in the code", explains=("peer_failure",)),
         FaultClass(
             "gpu_memory_ecc",

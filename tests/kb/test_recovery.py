@@ -81,6 +81,16 @@ def test_advice_and_the_nodes_to_leave_out(name: str, advice: str, owner: str, e
     assert [(one.node, one.scope) for one in decision.exclude] == exclude
 
 
+def test_a_lock_up_that_comes_again_wants_a_person() -> None:
+    """Once it may go away by itself; twice it is the program's fault."""
+    book = rulebook(rule("stuck", "deadlock", LINE))
+    known = facts(stream(found={"stuck#line": [place(5000)]}, points=steps(1, 9)))
+    ranked = rank(find(book, known, History()).findings, known)
+    assert decide(book, ranked, (), Run()).advice == "requeue"
+    before = History((PastIncident("stuck", "deadlock", 0.0),))
+    assert decide(book, ranked, (), Run(history=before)).advice == "fix_first"
+
+
 def test_a_node_that_is_not_named_cannot_be_left_out() -> None:
     """The advice stands and says what is missing."""
     known = seen("ecc")

@@ -1,0 +1,104 @@
+"""What Alertmanager and Grafana send to a webhook, as the jobs that somebody should look at.
+
+Formats: Alertmanager's webhook payload version 4, and Grafana's, which has the same parts and some more. Values only; an
+alert that names no job is told, not guessed at: Prometheus' own label `job` is the scrape job, and is no training job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+
+from connectors.asking import one_of
+from kb.errors import SignalboxError
+
+LARGEST = 1 << 20  # bytes of a request
+MOST_ALERTS = 1000
+MOST_JOBS = 50  # of one request
+LONGEST = 256  # characters of a job's name
+JOB_LABELS = (
+    "job_id", "slurm_job_id", "slurm_jobid", "slurmjobid", "hpc_job", "jobid", "training_job", "job_name", "pytorchjob",
+    "training_kubeflow_org_job_name", "label_training_kubeflow_org_job_name", "label_jobset_sigs_k8s_io_jobset_name",
+    "volcano_sh_job_name", "label_volcano_sh_job_name", "kube_job", "exported_job",
+)  # fmt: skip
+NAMESPACE_LABELS = ("exported_namespace", "namespace", "kubernetes_namespace")
+
+Labels = Annotated[dict[str, str], msgspec.Meta(max_length=200)]
+
+
+class WebhookRefused(SignalboxError):  # noqa: N818 - an outcome
+    """A request that is no webhook payload; the text says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alerted:
+    """A job that alerts name: its id or name, its namespace, the names of the alerts, and the earliest of their starts."""
+
+    job: str
+    namespace: str | None
+    alerts: tuple[str, ...]
+    started: datetime | None
+
+
+class _Alert(msgspec.Struct):
+    status: Literal["firing", "resolved"]
+    labels: Labels = msgspec.field(default_factory=dict)
+    starts_at: datetime | None = msgspec.field(default=None, name="startsAt")
+
+
+class _Payload(msgspec.Struct):
+    alerts: list[_Alert]
+    common_labels: Labels = msgspec.field(default_factory=dict, name="commonLabels")
+    truncated: int = msgspec.field(default=0, name="truncatedAlerts")
+
+
+def read_webhook(body: bytes, job_labels: Sequence[str] = ()) -> tuple[tuple[Alerted, ...], tuple[str, ...]]:
+    """The jobs named by the alerts that fire, in their order, and in words what was left out.
+
+    `job_labels`: the labels that name a job here, before the usual ones.
+
+    Raises:
+        WebhookRefused: it is too large, no JSON, or of another form.
+    """
+    if len(body) > LARGEST:
+        raise WebhookRefused(f"the request is larger than {LARGEST} bytes")
+    try:
+        payload = msgspec.json.decode(body, type=_Payload)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise WebhookRefused(f"this is no payload of Alertmanager or Grafana: {str(error)[:200]}") from None
+    left_out = [f"{payload.truncated} alerts were cut off by the sender"] if payload.truncated > 0 else []
+    if len(payload.alerts) > MOST_ALERTS:
+        left_out.append(f"{len(payload.alerts) - MOST_ALERTS} alerts beyond the first {MOST_ALERTS}")
+    found: dict[tuple[str, str | None], list[_Alert]] = {}
+    nameless: dict[str, int] = {}
+    for alert in payload.alerts[:MOST_ALERTS]:
+        if alert.status != "firing":
+            continue
+        labels = {**payload.common_labels, **alert.labels}
+        job = one_of(labels, *job_labels, *JOB_LABELS)
+        if job is None or len(job) > LONGEST or not job.isprintable():
+            name = _name(alert)
+            nameless[name] = nameless.get(name, 0) + 1
+        else:
+            found.setdefault((job, one_of(labels, *NAMESPACE_LABELS)), []).append(alert)
+    left_out += [f"{count} alerts {name!r} name no job by a label that is known" for name, count in nameless.items()][
+        :20
+    ]
+    if len(found) > MOST_JOBS:
+        left_out.append(f"{len(found) - MOST_JOBS} jobs beyond the first {MOST_JOBS}")
+    jobs = [_alerted(job, namespace, alerts) for (job, namespace), alerts in found.items()][:MOST_JOBS]
+    return tuple(jobs), tuple(left_out)
+
+
+def _alerted(job: str, namespace: str | None, alerts: Sequence[_Alert]) -> Alerted:
+    starts = [one.starts_at for one in alerts if one.starts_at is not None and one.starts_at.tzinfo is not None]
+    return Alerted(job, namespace, tuple(dict.fromkeys(_name(one) for one in alerts))[:20], min(starts, default=None))
+
+
+def _name(alert: _Alert) -> str:
+    labels: Mapping[str, str] = alert.labels
+    return labels.get("alertname", "without a name")[:100]

@@ -1,0 +1,72 @@
+"""A worker: takes work from the list, one piece after the other, in a process of its own and with low priority.
+
+It says every few seconds that it lives; if it dies, another takes the work up again. What it does must bear being done
+twice: a report's id is a digest, so the same answer is kept once.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+
+from bot.worklist import Work, Worklist
+from kb.errors import SignalboxError
+
+BEAT = 10.0  # seconds between signs of life
+IDLE = 1.0  # seconds between looks at an empty list
+Do = Callable[[Work], str]
+
+
+def run(url: str, does: Mapping[str, Do], stop: Callable[[], bool], *, idle: float = IDLE) -> None:
+    """Work until told to stop. `does`: what is to be done for each kind of work; it returns the result as text."""
+    with suppress(OSError):
+        os.nice(10)  # whoever answers people comes first
+    name = f"{socket.gethostname()}:{os.getpid()}"
+    with Worklist(url) as worklist:
+        while not stop():
+            if not step(worklist, does, name):
+                time.sleep(idle)
+
+
+def step(worklist: Worklist, does: Mapping[str, Do], name: str) -> bool:
+    """Do one piece of work; whether there was one."""
+    worklist.reclaim(datetime.now(UTC))
+    work = worklist.claim(name, datetime.now(UTC))
+    if work is None:
+        return False
+    with _alive(worklist, work, name):
+        try:
+            result = does[work.kind](work)
+        except KeyError:
+            worklist.failed(work.id, name, datetime.now(UTC), f"nobody knows how to do {work.kind!r}")
+        except SignalboxError as error:
+            worklist.failed(work.id, name, datetime.now(UTC), str(error))
+        except Exception as error:  # noqa: BLE001 - the outer door of a worker: one piece of work must not end it
+            worklist.failed(work.id, name, datetime.now(UTC), f"an error of Signalbox itself: {error!r}")
+        else:
+            worklist.done(work.id, name, datetime.now(UTC), result)
+    return True
+
+
+@contextmanager
+def _alive(worklist: Worklist, work: Work, name: str) -> Iterator[None]:
+    """Give signs of life while something is done."""
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(BEAT):
+            with suppress(SignalboxError):
+                worklist.beat(work.id, name, datetime.now(UTC))
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -1,0 +1,56 @@
+"""Databases for tests: SQLite in a file, and a real PostgreSQL of its own where the program is installed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PLACES = ("/usr/lib/postgresql/*/bin", "/usr/local/bin", "/usr/local/pgsql/bin", "/usr/bin")
+
+
+def program(name: str) -> str | None:
+    """Where a program of PostgreSQL is; Debian keeps them out of the path."""
+    found = [str(path) for place in PLACES for path in sorted(Path("/").glob(f"{place[1:]}/{name}"))]
+    return found[-1] if found else shutil.which(name)
+
+
+@contextmanager
+def postgres(folder: Path) -> Iterator[str]:
+    """A server in a folder of its own; its URL. It does not run as root, so root hands it to `nobody`."""
+    initdb, server = program("initdb"), program("postgres")
+    assert initdb is not None
+    assert server is not None
+    as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    data = folder / "data"
+    data.mkdir(parents=True)
+    if as_nobody:
+        shutil.chown(data, 65534, 65534)
+        for parent in (folder, *folder.parents):
+            if parent != Path("/"):
+                parent.chmod(parent.stat().st_mode | 0o711)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/"}
+    options = ["-A", "trust", "-U", "signalbox", "--no-sync", "--no-instructions", "-E", "UTF8", "--locale=C"]
+    subprocess.run([*as_nobody, initdb, "-D", str(data), *options], check=True, **quiet)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = ["fsync=off", f"port={port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={data}"]
+    flags = [word for one in settings for word in ("-c", one)]
+    running = subprocess.Popen([*as_nobody, server, "-D", str(data), *flags], **quiet)
+    try:
+        for _ in range(200):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            assert running.poll() is None, "PostgreSQL did not start"
+            time.sleep(0.05)
+        yield f"postgresql+psycopg://signalbox@127.0.0.1:{port}/postgres"
+    finally:
+        running.terminate()
+        running.wait(10)

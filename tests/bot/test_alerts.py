@@ -1,0 +1,113 @@
+"""Webhook payloads of Alertmanager and Grafana, and what else may arrive at such an address."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.alerts import LARGEST, MOST_JOBS, Alerted, WebhookRefused, read_webhook
+
+
+def alert(status: str = "firing", **labels: str) -> dict[str, Any]:
+    """An alert as Alertmanager sends it."""
+    return {
+        "status": status,
+        "labels": {"alertname": "GPUHang", **labels},
+        "annotations": {"summary": "a GPU hangs"},
+        "startsAt": "2026-03-04T05:06:07.123456789Z",
+        "endsAt": "0001-01-01T00:00:00Z",
+        "generatorURL": "http://prometheus.example/graph",
+        "fingerprint": "0123456789abcdef",
+    }
+
+
+def payload(*alerts: dict[str, Any], **more: Any) -> bytes:
+    """A whole request."""
+    body = {"version": "4", "groupKey": "{}:{}", "truncatedAlerts": 0, "status": "firing", "receiver": "signalbox"}
+    return json.dumps({**body, "groupLabels": {}, "commonLabels": {}, "alerts": list(alerts), **more}).encode()
+
+
+STARTED = datetime(2026, 3, 4, 5, 6, 7, 123457, tzinfo=UTC)
+
+
+def test_alerts_are_grouped_by_job() -> None:
+    """Of each job one entry, in order, with the names of its alerts; resolved alerts name nothing."""
+    body = payload(
+        alert(slurm_job_id="4711", job="dcgm"),
+        alert(slurm_job_id="4711", alertname="XidErrors"),
+        alert(job_name="llm-7b", namespace="ml"),
+        alert("resolved", slurm_job_id="9"),
+    )
+    jobs = (
+        Alerted("4711", None, ("GPUHang", "XidErrors"), STARTED),
+        Alerted("llm-7b", "ml", ("GPUHang",), STARTED),
+    )
+    assert read_webhook(body) == (jobs, ())
+
+
+def test_labels_of_the_site_come_first() -> None:
+    """And labels that all alerts share count too."""
+    body = payload(alert(run="r1", job_id="2"), commonLabels={"exported_namespace": "ml"})
+    [job], _ = read_webhook(body, ("run",))
+    assert (job.job, job.namespace) == ("r1", "ml")
+
+
+def test_an_alert_that_names_no_job_is_told() -> None:
+    """Prometheus' own label `job` is the scrape job; nothing is guessed from it."""
+    jobs, left_out = read_webhook(
+        payload(alert(job="node"), alert(job="node"), alert(job_id="a\nb"), truncatedAlerts=3)
+    )
+    assert jobs == ()
+    assert left_out == (
+        "3 alerts were cut off by the sender",
+        "3 alerts 'GPUHang' name no job by a label that is known",
+    )
+
+
+def test_grafana_sends_more() -> None:
+    """Its further keys are not looked at."""
+    body = payload(alert(job_id="1", grafana_folder="x"), title="[FIRING:1]", state="alerting", orgId=1, message="m")
+    assert [job.job for job in read_webhook(body)[0]] == ["1"]
+
+
+def test_storms_are_bounded() -> None:
+    """Of a thousand jobs the first are taken and the rest told."""
+    jobs, left_out = read_webhook(payload(*(alert(job_id=str(number)) for number in range(1100))))
+    assert [job.job for job in jobs] == [str(number) for number in range(MOST_JOBS)]
+    assert left_out == ("100 alerts beyond the first 1000", "950 jobs beyond the first 50")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b'{"alerts": 1}',
+        b'{"alerts": [1]}',
+        b'{"alerts": [{"status": "burning"}]}',
+        b'{"alerts": [{"status": "firing", "labels": {"job_id": 1}}]}',
+        b'{"alerts": [{"status": "firing", "startsAt": "soon"}]}',
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"alerts": []}' + b" " * LARGEST,
+    ],
+)
+def test_what_is_no_payload_is_refused(body: bytes) -> None:
+    """In words, without what was sent."""
+    with pytest.raises(WebhookRefused) as caught:
+        read_webhook(body)
+    assert str(caught.value)
+
+
+@given(st.binary(max_size=300))
+def test_nothing_else_is_raised(body: bytes) -> None:
+    """Whatever arrives."""
+    with contextlib.suppress(WebhookRefused):
+        read_webhook(body)

@@ -1,0 +1,153 @@
+"""Work that is written down: asked for once, claimed once, taken up again; on SQLite and on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from bot.worker import step
+from bot.worklist import MOST_TRIES, Wanted, Worklist
+from kb.errors import SignalboxError
+
+NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+
+
+def after(seconds: float) -> datetime:
+    """A later time."""
+    return NOW + timedelta(seconds=seconds)
+
+
+def wanted(key: str = "a") -> Wanted:
+    """A piece of work."""
+    return Wanted("diagnose", key, "default", "{}")
+
+
+@pytest.fixture
+def works(database: str) -> Iterator[Worklist]:
+    """An empty list."""
+    with Worklist(database) as one:
+        yield one
+
+
+def test_the_same_is_asked_for_once(works: Worklist) -> None:
+    """While it is open, and for a time after it was done, who asks again gets the same work."""
+    first, new = works.ask(wanted(), NOW)
+    assert new
+    again, new = works.ask(wanted(), after(1))
+    assert (again.id, again.repeats, new) == (first.id, 1, False)
+    works.claim("w", after(2))
+    assert not works.ask(wanted(), after(3))[1]
+    assert works.done(first.id, "w", after(4), "7")
+    folded, new = works.ask(wanted(), after(60), fold=3600)
+    assert (folded.id, folded.result, folded.repeats, new) == (first.id, "7", 3, False)
+    other, new = works.ask(wanted(), after(5000), fold=3600)
+    assert new
+    assert other.id != first.id
+
+
+def test_what_failed_is_tried_anew_when_asked(works: Worklist) -> None:
+    """A failure is not folded into."""
+    first, _ = works.ask(wanted(), NOW)
+    works.claim("w", NOW)
+    assert works.failed(first.id, "w", NOW, "no such job")
+    assert works.get(first.id).error == "no such job"
+    assert works.ask(wanted(), after(1), fold=3600)[1]
+    assert works.counts() == {"failed": 1, "waiting": 1}
+
+
+def test_work_is_claimed_once_and_in_order(works: Worklist) -> None:
+    """Many workers at once: each piece goes to one of them, the oldest first."""
+    ids = [works.ask(wanted(str(number)), NOW)[0].id for number in range(20)]
+    claimed: list[int] = []
+
+    def work(name: str) -> None:
+        while (one := works.claim(name, NOW)) is not None:
+            claimed.append(one.id)
+
+    threads = [threading.Thread(target=work, args=(f"w{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(claimed) == ids
+    assert works.claim("w", NOW) is None
+
+
+def test_many_ask_at_once(works: Worklist) -> None:
+    """Of one key at most one piece is open, whoever asks at the same time."""
+    found: list[tuple[int, bool]] = []
+
+    def ask() -> None:
+        one, new = works.ask(wanted(), NOW)
+        found.append((one.id, new))
+
+    threads = [threading.Thread(target=ask) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({one for one, _ in found}) == 1
+    assert sum(new for _, new in found) == 1
+    assert works.get(found[0][0]).repeats == 11
+
+
+def test_lost_work_is_taken_up_again(works: Worklist) -> None:
+    """A worker without a sign of life loses its work; what it says afterwards counts no more."""
+    one, _ = works.ask(wanted(), NOW)
+    works.claim("dead", NOW)
+    works.beat(one.id, "dead", after(30))
+    assert works.reclaim(after(80)) == 0
+    assert works.reclaim(after(100)) == 1
+    again = works.claim("other", after(101))
+    assert (again.id, again.tries) == (one.id, 2)
+    assert not works.done(one.id, "dead", after(102), "late")
+    assert not works.beat(one.id, "dead", after(102))
+    assert works.done(one.id, "other", after(103), "7")
+    assert works.get(one.id).result == "7"
+
+
+def test_what_kills_its_workers_is_given_up(works: Worklist) -> None:
+    """After some tries it has failed, and says why."""
+    one, _ = works.ask(wanted(), NOW)
+    for number in range(MOST_TRIES):
+        assert works.claim(f"w{number}", after(number * 100)) is not None
+        assert works.reclaim(after(number * 100 + 90)) == 1
+    given_up = works.get(one.id)
+    assert (given_up.state, "died" in given_up.error) == ("failed", True)
+    assert works.claim("w", after(1000)) is None
+
+
+def test_a_worker_does_what_there_is(works: Worklist) -> None:
+    """Results are kept; errors, ours or not, end the piece and not the worker."""
+
+    def does(work: object) -> str:
+        if work.key == "person":
+            raise SignalboxError("no job 'x' is known")
+        if work.key == "mistake":
+            raise ZeroDivisionError
+        return f"did {work.key}"
+
+    ids = [works.ask(wanted(key), NOW)[0].id for key in ("fine", "person", "mistake")]
+    odd, _ = works.ask(Wanted("dance", "odd", "default", "{}"), NOW)
+    for _ in range(4):
+        assert step(works, {"diagnose": does}, "w")
+    assert not step(works, {"diagnose": does}, "w")
+    told = [works.get(one) for one in (*ids, odd.id)]
+    assert [one.state for one in told] == ["done", "failed", "failed", "failed"]
+    assert told[0].result == "did fine"
+    assert [one.error for one in told[1:]] == [
+        "no job 'x' is known",
+        "an error of Signalbox itself: ZeroDivisionError()",
+        "nobody knows how to do 'dance'",
+    ]
+
+
+def test_a_list_that_cannot_be_used_says_so(tmp_path: Path) -> None:
+    """One line that names the store."""
+    (tmp_path / "x").write_text("")
+    with pytest.raises(SignalboxError, match="cannot be used"):
+        Worklist(f"sqlite:///{tmp_path}/x/y.db")
