@@ -17,16 +17,21 @@ import yaml
 
 from bot.following import placed
 from bot.redact import redact_bytes
+from connectors.commands import head
 from connectors.files import is_plain
 from connectors.processes import Dump
+from connectors.recorder import Dumped
 from kb.errors import UnreadableInput
 from kb.model import Gap, Job, StreamRef
+from kb.readers.processes import Ended, written
 from kb.report import Hang
 
 MOST_LOGS = 512 << 20  # bytes of all logs together
 MOST_LOG = 16 << 20  # of one
 LEAST_LOG = 128 << 10
 MOST_ROUNDS = 40
+MOST_DUMPS = 1 << 30  # bytes of all Flight Recorder dumps
+PROCESSES = "processes.json"
 _BLOCK = 1 << 20
 _LINE = 64 << 10  # so much is read on to end a piece at a line's end
 FORMAT = 1
@@ -87,12 +92,42 @@ class LiveBundle:
         for name, data in found.items():
             self._write(f"{part}/{name}.json", data)
 
+    def parts(self, found: Mapping[str, bytes]) -> None:
+        """Write files by their paths in the bundle, in place of what was there."""
+        for name, data in found.items():
+            self._write(name, data)
+
+    def ended(self, found: Sequence[Ended]) -> None:
+        """Write which processes ended while others ran on."""
+        if found:
+            self._write(PROCESSES, written(tuple(found)))
+
+    def dumps(self, found: Iterable[Dumped]) -> None:
+        """Copy Flight Recorder dumps that are not there yet, or were written anew."""
+        for one in found:
+            name = f"flight_recorder/{one.path.name}"
+            told: dict[str, object] = {"bytes": one.size, "written": _iso(one.written)}
+            have = sum(
+                int(str(known["bytes"])) for at, known in self._files.items() if at.startswith("flight_recorder/")
+            )
+            if self._files.get(name) == told:
+                continue
+            if have + one.size > MOST_DUMPS:
+                self.gaps.append(Gap("too_large", name, f"more than {MOST_DUMPS >> 20} MB of dumps; not copied"))
+                return
+            try:
+                self._ready(name).write_bytes(head(one.path, one.size))
+            except OSError as error:
+                self._failed(Path(name), error)
+                continue
+            self._files[name] = told
+
     def logs(self, files: Sequence[tuple[StreamRef, float | None]], kernel: tuple[str, bytes] | None) -> None:
         """Copy the logs as they are now."""
         each = max(LEAST_LOG, min(MOST_LOG, MOST_LOGS // max(1, len(files))))
         for ref, arrived in files:
             self._copy(ref, arrived, each)
-        if kernel is not None and kernel[1]:
+        if kernel is not None:
             self._write(f"logs/{kernel[0]}", redact_bytes(kernel[1]))
 
     def describe(self, job: Job, hang: Hang, gaps: Iterable[Gap]) -> None:
@@ -167,7 +202,8 @@ def fresh_folder(folder: Path) -> Path:
         UnreadableInput: there is something in it, or it is no folder.
     """
     try:
-        used = next(os.scandir(folder), None) is not None
+        with os.scandir(folder) as entries:
+            used = next(entries, None) is not None
     except FileNotFoundError:
         return folder
     except OSError as error:
