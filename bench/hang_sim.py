@@ -1,6 +1,9 @@
 """Made jobs for bench/hang.py: what logs, stacks, metrics and recorders of a training job show at any moment of its life.
 
-Written before the probes were measured with it and not tuned since. What makes it hard is here on purpose: a main thread
+Two worlds of them. FIRST was written before the probes were measured with it; since then four flaws were mended: a job does
+not live through a wait that is longer than its own collectives' time-out; an evaluation may stand in one line at every
+look, as steps do; who writes a checkpoint has the function that saves above it; and dumps carry their newest stamp, as
+the reader gives it. ANEW was drawn after the probes were mended, with other ranges, and nothing was tuned on it. What makes it hard is here on purpose: a main thread
 that stands in the same device wait at nearly every look, evaluation and checkpoints that one rank does while the others
 stand in a barrier, phases that no line tells of, one rank that logs, log lines without times, storage that stalls a loader
 for minutes and heals, transport retries, compilation, metrics that are late, lost or not collected, recorders that are
@@ -12,7 +15,7 @@ from __future__ import annotations
 import math
 import random
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +34,7 @@ from kb.model import (
     ThreadStack,
 )
 from kb.panel import Panel, Row, make_panel
-from kb.readers.ras import RasCommunicator, RasRank, RasReport
+from kb.readers.ras.values import RasCommunicator, RasRank, RasReport
 from kb.rings import Ring, digest
 from kb.summary import Series, StageMark, StreamSummary
 
@@ -75,6 +78,48 @@ class Span:
     who: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class World:
+    """The ranges that jobs are drawn from: seconds, but for `log_every` (steps), `jitter` and the shares of jobs.
+
+    `evaluate_steps`: evaluation comes each so many steps, else by time. `ships`: how late lines arrive; `buffered`: jobs whose
+    lines come a block at a time; `slow_ranks`: jobs with a straggler that comes and goes; `saves_aside`: jobs whose
+    checkpoints are written in the background, so that they block for a moment only.
+    """
+
+    name: str = "first"
+    step: tuple[float, float] = (0.4, 45.0)
+    log_every: tuple[int, ...] = (1, 1, 1, 5, 10, 10, 50)
+    evaluates: tuple[float, float] = (15.0, 900.0)
+    evaluate_steps: tuple[float, float] | None = None
+    saves: tuple[float, float] = (3.0, 300.0)
+    stall: tuple[float, float] = (10.0, 180.0)
+    retry: tuple[float, float] = (5.0, 60.0)
+    jitter: tuple[float, float] = (0.05, 0.05)
+    ranks: tuple[int, ...] = (4, 8)
+    ships: float = 0.0
+    buffered: float = 0.0
+    slow_ranks: float = 0.0
+    saves_aside: float = 0.0
+
+
+FIRST = World()
+ANEW = World(
+    "anew",
+    step=(0.5, 120.0),
+    log_every=(1, 1, 2, 5, 10, 20, 100),
+    evaluates=(10.0, 1200.0),
+    evaluate_steps=(100.0, 5000.0),
+    saves=(10.0, 600.0),
+    jitter=(0.01, 0.15),
+    ranks=(4, 8, 16),
+    ships=30.0,
+    buffered=0.1,
+    slow_ranks=0.3,
+    saves_aside=0.3,
+)
+
+
 @dataclass(slots=True)
 class Made:
     """One made job. `hang`: what hangs, of whom, since when (also its last progress)."""
@@ -93,6 +138,10 @@ class Made:
     recorder: str
     timeout: float
     told: frozenset[str]
+    jitter: float = 0.05
+    ships: float = 0.0
+    block: int = 1  # lines that arrive together
+    slow: list[tuple[float, float, float, int]] = field(default_factory=list)  # begin, end, factor, rank
     spans: list[Span] = field(default_factory=list)
     begins: list[float] = field(default_factory=list)
     steps: list[float] = field(default_factory=list)  # when each step ended
@@ -109,21 +158,26 @@ class Made:
         """The stretch that a moment lies in."""
         return self.spans[max(0, bisect_right(self.begins, when) - 1)]
 
+    def straggler(self, when: float) -> tuple[float, int] | None:
+        """The rank that is slow at a moment, and by what factor."""
+        return next(((factor, rank) for begin, end, factor, rank in self.slow if begin <= when < end), None)
+
     def ordinary(self, when: float) -> bool:
         """Whether nothing but short steps filled the last three minutes."""
         one = self.at(when)
-        return one.kind == "steps" and one.begin < when - 180 and self.step < 15 and when < self.since
+        calm = one.kind == "steps" and one.begin < when - 180 and self.step < 15 and self.block == 1
+        return calm and self.straggler(when) is None and when < self.since
 
 
-def made_job(seed: int, hang: str | None = None, hours: float = 2.0) -> Made:
+def made_job(seed: int, hang: str | None = None, hours: float = 2.0, world: World = FIRST) -> Made:
     """One job; the same seed gives the same job. With `hang` it stops getting on, at a third of its time or later."""
-    chance = random.Random(f"job {seed}")
-    step = math.exp(chance.uniform(math.log(0.4), math.log(45.0)))
+    chance = random.Random(f"job {seed}" if world == FIRST else f"{world.name} {seed}")
+    step = _spread(chance, world.step)
     job = Made(
         seed,
-        ranks=chance.choice((4, 8)),
+        ranks=chance.choice(world.ranks),
         step=step,
-        log_every=chance.choice((1, 1, 1, 5, 10, 10, 50)) if step < 5 else chance.choice((1, 1, 1, 5)),
+        log_every=chance.choice(world.log_every) if step < 5 else chance.choice((1, 1, 1, 5)),
         all_log=chance.random() < 0.4,
         timed=chance.random() < 0.93,
         heartbeat=hang == "chatter" or chance.random() < 0.08,
@@ -142,20 +196,45 @@ def made_job(seed: int, hang: str | None = None, hours: float = 2.0) -> Made:
     job.end = hours * 3600
     if hang is not None:
         job.hang, job.culprit = hang, chance.randrange(1, job.ranks)
-    _live(job, chance)
+    apart = random.Random(f"{world.name} besides {seed}")
+    job.jitter = apart.uniform(*world.jitter)
+    job.ships = apart.uniform(0.0, world.ships)
+    job.block = apart.randrange(10, 80) if apart.random() < world.buffered else 1
+    aside = apart.random() < world.saves_aside
+    if apart.random() < world.slow_ranks:
+        job.slow = _stragglers(job, apart)
+    _live(job, chance, replace(world, saves=(1.0, 5.0)) if aside else world)
     _log(job, chance)
     if job.metrics:
         _measure(job)
     return job
 
 
-def _live(job: Made, chance: random.Random) -> None:
+def _spread(chance: random.Random, ends: tuple[float, float]) -> float:
+    """A number between two, alike on all scales."""
+    return math.exp(chance.uniform(math.log(ends[0]), math.log(ends[1])))
+
+
+def _stragglers(job: Made, chance: random.Random) -> list[tuple[float, float, float, int]]:
+    """Stretches of some minutes in which one rank is slow."""
+    found, now = [], chance.expovariate(1 / 1800)
+    while now < job.end:
+        lasts = chance.uniform(60, 900)
+        found.append((now, now + lasts, chance.uniform(1.2, 2.5), chance.randrange(job.ranks)))
+        now += lasts + chance.expovariate(1 / 1800)
+    return found
+
+
+def _live(job: Made, chance: random.Random, world: World) -> None:
     """Lay out the stretches, up to the end or the hang."""
     now = _start(job, chance)
     evaluates, eval_every = chance.random() < 0.7, chance.uniform(600, 3600)
-    eval_lasts, eval_alone = math.exp(chance.uniform(math.log(15), math.log(900))), chance.random() < 0.2
+    eval_lasts, eval_alone = _spread(chance, world.evaluates), chance.random() < 0.2
+    if world.evaluate_steps is not None:
+        eval_every = max(120.0, eval_lasts, job.step * _spread(chance, world.evaluate_steps))
     save_every = chance.uniform(600, 3600)
-    save_lasts, save_alone = math.exp(chance.uniform(math.log(3), math.log(300))), chance.random() < 0.5
+    save_lasts, save_alone = _spread(chance, world.saves), chance.random() < 0.5
+    _allow(job, max(eval_lasts * eval_alone * evaluates, save_lasts * save_alone))
     stalls = 0.6 if chance.random() < 0.15 else 0.03  # of the loader, an hour
     wished = chance.uniform(0.35, 0.8) * job.end if job.hang != "start" else now
     due = {"evaluating": now + eval_every, "saving": now + save_every, "stall": 0.0, "retry": 0.0}
@@ -182,17 +261,24 @@ def _live(job: Made, chance: random.Random) -> None:
             due[kind] = span.end + eval_every
         elif kind == "saving":
             slow = chance.uniform(2, 5) if chance.random() < 0.03 else 1.0
-            span = Span(now, now + save_lasts * jitter * slow, kind, save_alone)
+            lasts = save_lasts * jitter * slow
+            span = Span(now, now + (min(lasts, 0.9 * job.timeout) if save_alone else lasts), kind, save_alone)
             due[kind] = span.end + save_every
         elif kind == "stall":
-            lasts = math.exp(chance.uniform(math.log(10), math.log(180)))
+            lasts = _spread(chance, world.stall)
             span = Span(now, now + lasts, "stall", chance.random() < 0.5, chance.randrange(job.ranks))
             due[kind] = span.end + chance.expovariate(stalls / 3600)
         else:
-            span = Span(now, now + chance.uniform(5, 60), "retry")
+            span = Span(now, now + chance.uniform(*world.retry), "retry")
             due[kind] = span.end + chance.expovariate(0.2 / 3600)
         job.spans.append(span)
         now = span.end
+
+
+def _allow(job: Made, longest: float) -> None:
+    """Raise the time-out above the longest wait for one rank: who sets a shorter one does not get through."""
+    while job.timeout < 1.5 * longest:
+        job.timeout = {600.0: 1800.0}.get(job.timeout, 2 * job.timeout)
 
 
 def _start(job: Made, chance: random.Random) -> float:
@@ -218,7 +304,8 @@ def _steps(job: Made, now: float, upto: float, chance: random.Random) -> float:
     begin = now
     while now < upto:
         odd = chance.uniform(1.5, 3.0) if chance.random() < 0.003 else 1.0
-        now += job.step * odd * max(0.7, chance.gauss(1.0, 0.05))
+        late = job.straggler(now)
+        now += job.step * odd * max(0.7, chance.gauss(1.0, job.jitter)) * (late[0] if late else 1.0)
         job.steps.append(now)
     if now > begin:
         job.spans.append(Span(begin, now, "steps"))
@@ -266,9 +353,10 @@ def _log(job: Made, chance: random.Random) -> None:
 
 def evidence(job: Made, now: float) -> Evidence:
     """Logs and description as they stand at a moment."""
-    lines = bisect_right(job.lines, now)
-    marks = tuple(mark for when, mark in job.marks if when <= now)
-    count = bisect_right(job.steps[job.log_every - 1 :: job.log_every], now)
+    lines = bisect_right(job.lines, now - job.ships) // job.block * job.block  # those that have arrived
+    upto = job.lines[lines - 1] if lines else -1.0
+    marks = tuple(mark for when, mark in job.marks if when <= upto)
+    count = bisect_right(job.steps[job.log_every - 1 :: job.log_every], upto)
     points = tuple(job.points[:count])
     first, last = (points[0], points[-1]) if points else (None, None)
     series = Series(points, len(points), 0, first, last)
@@ -294,7 +382,7 @@ def evidence(job: Made, now: float) -> Evidence:
 
 
 def _place(  # noqa: PLR0911 - a place for each kind of stretch
-    job: Made, span: Span, rank: int, chance: random.Random
+    job: Made, span: Span, rank: int, when: float, chance: random.Random
 ) -> tuple[Frame, ...] | None:
     """Where the main thread of a rank stands; None where its process cannot be asked."""
     if span.kind == "hang":
@@ -308,7 +396,11 @@ def _place(  # noqa: PLR0911 - a place for each kind of stretch
     if span.kind == "retry":
         return _REDUCE
     if span.kind == "saving":
-        return _SAVE if chance.random() < 0.8 else (Frame("write", "/srv/lm/ckpt.py", chance.randrange(70, 90)), *_MAIN)
+        return (
+            _SAVE
+            if chance.random() < 0.8
+            else (Frame("write", "/srv/lm/ckpt.py", chance.randrange(70, 90)), *_SAVE[1:])
+        )
     if span.kind in ("loading", "restoring") and chance.random() < 0.4:
         return (Frame("read", "/srv/lm/data.py", 33), *_MAIN)
     names = {
@@ -319,13 +411,22 @@ def _place(  # noqa: PLR0911 - a place for each kind of stretch
         "restoring": "load",
     }
     if span.kind in names:
-        line = chance.randrange(20, 90)
+        waits = span.kind == "evaluating" and chance.random() < job.sync_share
+        line = 40 if waits else chance.randrange(20, 90)
         return (
             Frame("forward", "/srv/lm/model.py", line),
             Frame(names[span.kind], "/srv/lm/run.py", line // 8),
             *_MAIN,
         )
-    if chance.random() < job.sync_share:
+    return _stepping(job, rank, when, chance)
+
+
+def _stepping(job: Made, rank: int, when: float, chance: random.Random) -> tuple[Frame, ...]:
+    """Where a rank stands that takes steps; beside a straggler the others often wait for it."""
+    late = job.straggler(when)
+    if late is not None and rank != late[1] and chance.random() < 1 - 1 / late[0]:
+        return _REDUCE
+    if (late is None or rank != late[1]) and chance.random() < job.sync_share:
         return _SYNC
     return (Frame("forward", "/srv/lm/model.py", chance.randrange(20, 300)), *_STEP)
 
@@ -360,7 +461,7 @@ def stacks(job: Made, now: float) -> list[StackSample]:
     found = []
     for rank in range(job.ranks):
         when = min(job.end, now + chance.uniform(0, 2))
-        place = _place(job, job.at(when), rank, chance)
+        place = _place(job, job.at(when), rank, when, chance)
         if place is not None and chance.random() > 0.02:
             threads = (ThreadStack("MainThread", place, "idle" if chance.random() < 0.5 else "active"),)
             who = Resource(rank=rank, pid=5000 + rank)
@@ -379,6 +480,9 @@ def _queued(job: Made, now: float, rank: int) -> tuple[int, int, float]:
     if span.kind == "steps":
         number = bisect_right(job.steps, now)
         begin = max(span.begin, job.steps[number - 1] if number else 0.0)
+        late = job.straggler(now)
+        if late is not None and rank == late[1] and now - begin < 0.8 * job.step * late[0]:
+            return done, done, begin
         return done + 1, done, begin
     if span.kind == "evaluating" and not span.alone:
         turns = int((now - span.begin) // 5)  # it gathers its metrics at times
@@ -416,6 +520,7 @@ def rings(job: Made, now: float) -> tuple[Ring, ...]:
         trace = CollectiveTrace(
             f"flight_recorder/rank-{rank}",
             rank,
+            time=max((one.created for one in entries if one.created is not None), default=None),
             backend="nccl",
             groups={"0": tuple(range(job.ranks))},
             group_names={"0": "default_pg"},

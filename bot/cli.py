@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, Self
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn, Self
 
 import typer
 
+from bot.cli_config import app as config_commands
 from bot.cli_incidents import app as incidents
 from bot.cli_rules import app as rules
 from kb.errors import RuleError, SignalboxError
@@ -33,6 +34,8 @@ app = typer.Typer(
 app.add_typer(rules, name="rules", help="The rule base: look at it, test it, change it.")
 app.add_typer(incidents, name="incidents", help="Past reports: list, show.")
 
+app.add_typer(config_commands, name="config", help="signalbox.yaml: check it, see an example.")
+
 RulesFolder = Annotated[Path | None, typer.Option("--rules", help="A rules folder in place of the one installed.")]
 SiteFolder = Annotated[Path | None, typer.Option("--site", help="The site's overlay in place of the one configured.")]
 Workers = Annotated[
@@ -49,6 +52,23 @@ def diagnose(
         Path | None, typer.Option("--bundle", help="A folder that holds the evidence of one job.")
     ] = None,
     logs: Annotated[bool, typer.Option("--logs", help="All positionals are log files or folders.")] = False,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="signalbox.yaml; else $SIGNALBOX_CONFIG or yours.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="With JOB: look for it in this cluster only.")
+    ] = None,
+    tenant: Annotated[str, typer.Option("--tenant", help="With JOB: whose clusters to look in.")] = "default",
+    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="With JOB: of Kubernetes.")] = None,
+    window: Annotated[
+        str | None, typer.Option("--window", metavar="2h", help="With JOB: only so long before its end.")
+    ] = None,
+    deadline: Annotated[str | None, typer.Option("--deadline", metavar="60s", help="With JOB: to collect by.")] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option("--save-bundle", metavar="DIR", help="With JOB: keep its evidence here, a new folder."),
+    ] = None,
+    deep: Annotated[bool, typer.Option("--deep", help="With JOB: fetch all log lines, not only telling ones.")] = False,
     each: Annotated[
         Path | None, typer.Option("--each", help="Every subfolder is a bundle; one JSON report a line.")
     ] = None,
@@ -66,19 +86,13 @@ def diagnose(
     workers: Workers = None,
 ) -> None:
     """Say why a job failed: the first cause, who is at fault, the lines that show it, what to do."""
-    if fail_on not in (None, "fault"):
-        _usage("--fail-on knows one word: fault")
-    if exit_decision and (fail_on or each is not None):
-        _usage("--exit-decision goes with one run, and not with --fail-on")
-    if sum((bundle is not None, logs, each is not None)) > 1:
-        _usage("give one of --bundle, --logs and --each")
-    if targets and not logs and (bundle is not None or each is not None):
-        _usage("with --bundle and --each there is no JOB")
+    _sensible(targets, bundle, each, logs=logs, fail_on=fail_on, exit_decision=exit_decision)
     known = _knowledge(rules, site)
     if each is not None:
         failed = _each(known, each, workers)
         raise typer.Exit(1 if fail_on and failed else 0)
-    answer = _one(known, targets or [], bundle, logs=logs, workers=workers)
+    asked = _Asked(targets or [], config, cluster, tenant, namespace, window, deadline, save, deep)
+    answer, bundle = _answered(known, asked, bundle, logs=logs, workers=workers)
     _print(answer, as_json=as_json, verbose=verbose)
     if store:
         _keep(answer, bundle)
@@ -90,7 +104,38 @@ def diagnose(
         raise typer.Exit(1)
 
 
-def _one(known: Knowledge, targets: list[str], bundle: Path | None, *, logs: bool, workers: int | None) -> Answer:
+def _sensible(
+    targets: list[str] | None,
+    bundle: Path | None,
+    each: Path | None,
+    *,
+    logs: bool,
+    fail_on: str | None,
+    exit_decision: bool,
+) -> None:
+    """Refuse options that contradict each other."""
+    if fail_on not in (None, "fault"):
+        _usage("--fail-on knows one word: fault")
+    if exit_decision and (fail_on or each is not None):
+        _usage("--exit-decision goes with one run, and not with --fail-on")
+    if sum((bundle is not None, logs, each is not None)) > 1:
+        _usage("give one of --bundle, --logs and --each")
+    if targets and not logs and (bundle is not None or each is not None):
+        _usage("with --bundle and --each there is no JOB")
+
+
+def _answered(
+    known: Knowledge, asked: _Asked, bundle: Path | None, *, logs: bool, workers: int | None
+) -> tuple[Answer, Path | None]:
+    """The answer, and the bundle that it is of."""
+    if asked.targets and not logs and bundle is None:
+        return _job(known, asked, workers)
+    if asked.save is not None or asked.window is not None or asked.deep:
+        _usage("--save-bundle, --window and --deep go with a JOB")
+    return _one(known, asked.targets, bundle, workers=workers), bundle
+
+
+def _one(known: Knowledge, targets: list[str], bundle: Path | None, *, workers: int | None) -> Answer:
     from bot.diagnosing import diagnose_bundle, diagnose_paths
 
     if bundle is not None:
@@ -99,12 +144,77 @@ def _one(known: Knowledge, targets: list[str], bundle: Path | None, *, logs: boo
             return diagnose_bundle(known, bundle, workers=workers, tell=bar.tell)
     if not targets:
         _usage("say what to diagnose: --logs PATH…, --bundle DIR, or a JOB")
-    if not logs:
-        hint = f"; did you mean `signalbox diagnose --logs {targets[0]}`?" if os.path.exists(targets[0]) else ""  # noqa: PTH110 - never raises
-        _usage(f"no connector is configured that could find the job {targets[0]!r}{hint}")
     paths = [Path(target) for target in targets]
     with _Bar() as bar:
         return diagnose_paths(known, paths, workers=workers, tell=bar.tell)
+
+
+class _Asked(NamedTuple):
+    """What was said of a JOB."""
+
+    targets: list[str]
+    config: Path | None
+    cluster: str | None
+    tenant: str
+    namespace: str | None
+    window: str | None
+    deadline: str | None
+    save: Path | None
+    deep: bool
+
+
+def _job(known: Knowledge, asked: _Asked, workers: int | None) -> tuple[Answer, Path]:
+    """The answer on a job that the configured systems know, and the folder of its evidence."""
+    [job, *more] = asked.targets
+    if more:
+        _usage("name one JOB; with --logs all names are paths")
+    _must_be_configured(job, asked.config, "diagnose")
+    from bot.cli_watch import seconds
+    from bot.config import read
+    from bot.jobs import JobRequest, diagnose_job
+    from bot.livebundle import fresh_folder
+
+    request = JobRequest(
+        job,
+        asked.tenant,
+        asked.cluster,
+        asked.namespace,
+        last=seconds(asked.window) if asked.window else None,
+        deadline=seconds(asked.deadline) if asked.deadline else None,
+        save=fresh_folder(asked.save) if asked.save else None,
+        deep=asked.deep,
+    )
+    with _Sources() as tell:
+        found = diagnose_job(known, read(asked.config), request, workers=workers, tell=tell)
+    if asked.save:
+        _complain(f"the evidence is kept in {asked.save}")
+    return found.answer, found.collected.folder
+
+
+def _must_be_configured(job: str, config: Path | None, command: str) -> None:
+    from bot.settings import config_path
+
+    if config is None and config_path() is None:
+        hint = f"; did you mean `signalbox {command} --logs {job}`?" if os.path.exists(job) else ""  # noqa: PTH110 - never raises
+        _usage(
+            f"no connector is configured that could find the job {job!r}{hint or '; see `signalbox config example`'}"
+        )
+
+
+class _Sources:
+    """What each source says while it is collected, on stderr where a person sees it."""
+
+    def __enter__(self) -> Callable[[str, str], None]:
+        shown = sys.stderr.isatty()
+
+        def tell(name: str, words: str) -> None:
+            if shown:
+                _complain(f"{name}: {words}")
+
+        return tell
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is left to tidy."""
 
 
 class _Bar:
@@ -201,6 +311,26 @@ def watch(
     ras: Annotated[
         str | None, typer.Option("--ras", metavar="CMD|DIR", help="`ncclras -f json`, or a folder of its answers.")
     ] = None,
+    dumps: Annotated[
+        str | None,
+        typer.Option(
+            "--flight-recorder",
+            metavar="PREFIX",
+            help="Where Flight Recorder dumps appear; else as the processes' environment says.",
+        ),
+    ] = None,
+    ask: Annotated[
+        bool,
+        typer.Option("--dump-pipes", help="Ask silent ranks for dumps, by TORCH_NCCL_DEBUG_INFO_PIPE_FILE."),
+    ] = False,
+    prometheus: Annotated[
+        str | None,
+        typer.Option("--prometheus", metavar="URL", help="GPU and RDMA metrics; $SIGNALBOX_PROMETHEUS_TOKEN is sent."),
+    ] = None,
+    series: Annotated[
+        list[str] | None,
+        typer.Option("--series", metavar="LABEL=VALUE", help="The job's series there; else those of this host."),
+    ] = None,
     every: Annotated[str, typer.Option("--every", help="Time between looks.")] = "20s",
     limit: Annotated[str, typer.Option("--for", help="How long to watch.")] = "10m",
     until_hang: Annotated[
@@ -227,11 +357,83 @@ def watch(
         ras=ras,
         kernel=kernel,
         ebpf=ebpf,
+        dumps=dumps,
+        ask=ask,
+        prometheus=prometheus,
+        series=tuple(series or ()),
         every=max(1.0, seconds(every)),
         limit=None if until_hang else seconds(limit),
         save=save,
     )
     raise typer.Exit(run(_knowledge(rules, site), asked, as_json=as_json))
+
+
+@app.command()
+def serve(
+    config: Annotated[
+        Path | None, typer.Option("--config", help="signalbox.yaml; else $SIGNALBOX_CONFIG or yours.")
+    ] = None,
+) -> None:
+    """Listen to alerts of Alertmanager and Grafana, and diagnose the jobs that they name, until stopped."""
+    from bot.cli_serve import run
+
+    run(config)
+
+
+@app.command()
+def logs(
+    targets: Annotated[
+        list[str] | None, typer.Argument(metavar="JOB | PATH…", help="With --logs: files and folders.")
+    ] = None,
+    rank: Annotated[str | None, typer.Option("--rank", "-r", metavar="7 | 0-3,8", help="Of these ranks only.")] = None,
+    node: Annotated[str | None, typer.Option("--node", metavar="NAME", help="Of this node only.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="10m | TIME", help="So long before the end of the logs, or from a time on."),
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="5m | TIME", help="Likewise, up to there.")] = None,
+    grep: Annotated[str | None, typer.Option("--grep", "-g", metavar="REGEX", help="Lines that match (RE2).")] = None,
+    ignore_case: Annotated[bool, typer.Option("--ignore-case", "-i", help="With --grep.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what is written; end it with Ctrl-C.")
+    ] = False,
+    bundle: Annotated[
+        Path | None, typer.Option("--bundle", help="A folder that holds the evidence of one job.")
+    ] = None,
+    paths: Annotated[bool, typer.Option("--logs", help="All positionals are log files or folders.")] = False,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="signalbox.yaml; else $SIGNALBOX_CONFIG or yours.")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", help="With JOB: look for it in this cluster only.")
+    ] = None,
+    tenant: Annotated[str, typer.Option("--tenant", help="With JOB: whose clusters to look in.")] = "default",
+    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="With JOB: of Kubernetes.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Show a job's logs: all ranks' lines in order of time, with rank and time beside them, secrets masked."""
+    from bot.cli_logs import AskedLogs, request_of
+    from bot.cli_logs import run as show_logs
+
+    if sum((bundle is not None, paths)) > 1 or (bundle is not None and targets):
+        _usage("give one of JOB, --bundle DIR and --logs PATH…")
+    if bundle is not None:
+        _must_be_folder(bundle)
+    elif not targets:
+        _usage("say whose logs: a JOB, --bundle DIR, or --logs PATH…")
+    elif not paths and len(targets) > 1:
+        _usage("name one JOB; with --logs all names are paths")
+    elif not paths:
+        _must_be_configured(targets[0], config, "logs")
+    request = None if paths or not targets else request_of(targets[0], tenant, cluster, namespace, since)
+    asked = AskedLogs(
+        tuple(targets or ()), bundle, paths, config, request, rank, node, since, until, grep, ignore_case, follow
+    )
+    with _until_closed():
+        try:
+            show_logs(lambda: _knowledge(None), asked, as_json=as_json, complain=_complain)
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
 
 
 @app.command()

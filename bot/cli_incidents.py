@@ -47,9 +47,9 @@ def show(
     if as_json:
         _write(record.report_json + b"\n")
         return
-    from bot.reportjson import from_json  # noqa: PLC0415 - as all heavy imports of the command
-    from bot.terminal import show as print_report  # noqa: PLC0415
-    from bot.terminal import shown  # noqa: PLC0415
+    from bot.reportjson import from_json
+    from bot.terminal import show as print_report
+    from bot.terminal import shown
 
     incident = record.incident
     bundle = f", bundle {shown(incident.bundle)}" if incident.bundle else ""
@@ -58,14 +58,14 @@ def show(
 
 
 def _store() -> Store:
-    from bot.settings import database_url  # noqa: PLC0415
-    from bot.store import Store  # noqa: PLC0415 - takes most of a second
+    from bot.settings import database_url
+    from bot.store import Store
 
     return Store(database_url())
 
 
 def _row(incident: Incident) -> str:
-    from bot.terminal import shown  # noqa: PLC0415
+    from bot.terminal import shown
 
     job = ", ".join(part for part in (incident.job_name, incident.job_id) if part)
     summary = shown(incident.summary)
@@ -79,7 +79,7 @@ def _when(incident: Incident) -> str:
 
 
 def _json(incident: Incident) -> bytes:
-    import msgspec  # noqa: PLC0415
+    import msgspec
 
     return msgspec.json.encode(incident)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ import msgspec
 
 from bot.livebundle import fresh_folder, name_of
 from bot.looking import Sources
+from bot.metering import Metering
 from bot.reportjson import dumps, iso
 from bot.rulefiles import Knowledge
 from bot.terminal import show, shown
@@ -27,10 +29,12 @@ from connectors.ebpf import Probes
 from connectors.kernellog import KernelLog
 from connectors.processes import Host, Wanted
 from connectors.ras import RasSource
+from connectors.recorder import RecorderSource
 from kb.errors import UnreadableInput
 
 _SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(s|m|h|d)?")
 _SECONDS: Mapping[str, float] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_VARIABLE = "SIGNALBOX_PROMETHEUS_TOKEN"
 _LOUD = ("fault", "called")
 _WIDTH = 160
 
@@ -48,6 +52,10 @@ class Asked:
     ras: str | None = None
     kernel: bool = True
     ebpf: bool = False
+    dumps: str | None = None
+    ask: bool = False
+    prometheus: str | None = None
+    series: Sequence[str] = ()
     every: float = 20.0
     limit: float | None = None
     save: Path | None = None
@@ -72,8 +80,10 @@ def watch(knowledge: Knowledge, asked: Asked, *, as_json: bool) -> int:
         UnreadableInput: what was asked cannot be done.
     """
     wanted = _wanted(asked)
-    if asked.logs is None and not wanted and asked.ras is None:
-        raise UnreadableInput("say what to watch: --logs DIR, --pids, --pids-of or --ras")
+    if asked.logs is None and not wanted and asked.ras is None and asked.dumps is None and asked.prometheus is None:
+        raise UnreadableInput(
+            "say what to watch: --logs DIR, --pids, --pids-of, --ras, --flight-recorder or --prometheus"
+        )
     if asked.logs is not None and not asked.logs.exists():
         raise UnreadableInput(f"{asked.logs}: there is no such file or folder")
     clock = WallClock()
@@ -91,6 +101,9 @@ def watch(knowledge: Knowledge, asked: Asked, *, as_json: bool) -> int:
             kernel=KernelLog(clock.now()) if asked.kernel else None,
             ras=RasSource(asked.ras) if asked.ras else None,
             ebpf=_probes(stack) if asked.ebpf else None,
+            recorder=RecorderSource(clock.now(), {asked.dumps} if asked.dumps else set()),
+            ask=asked.ask,
+            metrics=_metrics(asked),
             job=asked.job,
         )
         outcome = Watch(knowledge, Plan(save, asked.every, asked.limit), clock, sources, screen.tell).run()
@@ -114,6 +127,30 @@ def _wanted(asked: Asked) -> Wanted:
     except re.error as error:
         raise UnreadableInput(f"--pids-of {asked.pattern}: no regular expression: {error}") from error
     return Wanted(tuple(int(word) for word in words), asked.pattern)
+
+
+def _metrics(asked: Asked) -> Metering | None:
+    """The source of metrics; only what the probe of spinning GPUs needs, one question after another."""
+    if asked.prometheus is None:
+        if asked.series:
+            raise UnreadableInput("--series says which series are the job's; say where they are with --prometheus URL")
+        return None
+    from connectors.http import Client, Endpoint, Login
+    from connectors.prometheus import SPIN_GPU, SPIN_NODE, Prometheus
+    from connectors.secret import Secret
+
+    series: dict[str, tuple[str, ...]] = {}
+    for one in asked.series:
+        label, equals, value = one.partition("=")
+        if not (re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", label) and equals and value):
+            raise UnreadableInput(f"--series {one}: write LABEL=VALUE, as in pod=trainer-0")
+        series[label] = (*series.get(label, ()), value)
+    login = Login(token=Secret(env=_VARIABLE)) if os.environ.get(_VARIABLE) else Login()
+    try:
+        endpoint = Endpoint(asked.prometheus, login)
+    except ValueError as error:
+        raise UnreadableInput(f"--prometheus: {error}") from None
+    return Metering(Prometheus(Client(endpoint), series=series, gpu=SPIN_GPU, node=SPIN_NODE, side_by_side=1))
 
 
 def _probes(stack: ExitStack) -> Probes:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from bot.config import Collect, ConfigFile
 from bot.configmodel import model_of
 from bot.wiring import KINDS
 
+_EXAMPLE = re.compile(r" as `([^`]+)`")
 _HEAD = """\
 # signalbox.yaml: where the evidence of your jobs lies. `signalbox config check` tries all of it.
 # Put it where SIGNALBOX_CONFIG says, or into the configuration folder of your user. Secrets are never written here:
@@ -62,8 +64,9 @@ def _connector(name: str, schema: dict[str, Any]) -> list[str]:
         if key == "type":
             continue
         mark = "" if key in must else "# "
-        value = "https://server.example" if key == "url" else _form(one, schema)
         about = _about(one)
+        told = _EXAMPLE.search(about) if key in must else None  # of what must be given, the example that it names
+        value = "https://server.example" if key == "url" else told[1] if told else _form(one, schema)
         lines.append(f"        {mark}{key}: {value}{f'  # {about}' if about else ''}")
     return lines
 

@@ -16,6 +16,7 @@ from bot.replay import replay_text
 from bot.resolve import resolve
 from bot.rulefiles import Knowledge
 from bot.scanning import Tell
+from connectors.layout import ATTEMPTS
 from kb.engine import diagnose
 from kb.errors import SignalboxError
 from kb.evidence import Evidence, History, PastIncident
@@ -24,7 +25,6 @@ from kb.plugin import wanted
 from kb.report import Report, Suspect
 
 FEW = 5  # reasons in a message
-ATTEMPTS = "attempts"
 MOST_ATTEMPTS = 5
 
 

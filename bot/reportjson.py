@@ -20,7 +20,19 @@ from kb.report import SCHEMA, Report
 
 Json = dict[str, Any]
 
-_TIMES = frozenset({"time", "first_seen", "last_progress"})  # keys whose value is a time, wherever they stand
+_TIMES = frozenset(
+    {
+        "time",
+        "first_seen",
+        "last_progress",
+        "queued",
+        "scheduled",
+        "initialised",
+        "first_iterated",
+        "last_iterated",
+        "stopped",
+    }
+)  # keys whose value is a time, wherever they stand
 _SHARES = frozenset({"confidence", "score"})  # numbers that are always there
 _OUTLINE = ("id", "fingerprint", "bundle", "window", "job", "versions", "verdict", "phase", "summary")
 
@@ -236,6 +248,20 @@ MEANING: Mapping[str, str] = {
     "JobView.attempt": "Which attempt this was.",
     "JobView.state": "The state that the scheduler gives.",
     "JobView.nodes": "How many nodes it ran on.",
+    "JobView.attempts": "Its runs as the scheduler tells them, oldest first; the last one is this.",
+    "JobView.last_good": "Id of the last run of the same name that completed.",
+    "Attempt.number": "Which run, as the scheduler counts.",
+    "Attempt.state": "Its state in the scheduler's words.",
+    "Attempt.reason": "The scheduler's word for its end.",
+    "Attempt.exit_code": "Exit status of what ended first.",
+    "Attempt.signal": "Signal that ended it.",
+    "Attempt.queued": "When it was submitted.",
+    "Attempt.scheduled": "When nodes were given to it.",
+    "Attempt.initialised": "When its processes were started.",
+    "Attempt.first_iterated": "Time of its first iteration line.",
+    "Attempt.last_iterated": "Time of its last iteration line.",
+    "Attempt.stopped": "When it ended.",
+    "Attempt.nodes": "Its nodes.",
     "JobView.gpus": "How many GPUs it ran on.",
     "JobView.owner": "Who submitted it.",
     "Decision.advice": "One of the closed list in rules/actions.yaml.",
@@ -320,6 +346,13 @@ MEANING: Mapping[str, str] = {
     "Hang.votes": "How each probe voted.",
     "Hang.suspected": "One probe sees a hang and no second one could look, or none agrees.",
     "Hang.advice": "What to switch on to be sure.",
+    "Hang.stacks": "Where the main threads of the ranks stand, as one tree; each branch comes before those further in.",
+    "StackBranch.depth": "Branches around this one; 0 for the outermost.",
+    "StackBranch.frames": "Its frames as `function (file:line)`, outermost first; `...` stands for those left out.",
+    "StackBranch.ranks": "How many ranks are in it.",
+    "StackBranch.inside": "The ranks that are in it, as ranges.",
+    "StackBranch.outside": "The ranks that are not, of those with a stack, as ranges.",
+    "StackBranch.folded": "Branches further in that are not shown.",
     "Vote.probe": "The probe.",
     "Vote.vote": "Its vote.",
     "Vote.detail": "What it saw.",

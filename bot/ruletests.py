@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from bot.collect import PARTS, from_bundle
+from bot.collect import from_bundle
 from bot.plugins import observe, with_plugins
 from bot.rulefiles import Knowledge
 from bot.scanning import scan_all
-from connectors.files import BLOCK, discover, name_hints
+from connectors.filenames import name_hints
+from connectors.files import BLOCK, discover
+from connectors.layout import PARTS
 from kb.errors import Fault
 from kb.evidence import Evidence, Facts, History, PastIncident
 from kb.findings import Finding, find

@@ -8,6 +8,7 @@ from pathlib import Path
 STATE = "SIGNALBOX_STATE"  # a folder: the incidents
 CACHE = "SIGNALBOX_CACHE"  # a folder: compiled patterns, anything that may be deleted at any time
 SITE = "SIGNALBOX_SITE"  # a folder: the overlay of the site's own rules, exceptions and numbers
+CONFIG = "SIGNALBOX_CONFIG"  # a file: signalbox.yaml, the clusters and their connectors
 DATABASE = "SIGNALBOX_DATABASE"  # a database URL in place of the file in the state folder
 
 
@@ -28,6 +29,15 @@ def site_dir() -> Path | None:
         return named
     usual = _platform_folder("config") / "site"
     return usual if os.path.isdir(usual) else None  # noqa: PTH112 - never raises, whatever may not be read
+
+
+def config_path() -> Path | None:
+    """The configuration file; None where none is named and the usual place has none."""
+    named = _moved(CONFIG)
+    if named is not None:
+        return named
+    usual = _platform_folder("config") / "signalbox.yaml"
+    return usual if os.path.lexists(usual) else None
 
 
 def database_url() -> str:

@@ -174,7 +174,7 @@ def job_document(record: JobRecord, now: float) -> dict[str, Any]:
 
 def _attempt(one: Attempt) -> dict[str, Any]:
     told = asdict(one)
-    for key in ("queued", "scheduled", "initialised", "first_iteration", "last_iteration", "stopped"):
+    for key in ("queued", "scheduled", "initialised", "first_iterated", "last_iterated", "stopped"):
         told[key] = _iso(told[key])
     return {
         key: list(value) if isinstance(value, tuple) else value

@@ -11,7 +11,7 @@ import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bot.reportjson import iso
@@ -20,8 +20,8 @@ from kb.report import ranges
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from kb.model import Gap
-    from kb.report import Decision, Diagnosis, EvidenceItem, Indicator, Report, Suspect
+    from kb.model import Attempt, Gap
+    from kb.report import Decision, Diagnosis, EvidenceItem, Indicator, Report, StackBranch, Suspect
 
 WIDTH = 80
 _WIDEST = 100  # longer lines are hard to read
@@ -32,6 +32,13 @@ _QUOTES = (5, 2, 2)  # evidence items shown of the first, second and third diagn
 _QUOTED = 300  # characters shown of one line of evidence
 _QUOTED_LINES = 6  # lines shown of one item of evidence
 _LISTED = 5  # gaps, indicators of one kind
+_BRANCHES = 8  # of merged stacks
+_BETWEEN = 3  # frames named between the first and the last of a branch
+_WRAPPERS = re.compile(
+    r"(?:^|\.)(?:wrapper|wrapped|inner|_fn|<lambda>|decorate_context|_call_impl|_wrapped_call_impl|\.\.\.)$"
+)
+_WHO = _MARGIN - 4  # columns of the margin that name who is in a branch
+_DEEPEST = 6  # branches further in are not indented more
 
 _STYLES = {"head": "bold", "title": "bold", "label": "dim", "quiet": "dim", "alarm": "yellow"}
 _COLOUR = re.compile("\x1b\\[[0-9;:]{0,32}m")
@@ -119,13 +126,13 @@ class _Page:
         for number, part in enumerate(_wrapped(shown(text), self.width - indent - hang)):
             self.lines.append(Line(" " * (indent + (hang if number else 0)) + part, style=style))
 
-    def field(self, label: str, text: str, style: str = "") -> None:
-        """A labelled paragraph. Nothing where the text is empty."""
+    def field(self, label: str, text: str, style: str = "", indent: int = 0) -> None:
+        """A labelled paragraph, its text indented further. Nothing where the text is empty."""
         if not text:
             return
-        for number, part in enumerate(_wrapped(shown(text), self.width - _MARGIN)):
-            margin = f"   {label}" if number == 0 else ""
-            self.lines.append(Line(part, f"{margin:<{_MARGIN}}", style))
+        for number, part in enumerate(_wrapped(shown(text), self.width - _MARGIN - indent)):
+            margin = f"   {shown(label)}" if number == 0 else ""
+            self.lines.append(Line(" " * indent + part, f"{margin:<{_MARGIN}}", style))
 
     def command(self, command: str) -> None:
         """A command to copy: never broken, as a broken one does something else."""
@@ -159,6 +166,7 @@ def lines(report: Report, width: int = WIDTH, verbose: bool = False) -> list[Lin
     if report.verdict != "fault":
         _indicators(page, report)
     _diagnoses(page, report)
+    _stacks(page, report.hang.stacks)
     if report.verdict == "fault" and (verbose or all(item.band == "weak" for item in report.diagnoses)):
         _indicators(page, report)
     _not_seen(page, report)
@@ -232,10 +240,37 @@ def _about(page: _Page, report: Report) -> None:
         f"state {job.state}" if job.state else "",
     ]
     page.field("Job", _joined(parts))
+    before = job.attempts[:-1]
+    if before:
+        ends = Counter((one.state or "of unknown end").lower() for one in before)
+        page.field(
+            "Before",
+            f"{_many(len(before), 'earlier attempt')}: {_few([f'{count} {end}' for end, count in ends.items()])}",
+        )
+    if page.verbose:
+        page.listed([_attempt(one) for one in job.attempts], _MARGIN)
     page.field("Phase", _joined([report.phase, *_progress(report)]))
     page.field("Hang", _hang(report))
     if page.verbose:
         page.listed([f"{vote.probe}: {_VOTES[vote.vote]}{_tail(vote.detail)}" for vote in report.hang.votes], _MARGIN)
+
+
+def _attempt(one: Attempt) -> str:
+    """A run with its times: how long it waited, how long it took to start, how long it ran."""
+    steps = (
+        ("queued", one.queued), ("scheduled", one.scheduled), ("initialised", one.initialised),
+        ("first iteration", one.first_iterated), ("last iteration", one.last_iterated), ("stopped", one.stopped),
+    )  # fmt: skip
+    times = [f"{word} {iso(round(when))}" for word, when in steps if when is not None]
+    end = _joined(
+        [
+            one.state or "",
+            one.reason,
+            f"exit {one.exit_code}" if one.exit_code else "",
+            f"signal {one.signal}" if one.signal else "",
+        ]
+    )
+    return f"attempt {one.number}: {_joined([end, *times])}"
 
 
 def _progress(report: Report) -> Iterator[str]:
@@ -344,6 +379,48 @@ def _remedy(page: _Page, diagnosis: Diagnosis) -> None:
         page.field("", f"Check: {step.verify}" if step.verify else "")
 
 
+# --- where the ranks stand -------------------------------------------------------------------------------------------
+
+
+def _stacks(page: _Page, branches: Sequence[StackBranch]) -> None:
+    """The merged stacks: a line a branch, who is in it at the left, its frames outermost first."""
+    if not branches:
+        return
+    seen = sum(branch.ranks for branch in branches if branch.depth == 0)
+    page.gap()
+    page.text(f"Where the {_many(seen, 'rank')} stand (merged stacks, outermost frame first):", "title")
+    kept = branches if page.verbose else branches[:_BRANCHES]
+    for branch in kept:
+        who = _inside(branch)
+        frames = _path(branch.frames, page.verbose)
+        more = f" ... and {_many(branch.folded, 'branch', 'branches')} further in" if branch.folded else ""
+        text = f"{branch.inside}: {frames}{more}" if len(who) > _WHO else f"{frames}{more}"
+        page.field(
+            who if len(who) <= _WHO else _many(branch.ranks, "rank"), text, indent=2 * min(branch.depth, _DEEPEST)
+        )
+    if len(kept) < len(branches):
+        page.field("", f"... and {_many(len(branches) - len(kept), 'more branch', 'more branches')}", "quiet")
+
+
+def _inside(branch: StackBranch) -> str:
+    """The ranks of a branch, by those that are not in it where these are fewer to name."""
+    if not branch.outside:
+        return f"all {branch.ranks}" if branch.ranks > 1 else f"rank {branch.inside}"
+    if len(branch.outside) < len(branch.inside):
+        return f"not {branch.outside}"
+    return f"{'rank' if branch.ranks == 1 else 'ranks'} {branch.inside}"
+
+
+def _path(frames: Sequence[str], verbose: bool) -> str:
+    """The frames of a branch: where it begins, the names of the last ones before it ends, and where it ends."""
+    if verbose or len(frames) < 3:
+        return " > ".join(frames)
+    names = [frame.partition(" (")[0] for frame in frames[1:-1]]
+    between = [name for name in names if not _WRAPPERS.search(name)]
+    cut = ["..."] if len(between) > _BETWEEN else []
+    return " > ".join([frames[0], *cut, *between[-_BETWEEN:], frames[-1]])
+
+
 # --- who -------------------------------------------------------------------------------------------------------------
 
 
@@ -422,11 +499,19 @@ def _not_seen(page: _Page, report: Report) -> None:
     page.gap()
     needed = report.verdict in ("insufficient_evidence", "no_match")
     page.text("Not seen, and would help:" if needed else "Not seen:", "title")
-    page.listed([_missing(gap) for gap in report.gaps])
+    page.listed(_folded(report.gaps))
     needs = Counter(item.needs for item in report.not_evaluated).most_common()
     if needs:
         by_need = _few([f"{need} ({count})" for need, count in needs], limit=None if page.verbose else _LISTED)
         page.text(f"- {_many(len(report.not_evaluated), 'rule')} not judged, for want of: {by_need}", indent=3, hang=2)
+
+
+def _folded(gaps: Sequence[Gap]) -> list[str]:
+    """The gaps in their order, those that differ in their source alone as one line."""
+    alike: dict[Gap, list[str]] = {}
+    for gap in gaps:
+        alike.setdefault(replace(gap, source=""), []).append(gap.source)
+    return [_missing(replace(gap, source=_few(sources))) for gap, sources in alike.items()]
 
 
 def _missing(gap: Gap) -> str:
@@ -507,8 +592,8 @@ def _tail(reason: str) -> str:
     return f": {reason}" if reason else ""
 
 
-def _many(count: int, thing: str) -> str:
-    return f"{count} {thing}{'' if count == 1 else 's'}"
+def _many(count: int, thing: str, things: str = "") -> str:
+    return f"{count} {thing if count == 1 else things or thing + 's'}"
 
 
 def _size(count: int) -> str:

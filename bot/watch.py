@@ -23,6 +23,8 @@ from kb.report import Hang, Report
 
 SETTLE = 8.0  # seconds from a fault first seen to its call: others have their say, and a run that goes on shows it
 PATIENCE = 60.0  # likewise, of silence, where no more than a symptom is known, or no rule says what failed
+AGAIN = 60.0  # seconds after which steps alone are judged anew
+SHORTEST = 0.5  # seconds between two looks, however long they take
 _QUOTED = 240
 
 Called = Literal["hang", "fatal", "stopped", ""]
@@ -95,6 +97,9 @@ class Watch:
         self._trouble: _Trouble | None = None
         self._degraded: set[str] = set()
         self._report: Report | None = None
+        self._signs: object = None
+        self._judged_at = self._stepped = float("-inf")
+        self._step = 0
         self._last: Look | None = None
         self._grew = float("-inf")
 
@@ -104,6 +109,7 @@ class Watch:
         self._looking.start()
         try:
             while True:
+                begun = self._clock.now()
                 outcome = self.step()
                 if outcome is not None:
                     return outcome
@@ -111,7 +117,8 @@ class Watch:
                 if not self._clock.stopping():
                     if end is not None and now >= end:
                         return self._left("the time is over, and nothing was found")
-                    pause = min(self._plan.every, SETTLE) if self._trouble is not None else self._plan.every
+                    pause = min(self._plan.every, SETTLE) if self._urgent(now) else self._plan.every
+                    pause = max(SHORTEST, pause - (now - begun))  # a fatal line waits for no more than a look's length
                     self._clock.sleep(pause if end is None else min(pause, end - now))
                 if self._clock.stopping():
                     return replace(self._left("stopped before anything was called"), interrupted=True)
@@ -126,12 +133,14 @@ class Watch:
             fields = {"code": gap.code, "source": gap.source, "reason": gap.reason}
             self._tell(News("gap", look.time, f"{gap.source}: {gap.reason}", fields))
         for rank, process in sorted(look.lost.items())[:16]:
-            text = f"rank {rank}: its process {process.pid} is gone"
-            self._tell(News("gone", look.time, text, {"rank": rank, "pid": process.pid}))
+            how = look.how.get(rank, "")
+            text = f"rank {rank}: its process {process.pid} {f'ended by {how}' if how else 'is gone'}"
+            self._tell(News("gone", look.time, text, {"rank": rank, "pid": process.pid, "how": how}))
         hang = look.evidence.hang
-        if look.grew or look.lost or hang.called or self._report is None:
-            self._report = diagnose(look.evidence, self._knowledge.rulebook)
-        self._show(hang, self._report, look.time)
+        step = max((one.series.last.step or 0 for one in look.evidence.streams if one.series.last), default=0)
+        self._stepped, self._step = (look.time, step) if step != self._step else (self._stepped, self._step)
+        self._report = self._judged(look)
+        self._show(hang, step, look.time)
         voted = any(one.vote == "yes" for one in hang.votes)
         if look.lost or voted:
             self._freeze(look, "the first vote" if voted else "a process is gone")
@@ -139,11 +148,33 @@ class Watch:
             self._add()
         return self._judge(self._report, look)
 
+    def _judged(self, look: Look) -> Report:
+        """The report: anew where anything but more steps was seen, and now and then for what the steps themselves show."""
+        signs = (
+            look.evidence.hang.called,
+            self._looking.ended,
+            tuple(
+                (one.ref.uri, len(one.structures), len(one.marks), *(hit.count for hit in one.hits.values()))
+                for one in look.evidence.streams
+            ),
+        )
+        same = signs == self._signs and not self._urgent(look.time) and look.ended is None
+        if self._report is None or not same or look.time - self._judged_at >= AGAIN:
+            self._signs, self._judged_at = signs, look.time
+            return diagnose(look.evidence, self._knowledge.rulebook)
+        return self._report
+
+    def _urgent(self, now: float) -> bool:
+        """Whether a fault may have to be called soon: it is new, or no steps come on."""
+        new = self._trouble is not None and now - self._trouble.since <= PATIENCE
+        return self._trouble is not None and (new or now - self._stepped >= 2 * SETTLE)
+
     # What follows from it
 
     def _judge(self, report: Report, look: Look) -> Outcome | None:
         if look.evidence.hang.called:
-            return self._call("hang", "it hangs", look)
+            yes = [one.probe for one in look.evidence.hang.votes if one.vote == "yes"]
+            return self._call("hang", f"{' and '.join(yes)} agree that nothing gets on", look)
         kind = _failing(report)
         if kind:
             return self._failed(report, kind, look)
@@ -164,7 +195,8 @@ class Watch:
         self._tell_fault(report, self._trouble, look.time)
         self._freeze(look, "a fault")
         sure = kind == "cause" or look.ended is not None
-        since = self._trouble.since if sure else max(self._trouble.since, self._grew)
+        # while steps come on the run has not failed, whatever the kernel or a dying helper says
+        since = max(self._trouble.since, self._stepped if sure else self._grew)
         if look.time - since < (SETTLE if sure else PATIENCE) * 0.95:
             return None
         if report.phase == "stopped":
@@ -193,21 +225,20 @@ class Watch:
             fields = {"fault": report.diagnoses[0].fault, "summary": report.summary}
             self._tell(News("degraded", now, report.summary, fields))
 
-    def _show(self, hang: Hang, report: Report, now: float) -> None:
+    def _show(self, hang: Hang, step: int, now: float) -> None:
         """Tell the votes; `changed` says whether any probe votes otherwise than before."""
         votes = tuple((one.probe, one.vote) for one in hang.votes)
         fields: dict[str, object] = {
             "changed": votes != self._shown,
             "suspected": hang.suspected,
             "called": hang.called,
-            "step": report.progress.last_iteration,
+            "step": step or None,
             "votes": [{"probe": one.probe, "vote": one.vote, "detail": one.detail} for one in hang.votes],
             "advice": list(hang.advice),
         }
         self._shown = votes
         words = ", ".join(f"{one.probe} {_WORDS[one.vote]}" for one in hang.votes) or "the run has ended: nothing hangs"
-        step = report.progress.last_iteration
-        self._tell(News("votes", now, f"{f'step {step}: ' if step is not None else ''}{words}", fields))
+        self._tell(News("votes", now, f"{f'step {step}: ' if step else ''}{words}", fields))
 
     # The bundle
 
@@ -229,6 +260,9 @@ class Watch:
         """Write what came since the bundle was begun, but for the logs."""
         self._bundle.stacks(self._looking.rounds)
         self._bundle.answers("ras", self._looking.answers)
+        self._bundle.dumps(self._looking.dumps)
+        self._bundle.ended(self._looking.ended)
+        self._bundle.parts(self._looking.metrics)
 
     def _complete(self, look: Look) -> None:
         self._add()

@@ -29,5 +29,9 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
+    "folders": Kind("connectors.folders", "FoldersSettings", "Folders"),
+    "journals": Kind("connectors.journals", "JournalsSettings", "Journals"),
     "prometheus": Kind("connectors.prometheus", "PrometheusSettings", "configured"),
+    "remote": Kind("connectors.remote", "RemoteSettings", "Remote"),
+    "slurm": Kind("connectors.slurm", "SlurmSettings", "Slurm"),
 }

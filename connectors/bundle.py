@@ -12,11 +12,12 @@ from typing import Any
 
 import yaml
 
-from kb.model import Gap, Job, Resource
+from kb.model import Attempt, Gap, Job, Resource
 
 LARGEST = 256 * 1024  # ten thousand ranks by node are 60 KB
 LARGEST_DESCRIPTION = 4 << 20  # of bundle.yaml: ten thousand files are 1 MB
 MOST_GAPS = 1000
+MOST_ATTEMPTS = 200
 LONGEST_TEXT = 2000
 LAST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 LONGEST_ARGS = 16_384
@@ -160,6 +161,35 @@ def _job(raw: dict[Any, Any]) -> Job:
         checkpoint_interval=_whole(raw.get("checkpoint_interval")),
         gpus=_whole(raw.get("gpus")),
         args=_text(raw.get("args"), LONGEST_ARGS),
+        attempts=_attempts(raw.get("attempts")),
+        last_good=_text(raw.get("last_good")),
+    )
+
+
+def _attempts(told: object) -> tuple[Attempt, ...]:
+    """The runs of the job as its scheduler tells them; what has no number is left out."""
+    listed = told[:MOST_ATTEMPTS] if isinstance(told, list) else ()
+    found = [_attempt(one) for one in listed if isinstance(one, dict)]
+    return tuple(sorted((one for one in found if one is not None), key=lambda one: one.number))
+
+
+def _attempt(told: Mapping[Any, Any]) -> Attempt | None:
+    number, nodes = _whole(told.get("number")), told.get("nodes")
+    if number is None:
+        return None
+    return Attempt(
+        number,
+        state=_text(told.get("state")),
+        reason=_text(told.get("reason")) or "",
+        exit_code=_whole(told.get("exit_code")),
+        signal=_whole(told.get("signal")),
+        queued=_time(told.get("queued")),
+        scheduled=_time(told.get("scheduled")),
+        initialised=_time(told.get("initialised")),
+        first_iterated=_time(told.get("first_iterated")),
+        last_iterated=_time(told.get("last_iterated")),
+        stopped=_time(told.get("stopped")),
+        nodes=tuple(str(node)[:200] for node in nodes) if isinstance(nodes, list) else (),
     )
 
 

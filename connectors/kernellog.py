@@ -6,7 +6,8 @@ Only what is new since the watch began, and a little before, is taken: an old Xi
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,12 +20,19 @@ FILES = (Path("/var/log/kern.log"), Path("/var/log/messages"), Path("/var/log/sy
 BEFORE = 60.0  # seconds before the watch began that still count
 MOST_TEXT = 4 << 20
 SECONDS = 5.0
+_ABOUT_ONE = re.compile(  # a process's own crash, or the end of one by its own memory limit; a host without memory is everybody's
+    rb"\[(\d{1,9})\]: segfault at |\btraps: [^\[\n]{1,64}\[(\d{1,9})\]|Memory cgroup out of memory: Killed process (\d{1,9})"
+    rb"|oom-kill:constraint=CONSTRAINT_MEMCG.{0,600}?\bpid=(\d{1,9})"
+)
 COMMAND = ("dmesg", "--time-format", "iso")
 
 
 @dataclass(slots=True)
 class KernelLog:
-    """The lines since `begun` (seconds since the epoch). Ask `poll`, then `text`; `gaps` says why there is none."""
+    """The lines since `begun` (seconds since the epoch). Ask `poll`, then `text`; `gaps` says why there is none.
+
+    Lines that tell of the end of one process alone are left out where that is one of `others`.
+    """
 
     begun: float
     command: Sequence[str] = COMMAND
@@ -37,13 +45,23 @@ class KernelLog:
     _identity: tuple[int, int] = (0, 0)
     _given_up: bool = field(default=False)
 
-    def poll(self) -> bool:
+    def poll(self, others: Collection[int] = ()) -> bool:
         """Take what is new; whether there was anything."""
         if self._given_up or len(self.text) >= MOST_TEXT:
             return False
         new = self._from_file() if self._file is not None else self._from_command()
+        if others:
+            new = b"".join(line for line in new.splitlines(keepends=True) if not self._of_another(line, others))
         self.text += new[: MOST_TEXT - len(self.text)]
         return bool(new)
+
+    def _of_another(self, line: bytes, others: Collection[int]) -> bool:
+        """Whether a line tells of the end of a process that is none of the job's: another's, or one that ended before the watch.
+
+        Who "invoked oom-killer" is nobody's fault; the lines below it say whom it struck.
+        """
+        who = _about(line)
+        return who in others or (who > 0 and _stamp(line, self.begun) < self.begun) or b" invoked oom-killer: " in line
 
     def _from_command(self) -> bytes:
         ran = run_bounded(self.command, SECONDS)
@@ -79,6 +97,12 @@ class KernelLog:
             self._at += len(whole)
             return whole
         return b""
+
+
+def _about(line: bytes) -> int:
+    """The process whose end, and nothing else, a line tells; 0 for all other lines."""
+    found = _ABOUT_ONE.search(line)
+    return int(found[found.lastindex or 0]) if found else 0
 
 
 def _stamp(line: bytes, otherwise: float) -> float:

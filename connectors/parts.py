@@ -13,12 +13,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from connectors.layout import CHECKS
 from kb.model import Event, Gap, Resource, StackSample
 from kb.readers.ebpf import EbpfReading, read_ebpf
+from kb.readers.health import read_health
 from kb.readers.kubernetes import read_kubernetes
+from kb.readers.processes import read_processes
 from kb.readers.promql import MetricSeries, read_prometheus
 from kb.readers.pystacks import read_stacks
-from kb.readers.ras import RasReport, read_ras
+from kb.readers.ras.answers import read_ras
+from kb.readers.ras.values import RasReport
 from kb.readers.slurmjson import read_slurm
 
 MOST_FILES = 100_000  # of one part
@@ -50,10 +54,15 @@ def read_parts(folder: Path, job: str | None = None) -> BundleParts:
             found, odd = read_kubernetes(data, path.name)
             events += found or ()
             gaps += odd
+    for path, data in _file(folder / "processes.json", gaps):
+        found, odd = read_processes(data, path.name)
+        events += found or ()
+        gaps += odd
     for path, data in _file(folder / "slurm.json", gaps):
         answer, odd = read_slurm(data, path.name, job)
         events += answer.events if answer else ()
         gaps += odd
+    events += _checks(folder, gaps)
     ebpf = tuple(_ebpf(folder, gaps))
     events += [event for one in ebpf for event in one.events]
     return BundleParts(
@@ -67,6 +76,18 @@ def read_parts(folder: Path, job: str | None = None) -> BundleParts:
         ebpf=ebpf,
         gaps=tuple(gaps),
     )
+
+
+def _checks(folder: Path, gaps: list[Gap]) -> Iterator[Event]:
+    """What did not pass of the hardware checks in `hardware/<node>/`; files of no tool that is known are logs only."""
+    root = folder / CHECKS
+    for path in _walk(root, gaps):
+        for _, data in _file(path, gaps):
+            inside = path.relative_to(root)
+            node = inside.parts[0] if len(inside.parts) > 1 else None
+            found, odd = read_health(data, f"{CHECKS}/{inside}", node)
+            gaps += odd
+            yield from found or ()
 
 
 def _stacks(folder: Path, gaps: list[Gap]) -> Iterator[StackSample]:

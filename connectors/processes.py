@@ -23,6 +23,8 @@ from connectors.commands import head, run_bounded
 from kb.model import Gap
 
 RANK_NAMES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK", "LOCAL_RANK")  # the first that is set tells
+DUMP_NAMES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+PIPE_NAME = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 WORLD_NAMES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE")
 MOST_PROCESSES = 65_536
 MOST_RANKS = 64  # of one host
@@ -33,6 +35,8 @@ ROUND_SECONDS = 15.0  # ranks first; their children in what is left
 SIDE_BY_SIDE = 4
 _MOST_ENVIRONMENT = 1 << 20
 _PROC = Path("/proc")
+_FIRST_NAMESPACE = "pid:[4026531836]"
+_STATUS = 49  # its place in /proc/PID/stat behind the name: the wait status
 _ATTACHABLE = frozenset("RS")
 _PYTHON = re.compile(rb"python|pt_main_thread|pt_data_worker|ray::|torchrun")
 _INSTALL = "py-spy is not installed here: `pip install py-spy`, or name it with --py-spy PATH"
@@ -46,7 +50,8 @@ _ALLOW = (
 class Process:
     """One process. `started`: clock ticks since boot, which tells it from a later one of the same pid; `state` as /proc has it.
 
-    `named_by`: the variable of its environment that told its rank.
+    `named_by`: the variable of its environment that told its rank. `dumps`, `pipe`: where its Flight Recorder dumps lie and
+    the pipes by which one is asked for, as prefixes to which the rank is added; "" where its environment does not tell.
     """
 
     pid: int
@@ -57,6 +62,8 @@ class Process:
     rank: int | None = None
     world_size: int | None = None
     named_by: str = ""
+    dumps: str = ""
+    pipe: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +100,15 @@ class Wanted:
 
 @dataclass(slots=True)
 class Host:
-    """This host. `proc` is where the kernel tells of processes; `py_spy` the program, or None to look for it."""
+    """This host. `proc` is where the kernel tells of processes; `py_spy` the program, or None to look for it.
+
+    `others`: processes that were seen to run here and are none of the job's, as the kernel's own log numbers them.
+    """
 
     proc: Path = _PROC
     py_spy: str | None = None
     native: bool = True
+    others: set[int] = field(default_factory=set)
     _without_native: set[int] = field(default_factory=set)
 
     @property
@@ -118,18 +129,42 @@ class Host:
         if len(mains) > MOST_RANKS:
             gaps.append(Gap("too_many_ranks", self.name, f"{len(mains)} ranks run here; {MOST_RANKS} are sampled"))
         families = _descendants(known)
-        return (
-            tuple(
-                RankProcess(rank, one, tuple(_family(one, families, known))[:MOST_CHILDREN])
-                for rank, one in sorted(mains.items())[:MOST_RANKS]
-            ),
-            tuple(gaps),
-        )
+        members = {rank: tuple(_family(one, families, known)) for rank, one in sorted(mains.items())[:MOST_RANKS]}
+        ours = {one.pid for one in chosen} | {one.pid for children in members.values() for one in children}
+        if self._numbers_are_the_kernel_s():
+            self.others = (self.others if len(self.others) < MOST_PROCESSES else set()) | set(known)
+            self.others -= ours
+        ranks = (RankProcess(rank, mains[rank], children[:MOST_CHILDREN]) for rank, children in members.items())
+        return tuple(ranks), tuple(gaps)
+
+    def _numbers_are_the_kernel_s(self) -> bool:
+        """Whether processes have the numbers here that the kernel's log gives them: not so in most containers."""
+        with suppress(OSError):
+            return str((self.proc / "self" / "ns" / "pid").readlink()) == _FIRST_NAMESPACE
+        return False
 
     def alive(self, process: Process) -> bool:
         """Whether this very process still runs."""
         now = self._process(process.pid)
         return now is not None and now.started == process.started and now.state not in "ZX"
+
+    def ended(self, process: Process) -> str:
+        """How a process ended: a signal's name, `exit <status>`, or "" where that cannot be told (any more).
+
+        Its status is shown as long as its parent has not taken it, and to who may look into the process; others see 0.
+        """
+        try:
+            parts = head(self.proc / str(process.pid) / "stat", 4096).rpartition(b")")[2].split()
+            status = int(parts[_STATUS]) if parts[0] == b"Z" and int(parts[19]) == process.started else 0
+        except (OSError, ValueError, IndexError):
+            return ""
+        if not status:
+            return ""
+        if not status & 0x7F:
+            return f"exit {status >> 8 & 0xFF}"
+        with suppress(ValueError):
+            return signal.Signals(status & 0x7F).name
+        return f"signal {status & 0x7F}"
 
     def missing(self) -> str:
         """In words what is missing to take stacks; "" where nothing is."""
@@ -255,12 +290,35 @@ class Host:
             text = head(self.proc / str(process.pid) / "environ", _MOST_ENVIRONMENT)
         except OSError:
             return process
-        names = {*RANK_NAMES, *WORLD_NAMES}
-        pairs = (item.partition(b"=") for item in text.split(b"\0"))
-        told = {key.decode(): _number(value) for key, _, value in pairs if key.decode("ascii", "replace") in names}
+        found = _variables(text)
+        told = {name: _number(found[name]) for name in (*RANK_NAMES, *WORLD_NAMES) if name in found}
         by = next((name for name in RANK_NAMES if told.get(name) is not None), "")
         world = next((told[name] for name in WORLD_NAMES if told.get(name)), None)
-        return replace(process, rank=told.get(by), world_size=world, named_by=by)
+        dumps = next((found[name] for name in DUMP_NAMES if found.get(name)), b"")
+        return replace(
+            process,
+            rank=told.get(by),
+            world_size=world,
+            named_by=by,
+            dumps=self._place(process.pid, dumps),
+            pipe=self._place(process.pid, found.get(PIPE_NAME, b"")),
+        )
+
+    def _place(self, pid: int, raw: bytes) -> str:
+        """A path of a process's environment as this process may open it: of another root, or from where it works."""
+        if not raw or len(raw) > 4096:
+            return ""
+        path = os.fsdecode(raw)
+        if not path.startswith("/"):
+            return str(self.proc / str(pid) / "cwd" / path)
+        return path if Path(path).parent.is_dir() else str(self.proc / str(pid) / "root" / path[1:])
+
+
+def _variables(environment: bytes) -> dict[str, bytes]:
+    """The few variables of an environment that are looked at; of one that stands there twice the last."""
+    names = {*RANK_NAMES, *WORLD_NAMES, *DUMP_NAMES, PIPE_NAME}
+    pairs = (item.partition(b"=") for item in environment.split(b"\0"))
+    return {name: value for key, _, value in pairs if (name := key.decode("ascii", "replace")) in names}
 
 
 def _number(value: bytes) -> int | None:

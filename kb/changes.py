@@ -329,7 +329,7 @@ def memory_growth(series: Track, a_step: float = 50e6, window: int = 40) -> Chan
     """Memory (bytes) that grows by `a_step` a step to the series' end, over `window` steps or more, and is not released."""
     usable = np.flatnonzero(np.isfinite(series.values) & ~series.skip)
     values, steps = series.values[usable], series.steps[usable]
-    if usable.size < 8 or steps[-1] - steps[0] < window:
+    if usable.size < 6 or steps[-1] - steps[0] < window:
         return None
     falls = np.flatnonzero(np.diff(values) < -max(4 * a_step, 0.02 * float(values.max())))
     begin = int(falls[-1]) + 1 if falls.size else 0
@@ -337,7 +337,7 @@ def memory_growth(series: Track, a_step: float = 50e6, window: int = 40) -> Chan
     usual = int(np.diff(edges).max()) if falls.size else 0  # what was released after so many steps will be again
     begin = max(begin, int(np.searchsorted(steps, steps[0] + 5)))  # first steps allocate
     values, steps = values[begin:], steps[begin:]
-    if values.size < 8 or steps[-1] - steps[0] < max(window, 2 * usual):
+    if values.size < 5 or steps[-1] - steps[0] < max(window, 2 * usual):
         return None
     late = values.size // 2
     rates = [_rate(steps[part], values[part]) for part in (slice(0, late), slice(late, None))]
@@ -415,9 +415,13 @@ def _leaps(series: Track, usable: Ints) -> Change | None:
     """A rate that goes from one line to the next to twice the highest before, not in a warm-up."""
     values = series.values[usable]
     high = np.maximum.accumulate(values)
-    for at in range(10, values.size):
+    for at in range(10, values.size - 1):  # a last line may be cut
         before = float(high[at - 1])
-        if 0 < 2.0 * before < values[at] and values[at - 1] > 0 and not _warming(values[at - 10 : at]):
+        if (
+            0 < 2.0 * before < min(values[at], values[at + 1])
+            and values[at - 1] > 0
+            and not _warming(values[at - 10 : at])
+        ):
             return _change(series, "leap", int(usable[at]), int(usable[at]), before, float(values[at]))
     return None
 

@@ -36,14 +36,14 @@ def detect(name: str, points: Sequence[ProgressPoint], params: Mapping[str, floa
     iteration lines themselves show nothing.
     """
     training = [p for p in points if not p.validation]
-    parts = _alike(points, training) if name in COMPARING else [training]
+    parts = alike(points, training) if name in COMPARING else [training]
     found = next((one for one in (DETECTORS[name](part, params) for part in parts) if one), None)
     if found is None and name in BESIDE:
         found = BESIDE[name](points, params)
     return (found,) if found else ()
 
 
-def _alike(points: Sequence[ProgressPoint], training: list[ProgressPoint]) -> list[list[ProgressPoint]]:
+def alike(points: Sequence[ProgressPoint], training: list[ProgressPoint]) -> list[list[ProgressPoint]]:
     """The training points in groups that may be compared with one another.
 
     Lines that plan another number of steps are of another run in the same file; from a line on that says that batches or

@@ -12,7 +12,7 @@ from typing import Literal
 from kb.confidence import CALIBRATION, band
 from kb.evidence import Evidence, Facts, History, Signal
 from kb.findings import Finding, find
-from kb.model import Gap, Structure
+from kb.model import Attempt, Gap, Structure
 from kb.places import Places
 from kb.ranking import Ranked, rank
 from kb.recovery import Run, decide, price
@@ -286,7 +286,33 @@ def _missing(evidence: Evidence, facts: Facts) -> list[Gap]:
 def _job(evidence: Evidence) -> JobView:
     job = evidence.job
     return JobView(
-        job.id, job.name, job.attempt, job.state, len(job.nodes) or None, job.gpus or job.world_size, job.owner
+        job.id,
+        job.name,
+        job.attempt,
+        job.state,
+        len(job.nodes) or None,
+        job.gpus or job.world_size,
+        job.owner,
+        _attempts(evidence),
+        job.last_good,
+    )
+
+
+def _attempts(evidence: Evidence) -> tuple[Attempt, ...]:
+    """The runs of the job, this one with the times of its first and last iteration lines, which no scheduler knows."""
+    if not evidence.job.attempts:
+        return ()
+    *before, this = evidence.job.attempts
+    own = [one.series for one in evidence.streams if one.ref.group == "logs"]
+    times = [point.time for one in own for point in one.points if point.time is not None and not point.validation]
+    first, last = (min(times), max(times)) if times else (None, None)
+    return (
+        *before,
+        replace(
+            this,
+            first_iterated=first if this.first_iterated is None else this.first_iterated,
+            last_iterated=last if this.last_iterated is None else this.last_iterated,
+        ),
     )
 
 

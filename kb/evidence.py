@@ -8,16 +8,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING
 
 from kb.detectors import Found, collective_behind, detect
 from kb.model import Gap, Job, ProgressPoint, Resource, SourceKind, Stage, Structure, Window
 from kb.plugin import Observed, Plugged, plugin_key
 from kb.readers.recoveries import quoted
 from kb.report import Hang
-from kb.rule import DetectorTest, ExceptionTest, Pattern, PluginTest, Rule, StructureTest
+from kb.rule import MEASURED, DetectorTest, ExceptionTest, Pattern, PluginTest, Rule, SeriesTest, StructureTest
 from kb.summary import Place, StreamSummary, tail_lines
 
+if TYPE_CHECKING:
+    from kb.panel import Panel
+
 PROGRESS_AFTER = 3  # so many further steps and an error before them did not end the run
+LEAST_POINTS = 5  # of a metric; fewer are no series
 UNTELLING = (None, "launch", "init", "teardown")  # stages that a stream of errors alone seems to be in
 RECOVERY = 2048  # bytes behind trouble in which a line may say that it is over
 CLOCK_SKEW = 2.0  # seconds by which clocks of two nodes may differ
@@ -55,7 +61,8 @@ class History:
 class Evidence:
     """Everything seen of one job in one window. `streams` in a fixed order; earlier attempts and baselines not among them.
 
-    `plugged`: what the detectors that users programmed say of it (kb.plugin.plugin_key → what they gave).
+    `plugged`: what the detectors that users programmed say of it (kb.plugin.plugin_key → what they gave). `panels`: the
+    bundle's metrics by name; with any there is a stream of the group "metrics" for what they show.
     """
 
     job: Job = field(default_factory=Job)
@@ -64,6 +71,7 @@ class Evidence:
     gaps: tuple[Gap, ...] = ()
     bundle: str | None = None
     plugged: Mapping[str, Plugged] = field(default_factory=dict)
+    panels: Mapping[str, Panel] = field(default_factory=dict)
     hang: Hang = field(default_factory=Hang)
 
 
@@ -292,6 +300,8 @@ class Facts:
             return self._structured(key, pattern, found, structure_test(pattern.structure))
         if pattern.detect is not None:
             return self._detector(key, pattern.detect)
+        if pattern.series is not None:
+            return self._series(key, pattern, pattern.series)
         if pattern.plugin is not None:
             return self._plugged(key, pattern, pattern.plugin)
         return self._lines(key, pattern)
@@ -395,6 +405,47 @@ class Facts:
             for point in (found.point, *found.more)
         )
         return Seen(len(signals), signals, {None: len(signals)} if signals else {})
+
+    def _series(self, key: str, pattern: Pattern, test: SeriesTest) -> Seen:
+        """Where a series is as the test asks; a metric of the bundle speaks from the stream of its metrics."""
+        if not self._measured(test.metric):
+            return Seen()
+        from kb.series import look  # noqa: PLC0415 - numpy is slow to import, and only a few jobs measure what rules ask for
+
+        logs = [(at, one.summary) for at, one in enumerate(self.streams) if one.summary.ref.kind == "job"]
+        metrics = next((at for at, one in enumerate(self.streams) if one.summary.ref.group == "metrics"), None)
+        signals = []
+        for spot in look(test, logs, self.evidence.panels, self._timed):
+            stream = metrics if spot.stream is None else spot.stream
+            if stream is None:
+                continue
+            who = self._placed(spot.resource)
+            signal = Signal(
+                key,
+                stream,
+                spot.offset,
+                spot.text,
+                "series",
+                who,
+                spot.time,
+                {**spot.captures, "finding": spot.text},
+                "iterating",
+                spot.step,
+                (spot.offset, spot.offset + 1),
+            )
+            if _line_passes(pattern, signal.line) and self._stands(pattern, signal):
+                signals.append(signal)
+        return Seen(len(signals), tuple(signals), Counter(signal.resource.rank for signal in signals))
+
+    def _measured(self, metric: str) -> bool:
+        """Whether anything of the job measures it."""
+        if metric in self.evidence.panels or (metric == "gpu_memory_share" and "gpu_memory" in self.evidence.panels):
+            return True
+        field = MEASURED.get(metric)
+        if field is None:
+            return False
+        points = (p for one in self.streams for p in one.summary.series.points if getattr(p, field) is not None)
+        return sum(1 for _ in islice(points, LEAST_POINTS)) == LEAST_POINTS
 
     def _plugged(self, key: str, pattern: Pattern, test: PluginTest) -> Seen:
         """What a user's detector gave; the streams that it speaks of must be there."""

@@ -8,23 +8,16 @@ and what to switch on is said. Limits are parameters of the rule `hang-called`, 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from heapq import nsmallest
-from itertools import pairwise
-from statistics import median
-from typing import Literal
 
 from kb.evidence import Facts, StreamFacts
-from kb.model import ProgressPoint, Stage
-from kb.report import Hang, Vote
+from kb.history import PHASES, pauses, usual_gap
+from kb.report import Ballot, Hang, Vote
 from kb.rule import Rulebook
 
 RULE = "hang-called"
-LOGS = 32  # from so many logs the job's own pace and pauses are taken
 SKEW = 5.0  # seconds by which a log's clock may be ahead of the collector's
-Ballot = Literal["yes", "no", "not_observable"]
 _SWITCH_ON: Mapping[str, str] = {
     "silence": "have every rank write a line with a time stamp for each step (torchrun --redirects, --log-dir)",
     "stacks": "sample stacks: `py-spy dump --json` of every rank, three times, 20 s apart",
@@ -40,9 +33,11 @@ class HangLimits:
     `silence_gaps` counts the job's own 99th-percentile gap between steps, `stack_samples` rounds, `stack_share` is of the
     ranks, `timeout_share` of the collective time-out, below which silence must be told. `evaluating`, `saving`, `loading`,
     `starting` are how long these phases last where the job has not shown it; where it has, `phase_times` the longest that it
-    took before, and `phase_least` at least, which is also for a phase that stacks alone tell of. Where stacks show that data are waited for
-    and the job outlived a pause of `pause_least` or more before, such a pause may come again, for `phase_least` at most. A collective may pend for
-    `pending`, and for `pending_steps` of the job's own steps where these are long.
+    took before, and `phase_least` at least, which is also for a phase that stacks alone tell of. A collective may pend for
+    `pending`, and for `pending_steps` of the job's own steps where these are long; where no rank is missing in it, and
+    where nobody knows, for `retry`, for so long the transport may send again. A rank that waits for its data, which no stuck worker
+    explains, may wait for `data_wait`: storage stalls and heals. Where no stack tells what the ranks do, a pause of
+    `pause_least` or more that the job outlived may come again, `phase_times` as long, `silence_most` at most.
     """
 
     silence_least: float = 120.0
@@ -54,13 +49,15 @@ class HangLimits:
     loading: float = 1800.0
     starting: float = 1800.0
     phase_least: float = 300.0
-    phase_times: float = 2.0
+    phase_times: float = 3.0
     pause_least: float = 30.0
+    data_wait: float = 240.0
     stack_samples: float = 3.0
     stack_apart: float = 20.0
     stack_share: float = 0.9
     pending: float = 30.0
     pending_steps: float = 1.5
+    retry: float = 60.0
     window: float = 300.0
 
 
@@ -82,6 +79,11 @@ class Phase:
     def held(self) -> bool:
         """Whether what the run does explains that it does not get on."""
         return self.quiet is not None and self.ceiling > 0.0 and self.quiet <= self.ceiling
+
+    @property
+    def known(self) -> bool:
+        """Whether it is held by a phase that logs or stacks tell of, and not by patience alone."""
+        return self.held and bool(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ def silence(
     told = f"{len(sound)} of {len(streams)} logs have times; the last line is {max(0.0, age):.0f} s old"
     if age <= min(limits.silence_least, limits.timeout_share * (timeout or math.inf)):
         return Probe("silence", "no", told, newest, now)  # no job's own history is needed to tell
-    gap = usual_gap([point for one in _telling(facts.streams) for point in one.points])
+    gap = usual_gap(facts.streams)
     phase = phase or phase_of(facts, now, limits, timeout)
     ceiling = _ceiling(gap, phase, limits, timeout)
     told += f"; up to {ceiling:.0f} s is usual"
@@ -155,63 +157,25 @@ def silence(
     )
 
 
-def pace_of(facts: Facts) -> float | None:
-    """Seconds that a step took lately, from the log that tells most; None for too few lines."""
-    for one in _telling(facts.streams)[:1]:
-        timed = [(p.step, p.time) for p in one.points[-64:] if p.step is not None and p.time is not None]
-        paces = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairwise(timed) if b[0] > a[0] and b[1] >= a[1]]
-        if len(paces) >= 4:
-            return median(paces)
-    return None
-
-
-def _telling(streams: Sequence[StreamFacts]) -> list[StreamFacts]:
-    """The logs that tell most of steps: all ranks take the same ones, so a few logs of ten thousand will do."""
-    some = [one for one in streams if one.points and one.summary.ref.kind == "job"]
-    return nsmallest(LOGS, some, key=lambda one: (-len(one.summary.marks), -len(one.points), one.summary.ref.uri))
-
-
 def _sound(times: Sequence[float], now: float, limits: HangLimits) -> list[float]:
     """The times that may be: not those of a clock ahead of the collector's, where others are not."""
     return [one for one in times if one <= now + SKEW] or [one for one in times if one <= now + limits.window]
-
-
-def usual_gap(points: Sequence[ProgressPoint]) -> float | None:
-    """The 99th percentile of the seconds between two iteration lines, from those that are neighbours; None for too few."""
-    timed = sorted({(p.step, p.time) for p in points if p.step is not None and p.time is not None and not p.validation})
-    pairs = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(timed)]
-    apart = [steps for steps, seconds in pairs if steps > 0 and seconds >= 0]
-    if len(apart) < 8:
-        return None
-    usual = sorted(apart)[len(apart) // 2]
-    gaps = sorted(seconds for steps, seconds in pairs if steps == usual and seconds >= 0)
-    return gaps[min(len(gaps) - 1, int(0.99 * len(gaps)))] if gaps else None
-
-
-_NAMES: Mapping[Stage | None, str] = {
-    "evaluating": "evaluating",
-    "saving": "saving",
-    "checkpoint_load": "loading",
-    "data_load": "loading",
-    "init": "starting",
-    "launch": "starting",
-}
 
 
 def phase_of(facts: Facts, now: float | None, limits: HangLimits, timeout: float | None = None) -> Phase:
     """The phase that the run is in by its logs, with the ceiling that the job's own history, or else the limits, give it."""
     streams = [one for one in facts.streams if one.summary.ref.kind == "job"]
     name = _phase(facts, streams)
-    longest = _pauses(streams).get(name)
-    if name and longest is not None:
-        ceiling = max(limits.phase_least, limits.phase_times * longest)
-    elif name:
-        ceiling = float(getattr(limits, name))
-    else:
-        ceiling = 0.0
-    if timeout is not None and timeout > 0:
-        ceiling = min(ceiling, limits.timeout_share * timeout)
-    return Phase(name, ceiling, longest, _quiet(streams, now, limits))
+    longest = pauses(streams).get(name)
+    return Phase(name, ceiling_of(name, longest, limits, timeout), longest, _quiet(streams, now, limits))
+
+
+def ceiling_of(name: str, longest: float | None, limits: HangLimits, timeout: float | None = None) -> float:
+    """How long a phase may last that took `longest` before (None: it was not seen), below the collectives' time-out."""
+    if not name:
+        return 0.0
+    own = float(getattr(limits, name)) if longest is None else max(limits.phase_least, limits.phase_times * longest)
+    return own if timeout is None or timeout <= 0 else min(own, limits.timeout_share * timeout)
 
 
 def _quiet(streams: Sequence[StreamFacts], now: float | None, limits: HangLimits) -> float | None:
@@ -221,7 +185,7 @@ def _quiet(streams: Sequence[StreamFacts], now: float | None, limits: HangLimits
     lines = [one.summary.last_time for one in streams if one.summary.last_time is not None]
     if now is None or not (steps or lines):
         return None
-    gap = usual_gap([point for one in _telling(streams) for point in one.points]) or 0.0
+    gap = usual_gap(streams) or 0.0
     due = max(steps) + gap if steps else 0.0
     return max(0.0, now - max(_sound(lines, now, limits), default=due), now - due if steps else 0.0)
 
@@ -229,11 +193,11 @@ def _quiet(streams: Sequence[StreamFacts], now: float | None, limits: HangLimits
 def _phase(facts: Facts, streams: Sequence[StreamFacts]) -> str:
     """What the run was doing when it was last heard: a phase with a ceiling of its own, or nothing special."""
     if facts.end is not None:
-        name = _NAMES.get(facts.end[0], "")
+        name = PHASES.get(facts.end[0], "")
         return "" if name and any(_over(one, name) for one in streams) else name
     stages = [one.stage(one.summary.size) for one in streams]
     # before its first step a run compiles, reads, meets: all of that is its start
-    return next((_NAMES[stage] for stage in stages if stage in _NAMES), "starting" if streams else "")
+    return next((PHASES[stage] for stage in stages if stage in PHASES), "starting" if streams else "")
 
 
 _OVER = {"saving": "save_end", "loading": "load_end"}
@@ -246,27 +210,8 @@ def _over(stream: StreamFacts, name: str) -> bool:
         for one in stream.summary.structures
         if one.kind == "checkpoint" and one.fields.get("event") == _OVER.get(name)
     ]
-    begun = [mark.offset for mark in stream.summary.marks if _NAMES.get(mark.stage) == name]
+    begun = [mark.offset for mark in stream.summary.marks if PHASES.get(mark.stage) == name]
     return bool(ends and begun) and ends[-1] >= max(begun)
-
-
-def _pauses(streams: Sequence[StreamFacts]) -> dict[str, float]:
-    """The longest time that each phase took between two steps of one log, beyond what the steps took; "" for no phase."""
-    longest: dict[str, float] = {}
-    for one in _telling(streams):
-        timed = [(p.offset, p.step, p.time) for p in one.points if p.step is not None and p.time is not None]
-        pairs = [(a, b, b[1] - a[1], b[2] - a[2]) for a, b in pairwise(timed) if b[1] > a[1] and b[2] >= a[2]]
-        if len(pairs) < 8:
-            continue
-        pace = median(seconds / steps for _, _, steps, seconds in pairs)
-        marks = [(mark.offset, _NAMES[mark.stage]) for mark in one.summary.marks if mark.stage in _NAMES]
-        places = [offset for offset, _ in marks]
-        for before, after, steps, seconds in pairs:
-            pause = seconds - pace * steps
-            inside = marks[bisect_left(places, before[0]) : bisect_left(places, after[0])]
-            for name in {name for _, name in inside} or {""}:
-                longest[name] = max(longest.get(name, 0.0), pause)
-    return longest
 
 
 def _ceiling(gap: float | None, phase: Phase, limits: HangLimits, timeout: float | None) -> float:

@@ -15,6 +15,7 @@ FaultId = NewType("FaultId", str)
 PatternKey = NewType("PatternKey", str)  # "<rule id>#<pattern name>"
 Scalar = str | int | float | bool | None
 
+OWN = "own"  # the form of a line in which one rank tells of its own step: its work, its wait for data, its memory
 RESIZED = "resized"  # the form of a point that only says: steps do more or less work from here on
 
 SourceKind = Literal["job", "kernel", "scheduler", "health", "stack", "event"]
@@ -98,7 +99,9 @@ class Structure:
 class ProgressPoint:
     """One iteration line: the step and what was measured there. Seconds a step; learning rate; bytes of memory.
 
-    `total` is the planned number of steps where the line says it. A value that was printed as nan or inf is kept as such.
+    `total` is the planned number of steps where the line says it; `compute` and `data` the seconds of the step that the rank
+    itself worked and that it waited for data; `size` how long its sequences were, or how many tokens it had. A value that was
+    printed as nan or inf is kept as such.
     """
 
     offset: int
@@ -116,12 +119,18 @@ class ProgressPoint:
     epoch: float | None = None
     rank: int | None = None
     format: str = ""
+    compute: float | None = None
+    data: float | None = None
+    size: float | None = None
     validation: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What ran, as far as it is known (job.yaml of a bundle, or the scheduler)."""
+    """What ran, as far as it is known (job.yaml of a bundle, or the scheduler). `args`: the program's command line.
+
+    `attempts`: its runs, oldest first; the last one is this. `last_good`: the id of the last run of its name that completed.
+    """
 
     id: str | None = None
     name: str | None = None
@@ -138,6 +147,9 @@ class Job:
     log_interval: int | None = None
     checkpoint_interval: int | None = None
     gpus: int | None = None
+    args: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+    last_good: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +163,11 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class ThreadStack:
-    """One thread's stack, innermost frame first. `state`: "active", "idle", "gil" (it holds the lock) or "" for unknown."""
+    """One thread's stack, innermost frame first.
+
+    `state`: "active", "idle", "gil" (it runs and holds the interpreter's lock), "gil_idle" (it holds that lock and does not
+    run) or "" for unknown.
+    """
 
     thread: str
     frames: tuple[Frame, ...]
@@ -227,3 +243,69 @@ class Event:
     message: str
     resource: Resource = field(default_factory=Resource)
     fields: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilter:
+    """Which lines of a job matter to the rulebook, as far as a log store can tell: those with any of `words`.
+
+    `words`: literals that are looked for without regard to case; every line that a rule or reader wants has at least one,
+    but for the `uncovered` patterns, which no literal finds. `digest`: of the rulebook that it was made from.
+    """
+
+    words: tuple[str, ...] = ()
+    uncovered: int = 0
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One run of a job, as its scheduler tells it. The times are the terms of the recovery time.
+
+    `first_iterated`, `last_iterated`: the times of its first and last iteration lines, which only its logs know.
+    `reason`: the scheduler's own word for the end; `exit_code` and `signal` of the step or container that ended first.
+    """
+
+    number: int
+    state: str | None = None
+    reason: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    queued: float | None = None
+    scheduled: float | None = None
+    initialised: float | None = None
+    first_iterated: float | None = None
+    last_iterated: float | None = None
+    stopped: float | None = None
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One process, container or task of a job, and where it runs. `rank`: the global rank where it is known."""
+
+    name: str
+    node: str | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    container: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A job as one scheduler, cluster or log store knows it. `system`: who knows; `attempts`: oldest first.
+
+    `topology`: node → {rack, leaf, rail, nvlink_domain}. `last_good`: the id of the last run of the same name that
+    completed. `paths`: files that the job writes its output to. `labels`: what other systems may call it by.
+    """
+
+    job: Job
+    system: str
+    namespace: str | None = None
+    partition: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+    members: tuple[Member, ...] = ()
+    topology: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    last_good: str | None = None
+    paths: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)

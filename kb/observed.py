@@ -8,19 +8,32 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from kb.collectives import CollectiveVerdict, Communicator, judge_rings
+from kb.arrivals import last_within, late_ranks
+from kb.collectives.judging import judge_rings
+from kb.collectives.lengths import Received, received, settled
+from kb.collectives.verdict import CollectiveVerdict
 from kb.evidence import Evidence, Facts
-from kb.hang import HangLimits, Phase, Probe, called, limits_of, pace_of, phase_of, silence
+from kb.hang import SKEW, HangLimits, Phase, Probe, called, limits_of, phase_of, silence
+from kb.history import pace_of, pauses
+from kb.holding import Scene, explained, launching
 from kb.model import Event, Gap, Resource, Scalar, SourceKind, StackSample, StreamRef, Structure
-from kb.readers.ras import RasReport, RasVote, pending
-from kb.report import Hang, ranges
-from kb.rings import Ring, contains, size
+from kb.planned import stuck_warm_up, warm_up_of
+from kb.ranklogs import slow_group, slow_ranks
+from kb.ras.standstill import RasVote, last_launch, pending
+from kb.readers.ras.values import RasReport
+from kb.report import Hang, short_ranges
+from kb.rings import Ring, size
 from kb.rule import Rulebook
-from kb.stacks import Comparison, Doing, Outlier, StackVote, Stillness, compare, probe_stillness
+from kb.saves import slow_save
+from kb.stacks.comparison import Comparison, Outlier, compare
+from kb.stacks.doing import Doing
+from kb.stacks.merged import branches, merged
+from kb.stacks.stillness import StackVote, Stillness, probe_stillness
 from kb.summary import StreamSummary
 
 if TYPE_CHECKING:
@@ -32,13 +45,13 @@ MOST_RANKS = 200_000  # a job that tells of more is not believed
 _OVER = re.compile(
     r"(?i)(?:completed|failed|cancelled|canceled|timeout|node_fail|out_of_memory|preempted|boot_fail|deadline|succeeded)\b.{0,80}"
 )
-_DOES: Mapping[str, str] = {"saving": "saving", "loading": "loading", "compile": "starting", "rendezvous": "starting"}
+_APART = frozenset({"missing", "disagrees", "out_of_order"})
 _ENDS = ("elastic_failure", "elastic_exit", "launcher_exit", "slurm_end")
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a bundle holds besides logs."""
+    """What a bundle holds besides logs. `dumped`: when the recorders were dumped, where that is known."""
 
     stacks: tuple[StackSample, ...] = ()
     rings: tuple[Ring, ...] = ()
@@ -46,6 +59,7 @@ class Parts:
     panels: Mapping[str, Panel] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    dumped: float | None = None
 
     def __bool__(self) -> bool:
         """Whether there is anything at all."""
@@ -76,7 +90,10 @@ def observe(evidence: Evidence, parts: Parts, rulebook: Rulebook) -> Evidence:
         *_of_collectives(look),
         *_of_ras(look),
         *_of_panels(parts, look.hang),
-        *_of_compound(parts, facts, look.now),
+        *_of_ranks(evidence, parts, look),
+        *_of_saves(facts, look),
+        *_of_plan(facts),
+        *_of_compound(parts, facts, look),
         *_of_events(parts),
     ]
     gaps = (
@@ -86,7 +103,12 @@ def observe(evidence: Evidence, parts: Parts, rulebook: Rulebook) -> Evidence:
         *_ranks_apart(facts, parts),
     )
     streams = tuple(_streams(found))
-    return replace(evidence, streams=(*evidence.streams, *streams), gaps=gaps, hang=look.hang)
+    hang = replace(look.hang, stacks=branches(merged(parts.stacks))) if _stands(parts, look, facts) else look.hang
+    asked = any(pattern.series for rule in rulebook.rules for pattern in rule.patterns)
+    measured = asked and any(panel.mask.any() for panel in parts.panels.values())
+    if measured and not any(one.ref.group == "metrics" for one in streams):
+        streams = (*streams, StreamSummary(StreamRef("metrics", kind="event", group="metrics")))
+    return replace(evidence, streams=(*evidence.streams, *streams), gaps=gaps, hang=hang, panels=parts.panels)
 
 
 def votes(evidence: Evidence, parts: Parts, rulebook: Rulebook) -> Hang:
@@ -97,56 +119,74 @@ def votes(evidence: Evidence, parts: Parts, rulebook: Rulebook) -> Hang:
 def _look(facts: Facts, parts: Parts, limits: HangLimits) -> _Look:
     world = facts.evidence.job.world_size
     now = _now(facts.evidence, parts)
-    limits = replace(limits, pending=max(limits.pending, limits.pending_steps * (pace_of(facts) or 0.0)))
-    collectives = judge_rings(parts.rings, now) if parts.rings else None
+    limits = replace(limits, pending=max(limits.pending, limits.pending_steps * (pace_of(facts.streams) or 0.0)))
+    dumped = parts.dumped if parts.dumped is not None else now  # what pended then may have ended since
+    collectives = settled(judge_rings(_own(parts.rings, facts), dumped), _received(facts)) if parts.rings else None
     polls = pending(parts.ras, limits.pending, world_size=world) if parts.ras else None
     if _ended(facts):
         return _Look(now, limits, collectives, polls, None, Hang(), Phase(), True)
     timeout = min((one.timeout for one in (collectives.pending if collectives else ()) if one.timeout), default=None)
-    stacks, vote = _stillness(parts.stacks, facts, limits)
-    probes = (
+    samples = _answering(parts.stacks)
+    stacks, vote = _stillness(samples, facts, limits)
+    moved = _moved(parts, now)
+    probes: tuple[Probe, ...] = (
         silence(facts, now, limits, timeout),
         stacks,
         _spin(parts, now),
-        _collective(facts, collectives, polls, now, limits),
+        _collective(facts, _recorded(collectives, dumped, limits), polls, now, limits),
     )
     yes = [one for one in probes if one.vote == "yes"]
     if not yes:
         return _Look(now, limits, collectives, polls, None, called(probes, limits), Phase(), False)
-    seen = compare(parts.stacks, _world(facts)) if parts.stacks else None
-    unmoved = vote is not None and vote.vote == "yes" and not vote.moving
-    phase = _aged(phase_of(facts, now, limits, timeout), yes, now)
-    if seen is not None:
-        phase = _by_stacks(phase, seen, limits, unmoved=unmoved)
+    seen = compare(samples, _world(facts), _still(limits)) if samples else None
+    missing = _gone(parts, samples) or _lacking(collectives, polls)
+    scene = Scene(now, seen, vote, _span(samples), missing, moved, pauses(facts.streams), timeout)
+    probes = tuple(launching(one, polls, scene, limits) if one.name == "collective" else one for one in probes)
+    yes = [one for one in probes if one.vote == "yes"]
+    phase = explained(phase_of(facts, now, limits, timeout), yes, scene, limits)
     return _Look(now, limits, collectives, polls, seen, called(probes, limits, phase), phase, False)
+
+
+def _answering(stacks: Sequence[StackSample]) -> Sequence[StackSample]:
+    """The stacks of ranks that could be asked in one of the two newest rounds: of the others nothing is known now."""
+    newest: dict[str, float] = {}
+    for one in stacks:
+        newest[one.sample] = max(newest.get(one.sample, -math.inf), one.time if one.time is not None else -math.inf)
+    if len(newest) < 3 or -math.inf in newest.values():  # without times nobody knows which rounds are the newest
+        return stacks
+    late = set(sorted(newest, key=newest.__getitem__)[-2:])
+    there = {one.resource.rank for one in stacks if one.sample in late}
+    return [one for one in stacks if one.resource.rank in there]
+
+
+def _gone(parts: Parts, answering: Sequence[StackSample]) -> bool:
+    """Whether a rank answers no more, neither with stacks nor with a dump."""
+    there = {one.resource.rank for one in answering} | {one.rank for one in parts.rings}
+    return bool(parts.rings) and any(one.resource.rank not in there for one in parts.stacks)
+
+
+def _span(stacks: Sequence[StackSample]) -> float:
+    times = [one.time for one in stacks if one.time is not None]
+    return max(times) - min(times) if times else 0.0
+
+
+def _moved(parts: Parts, now: float | None) -> float | None:
+    """The newest progress that collectives prove: an operation that was queued or ended, a launch that RAS counted."""
+    stamps = [one.time for one in parts.rings if one.time is not None and (now is None or one.time <= now + SKEW)]
+    counted = last_launch(parts.ras)
+    return max((*stamps, *((counted,) if counted is not None else ())), default=None)
+
+
+def _lacking(verdict: CollectiveVerdict | None, polls: RasVote | None) -> bool:
+    """Whether somebody is known not to be in what the others wait in: then they do not wait for the transport."""
+    apart = verdict is not None and any(one.kind in _APART for one in verdict.culprits)
+    return apart or (polls is not None and any(one.kind != "init" for one in polls.pending))
 
 
 def _world(facts: Facts) -> range:
     """The ranks that there should be; none where the job does not tell, or tells nonsense."""
     count = facts.evidence.job.world_size or 0
     return range(count) if 0 < count <= MOST_RANKS else range(0)
-
-
-def _aged(phase: Phase, yes: Sequence[Probe], now: float | None) -> Phase:
-    """The phase with the time since the last progress, which an unfinished collective tells where no log has times."""
-    since = [one.since for one in yes if one.since is not None and one.name == "collective"]
-    if phase.quiet is not None or now is None or not since:
-        return phase
-    return replace(phase, quiet=max(0.0, now - min(since)))
-
-
-def _by_stacks(phase: Phase, seen: Comparison, limits: HangLimits, *, unmoved: bool) -> Phase:
-    """The phase as stacks show it: one that no line tells of, or an evaluation in which nobody moves."""
-    busy = [one.doing for one in seen.outliers] or ([seen.groups[0].doing] if seen.groups and seen.shared else [])
-    shown = next((name for one in busy if (name := one.context or _DOES.get(one.activity, ""))), "")
-    if unmoved and "evaluating" in (phase.name, shown if not phase.name else ""):
-        return replace(phase, ceiling=0.0)  # who evaluates moves
-    if shown and not phase.name:
-        return replace(phase, name=shown, ceiling=limits.evaluating if shown == "evaluating" else limits.phase_least)
-    loader = any(one.activity == "loader" for one in busy)
-    if loader and not phase.name and phase.longest is not None and phase.longest >= limits.pause_least:
-        return replace(phase, ceiling=min(limits.phase_least, limits.phase_times * phase.longest))
-    return phase
 
 
 def _now(evidence: Evidence, parts: Parts) -> float | None:
@@ -175,11 +215,14 @@ def _ended(facts: Facts) -> bool:
     return any(_stopped(facts, at, one) for kind in _ENDS for at, one in facts.structures(kind))
 
 
+def _still(limits: HangLimits) -> Stillness:
+    return Stillness(int(limits.stack_samples), limits.stack_apart, limits.stack_share)
+
+
 def _stillness(stacks: Sequence[StackSample], facts: Facts, limits: HangLimits) -> tuple[Probe, StackVote | None]:
     if not stacks:
         return Probe("stacks", "not_observable", "no stacks were taken"), None
-    wanted = Stillness(int(limits.stack_samples), limits.stack_apart, limits.stack_share)
-    vote = probe_stillness(stacks, wanted, _world(facts))
+    vote = probe_stillness(stacks, _still(limits), _world(facts))
     times = [one.time for one in stacks if one.time is not None]
     return Probe("stacks", vote.vote, vote.detail, vote.since, max(times, default=None)), vote
 
@@ -196,10 +239,9 @@ def _spin(parts: Parts, now: float | None) -> Probe:
 
 
 def _collective(
-    facts: Facts, verdict: CollectiveVerdict | None, polls: RasVote | None, now: float | None, limits: HangLimits
+    facts: Facts, recorded: Probe | None, polls: RasVote | None, now: float | None, limits: HangLimits
 ) -> Probe:
     """Probe (d): from the recorders, from RAS, else from what the watchdogs wrote; who sees one pending is believed."""
-    recorded = _recorded(verdict, now, limits) if verdict is not None and verdict.seen else None
     if recorded is not None and recorded.vote == "yes":
         return recorded
     if polls is not None and (recorded is None or polls.vote == "yes"):
@@ -213,8 +255,10 @@ def _collective(
     return Probe("collective", "not_observable", "neither Flight Recorder dumps nor RAS answers were given")
 
 
-def _recorded(verdict: CollectiveVerdict, now: float | None, limits: HangLimits) -> Probe:
+def _recorded(verdict: CollectiveVerdict | None, now: float | None, limits: HangLimits) -> Probe | None:
     """What the Flight Recorder says; without the time at which it was dumped only what is old by its own stamps."""
+    if verdict is None or not verdict.seen:
+        return None
     oldest = max(verdict.pending, key=lambda one: -1.0 if one.age is None else one.age, default=None)
     if oldest is None or oldest.age is None:
         if verdict.groups:
@@ -267,6 +311,8 @@ _KINDS: Mapping[str, str] = {
     "metrics": "peer_outlier",
     "events": "platform_event",
     "probes": "hang",
+    "phases": "slow_phase",
+    "plan": "off_plan",
 }
 
 
@@ -286,12 +332,17 @@ def _of_hang(hang: Hang, evidence: Evidence) -> Iterator[_Found]:
         yield _made("hang probes", "probes", line, fields, Resource(cluster=evidence.job.cluster))
 
 
+def _stands(parts: Parts, look: _Look, facts: Facts) -> bool:
+    """Whether there are stacks of a run that does not get on, or that was ended because it did not."""
+    died = look.ended and bool(facts.structures("watchdog"))
+    return bool(parts.stacks) and (look.hang.called or look.hang.suspected or died)
+
+
 def _of_stacks(parts: Parts, look: _Look, facts: Facts) -> Iterator[_Found]:
     """Who stands elsewhere than the others; only where something says that the run does not get on, or that it had not."""
-    died = look.ended and bool(facts.structures("watchdog"))
-    if not parts.stacks or not (look.hang.called or look.hang.suspected or died):
+    if not _stands(parts, look, facts):
         return
-    seen = look.seen or compare(parts.stacks, _world(facts))
+    seen = look.seen or compare(parts.stacks, _world(facts), _still(look.limits))
     ordered = sorted(parts.stacks, key=lambda one: (one.time is not None, one.time or 0.0, one.source))
     sources = {one.resource.rank: one.source for one in ordered if not one.child}
     if seen.outliers and not seen.shared:
@@ -331,6 +382,23 @@ def _frame(doing: Doing) -> str:
     return f"{frame.function} ({place})" if place else frame.function
 
 
+def _own(rings: Sequence[Ring], facts: Facts) -> Sequence[Ring]:
+    """The dumps without those of ranks that the job does not have (a gap tells of them), unless they are most."""
+    world = _world(facts)
+    kept = [one for one in rings if one.rank is None or not world or one.rank in world]
+    return kept if 2 * len(kept) > len(rings) else rings
+
+
+def _received(facts: Facts) -> Iterator[Received]:
+    """Ranks whose own last words are that they got more than they had room for."""
+    for kind in ("native_crash", "exception", "nccl_warn"):
+        for at, one in facts.structures(kind):
+            rank = one.resource.rank if one.resource.rank is not None else facts.streams[at].summary.ref.resource.rank
+            found = None if rank is None else received(rank, f"{one.line} {one.fields.get('what') or ''}")
+            if found is not None:
+                yield found
+
+
 def _of_collectives(look: _Look) -> Iterator[_Found]:
     """Ranks that others wait for; only where something is pending for long (or nobody knows how long), or ranks disagree."""
     verdict = look.collectives
@@ -338,14 +406,13 @@ def _of_collectives(look: _Look) -> Iterator[_Found]:
         return
     old = any(look.now is None or one.age is None or one.age > look.limits.pending for one in verdict.pending)
     odd = any(one.state == "mismatch" for one in verdict.communicators)
-    if not odd and (not old or look.phase.held):
+    if not odd and (not old or look.phase.known):
         return
     for place, one in enumerate(verdict.culprits[:MOST]):
-        about = _about(verdict.communicators, one.rank)
         fields: dict[str, Scalar] = {
             "why": one.kind,
-            "op": about.op if about else "",
-            "seq": about.seq if about else None,
+            "op": one.op,
+            "seq": one.seq,
             "group": ", ".join(one.groups[:4]),
             "score": round(one.score, 3),
             "place": place,
@@ -357,18 +424,9 @@ def _of_collectives(look: _Look) -> Iterator[_Found]:
         yield _made("flight_recorder", "collectives", line, {"why": "nobody"}, Resource())
 
 
-def _about(communicators: Sequence[Communicator], rank: int) -> Communicator | None:
-    """The communicator in which a rank is missing or differs."""
-    for one in communicators:
-        odd = {r for _, ranks in one.mismatch.odd for r in ranks} if one.mismatch else set()
-        if rank in odd or contains(one.missing, rank):
-            return one
-    return communicators[0] if communicators else None
-
-
 def _of_ras(look: _Look) -> Iterator[_Found]:
     vote = look.polls
-    if vote is None or vote.vote != "yes" or look.phase.held:
+    if vote is None or vote.vote != "yes" or look.phase.known:
         return
     for place, one in enumerate(vote.suspects[:MOST]):
         where = one.place
@@ -407,19 +465,96 @@ def _of_panels(parts: Parts, hang: Hang) -> Iterator[_Found]:
         yield _made("metrics", "metrics", worst.text, fields, odd.row.resource)
 
 
-def _of_compound(parts: Parts, facts: Facts, now: float | None) -> Iterator[_Found]:
-    """A GPU that spins with no progress, a queue pair that completes nothing and a process in D state, all on one node."""
-    stalled, blocked = ([one for one in parts.events if one.kind == kind] for kind in ("cq_stall", "d_state"))
-    if now is None or not (stalled and blocked and "sm_active" in parts.panels):
+def _of_ranks(evidence: Evidence, parts: Parts, look: _Look) -> Iterator[_Found]:
+    """Who is slow by the ranks' own lines, and by the order in which they join; nobody is where the run stands still."""
+    if look.hang.called or look.hang.suspected:
+        return
+    odd = slow_ranks(evidence.streams, uneven=any(lane.pairs for ring in parts.rings for lane in ring.lanes))
+    for place, one in enumerate(odd[:MOST]):
+        standing = "yes" if one.standing else "no"
+        size = round(one.value / one.usual - 1, 4) if one.usual else None
+        fields: dict[str, Scalar] = {"metric": one.metric, "way": "above", "size": size, "place": place}
+        yield _made(one.source, "metrics", one.text, fields | {"standing": standing}, Resource(rank=one.rank))
+    if odd:
+        return
+    group = slow_group(evidence.streams)
+    last = last_within(parts.rings, group.ranks, group.value - group.usual) if group else None
+    if group is not None and last is not None:
+        rank, name = last
+        line = (
+            f"ranks {short_ranges(group.ranks)} work {group.value:.4g} s a step, the others {group.usual:.4g} s; "
+            f"of them rank {rank} joins {name} last, and the others wait for it within their own step"
+        )
+        fields = {"metric": "compute_time", "way": "above", "place": 0, "standing": "yes"}
+        yield _made(group.source, "metrics", line, fields, Resource(rank=rank))
+        return
+    for place, late in enumerate(late_ranks(parts.rings)[:MOST]):
+        line = (
+            f"rank {late.rank} joins {late.op} of {late.group} last in {late.often:.0%} of {late.count} times, "
+            f"{late.lag:.3g} s behind the others, of {late.period:.3g} s from one to the next"
+        )
+        fields = {"metric": "arrival", "way": "above", "size": round(late.lag / late.period, 4), "place": place}
+        yield _made(late.source or "flight_recorder", "metrics", line, fields, Resource(rank=late.rank))
+
+
+def _of_saves(facts: Facts, look: _Look) -> Iterator[_Found]:
+    """A checkpoint that takes many times as long as the job's own before; where a hang is called, its stacks say more."""
+    found = None if look.ended or look.hang.called else slow_save(facts, look.now)
+    if found is not None:
+        fields: dict[str, Scalar] = {
+            "phase": "saving",
+            "seconds": round(found.seconds, 1),
+            "usual": round(found.longest, 1),
+            "step": found.step,
+        }
+        yield _made(found.source, "phases", found.text, fields, found.resource)
+
+
+def _of_plan(facts: Facts) -> Iterator[_Found]:
+    """A learning rate that does not do what the job's command line asks for."""
+    planned = warm_up_of(facts.evidence.job.args)
+    for one in facts.streams if planned else ():
+        stuck = stuck_warm_up(one.points, planned) if one.summary.ref.kind == "job" else None
+        if stuck is not None:
+            fields: dict[str, Scalar] = {
+                "what": "learning_rate",
+                "value": stuck.rate,
+                "planned": stuck.planned,
+                "step": stuck.point.step,
+            }
+            yield _made(one.summary.ref.uri, "plan", stuck.text, fields, Resource())
+            return
+
+
+def _of_compound(parts: Parts, facts: Facts, look: _Look) -> Iterator[_Found]:
+    """A GPU that spins with no progress, a queue pair that completes nothing and a process in D state, all on one node.
+
+    Nothing in a phase that explains it: who waits for another rank's checkpoint spins too, and who writes it sits in D state.
+    """
+    stalled = [one for one in parts.events if one.kind == "cq_stall"]
+    blocked = [one for one in parts.events if one.kind == "d_state" and not one.fields.get("ended")]
+    if look.now is None or look.ended or not (stalled and blocked and "sm_active" in parts.panels):
+        return
+    if look.phase.held or phase_of(facts, look.now, look.limits).held:
         return
     from kb.peers import stalled_compound  # noqa: PLC0415 - numpy, as above
 
     progress = max((one.points[-1].time or 0.0 for one in facts.streams if one.points), default=0.0)
-    vote = stalled_compound(parts.panels["sm_active"], stalled, blocked, now, progress or None)
+    vote = stalled_compound(parts.panels["sm_active"], stalled, blocked, look.now, progress or None)
     if vote.vote == "yes":
         named = {one.resource.node for one in blocked} & {one.resource.node for one in stalled}
+        there = [one for one in blocked if not named or one.resource.node in named]
+        on = Counter(str(one.fields["blocked_on"]) for one in there if one.fields.get("blocked_on"))
+        fields: dict[str, Scalar] = {
+            "state": "stalled",
+            "votes": 3,
+            "probes": vote.probe,
+            "blocked_on": on.most_common(1)[0][0] if on else "unknown",
+        }
         who = Resource(node=next(iter(named)) if len(named) == 1 else None)
-        yield _made("hang probes", "probes", vote.detail, {"state": "stalled", "votes": 3, "probes": vote.probe}, who)
+        yield _made(
+            "hang probes", "probes", f"{vote.detail}; {there[0].message}" if there else vote.detail, fields, who
+        )
 
 
 _SEEN_IN = {"stacks": "stacks", "rings": "Flight Recorder dumps"}
@@ -436,18 +571,13 @@ def _ranks_apart(facts: Facts, parts: Parts) -> Iterator[Gap]:
         name = _SEEN_IN[source]
         wrong = {one for one in ranks if one < 0 or (world and one not in world)}
         if wrong:
-            reason = f"ranks {_cut(wrong)} are none of the job's {len(world)}: from another job, or misnamed"
+            reason = f"ranks {short_ranges(wrong)} are none of the job's {len(world)}: from another job, or misnamed"
             yield Gap("ranks_unknown", name, reason, scope="job")
         expected = set(world) or set().union(*told.values())
         missing = expected - ranks
         if ranks and missing and source == "stacks":  # of dumps the collectives' own gap tells
-            reason = f"nothing of {len(missing)} ranks: {_cut(missing)}"
+            reason = f"nothing of {len(missing)} ranks: {short_ranges(missing)}"
             yield Gap("ranks_missing", name, reason, scope="job", rules_out="what these ranks are doing")
-
-
-def _cut(ranks: Iterable[int], most: int = 80) -> str:
-    text = ranges(ranks)
-    return text if len(text) <= most else text[:most].rpartition(",")[0] + ",…"
 
 
 def _of_events(parts: Parts) -> Iterator[_Found]:

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from kb.model import Event, Scalar
 from kb.panel import Bools, Floats, Panel, Row
+from kb.report import Ballot
 
 Direction = Literal["low", "high", "both"]
-Answer = Literal["yes", "no", "not_observable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,7 +409,7 @@ class Vote:
     """What one probe says: `detail` for people, `numbers` behind it, since when. `not_observable` says what is missing."""
 
     probe: str
-    vote: Answer
+    vote: Ballot
     detail: str
     numbers: Mapping[str, Scalar]
     since: float | None = None

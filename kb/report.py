@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kb.model import Band, Gap, Grade, Phase, Role, Scope, Verdict
+from kb.model import Attempt, Band, Gap, Grade, Phase, Role, Scope, Verdict
 
 SCHEMA = "signalbox.report/1"
 Advice = Literal["requeue", "requeue_without", "restart_in_place", "resubmit", "fix_first", "wait", "none"]
@@ -166,26 +166,47 @@ class Indicators:
     iterations: tuple[Indicator, ...] = ()
 
 
+Ballot = Literal["yes", "no", "not_observable"]  # what a hang probe may say
+
+
 @dataclass(frozen=True, slots=True)
 class Vote:
     """One hang probe's vote."""
 
     probe: str
-    vote: Literal["yes", "no", "not_observable"]
+    vote: Ballot
     detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class StackBranch:
+    """Frames of the merged main threads that the same ranks are in, outermost first, each as `function (file:line)`.
+
+    `depth` counts branches from the outermost, 0; `ranks` of all with a stack are inside, which ones is told by `inside` and
+    `outside` (ranges, cut after some). `folded`: branches further in that were left out.
+    """
+
+    depth: int
+    frames: tuple[str, ...]
+    ranks: int
+    inside: str
+    outside: str = ""
+    folded: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Hang:
     """Whether a hang is called, and how each probe voted.
 
-    `suspected`: a probe sees one, and no second one could look or agrees; `advice`: what to switch on to be sure.
+    `suspected`: a probe sees one, and no second one could look or agrees; `advice`: what to switch on to be sure. `stacks`:
+    the merged view of where the ranks stand, the outermost branch first and each before those further in.
     """
 
     called: bool = False
     votes: tuple[Vote, ...] = ()
     suspected: bool = False
     advice: tuple[str, ...] = ()
+    stacks: tuple[StackBranch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +228,8 @@ class JobView:
     nodes: int | None = None
     gpus: int | None = None
     owner: str | None = None
+    attempts: tuple[Attempt, ...] = ()
+    last_good: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,3 +280,9 @@ def ranges(numbers: Iterable[int]) -> str:
 def spans(pairs: Iterable[tuple[int, int]]) -> str:
     """First and last of each range, written as ranges."""
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in pairs)
+
+
+def short_ranges(numbers: Iterable[int], most: int = 24) -> str:
+    """Numbers as ranges, cut after so many of them, with how many ranges were left out."""
+    parts = ranges(numbers).split(",")
+    return ",".join(parts) if len(parts) <= most else f"{','.join(parts[:most])},+{len(parts) - most} more"

@@ -6,11 +6,12 @@ unfinished ones with their times, and the counts of sends and receives by pair. 
 
 from __future__ import annotations
 
+import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from kb.model import Collective, CollectiveTrace
 
@@ -19,6 +20,7 @@ SCHEDULED: Final = 1
 STARTED: Final = 2
 DONE: Final = 3
 SPARSE = 8  # a lane keeps at most that many numbers an operation, and 64 more: its last ones
+ORDER = 128  # last operations of a rank whose order over all its groups is kept
 _WAITS = 4  # first unfinished operations of a lane that are kept with their times
 _MERGED = 32  # operations under one number (coalesced) whose sizes are kept
 _WHOLE = frozenset({
@@ -75,6 +77,7 @@ class Lane:
     `first` is the number of the first operation in `shapes` (indices, native 32 bit, one a number) and `states` (one byte a
     number); -1 where the ring has none. `last` and `done` are the highest number in the ring, and the highest finished.
     `status` is the recorder's own count: enqueued, started, completed. In a group with sends and receives it counts either.
+    `ended`: when number `done` was seen to be finished, by this rank's clock.
     """
 
     pg: str
@@ -88,13 +91,16 @@ class Lane:
     states: bytes = b""
     waits: tuple[Wait, ...] = ()
     pairs: tuple[Pair, ...] = ()
+    ended: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ring:
     """One rank's recorder. `shapes[0]` stands for no operation. `oldest`: its first unfinished operation, with its stack.
 
-    `counts_all`: the recorder counts every group, so a group of its that it has no count of was never used.
+    `counts_all`: the recorder counts every group, so a group of its that it has no count of was never used. `states_told`: it
+    says what became of an operation; else (gloo) "done" only means that it ended, well or not. `order`: see `steps`;
+    `moments`: when each of these was queued (64 bit floats, seconds since the epoch, NaN where it is not told).
     """
 
     source: str
@@ -106,6 +112,17 @@ class Ring:
     oldest: Collective | None = None
     inferred: bool = False
     counts_all: bool = False
+    states_told: bool = True
+    order: bytes = b""
+    moments: bytes = b""
+
+
+class Step(NamedTuple):
+    """An operation as one of many in the order of a rank: the index of its lane, its number there, send or receive or not."""
+
+    lane: int
+    seq: int
+    p2p: bool = False
 
 
 @dataclass(slots=True)
@@ -116,6 +133,7 @@ class _Open:
     waits: list[Wait] = field(default_factory=list)
     sent: dict[tuple[int, int, bool], list[Collective]] = field(default_factory=dict)
     first_p2p: int | None = None
+    ended: tuple[int, float | None] = (-1, None)  # number, time
 
 
 def digest(trace: CollectiveTrace) -> Ring:
@@ -138,6 +156,7 @@ def digest(trace: CollectiveTrace) -> Ring:
             _add(lane, one, state, shapes, by_index)
     status = trace.status
     names = dict.fromkeys([*trace.groups, *lanes, *(name for name in status if not name.startswith("#"))])
+    order, moments = _order(trace.entries, {name: index for index, name in enumerate(names)})
     closed = tuple(_close(name, lanes.get(name, _Open()), trace, (shapes, by_index), has_states) for name in names)
     return Ring(
         source=trace.source,
@@ -149,7 +168,27 @@ def digest(trace: CollectiveTrace) -> Ring:
         oldest=oldest and replace(oldest, frames=oldest.frames[:16]),
         inferred=trace.inferred_groups,
         counts_all=bool(status) and not any(name.startswith("#") for name in status),
+        states_told=has_states,
+        order=order,
+        moments=moments,
     )
+
+
+def steps(ring: Ring) -> tuple[Step, ...]:
+    """The last operations that a rank queued over all its groups, at most `ORDER`, in the order of its recorder."""
+    numbers = array("q", ring.order)
+    return tuple(Step(lane >> 1, seq, bool(lane & 1)) for lane, seq in zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def queued(ring: Ring) -> Sequence[float]:
+    """When each of `steps` was queued, NaN where that is not told; empty where nothing is told at all."""
+    return array("d", ring.moments)
+
+
+def last_step(ring: Ring) -> Step | None:
+    """The last of them."""
+    lane, seq = array("q", ring.order[-16:]) if ring.order else (-1, -1)
+    return Step(lane >> 1, seq, bool(lane & 1)) if lane >= 0 else None
 
 
 @lru_cache(maxsize=4096)  # all ranks of a job belong to the same groups
@@ -188,6 +227,16 @@ def at(members: Members, index: int) -> int | None:
     return None
 
 
+def position(members: Members, rank: int) -> int:
+    """A rank within the group, by its global rank; -1 where it does not belong to it."""
+    before = 0
+    for part in members:
+        if rank in part:
+            return before + part.index(rank)
+        before += len(part)
+    return -1
+
+
 def _state(one: Collective, *, has_states: bool) -> int:
     """What became of it. A recorder that tells no states (gloo) retires what is finished; others retire what failed too."""
     if one.retired and not has_states:
@@ -206,6 +255,8 @@ def _add(lane: _Open, one: Collective, state: int, shapes: dict[Shape, int], by_
         index = shapes[shape] = len(by_index)
         by_index.append(shape)
     lane.collectives[one.seq] = (index, state)
+    if state == DONE and one.seq >= lane.ended[0]:
+        lane.ended = (one.seq, one.completed)
     if state != DONE and before is None and len(lane.waits) < _WAITS:
         lane.waits.append(_wait(one, state))
 
@@ -226,6 +277,26 @@ def _merged(a: Shape, b: Shape) -> Shape:
         return a
     op = a.op if b.op in a.op.split("+") else f"{a.op}+{b.op}"[:200]
     return Shape(op, a.inputs + b.inputs, a.outputs + b.outputs, tuple(dict.fromkeys(a.dtypes + b.dtypes)))
+
+
+def _order(entries: Sequence[Collective], lanes: Mapping[str, int]) -> tuple[bytes, bytes]:
+    """Pairs of 64 bit: the lane's index twice, and one more for a send or receive; the number. Parts of one number are one.
+
+    Beside them when each was queued; of several parts the last one counts.
+    """
+    out: list[int] = []
+    moments: list[float] = []
+    for one in reversed(entries):
+        key = [lanes[one.pg] * 2 + one.p2p, one.seq]
+        if 0 <= one.seq < 1 << 62 and out[-2:] != key:
+            out += key
+            moments.append(math.nan if one.created is None else one.created)
+        if len(out) == 2 * ORDER:
+            break
+    numbers = array("q", out)
+    numbers.reverse()
+    numbers[::2], numbers[1::2] = numbers[1::2], numbers[::2]
+    return numbers.tobytes(), array("d", reversed(moments)).tobytes()
 
 
 def _wait(one: Collective, state: int) -> Wait:
@@ -261,6 +332,7 @@ def _close(
         states=bytes(numbers.get(seq, (0, 0))[1] for seq in range(first, last + 1)) if numbers else b"",
         waits=tuple(sorted(lane.waits, key=lambda one: one.seq)),
         pairs=tuple(_pair(key, ops, whole, shapes, has_states) for key, ops in sorted(lane.sent.items())),
+        ended=lane.ended[1],
     )
 
 
@@ -287,3 +359,9 @@ def _pair(
 def indices(lane: Lane) -> Sequence[int]:
     """The shape indices of a lane, one a number from `first` on."""
     return array("I", lane.shapes)
+
+
+def shape_at(lane: Lane, seq: int) -> int:
+    """The shape index under one number; 0 where the lane has none."""
+    place = seq - lane.first
+    return array("I", lane.shapes[4 * place : 4 * place + 4])[0] if 0 <= lane.first <= seq <= lane.last else 0

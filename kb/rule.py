@@ -61,6 +61,42 @@ class DetectorTest:
     params: Mapping[str, float] = field(default_factory=dict)
 
 
+MEASURED: Mapping[str, str] = {
+    "step_time": "seconds",
+    "throughput": "throughput",
+    "loss": "loss",
+    "grad_norm": "grad_norm",
+    "memory": "memory",
+    "learning_rate": "learning_rate",
+    "loss_scale": "loss_scale",
+    "compute_time": "compute",
+    "data_wait": "data",
+    "input_size": "size",
+}  # the names of what iteration lines measure → fields of ProgressPoint
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesTest:
+    """A test of one metric over steps, from iteration lines or from metrics.
+
+    Either `change`, one of kb.series.CHANGES with its `params`, or a level that is `above` or `below` a number: of the value
+    itself, or of its own mean, median or largest value before (`of`), for so many logged `points`, `steps` and `seconds` on
+    end. The first `after` steps are left out. `at_end`: it must hold at the last point.
+    """
+
+    metric: str
+    change: str | None = None
+    above: float | None = None
+    below: float | None = None
+    of: str = "value"
+    points: float = 1
+    steps: float = 0
+    seconds: float = 0
+    after: float = 0
+    at_end: bool = False
+    params: Mapping[str, float] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class PluginTest:
     """A detector that users programmed in Python, by the name of its entry point, with its parameters."""
@@ -71,7 +107,7 @@ class PluginTest:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A named thing to look for. Exactly one of literal, regex, exception, structure, detect, plugin is set."""
+    """A named thing to look for. Exactly one of literal, regex, exception, structure, detect, series, plugin is set."""
 
     name: str
     literal: str | None = None
@@ -82,6 +118,7 @@ class Pattern:
     exception: ExceptionTest | None = None
     structure: StructureTest | None = None
     detect: DetectorTest | None = None
+    series: SeriesTest | None = None
     plugin: PluginTest | None = None
     where: Where = field(default_factory=Where)
 

@@ -16,12 +16,13 @@ from kb.rule import (
     Row,
     Rule,
     Rulebook,
+    SeriesTest,
     Step,
     StructureTest,
     Table,
     Where,
 )
-from kb.ruleschema import PatternFile, RowFile, RuleFile, StepFile
+from kb.ruleschema import PatternFile, RowFile, RuleFile, SeriesFile, StepFile
 
 
 def build(
@@ -92,10 +93,23 @@ def pattern(name: str, model: PatternFile, params: Mapping[str, float]) -> Patte
         exception=ExceptionTest(**model.exception.model_dump()) if model.exception else None,
         structure=StructureTest(**model.structure.model_dump()) if model.structure else None,
         detect=DetectorTest(model.detect.name, _resolved(model.detect.params, params)) if model.detect else None,
+        series=_series(model.series, params) if model.series else None,
         plugin=PluginTest(model.plugin.name, _resolved(model.plugin.params, params)) if model.plugin else None,
         where=Where(tuple(where.sources), tuple(where.stages), where.in_traceback, where.last_frame)
         if where
         else Where(),
+    )
+
+
+def _series(model: SeriesFile, params: Mapping[str, float]) -> SeriesTest:
+    numbers = {
+        name: value
+        for name in ("above", "below", "points", "steps", "seconds", "after")
+        if (value := getattr(model, name)) is not None
+    }
+    told = _resolved(numbers, params)
+    return SeriesTest(
+        model.metric, model.change, of=model.of, at_end=model.at_end, params=_resolved(model.params, params), **told
     )
 
 

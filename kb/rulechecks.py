@@ -49,11 +49,13 @@ STRUCTURES: Mapping[str, frozenset[str]] = {
         "recovery": "",
         "job_id": "id",
         "progress": "seen last",
-        "hang": "state votes probes",
+        "hang": "state votes probes blocked_on",
         "stack_outlier": "class shared sure activity frame context place",
         "collective_culprit": "why op seq group score place state",
         "peer_outlier": "metric way size place standing",
-        "platform_event": "kind reason exit_code signal container restarts count",
+        "slow_phase": "phase seconds usual step",
+        "off_plan": "what value planned step",
+        "platform_event": "kind reason exit_code signal container restarts count check gpu states",
     }.items()
 }
 DETECTOR_CAPTURES: Mapping[str, frozenset[str]] = {
@@ -65,6 +67,18 @@ DETECTOR_CAPTURES: Mapping[str, frozenset[str]] = {
     "memory_growth": frozenset({"rate"}),
     "lr_off_schedule": frozenset({"value"}),
 }
+SERIES_CAPTURES = frozenset({"metric", "value", "level", "since", "who"})
+SERIES_NUMBERS = ("above", "below", "points", "steps", "seconds", "after")
+CHANGES: Mapping[str, tuple[str, ...]] = {
+    "slower": ("share", "past", "least_past", "warm_up"),
+    "decline": ("share", "blocks"),
+    "drop": ("share", "logged"),
+    "broken": ("above", "warm_up"),
+    "not_finite": (),
+    "jump": ("times", "logged"),
+    "growth": ("a_step", "window"),
+    "off_schedule": ("steps",),
+}  # of kb.changes, each with its numbers
 _FILLED = ("text", "command", "verify", "escalate")
 
 
@@ -131,6 +145,8 @@ def captures(pattern: Node) -> frozenset[str]:
     detect = pattern.get("detect")
     if detect is not None:
         found |= DETECTOR_CAPTURES.get(_word(detect.get("name")), frozenset())
+    if pattern.get("series") is not None:
+        found |= SERIES_CAPTURES
     plugin = pattern.get("plugin")
     named = plugin.get("captures") if plugin is not None else None
     found |= {_word(one) for one in (named.parts() if named is not None else ())}
@@ -192,11 +208,25 @@ def _vocabulary(pattern: Node, node: Node) -> Iterator[Fault]:
                     yield _unknown_key(tests, name, "field", fields or ())
     if detect is not None:
         yield from _known(detect.get("name"), (*DETECTORS, *JOB_DETECTORS), "detector")
+    series = pattern.get("series")
+    if series is not None:
+        yield from _series(series)
     given = {name for name, _ in _items(node, "params")}
-    for part in (detect, pattern.get("plugin")):
-        for _, value in _items(part, "params"):
-            if (text := value.text()) is not None and text[1:] not in given:
-                yield value.fault(f"no parameter {text[1:41]!r} under params", nearest(text[1:], given))
+    numbers = [value for part in (detect, series, pattern.get("plugin")) for _, value in _items(part, "params")]
+    numbers += [one for name in SERIES_NUMBERS if series is not None and (one := series.get(name)) is not None]
+    for value in numbers:
+        if (text := value.text()) is not None and text[1:] not in given:
+            yield value.fault(f"no parameter {text[1:41]!r} under params", nearest(text[1:], given))
+
+
+def _series(series: Node) -> Iterator[Fault]:
+    """The words of a series test; of a metric of the bundle any name will do."""
+    change = series.get("change")
+    yield from _known(change, CHANGES, "change")
+    numbers = CHANGES.get(_word(change))
+    for name, _ in _items(series, "params") if numbers is not None else ():
+        if name not in (numbers or ()):
+            yield _unknown_key(series.get("params"), name, "number of this change", numbers or ())
 
 
 def _unknown_key(node: Node | None, name: str, what: str, known: Collection[str]) -> Fault:

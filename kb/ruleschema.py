@@ -106,6 +106,33 @@ class DetectFile(_Part):
     params: dict[str, NumberOrParam] = Field(default={}, description="Its numbers, or '$name' of a site parameter.")
 
 
+class SeriesFile(_Part):
+    """A test of one metric over the steps of a run: how it changes, or above or below which number it is, for how long."""
+
+    metric: Word = Field(description="A field of iteration lines, or a metric of the bundle.")
+    change: Word | None = Field(None, description="The kind of change that is looked for.")
+    above: NumberOrParam | None = Field(None, description="It is above this number.")
+    below: NumberOrParam | None = Field(None, description="It is below this number.")
+    of: Literal["value", "mean", "median", "max"] = Field("value", description="What the number is a multiple of.")
+    points: NumberOrParam | None = Field(None, description="For so many logged points on end.")
+    steps: NumberOrParam | None = Field(None, description="For so many steps on end, whatever the logging interval.")
+    seconds: NumberOrParam | None = Field(None, description="For so many seconds on end.")
+    after: NumberOrParam | None = Field(None, description="So many first steps are left out.")
+    at_end: bool = Field(default=False, description="It must hold at the last point.")
+    params: dict[str, NumberOrParam] = Field(default={}, description="Numbers of the change.")
+
+    @model_validator(mode="after")
+    def _one_test(self) -> SeriesFile:
+        if sum(one is not None for one in (self.change, self.above, self.below)) != 1:
+            raise ValueError("a series is tested by exactly one of change, above, below")
+        given = [one for one in (self.points, self.steps, self.seconds) if one is not None]
+        if self.change is not None and (given or self.of != "value" or self.at_end):
+            raise ValueError("points, steps, seconds, of and at_end go with above or below")
+        if self.params and self.change is None:
+            raise ValueError("params go with change")
+        return self
+
+
 class PluginFile(_Part):
     """A detector that users programmed in Python (docs/detectors.md)."""
 
@@ -115,13 +142,14 @@ class PluginFile(_Part):
 
 
 class PatternFile(_Part):
-    """A named thing to look for: exactly one of literal, regex, exception, structure, detect, plugin."""
+    """A named thing to look for: exactly one of literal, regex, exception, structure, detect, series, plugin."""
 
     literal: Regex | None = Field(None, description="This text in a line.")
     regex: Regex | None = Field(None, description="A regular expression of the safe subset, in a line.")
     exception: ExceptionFile | None = None
     structure: StructureFile | None = None
     detect: DetectFile | None = None
+    series: SeriesFile | None = None
     plugin: PluginFile | None = None
     ignore_case: bool = Field(default=False, description="Upper and lower case are the same.")
     confirm: Regex | None = Field(None, description="A regex of full Python syntax that the hit line must match too.")
@@ -130,9 +158,11 @@ class PatternFile(_Part):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> PatternFile:
-        given = [self.literal, self.regex, self.exception, self.structure, self.detect, self.plugin]
+        given = [self.literal, self.regex, self.exception, self.structure, self.detect, self.series, self.plugin]
         if sum(one is not None for one in given) != 1:
-            raise ValueError("a pattern has exactly one of literal, regex, exception, structure, detect, plugin")
+            raise ValueError(
+                "a pattern has exactly one of literal, regex, exception, structure, detect, series, plugin"
+            )
         return self
 
 

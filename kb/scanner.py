@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from kb.matcher import Matcher
-from kb.model import RESIZED, ProgressPoint, Resource, StreamRef, Structure
+from kb.model import OWN, RESIZED, ProgressPoint, Resource, StreamRef, Structure
 from kb.readers import Reader
 from kb.readers.all import ALL_READERS
 from kb.readers.prefixes import Prefix, peel
@@ -49,7 +49,7 @@ BEFORE = 16 * 1024  # context kept in front of what is still to come
 AFTER = 64 * 1024  # context wanted behind a line before it is looked at
 LONGEST_LINE = 64 * 1024
 SHOWN = 512
-BESIDE = frozenset({"used", "rate", "loss_scale"})  # forms of lines beside the iterations, often many a step
+BESIDE = frozenset({"used", "rate", "loss_scale", OWN})  # forms of lines beside the iterations, often many a step
 BESIDE_WHOLE = 512 * 1024  # so far into a stream they are all looked at, further on a part
 SPARSE, SPARSE_EACH = 128 * 1024, 64
 BESIDE_THIN = 7
@@ -395,7 +395,8 @@ class Scanner:
         if point is None:
             return None
         prefix = peel(line[:256])
-        rank = prefix.rank if prefix.rank is not None else self._ref.resource.rank
+        ranks = (prefix.rank, point.rank, self._ref.resource.rank)
+        rank = next((one for one in ranks if one is not None), None)
         time = point.time if point.time is not None else prefix.time
         if time is None:
             time = find_time(line[prefix.end : prefix.end + 128], self._year)

@@ -103,6 +103,8 @@ def at_fault(ranked: Ranked, layout: Layout, quoted: Sequence[EvidenceItem]) -> 
     """Name who is at fault, at most so many; nobody where nothing tells."""
     best, facts, places = ranked.best, layout.facts, layout.places
     found = _job(quoted, "it ends the whole job") if best.fault.id in _JOBS_OWN else _compared(best, places)
+    if not found and not best.ranks:  # that the job hangs is of no rank; who is missing stands in a finding beside it
+        found = next(filter(None, (_compared(one, places) for one in ranked.findings)), ())
     found = found or _odd_ones(ranked, facts, places)
     if not found:
         claims = _fresh([claim for one in ranked.findings for claim in _claims(one, places, facts)], best)

@@ -151,13 +151,13 @@ def phase(verdict: Verdict, ranked: Sequence[Ranked], facts: Facts) -> Phase:
     if verdict == "no_fault":
         done = any(stream.completed is not None for stream in facts.streams)
         return "completed" if done else "running" if facts.last_point() else "unknown"
-    return _phase_of(ranked[0]) if verdict == "fault" and ranked else "failed"
+    return _phase_of(ranked[0], ended=not facts.evidence.hang.votes) if verdict == "fault" and ranked else "failed"
 
 
-def _phase_of(first: Ranked) -> Phase:
-    """The state that a fault leaves a run in."""
+def _phase_of(first: Ranked, *, ended: bool) -> Phase:
+    """The state that a fault leaves a run in. `ended`: no probe looked at it as at a running one."""
     if first.best.fault.id in STOPS:
         return "stopped"
     if first.best.fault.outlives:
         return "degraded"
-    return "hung" if first.best.rule.family == "hang" else "failed"
+    return "hung" if first.best.rule.family == "hang" and not ended else "failed"

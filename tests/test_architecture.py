@@ -70,3 +70,5 @@ def test_the_schemas_in_docs_are_current() -> None:
     assert (ROOT / "docs" / "rule.schema.json").read_text("utf-8") == schemas.rule_schema_text()
     assert (ROOT / "docs" / "site.schema.json").read_text("utf-8") == schemas.site_schema_text()
     assert (ROOT / "docs" / "report.schema.json").read_text("utf-8") == schemas.schema_text()
+    assert (ROOT / "docs" / "config.schema.json").read_text("utf-8") == schemas.config_schema_text()
+    assert (ROOT / "docs" / "examples" / "signalbox.yaml").read_text("utf-8") == schemas.example_text()

@@ -1,4 +1,4 @@
-"""Writes the JSON Schemas of docs/: reports, rules and site overlays. A test says whether they are current.
+"""Writes the JSON Schemas of docs/: reports, rules, site overlays, signalbox.yaml with its example. A test says whether they are current.
 
 Run as: python docs/make/schemas.py
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from bot.configdocs import example_text
+from bot.configdocs import schema_text as config_schema_text
 from bot.reportjson import schema_text
 from bot.rulefiles import knowledge
 from kb.ruleschema import rule_json_schema, site_json_schema
@@ -29,6 +31,8 @@ def site_schema_text() -> str:
 def main() -> None:
     """Write them all."""
     (DOCS / "site.schema.json").write_text(site_schema_text(), "utf-8")
+    (DOCS / "config.schema.json").write_text(config_schema_text(), "utf-8")
+    (DOCS / "examples" / "signalbox.yaml").write_text(example_text(), "utf-8")
     (DOCS / "report.schema.json").write_text(schema_text(), "utf-8")
     (DOCS / "rule.schema.json").write_text(rule_schema_text(), "utf-8")
 

@@ -37,6 +37,6 @@ KINDS: frozenset[str] = frozenset(
         *("exception", "elastic_failure", "elastic_exit", "launcher_exit", "watchdog", "watchdog_status"),
         *("nccl_warn", "nccl_init", "ib_completion", "xid", "sxid", "oom_kill", "hung_task", "slurm_end", "signal"),
         *("native_crash", "checkpoint", "run_end", "stack_dump", "p2p_bandwidth", "recovery", "job_id", "progress"),
-        *("hang", "stack_outlier", "collective_culprit", "peer_outlier", "platform_event"),
+        *("hang", "stack_outlier", "collective_culprit", "peer_outlier", "slow_phase", "off_plan", "platform_event"),
     }
 )

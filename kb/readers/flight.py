@@ -200,6 +200,10 @@ def _tolerant(built: Any, work: _Read) -> _Dump | None:
     configs, bad_configs = _named(built.get("pg_config"), _Group)
     status, bad_status = _named(built.get("pg_status"), _Status)
     dropped = bad + bad_configs + bad_status
+    dropped += sum(
+        built.get(name) is not None and not isinstance(built[name], kinds)
+        for name, kinds in (("entries", (list, tuple)), ("pg_config", dict), ("pg_status", dict))
+    )
     if dropped:
         work.gap("dump_partial", f"{dropped} parts are not of a known form", got=f"{len(entries)} entries")
     version, rank = built.get("version"), built.get("rank")
@@ -336,6 +340,9 @@ def _trace(dump: _Dump, work: _Read) -> CollectiveTrace:
     version = str(dump.version)[:40]
     if version.split(".")[0] not in KNOWN_MAJOR:
         work.gap("dump_version_unknown", f"format version {version!r} is not known; read as well as it goes")
+    if not dump.entries and not dump.pg_status:
+        reason = "the recorder held nothing: it was off, or nothing was done yet"
+        work.gap("dump_empty", reason, rules_out="whether this rank joined what others wait in")
     kept = dump.entries[-work.limits.entries :]
     if len(kept) < len(dump.entries):
         work.gap("dump_cut", "only the last entries are kept", got=f"{len(kept)} of {len(dump.entries)}")
@@ -441,8 +448,10 @@ def _members(text: str) -> tuple[int, ...] | None:
 
 
 def _rank(dump: _Dump, groups: Mapping[str, tuple[int, ...]], work: _Read) -> int | None:
-    """The rank: what the dump or its file's name tells, checked against the groups, all of which it belongs to."""
-    named = dump.rank if dump.rank is not None else rank_of(work.source)
+    """The rank: what the dump and its file's name tell, checked against the groups, all of which it belongs to."""
+    told = {"the dump": dump.rank, "its file's name": rank_of(work.source)}
+    told = {who: rank for who, rank in told.items() if rank is not None}
+    named = next(iter(told.values()), None)
     own: tuple[int, ...] = ()
     if groups:
         smallest = min(groups.values(), key=len)
@@ -451,10 +460,15 @@ def _rank(dump: _Dump, groups: Mapping[str, tuple[int, ...]], work: _Read) -> in
         return own[0]
     if named is None:
         work.gap("dump_rank_unknown", "neither the dump nor its file's name tells the rank")
-    elif own and named not in own:
-        told = f"rank {own[0]}" if len(own) == 1 else f"one of {len(own)} others"
-        work.gap("dump_rank_contradicted", f"its file's name says rank {named}, its process groups say {told}")
-        return own[0] if len(own) == 1 else None
+    elif len(set(told.values())) > 1 or (own and named not in own):
+        said = [f"{who} says rank {rank}" for who, rank in told.items()]
+        if own:
+            said.append(f"its process groups say {f'rank {own[0]}' if len(own) == 1 else f'one of {len(own)}'}")
+        fits = [rank for rank in told.values() if not own or rank in own]
+        taken = own[0] if len(own) == 1 else fits[0] if fits else None
+        got = "left out" if taken is None else f"taken as rank {taken}"
+        work.gap("dump_rank_contradicted", ", ".join(said), got=got)
+        return taken
     return named
 
 

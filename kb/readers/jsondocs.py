@@ -37,8 +37,12 @@ class _Jobs(msgspec.Struct):
     jobs: list[msgspec.Raw]
 
 
+class _Nodes(msgspec.Struct):
+    nodes: list[msgspec.Raw]
+
+
 def listed(data: bytes, key: str, limit: int) -> Listed:
-    """Give the objects of the list `key` ("items" or "jobs"), at most `limit`.
+    """Give the objects of the list `key` ("items", "jobs" or "nodes"), at most `limit`.
 
     Several documents in a row, and objects that stand alone, are taken as one list. What is denser than any real output is
     not read. Never raises.
@@ -56,6 +60,8 @@ def _raws(data: bytes, key: str) -> list[msgspec.Raw] | None:
     try:
         if key == "jobs":
             return msgspec.json.decode(data, type=_Jobs).jobs
+        if key == "nodes":
+            return msgspec.json.decode(data, type=_Nodes).nodes
         return msgspec.json.decode(data, type=_Items).items
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

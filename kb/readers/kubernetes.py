@@ -5,11 +5,13 @@ Environment variables, arguments and annotations are never looked at. Kinds of t
 
 `oom_kill`, `eviction`, `preemption`, `node_failure`, `node_pressure`, `node_problem`, `cordoned`, `not_scheduled`,
 `backoff`, `image_pull`, `kill`, `probe_failed`, `mount_failed`, `start_failed`, `exit` (a container ended with an error),
-`completed`, `restart`, `time_limit`, `pod` (one for each pod: where it is and in which phase), `lifecycle`, `warning`.
+`completed`, `restart`, `time_limit`, `pod` (one for each pod: where it is and in which phase), `lease` (one for each node's
+lease: when its kubelet last said that it is there), `lifecycle`, `warning`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -70,6 +72,18 @@ _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("Completed",), "completed"),
     **dict.fromkeys(("Error", "ContainerStatusUnknown"), "exit"),
 }
+# taints that say what happened to a node; node.kubernetes.io/unschedulable only repeats `unschedulable`
+_TAINTS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        (f"node.kubernetes.io/{one}" for one in ("not-ready", "unreachable", "out-of-service")), "node_failure"
+    ),
+    **dict.fromkeys(
+        (f"node.kubernetes.io/{one}" for one in ("memory-pressure", "disk-pressure", "pid-pressure")), "node_pressure"
+    ),
+    "node.kubernetes.io/network-unavailable": "node_problem",
+    **dict.fromkeys(("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"), "cordoned"),
+}
+_MARK: Final = re.compile(r"(?i)maint|repair|remediat|unhealthy|fault|drain|quarantin|broken|degraded|xid|rma\b")
 _PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
 _SIGNALS: Final = 128  # a shell adds this to the number of the signal
 # labels that say which pod of the job this is
@@ -78,11 +92,14 @@ _INDEX: Final = (
     "training.kubeflow.org/replica-index",
     "apps.kubernetes.io/pod-index",
     "jobset.sigs.k8s.io/job-index",
+    "volcano.sh/task-index",
 )
 _JOB: Final = (
     "training.kubeflow.org/job-name",
     "batch.kubernetes.io/job-name",
     "jobset.sigs.k8s.io/jobset-name",
+    "volcano.sh/job-name",
+    "ray.io/cluster",
     "job-name",
 )
 
@@ -125,7 +142,8 @@ def _kind(item: Mapping[str, Any]) -> str:
     return "Pod" if "containerStatuses" in mapping(item.get("status")) else ""
 
 
-def _time(*stamps: Any) -> float | None:
+def moment(*stamps: Any) -> float | None:
+    """Give the first of some stamps that is one, in seconds since the epoch."""
     for stamp in stamps:
         if isinstance(stamp, str) and (time := find_time(stamp[:64].encode("utf-8", "replace"))) is not None:
             return time
@@ -145,14 +163,14 @@ def _event(item: Mapping[str, Any], source: str) -> Iterator[Event]:
     series = mapping(item.get("series"))
     told_by = mapping(item.get("source") or item.get("deprecatedSource"))
     reason, message = string(item.get("reason"), 80), string(item.get("message") or item.get("note"), MESSAGE)
-    first = _time(item.get("firstTimestamp"), item.get("deprecatedFirstTimestamp"), item.get("eventTime"))
-    last = _time(
+    first = moment(item.get("firstTimestamp"), item.get("deprecatedFirstTimestamp"), item.get("eventTime"))
+    last = moment(
         series.get("lastObservedTime"),
         item.get("lastTimestamp"),
         item.get("deprecatedLastTimestamp"),
         item.get("eventTime"),
     )
-    stamped = _time(mapping(item.get("metadata")).get("creationTimestamp"))
+    stamped = moment(mapping(item.get("metadata")).get("creationTimestamp"))
     what, name = string(about.get("kind"), 60), string(about.get("name"), 253)
     host = string(told_by.get("host"), 253)
     fields: dict[str, Scalar] = {
@@ -192,27 +210,28 @@ def _pod(item: Mapping[str, Any], source: str) -> Iterator[Event]:
         "index": next((integer(labels[one]) for one in _INDEX if one in labels), None),
         "job": next((string(labels[one], 253) for one in _JOB if one in labels), ""),
     }
-    phase, start = string(status.get("phase"), 40), _time(status.get("startTime"), meta.get("creationTimestamp"))
+    phase, start = string(status.get("phase"), 40), moment(status.get("startTime"), meta.get("creationTimestamp"))
     more: dict[str, Scalar] = {
         "ip": string(status.get("podIP"), 60),
         "host_ip": string(status.get("hostIP"), 60),
-        "gpus": _gpus(spec),
-        "restarts": sum(integer(one.get("restartCount")) or 0 for one in _statuses(status)),
-        "deleted": _time(meta.get("deletionTimestamp")),
+        "gpus": gpus_of(spec),
+        "restarts": sum(integer(one.get("restartCount")) or 0 for one in statuses_of(status)),
+        "deleted": moment(meta.get("deletionTimestamp")),
     }
     yield Event(
         source, start, "pod", phase, string(status.get("message"), MESSAGE), Resource(node=node), {**fields, **more}
     )
     yield from _pod_ends(status, source, node, fields)
-    for one in _statuses(status):
+    for one in statuses_of(status):
         yield from _container_ends(one, source, node, fields)
 
 
-def _statuses(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def statuses_of(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Give the states of a pod's containers, those that ran before the others first."""
     return [*objects(status.get("initContainerStatuses"), 100), *objects(status.get("containerStatuses"), 100)]
 
 
-def _gpus(spec: Mapping[str, Any]) -> int:
+def gpus_of(spec: Mapping[str, Any]) -> int:
     """Sum the devices that the pod's containers ask for, whoever makes them."""
     total = 0
     for container in objects(spec.get("containers"), 100):
@@ -233,7 +252,7 @@ def _pod_ends(
         if disrupted or waits:
             kind = _KINDS.get(reason, "eviction" if disrupted else "not_scheduled")
             yield Event(
-                source, _time(one.get("lastTransitionTime")), kind, reason, message, Resource(node=node), fields
+                source, moment(one.get("lastTransitionTime")), kind, reason, message, Resource(node=node), fields
             )
     reason = string(status.get("reason"), 80)
     if reason:
@@ -244,12 +263,14 @@ def _pod_ends(
 
 def _last_end(status: Mapping[str, Any]) -> float | None:
     """Give when the pod's last container ended; an evicted pod may have none, its conditions changed then."""
-    ends = [_time(mapping(mapping(one.get("state")).get("terminated")).get("finishedAt")) for one in _statuses(status)]
+    ends = [
+        moment(mapping(mapping(one.get("state")).get("terminated")).get("finishedAt")) for one in statuses_of(status)
+    ]
     known = [end for end in ends if end is not None]
     if known:
         return max(known)
-    turned = [_time(one.get("lastTransitionTime")) for one in objects(status.get("conditions"), 64)]
-    return max((time for time in turned if time is not None), default=_time(status.get("startTime")))
+    turned = [moment(one.get("lastTransitionTime")) for one in objects(status.get("conditions"), 64)]
+    return max((time for time in turned if time is not None), default=moment(status.get("startTime")))
 
 
 def _container_ends(
@@ -264,7 +285,7 @@ def _container_ends(
         if end:
             yield _terminated(end, source, who, {**told, "previous": previous})
     if restarts and not last.get("terminated"):
-        begun = _time(mapping(state.get("running")).get("startedAt"))
+        begun = moment(mapping(state.get("running")).get("startedAt"))
         yield Event(source, begun, "restart", "Restarted", f"{name} was started again {restarts} times", who, told)
     waiting = mapping(state.get("waiting"))
     reason, message = string(waiting.get("reason"), 80), string(waiting.get("message"), MESSAGE)
@@ -272,13 +293,19 @@ def _container_ends(
         yield Event(source, None, _class(reason, message, warning=True), reason, message, who, told)
 
 
-def _terminated(end: Mapping[str, Any], source: str, who: Resource, told: Mapping[str, Scalar]) -> Event:
+def ending(end: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Give the exit code of a container that ended, and the signal that ended it where that can be told."""
     code, signal = integer(end.get("exitCode")), integer(end.get("signal"))
-    reason = string(end.get("reason"), 80) or ("Completed" if code == 0 else "Error")
     if not signal and code is not None and _SIGNALS < code <= _SIGNALS + 64:
         signal = code - _SIGNALS
-    began, ended = _time(end.get("startedAt")), _time(end.get("finishedAt"))
-    fields: dict[str, Scalar] = {**told, "exit_code": code, "signal": signal or None, "started": began}
+    return code, signal or None
+
+
+def _terminated(end: Mapping[str, Any], source: str, who: Resource, told: Mapping[str, Scalar]) -> Event:
+    code, signal = ending(end)
+    reason = string(end.get("reason"), 80) or ("Completed" if code == 0 else "Error")
+    began, ended = moment(end.get("startedAt")), moment(end.get("finishedAt"))
+    fields: dict[str, Scalar] = {**told, "exit_code": code, "signal": signal, "started": began}
     kind = _KINDS.get(reason, "completed" if code == 0 else "exit")
     message = string(end.get("message"), MESSAGE) or f"{told['container']} ended: {reason}, exit code {code}"
     return Event(source, ended, kind, reason, message, who, fields)
@@ -289,7 +316,7 @@ def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
     who = Resource(node=name or None)
     for one in objects(mapping(item.get("status")).get("conditions"), 200):
         what, status, reason = string(one.get("type"), 80), string(one.get("status"), 20), string(one.get("reason"), 80)
-        time, message = _time(one.get("lastTransitionTime")), string(one.get("message"), MESSAGE)
+        time, message = moment(one.get("lastTransitionTime")), string(one.get("message"), MESSAGE)
         fields: dict[str, Scalar] = {"object": "Node", "name": name, "condition": what, "status": status}
         if what == "Ready" and status != "True":
             yield Event(source, time, "node_failure", reason, message, who, fields)
@@ -303,6 +330,7 @@ def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
                 who,
                 fields,
             )
+    yield from _taints(mapping(item.get("spec")), source, who)
     if mapping(item.get("spec")).get("unschedulable") is True:
         yield Event(
             source,
@@ -315,4 +343,25 @@ def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
         )
 
 
-_READERS = {"Event": _event, "Pod": _pod, "Node": _node}
+def _taints(spec: Mapping[str, Any], source: str, who: Resource) -> Iterator[Event]:
+    """Give the taints that keep pods off a node because of what happened to it, not because of what it is for."""
+    for one in objects(spec.get("taints"), 100):
+        key, effect = string(one.get("key"), 253), string(one.get("effect"), 40)
+        kind = _TAINTS.get(key) or ("cordoned" if _MARK.search(key) else None)
+        if kind is not None:
+            fields: dict[str, Scalar] = {"object": "Node", "name": who.node, "taint": key, "effect": effect}
+            message = f"{who.node} is tainted {key}={string(one.get('value'), 100)}:{effect}"
+            yield Event(source, moment(one.get("timeAdded")), kind, key, message, who, fields)
+
+
+def _lease(item: Mapping[str, Any], source: str) -> Iterator[Event]:
+    """Give when the kubelet of a node last renewed the lease that says it is there."""
+    meta, spec = mapping(item.get("metadata")), mapping(item.get("spec"))
+    name, renewed = string(spec.get("holderIdentity") or meta.get("name"), 253), moment(spec.get("renewTime"))
+    if meta.get("namespace") == "kube-node-lease" and renewed is not None:
+        fields: dict[str, Scalar] = {"object": "Node", "name": name, "every": integer(spec.get("leaseDurationSeconds"))}
+        who = Resource(node=name or None)
+        yield Event(source, renewed, "lease", "Renewed", f"the kubelet of {name} last renewed its lease", who, fields)
+
+
+_READERS = {"Event": _event, "Pod": _pod, "Node": _node, "Lease": _lease}

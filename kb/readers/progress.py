@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from kb.model import RESIZED, ProgressPoint
+from kb.model import OWN, RESIZED, ProgressPoint
 from kb.readers.prefixes import peel
+from kb.readers.structured import completed
 
 Read = Callable[[re.Match[bytes]], ProgressPoint | None]
 
@@ -130,6 +131,8 @@ _GLOBAL_STEP = re.compile(
 _TOTAL = re.compile(rb"(?:total_steps|max_steps)" + _TO + rb"(?P<value>\d{1,12})")
 _COLOURS = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _PACE_WORDS = (b"/s", b"per", b"tps", b"wps", b"ips", b"flop", b"fps", b"throughput", b"speed", b"mfu")
+_OWN_WORDS = (b"compute", b"ward", b"fwd", b"data")
+_SIZE_WORDS = (b"shape", b"seq", b"tokens")
 _UNITS = {b"K": 1e3, b"M": 1e6, b"G": 1e9}
 _BYTES = {b"GiB": 2.0**30, b"GB": 2.0**30, b"G": 2.0**30}
 
@@ -240,6 +243,50 @@ def _memory(text: bytes) -> float | None:
     return float(match["value"]) * _BYTES.get(match["named"] or match["unit"] or b"M", 2.0**20)
 
 
+_OWN_TIME = re.compile(
+    rb"(?i)(?<![A-Za-z_-])(?P<name>data(?:[ _-]?(?:load(?:ing|er)?|wait|fetch))?|(?:forward|fwd)[ _-]?(?:backward|bwd)"
+    rb"|forward|backward|fwd|bwd|compute)(?:[ _-]?time)?[ \t]{0,2}[:=]?[ \t]{0,4}(?P<value>\d{1,9}(?:\.\d{1,9})?) ?"
+    rb"(?P<unit>ms|us|s)(?!\w)"
+)
+_OWN_UNITS = {b"us": 1e-6, b"ms": 1e-3, b"s": 1.0}
+_OWN_STEP = re.compile(
+    rb"(?i)(?<![A-Za-z])(?:global[ _])?(?:step|iter(?:ation)?)[ \t]{0,2}[:=#\[]?[ \t]{0,8}(?P<step>\d{1,12})(?![\w.])"
+)
+_OWN_MEMORY = re.compile(
+    rb"(?i)(?<![A-Za-z])rss[ \t]{0,2}[:=]?[ \t]{0,4}(?P<value>\d{1,9}(?:\.\d{1,6})?) ?(?P<unit>[KMGT])i?B"
+)
+_SIZE_OF_STEP = re.compile(
+    rb"(?i)(?<![A-Za-z])(?:(?:input|batch|seq(?:uence)?)[ _]shape['\"]?[ \t]{0,2}[:=]?[ \t]{0,2}(?:torch\.Size\()?[(\[](?P<shape>\d{1,9}"
+    rb"(?:, ?\d{1,9}){0,5})[)\]]|(?:max[ _])?seq(?:uence)?[ _]?len(?:gth)?s?|tokens[ _]in[ _]batch"
+    rb")(?:['\"]?[ \t]{0,2}[:=][ \t]{0,4}(?P<value>\d{1,12})(?![\d.]))?"
+)
+
+
+def _own(text: bytes) -> tuple[float | None, float | None]:
+    """Seconds that the rank itself computed, and that it waited for data; those of forward and backward are added up."""
+    whole = data = None
+    parts: dict[bytes, float] = {}
+    for match in _OWN_TIME.finditer(text):
+        name, seconds = match["name"].lower(), float(match["value"]) * _OWN_UNITS[match["unit"].lower()]
+        if name.startswith(b"data"):
+            data = seconds
+        elif name in (b"forward", b"fwd", b"backward", b"bwd"):
+            parts[name[:1]] = seconds
+        else:
+            whole = seconds
+    return (sum(parts.values()) if whole is None and len(parts) == 2 else whole), data
+
+
+def _size(text: bytes) -> float | None:
+    """How large the step's input was: the product of a shape, a length, or a count of tokens."""
+    match = _SIZE_OF_STEP.search(text)
+    if match is None:
+        return None
+    if match["shape"] is None:
+        return _float(match["value"])
+    return float(math.prod(int(part) for part in match["shape"].split(b",")))
+
+
 def _measure(text: bytes, name: str, offset: int) -> ProgressPoint:
     """Read every quantity that a line names. The step is the caller's matter, but for a global step named as such."""
     low = text.lower()  # a look for a word is a hundred times cheaper than a search for a form that is not there
@@ -250,6 +297,7 @@ def _measure(text: bytes, name: str, offset: int) -> ProgressPoint:
     total = _TOTAL.search(text) if b"_steps" in low else None
     step = _GLOBAL_STEP.search(text) if b"_step" in low or b"num_updates" in low else None
     seconds = _seconds(text)
+    compute, data = _own(text) if any(word in low for word in _OWN_WORDS) else (None, None)
     return ProgressPoint(
         offset=offset,
         step=int(step["step"]) if step else None,
@@ -264,6 +312,9 @@ def _measure(text: bytes, name: str, offset: int) -> ProgressPoint:
         skipped=int(skipped["value"]) if skipped else None,
         epoch=_value(_EPOCH, text) if b"epoch" in low else None,
         format=name,
+        compute=compute,
+        data=data,
+        size=_size(text) if any(word in low for word in _SIZE_WORDS) else None,
         validation=validation,
     )
 
@@ -402,6 +453,31 @@ def _read_beside(match: re.Match[bytes]) -> ProgressPoint | None:
     if "scale" in match.re.groupindex:
         return ProgressPoint(match.start(), loss_scale=value, format="loss_scale", validation=True)
     return ProgressPoint(match.start(), throughput=value, format="rate", validation=True)
+
+
+def _read_own(match: re.Match[bytes]) -> ProgressPoint | None:
+    """A line in which a rank tells of its own step, without a loss."""
+    before, after = _around(match)
+    text = before[peel(before).end :] + after
+    step = _OWN_STEP.search(text)
+    if step is None:
+        return None
+    used = _OWN_MEMORY.search(text)
+    memory = None if used is None else float(used["value"]) * _SIZES[used["unit"].lower()]
+    compute, data = _own(text)
+    size = _size(text)
+    if compute is None and data is None and memory is None and size is None:
+        return None
+    return ProgressPoint(
+        match.start(),
+        int(step["step"]),
+        memory=memory,
+        format=OWN,
+        compute=compute,
+        data=data,
+        size=size,
+        validation=True,
+    )
 
 
 def _read_below(match: re.Match[bytes]) -> ProgressPoint | None:
@@ -612,6 +688,14 @@ def _fraction(head: bytes) -> ProgressFormat:
     return _form(f"fraction{GENERAL}", _LOSS_LINE, head, tail, _read_fraction)
 
 
+_JSON = _reader("json", needs_loss=True)
+
+
+def _read_json(match: re.Match[bytes]) -> ProgressPoint | None:
+    point = _JSON(match)
+    return None if point is None else completed(point, b"".join(_around(match)))
+
+
 def _json(key: str) -> ProgressFormat:
     """Make the form of a JSON line that has this key and, anywhere, a loss."""
     head = f'"{key}":'.encode()
@@ -620,7 +704,7 @@ def _json(key: str) -> ProgressFormat:
         f'"{key}": *"?[0-9]',
         head,
         rb' ?"?(?P<step>\d{1,12})(?![.\d])' + _REST,
-        _reader("json", needs_loss=True),
+        _read_json,
     )
 
 
@@ -635,6 +719,12 @@ def _used(head: bytes, words: str) -> ProgressFormat:
 
 _SIZED = r"(?:[Ss]eq(?:uence)?|[Cc]ontext|[Mm]ax)[ _-]?(?:[Ll]en(?:gth)?|[Ww]indow)|[Ii]mage[ _-]size|[Rr]esolution|[Cc]rop[ _]size|[Bb]atch[ _-]?size"
 _TURNED = r"(?:now|changed|increased|raised|grown|doubled|halved|reduced|decreased|lowered|switched)"
+
+
+def _own_line(head: bytes, rest: str = "") -> ProgressFormat:
+    """Make the form of a line in which a rank tells how long its own part of a step took; the head ends a word for it."""
+    tail = rest + r"(?:[ _-]?time)?[ \t]{0,2}[:=]?[ \t]{0,4}[0-9][0-9.]{0,11} ?[mu]?s\b"
+    return _form(OWN, head.decode() + tail, head, tail.encode(), _read_own)
 
 
 def _resized(head: bytes) -> ProgressFormat:
@@ -917,6 +1007,13 @@ FORMATS: tuple[ProgressFormat, ...] = (
         rb"[ ]{1,20}\d[\d.]{0,14}(?:[KMGT]i?B?)?[ ]{1,20}" + _SIZE + rb"[ ]{1,20}\d",
         _read_used,
     ),
+    _own_line(b"ompute"),
+    _own_line(b"ackward"),
+    _own_line(b"forward"),
+    _own_line(b"data", r"(?:[ _-](?:load(?:ing|er)?|wait|fetch))?"),
+    _form(OWN, r"shape['\"]?[ :=]{0,3}(?:torch\.Size\()?[\[(][0-9]", b"shape", rb"[^\r\n]{0,200}", _read_own),
+    _form(OWN, r"seq_len(?:gth)?['\"]?[ ]?[:=][ ]{0,4}[0-9]", b"seq_len", rb"[^\r\n]{0,200}", _read_own),
+    _form(OWN, r"rss [0-9][0-9.]{0,11} ?[KMG]i?B", b"rss ", rb"[0-9][0-9.]{0,11} ?[KMG]i?B", _read_own),
     _used(b"emory", "current|[Uu]sed|[Uu]sage|[Aa]llocated|in use|RSS|rss|percent"),
     _used(b"RAM ", "used|Used|usage|Usage|in use|percent"),
     _form("used", r"[Rr][Ss][Ss]: [0-9]", b"RSS: ", _SIZE, _read_used),

@@ -167,7 +167,9 @@ def _json_thread(thread: _SpyThread, pid: int | None) -> ThreadStack:
         _frame((each.name or "?")[:1000], (each.filename or "")[:1000], _line(each.line))
         for each in _ends(thread.frames)
     ]
-    state = "gil" if thread.owns_gil else ("" if thread.active is None else "active" if thread.active else "idle")
+    state = "" if thread.active is None else "active" if thread.active else "idle"
+    if thread.owns_gil:
+        state = "gil_idle" if state == "idle" else "gil"
     tid = thread.os_thread_id or thread.thread_id
     name = thread.thread_name or (MAIN if tid is not None and tid == pid else str(tid or ""))
     return ThreadStack(name[:200], _bounded(frames), state)

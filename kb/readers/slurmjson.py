@@ -3,22 +3,23 @@
 Older parsers give plain numbers and strings where newer ones give lists and `{set, infinite, number}`; both are read.
 Submit lines, scripts and environments are never looked at. Kinds of the events given here: `completed`, `exit`,
 `time_limit`, `cancelled`, `preemption`, `node_failure`, `oom_kill`, `start_failed`, `not_scheduled`, `requeued`,
-`running`, `state` (anything else).
+`running`, `state` (anything else); of nodes that the document lists beside its jobs `node_failure` and `cordoned`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kb.model import Event, Gap, Job, Resource, Scalar
+from kb.readers.hostlists import MAX_NODES, hostlist
 from kb.readers.jsondocs import MAX_BYTES, integer, listed, mapping, objects, string
 
 MAX_JOBS: Final = 10_000
 MAX_STEPS: Final = 4096  # of one job
-MAX_NODES: Final = 20_000  # of one host list
+MAX_TASKS: Final = 200_000  # of one step
 MESSAGE: Final = 500
 
 _STATES: Final[Mapping[str, str]] = {
@@ -43,6 +44,7 @@ _STATES: Final[Mapping[str, str]] = {
     "CONFIGURING": "running",
     "SUSPENDED": "running",
 }
+_ID: Final = re.compile(r"(\d{1,10})(?:_(\d{1,10})|\+(\d{1,5}))?(?:\.\w{1,20})?")
 _ENDED: Final = frozenset(
     {"completed", "exit", "time_limit", "cancelled", "preemption", "node_failure", "oom_kill", "start_failed"}
 )
@@ -53,7 +55,10 @@ class SlurmRun:
     """One run of a job: a job that was requeued has several. Times are seconds since the epoch, `limit` is in seconds.
 
     `job.nodes` names the nodes with no ranks: Slurm knows tasks, not ranks. `states`: the base state and its flags.
-    `signal`: the number of the signal that ended the batch script. `killed_by`: the user who asked for it.
+    `signal`: the number of the signal that ended the batch script. `killed_by`: the user who asked for it. `array`: the
+    array's id and the task's number; `het`: the id of the job of several parts, and the part's number. `tasks`: of the
+    widest step, node → the tasks there as Slurm numbers them, where their layout tells. `first_exit`: exit code and signal
+    of the step that failed first. `outputs`: where standard output and error go, as patterns; `folder`: where it was started.
     """
 
     job: Job
@@ -67,6 +72,20 @@ class SlurmRun:
     failed_nodes: tuple[str, ...] = ()
     killed_by: str = ""
     partition: str = ""
+    eligible: float | None = None
+    array: tuple[int, int] | None = None
+    het: tuple[int, int] | None = None
+    tasks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    first_exit: tuple[int | None, int | None] = (None, None)
+    outputs: tuple[str, ...] = ()
+    folder: str = ""
+
+    @property
+    def shown_id(self) -> str:
+        """The id as Slurm's commands show and take it: `12`, `7_2` of an array, `8+1` of a job of several parts."""
+        if self.array is not None:
+            return f"{self.array[0]}_{self.array[1]}"
+        return f"{self.het[0]}+{self.het[1]}" if self.het is not None else self.job.id or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +117,8 @@ def read_slurm(data: bytes, source: str, job_id: str | None = None) -> tuple[Slu
         ((_run(one), one) for one in wanted), key=lambda pair: (pair[0].submitted or 0.0, pair[0].job.start or 0.0)
     )
     events = tuple(event for run, one in pairs for event in _events(run, one, source))
+    if b'"nodes"' in data:
+        events += tuple(event for one in listed(data, "nodes", MAX_NODES).items for event in _node(one, source))
     return SlurmAnswer(source, tuple(run for run, _ in pairs), events), tuple(gaps)
 
 
@@ -106,12 +127,33 @@ def _gap(code: str, source: str, reason: str, asked: str = "", got: str = "") ->
 
 
 def _is(one: Mapping[str, Any], job_id: str) -> bool:
-    array = mapping(one.get("array")).get("job_id")
-    return job_id.partition("_")[0] in {
-        string(one.get("job_id")),
-        string(_number(array)),
-        string(one.get("array_job_id")),
-    }
+    """Whether a job has this id: its own, its array's or that of all its parts; `7_2` and `8+1` are one task or part."""
+    known = _ID.fullmatch(job_id)
+    base, task, part = known.groups() if known else (job_id, None, None)
+    array, het = _array(one), _het(one)
+    if task is not None:
+        return array is not None and (str(array[0]), str(array[1])) == (base, task)
+    if part is not None:
+        return het is not None and (str(het[0]), str(het[1])) == (base, part)
+    own = {string(one.get("job_id")), string(_number(mapping(one.get("array")).get("job_id")))}
+    own |= {string(_number(one.get("array_job_id"))), str(het[0]) if het else ""}
+    return base in own
+
+
+def _array(one: Mapping[str, Any]) -> tuple[int, int] | None:
+    inner = mapping(one.get("array"))
+    job = _number(inner.get("job_id", one.get("array_job_id")))
+    return _pair(job, _number(inner.get("task_id", one.get("array_task_id"))))
+
+
+def _het(one: Mapping[str, Any]) -> tuple[int, int] | None:
+    inner = mapping(one.get("het"))
+    job = _number(inner.get("job_id", one.get("het_job_id")))
+    return _pair(job, _number(inner.get("job_offset", one.get("het_job_offset"))))
+
+
+def _pair(job: int | None, number: int | None) -> tuple[int, int] | None:
+    return (job, number) if job and number is not None else None
 
 
 def _number(value: Any) -> int | None:
@@ -140,24 +182,33 @@ def _words(value: Any) -> tuple[str, ...]:
 
 
 def _exit(value: Any) -> tuple[int | None, int | None]:
-    """Give the exit code and the signal of either form; no signal is None."""
+    """Give the exit code and the signal; no signal is None. A plain number is a wait status, as the controller gives it."""
     code = mapping(value)
     if not code:
-        return _number(value), None
+        status = _number(value)
+        return (None, None) if status is None or status < 0 else (status >> 8 & 0xFF, status & 0x7F or None)
     signal = mapping(code.get("signal"))
     number = _number(signal.get("id")) if "id" in signal else _number(signal.get("signal_id"))
     return _number(code.get("return_code")), number or None
 
 
+def _ended_with(one: Mapping[str, Any], states: tuple[str, ...]) -> tuple[int | None, int | None]:
+    """Exit code and signal of a job or step; v0.0.38 writes success for what failed, which tells nothing."""
+    code, signal = _exit(one.get("exit_code"))
+    if code == 0 and signal is None and _STATES.get(states[0] if states else "") == "exit":
+        return None, None
+    return code, signal
+
+
 def _run(one: Mapping[str, Any]) -> SlurmRun:
     time, state = mapping(one.get("time")), mapping(one.get("state"))
     states = _words(state.get("current") or one.get("job_state") or one.get("state"))
-    code, signal = _exit(one.get("exit_code"))
+    code, signal = _ended_with(one, states)
     minutes = _number(time.get("limit", one.get("time_limit")))
     nodes = hostlist(string(one.get("nodes"), 1 << 16))
     start, end = _time(time.get("start", one.get("start_time"))), _time(time.get("end", one.get("end_time")))
     # a running job's end is what its limit would make it
-    running = bool(states) and _STATES.get(states[0]) not in _ENDED
+    running = bool(states) and _STATES.get(states[0]) not in {*_ENDED, "requeued"}
     job = Job(
         id=string(one.get("job_id")) or None,
         name=string(one.get("name")) or None,
@@ -182,7 +233,53 @@ def _run(one: Mapping[str, Any]) -> SlurmRun:
         failed_nodes=hostlist(string(one.get("failed_node"), 4096)),
         killed_by=string(one.get("kill_request_user")),
         partition=string(one.get("partition")),
+        eligible=_time(time.get("eligible", one.get("eligible_time"))),
+        array=_array(one),
+        het=_het(one),
+        tasks=_tasks(one),
+        first_exit=_first_exit(one),
+        outputs=tuple(
+            path
+            for new, old in (("stdout", "standard_output"), ("stderr", "standard_error"))
+            if (path := string(one.get(new) or one.get(old), 4096))
+        ),
+        folder=string(one.get("working_directory") or one.get("current_working_directory"), 4096),
     )
+
+
+def _tasks(one: Mapping[str, Any]) -> Mapping[str, tuple[int, ...]]:
+    """Give the tasks by node of the step with the most; nothing where their layout does not tell."""
+    steps = [(_number(mapping(step.get("tasks")).get("count")) or 0, step) for step in objects(one.get("steps"), 256)]
+    count, widest = max(steps, key=lambda pair: pair[0], default=(0, {}))
+    nodes = _nodes(widest)
+    if not nodes or count > MAX_TASKS or count % len(nodes):
+        return {}
+    layout = string(mapping(widest.get("task")).get("distribution")).lower()
+    each = count // len(nodes)
+    if len(nodes) == 1 or each == 1 or layout.startswith("block"):
+        return {node: tuple(range(at * each, (at + 1) * each)) for at, node in enumerate(nodes)}
+    if layout.startswith("cyclic"):
+        return {node: tuple(range(at, count, len(nodes))) for at, node in enumerate(nodes)}
+    return {}
+
+
+def _first_exit(one: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Give exit code and signal of the step that failed first; of two at once the one that is no batch script."""
+    failed: list[tuple[float, bool, tuple[int | None, int | None]]] = []
+    for step in objects(one.get("steps"), MAX_STEPS):
+        ended = _ended_with(step, _words(step.get("state")))
+        if any(ended):
+            batch = string(mapping(step.get("step")).get("name")) in {"batch", "extern"}
+            failed.append((_time(mapping(step.get("time")).get("end")) or float("inf"), batch, ended))
+    return min(failed, key=lambda one: one[:2])[2] if failed else (None, None)
+
+
+def _nodes(step: Mapping[str, Any]) -> tuple[str, ...]:
+    place = mapping(step.get("nodes"))
+    listing = place.get("list")
+    if isinstance(listing, list):
+        return tuple(string(node) for node in listing[:MAX_NODES])
+    return hostlist(string(place.get("range"), 1 << 16))
 
 
 def _reason(value: Any) -> str:
@@ -240,6 +337,27 @@ def _events(run: SlurmRun, one: Mapping[str, Any], source: str) -> Iterator[Even
     )
 
 
+_GONE: Final = frozenset({"DOWN", "FAIL", "FAILING", "NOT_RESPONDING", "ERROR", "REBOOT_ISSUED"})
+_KEPT_BACK: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "MAINT", "MAINTENANCE", "RESERVED", "PLANNED_DOWN"})
+
+
+def _node(one: Mapping[str, Any], source: str) -> Iterator[Event]:
+    """Give a node that is down or kept back, with the reason that was given; `*` behind a state: it does not answer."""
+    name = string(one.get("name"), 253)
+    words = one.get("state")
+    texts = [*(words if isinstance(words, list) else [words]), *(one.get("state_flags") or ())]
+    states = {word.rstrip("*~#!%$@^-").upper() for word in texts if isinstance(word, str)}
+    states |= {"NOT_RESPONDING"} if any(isinstance(word, str) and word.endswith("*") for word in texts) else set()
+    kind = "node_failure" if states & _GONE else "cordoned" if states & _KEPT_BACK else ""
+    if not name or not kind:
+        return
+    reason, shown = string(one.get("reason"), MESSAGE), "+".join(sorted(states))
+    fields: dict[str, Scalar] = {"states": shown, "set_by": string(one.get("reason_set_by_user"), 80)}
+    message = f"{name} is {shown}: {reason}" if reason else f"{name} is {shown}"
+    at = _time(one.get("reason_changed_at")) if reason else None
+    yield Event(source, at, kind, reason[:80] or shown, message[:MESSAGE], Resource(node=name), fields)
+
+
 def _told(run: SlurmRun, word: str) -> str:
     said = f"job {run.job.id} {word}"
     if run.exit_code is not None:
@@ -260,16 +378,11 @@ def _step(step: Mapping[str, Any], run: SlurmRun, source: str) -> Iterator[Event
         or (kind == "cancelled" and kind == _STATES.get(run.states[0] if run.states else ""))
     ):
         return
-    code, signal = _exit(step.get("exit_code"))
-    named, place, time = mapping(step.get("step")), mapping(step.get("nodes")), mapping(step.get("time"))
+    code, signal = _ended_with(step, states)
+    named, time = mapping(step.get("step")), mapping(step.get("time"))
     inner = mapping(named.get("id"))
     number = string(named.get("id")) or string(inner.get("step_id"))
-    listing = place.get("list")
-    nodes = (
-        tuple(string(node) for node in listing[:MAX_NODES])
-        if isinstance(listing, list)
-        else hostlist(string(place.get("range"), 1 << 16))
-    )
+    nodes = _nodes(step)
     name = string(named.get("name"), 80)
     fields: dict[str, Scalar] = {
         "job": run.job.id,
@@ -284,63 +397,3 @@ def _step(step: Mapping[str, Any], run: SlurmRun, source: str) -> Iterator[Event
     message = f"step {number or name} {word}, exit code {code}" + (f", signal {signal}" if signal else "")
     who = Resource(node=nodes[0]) if len(nodes) == 1 else Resource()
     yield Event(source, _time(time.get("end")), kind, word, message, who, fields)
-
-
-# --- host lists --------------------------------------------------------------------------------------------------------
-
-_RANGE = re.compile(r"^(\d{1,9})(?:-(\d{1,9}))?$")
-
-
-def hostlist(text: str) -> tuple[str, ...]:
-    """Expand Slurm's short form of node names: `gpu[001-003,007],login1`. At most 20,000 names; what is odd is left out."""
-    if text in {"", "None assigned", "(null)", "None"}:
-        return ()
-    found: dict[str, None] = {}
-    made = 0  # names that were made, also those that were there already
-    for part in _parts(text):
-        names = _expanded(part)
-        made += len(names)
-        if made > MAX_NODES:
-            break
-        found |= dict.fromkeys(name for name in names if name and "[" not in name and "]" not in name)
-    return tuple(found)
-
-
-def _parts(text: str) -> Iterator[str]:
-    """Split at the commas outside of brackets."""
-    depth, start = 0, 0
-    for at, letter in enumerate(text):
-        if letter == "[":
-            depth += 1
-        elif letter == "]":
-            depth -= 1
-        elif letter == "," and depth == 0:
-            yield text[start:at].strip()
-            start = at + 1
-    if depth == 0:
-        yield text[start:].strip()
-
-
-def _expanded(part: str) -> list[str]:
-    names = [""]
-    # text and brackets take turns
-    for index, piece in enumerate(re.split(r"\[([^\[\]]{1,65536})\]", part)):
-        ends = [piece] if index % 2 == 0 else _numbers(piece)
-        if len(names) * len(ends) > MAX_NODES:
-            return [""] * (MAX_NODES + 1)  # too many: the caller stops
-        names = [name + end for name in names for end in ends]
-    return names
-
-
-def _numbers(text: str) -> list[str]:
-    found: list[str] = []
-    for part in text.split(","):
-        match = _RANGE.match(part.strip())
-        if match is None:
-            continue
-        low, high = match[1], match[2] or match[1]
-        last = min(int(high), int(low) + MAX_NODES)
-        found.extend(str(number).zfill(len(low)) for number in range(int(low), last + 1))
-        if len(found) > MAX_NODES:
-            break
-    return found

@@ -11,7 +11,7 @@ import pytest
 
 from bot import dumps
 from bot.dumps import Bounds, read_dumps
-from kb.collectives import judge, judge_rings
+from kb.collectives.judging import judge, judge_rings
 from kb.readers.flight import Limits, read_dump
 from kb.rings import digest
 

@@ -38,6 +38,8 @@ def test_a_report_has_the_documented_shape():
             "nodes": None,
             "gpus": None,
             "owner": None,
+            "attempts": [],
+            "last_good": None,
         },
         "versions": {
             "engine": "0.1.0",
@@ -66,7 +68,7 @@ def test_a_report_has_the_documented_shape():
         },
         "diagnoses": [],
         "indicators": {"events": [], "nodes": [], "stages": [], "iterations": []},
-        "hang": {"called": False, "votes": [], "suspected": False, "advice": []},
+        "hang": {"called": False, "votes": [], "suspected": False, "advice": [], "stacks": []},
         "gaps": [
             {
                 "code": "absent",

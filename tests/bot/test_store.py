@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from bot import settings
-from bot.reportjson import dumps
 from bot.database import StoreError
+from bot.reportjson import dumps
 from bot.store import REPLAY_BYTES, Incident, Store, remember
 from bot.worklist import Worklist
 from tests.bot.samples import FALLEN_GPU, HEALTHY, UNKNOWN

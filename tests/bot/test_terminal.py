@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from bot.terminal import lines, plain, render, show, shown
-from kb.report import Decision, EvidenceItem, Exclusion, GpuRef, Suspect, ranges
+from kb.report import Decision, EvidenceItem, Exclusion, GpuRef, Hang, StackBranch, Suspect, ranges
 from tests.bot.samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, TOO_LITTLE, UNKNOWN
 
 FALLEN_GPU_TEXT = """\
@@ -111,6 +111,44 @@ def test_a_fault_is_told_from_the_decision_to_what_was_not_seen():
 def test_an_unknown_failure_shows_what_stands_out():
     """The whole text of a report that no rule explains."""
     assert plain(UNKNOWN) == UNKNOWN_TEXT
+
+
+STACKS = (
+    StackBranch(0, ("<module> (fit.py:90)", "wrap.<locals>.wrapper (errors.py:367)", "main (fit.py:80)"), 64, "0-63"),
+    StackBranch(
+        1,
+        ("train (fit.py:40)", "f (a.py:1)", "g (a.py:2)", "h (a.py:3)", "i (a.py:4)", "all_reduce (c10d.py:3)"),
+        63,
+        "0-16,18-63",
+        "17",
+    ),
+    StackBranch(1, ("train (fit.py:38)", "take (cache.py:44)"), 1, "17", "0-16,18-63", folded=2),
+)
+
+
+def test_merged_stacks_say_who_is_where():
+    """A line a branch: who is in it at the left, where it begins and ends, its frames without the wrappers."""
+    text = plain(replace(UNKNOWN, hang=Hang(called=True, stacks=STACKS)))
+    start = text.index("Where the 64 ranks stand")
+    assert (
+        text[start:].split("\n\n")[0]
+        == """\
+Where the 64 ranks stand (merged stacks, outermost frame first):
+   all 64     <module> (fit.py:90) > main (fit.py:80)
+   not 17       train (fit.py:40) > ... > g > h > i > all_reduce (c10d.py:3)
+   rank 17      train (fit.py:38) > take (cache.py:44) ... and 2 branches
+                further in"""
+    )
+
+
+def test_many_branches_are_cut():
+    """Eight branches are shown, all of them where more is asked for; many ranks are counted and named behind."""
+    ways = tuple(StackBranch(0, (f"way{at} (fit.py:{at})",), 2, f"{at},{at + 100}", "0") for at in range(1, 12))
+    report = replace(UNKNOWN, hang=Hang(called=True, stacks=ways))
+    assert "   not 0      way8 (fit.py:8)\n              ... and 3 more branches\n" in plain(report)
+    assert "way11 (fit.py:11)" in plain(report, verbose=True)
+    wide = (StackBranch(0, ("a (fit.py:1)",), 4, "1,3,5,700", "0,2,4,800"),)
+    assert "   4 ranks    1,3,5,700: a (fit.py:1)\n" in plain(replace(report, hang=Hang(called=True, stacks=wide)))
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ class Job:
     hangs_at: float = float("inf")
     ends_at: float = float("inf")
     lines: dict[float, tuple[int, bytes]] = field(default_factory=dict)
+    others: frozenset[int] = frozenset()
     stamped: bool = True
     spy: bool = True
 
@@ -126,6 +127,10 @@ class Job:
     def alive(self, _process):
         """Likewise."""
         return self.time < self.ends_at
+
+    def ended(self, _process):
+        """Likewise: nobody can tell."""
+        return ""
 
     def stacks(self, ranks, _stopping):
         """All wait in a collective once it hangs, but for rank 2, which waits for a lock."""
@@ -201,6 +206,9 @@ def test_logs_without_any_time_fall_silent_too(known, tmp_path):
     ran = watched(known, job, tmp_path / "kept")
     assert ran.first("called").time - job.hangs_at <= 300
     assert ran.outcome.answer.report.hang.called
+    again = diagnose_bundle(known, tmp_path / "kept").report.hang  # bundle.yaml says when each file was written
+    age = int(ran.clock.time - job.hangs_at) + 1
+    assert f"the last line is {age} s old" in {one.probe: one.detail for one in again.votes}["silence"]
 
 
 def test_with_ras_answers_it_is_called_within_a_minute(known, tmp_path):
@@ -285,6 +293,37 @@ def test_an_xid_of_the_kernel_is_told_within_thirty_seconds(known, tmp_path):
     assert (told.fields["rule"], told.fields["node"]) == ("nvidia-xid", "gpu-a07")
     assert ran.outcome.called == "fatal"
     assert ran.outcome.answer.report.diagnoses[0].suspects[0].node == "gpu-a07"
+
+
+def test_a_fault_that_the_kernel_tells_is_not_called_while_steps_come_on(known, tmp_path):
+    """It is told, for it may be the job's; the job goes on, so it has not failed."""
+    ring = tmp_path / "ring"
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(START + 40))
+    ring.write_text(
+        f"{stamp},000100+00:00 train[77]: segfault at 0 ip 00007f40e8785ad8 sp 00007ffd error 4 in libc.so.6\n"
+    )
+    log = KernelLog(START, command=("cat", str(ring)), files=())
+    ran = watched(known, Job(tmp_path / "logs"), tmp_path / "kept", limit=200.0, kernel=log)
+    assert (ran.outcome.called, ran.events()[:2]) == ("", ["fault", "bundle"])
+
+
+def test_what_the_kernel_tells_of_others_processes_is_not_this_job_s(tmp_path):
+    """A crash or a memory limit of another's process on the same host; the host's own lack of memory is everybody's."""
+    ring = tmp_path / "ring"
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(START + 40)) + ",000100+00:00 "
+    before = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(START - 40)) + ",000100+00:00 "
+    ring.write_text(
+        f"{before}train[79]: segfault at 0 ip 00007f40e8785ad8 sp 00007ffd error 4 in libc.so.6\n"
+        f"{stamp}train[77]: segfault at 0 ip 00007f40e8785ad8 sp 00007ffd error 4 in libc.so.6\n"
+        f"{stamp}traps: train[77] trap divide error ip:55d sp:7ff error:0\n"
+        f"{stamp}oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/other,task=python3,pid=77,uid=0\n"
+        f"{stamp}Memory cgroup out of memory: Killed process 77 (python3) total-vm:63kB\n"
+        f"{stamp}Out of memory: Killed process 77 (python3) total-vm:63kB\n"
+        f"{stamp}train[78]: segfault at 0 ip 00007f40e8785ad8 sp 00007ffd error 4 in libc.so.6\n"
+    )
+    log = KernelLog(START, command=("cat", str(ring)), files=())
+    assert log.poll(others={77})
+    assert [line.split(b" ", 1)[1][:14] for line in log.text.splitlines()] == [b"Out of memory:", b"train[78]: seg"]
 
 
 def test_processes_that_vanish_with_a_fault_are_a_fault(known, tmp_path):
@@ -566,4 +605,4 @@ def test_a_real_hang_of_real_processes(known, tmp_path):
         pytest.skip("py-spy may not read processes here")
     assert outcome.called == "hang"
     assert len(list((tmp_path / "kept/stacks").rglob("rank-1.json"))) >= 3
-    assert "wait_in_lock" in (next((tmp_path / "kept/stacks").rglob("rank-1.json"))).read_text()
+    assert "wait_in_lock" in max((tmp_path / "kept/stacks").rglob("rank-1.json")).read_text()

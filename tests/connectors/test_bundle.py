@@ -8,7 +8,7 @@ import time
 import pytest
 
 from connectors.bundle import LARGEST, LARGEST_DESCRIPTION, Description, read_description, read_job
-from kb.model import Gap, Job, Resource
+from kb.model import Attempt, Gap, Job, Resource
 
 ORDINARY = """\
 id: 5512
@@ -223,3 +223,26 @@ gaps:
     assert gaps == ()
     assert told.speakers == {"logs/a.log": Resource(node="n1", rank=3)}
     assert told.gaps == (Gap("source_timeout", "loki", "it did not answer", rules_out="what it says"),)
+
+
+def test_it_tells_of_the_attempts(tmp_path):
+    """The runs of the job in order with their times; what is no attempt is left out."""
+    (tmp_path / "job.yaml").write_text("""\
+id: 7
+last_good: 5
+attempts:
+- {number: 2, state: FAILED, exit_code: 1, queued: '2026-03-04T05:06:07Z', stopped: soon, nodes: [a, b]}
+- {number: 1, state: NODE_FAIL, signal: 9, first_iterated: 1772600767}
+- {state: FAILED}
+- nothing
+""")
+    job, gaps = read_job(tmp_path)
+    assert gaps == ()
+    assert job == Job(
+        id="7",
+        last_good="5",
+        attempts=(
+            Attempt(1, "NODE_FAIL", signal=9, first_iterated=1772600767.0),
+            Attempt(2, "FAILED", exit_code=1, queued=1772600767.0, nodes=("a", "b")),
+        ),
+    )

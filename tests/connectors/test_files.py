@@ -17,7 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from connectors import files
-from connectors.files import Reading, discover, is_plain, name_hints
+from connectors.filenames import name_hints
+from connectors.files import Reading, discover, is_plain
 from kb.errors import UnreadableInput
 from kb.model import StreamRef
 

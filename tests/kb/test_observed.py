@@ -10,6 +10,7 @@ import pytest
 
 from kb.evidence import Evidence
 from kb.model import (
+    OWN,
     Collective,
     CollectiveTrace,
     Event,
@@ -24,7 +25,8 @@ from kb.model import (
 )
 from kb.observed import Parts, observe, votes
 from kb.panel import Panel, Row, make_panel
-from kb.readers.ras import RasCommunicator, RasRank, RasReport
+from kb.readers.ras.values import RasCommunicator, RasRank, RasReport
+from kb.report import StackBranch
 from kb.rings import Ring, digest
 from kb.rule import Rulebook
 from kb.summary import Series, StageMark, StreamSummary
@@ -165,8 +167,8 @@ def shown(what: Evidence, parts: Parts, kind: str) -> list[Structure]:
     [
         (Parts(stacks=stacks(*[WAITS] * 4)), "yes", "4 of 4 ranks unchanged over 3 rounds"),
         (Parts(stacks=stacks(*[moves] * 4)), "no", "0 of 4 ranks unchanged"),
-        (Parts(stacks=stacks(*[WAITS] * 4, rounds=2)), "not_observable", "2 rounds"),
-        (Parts(stacks=stacks(*[WAITS] * 4, apart=3.0)), "not_observable", "3 are needed"),
+        (Parts(stacks=stacks(*[WAITS] * 4, rounds=2)), "not_observable", "there are 2"),
+        (Parts(stacks=stacks(*[WAITS] * 4, apart=3.0)), "not_observable", "3 rounds of stacks are needed"),
         (Parts(), "not_observable", "no stacks"),
     ],
 )
@@ -435,6 +437,39 @@ def test_a_spinning_gpu_with_a_stalled_queue_pair_and_a_blocked_task() -> None:
         assert [one.resource.node for one in found if one.fields["state"] == "stalled"] == wanted
 
 
+@pytest.mark.parametrize(
+    ("fields", "marks", "told"),
+    [
+        ({"blocked_on": "gpu"}, (), ["gpu"]),
+        ({"blocked_on": ""}, (), ["unknown"]),
+        ({"blocked_on": "gpu", "ended": True}, (), []),
+        ({"blocked_on": "network storage"}, ("saving",), []),
+    ],
+)
+def test_what_a_blocked_task_beside_a_spinning_gpu_waits_for(
+    fields: dict[str, str | bool], marks: tuple[str, ...], told: list[str]
+) -> None:
+    """What it waits for in the kernel is told; a sleep that ended and a checkpoint that is being written are nothing."""
+    who = Resource(node="node-1")
+    events = (
+        Event("ebpf/x", NOW - 30, "cq_stall", "r", "m", who),
+        Event("ebpf/y", NOW - 30, "d_state", "r", "m", who, fields),
+    )
+    found = shown(evidence(log(400.0, *marks)), Parts(panels=panels(100.0, 92.0, 0.0), events=events), "hang")
+    assert [one.fields["blocked_on"] for one in found if one.fields["state"] == "stalled"] == told
+
+
+def test_the_merged_stacks_of_a_run_that_stands_still() -> None:
+    """Where a probe says that the run stands still the report gets who is in which frames; else nothing."""
+    still = Parts(stacks=stacks(WAITS, LOCKED, WAITS, WAITS))
+    assert observe(evidence(log(400.0)), still, BOOK).hang.stacks == (
+        StackBranch(0, ("main (fit.py:300)",), 4, "0-3"),
+        StackBranch(1, ("reduce_loss (fit.py:210)", "all_reduce (distributed_c10d.py:2806)"), 3, "0,2-3", "1"),
+        StackBranch(1, ("take (cache.py:44)",), 1, "1", "0,2-3"),
+    )
+    assert observe(evidence(log(4.0)), Parts(stacks=stacks(*[WAITS] * 4, rounds=1)), BOOK).hang.stacks == ()
+
+
 # -- bad input -------------------------------------------------------------------------------------------------------------
 
 
@@ -482,3 +517,54 @@ def test_the_same_parts_give_the_same_answer() -> None:
     parts = Parts(stacks(WAITS, LOCKED, WAITS, WAITS), waiting(90.0), (), panels(100.0, 8.0, 1e3))
     turned = Parts(parts.stacks[::-1], parts.rings[::-1], (), dict(reversed(list(parts.panels.items()))))
     assert observe(evidence(log(400.0)), parts, BOOK) == observe(evidence(log(400.0)), turned, BOOK)
+
+
+def test_dumps_of_ranks_that_the_job_has_not_are_left_out() -> None:
+    """A dump of another job's rank 40 takes no part; where most are beyond the world, its size is not believed."""
+    parts = Parts(rings=(*waiting(90.0), replace(ring(40, 9, 8, 90.0), source="flight_recorder/other")))
+    seen = observe(evidence(), parts, BOOK)
+    assert [one.resource.rank for one in shown(evidence(), parts, "collective_culprit")] == [2]
+    assert "ranks_unknown" in {gap.code for gap in seen.gaps}
+    assert [one.resource.rank for one in shown(evidence(world_size=1), parts, "collective_culprit")] == [2]
+
+
+def test_who_got_more_than_it_had_room_for_settles_a_disagreement() -> None:
+    """Two dumps with sizes 4096 and 4608, and the log of a third rank that died of a message nine eighths of its own."""
+    rings = tuple(ring(rank, 9, 8, 90.0, numel=numel) for rank, numel in ((1, 4608), (3, 4096)))
+    words = {"signal": "SIGABRT", "what": "op.preamble.length <= op.nbytes. 2304 vs 2048. Received data size"}
+    died = Structure("native_crash", 99_000, 99_100, "terminate called", words)
+    log_of_0 = replace(log(40.0), ref=StreamRef("logs/rank-0.err", Resource(rank=0)), structures=(died,))
+    told = shown(evidence(log_of_0), Parts(rings=rings), "collective_culprit")
+    untold = shown(evidence(log(40.0)), Parts(rings=rings), "collective_culprit")
+    assert [one.resource.rank for one in told] == [1]
+    assert sorted(one.resource.rank for one in untold) == [1, 3]
+
+
+def own_lines(slow: float) -> list[StreamSummary]:
+    """Four ranks that tell of their own steps; the last one works so many seconds."""
+    found = []
+    for rank in range(4):
+        points = tuple(
+            ProgressPoint(100 * at, 10 * at, format=OWN, rank=rank, compute=slow if rank == 3 else 0.3, validation=True)
+            for at in range(1, 20)
+        )
+        found.append(StreamSummary(StreamRef(f"logs/rank-{rank}.err"), series=Series(points, len(points))))
+    return found
+
+
+def test_a_slow_rank_is_an_outlier_among_its_peers() -> None:
+    """By the ranks' own lines; not where all are alike."""
+    (one,) = shown(evidence(*own_lines(0.6)), Parts(), "peer_outlier")
+    assert (one.resource.rank, one.fields["metric"], one.fields["place"]) == (3, "compute_time", 0)
+    assert shown(evidence(*own_lines(0.3)), Parts(), "peer_outlier") == []
+
+
+def test_a_warm_up_that_stops_is_off_its_plan() -> None:
+    """By the command line that the job was started with."""
+    rates = tuple(
+        ProgressPoint(100 * at, at, time=NOW - 90 + at, learning_rate=1e-5 * min(at, 20)) for at in range(1, 80)
+    )
+    stream = StreamSummary(StreamRef("logs/train.log"), series=Series(rates, len(rates)))
+    (one,) = shown(evidence(stream, args="--warmup-steps 60"), Parts(), "off_plan")
+    assert (one.fields["planned"], one.fields["step"]) == (60, 20)
+    assert shown(evidence(stream, args="--warmup-steps 20"), Parts(), "off_plan") == []

@@ -117,7 +117,9 @@ def test_mistakes_are_told_where_they_stand(old: str, new: str, expected: str) -
 def test_a_pattern_is_of_one_kind(pattern: str) -> None:
     """A pattern with no kind or two kinds is refused."""
     text = RULE.replace("  twin:\n    exception: {type: SpoolError, message: full}\n", f"  twin: {pattern}\n")
-    assert told(text) == ["14:9: a pattern has exactly one of literal, regex, exception, structure, detect, plugin"]
+    assert told(text) == [
+        "14:9: a pattern has exactly one of literal, regex, exception, structure, detect, series, plugin"
+    ]
 
 
 def test_all_faults_of_a_file_are_told() -> None:

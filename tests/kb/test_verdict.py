@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kb.evidence import Facts, History
 from kb.findings import find
 from kb.model import Structure
 from kb.ranking import Ranked, rank
-from kb.report import Progress
+from kb.report import Hang, Progress, Vote
 from kb.rule import Pattern
 from kb.summary import StageMark
 from kb.verdict import failure_signs, judge, last_words, phase, progress
@@ -25,7 +27,7 @@ RULES = tuple(
         ("preempted", "preempted"),
     )
 )
-BOOK = rulebook(*RULES)
+BOOK = rulebook(*RULES, rule("odd", "code_bug", LINE, family="hang"))
 
 
 def structure(kind: str, offset: int = 900, **fields: str) -> Structure:
@@ -128,6 +130,14 @@ def test_the_phase_of_a_fault(name: str, expected: str) -> None:
     """A preempted run was stopped, one that lives with its fault is degraded, others failed."""
     known = seen(name)
     assert phase("fault", places(known), known) == expected
+
+
+def test_a_rule_about_hangs_of_a_run_that_ended() -> None:
+    """What such a rule saw hung where the probes looked at a running job, and failed where there was none to look at."""
+    known = seen("odd")
+    running = replace(known.evidence, hang=Hang(votes=(Vote("silence", "no", ""),)))
+    assert phase("fault", places(known), known) == "failed"
+    assert phase("fault", places(known), Facts(running, ())) == "hung"
 
 
 def test_the_phase_without_a_fault() -> None:

@@ -206,6 +206,28 @@ def test_a_wrong_rank_in_the_name_is_told():
     assert (trace.rank, codes(gaps), nameless.rank) == (3, ["dump_rank_contradicted"], 3)
 
 
+@pytest.mark.parametrize(
+    ("name", "inside", "taken"),
+    [("_dump_2", 2, 2), ("_dump_3", 2, 2), ("_dump_3", 5, 3), ("_dump_7", 3, 3), ("_dump_7", 5, None)],
+    ids=["alike", "both fit", "the name fits", "the content fits", "neither fits"],
+)
+def test_name_and_content_that_disagree_are_told(name, inside, taken):
+    """The content goes before the name, unless the groups contradict it; where they contradict both, the rank is unknown."""
+    trace, gaps = read_dump(pickled(dump([entry()], rank=inside)), name)
+
+    assert trace.rank == taken
+    assert codes(gaps) == ([] if name == f"_dump_{inside}" else ["dump_rank_contradicted"])
+
+
+def test_a_recorder_that_held_nothing_is_a_gap():
+    """No operations and no counters: the recorder was off, and says nothing of where its rank is."""
+    trace, gaps = read_dump(pickled(dump(pg_status={})), "_dump_2")
+    bent, others = read_dump(pickled(dump(pg_status=[1])), "_dump_2")
+
+    assert (trace.entries, codes(gaps)) == ((), ["dump_empty"])
+    assert (bent.entries, codes(others)) == ((), ["dump_partial", "dump_empty"])
+
+
 class Evil:
     """Calls a program when it is loaded by the default loader."""
 

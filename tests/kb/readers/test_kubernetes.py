@@ -231,6 +231,33 @@ def test_nodes():
     assert events_of(well) == ()
 
 
+def test_taints_that_say_what_happened():
+    """Taints of trouble and of maintenance are told with their time; those that only reserve a node are not."""
+    taints = [
+        {"key": "nvidia.com/gpu", "effect": "NoSchedule", "value": "present"},
+        {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-10-02T12:00:00Z"},
+        {"key": "node.kubernetes.io/memory-pressure", "effect": "NoSchedule"},
+        {"key": "example.com/under-repair", "effect": "NoSchedule", "value": "ticket-7"},
+    ]
+    found = events_of({"kind": "Node", "metadata": {"name": "node-4"}, "spec": {"taints": taints}})
+    assert [(one.kind, one.reason, one.time) for one in found] == [
+        ("node_failure", "node.kubernetes.io/unreachable", NOON),
+        ("node_pressure", "node.kubernetes.io/memory-pressure", None),
+        ("cordoned", "example.com/under-repair", None),
+    ]
+    assert found[2].message == "node-4 is tainted example.com/under-repair=ticket-7:NoSchedule"
+
+
+def test_a_nodes_lease_tells_when_it_was_last_there():
+    """A node's lease is an event at the time of its last renewal; other leases are nothing to us."""
+    spec = {"holderIdentity": "node-4", "leaseDurationSeconds": 40, "renewTime": "2026-10-02T12:00:00.000000Z"}
+    mine = {"kind": "Lease", "metadata": {"name": "node-4", "namespace": "kube-node-lease"}, "spec": spec}
+    other = {"kind": "Lease", "metadata": {"name": "operator", "namespace": "ml"}, "spec": spec}
+    (one,) = events_of(mine, other)
+    assert (one.kind, one.time, one.resource.node, one.fields["every"]) == ("lease", NOON, "node-4", 40)
+
+
 def test_an_empty_list_is_an_answer():
     """No events is no gap."""
     assert read_kubernetes(b'{"kind": "List", "items": []}', "x") == ((), ())

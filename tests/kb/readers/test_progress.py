@@ -589,6 +589,23 @@ LINES = [
     (b"WARNING: micro batch size halved to 2, going on", {"format": "resized", "validation": True}),
     (b"Decreasing batch size to: 4.", {"format": "resized", "validation": True}),
     (b"Increasing the global batch size from 256 to 512", {"format": "resized", "validation": True}),
+    (
+        b"2027-02-20 18:39:10,572 INFO fit: rank 1 | step 10 | data 8.5 ms | forward-backward 407.5 ms | rss 512 MB",
+        {"step": 10, "data": 0.0085, "compute": 0.4075, "memory": 512 * 2.0**20, "format": "own", "validation": True},
+    ),
+    (b"iter 7 compute_time=125ms", {"step": 7, "compute": 0.125, "format": "own", "validation": True}),
+    (
+        b"[rank3] step: 12 forward 0.25 s, backward: 0.5s",
+        {"step": 12, "compute": 0.75, "format": "own", "validation": True},
+    ),
+    (b"global step 12 data_loading: 500us", {"step": 12, "data": 0.0005, "format": "own", "validation": True}),
+    (b"step 5 rss 2.5 GiB", {"step": 5, "memory": 2.5 * 2.0**30, "format": "own", "validation": True}),
+    (b"step 5 input shape: torch.Size([8, 4096])", {"step": 5, "size": 32768.0, "format": "own", "validation": True}),
+    (b"step 5 seq_len=8192", {"step": 5, "size": 8192.0, "format": "own", "validation": True}),
+    (
+        b"step 5 loss: 2.5 compute: 250 ms data_wait: 4 ms seq_len: 4096",
+        {"step": 5, "loss": 2.5, "compute": 0.25, "data": 0.004, "size": 4096.0, "format": "step_loss"},
+    ),
 ]
 
 
@@ -618,6 +635,12 @@ def test_an_iteration_line_gives_its_step_and_measures(line: bytes, expected: di
         "Map (num_proc=4):  45%|████▌     | 500/1100 [00:31<00:39, 38.0 examples/s]".encode(),
         "model.safetensors:  45%|████▌     | 1.2G/4.9G [00:31<00:39, 38.0MB/s]".encode(),
         b"the loss function took step 3",
+        b"time (ms) | fwd_microstep: 22.1 | bwd_microstep: 9.5 | data 3 ms",
+        b"step 3 forward 12.5 ms",
+        b"forward-backward 12.5 ms on average",
+        b"step 3 of the forward pass takes 5 sheets",
+        b"reading data 3 ms after step",
+        b"rss 512 MB",
         b"loss = self.training_step(model, inputs, step=3)",
         b"RuntimeError: step 3 failed: loss is not a scalar",
         b"  loss_scale_window ............................... 1000",

@@ -75,6 +75,21 @@ def test_json():
     assert "hunter2" not in repr(sample)
 
 
+def test_a_lock_that_is_held_and_not_used():
+    """py-spy's JSON tells of a thread that holds the interpreter's lock and does not run: stopped, or blocked in native code."""
+    kept = [("tokenize", "/w/fit.py", 7)]
+    states = {
+        (True, True): "gil",
+        (False, True): "gil_idle",
+        (None, True): "gil",
+        (False, False): "idle",
+        (None, None): "",
+    }
+    for (active, owns), state in states.items():
+        sample, _ = read(json.dumps([thread("MainThread", kept, active=active, owns_gil=owns)]))
+        assert sample.threads[0].state == state
+
+
 def test_equal_stacks_are_one_value():
     """Two ranks at the same place share their frames, so that ten thousand of them fit in memory."""
     text = json.dumps([thread("MainThread", [("f", "/a.py", 1), ("g", "/a.py", 9)])])

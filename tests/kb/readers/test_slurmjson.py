@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from kb.readers.slurmjson import MAX_NODES, hostlist, read_slurm
+from kb.readers.hostlists import MAX_NODES, hostlist
+from kb.readers.slurmjson import read_slurm
 
 START, END = 1_790_900_000, 1_790_942_400
 
@@ -233,6 +234,90 @@ def test_only_the_job_that_was_asked_for():
     found, gaps = read_slurm(json.dumps({"jobs": [other]}).encode(), "x", "4711")
     assert found.runs == ()
     assert [gap.code for gap in gaps] == ["slurm-no-job"]
+
+
+def test_ids_of_arrays_and_parts():
+    """A task or a part alone, or all of them by the id that they share."""
+    tasks = [new(job_id=20 + at, array={"job_id": 20, "task_id": number(at)}) for at in range(2)]
+    parts = [new(job_id=30 + at, het={"job_id": 30, "job_offset": number(at)}) for at in range(2)]
+    jobs = [*tasks, *parts, new()]
+    shown = {
+        asked: [run.shown_id for run in answer(*jobs, job_id=asked).runs]
+        for asked in ("20", "20_1", "30", "30+1", "21", "30+1.0", "4711.batch")
+    }
+    assert shown == {
+        "20": ["20_0", "20_1"],
+        "20_1": ["20_1"],
+        "30": ["30+0", "30+1"],
+        "30+1": ["30+1"],
+        "21": ["20_1"],
+        "30+1.0": ["30+1"],
+        "4711.batch": ["4711"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("told", "ended"),
+    [
+        (1792, (7, None)),
+        (11, (0, 11)),
+        (-1, (None, None)),
+        ({"status": "SUCCESS", "return_code": 0}, (None, None)),
+        ({"status": "ERROR", "return_code": 3}, (3, None)),
+    ],
+)
+def test_exit_codes_of_22_05(told, ended):
+    """The controller gives a wait status; the accounting says success of what failed, which tells nothing."""
+    (run,) = answer(old(exit_code=told)).runs
+    assert (run.exit_code, run.signal) == ended
+
+
+def step_of(tasks, nodes, layout, **more):
+    """A step of so many tasks."""
+    place = {"count": len(nodes), "list": list(nodes)}
+    return (
+        {"step": {"id": 0, "name": "x"}, "state": "COMPLETED", "nodes": place, "tasks": {"count": tasks}}
+        | more
+        | {"task": {"distribution": layout}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("tasks", "layout", "by_node"),
+    [
+        (4, "Block", {"n1": (0, 1), "n2": (2, 3)}),
+        (4, "Cyclic,Block", {"n1": (0, 2), "n2": (1, 3)}),
+        (2, "Unknown", {"n1": (0,), "n2": (1,)}),
+        (4, "Plane", {}),
+        (5, "Block", {}),
+        (10**9, "Block", {}),
+    ],
+)
+def test_tasks_by_node(tasks, layout, by_node):
+    """Who runs where, as far as the layout tells; the widest step counts."""
+    (run,) = answer(new(steps=[step_of(1, ["n1"], "Block"), step_of(tasks, ["n1", "n2"], layout)])).runs
+    assert dict(run.tasks) == by_node
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "shown"),
+    [
+        (["DOWN*", "DRAIN"], "node_failure", "DOWN+DRAIN+NOT_RESPONDING"),
+        (["IDLE", "DRAIN"], "cordoned", "DRAIN+IDLE"),
+        ("mixed", None, ""),
+        (["ALLOCATED", "MAINTENANCE"], "cordoned", "ALLOCATED+MAINTENANCE"),
+        (None, None, ""),
+        ([1, "x"], None, ""),
+    ],
+)
+def test_nodes_beside_the_jobs(state, kind, shown):
+    """Nodes that are down or kept back are events with the reason given; those in order say nothing."""
+    node = {"name": "gpu-b07", "state": state, "reason": "Xid 79", "reason_changed_at": number(END)}
+    found, gaps = read_slurm(json.dumps({"jobs": [new()], "nodes": [node, 3]}).encode(), "slurm.json")
+    events = [one for one in found.events if one.kind in {"node_failure", "cordoned"}]
+    assert gaps == ()
+    told = [(one.kind, one.time, one.resource.node, one.message) for one in events]
+    assert told == ([(kind, float(END), "gpu-b07", f"gpu-b07 is {shown}: Xid 79")] if kind else [])
 
 
 def test_a_cut_answer():

@@ -1,0 +1,80 @@
+"""Asks a source of metrics again and again beside the looks at a live job; one that is slow or dead holds no look up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from connectors.asking import Asked, Deadline, Source, SourceFailed
+from kb.model import Gap, JobRecord, Resource, Window
+
+EVERY = 60.0  # seconds between two questions
+BACK = 1800.0  # seconds that each asks for: some minutes to judge, and what was usual before
+SECONDS = 20.0  # for one question
+PATIENCE = 1.0  # seconds that a look waits for an answer; a later one comes at the next look
+MOST = 64 << 20  # bytes of one round
+
+
+@dataclass(slots=True)
+class _Round:
+    """One round of questions, as a spool: its files, its gaps, and whether it is over."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    gaps: tuple[Gap, ...] = ()
+    over: threading.Event = field(default_factory=threading.Event)
+    size: int = 0
+
+    def append(self, path: str, lines: bytes) -> None:
+        """As connectors.asking.Spool; metrics have no logs."""
+        raise NotImplementedError(path)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Keep a part."""
+        self.size += len(data)
+        if self.size > MOST:
+            raise SourceFailed("too_large", f"more than {MOST >> 20} MB of metrics in one round")
+        self.files[path] = data
+
+    def describe(
+        self,
+        path: str,
+        *,
+        resource: Resource | None = None,
+        query: str = "",
+        unit: str = "",
+        written: float | None = None,
+    ) -> None:
+        """The files tell that themselves."""
+
+
+@dataclass(slots=True)
+class Metering:
+    """`source` is asked every `every` seconds, in a thread that ends with the program."""
+
+    source: Source
+    every: float = EVERY
+    patience: float = PATIENCE
+    _asked: float = float("-inf")
+    _round: _Round | None = None
+
+    def look(self, now: float, record: JobRecord) -> tuple[Mapping[str, bytes], tuple[Gap, ...]] | None:
+        """The files and gaps of a round that is over since the last look; None where there is none."""
+        if self._round is None and now - self._asked >= 0.95 * self.every:
+            self._asked = now
+            self._round = _Round()
+            threading.Thread(target=self._ask, args=(self._round, record, now), daemon=True).start()
+        done = self._round
+        if done is None or not done.over.wait(self.patience):
+            return None
+        self._round = None
+        return done.files, done.gaps
+
+    def _ask(self, into: _Round, record: JobRecord, now: float) -> None:
+        try:
+            asked = Asked(record, Window(now - BACK, now), Deadline.within(SECONDS))
+            into.gaps = tuple(self.source.collect(asked, into))
+        except SourceFailed as failed:
+            into.gaps = (failed.gap("metrics", rules_out="the probe of GPUs that spin while nothing moves"),)
+        finally:
+            into.over.set()

@@ -1,0 +1,82 @@
+"""What a file's name tells of who wrote it: rank, node, kind of source; and which files are no logs by their names."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from kb.model import SourceKind, StreamRef
+
+NO_LOG = re.compile(
+    r"\.(?:py|pyc|so|pt|pth|bin|ckpt|safetensors|npy|npz|png|jpe?g|svg|pdf|zip|tar|tgz|whl|parquet|arrow|sqlite|db)$"
+)
+ARCHIVE = re.compile(r"\.(?:zip|tar|tgz)$")
+_RANK = re.compile(r"(?:^|[/_.\-])(?:global[_-]?)?rank[-_.]?(\d{1,7})(?=[._\-/]|$)", re.IGNORECASE)
+TREE = re.compile(r"(?:^|/)(\d{1,5})/(?:stdout|stderr)\.log(?:\.\w+)?$")
+ATTEMPT = re.compile(r"(?:^|/)attempt_(\d+)/")
+# what stands in a file's name beside the name of the node: what kind of text it is, which rank's
+_BESIDE = re.compile(
+    r"(?:^|(?<=[._\-]))(?:dmesg|kern(?:el)?|kmsg|journal\w{0,8}|syslog|messages|slurmd|slurmctld|nhc|health|dcgmi?|gpud|ibstat"
+    r"|nvidia-smi|py-?spy|pystack|console|serial|std(?:out|err)|out|err|logs?|(?:global[_-]?)?rank[-_.]?\d{1,7})(?=[._\-]|$)",
+    re.IGNORECASE,
+)
+_ENDING = re.compile(r"(?:\.(?:log|txt|out|err|gz|zst|xz|json)|(?<=[a-z])\.\d{1,3})+$", re.IGNORECASE)
+# names as clusters and clouds give them: whole pods, cloud hosts, addresses, numbered machines
+_NODE = re.compile(
+    r"ip-\d{1,3}(?:-\d{1,3}){3}(?:\.[\w.-]{1,80})?|(?:\d{1,3}\.){3}\d{1,3}"
+    r"|(?:[a-z0-9]{1,30}[-_]){0,8}(?:worker|master|chief|node|host)[-_]?\d{1,5}(?:[-_]\d{1,5}){0,3}"
+    r"|(?:[a-z0-9]{1,30}-){0,8}(?:node|host)[-_][a-z]"
+    r"|(?:node|host|nid|dgx|hgx|compute|cn|server)[a-z0-9-]{0,40}\d{1,6}(?:\.[\w.-]{1,80})?"
+    r"|gpu-?(?:[a-z][a-z0-9-]{0,20}\d{1,5}|0\d{1,4}|\d{3,5})(?:\.[\w.-]{1,80})?",
+    re.IGNORECASE,
+)
+# in the name of a kernel's or a check's file anything with a number that is not one of these is a machine
+_MACHINE = re.compile(
+    r"(?!(?:xid|gpu|rank|boot|part|attempt|job|run|step|try|log|v|ib|eth|mlx|nic)[-_]?\d)(?=[\w.-]{0,62}[a-z])(?=[\w.-]{0,62}\d)"
+    r"[a-z0-9][\w.-]{1,62}",
+    re.IGNORECASE,
+)
+_NODE_PART = re.compile(
+    r"(?:^|[_.\-])((?:node|host)(?:[-_]?[a-z]?\d\w{0,20}|[-_][a-z])|gpu-?[a-z]\d+|(?:worker|master)[-_]?\d+)(?=[._\-]|$)",
+    re.IGNORECASE,
+)
+_KERNEL = re.compile(r"(?:^|[._\-/])(?:dmesg|kern(?:el)?|kmsg|journal\w*|syslog|messages)(?=[._\-]|$)", re.IGNORECASE)
+_SCHEDULER = re.compile(r"(?:^|[._\-/])(?:slurmd|slurmctld|sacct|scontrol|squeue|pbs_mom)(?=[._\-]|$)", re.IGNORECASE)
+_HEALTH = re.compile(r"(?:^|[._\-/])(?:nhc|health|dcgmi?|gpud|ibstat|nvidia-smi)(?=[._\-]|$)", re.IGNORECASE)
+
+
+def name_hints(ref: StreamRef, name: str) -> StreamRef:
+    """What a file's name tells of who wrote it: rank, node, kind of source."""
+    kind: SourceKind = ref.kind
+    base = name.rsplit("/", 1)[-1]
+    if _KERNEL.search(base):
+        kind = "kernel"
+    elif _SCHEDULER.search(base):
+        kind = "scheduler"
+    elif _HEALTH.search(base):
+        kind = "health"
+    rank, tree = _RANK.search(name), TREE.search(name)
+    resource = replace(
+        ref.resource,
+        rank=int(rank[1]) if rank else None,
+        local_rank=int(tree[1]) if tree else None,
+        node=_node_of(name, kind),
+    )
+    return replace(ref, kind=kind, resource=resource)
+
+
+def _node_of(name: str, kind: SourceKind) -> str | None:
+    """The node that a file's name, or a folder's above it, tells: the whole name before a part of it."""
+    *folders, base = name[-1000:].split("/")
+    stem = _bare(_ENDING.sub("", base))
+    if _NODE.fullmatch(stem) or (kind in ("kernel", "health") and _MACHINE.fullmatch(stem)):
+        return stem
+    part = _NODE_PART.search(stem)
+    if part:
+        return part[1]
+    return next((folder for folder in reversed(folders) if _NODE.fullmatch(folder)), None)
+
+
+def _bare(stem: str) -> str:
+    """A file's stem without the words that tell what it is."""
+    return re.sub(r"(?<=[._\-])[._\-]+", "", _BESIDE.sub("", stem)).strip("._-")

@@ -1,0 +1,106 @@
+"""Flight Recorder dumps of a job that runs here: files that appear, and pipes by which one may be asked for.
+
+PyTorch writes `<prefix><rank>` (TORCH_FR_DUMP_TEMP_FILE, before TORCH_NCCL_DEBUG_INFO_TEMP_FILE) when a watchdog times out,
+or when somebody writes into `<prefix><rank>.pipe` (TORCH_NCCL_DEBUG_INFO_PIPE_FILE). To ask costs a rank some
+milliseconds and changes nothing in it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kb.model import Gap
+
+LARGEST = 64 << 20  # bytes of one dump
+MOST = 4096  # dumps of one folder
+BEFORE = 60.0  # seconds before the watch began; an older dump tells of another time
+SETTLED = 3.0  # seconds since the last write after which a dump is whole
+
+
+@dataclass(frozen=True, slots=True)
+class Dumped:
+    """A dump that lies there: when it was written (seconds since the epoch) and how large it is."""
+
+    path: Path
+    written: float
+    size: int
+
+
+@dataclass(slots=True)
+class RecorderSource:
+    """Dumps written since `begun`, less a minute. `prefixes`: folders, or folders with the beginning of the files' names."""
+
+    begun: float
+    prefixes: set[str] = field(default_factory=set)
+    _given: dict[Path, tuple[int, float]] = field(default_factory=dict)
+    _seen: dict[Path, tuple[int, float]] = field(default_factory=dict)
+
+    def poll(self, now: float) -> tuple[tuple[Dumped, ...], tuple[Gap, ...]]:
+        """The dumps that are new, or written anew, and whole; by path."""
+        found: list[Dumped] = []
+        gaps: list[Gap] = []
+        before, self._seen = self._seen, {}
+        for prefix in sorted(self.prefixes):
+            for count, one in enumerate(_listed(prefix)):
+                if count >= MOST:
+                    gaps.append(Gap("too_many_files", prefix, f"more than {MOST} dumps; the rest is not read"))
+                    break
+                key = (one.size, one.written)
+                self._seen[one.path] = key
+                if one.written < self.begun - BEFORE or not one.size or self._given.get(one.path) == key:
+                    continue
+                if one.size > LARGEST:
+                    gaps.append(Gap("too_large", str(one.path), f"{one.size} bytes; at most {LARGEST} are read"))
+                elif now - one.written >= SETTLED or before.get(one.path) == key:
+                    self._given[one.path] = key
+                    found.append(one)
+        self._given = {path: key for path, key in self._given.items() if path in self._seen}
+        return tuple(sorted(found, key=lambda one: one.path)), tuple(gaps)
+
+
+def _listed(prefix: str) -> Iterator[Dumped]:
+    """The plain files whose paths begin with a prefix, or that lie in the folder that it is."""
+    path = Path(prefix)
+    folder, start = (path, "") if path.is_dir() else (path.parent, path.name)
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                status = entry.stat()
+                named = entry.name.startswith(start) and not entry.name.startswith(".")
+                if named and stat.S_ISREG(status.st_mode):
+                    yield Dumped(Path(entry.path), status.st_mtime, status.st_size)
+
+
+def ask(pipes: Iterable[Path]) -> tuple[Gap, ...]:
+    """Ask for dumps by writing a word into each pipe; which could not be asked."""
+    refused: dict[str, list[Path]] = {}
+    for pipe in pipes:
+        why = _ask(pipe)
+        if why:
+            refused.setdefault(why, []).append(pipe)
+    return tuple(
+        Gap("dump_not_asked", str(members[0]), f"no dump can be asked for: {why}", got=f"{len(members)} pipes")
+        for why, members in refused.items()
+    )
+
+
+def _ask(pipe: Path) -> str:
+    """Write into a pipe without waiting; in words why that cannot be. Links are not followed: others may write there."""
+    try:
+        handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        return error.strerror or str(error)
+    try:
+        if not stat.S_ISFIFO(os.fstat(handle).st_mode):
+            return "it is no pipe"
+        os.write(handle, b"dump\n")
+    except OSError as error:
+        return error.strerror or str(error)
+    finally:
+        os.close(handle)
+    return ""

@@ -1,0 +1,136 @@
+"""Unpacks gzip, zstandard and xz as a stream: several members, cut and damaged ones, within bounds of memory."""
+
+from __future__ import annotations
+
+import lzma
+import zlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz"}
+_MAGIC |= {bytes((low, 0x2A, 0x4D, 0x18)): "zstd" for low in range(0x50, 0x60)}  # frames to skip, as pzstd writes them
+_LONGEST_MAGIC = 6
+_PIECE = {"gzip": 32 * 1024, "xz": 32 * 1024, "zstd": 2048}  # packed bytes at a time; zstd's unpack to 64 MB at most
+_XZ_MEMORY = 256 << 20  # `xz -9` needs 65 MB; its format allows 4 GB
+_ZSTD_WINDOW = 128 << 20
+
+
+def compression_of(head: bytes) -> str | None:
+    """How packed data begins: `gzip`, `zstd`, `xz`; None for what is not packed."""
+    return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
+
+
+def is_binary(head: bytes) -> bool:
+    """Whether the beginning of a file is that of no text."""
+    odd = sum(byte < 9 or 13 < byte < 27 or 27 < byte < 32 for byte in head)
+    return odd > 0.1 * len(head)
+
+
+class Readable(Protocol):
+    """What gives packed bytes."""
+
+    def read(self, size: int, /) -> bytes:
+        """Up to so many bytes; none at the end."""
+
+
+class _Member(Protocol):
+    """One packed member on its way: what zlib, lzma and zstandard have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+class Unpacking:
+    """Unpacks a file, several members too, giving everything that comes out before the data breaks off.
+
+    The standard readers lose the last buffer when a file is cut; a log's last lines are the ones that matter. `fault`
+    says what was wrong once `read` gives nothing more.
+    """
+
+    def __init__(self, handle: Readable, compression: str) -> None:
+        self.fault = ""
+        self._handle, self._piece = handle, _PIECE[compression]
+        self._make, self._errors = _unpacker(compression)
+        self._member = self._make()
+        self._left = b""
+
+    def read(self, size: int) -> bytes:
+        """About so many bytes of text; fewer at the end, none behind it."""
+        parts: list[bytes] = []
+        room = size
+        while room > 0 and not self.fault:
+            if self._member.eof:
+                if not self._next_member():
+                    break
+                continue
+            text = self._more(room)
+            parts.append(text)
+            room -= len(text)
+        return b"".join(parts)
+
+    def _more(self, room: int) -> bytes:
+        packed = self._packed()
+        if packed is None:
+            self.fault = "its end is missing"
+            return b""
+        try:
+            text = self._member.decompress(packed, room)
+        except self._errors as error:
+            self.fault = str(error)
+            return b""
+        self._left = getattr(self._member, "unconsumed_tail", b"")
+        return text
+
+    def _packed(self) -> bytes | None:
+        """More packed bytes, b"" where the unpacker still holds some, None at the end of the file."""
+        if self._left:
+            packed, self._left = self._left, b""
+            return packed
+        if getattr(self._member, "needs_input", True) is False:
+            return b""
+        return self._handle.read(self._piece) or None
+
+    def _next_member(self) -> bool:
+        """Whether another member follows; zeros between members are padding."""
+        rest = self._member.unused_data.lstrip(b"\0")
+        while len(rest) < _LONGEST_MAGIC and (more := self._handle.read(self._piece)):
+            rest = (rest + more).lstrip(b"\0")
+        if rest and compression_of(rest) is None:
+            self.fault = "something else follows the packed data"
+        if not rest or self.fault:
+            return False
+        self._member, self._left = self._make(), rest
+        return True
+
+
+def _unpacker(compression: str) -> tuple[Callable[[], _Member], tuple[type[Exception], ...]]:
+    """What makes a member, and the errors that it raises on damaged data."""
+    if compression == "gzip":
+        return lambda: zlib.decompressobj(wbits=31), (zlib.error,)
+    if compression == "xz":
+        return lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY), (lzma.LZMAError,)
+    import zstandard  # noqa: PLC0415 - costs start-up time, needed for few
+
+    context = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
+    return lambda: _ZstdFrame(context.decompressobj()), (zstandard.ZstdError,)
+
+
+class _ZstdFrame:
+    """A frame of zstandard, whose library takes no bound on what comes out: the pieces put in are small for that."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._frame.eof)
+
+    @property
+    def unused_data(self) -> bytes:
+        return bytes(self._frame.unused_data)
+
+    def decompress(self, data: bytes, _max_length: int, /) -> bytes:
+        return bytes(self._frame.decompress(data))

@@ -1,0 +1,1 @@
+"""What several answers of NCCL RAS tell together."""

@@ -1,0 +1,75 @@
+"""What `signalbox watch` saw of processes that ended while others of the job ran on: processes.json, events come out.
+
+`{"format": 1, "ended": [{"rank": 3, "node": "gpu-31", "pid": 4711, "time": 1780000000.5, "how": "SIGKILL", "others": 7}]}`.
+`how` is a signal's name, `exit <status>`, or `gone` where nobody could tell; `others` how many ranks ran on.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from kb.model import Event, Gap, Resource, Scalar
+
+LARGEST = 16 << 20
+MOST = 100_000
+KIND = "process_end"
+GONE = "gone"
+_BROKEN = (msgspec.MsgspecError, RecursionError, UnicodeError)
+
+
+class Ended(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One process that ended. `time`: when it was seen to be gone, seconds since the epoch."""
+
+    rank: int
+    pid: int
+    time: float
+    how: str = GONE
+    node: str = ""
+    others: int = 0
+
+
+class _File(msgspec.Struct):
+    format: int = 1
+    ended: list[msgspec.Raw] = []
+
+
+def written(ended: tuple[Ended, ...]) -> bytes:
+    """The file that holds these."""
+    return msgspec.json.format(msgspec.json.encode({"format": 1, "ended": ended}), indent=1)
+
+
+def read_processes(data: bytes, source: str) -> tuple[tuple[Event, ...] | None, tuple[Gap, ...]]:
+    """Read processes.json; None where it is none. An entry that is not usable costs itself only."""
+    if len(data) > LARGEST:
+        return None, (Gap("processes_unreadable", source, f"{len(data)} bytes; at most {LARGEST} are read"),)
+    try:
+        file = msgspec.json.decode(data, type=_File)
+    except _BROKEN as error:
+        return None, (Gap("processes_unreadable", source, f"not a list of ended processes: {str(error)[:200]}"),)
+    found, odd = [], max(0, len(file.ended) - MOST)
+    for raw in file.ended[:MOST]:
+        try:
+            one = msgspec.json.decode(raw, type=Ended)
+        except _BROKEN:
+            odd += 1
+            continue
+        if 0 <= one.rank < 1 << 31 and math.isfinite(one.time):
+            found.append(event_of(one, source))
+        else:
+            odd += 1
+    gaps = (Gap("processes_left_out", source, f"{odd} entries are not usable"),) if odd else ()
+    return tuple(found), gaps
+
+
+def event_of(one: Ended, source: str) -> Event:
+    """The process's end as an event."""
+    how = one.how[:40]
+    told = {GONE: "is gone, nobody could tell how"}.get(
+        how, f"ended by {how}" if how.startswith("SIG") else f"ended: {how}"
+    )
+    message = f"rank {one.rank}: process {one.pid} {told}, while {one.others} other ranks ran on"
+    fields: dict[str, Scalar] = {"signal": how if how.startswith("SIG") else "", "pid": one.pid, "others": one.others}
+    who = Resource(node=one.node[:200] or None, rank=one.rank, pid=one.pid)
+    return Event(source, one.time, KIND, how, message, who, fields)

@@ -1,0 +1,357 @@
+"""What one process does, by its stacks: its main thread, or the thread or child process that this waits for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from kb.model import Frame, StackSample, ThreadStack
+from kb.stacks.frames import Activity, Context, Place, bare, is_native, known_of, path_of
+
+MAIN = "MainThread"
+WAITING: frozenset[Activity] = frozenset({"collective", "p2p", "backward", "device", "rendezvous", "filelock"})
+
+_LOADING_NAMES = re.compile(r"(?i)data|loader|fetch|iter(?!ation)|batch|sampler|reader|prefetch|corpus|tokeniz")
+_HELPER_THREADS = re.compile(
+    r"(?i)QueueFeeder|tqdm|monitor|heartbeat|tensorboard|wandb|SummaryWriter|QueueManager|AsyncHook|ResourceSharer|watchdog|Dummy"
+)
+WATCHED_THREADS = re.compile(
+    r"(?i)pin_memory|loader|prefetch|autograd|fetch|pt_data|data_?(?:worker|thread|queue)|reader|producer"
+)
+_HOST_LOOPS = re.compile(r"/ray/_private/workers?|/ray/worker\.py|/ray/workers/")
+
+# Activity → the fault class that it speaks for, the classes that it may be besides, and the words for it.
+VERDICTS: Mapping[Activity, tuple[str, tuple[str, ...], str]] = {
+    "collective": ("collective_timeout", ("collective_desync",), "waits inside a collective"),
+    "p2p": ("collective_timeout", ("collective_desync",), "waits for a send or receive"),
+    "backward": ("collective_timeout", ("collective_desync", "gpu_fault"), "waits inside the backward pass"),
+    "device": ("collective_timeout", ("collective_desync", "gpu_fault"), "waits for the accelerator"),
+    "rendezvous": ("rendezvous", ("nccl_bootstrap", "collective_desync"), "waits to form a group with the other ranks"),
+    "loader": ("dataloader_fault", ("storage_io", "data_error"), "waits for its data loader"),
+    "storage": ("storage_io", ("disk_full",), "is inside file or object storage"),
+    "filelock": ("storage_io", ("deadlock",), "waits for a lock file"),
+    "saving": ("checkpoint_save", ("storage_io", "disk_full"), "is writing a checkpoint"),
+    "loading": ("checkpoint_load", ("storage_io",), "is reading a checkpoint"),
+    "compile": ("deadlock", ("gpu_library",), "is compiling"),
+    "lock": ("deadlock", (), "waits for a lock"),
+    "gil": ("deadlock", (), "waits for the interpreter's lock"),
+    "fork": ("deadlock", ("resource_limit",), "is starting a process"),
+    "imports": ("deadlock", ("storage_io",), "is importing a module"),
+    "network": ("external_network", ("storage_io",), "waits for a network service"),
+    "queue": ("deadlock", ("dataloader_fault",), "waits for another thread or process to hand something over"),
+    "thread": ("deadlock", (), "waits for another thread or process to end"),
+    "subprocess": ("deadlock", ("external_network",), "waits for a program that it started"),
+    "events": ("deadlock", ("external_network",), "waits in an event loop"),
+    "sleep": ("straggler", ("collective_desync", "deadlock"), "sleeps"),
+    "debugger": ("", (), "stands in a debugger: a person paused it, or a breakpoint was left in"),
+    "teardown": ("collective_desync", ("deadlock",), "is ending"),
+    "user": ("straggler", ("deadlock", "code_bug"), "is in code of the run"),
+    "unknown": ("", (), "has no stack of a main thread"),
+}
+# Of several who stand outside the crowd, whose activity tells most.
+TELLING: tuple[Activity, ...] = (
+    *("gil", "lock", "fork", "imports", "saving", "storage", "loading", "loader", "network", "compile", "subprocess", "queue"),
+    *("thread", "sleep", "teardown", "events", "user", "rendezvous", "collective", "p2p", "backward", "device", "filelock"),
+    *("debugger", "unknown"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What a process does, by its stack. `frame`: the frame that tells; `caller`: the nearest frame of the run's own code.
+
+    `fault`: the class that it would be, were it what holds the job up; empty for none. `waiting`: others are waited for.
+    `stuck_worker`: a worker of its loader stands in code of the run.
+    """
+
+    activity: Activity
+    fault: str
+    alternatives: tuple[str, ...]
+    reason: str
+    frame: Frame | None = None
+    caller: Frame | None = None
+    context: Context = ""
+    waiting: bool = False
+    thread: str = MAIN
+    stuck_worker: bool = False
+
+
+# --- one stack by itself ---
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one stack says by itself. `place`: it without native frames and without the waiting machinery further in."""
+
+    activity: Activity
+    frame: Frame | None
+    inner: Frame | None  # the innermost that is neither native nor Python's own waiting
+    caller: Frame | None
+    context: Context
+    leaf: Activity | None  # what its innermost frames do, where a library's frame further out decides
+    place: Place
+    loading_data: bool
+    idle_worker: bool
+
+
+@lru_cache(maxsize=16_384)
+def reading_of(frames: tuple[Frame, ...], child: bool) -> Reading:
+    """What a stack says by itself; `child`: of a forked process, whose stack goes on into its parent's."""
+    frames = _own_part(frames) if child else frames
+    leaf, leaf_frame = _leaf(frames)
+    at = next((index for index, frame in enumerate(frames) if known_of(frame).strong), None)
+    strong = None if at is None else known_of(frames[at]).strong
+    activity: Activity = strong or leaf or "user"
+    if leaf == "gil":
+        activity, at = "gil", None
+    elif strong and leaf in {"fork", "imports"}:
+        activity, at = leaf, None
+    if at is not None and is_native(frames[at]):  # its Python caller says more to a reader than a mangled name
+        at = next((index for index in range(at, len(frames)) if not is_native(frames[index])), at)
+    frame = frames[at] if at is not None else leaf_frame or next((one for one in frames if not is_native(one)), None)
+    outside = frames[0 if frame is None else frames.index(frame) :]
+    context: Context = next((known_of(one).context for one in frames if known_of(one).context), "")
+    return Reading(
+        activity,
+        frame,
+        next((one for one in frames if not (is_native(one) or known_of(one).weak)), None),
+        next((one for one in outside if not known_of(one).library and not is_native(one)), None),
+        context,
+        leaf,
+        place_of(frames),
+        _hands_over_data(outside),
+        child and _idle_worker(frames),
+    )
+
+
+def _hands_over_data(frames: Sequence[Frame]) -> bool:
+    """Whether the nearest frames that are not Python's own are about data, by their names and their files'."""
+    near = [one for one in frames if not (known_of(one).weak or is_native(one))][:3]
+    return any(_LOADING_NAMES.search(f"{bare(one.function)[:80]} {one.file.rpartition('/')[2][:80]}") for one in near)
+
+
+def _own_part(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    """A forked child's stack goes on into its parent's: only what is further in than the start of the process is its own."""
+    for index, frame in enumerate(frames):
+        if bare(frame.function) == "_bootstrap" and path_of(frame.file).endswith("/multiprocessing/process.py"):
+            return frames[: index + 1]
+    return frames
+
+
+def _leaf(frames: tuple[Frame, ...]) -> tuple[Activity | None, Frame | None]:
+    """What the innermost frames do, as far as they are native or Python's own: the outermost of them names it best."""
+    found: tuple[Activity | None, Frame | None] = (None, None)
+    python = False
+    for frame in frames:
+        known = known_of(frame)
+        if known.native:
+            kind = known.strong or known.weak
+            if kind == "gil":
+                return "gil", frame
+            if kind and not python and found[0] is None:
+                found = (kind, frame)
+        elif known.weak:
+            better = not python or not (found[0] in {"network", "thread"} and known.weak in {"queue", "lock"})
+            found = (known.weak, frame) if better else found
+            python = True
+        else:
+            break
+    return found
+
+
+def place_of(frames: tuple[Frame, ...]) -> Place:
+    """Where a thread stands: no native frames, and none of a loop that polls, whose lines differ from look to look."""
+    own = [frame for frame in frames if not is_native(frame)]
+    start = next((index for index, frame in enumerate(own) if known_of(frame).weak is None), 0)
+    return tuple((bare(frame.function), frame.file.rpartition("/")[2], frame.line) for frame in own[start:])
+
+
+def _idle_worker(frames: tuple[Frame, ...]) -> bool:
+    """Whether a loader's worker waits for work: its loop asks its queue, with nothing in between."""
+    for frame in frames:
+        known = known_of(frame)
+        if known.native or known.weak:
+            continue
+        return bool(re.search(r"worker_?loop|_worker$|^worker", bare(frame.function)))
+    return True
+
+
+# --- one process ---
+
+
+def doing(sample: StackSample, children: Sequence[StackSample] = ()) -> Doing:
+    """What a process does: its main thread, or the thread or child process that this waits for, by their stacks."""
+    main = principal(sample)
+    if main is None:
+        return _doing("unknown", None, "it has no stack of a main thread")
+    read = reading_of(main.frames, sample.child)
+    if read.activity in {"queue", "thread", "events", "loader", "backward", "user"}:
+        behind = _behind(sample, main, read, children)
+        if behind is not None:
+            return behind
+    return _said(read, main)
+
+
+def principal(sample: StackSample) -> ThreadStack | None:
+    """The thread that trains: the main one, unless a host's loop sits there and the run's code is in another."""
+    main = next((one for one in sample.threads if one.thread == MAIN and one.frames), None)
+    if main is None:
+        named = [one for one in sample.threads if one.frames]
+        return named[0] if len(named) == 1 else None
+    own = next((frame for frame in main.frames if not (known_of(frame).native or known_of(frame).weak)), None)
+    if own is None or not _HOST_LOOPS.search(path_of(own.file)):
+        return main
+    others = [one for one in sample.threads if one is not main and one.frames and not is_helper(one)]
+    return max(others, key=_depth, default=main)
+
+
+def _depth(thread: ThreadStack) -> tuple[bool, int, str]:
+    return reading_of(thread.frames, child=False).caller is not None, len(thread.frames), thread.thread
+
+
+def is_helper(thread: ThreadStack) -> bool:
+    """Whether the thread is one that always waits beside the training, by its name."""
+    return bool(_HELPER_THREADS.search(thread.thread))
+
+
+def _behind(sample: StackSample, main: ThreadStack, read: Reading, children: Sequence[StackSample]) -> Doing | None:
+    """What stands behind a main thread that waits: a stuck child of its loader, or another thread of the process."""
+    if read.activity in {"loader", "queue", "thread"}:
+        for each in children:
+            worker = principal(each)
+            own = reading_of(worker.frames, child=True) if worker else None
+            if worker and own and not own.idle_worker and own.activity not in {"queue", "thread", "events", "fork"}:
+                return _of_worker(own, worker, each, read)
+    if read.activity == "user":
+        return _locked_out(sample, main, read) or _crossed(sample, main, read)
+    found = [
+        (other, one)
+        for one in sample.threads
+        if one is not main and one.frames and not is_helper(one)
+        for other in (reading_of(one.frames, child=False),)
+        if other.activity not in {"queue", "thread", "events", "lock", "user", "unknown"}
+    ]
+    if read.activity == "loader":
+        found = [(other, one) for other, one in found if other.activity in {"storage", "network", "filelock"}]
+    if read.activity == "backward":  # the engine's own threads run what backward does
+        found = [(other, one) for other, one in found if one.thread[:1].isdigit() or WATCHED_THREADS.search(one.thread)]
+    best = min(found, key=lambda pair: (TELLING.index(pair[0].activity), pair[1].thread), default=None)
+    if best is None:
+        return None
+    told = _said(best[0], best[1])
+    words = VERDICTS[read.activity][2]
+    return replace(
+        told, reason=f"{words}; its thread {best[1].thread or '?'} {told.reason}", caller=read.caller or told.caller
+    )
+
+
+def _of_worker(own: Reading, worker: ThreadStack, sample: StackSample, main: Reading) -> Doing:
+    beneath = own.leaf if own.activity == "loader" else own.activity
+    told = _said(replace(own, activity="loader"), worker, stuck_in=beneath)
+    pid = f" (pid {sample.resource.pid})" if sample.resource.pid is not None else ""
+    where = at_frame(own.inner or own.frame)
+    reason = f"waits for its data loader, whose worker{pid} is stuck{where}"
+    stuck = told.fault == "dataloader_fault"
+    told = replace(told, reason=reason, frame=own.inner or own.frame, caller=main.caller, context=main.context)
+    return replace(told, stuck_worker=stuck)
+
+
+def _locked_out(sample: StackSample, main: ThreadStack, read: Reading) -> Doing | None:
+    """A main thread that gets no further because another thread keeps the interpreter's lock and does not run."""
+    holder = next((one for one in sample.threads if one is not main and one.state == "gil_idle" and one.frames), None)
+    if holder is None or main.state not in {"idle", ""}:
+        return None
+    held = reading_of(holder.frames, child=False)
+    place = at_frame(held.caller or held.frame)
+    reason = f"waits for the interpreter's lock; its thread {holder.thread or '?'} {_KEEPS_GIL}{place}"
+    return replace(_doing("gil", read.frame, reason), caller=read.caller, context=read.context, thread=main.thread)
+
+
+_KEEPS_GIL = "holds that lock and does not run"
+
+
+def _crossed(sample: StackSample, main: ThreadStack, read: Reading) -> Doing | None:
+    """Two threads of the run's own code that both stand idle: likelier a deadlock than a sleep."""
+    if main.state != "idle" or read.caller is None:
+        return None
+    for one in sample.threads:
+        if one is main or one.state != "idle" or is_helper(one) or not one.frames:
+            continue
+        other = reading_of(one.frames, child=False)
+        if other.activity == "user" and other.caller is not None and other.caller.file == read.caller.file:
+            told = _said(read, main)
+            reason = f"{told.reason}, idle, and so does its thread {one.thread}{at_frame(other.caller)}"
+            return replace(told, fault="deadlock", alternatives=("straggler", "code_bug"), reason=reason)
+    return None
+
+
+def at_frame(frame: Frame | None) -> str:
+    """The words for a frame behind a verb: ` in f (fit.py:7)`; nothing for none."""
+    if frame is None:
+        return ""
+    line = f":{frame.line}" if frame.line else ""
+    file = f" ({frame.file.rpartition('/')[2]}{line})" if frame.file else ""
+    return f" in {frame.function[:120]}{file}"
+
+
+def at_peer(frame: Frame | None) -> bool:
+    """Whether the frame is a plain receive at a socket, by no library that talks to services: a peer may be behind it."""
+    if frame is None or not (is_native(frame) or path_of(frame.file).endswith("/socket.py")):
+        return False
+    return bool(re.search(r"recv|readinto|accept", bare(frame.function)))
+
+
+def _doing(activity: Activity, frame: Frame | None, reason: str) -> Doing:
+    fault, others, _ = VERDICTS[activity]
+    return Doing(activity, fault, others, reason, frame, waiting=activity in WAITING)
+
+
+def _said(read: Reading, thread: ThreadStack, stuck_in: Activity | None = None) -> Doing:
+    """The verdict on one stack by itself."""
+    activity = read.activity
+    fault, others, words = VERDICTS[activity]
+    leaf = stuck_in or read.leaf
+    if activity in {"loader", "loading", "saving"} and leaf in {"storage", "filelock", "network"}:
+        beneath = "external_network" if leaf == "network" else "storage_io"
+        fault, others = beneath, (fault, *(one for one in others if one != beneath))
+        words += ", inside file input or output" if leaf != "network" else ", at a network service"
+    elif activity in {"storage", "queue", "thread", "user", "sleep", "network"} and read.context in {
+        "saving",
+        "loading",
+    }:
+        above: Activity = "saving" if read.context == "saving" else "loading"
+        first, rest, said = VERDICTS[above]
+        order: tuple[str, ...] = (
+            (fault, first) if activity == "storage" else (first, *(one for one in (fault,) if one != "straggler"))
+        )
+        fault, others, words = order[0], (*order[1:], *(one for one in rest if one not in order)), f"{said}: {words}"
+    elif activity == "queue" and read.loading_data:
+        fault, others, words = "dataloader_fault", ("deadlock",), "waits for the next batch"
+    elif activity == "user" and thread.state == "gil_idle":
+        fault, others = "deadlock", ("straggler", "code_bug")
+        words += ", holds the interpreter's lock and does not run: it blocks in native code, or the process is stopped,"
+    elif activity == "network" and at_peer(read.frame):
+        others, words = ("deadlock", *others), "waits at a socket for a peer or a service"
+    elif activity == "user" and thread.state == "idle":
+        words += ", idle: it sleeps, or waits for a lock, a file or the device"
+    elif activity == "user" and thread.state in {"active", "gil"}:
+        words += ", at work"
+        others = ("code_bug", "deadlock")
+    where = read.caller if activity in {"user", "sleep", "lock", "gil"} and read.caller else read.frame
+    if where is not None and read.caller is not None and is_native(where):
+        where = read.caller  # a name of the C side says little to a reader
+    if activity in {"loader", "saving", "loading"} and read.inner and not known_of(read.inner).library:
+        where = read.inner
+    return Doing(
+        activity,
+        fault,
+        others,
+        words + at_frame(where),
+        read.frame,
+        read.caller,
+        read.context,
+        activity in WAITING,
+        thread.thread,
+    )

@@ -1,0 +1,36 @@
+"""Samples sorted by rank and round: what the comparison, the merged view and the probe all start from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from kb.model import StackSample
+
+
+def rounds_of(samples: Iterable[StackSample]) -> dict[int, list[StackSample]]:
+    """Each rank's main processes, oldest first. A stack whose rank is not known can be set beside no other."""
+    found: dict[int, dict[str, StackSample]] = {}
+    for each in samples:
+        if not each.child and each.resource.rank is not None and each.threads:
+            rounds = found.setdefault(each.resource.rank, {})
+            known = rounds.get(each.sample)
+            if known is None or (each.time, each.source) > (known.time, known.source):  # a round told twice
+                rounds[each.sample] = each
+    return {rank: sorted(rounds.values(), key=_when) for rank, rounds in found.items()}
+
+
+def _when(sample: StackSample) -> tuple[bool, float, tuple[tuple[int, str], ...]]:
+    """By time where it is known, then by the round's name, numbers in it as numbers."""
+    parts = re.findall(r"\d{1,18}|\D+", sample.sample[:120])
+    name = tuple((int(part), "") if part.isdigit() else (-1, part) for part in parts)
+    return sample.time is not None, sample.time or 0.0, name
+
+
+def children_of(samples: Iterable[StackSample]) -> dict[int, list[StackSample]]:
+    """The samples of each rank's child processes, in the order given."""
+    found: dict[int, list[StackSample]] = {}
+    for each in samples:
+        if each.child and each.resource.rank is not None and each.threads:
+            found.setdefault(each.resource.rank, []).append(each)
+    return found

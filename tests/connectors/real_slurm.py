@@ -1,0 +1,270 @@
+"""A real Slurm on this machine: controller, two nodes, accounting in MariaDB and slurmrestd, all in a temporary folder.
+
+Ports, sockets, keys and database are its own, so that it disturbs no other. Debian's packages, run as root; where they are
+missing, or this is not root, tests that want it are skipped, saying so.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+NODES = ("gpu01", "gpu02")
+PACKAGES = "slurm-wlm slurmdbd slurmrestd slurm-wlm-jwt-plugin mariadb-server munge"
+PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "munged", "mariadbd", "mariadb-install-db", "sacct")
+MEMORY = Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of cgroup v1
+PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+SECONDS = 30.0  # for any one part to come up
+
+SLURM = """
+ClusterName=west
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={at}/munge.sock
+AuthAltTypes=auth/jwt
+AuthAltParameters=jwt_key={at}/jwt.key
+CredType=cred/munge
+SlurmctldPort={controller}
+SlurmctldPidFile={at}/slurmctld.pid
+SlurmctldLogFile={at}/slurmctld.log
+StateSaveLocation={at}/state
+SlurmdPidFile={at}/slurmd-%n.pid
+SlurmdLogFile={at}/slurmd-%n.log
+SlurmdSpoolDir={at}/spool-%n
+SlurmdParameters=config_overrides
+KillWait=1
+MinJobAge=600
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=0,bf_interval=1
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU_Memory
+DefMemPerCPU=50
+ReturnToService=2
+ProctrackType=proctrack/{tracking}
+TaskPlugin=task/{tasks}
+JobAcctGatherType=jobacct_gather/linux
+MpiDefault=none
+SwitchType=switch/none
+TopologyPlugin=topology/tree
+JobRequeue=1
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={accounting}
+AccountingStoragePass={at}/munge.sock
+NodeName=gpu01 NodeHostname={host} NodeAddr=127.0.0.1 Port={gpu01} CPUs=16 RealMemory=4000 State=UNKNOWN
+NodeName=gpu02 NodeHostname={host} NodeAddr=127.0.0.1 Port={gpu02} CPUs=16 RealMemory=4000 State=UNKNOWN
+PartitionName=train Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+ACCOUNTING = """
+AuthType=auth/munge
+AuthInfo=socket={at}/munge.sock
+AuthAltTypes=auth/jwt
+AuthAltParameters=jwt_key={at}/jwt.key
+DbdAddr=127.0.0.1
+DbdHost={host}
+DbdPort={accounting}
+SlurmUser=root
+LogFile={at}/slurmdbd.log
+PidFile={at}/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=127.0.0.1
+StoragePort={database}
+StorageUser=slurm
+StoragePass=slurm
+StorageLoc=slurm
+"""
+CGROUPS = """
+CgroupPlugin=cgroup/v1
+CgroupMountpoint=/sys/fs/cgroup
+ConstrainRAMSpace=yes
+ConstrainSwapSpace=yes
+AllowedSwapSpace=0
+"""
+SWITCHES = "SwitchName=leaf1 Nodes=gpu01\nSwitchName=leaf2 Nodes=gpu02\nSwitchName=spine Switches=leaf[1-2]\n"
+FIRST = """
+CREATE DATABASE slurm;
+CREATE USER slurm@'127.0.0.1' IDENTIFIED BY 'slurm';
+GRANT ALL ON slurm.* TO slurm@'127.0.0.1';
+"""
+
+
+@dataclass
+class RealSlurm:
+    """The cluster: its folder, its slurm.conf, whether its memory limits are kept, slurmrestd's address and a token."""
+
+    at: Path
+    conf: str
+    limits: bool
+    rest: str = ""
+    token: str = ""
+    _running: list[subprocess.Popen] = field(default_factory=list)
+
+    def run(self, *words: str) -> str:
+        """What a command prints."""
+        done = subprocess.run(
+            words, env=self.environment, capture_output=True, text=True, timeout=60, check=False, cwd=self.at / "out"
+        )
+        assert done.returncode == 0, (words, done.stderr)
+        return done.stdout
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment in which Slurm's programs find this cluster and no other."""
+        return {**os.environ, "SLURM_CONF": self.conf, "PATH": PATH}
+
+    def submit(self, *words: str) -> str:
+        """The id of a new batch job."""
+        return self.run("sbatch", "--parsable", *words).strip()
+
+    def wait(self, job: str, *states: str, seconds: float = SECONDS) -> str:
+        """Wait until the accounting has the last run of a job in one of these states."""
+        end = time.monotonic() + seconds
+        state = ""
+        while time.monotonic() < end:
+            rows = self.run("sacct", "-X", "-n", "-D", "-P", f"--jobs={job}", "--format=State").split("\n")
+            state = (rows[-2] if len(rows) > 1 else "").partition(" ")[0]
+            if state in states:
+                return state
+            time.sleep(0.2)
+        raise AssertionError(f"job {job} is {state!r}, not {states}")
+
+    def start(self, name: str, *words: str, environment: dict[str, str] | None = None) -> None:
+        """Start a daemon that stays in the foreground."""
+        with (self.at / f"{name}.out").open("wb") as out:
+            self._running.append(
+                subprocess.Popen(words, env=environment or self.environment, stdout=out, stderr=subprocess.STDOUT)
+            )
+
+    def stop(self) -> None:
+        """End all daemons, the last started first; whatever jobs still ran ends with their nodes."""
+        with suppress(AssertionError, subprocess.TimeoutExpired, OSError):
+            self.run("scancel", "--user=root", "--full")
+            time.sleep(0.5)
+        for one in reversed(self._running):
+            one.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                one.wait(10)
+            if one.poll() is None:
+                one.kill()
+                one.wait(10)
+
+
+@contextmanager
+def real_slurm() -> Iterator[RealSlurm]:
+    """A cluster for a while."""
+    missing = [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
+    if missing:
+        pytest.skip(f"no {', '.join(missing)}: apt-get install {PACKAGES}")
+    if os.geteuid() != 0:
+        pytest.skip("a Slurm of one's own needs root")
+    at = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))  # short: names of sockets are bounded
+    cluster = RealSlurm(at, str(at / "slurm.conf"), limits=MEMORY.exists())
+    try:
+        _up(cluster)
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(at, ignore_errors=True)
+
+
+def _up(cluster: RealSlurm) -> None:
+    at, ports = cluster.at, _ports("controller", "accounting", "database", *NODES)
+    words = {"at": at, "host": os.uname().nodename.partition(".")[0], **ports}
+    words |= {"tracking": "cgroup", "tasks": "cgroup"} if cluster.limits else {"tracking": "linuxproc", "tasks": "none"}
+    at.chmod(0o755)
+    for folder in ("state", "db", "out", *(f"spool-{node}" for node in NODES)):
+        (at / folder).mkdir()
+    texts = {
+        "slurm.conf": SLURM,
+        "slurmdbd.conf": ACCOUNTING,
+        "cgroup.conf": CGROUPS,
+        "topology.conf": SWITCHES,
+        "first.sql": FIRST,
+    }
+    for name, text in texts.items():
+        (at / name).write_text(text.format(**words))
+    for name in ("jwt.key", "munge.key"):
+        (at / name).write_bytes(os.urandom(64))
+    for name in ("jwt.key", "munge.key", "slurmdbd.conf"):
+        (at / name).chmod(0o600)
+    _storage(cluster, ports)
+    cluster.start("slurmdbd", "slurmdbd", "-D")
+    _listening(ports["accounting"])
+    cluster.run("sacctmgr", "--immediate", "add", "cluster", "west")
+    cluster.start("slurmctld", "slurmctld", "-D")
+    _listening(ports["controller"])
+    for node in NODES:
+        cluster.start(node, "slurmd", "-D", "-N", node)
+    _until(lambda: cluster.run("sinfo", "-N", "-h", "-o", "%T").count("idle") == len(NODES))
+
+
+def _storage(cluster: RealSlurm, ports: dict[str, int]) -> None:
+    at = cluster.at
+    plain = ("--no-defaults", "--user=root", f"--datadir={at}/db")
+    cluster.run("mariadb-install-db", *plain, "--skip-test-db", "--auth-root-authentication-method=normal")
+    cluster.start(
+        *(
+            "mariadbd",
+            "mariadbd",
+            *plain,
+            f"--port={ports['database']}",
+            "--bind-address=127.0.0.1",
+            "--skip-name-resolve",
+        ),
+        *(f"--socket={at}/sql.sock", f"--pid-file={at}/sql.pid", f"--init-file={at}/first.sql"),
+        *("--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=64M"),
+    )
+    places = [
+        f"--{name}={at}/munge.{end}" for name, end in (("socket", "sock"), ("key-file", "key"), ("pid-file", "pid"))
+    ]
+    places += [f"--log-file={at}/munge.log", f"--seed-file={at}/munge.seed"]
+    cluster.start("munged", "munged", "--foreground", "--force", *places)
+    _listening(ports["database"])
+    _until((at / "munge.sock").exists)
+
+
+def with_rest(cluster: RealSlurm) -> None:
+    """Start slurmrestd beside it, and fetch a token for root. It trusts tokens only, so it runs as a user with no rights."""
+    port = _ports("rest")["rest"]
+    words = ("slurmrestd", "-a", "rest_auth/jwt", "-u", "nobody", f"127.0.0.1:{port}")
+    cluster.start("slurmrestd", *words, environment={**cluster.environment, "SLURM_JWT": "daemon"})
+    _listening(port)
+    cluster.rest = f"http://127.0.0.1:{port}"
+    cluster.token = cluster.run("scontrol", "token", "lifespan=600").strip().partition("=")[2]
+
+
+def _ports(*names: str) -> dict[str, int]:
+    """Ports that are free."""
+    with suppress(OSError):
+        sockets = [socket.socket() for _ in names]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        found = {name: one.getsockname()[1] for name, one in zip(names, sockets, strict=True)}
+        for one in sockets:
+            one.close()
+        return found
+    pytest.skip("no free ports")
+
+
+def _listening(port: int) -> None:
+    def reached() -> bool:
+        with socket.socket() as one:
+            return one.connect_ex(("127.0.0.1", port)) == 0
+
+    _until(reached)
+
+
+def _until(holds) -> None:
+    end = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < end, "a part of Slurm did not come up"
+        time.sleep(0.05)

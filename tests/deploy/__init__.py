@@ -1,0 +1,1 @@
+"""Tests of what is deployed beside Signalbox: the collectors of logs."""

@@ -1,0 +1,66 @@
+"""What a job's own logs teach of its pace and of its pauses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from kb.evidence import Evidence, Facts, StreamFacts
+from kb.history import pace_of, pauses, usual_gap
+from kb.model import Job, ProgressPoint, Resource, StreamRef
+from kb.summary import Series, StageMark, StreamSummary
+
+START = 1_790_000_000.0
+
+
+def log(points: list[ProgressPoint], *marks: tuple[int, str]) -> list[StreamFacts]:
+    """One log with these iteration lines and marks of stages (byte, stage)."""
+    series = Series(tuple(points), len(points), 0, points[0], points[-1])
+    places = tuple(StageMark(at, stage) for at, stage in marks)  # type: ignore[arg-type]
+    one = StreamSummary(StreamRef("logs/rank-0.log", Resource(rank=0)), 100_000, series=series, marks=places)
+    return Facts(Evidence(Job(), streams=(one,)), ()).streams
+
+
+def points(times: list[float]) -> list[ProgressPoint]:
+    """An iteration line at each time (seconds from START), a hundred bytes each."""
+    return [ProgressPoint(100 * at, at, None, START + when) for at, when in enumerate(times, 1)]
+
+
+def steady(count: int, every: float = 2.0, begin: float = 0.0) -> list[float]:
+    """Times of steps."""
+    return [begin + every * at for at in range(count)]
+
+
+def test_the_usual_gap_is_that_of_neighbouring_lines() -> None:
+    """Too few lines say nothing; resumed steps, lines without step and times that are none do no harm."""
+    assert usual_gap(log(points(steady(50)))) == pytest.approx(2.0)
+    assert usual_gap(log(points(steady(8)))) is None
+    odd = [
+        ProgressPoint(5001, None, None, START),
+        ProgressPoint(5002, 7, None, None),
+        ProgressPoint(5003, 3, None, math.nan),
+    ]
+    assert usual_gap(log([*points(steady(50)), *odd])) == pytest.approx(2.0)
+
+
+def test_what_lies_between_lines_in_a_phase_is_no_gap_between_steps() -> None:
+    """An evaluation of 400 s that a line tells of leaves the usual gap as it is; one that none tells of counts."""
+    times = [*steady(20), *steady(20, begin=440.0)]
+    assert usual_gap(log(points(times), (2050, "evaluating"))) == pytest.approx(2.0)
+    assert usual_gap(log(points(times))) == pytest.approx(402.0)
+
+
+def test_a_phase_seen_alone_is_not_judged_by_a_pause_with_two() -> None:
+    """A checkpoint of 10 s that once came right behind an evaluation of 300 s still takes 10 s."""
+    times = [*steady(10), *steady(10, begin=30.0), *steady(10, begin=360.0)]
+    found = pauses(log(points(times), (1050, "saving"), (2020, "evaluating"), (2050, "saving")))
+    assert {name: round(seconds) for name, seconds in found.items()} == {"": 0, "saving": 10, "evaluating": 310}
+
+
+def test_the_pace_is_that_of_the_newest_lines() -> None:
+    """Seconds a step, whatever the logging interval; nothing of a few lines."""
+    tens = [replace(one, step=10 * (one.step or 0)) for one in points(steady(20, 30.0))]
+    assert pace_of(log(tens)) == pytest.approx(3.0)
+    assert pace_of(log(points(steady(4)))) is None

@@ -1,0 +1,157 @@
+"""What explains that a run does not get on, by stacks and collectives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kb.hang import HangLimits, Phase, Probe
+from kb.holding import DATA, Scene, explained, launching
+from kb.model import Resource
+from kb.ras.standstill import RasVote
+from kb.stacks.comparison import Comparison, Outlier, StackGroup
+from kb.stacks.doing import Doing
+from kb.stacks.frames import Activity
+from kb.stacks.stillness import RankStillness, StackVote
+
+NOW = 1_790_000_000.0
+LIMITS = HangLimits()
+NO_PHASE = Phase("", 0.0, None, 500.0)
+
+
+def doing(activity: Activity, context: str = "", *, waiting: bool = False, stuck_worker: bool = False) -> Doing:
+    """What a rank does."""
+    return Doing(activity, "", (), "told", context=context, waiting=waiting, stuck_worker=stuck_worker)  # type: ignore[arg-type]
+
+
+ALL_WAIT = Comparison(4, (StackGroup("0-3", 4, 0, doing("collective", waiting=True)),), crowd=0)
+
+
+def one_elsewhere(what: Doing) -> Comparison:
+    """Three ranks wait in a collective, rank 3 is at something else."""
+    groups = (StackGroup("0-2", 3, 0, doing("collective", waiting=True)), StackGroup("3", 1, 3, what))
+    return Comparison(4, groups, crowd=0, outliers=(Outlier(3, Resource(rank=3), what, "told"),))
+
+
+def still(seconds: float = 100.0, *, moving: str = "", ranks: int = 4, sure: int = 4) -> StackVote:
+    """Stacks that are unchanged for so long, but for ranks that move or could not be judged."""
+    alike = tuple(RankStillness(rank, "yes" if rank < sure else "not_observable", 6, seconds) for rank in range(ranks))
+    return StackVote("yes", "told", sure, moving, observed=sure, ranks=alike)
+
+
+def scene(seen: Comparison | None, age: float | None = None, stacks: StackVote | None = None, **more: object) -> Scene:
+    """What is seen now, with collectives whose newest progress is `age` seconds old."""
+    moved = None if age is None else NOW - age
+    stacks = stacks if stacks is not None or seen is None else still()
+    return Scene(NOW, seen, stacks, 100.0, moved=moved, **more)  # type: ignore[arg-type]
+
+
+def yes(*names: str) -> list[Probe]:
+    """Probes that vote so, of now."""
+    return [Probe(name, "yes", "told", None, NOW) for name in names]
+
+
+def held(seen: Scene, phase: Phase = NO_PHASE, *names: str) -> bool:
+    """Whether the votes of stacks and collective (or of those named) are explained."""
+    return explained(phase, yes(*(names or ("stacks", "collective"))), seen, LIMITS).held
+
+
+@pytest.mark.parametrize(("age", "expected"), [(59.0, True), (61.0, False)])
+def test_a_collective_that_all_have_joined_may_be_sent_again(age: float, expected: bool) -> None:
+    """Where all ranks wait and none is missing the transport may retry, for a minute."""
+    assert held(scene(ALL_WAIT, age)) is expected
+
+
+def test_a_missing_rank_is_no_transport_that_retries() -> None:
+    """Who is known not to be in the collective explains at once why it does not end."""
+    assert not held(scene(ALL_WAIT, 40.0, missing=True))
+    assert not held(scene(one_elsewhere(doing("sleep")), 40.0))
+
+
+@pytest.mark.parametrize(("age", "expected"), [(239.0, True), (241.0, False)])
+@pytest.mark.parametrize("activity", ["loader", "storage", "network"])
+def test_a_rank_that_waits_for_data_may_do_so_for_some_minutes(activity: Activity, age: float, expected: bool) -> None:
+    """Storage stalls and heals: that counts from the last progress, whatever the last line's age is."""
+    seen = scene(one_elsewhere(doing(activity)), age, missing=True)
+    assert held(seen) is expected
+    assert explained(NO_PHASE, yes("stacks", "collective"), seen, LIMITS).name == DATA
+
+
+def test_a_worker_that_is_stuck_is_no_slow_storage() -> None:
+    """A loader's worker that stands in the run's code explains the wait, and time will not heal it."""
+    assert not held(scene(one_elsewhere(doing("loader", stuck_worker=True)), 60.0, missing=True))
+
+
+def test_stacks_are_believed_before_the_logs_last_word() -> None:
+    """The log says evaluating, and all stand in a collective: nobody evaluates, so no half an hour is granted."""
+    evaluating = Phase("evaluating", 1800.0, None, 70.0)
+    assert not held(scene(ALL_WAIT, 70.0), evaluating)
+    assert held(scene(one_elsewhere(doing("user", "evaluating")), 70.0), evaluating)
+    assert held(scene(one_elsewhere(doing("user")), 70.0), evaluating)
+
+
+@pytest.mark.parametrize(
+    ("pauses", "moving", "ceiling"), [({}, "", 300.0), ({"saving": 200.0}, "", 600.0), ({}, "3", 1800.0)]
+)
+def test_a_checkpoint_that_no_line_tells_of(pauses: dict[str, float], moving: str, ceiling: float) -> None:
+    """It may take what the job's own took three times, five minutes where none was seen, longer where the writer moves."""
+    seen = scene(one_elsewhere(doing("user", "saving")), 100.0, still(moving=moving), pauses=pauses)
+    phase = explained(NO_PHASE, yes("stacks", "collective"), seen, LIMITS)
+    assert (phase.name, phase.ceiling) == ("saving", ceiling)
+
+
+def test_one_rank_at_work_for_all_is_given_time() -> None:
+    """A rank that moves in the run's own code while the others wait is at work: four minutes, not one."""
+    seen = one_elsewhere(doing("user"))
+    assert held(scene(seen, 200.0, still(moving="3"), missing=True))
+    assert not held(scene(seen, 250.0, still(moving="3"), missing=True))
+    assert not held(scene(seen, 60.0, missing=True))
+
+
+def test_collectives_that_go_on_withdraw_every_vote() -> None:
+    """Logs that come late and stacks that look alike are no hang while operations are queued and end."""
+    assert held(scene(ALL_WAIT, 20.0, missing=True), NO_PHASE, "silence", "stacks")
+    assert not held(scene(ALL_WAIT, 120.0, missing=True), NO_PHASE, "silence", "stacks")
+
+
+def test_stacks_must_have_stood_while_the_logs_were_silent() -> None:
+    """Three rounds alike after a change are chance, where the logs were silent for two minutes."""
+    assert held(scene(ALL_WAIT, None, still(45.0)), NO_PHASE, "silence", "stacks")
+    assert not held(scene(ALL_WAIT, None, still(80.0)), NO_PHASE, "silence", "stacks")
+
+
+def test_stacks_that_move_withdraw_what_the_others_see() -> None:
+    """Late logs and a long operation are no hang where the ranks' stacks change."""
+    moving = replace(still(), vote="no", still=0, moving="0-3")
+    assert held(scene(ALL_WAIT, 300.0, moving, missing=True), NO_PHASE, "silence", "collective")
+
+
+def test_most_ranks_must_be_judged() -> None:
+    """Where the stacks of half of the ranks could not be compared the others do not speak for the job."""
+    assert held(scene(ALL_WAIT, 90.0, still(sure=2), missing=True))
+
+
+def test_without_stacks_own_pauses_may_come_again() -> None:
+    """Nothing tells an evaluation that no line tells of from a hang, but that the job outlived one: three times as long."""
+    names = ("silence", "collective")
+    assert held(scene(None, 200.0, pauses={"": 100.0}), NO_PHASE, *names)
+    assert not held(scene(None, 310.0, pauses={"": 100.0}), NO_PHASE, *names)
+    assert not held(scene(None, 130.0, pauses={"": 10.0}), NO_PHASE, *names)
+    assert held(scene(None, 130.0, missing=True), NO_PHASE, *names)
+
+
+def test_ras_with_equal_counts_votes_where_all_wait() -> None:
+    """All launched as many and none since: a vote with stacks that wait, none where someone works or they moved."""
+    probe, polls = Probe("collective", "no", "told", None, NOW), RasVote("no", "told")
+    found = launching(probe, polls, scene(ALL_WAIT, 45.0), LIMITS)
+    assert (found.vote, found.since) == ("yes", NOW - 45.0)
+    assert "45 s" in found.detail
+    for other in (
+        scene(ALL_WAIT, 20.0),
+        scene(ALL_WAIT),
+        scene(one_elsewhere(doing("user")), 45.0),
+        scene(ALL_WAIT, 45.0, replace(still(), vote="no")),
+    ):
+        assert launching(probe, polls, other, LIMITS) == probe
+    assert launching(probe, None, scene(ALL_WAIT, 45.0), LIMITS) == probe

@@ -1,0 +1,59 @@
+"""A checkpoint beside the job's earlier ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.evidence import Evidence, Facts
+from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
+from kb.saves import slow_save
+from kb.summary import Series, StreamSummary
+
+START = 1_790_000_000.0
+
+
+def run(pause: float, *, saves: int = 4, ended: bool = False, timed: bool = True) -> tuple[Facts, float]:
+    """Ten steps of 2 s from save to save, and the time of the last step; the last save has no end."""
+    points, marks, time = [], [], START
+    for step in range(1, 10 * saves + 1):
+        time += 2.0 + (pause if step > 10 and step % 10 == 1 else 0.0)
+        points.append(ProgressPoint(100 * step, step, time=time if timed else None, loss=2.0))
+        if step % 10 == 0:
+            marks.append(
+                Structure("checkpoint", 200 * step, 200 * step + 9, "", {"event": "save_begin", "iteration": step})
+            )
+            if step < 10 * saves or ended:
+                marks.append(
+                    Structure(
+                        "checkpoint", 200 * step + 50, 200 * step + 60, "", {"event": "save_end", "iteration": step}
+                    )
+                )
+    writer = StreamSummary(StreamRef("logs/rank-0.log", Resource(node="node-a", rank=0)), structures=tuple(marks))
+    teller = StreamSummary(StreamRef("logs/rank-3.log"), series=Series(tuple(points), len(points)))
+    return Facts(Evidence(Job(), streams=(writer, teller)), ()), time
+
+
+def test_a_save_of_many_times_the_usual_is_told() -> None:
+    """By the steps around the earlier ones, with the rank that writes."""
+    facts, last = run(3.0)
+    found = slow_save(facts, last + 130)
+    assert found is not None
+    assert (found.step, found.longest, found.earlier, found.resource) == (40, 3.0, 3, Resource(node="node-a", rank=0))
+    assert found.text == "the checkpoint of step 40 is being written for 130 s; the 3 before it took 3.0 s at most"
+
+
+@pytest.mark.parametrize(
+    ("made", "after"),
+    [
+        (run(3.0), 50.0),  # a minute is nothing special
+        (run(10.0), 130.0),  # neither is some times as long
+        (run(3.0, saves=2), 130.0),  # one before tells too little
+        (run(3.0, ended=True), 130.0),
+        (run(3.0, timed=False), 130.0),
+    ],
+)
+def test_saves_that_may_take_that_long(made: tuple[Facts, float], after: float) -> None:
+    """Shorter, as before, the second one, over, or of a run without times."""
+    facts, last = made
+    assert slow_save(facts, last + after) is None
+    assert slow_save(facts, None) is None
