@@ -1,9 +1,10 @@
 """What the vote of the four hang probes buys over any one of them, on made jobs (bench/hang_sim.py).
 
-    python bench/hang.py [--hours 500] [--hangs 140] [--seed N] [--world first|anew] [--processes N] [--json]
+    python bench/hang.py [--hours 500] [--hangs 140] [--seed N] [--world first|anew|third] [--processes N] [--json]
 
-Two worlds of jobs: the one that the probes were mended with, and one drawn anew (hang_sim.ANEW). Each made job is looked at as `signalbox watch` would, every 20 s, through kb.observed.votes. Where nothing but short steps
-filled the last three minutes one look in six is taken: silence and spinning need more than that to begin. A
+Three worlds of jobs: two that the probes were mended with (hang_sim.FIRST, ANEW), and one that was never looked at before
+(THIRD). Each made job is looked at as `signalbox watch` would, every 20 s, through kb.observed.votes. Where nothing but short
+steps filled the last three minutes one look in six is taken: silence and spinning need more than that to begin. A
 healthy trace may give false calls, each counted once until ten minutes without one have passed. A hang is found where it is
 called before the collective time-out (or 45 minutes in a phase with a ceiling of its own) is over; its delay counts from the
 last progress. Precision is over all traces together, so it hangs on how many hangs there are to how many healthy hours.
@@ -27,9 +28,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import hang_sim  # it lies beside this script
-from hang_sim import ANEW, FIRST, KINDS, LOOK, Made, World, made_job
+from hang_sim import ANEW, BASE, FIRST, KINDS, LOOK, THIRD, Made, World, made_job
 
+from bot.looking import HELD
 from bot.rulefiles import knowledge
+from kb.evidence import Facts
+from kb.history import Lateness
 from kb.model import StackSample
 from kb.observed import Parts, votes
 from kb.readers.ras.values import RasReport
@@ -72,7 +76,8 @@ def watch(job: Made, begin: float = 0.0) -> Watched:
     elif not job.timed or job.hang == "chatter":
         sources = f"logs of no use, {sources}"
     out = Watched(job.seed, job.hang, (min(job.end, job.since) - begin) / 3600, sources)
-    rounds: deque[list[StackSample]] = deque(maxlen=6)
+    rounds: deque[list[StackSample]] = deque(maxlen=HELD)
+    late = Lateness()
     polls: deque[RasReport] = deque(maxlen=20)
     last: dict[str, float] = {}
     now, turn = begin, 0
@@ -83,13 +88,15 @@ def watch(job: Made, begin: float = 0.0) -> Watched:
         if answer is not None:
             polls.append(answer)
         if not job.ordinary(now) or turn % SELDOM == 0:
+            evidence = hang_sim.evidence(job, now)
             parts = Parts(
                 stacks=tuple(one for each in rounds for one in each),
                 rings=hang_sim.rings(job, now),
                 ras=tuple(polls),
                 panels=hang_sim.panels(job, now),
+                late=late.seen(Facts(evidence, ()).streams, BASE + now),
             )
-            _note(job, now, votes(hang_sim.evidence(job, now), parts, book), out, last)
+            _note(job, now, votes(evidence, parts, book), out, last)
         now += LOOK
     return out
 
@@ -160,7 +167,9 @@ def delays(watched: Sequence[Watched]) -> dict[str, dict[str, float | int | None
             "hangs": len(members),
             "called": len(found),
             "median": median(found) if found else None,
-            "p90": quantile(found, 0.9),
+            "p90": quantile(found, 0.9 * len(members) / len(found))
+            if found and len(found) > 0.9 * len(members)
+            else None,
             "worst": max(found, default=None),
         }
     return table
@@ -214,12 +223,14 @@ def show(name: str, answer: dict[str, Any]) -> None:
     """Print the figures of one world for people."""
     print(f"== {name}")
     for group, one in answer["delays"].items():
-        limit = f" (asked: {ASKED_DELAY[group]:.0f} s)" if group in ASKED_DELAY else ""
         print(
             f"{group}: {one['called']} of {one['hangs']} hangs called, after {_seconds(one['median'])}, "
-            f"p90 {_seconds(one['p90'])}, worst {_seconds(one['worst'])}{limit}"
+            f"p90 {_seconds(one['p90'])}, worst {_seconds(one['worst'])}"
         )
     print(f"not called: {answer['missed']}")
+    for group, half, most, limit, holds in asked_delays(answer):
+        told = "reached" if holds else "NOT reached"
+        print(f"asked of {group}: at most {limit:.0f} s; median {_seconds(half)}, p90 {_seconds(most)}: {told}")
     print("probe        observed  precision  recall  median delay  p90 delay  false calls a job-day")
     for probe, one in answer["ablation"].items():
         cells = [f"{one['observed']:8}", *(_cell(one[name]) for name in ("precision", "recall"))]
@@ -247,11 +258,11 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=500.0, help="healthy job-hours of each world")
     parser.add_argument("--hangs", type=int, default=140, help="of each world")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--world", choices=("first", "anew"), help="of one world only")
+    parser.add_argument("--world", choices=("first", "anew", "third"), help="one world only")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    worlds = [one for one in (FIRST, ANEW) if asked.world in (None, one.name)]
+    worlds = [one for one in (FIRST, ANEW, THIRD) if asked.world in (None, one.name)]
     answers = {one.name: run(asked.hours, asked.hangs, asked.seed, one, asked.processes) for one in worlds}
     if asked.json:
         print(json.dumps(answers))
@@ -262,13 +273,18 @@ def main() -> int:
 
 
 def reached(answer: dict[str, Any]) -> bool:
-    """Whether false calls and delays (of half of the hangs) are as asked."""
-    soon = all(
-        answer["delays"][group]["median"] is not None and answer["delays"][group]["median"] <= limit
-        for group, limit in ASKED_DELAY.items()
-        if group in answer["delays"]
-    )
-    return bool(answer["healthy"]["false_a_day"] <= ASKED_FALSE and soon)
+    """Whether false calls, and the delays of nine in ten hangs, are as asked."""
+    return bool(answer["healthy"]["false_a_day"] <= ASKED_FALSE and all(ok for *_, ok in asked_delays(answer)))
+
+
+def asked_delays(answer: dict[str, Any]) -> list[tuple[str, float | None, float | None, float, bool]]:
+    """Of each group that a delay is asked of: its median, its 90th percentile over all hangs, what is asked, whether it holds."""
+    found = []
+    for group, limit in ASKED_DELAY.items():
+        one = answer["delays"].get(group)
+        if one is not None:
+            found.append((group, one["median"], one["p90"], limit, one["p90"] is not None and one["p90"] <= limit))
+    return found
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 """Made jobs for bench/hang.py: what logs, stacks, metrics and recorders of a training job show at any moment of its life.
 
-Two worlds of them. FIRST was written before the probes were measured with it; since then four flaws were mended: a job does
+Three worlds of them. FIRST was written before the probes were measured with it; since then four flaws were mended: a job does
 not live through a wait that is longer than its own collectives' time-out; an evaluation may stand in one line at every
 look, as steps do; who writes a checkpoint has the function that saves above it; and dumps carry their newest stamp, as
-the reader gives it. ANEW was drawn after the probes were mended, with other ranges, and nothing was tuned on it. What makes it hard is here on purpose: a main thread
+the reader gives it. ANEW was drawn after the probes were mended, with other ranges; its false calls
+were then looked at and mended too. THIRD is wider than both, was drawn after that, and nothing was looked at in it before the
+figures were taken. A wait for data of more than four minutes, or a retry of more than one, is a hang in all of them. What
+makes it hard is here on purpose: a main thread
 that stands in the same device wait at nearly every look, evaluation and checkpoints that one rank does while the others
 stand in a barrier, phases that no line tells of, one rank that logs, log lines without times, storage that stalls a loader
 for minutes and heals, transport retries, compilation, metrics that are late, lost or not collected, recorders that are
@@ -116,6 +119,22 @@ ANEW = World(
     ships=30.0,
     buffered=0.1,
     slow_ranks=0.3,
+    saves_aside=0.3,
+)
+THIRD = World(
+    "third",
+    step=(0.2, 200.0),
+    log_every=(1, 2, 5, 10, 20, 50, 200, 500),
+    evaluates=(5.0, 1500.0),
+    evaluate_steps=(50.0, 10_000.0),
+    saves=(5.0, 900.0),
+    stall=(5.0, 240.0),
+    retry=(2.0, 60.0),
+    jitter=(0.005, 0.2),
+    ranks=(2, 4, 8, 12, 16),
+    ships=60.0,
+    buffered=0.2,
+    slow_ranks=0.4,
     saves_aside=0.3,
 )
 

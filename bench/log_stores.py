@@ -34,7 +34,7 @@ from bot.rulefiles import Knowledge, knowledge  # noqa: E402
 from bot.spool import Bundle  # noqa: E402
 from connectors.asking import Asked, Bounds, Deadline  # noqa: E402
 from connectors.http import Client, Endpoint  # noqa: E402
-from connectors.loki import LokiSettings, LokiStore  # noqa: E402
+from connectors.loki_store import LokiSettings, LokiStore  # noqa: E402
 from connectors.pulling import pull  # noqa: E402
 from kb.matcher import HyperscanMatcher, ScanPattern  # noqa: E402
 from kb.model import Job, JobRecord, Window  # noqa: E402

@@ -340,6 +340,10 @@ def watch(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
     kernel: Annotated[bool, typer.Option("--kernel/--no-kernel", help="Read this host's kernel log.")] = True,
     ebpf: Annotated[bool, typer.Option("--ebpf", help="Run the bpftrace programs too; needs root.")] = False,
+    param: Annotated[
+        list[str] | None,
+        typer.Option("--param", metavar="RULE.NAME=NUMBER", help="For this job: hang-called.silence_most=900."),
+    ] = None,
     rules: RulesFolder = None,
     site: SiteFolder = None,
 ) -> None:
@@ -364,6 +368,7 @@ def watch(
         every=max(1.0, seconds(every)),
         limit=None if until_hang else seconds(limit),
         save=save,
+        params=tuple(param or ()),
     )
     raise typer.Exit(run(_knowledge(rules, site), asked, as_json=as_json))
 

@@ -6,6 +6,7 @@ import re
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 LOOK = 0.5  # seconds between looks at files
 POLL = 10.0  # seconds between questions to connectors
 OVERLAP = 60.0  # seconds that are asked for again, as stores get lines late
+LATEST = 50  # lines shown at first
 REMEMBERED = 200_000  # lines of that overlap
 WIDEST = 24  # columns of who speaks
 _SPAN = re.compile(r"\d{1,9}(?:\.\d{1,3})?\s*[smhd]?")
@@ -67,6 +69,7 @@ def run(
     """
     grep = search_of(asked.grep, ignore_case=asked.ignore_case) if asked.grep is not None else None
     wanted = Wanted(ranks_of(asked.rank) if asked.rank else frozenset(), asked.node, grep=grep)
+    _timed(wanted, asked, 0.0)  # a time that is none is told before anything is read
     screen = Screen(sys.stdout, as_json=as_json)
     with ExitStack() as stack:
         source = _source(knowledge, asked, stack, complain)
@@ -180,7 +183,8 @@ class _Job:
             try:
                 request = replace(self.request, last=last, save=folder)
                 gather(self.knowledge, self.config, request)
-                yield self._new(of_bundle(folder), wanted)
+                new = self._new(of_bundle(folder), wanted)
+                yield iter(deque(new, maxlen=LATEST)) if number == 0 and not from_start else new
             except SignalboxError as error:
                 if number == 0:
                     raise
@@ -234,7 +238,7 @@ class Screen:
         self.count = 0
         self._out = out
         self._json = as_json
-        self._day = ""
+        self._day: float | None = None
         self._width = 4
 
     def columns(self, logs: Logs) -> None:
@@ -261,15 +265,19 @@ class Screen:
         return msgspec.json.encode(body).decode() + "\n"
 
     def _as_text(self, line: Line) -> str:
-        when, head = iso(line.time) or "", ""
-        if when and when[:10] != self._day:
-            self._day = when[:10]
-            head = f"-- {self._day} (UTC)\n"
-        clock = f"{when[11:].rstrip('Z'):<8}"[:12]
+        head = clock = ""
+        if line.time is not None:
+            day, second = divmod(line.time, 86400.0)
+            if day != self._day:
+                self._day = day
+                head = f"-- {(iso(line.time) or '')[:10]} (UTC)\n"
+            whole = int(second)
+            clock = f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+            clock += f".{int((second - whole) * 1000 + 0.01):03d}" if second != whole else ""
         name = shown(_who(line.rank, line.node, line.source))
         self._width = max(self._width, min(WIDEST, len(name)))
         who = name if len(name) <= self._width else f"…{name[1 - self._width :]}"
-        return f"{head}{clock:<12} {who:<{self._width}}  {shown(line.text)}\n"
+        return f"{head}{clock:<12} {who:<{self._width}}  {line.text if line.text.isprintable() else shown(line.text)}\n"
 
 
 def _who(rank: int | None, node: str | None, source: str) -> str:

@@ -31,8 +31,10 @@ from connectors.processes import Host, Wanted
 from connectors.ras import RasSource
 from connectors.recorder import RecorderSource
 from kb.errors import UnreadableInput
+from kb.hang import unknown_params
 
 _SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(s|m|h|d)?")
+_PARAM = re.compile(r"(?P<rule>[a-z][a-z0-9-]{0,99})\.(?P<name>[a-z][a-z0-9_]{0,99})=(?P<number>\d{1,9}(?:\.\d{1,6})?)")
 _SECONDS: Mapping[str, float] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _VARIABLE = "SIGNALBOX_PROMETHEUS_TOKEN"
 _LOUD = ("fault", "called")
@@ -59,6 +61,24 @@ class Asked:
     every: float = 20.0
     limit: float | None = None
     save: Path | None = None
+    params: Sequence[str] = ()
+
+
+def params(told: Sequence[str]) -> dict[str, dict[str, float]]:
+    """`hang-called.silence_most=900` and the like, by rule and parameter.
+
+    Raises:
+        UnreadableInput: one is of another form, or nothing takes it.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for one in told:
+        parts = _PARAM.fullmatch(one.strip())
+        if parts is None:
+            raise UnreadableInput(f"--param {one[:200]}: write RULE.NAME=NUMBER, as in hang-called.silence_most=900")
+        found.setdefault(parts["rule"], {})[parts["name"]] = float(parts["number"])
+    for wrong in unknown_params(found):
+        raise UnreadableInput(f"--param: {wrong}")
+    return found
 
 
 def seconds(text: str) -> float:
@@ -79,7 +99,7 @@ def watch(knowledge: Knowledge, asked: Asked, *, as_json: bool) -> int:
     Raises:
         UnreadableInput: what was asked cannot be done.
     """
-    wanted = _wanted(asked)
+    wanted, numbers = _wanted(asked), params(asked.params)
     if asked.logs is None and not wanted and asked.ras is None and asked.dumps is None and asked.prometheus is None:
         raise UnreadableInput(
             "say what to watch: --logs DIR, --pids, --pids-of, --ras, --flight-recorder or --prometheus"
@@ -105,6 +125,7 @@ def watch(knowledge: Knowledge, asked: Asked, *, as_json: bool) -> int:
             ask=asked.ask,
             metrics=_metrics(asked),
             job=asked.job,
+            params=numbers,
         )
         outcome = Watch(knowledge, Plan(save, asked.every, asked.limit), clock, sources, screen.tell).run()
     screen.end(outcome, clock.now())

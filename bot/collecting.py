@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -30,6 +30,14 @@ from kb.model import Gap, JobRecord, Prefilter, Window
 HEDGE = 0.4
 ALL_SHARES = 4  # all sources together may give so many times what one may
 MARK = "collected.json"  # stands in a finished folder of the spool, outside of the bundle's own parts
+_TELLS: Mapping[Gives, str] = {
+    "logs": "what the logs there say",
+    "metrics": "what its GPUs, links and nodes did",
+    "events": "what the platform did to it",
+    "stacks": "where its ranks stood",
+    "collectives": "which collectives were pending",
+    "hardware": "what health checks found",
+}
 _OTHERS: frozenset[Gives] = frozenset({"metrics", "events", "stacks", "collectives", "hardware"})
 
 
@@ -143,7 +151,7 @@ class _Run:
             )
             shares.append(share)
             if isinstance(result, SourceFailed):
-                result = [] if share.taken else [result.gap(name, rules_out="what the logs there say")]
+                result = [] if share.taken else [result.gap(name, rules_out=_TELLS["logs"])]
             gaps += result
             if share.taken:
                 break
@@ -157,7 +165,8 @@ class _Run:
         try:
             gaps = list(source.collect(replace(self.asked, kinds=kinds), share))
         except SourceFailed as failed:
-            gaps = [failed.gap(name, got=f"{share.taken:,} bytes" if share.taken else "")]
+            lost = "; ".join(words for kind, words in _TELLS.items() if kind in kinds)
+            gaps = [failed.gap(name, got=f"{share.taken:,} bytes" if share.taken else "", rules_out=lost)]
         said = "; ".join(gap.reason for gap in gaps[:3])
         more = f" and {len(gaps) - 3} more" if len(gaps) > 3 else ""
         words = f"{share.taken:,} bytes" if share.taken else "nothing"

@@ -11,6 +11,7 @@ from bot.configmodel import model_of
 from bot.wiring import KINDS
 
 _EXAMPLE = re.compile(r" as `([^`]+)`")
+_SERVER = "https://server.example"
 _HEAD = """\
 # signalbox.yaml: where the evidence of your jobs lies. `signalbox config check` tries all of it.
 # Put it where SIGNALBOX_CONFIG says, or into the configuration folder of your user. Secrets are never written here:
@@ -66,7 +67,7 @@ def _connector(name: str, schema: dict[str, Any]) -> list[str]:
         mark = "" if key in must else "# "
         about = _about(one)
         told = _EXAMPLE.search(about) if key in must else None  # of what must be given, the example that it names
-        value = "https://server.example" if key == "url" else told[1] if told else _form(one, schema)
+        value = _SERVER if key == "url" else told[1] if told else _form(one, schema)
         lines.append(f"        {mark}{key}: {value}{f'  # {about}' if about else ''}")
     return lines
 
@@ -80,7 +81,8 @@ def _form(one: dict[str, Any], schema: dict[str, Any]) -> str:
     if first.get("title") == "Secret" or set(first.get("properties", ())) == {"env", "file"}:
         return "{env: NAME_OF_VARIABLE}"
     if "properties" in first:
-        inner = (f"{key}: {_form(value, schema)}" for key, value in first["properties"].items())
+        parts = first["properties"].items()
+        inner = (f"{key}: {_SERVER if key == 'url' else _form(value, schema)}" for key, value in parts)
         return "{" + ", ".join(inner) + "}"
     forms = {"string": "text", "integer": "1", "number": "1.0", "boolean": "false", "array": "[]", "object": "{}"}
     return str(first.get("const") or (first.get("enum") or [forms.get(str(first.get("type")), "text")])[0])

@@ -11,12 +11,11 @@ from bot.collecting import Collected, Sharing, collect, shared, window_of
 from bot.config import Cluster, Config, Connector
 from bot.diagnosing import Answer, diagnose_bundle
 from bot.finding import Located, Wired, find, side_by_side
-from bot.rulefiles import Knowledge
+from bot.rulefiles import Knowledge, prefilter_of
 from bot.wiring import KINDS
 from connectors.asking import Checked, Deadline, JobQuery, SourceFailed
 from kb.errors import SignalboxError
-from kb.model import Window
-from kb.prefilter import prefilter
+from kb.model import Prefilter, Window
 
 DAY = 86400.0
 LOOK_BACK = 30 * DAY  # jobs that ended longer ago are not looked for
@@ -81,7 +80,7 @@ def gather(
             clusters[located.cluster],
             located,
             limits,
-            prefilter(knowledge.rulebook),
+            Prefilter() if request.deep else prefilter_of(knowledge),
             window=window,
             deadline=deadline,
             folder=folder,

@@ -138,6 +138,7 @@ class LiveBundle:
             "state": job.state,
             "collected_at": _iso(job.collected_at),
             "nodes": {node: list(ranks) for node, ranks in job.nodes.items()},
+            "params": {rule: dict(numbers) for rule, numbers in job.params.items()},
         }
         self._yaml("job.yaml", {key: value for key, value in told.items() if value})
         votes: dict[str, object] = {

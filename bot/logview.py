@@ -29,6 +29,8 @@ LONGEST = 16 << 10  # bytes shown of a line
 MEMORY = 128 << 20  # of all blocks together
 LEAST_BLOCK, MOST_BLOCK = 64 << 10, 4 << 20
 BACK = 40  # lines looked back for a stamp
+FEW = 256  # lines that are looked at one by one
+SLACK = 5.0  # seconds by which a line may be older than the one before it
 BATCH = 256  # lines masked together
 _RANKS = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")
 MOST_RANKS = 100_000
@@ -241,13 +243,24 @@ class Told:
             if last is not None and last < wanted.start:  # all of it is older, but for odd lines
                 self._time = last
                 return
-        seen = 0
-        for place, line in enumerate(lines):
+        seen = begin = 0 if wanted.start is None else self._begin(lines, wanted.start)
+        for place, line in enumerate(lines[begin:], begin):
             for part in _as_seen(line, wanted.grep):
                 if wanted.grep is not None:
                     self._look_back(lines, seen, place)
                     seen = place
                 yield from self._line(part, number + place, wanted)
+
+    def _begin(self, lines: Sequence[bytes], start: float) -> int:
+        """About where lines of this time begin, by halving: a log's stamps go up, but for a few seconds."""
+        low, high = 0, len(lines)
+        while high - low > FEW:
+            middle = (low + high) // 2
+            time = next((one for line in lines[middle : middle + BACK] if (one := self.stamp(line)) is not None), None)
+            if time is None:
+                break
+            low, high = (middle, high) if time < start - SLACK else (low, middle)
+        return low
 
     def _look_back(self, lines: Sequence[bytes], seen: int, place: int) -> None:
         """Find the stamp that a line without one goes by, among those that were passed over."""

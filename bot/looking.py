@@ -22,8 +22,9 @@ from connectors.kernellog import KernelLog
 from connectors.processes import Dump, Process, RankProcess, Wanted
 from connectors.ras import RasSource
 from connectors.recorder import Dumped, RecorderSource, ask
-from kb.evidence import Evidence
+from kb.evidence import Evidence, Facts
 from kb.hang import limits_of
+from kb.history import Lateness
 from kb.model import Gap, Job, JobRecord, Resource, StackSample, StreamRef
 from kb.observed import Parts, observe
 from kb.readers.processes import GONE, Ended, event_of
@@ -45,7 +46,8 @@ _NOTHING = b"[signalbox: the kernel log has said nothing since the watch began]\
 if TYPE_CHECKING:
     from kb.panel import Panel
 
-ROUNDS = 6  # of stacks that are held
+ROUNDS = 6  # of stacks that are kept as they were written, for the bundle
+HELD = 18  # of stacks that are compared: steps may be long
 POLLS = 64  # of RAS
 MOST_GAPS = 1000
 ALONE = 15.0  # seconds that others must run on before a process that is gone, nobody knows how, is told
@@ -84,7 +86,10 @@ class Sampler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What is looked at; None for what is not. `logs`: a folder or file. `ask`: whether dumps may be asked for by pipe."""
+    """What is looked at; None for what is not. `logs`: a folder or file. `ask`: whether dumps may be asked for by pipe.
+
+    `params`: numbers for this job, by rule and parameter (`Job.params`).
+    """
 
     host: Sampler
     logs: Path | None = None
@@ -96,6 +101,7 @@ class Sources:
     metrics: Metering | None = None
     ask: bool = False
     job: str | None = None
+    params: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +129,9 @@ class Looking:
         self.answers: dict[str, bytes] = {}
         self.logs = Following(knowledge, sources.logs if sources.logs is not None else Path())
         self._rulebook, self._sources, self._stopping = knowledge.rulebook, sources, stopping
-        self._limits = limits_of(knowledge.rulebook)
-        self._samples: deque[tuple[StackSample, ...]] = deque(maxlen=ROUNDS)
+        self._limits = limits_of(knowledge.rulebook, sources.params)
+        self._samples: deque[tuple[StackSample, ...]] = deque(maxlen=HELD)
+        self._late = Lateness()
         self._polls: deque[RasReport] = deque(maxlen=POLLS)
         self._kernel: StreamSummary | None = None
         self._sampled = float("-inf")
@@ -211,7 +218,14 @@ class Looking:
     def _evidence(self, now: float) -> Evidence:
         here = {self._sources.host.name: tuple(sorted(self._mains))} if self._mains else {}
         state = "RUNNING" if self._mains and self._ended is None else None
-        job = Job(id=self._sources.job, world_size=self._world, state=state, collected_at=now, nodes=here)
+        job = Job(
+            id=self._sources.job,
+            world_size=self._world,
+            state=state,
+            collected_at=now,
+            nodes=here,
+            params=self._sources.params,
+        )
         streams = (*self.logs.streams, *((self._kernel,) if self._kernel is not None else ()))
         rings = tuple(ring for _, ring in self._rings.values())
         parts = Parts(
@@ -222,7 +236,9 @@ class Looking:
             events=tuple(event_of(one, PROCESSES) for one in self.ended),
             dumped=min((dump.written for dump, _ in self._rings.values()), default=None),
         )
-        return observe(Evidence(job=job, streams=streams, gaps=self.gaps), parts, self._rulebook)
+        evidence = Evidence(job=job, streams=streams, gaps=self.gaps)
+        parts = replace(parts, late=self._late.seen(Facts(evidence, ()).streams, now))
+        return observe(evidence, parts, self._rulebook)
 
     def _look_at_kernel(self, now: float) -> bool:
         kernel = self._sources.kernel

@@ -18,12 +18,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from bot.settings import cache_dir, site_dir
 from kb.errors import Fault, RuleError, UnreadableInput
 from kb.matcher import HyperscanMatcher, Matcher, Re2Matcher, ScanPattern, self_test
+from kb.model import Prefilter
 from kb.rule import Rulebook, SiteFiles
 from kb.scanplan import ScanPlan
 
@@ -48,6 +50,9 @@ class Knowledge:
         if self.compiled is not None:
             return HyperscanMatcher(self.plan.patterns, self.compiled)
         return engine()(self.plan.patterns)
+
+
+_Kept = TypeVar("_Kept")
 
 
 class _Cached(msgspec.Struct, frozen=True, array_like=True):
@@ -132,7 +137,7 @@ def knowledge(folder: Path | None = None, site: Path | None = None) -> Knowledge
     unread += more
     day = today()
     path = cache_dir() / f"knowledge-{_key(files, overlay, day)}.bin"
-    cached = _read_cache(path)
+    cached = _read_cache(path, _Cached)
     if cached is not None:
         from kb.rulecodec import decode  # noqa: PLC0415
 
@@ -158,6 +163,18 @@ def site_files(site: Path | None = None) -> tuple[SiteFiles | None, tuple[Fault,
     found, unread = read_files(folder)
     root = str(folder.absolute())
     return SiteFiles(root, found), tuple(replace(one, file=f"{root}/{one.file}") for one in unread)
+
+
+def prefilter_of(known: Knowledge) -> Prefilter:
+    """What log stores are to look for, from the cache where it is current: finding the words takes seconds."""
+    path = cache_dir() / f"prefilter-{known.rulebook.digest[:32]}-{_code_version()[:16]}.bin"
+    cached = _read_cache(path, Prefilter)
+    if cached is None:
+        from kb.prefilter import prefilter  # noqa: PLC0415 - only a job's own collection needs it
+
+        cached = prefilter(known.rulebook)
+        _write_cache(path, cached)
+    return cached
 
 
 def _build(
@@ -197,9 +214,9 @@ def _code_version() -> str:
     """Sizes and times of our own modules: a changed loader or reader must not meet an old cache."""
     root = Path(__file__).resolve().parent.parent
     stats = []
-    for name in ("kb", "kb/readers", "bot"):
-        with os.scandir(root / name) as entries:
-            stats += [(e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in entries if e.name.endswith(".py")]
+    for folder, _, names in (found for name in ("kb", "bot") for found in os.walk(root / name)):
+        known = ((name, os.stat(f"{folder}/{name}")) for name in names if name.endswith(".py"))  # noqa: PTH116 - at every start
+        stats += [(folder, name, one.st_size, one.st_mtime_ns) for name, one in known]
     return hashlib.sha256(repr(sorted(stats)).encode()).hexdigest()
 
 
@@ -213,7 +230,7 @@ def _cpu() -> str:
     return hashlib.sha256(flags.encode()).hexdigest()[:16]
 
 
-def _read_cache(path: Path) -> _Cached | None:
+def _read_cache(path: Path, kind: type[_Kept]) -> _Kept | None:
     """What was kept, or None where nothing was, or where it is not what was written."""
     try:
         data = path.read_bytes()
@@ -222,17 +239,19 @@ def _read_cache(path: Path) -> _Cached | None:
     if hashlib.sha256(data[_DIGEST:]).digest() != data[:_DIGEST]:
         return None
     try:
-        return msgspec.msgpack.decode(data[_DIGEST:], type=_Cached)
+        return msgspec.msgpack.decode(data[_DIGEST:], type=kind)
     except msgspec.MsgspecError:
         return None
 
 
-def _write_cache(path: Path, cached: _Cached) -> None:
+def _write_cache(path: Path, cached: object) -> None:
     """Keep for the next start, whole or not at all; a cache that cannot be written is no reason to fail."""
     body = msgspec.msgpack.encode(cached)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for old in sorted(path.parent.glob("knowledge-*.bin"), key=lambda p: p.stat().st_mtime)[:-7]:
+        for old in sorted(path.parent.glob(f"{path.name.partition('-')[0]}-*.bin"), key=lambda p: p.stat().st_mtime)[
+            :-7
+        ]:
             old.unlink(missing_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix="new-", delete=False) as handle:
             new = Path(handle.name)
@@ -243,4 +262,14 @@ def _write_cache(path: Path, cached: _Cached) -> None:
             new.unlink()
 
 
-__all__ = ["Knowledge", "RuleError", "default_folder", "engine", "knowledge", "read_files", "site_files", "today"]
+__all__ = [
+    "Knowledge",
+    "RuleError",
+    "default_folder",
+    "engine",
+    "knowledge",
+    "prefilter_of",
+    "read_files",
+    "site_files",
+    "today",
+]

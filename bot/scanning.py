@@ -20,6 +20,7 @@ from kb.summary import StreamSummary, merge
 
 SHARD = 96 * 1024 * 1024
 ALONE = 24 * 1024 * 1024  # up to so many bytes a pool costs more than it gives
+EACH = 64 * 1024  # bytes that could be read in the time that one more stream takes
 
 Tell = Callable[[int], None]
 
@@ -50,7 +51,7 @@ def scan_all(
     """Scan streams side by side and give their summaries in the order of `refs`."""
     tasks = [task for index, ref in enumerate(refs) for task in _shards(index, ref, year)]
     workers = min(workers or len(os.sched_getaffinity(0)), len(tasks))
-    total = sum(ref.size or 0 for ref in refs)
+    total = sum((ref.size or 0) + EACH for ref in refs)
     if total <= ALONE or workers <= 1:
         matcher = knowledge.matcher()
         parts = [(task, _scan(knowledge, matcher, task)) for task in tasks]

@@ -63,9 +63,19 @@ class Bundle:
                 {key: value for key, value in asdict(gap).items() if value}
                 for gap in dict.fromkeys(gaps)  # each once, in order
             ][:MOST_GAPS],
-            "files": {name: told for name, told in sorted(self._files.items()) if told},
+            **self._told(),
         }
         _dump(self.folder / "bundle.yaml", body)
+
+    def _told(self) -> dict[str, Any]:
+        """The files with what is said of them; a query, which many files share, is written once and named by number."""
+        queries: dict[str, int] = {}
+        files = {}
+        for name, told in sorted(self._files.items()):
+            query = told.get("query")
+            number = {"query": queries.setdefault(query, len(queries) + 1)} if query else {}
+            files[name] = {**told, **number}
+        return {"queries": {number: query for query, number in queries.items()}, "files": files}
 
     # -- for the shares --------------------------------------------------------------------------------------------
 

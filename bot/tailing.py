@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bot.logview import Line, Logs, Told, Wanted, log_name, masked
@@ -59,15 +59,20 @@ class Tailing:
         self._refs = {
             ref.uri: (ref, log_name(ref, logs.root))
             for ref in logs.streams
-            if self.wanted.of_stream(ref.resource) and (ref.uri in self._tails or is_plain(ref))
+            if self.wanted.of_stream(ref.resource) and is_plain(ref)
         }
+        moved = {tail.key: tail for tail in self._tails.values()}
         for uri, (ref, name) in self._refs.items():
             if uri in self._tails:
                 continue
             with suppress(OSError):
                 status = Path(uri).stat()
+                key = (status.st_dev, status.st_ino)
+                if key in moved:  # rotated away: what it says has been shown
+                    self._tails[uri] = replace(moved[key])
+                    continue
                 at = max(0, status.st_size - LATEST) if first and not self.from_start else 0
-                self._tails[uri] = _Tail(Told(ref, name), (status.st_dev, status.st_ino), at, 0 if at else 1)
+                self._tails[uri] = _Tail(Told(ref, name), key, at, 0 if at else 1)
 
     def _grown(self, uri: str, ref: StreamRef, name: str) -> Iterator[Line]:
         tail = self._tails.get(uri)

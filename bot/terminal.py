@@ -195,6 +195,8 @@ _NO_ADVICE = {
 def _decision(page: _Page, report: Report) -> None:
     decision = report.decision
     head = _ADVICE.get(decision.advice) or _NO_ADVICE.get(report.verdict, "No advice")
+    if report.verdict == "no_fault" and report.hang.lone is not None:
+        head = "Look closer and stop nothing yet: it is suspected to hang, and that is not sure"
     if decision.exclude:
         bare = decision.advice.startswith("requeue") or decision.advice in ("restart_in_place", "resubmit")
         head += f"{' ' if bare else '; leave out '}{'without ' if bare else ''}{_few(_names(decision))}"
@@ -251,6 +253,9 @@ def _about(page: _Page, report: Report) -> None:
         page.listed([_attempt(one) for one in job.attempts], _MARGIN)
     page.field("Phase", _joined([report.phase, *_progress(report)]))
     page.field("Hang", _hang(report))
+    if report.hang.lone is not None and report.hang.advice:
+        page.text("To be sure, one of these:", indent=_MARGIN)
+        page.listed(report.hang.advice, _MARGIN)
     if page.verbose:
         page.listed([f"{vote.probe}: {_VOTES[vote.vote]}{_tail(vote.detail)}" for vote in report.hang.votes], _MARGIN)
 
@@ -290,9 +295,10 @@ _VOTES = {"yes": "yes", "no": "no", "not_observable": "not observable"}
 
 
 def _hang(report: Report) -> str:
-    if not report.hang.votes or not (report.hang.called or report.phase == "hung"):
+    lone = report.hang.lone is not None
+    if not report.hang.votes or not (report.hang.called or lone or report.phase == "hung"):
         return ""
-    head = "called" if report.hang.called else "not called"
+    head = "called" if report.hang.called else "suspected" if lone else "not called"
     votes = [f"{vote.probe} {_VOTES[vote.vote]}" for vote in report.hang.votes]
     return f"{head}: {', '.join(votes)}"
 

@@ -29,6 +29,11 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
+    "kubernetes": Kind("connectors.kubernetes", "KubernetesSettings", "Kubernetes"),
+    "elasticsearch": Kind("connectors.elasticsearch", "ElasticsearchSettings", "Elasticsearch"),
+    "loki": Kind("connectors.loki", "LokiSettings", "Loki"),
+    "mlflow": Kind("connectors.mlflow", "MlflowSettings", "Mlflow"),
+    "wandb": Kind("connectors.wandb", "WandbSettings", "Wandb"),
     "folders": Kind("connectors.folders", "FoldersSettings", "Folders"),
     "journals": Kind("connectors.journals", "JournalsSettings", "Journals"),
     "prometheus": Kind("connectors.prometheus", "PrometheusSettings", "configured"),

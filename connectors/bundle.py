@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ LARGEST = 256 * 1024  # ten thousand ranks by node are 60 KB
 LARGEST_DESCRIPTION = 4 << 20  # of bundle.yaml: ten thousand files are 1 MB
 MOST_GAPS = 1000
 MOST_ATTEMPTS = 200
+MOST_RULES = 100  # with numbers of their own in a job.yaml, and numbers of one rule
+MOST_WRONG = 20
 LONGEST_TEXT = 2000
 LAST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 LONGEST_ARGS = 16_384
@@ -54,7 +56,8 @@ def read_job(folder: Path) -> tuple[Job, tuple[Gap, ...]]:
     except (yaml.YAMLError, *_NO_YAML) as error:
         reason = f"not usable: {' '.join(str(error).split())[:300]}"
     else:
-        return _job(raw), ()
+        params, gaps = _params(raw.get("params"), str(path))
+        return replace(_job(raw), params=params), gaps
     return Job(), (Gap("job_unreadable", str(path), reason),)
 
 
@@ -164,6 +167,25 @@ def _job(raw: dict[Any, Any]) -> Job:
         attempts=_attempts(raw.get("attempts")),
         last_good=_text(raw.get("last_good")),
     )
+
+
+def _params(told: object, source: str) -> tuple[dict[str, dict[str, float]], tuple[Gap, ...]]:
+    """Numbers for this job by rule and parameter, as in site.yaml; what is of another form is left out and told."""
+    rules = list(told.items())[:MOST_RULES] if isinstance(told, dict) else []
+    params: dict[str, dict[str, float]] = {}
+    wrong = [] if told is None or isinstance(told, dict) else ["params"]
+    for rule, given in rules:
+        if not isinstance(given, dict):
+            wrong.append(f"params.{rule}")
+            continue
+        for name, value in list(given.items())[:MOST_RULES]:
+            number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST
+            if number:
+                params.setdefault(str(rule)[:200], {})[str(name)[:200]] = float(value)
+            else:
+                wrong.append(f"params.{rule}.{name}")
+    asked = "write rule: {parameter: number}, numbers of 0 or more; it was left out"
+    return params, tuple(Gap("job_params", source, f"{one[:200]}: {asked}", scope="job") for one in wrong[:MOST_WRONG])
 
 
 def _attempts(told: object) -> tuple[Attempt, ...]:

@@ -28,7 +28,9 @@ SIDE_BY_SIDE = 8
 PACKED_RATIO = 8  # text is guessed to be so many times as large as what it is packed into
 MOST_UNPACKED = 4 << 30  # of one file
 SAMPLES = 4000  # iteration lines kept of what is left out of a log
+SAMPLE_BYTES = 300  # of such a line, about
 PATIENCE = 0.7  # of the time that is left, for looking through what lies between beginnings and ends
+SLACK = 16  # one part in so many is left for ends of lines, and for marks of what is left out
 _PROBE = 8192
 _DUMP = re.compile(
     r"(?:nccl_trace|comm_lib_trace|fr_trace|flight_recorder|trace_rank)[\w.-]{0,80}?\d{1,7}(?:\.json|\.pickle|\.pkl)?\Z|dump_\d{1,7}\Z"
@@ -118,6 +120,8 @@ def _own(part: str) -> str:
 
 def share_of(sizes: Sequence[int], most: int, *, deep: bool) -> Share:
     """The even share of each log: what the small ones leave, the large ones get."""
+    if sum(sizes) > most:
+        most -= most // SLACK
     left, each = most, most
     for count, size in enumerate(sorted(sizes)):
         each = left // (len(sizes) - count)
@@ -277,7 +281,7 @@ class _Work:
             return []
         self._keep(lines, share.head, excerpt)
         until = self._until(size - share.most)
-        room, every = share.room, max(1, size // SAMPLES)
+        room, every = share.room, _every(size, share.room)
         for block in lines.blocks(size - share.tail):
             self._look(block, excerpt, room, every)
             room = share.head + share.room - excerpt.kept
@@ -302,7 +306,7 @@ class _Work:
         until = self._until(max(1, job.entry.size * PACKED_RATIO - share.most))
         behind: deque[bytes] = deque()
         waiting, room = 0, share.most - excerpt.kept - share.tail
-        every = max(1, job.entry.size * PACKED_RATIO // SAMPLES)
+        every = _every(job.entry.size * PACKED_RATIO, room)
         for block in lines.blocks(MOST_UNPACKED):
             self.of.asked.deadline.check(job.inside)
             behind.append(block)
@@ -345,6 +349,11 @@ class _Work:
         """By when a log's middle must have been looked through, so that all logs get their turn and their end."""
         deadline = self.of.asked.deadline
         return deadline.sooner(deadline.left() * PATIENCE * min(1.0, SIDE_BY_SIDE * size / self.total))
+
+
+def _every(size: int, room: int) -> int:
+    """In how many bytes one iteration line is kept, so that they take up a quarter of the room at most."""
+    return size // max(1, min(SAMPLES, room // (4 * SAMPLE_BYTES))) + 1
 
 
 def _all_of(handle: Handle, size: int) -> Iterator[bytes]:

@@ -16,8 +16,9 @@ from connectors.budget import Load
 from connectors.copying import Copying, inside_of, listed
 from connectors.filenames import name_hints
 from connectors.jobfolders import Pattern, Search, Values, pattern_of
+from connectors.objectstore import ObjectLogin, ObjectStore
 from connectors.secret import Secret
-from connectors.stores import Entry, HostFolders, ObjectLogin, ObjectStore, Store, host_root
+from connectors.stores import Entry, HostFolders, Store, host_root
 from kb.model import Gap, Job, JobRecord, Member, StreamRef, Window
 from kb.readers.prefixes import peel
 

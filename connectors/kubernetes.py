@@ -60,18 +60,18 @@ class KubernetesSettings:
     """A Kubernetes cluster: jobs, pods, events, nodes and pod logs.
 
     `endpoint`: the API server's address and login; left out: as kubeconfig says, else from within the cluster, as the
-    service account of our own pod
-    `kubeconfig`: a kubeconfig file; `context`: the context in it, else its current one
-    `plugins`: commands that the kubeconfig may run for a token, spelled as there; none by default
-    `namespaces`: look into these only; needs no cluster-wide rights. Empty: all
-    `job_labels`: labels that tell the job of pods that no workload controls
-    `containers`: names of the containers that train, where they are called otherwise than usual
-    `processes_per_pod`: how many ranks each pod has, where neither its arguments nor its GPUs tell
-    `topology`: rack, leaf, rail or nvlink_domain -> the label of nodes that tells it, for labels of your own
-    `owner_labels`: labels or annotations of a job that name who owns it
-    `nodes`: read nodes and their leases too; needs a cluster-wide right
-    `events_kept`: how long the API server keeps events (its --event-ttl)
-    `load`: the most that the server gets from us, without `endpoint`
+    service account of our own pod.
+    `kubeconfig`: a kubeconfig file; `context`: the context in it, else its current one.
+    `plugins`: commands that the kubeconfig may run for a token, spelled as there; none by default.
+    `namespaces`: look into these only; needs no cluster-wide rights; empty: all.
+    `job_labels`: labels that tell the job of pods that no workload controls.
+    `containers`: names of the containers that train, where they are called otherwise than usual.
+    `processes_per_pod`: how many ranks each pod has, where neither its arguments nor its GPUs tell.
+    `topology`: rack, leaf, rail or nvlink_domain -> the label of nodes that tells it, for labels of your own.
+    `owner_labels`: labels or annotations of a job that name who owns it.
+    `nodes`: read nodes and their leases too; needs a cluster-wide right.
+    `events_kept`: how long the API server keeps events (its --event-ttl).
+    `load`: the most that the server gets from us, where endpoint is left out.
     """
 
     endpoint: Endpoint | None = None
@@ -86,7 +86,7 @@ class KubernetesSettings:
     owner_labels: tuple[str, ...] = ()
     nodes: bool = True
     events_kept: Seconds = 3600.0
-    load: Load = field(default_factory=lambda: Load(requests=3000))
+    load: Load = field(default_factory=lambda: Load(requests=3000, calls=16))
 
 
 class Kubernetes:

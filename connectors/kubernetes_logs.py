@@ -19,7 +19,7 @@ from kb.model import Gap, Resource
 from kb.readers.pods import Pod, Ranks
 
 WHOLE = 64  # pods
-SIDE_BY_SIDE = 8
+SIDE_BY_SIDE = 16
 MOST_BYTES = 4 << 20  # of a container
 MOST_LINES = 5000
 END_LINES = 200  # of the pods that are not fetched whole, and of an answer that was cut

@@ -26,9 +26,9 @@ SOURCE = "mlflow"
 class MlflowSettings:
     """An MLflow tracking server: the metrics of a job's runs.
 
-    `experiments`: names of the experiments to look in; empty: the first thousand that there are
-    `tags`: tag of a run -> what of the job it holds: id, name, namespace or owner. A run that has one of them is the job's
-    `metrics`: loss, grad_norm, learning_rate or throughput_tokens_per_sec -> the name of the metric, where yours is unusual
+    `experiments`: names of the experiments to look in; empty: the first thousand that there are.
+    `tags`: tag of a run -> what of the job it holds: id, name, namespace or owner; a run that has one of them is the job's.
+    `metrics`: loss, grad_norm, learning_rate or throughput_tokens_per_sec -> the name of the metric, where yours is unusual.
     """
 
     endpoint: Endpoint

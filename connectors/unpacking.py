@@ -20,10 +20,12 @@ def compression_of(head: bytes) -> str | None:
     return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
 
 
+_ODD = bytes(byte for byte in range(32) if byte < 9 or 13 < byte < 27 or byte > 27)  # in no text
+
+
 def is_binary(head: bytes) -> bool:
     """Whether the beginning of a file is that of no text."""
-    odd = sum(byte < 9 or 13 < byte < 27 or 27 < byte < 32 for byte in head)
-    return odd > 0.1 * len(head)
+    return len(head) - len(head.translate(None, _ODD)) > 0.1 * len(head)
 
 
 class Readable(Protocol):

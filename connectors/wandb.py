@@ -28,11 +28,11 @@ _SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-
 class WandbSettings:
     """Weights & Biases: the metrics of a job's runs. Needs the extra `wandb`.
 
-    `project`: entity/project
-    `api_key`: the key, by reference
-    `url`: of a server of your own
-    `fields`: field of a run -> what of the job it holds: id, name, namespace or owner. A run that has one of them is the job's
-    `metrics`: loss, grad_norm, learning_rate or throughput_tokens_per_sec -> the name of the metric, where yours is unusual
+    `project`: entity/project.
+    `api_key`: the key, by reference.
+    `url`: of a server of your own.
+    `fields`: field of a run -> what of the job it holds: id, name, namespace or owner; a run that has one of them is the job's.
+    `metrics`: loss, grad_norm, learning_rate or throughput_tokens_per_sec -> the name of the metric, where yours is unusual.
     """
 
     project: str

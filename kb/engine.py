@@ -327,6 +327,9 @@ def _summary(report: Report) -> str:
     if report.verdict == "insufficient_evidence":
         return "Not enough was seen to say anything."
     step = report.progress.last_iteration
+    if report.hang.lone is not None:
+        lone = report.hang.lone
+        return f"The run may hang, and only one of four probes could look: {lone.probe}, {lone.detail}."
     how = {"completed": "the run ended well", "running": "the run was going on"}.get(
         report.phase, "no failure is to be seen"
     )

@@ -8,13 +8,15 @@ and what to switch on is said. Limits are parameters of the rule `hang-called`, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from kb.evidence import Facts, StreamFacts
 from kb.history import PHASES, pauses, usual_gap
 from kb.report import Ballot, Hang, Vote
 from kb.rule import Rulebook
+from kb.saves import longest_save
+from kb.yamltree import nearest
 
 RULE = "hang-called"
 SKEW = 5.0  # seconds by which a log's clock may be ahead of the collector's
@@ -28,12 +30,13 @@ _SWITCH_ON: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class HangLimits:
-    """Seconds, but for the shares, `silence_gaps`, `stack_samples`, `pending_steps` and `phase_times`.
+    """Seconds, but for the shares, `silence_gaps`, `stack_samples`, `stack_steps`, `pending_steps`, `phase_times`, `save_times`.
 
     `silence_gaps` counts the job's own 99th-percentile gap between steps, `stack_samples` rounds, `stack_share` is of the
-    ranks, `timeout_share` of the collective time-out, below which silence must be told. `evaluating`, `saving`, `loading`,
+    ranks, `stack_steps` of the job's own steps must lie within rounds that are alike: in less of it ranks look alike by chance;
+    lines that come `late_least` late or more are buffered; `timeout_share` of the collective time-out, below which silence must be told. `evaluating`, `saving`, `loading`,
     `starting` are how long these phases last where the job has not shown it; where it has, `phase_times` the longest that it
-    took before, and `phase_least` at least, which is also for a phase that stacks alone tell of. A collective may pend for
+    took before (of a checkpoint `save_times`: others use the storage too), and `phase_least` at least, which is also for a phase that stacks alone tell of. A collective may pend for
     `pending`, and for `pending_steps` of the job's own steps where these are long; where no rank is missing in it, and
     where nobody knows, for `retry`, for so long the transport may send again. A rank that waits for its data, which no stuck worker
     explains, may wait for `data_wait`: storage stalls and heals. Where no stack tells what the ranks do, a pause of
@@ -50,6 +53,7 @@ class HangLimits:
     starting: float = 1800.0
     phase_least: float = 300.0
     phase_times: float = 3.0
+    save_times: float = 5.0
     pause_least: float = 30.0
     data_wait: float = 240.0
     stack_samples: float = 3.0
@@ -57,8 +61,14 @@ class HangLimits:
     stack_share: float = 0.9
     pending: float = 30.0
     pending_steps: float = 1.5
+    stack_steps: float = 2.0
+    late_least: float = 60.0
     retry: float = 60.0
     window: float = 300.0
+
+
+LIMITS = frozenset(one.name for one in fields(HangLimits))
+Params = Mapping[str, Mapping[str, float]]  # rule → parameter → number
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +107,25 @@ class Probe:
     at: float | None = None
 
 
-def limits_of(rulebook: Rulebook) -> HangLimits:
-    """The limits of this rulebook: the parameters of its rule `hang-called`, which a site's overlay may set."""
+def limits_of(rulebook: Rulebook, params: Params | None = None) -> HangLimits:
+    """The limits of this rulebook: the parameters of its rule `hang-called`, which a site's overlay may set.
+
+    `params`: numbers of the job's own (`Job.params`), which come before both.
+    """
     rule = next((one for one in rulebook.rules if one.id == RULE), None)
-    known = {one.name for one in fields(HangLimits)}
-    return HangLimits(**{name: value for name, value in (rule.params if rule else {}).items() if name in known})
+    given = {**(rule.params if rule else {}), **(params or {}).get(RULE, {})}
+    return HangLimits(**{name: value for name, value in given.items() if name in LIMITS})
+
+
+def unknown_params(params: Params) -> Iterator[str]:
+    """What of a job's own numbers nothing takes, in words with what was perhaps meant."""
+    for rule, numbers in params.items():
+        if rule != RULE:
+            yield f"params.{rule}: of the rules only {RULE} takes numbers of a job; for others use site.yaml"
+            continue
+        for name in numbers:
+            if name not in LIMITS:
+                yield f"params.{rule}.{name}: {RULE} has no such parameter; {nearest(name, LIMITS) or 'see its page'}"
 
 
 def called(probes: Sequence[Probe], limits: HangLimits, phase: Phase | None = None) -> Hang:
@@ -125,11 +149,18 @@ def _within(one: Probe, others: Sequence[Probe], window: float) -> int:
 
 
 def silence(
-    facts: Facts, now: float | None, limits: HangLimits, timeout: float | None = None, phase: Phase | None = None
+    facts: Facts,
+    now: float | None,
+    limits: HangLimits,
+    timeout: float | None = None,
+    phase: Phase | None = None,
+    *,
+    late: float = 0.0,
 ) -> Probe:
     """Probe (a): no rank's log has said anything for longer than this job's steps and its phase explain.
 
-    `timeout`: seconds of the collectives' time-out where it is known; silence must be told before it strikes.
+    `timeout`: seconds of the collectives' time-out where it is known; silence must be told before it strikes. `late`: seconds
+    by which this job's lines come late (`kb.history.Lateness`): a block of them may be on its way, whatever the time-out.
     """
     streams = [one.summary for one in facts.streams if one.summary.ref.kind == "job"]
     last = [one.last_time for one in streams if one.last_time is not None]
@@ -147,9 +178,11 @@ def silence(
         return Probe("silence", "no", told, newest, now)  # no job's own history is needed to tell
     gap = usual_gap(facts.streams)
     phase = phase or phase_of(facts, now, limits, timeout)
-    ceiling = _ceiling(gap, phase, limits, timeout)
+    slow = late if late >= limits.late_least else 0.0
+    ceiling = _ceiling(gap, phase, limits, timeout) + slow
     told += f"; up to {ceiling:.0f} s is usual"
     known = [f"99 % of its steps follow within {gap:.1f} s"] if gap is not None else []
+    known += [f"its lines come up to {slow:.0f} s late"] if slow else []
     known += [f"it is {phase.name}"] if phase.name else []
     known += [f"which took up to {phase.longest:.0f} s before"] if phase.name and phase.longest is not None else []
     return Probe(
@@ -167,6 +200,8 @@ def phase_of(facts: Facts, now: float | None, limits: HangLimits, timeout: float
     streams = [one for one in facts.streams if one.summary.ref.kind == "job"]
     name = _phase(facts, streams)
     longest = pauses(streams).get(name)
+    if longest is None and name == "saving":  # one log may tell of saves and another one of steps
+        longest = longest_save(facts)
     return Phase(name, ceiling_of(name, longest, limits, timeout), longest, _quiet(streams, now, limits))
 
 
@@ -174,7 +209,8 @@ def ceiling_of(name: str, longest: float | None, limits: HangLimits, timeout: fl
     """How long a phase may last that took `longest` before (None: it was not seen), below the collectives' time-out."""
     if not name:
         return 0.0
-    own = float(getattr(limits, name)) if longest is None else max(limits.phase_least, limits.phase_times * longest)
+    times = limits.save_times if name == "saving" else limits.phase_times
+    own = float(getattr(limits, name)) if longest is None else max(limits.phase_least, times * longest)
     return own if timeout is None or timeout <= 0 else min(own, limits.timeout_share * timeout)
 
 

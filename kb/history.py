@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import nsmallest
 from itertools import pairwise
 from statistics import median
@@ -14,6 +16,7 @@ from kb.model import ProgressPoint, Stage
 
 LOGS = 32  # from so many logs the job's own pace and pauses are taken
 _FEW = 8  # gaps: of fewer nothing is learned
+_LATE = 64  # arrivals of lines
 
 PHASES: Mapping[Stage | None, str] = {
     "evaluating": "evaluating",
@@ -41,11 +44,25 @@ def telling(streams: Sequence[StreamFacts]) -> list[StreamFacts]:
 
 
 def pace_of(streams: Sequence[StreamFacts]) -> float | None:
-    """Seconds that a step took lately, from the log that tells most; None for too few lines."""
+    """Seconds that a step took lately, from the log that tells most; of the first few the longest; None for none."""
     for one in telling(streams)[:1]:
         paces = [gap.seconds / gap.steps for gap in _gaps(one.points[-64:], ())]
+        if paces:
+            return median(paces) if len(paces) >= _FEW // 2 else max(paces)
+    return None
+
+
+def begun(streams: Sequence[StreamFacts]) -> bool:
+    """Whether a log tells of so many steps that the job is under way, with times or without."""
+    return any(len(one.points) >= _FEW // 2 for one in telling(streams))
+
+
+def long_step(streams: Sequence[StreamFacts]) -> float | None:
+    """Seconds that one of ten steps exceeded lately, by the log that tells most; None for too few lines."""
+    for one in telling(streams)[:1]:
+        paces = sorted(gap.seconds / gap.steps for gap in _gaps(one.points[-64:], _marks(one)) if not gap.inside)
         if len(paces) >= _FEW // 2:
-            return median(paces)
+            return paces[int(0.9 * len(paces))]
     return None
 
 
@@ -77,6 +94,34 @@ def pauses(streams: Sequence[StreamFacts]) -> dict[str, float]:
             for name in gap.inside or {""}:
                 into[name] = max(into.get(name, 0.0), gap.seconds - pace * gap.steps)
     return {**shared, **alone}
+
+
+@dataclass(slots=True)
+class Lateness:
+    """How late a running job's lines are seen: block buffers and log shippers keep them back for minutes.
+
+    Who looks at the job tells each time what it sees; the last `_LATE` arrivals are kept.
+    """
+
+    newest: dict[str, float] = field(default_factory=dict)
+    looked: float | None = None
+    late: deque[float] = field(default_factory=lambda: deque(maxlen=_LATE))
+
+    def seen(self, streams: Sequence[StreamFacts], now: float) -> float:
+        """Note the iteration lines that are new since the last look; give the seconds by which lines were late, at most.
+
+        A line that was not there at the last look was late by then for as long as its own time lies before it.
+        """
+        for one in telling(streams):
+            uri, stamps = one.summary.ref.uri, [p.time for p in one.points if p.time is not None]
+            last = self.newest.get(uri, math.inf if self.looked is None else -math.inf)
+            fresh = next((at for at, time in enumerate(reversed(stamps)) if time <= last), len(stamps))
+            if self.looked is not None and fresh:
+                self.late.append(max(0.0, self.looked - stamps[len(stamps) - fresh]))
+            if stamps:
+                self.newest[uri] = stamps[-1]
+        self.looked = now
+        return max(self.late, default=0.0)
 
 
 def _marks(stream: StreamFacts) -> tuple[tuple[int, str], ...]:

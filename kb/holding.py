@@ -17,7 +17,6 @@ from kb.stacks.stillness import StackVote
 
 _SHOWN: Mapping[str, str] = {"saving": "saving", "loading": "loading", "compile": "starting", "rendezvous": "starting"}
 _IN_COLLECTIVE = frozenset({"collective", "p2p"})
-_JUDGED = 0.75  # of the ranks that answer stand still, for sure, before stacks count
 DATA = "waiting for data"
 
 
@@ -27,7 +26,9 @@ class Scene:
 
     `missing`: whether a rank is known not to be in what the others wait in. `moved`: the newest progress that collectives
     prove. `pauses`: the job's own longest pauses by phase (`kb.history`). `span`: seconds from the first to the last round
-    of stacks.
+    of stacks. `step`: seconds of one of the job's slow steps, None where that is not known. `late`: by which its lines come late.
+    `traffic`: when the links were last seen as busy as they usually are.
+    `overdue`: whether a checkpoint takes many times as long as those before it (`kb.saves`).
     """
 
     now: float | None
@@ -38,6 +39,10 @@ class Scene:
     moved: float | None = None
     pauses: Mapping[str, float] = field(default_factory=dict)
     timeout: float | None = None
+    step: float | None = None
+    late: float = 0.0
+    traffic: float | None = None
+    overdue: bool = False
 
 
 def explained(phase: Phase, yes: Sequence[Probe], scene: Scene, limits: HangLimits) -> Phase:
@@ -76,13 +81,34 @@ def _quiet(phase: Phase, yes: Sequence[Probe], scene: Scene) -> float | None:
 def _unsettled(phase: Phase, yes: Sequence[Probe], scene: Scene, limits: HangLimits) -> Phase | None:
     """Collectives that go on, or stacks that moved while another probe saw nothing move: no vote stands yet."""
     going_on = scene.moved is not None and scene.now is not None and scene.now - scene.moved <= limits.pending
-    if going_on or _stacks_moved(scene, {one.name for one in yes}, limits):
+    if going_on or _busy_links(scene, yes, limits) or _stacks_moved(scene, {one.name for one in yes}, limits):
         return replace(phase, name="moving", ceiling=float("inf"), quiet=0.0)
+    if _too_short(scene, {one.name for one in yes}, limits):
+        return replace(phase, name="", ceiling=max(phase.ceiling, limits.silence_most + scene.late))
     return None
 
 
+def _busy_links(scene: Scene, yes: Sequence[Probe], limits: HangLimits) -> bool:
+    """Whether the links carry what they usually do: logs and stacks may stand by themselves, but data does not move so."""
+    if scene.traffic is None or scene.now is None or any(one.name == "collective" for one in yes):
+        return False
+    return scene.now - scene.traffic <= limits.silence_least
+
+
+def _too_short(scene: Scene, names: set[str], limits: HangLimits) -> bool:
+    """Whether the rounds that are alike lie within two of the job's own steps, and no collective shows that nothing moves.
+
+    In so short a time all ranks of a healthy job may be seen at the same place of one step, mostly where they wait.
+    """
+    if scene.stacks is None or scene.stacks.vote != "yes" or "collective" in names:
+        return False
+    still = _still_for(scene.stacks)
+    wanted = limits.stack_steps * scene.step if scene.step is not None else scene.span
+    return still is not None and still < 0.9 * wanted
+
+
 def _stacks_moved(scene: Scene, names: set[str], limits: HangLimits) -> bool:
-    """Whether stacks changed too lately, or too few could be judged, to go with what the other probes of `names` see."""
+    """Whether stacks changed too lately to go with what the other probes of `names` see."""
     stacks = scene.stacks
     if stacks is None or stacks.vote != "yes":
         return stacks is not None and stacks.vote == "no"
@@ -90,7 +116,7 @@ def _stacks_moved(scene: Scene, names: set[str], limits: HangLimits) -> bool:
     if "silence" in names and "collective" not in names:  # after a line that came in time the rest was silent
         wanted = limits.silence_least * (1.0 - 1.0 / max(1.0, limits.silence_gaps))
     still = _still_for(stacks)
-    return stacks.still < _JUDGED * len(stacks.ranks) or (still is not None and still < 0.9 * min(wanted, scene.span))
+    return still is not None and still < 0.9 * min(wanted, scene.span)
 
 
 def _still_for(stacks: StackVote) -> float | None:
@@ -118,13 +144,15 @@ def _by_stacks(phase: Phase, scene: Scene, limits: HangLimits) -> Phase | None:
     if len(busy) == 1 and busy[0].activity == "user" and scene.stacks is not None and scene.stacks.moving:
         return replace(phase, ceiling=max(phase.ceiling, limits.data_wait))  # one rank is at work, and the others wait
     elsewhere = scene.missing or (seen.outliers and not seen.shared and not _all_wait(scene))
-    return phase if elsewhere else replace(phase, ceiling=max(phase.ceiling, limits.retry))
+    return phase if elsewhere else replace(phase, ceiling=max(phase.ceiling, _again(scene, limits)))
 
 
 def _in_phase(phase: Phase, shown: str, scene: Scene, limits: HangLimits) -> Phase:
     """A phase that stacks show: as long as the job's own took, and longer where who is at it moves."""
     longest = scene.pauses.get(shown)
     moving = _moved(scene)
+    if shown == "saving" and scene.overdue and not moving:  # who writes stands at one place, far beyond what saves take
+        return replace(phase, name=shown, ceiling=_below(limits.silence_least, scene, limits), longest=longest)
     if moving or shown == "evaluating" or longest is not None:
         ceiling = ceiling_of(shown, None if moving else longest, limits, scene.timeout)
     else:
@@ -160,8 +188,15 @@ def _unseen(phase: Phase, scene: Scene, limits: HangLimits) -> Phase:
     """Where no stack tells what the ranks do: one may save or read, and a pause that the job outlived may come again."""
     longest = scene.pauses.get("", 0.0)
     again = min(limits.silence_most, limits.phase_times * longest) if longest >= limits.pause_least else 0.0
-    ceiling = max(phase.ceiling, _below(again, scene, limits), limits.data_wait if scene.missing else limits.retry)
+    ceiling = max(
+        phase.ceiling, _below(again, scene, limits), limits.data_wait if scene.missing else _again(scene, limits)
+    )
     return replace(phase, ceiling=ceiling)
+
+
+def _again(scene: Scene, limits: HangLimits) -> float:
+    """How long the transport may send again, on top of the step that lies between two operations."""
+    return limits.retry + (scene.step or 0.0)
 
 
 def _below(ceiling: float, scene: Scene, limits: HangLimits) -> float:

@@ -130,6 +130,7 @@ class Job:
     """What ran, as far as it is known (job.yaml of a bundle, or the scheduler). `args`: the program's command line.
 
     `attempts`: its runs, oldest first; the last one is this. `last_good`: the id of the last run of its name that completed.
+    `params`: numbers for this job alone, by rule and parameter, in place of the site's.
     """
 
     id: str | None = None
@@ -150,6 +151,7 @@ class Job:
     args: str | None = None
     attempts: tuple[Attempt, ...] = ()
     last_good: str | None = None
+    params: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

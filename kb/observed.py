@@ -14,12 +14,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kb.arrivals import last_within, late_ranks
+from kb.clusters import standing
 from kb.collectives.judging import judge_rings
 from kb.collectives.lengths import Received, received, settled
 from kb.collectives.verdict import CollectiveVerdict
 from kb.evidence import Evidence, Facts
-from kb.hang import SKEW, HangLimits, Phase, Probe, called, limits_of, phase_of, silence
-from kb.history import pace_of, pauses
+from kb.hang import SKEW, HangLimits, Phase, Probe, called, limits_of, phase_of, silence, unknown_params
+from kb.history import begun, long_step, pace_of, pauses
 from kb.holding import Scene, explained, launching
 from kb.model import Event, Gap, Resource, Scalar, SourceKind, StackSample, StreamRef, Structure
 from kb.planned import stuck_warm_up, warm_up_of
@@ -29,7 +30,7 @@ from kb.readers.ras.values import RasReport
 from kb.report import Hang, short_ranges
 from kb.rings import Ring, size
 from kb.rule import Rulebook
-from kb.saves import slow_save
+from kb.saves import longest_save, slow_save
 from kb.stacks.comparison import Comparison, Outlier, compare
 from kb.stacks.doing import Doing
 from kb.stacks.merged import branches, merged
@@ -51,7 +52,10 @@ _ENDS = ("elastic_failure", "elastic_exit", "launcher_exit", "slurm_end")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a bundle holds besides logs. `dumped`: when the recorders were dumped, where that is known."""
+    """What a bundle holds besides logs. `dumped`: when the recorders were dumped, where that is known.
+
+    `late`: seconds by which the job's lines come late, where somebody watched them come (`kb.history.Lateness`).
+    """
 
     stacks: tuple[StackSample, ...] = ()
     rings: tuple[Ring, ...] = ()
@@ -60,6 +64,7 @@ class Parts:
     events: tuple[Event, ...] = ()
     gaps: tuple[Gap, ...] = ()
     dumped: float | None = None
+    late: float = 0.0
 
     def __bool__(self) -> bool:
         """Whether there is anything at all."""
@@ -68,7 +73,10 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What the parts say together. `phase` explains the votes where it is held; `ended`: the processes are gone."""
+    """What the parts say together. `phase` explains the votes where it is held; `ended`: the processes are gone.
+
+    `overdue`: a checkpoint takes many times as long as those before it.
+    """
 
     now: float | None
     limits: HangLimits
@@ -78,12 +86,13 @@ class _Look:
     hang: Hang
     phase: Phase
     ended: bool
+    overdue: bool = False
 
 
 def observe(evidence: Evidence, parts: Parts, rulebook: Rulebook) -> Evidence:
     """The evidence with the probes' votes and with structures of what the other parts show."""
     facts = Facts(evidence, ())
-    look = _look(facts, parts, limits_of(rulebook))
+    look = _look(facts, parts, limits_of(rulebook, evidence.job.params))
     found = [
         *_of_hang(look.hang, evidence),
         *_of_stacks(parts, look, facts),
@@ -94,13 +103,14 @@ def observe(evidence: Evidence, parts: Parts, rulebook: Rulebook) -> Evidence:
         *_of_saves(facts, look),
         *_of_plan(facts),
         *_of_compound(parts, facts, look),
-        *_of_events(parts),
+        *_of_events(standing(parts.events, evidence.job)),
     ]
     gaps = (
         *evidence.gaps,
         *parts.gaps,
         *(look.collectives.gaps if look.collectives else ()),
         *_ranks_apart(facts, parts),
+        *(Gap("job_params", "job.yaml", told[:500], scope="job") for told in unknown_params(evidence.job.params)),
     )
     streams = tuple(_streams(found))
     hang = replace(look.hang, stacks=branches(merged(parts.stacks))) if _stands(parts, look, facts) else look.hang
@@ -113,13 +123,13 @@ def observe(evidence: Evidence, parts: Parts, rulebook: Rulebook) -> Evidence:
 
 def votes(evidence: Evidence, parts: Parts, rulebook: Rulebook) -> Hang:
     """The probes' votes alone, for who looks at a running job every few seconds."""
-    return _look(Facts(evidence, ()), parts, limits_of(rulebook)).hang
+    return _look(Facts(evidence, ()), parts, limits_of(rulebook, evidence.job.params)).hang
 
 
 def _look(facts: Facts, parts: Parts, limits: HangLimits) -> _Look:
     world = facts.evidence.job.world_size
     now = _now(facts.evidence, parts)
-    limits = replace(limits, pending=max(limits.pending, limits.pending_steps * (pace_of(facts.streams) or 0.0)))
+    limits = replace(limits, pending=_pending(facts, limits))
     dumped = parts.dumped if parts.dumped is not None else now  # what pended then may have ended since
     collectives = settled(judge_rings(_own(parts.rings, facts), dumped), _received(facts)) if parts.rings else None
     polls = pending(parts.ras, limits.pending, world_size=world) if parts.ras else None
@@ -130,7 +140,7 @@ def _look(facts: Facts, parts: Parts, limits: HangLimits) -> _Look:
     stacks, vote = _stillness(samples, facts, limits)
     moved = _moved(parts, now)
     probes: tuple[Probe, ...] = (
-        silence(facts, now, limits, timeout),
+        silence(facts, now, limits, timeout, late=parts.late),
         stacks,
         _spin(parts, now),
         _collective(facts, _recorded(collectives, dumped, limits), polls, now, limits),
@@ -140,11 +150,25 @@ def _look(facts: Facts, parts: Parts, limits: HangLimits) -> _Look:
         return _Look(now, limits, collectives, polls, None, called(probes, limits), Phase(), False)
     seen = compare(samples, _world(facts), _still(limits)) if samples else None
     missing = _gone(parts, samples) or _lacking(collectives, polls)
-    scene = Scene(now, seen, vote, _span(samples), missing, moved, pauses(facts.streams), timeout)
+    lasted = pauses(facts.streams)
+    saved = None if "saving" in lasted else longest_save(facts)
+    lasted |= {"saving": saved} if saved is not None else {}
+    overdue = slow_save(facts, now) is not None
+    step = long_step(facts.streams)
+    scene = Scene(
+        now, seen, vote, _span(samples), missing, moved, lasted, timeout, step, parts.late, _traffic(parts), overdue
+    )
     probes = tuple(launching(one, polls, scene, limits) if one.name == "collective" else one for one in probes)
     yes = [one for one in probes if one.vote == "yes"]
     phase = explained(phase_of(facts, now, limits, timeout), yes, scene, limits)
-    return _Look(now, limits, collectives, polls, seen, called(probes, limits, phase), phase, False)
+    return _Look(now, limits, collectives, polls, seen, called(probes, limits, phase), phase, False, overdue)
+
+
+def _pending(facts: Facts, limits: HangLimits) -> float:
+    """For how long a collective may pend, beside the job's own steps; the first ones may take long and nobody knows how long."""
+    pace = max((pace_of(facts.streams) or 0.0), (long_step(facts.streams) or 0.0))
+    known = pace > 0.0 or begun(facts.streams) or not any(one.points for one in facts.streams)
+    return max(limits.pending if known else limits.data_wait, limits.pending_steps * pace)
 
 
 def _answering(stacks: Sequence[StackSample]) -> Sequence[StackSample]:
@@ -175,6 +199,16 @@ def _moved(parts: Parts, now: float | None) -> float | None:
     stamps = [one.time for one in parts.rings if one.time is not None and (now is None or one.time <= now + SKEW)]
     counted = last_launch(parts.ras)
     return max((*stamps, *((counted,) if counted is not None else ())), default=None)
+
+
+def _traffic(parts: Parts) -> float | None:
+    """When the links of most ranks last carried half of what they usually do, or more; None where nobody looked."""
+    panel = parts.panels.get("rdma_tx")
+    if panel is None or not panel.times.size:
+        return None
+    from kb.panel import last_at_usual  # noqa: PLC0415 - numpy, as below
+
+    return last_at_usual(panel)
 
 
 def _lacking(verdict: CollectiveVerdict | None, polls: RasVote | None) -> bool:
@@ -347,7 +381,7 @@ def _of_stacks(parts: Parts, look: _Look, facts: Facts) -> Iterator[_Found]:
     sources = {one.resource.rank: one.source for one in ordered if not one.child}
     if seen.outliers and not seen.shared:
         for place, one in enumerate(seen.outliers[:MOST]):
-            yield _outlier(one, place, seen, sources.get(one.rank, "stacks"))
+            yield _outlier(one, place, seen.fault, sources.get(one.rank, "stacks"), overdue=look.overdue)
     elif seen.fault:
         group = seen.groups[0] if seen.groups else None
         fields: dict[str, Scalar] = {
@@ -359,9 +393,12 @@ def _of_stacks(parts: Parts, look: _Look, facts: Facts) -> Iterator[_Found]:
         yield _made("stacks", "stacks", seen.reason, fields, Resource())
 
 
-def _outlier(one: Outlier, place: int, seen: Comparison, source: str) -> _Found:
+def _outlier(one: Outlier, place: int, fault: str, source: str, *, overdue: bool) -> _Found:
+    """Whose save was quick before, and is far beyond that now, is held by what it writes to."""
+    fault = one.doing.fault or fault
+    held = overdue and fault == "checkpoint_save"
     fields: dict[str, Scalar] = {
-        "class": one.doing.fault or seen.fault,
+        "class": "storage_io" if held else fault,
         "shared": "no",
         "sure": "yes" if one.sure else "no",
         "activity": one.doing.activity,
@@ -370,6 +407,7 @@ def _outlier(one: Outlier, place: int, seen: Comparison, source: str) -> _Found:
         "place": place,
     }
     line = f"rank {one.rank}: {one.why}" if f"rank {one.rank}" not in one.why else one.why
+    line += "; the saves before took a small part of this time" if held else ""
     return _made(source, "stacks", line, fields, replace(one.resource, rank=one.rank))
 
 
@@ -580,10 +618,10 @@ def _ranks_apart(facts: Facts, parts: Parts) -> Iterator[Gap]:
             yield Gap("ranks_missing", name, reason, scope="job", rules_out="what these ranks are doing")
 
 
-def _of_events(parts: Parts) -> Iterator[_Found]:
-    """The newest events of each kind."""
+def _of_events(events: Sequence[Event]) -> Iterator[_Found]:
+    """The newest events of each kind; the number of an Xid that a node's condition tells is one more structure."""
     kept: dict[str, int] = {}
-    newest = sorted(enumerate(parts.events), key=lambda one: (one[1].time is not None, one[1].time or 0.0, one[0]))
+    newest = sorted(enumerate(events), key=lambda one: (one[1].time is not None, one[1].time or 0.0, one[0]))
     found = []
     for _, one in reversed(newest):
         kept[one.kind] = kept.get(one.kind, 0) + 1
@@ -593,6 +631,9 @@ def _of_events(parts: Parts) -> Iterator[_Found]:
         fields: dict[str, Scalar] = {**dict(list(one.fields.items())[:16]), "kind": one.kind, "reason": one.reason}
         made = _made(one.source, "events", one.message or one.reason, fields, one.resource)
         yield replace(made, structure=replace(made.structure, time=one.time))
+        if one.kind == "node_problem" and one.fields.get("xid") is not None:
+            told = replace(made.structure, kind="xid", fields={"xid": str(one.fields["xid"])}, time=one.time)
+            yield replace(made, structure=told)
 
 
 def _streams(found: Iterable[_Found]) -> Iterator[StreamSummary]:

@@ -311,3 +311,17 @@ def with_ranks(panel: Panel, job: Job) -> tuple[Panel, int]:
             row = replace(row, resource=replace(one, rank=ranks[index], local_rank=index))  # noqa: PLW2901
         rows.append(row)
     return replace(panel, rows=tuple(rows)), inferred
+
+
+def last_at_usual(panel: Panel, share: float = 0.5, least: float = 1e6) -> float | None:
+    """The newest time at which the middle row was at a share of what is usual for it, or more; None where that is too little.
+
+    What is usual is what the middle row exceeds in a quarter of the columns; below `least` that says nothing.
+    """
+    known = panel.mask.any(axis=0)
+    if not known.any():
+        return None
+    middle = np.nanmedian(np.where(panel.mask, panel.values, np.nan)[:, known], axis=0)
+    usual = float(np.quantile(middle, 0.75))
+    there = np.flatnonzero(middle >= share * usual)
+    return float(panel.times[known][there[-1]]) if usual >= least and there.size else None

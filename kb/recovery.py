@@ -108,19 +108,26 @@ def _explicit(ranked: Ranked) -> bool:
 def _graded(ranked: Ranked, barred: Sequence[Exclusion], *, again: bool) -> tuple[Advice, str]:
     best = ranked.best
     wanted: Advice = best.fault.advice  # type: ignore[assignment]
-    if wanted == "requeue_without" and not barred and _explicit(ranked):
-        return wanted, "the node at fault is not named in what was seen: find it before the run starts again"
-    if wanted == "requeue_without" and not barred:
-        if again:
-            return "resubmit", "an earlier attempt ended alike, and the node at fault is not named in what was seen"
-        return "restart_in_place", "the node at fault is not named in what was seen"
-    if wanted == "requeue_without" and len(barred) > SINGLE:
-        return wanted, f"{best.fault.title}; {len(barred)} nodes are named, look for what they share"
-    if best.fault.domain == "software" and wanted == "requeue" and again:
+    if wanted == "requeue_without":
+        return _without(ranked, barred, again=again)
+    if again and best.fault.domain == "software" and wanted == "requeue":
         return "fix_first", f"{best.fault.title}; an earlier attempt ended alike, so it will again"
-    if best.is_symptom and wanted in ("requeue", "restart_in_place"):
-        return ("resubmit", "an earlier attempt ended alike") if again else (wanted, best.fault.title)
+    if again and best.is_symptom and wanted in ("requeue", "restart_in_place"):
+        return "resubmit", "an earlier attempt ended alike"
     return wanted, best.fault.title
+
+
+def _without(ranked: Ranked, barred: Sequence[Exclusion], *, again: bool) -> tuple[Advice, str]:
+    """A node is to be left out: is it known which?"""
+    if len(barred) > SINGLE:
+        return "requeue_without", f"{ranked.best.fault.title}; {len(barred)} nodes are named, look for what they share"
+    if barred:
+        return "requeue_without", ranked.best.fault.title
+    if _explicit(ranked):
+        return "requeue_without", "the node at fault is not named in what was seen: find it before the run starts again"
+    if again:
+        return "resubmit", "an earlier attempt ended alike, and the node at fault is not named in what was seen"
+    return "restart_in_place", "the node at fault is not named in what was seen"
 
 
 def _options(advice: Advice, barred: Sequence[Exclusion], lost: int | None, cost: Price) -> tuple[Option, ...]:

@@ -208,6 +208,12 @@ class Hang:
     advice: tuple[str, ...] = ()
     stacks: tuple[StackBranch, ...] = ()
 
+    @property
+    def lone(self) -> Vote | None:
+        """The vote of the one probe that sees a hang, where no other one could look; else None."""
+        said = [one for one in self.votes if one.vote != "not_observable"]
+        return said[0] if self.suspected and len(said) == 1 and said[0].vote == "yes" else None
+
 
 @dataclass(frozen=True, slots=True)
 class NotEvaluated:

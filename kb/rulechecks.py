@@ -55,7 +55,8 @@ STRUCTURES: Mapping[str, frozenset[str]] = {
         "peer_outlier": "metric way size place standing",
         "slow_phase": "phase seconds usual step",
         "off_plan": "what value planned step",
-        "platform_event": "kind reason exit_code signal container restarts count check gpu states",
+        "platform_event": "kind reason exit_code signal container restarts count check gpu states "
+        "object pod condition taint resource problem",
     }.items()
 }
 DETECTOR_CAPTURES: Mapping[str, frozenset[str]] = {

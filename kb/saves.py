@@ -5,7 +5,7 @@ What a save takes is told by the steps around it: a rank says which step it save
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
@@ -47,9 +47,7 @@ def slow_save(facts: Facts, now: float | None) -> SlowSave | None:
         return None
     last = max(times)
     here = [(stream, one) for stream, one in begun.get(last, ()) if not _over(ended.get(last, ()), stream)]
-    durations = [
-        seconds for step in begun if step != last and step in ended and (seconds := _took(times, step)) is not None
-    ]
+    durations = _durations(begun, ended, times)
     seconds = now - times[last]
     if not here or len(durations) < EARLIER or seconds < max(LEAST, TIMES * max(LEAST_USUAL, *durations)):
         return None
@@ -58,6 +56,23 @@ def slow_save(facts: Facts, now: float | None) -> SlowSave | None:
     rank = one.resource.rank if one.resource.rank is not None else ref.resource.rank
     who = Resource(node=one.resource.node or ref.resource.node, rank=rank)
     return SlowSave(last, seconds, max(durations), len(durations), ref.uri, who)
+
+
+def longest_save(facts: Facts) -> float | None:
+    """The longest of the job's saves that are over, whichever logs tell of them and of the steps; None for too few."""
+    begun, ended = _told(facts, "save_begin"), _told(facts, "save_end")
+    times = _times(facts.streams) if begun and ended else {}
+    durations = _durations(begun, ended, times) if len(times) >= EARLIER else []
+    return max(durations) if len(durations) >= EARLIER else None
+
+
+_Told = Mapping[int, Sequence[tuple[int, Structure]]]
+
+
+def _durations(begun: _Told, ended: _Told, times: dict[int, float]) -> list[float]:
+    """What each save took that has an end and steps behind it."""
+    last = max(times, default=0)
+    return [seconds for step in begun if step != last and step in ended and (seconds := _took(times, step)) is not None]
 
 
 def _told(facts: Facts, event: str) -> dict[int, list[tuple[int, Structure]]]:

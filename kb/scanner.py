@@ -18,8 +18,9 @@ from kb.model import OWN, RESIZED, ProgressPoint, Resource, StreamRef, Structure
 from kb.readers import Reader
 from kb.readers.all import ALL_READERS
 from kb.readers.prefixes import Prefix, peel
-from kb.readers.progress import FORMATS, GENERAL, read_line
+from kb.readers.progress import FORMATS, GENERAL, changed, read_line
 from kb.readers.stages import STAGES
+from kb.readers.structured import stamp_of
 from kb.readers.timestamps import find_time
 from kb.scanplan import LinePattern, ScanPlan
 from kb.summary import (
@@ -47,6 +48,7 @@ from kb.summary import (
 WORK = 4 * 1024 * 1024  # bytes gathered before a pass
 BEFORE = 16 * 1024  # context kept in front of what is still to come
 AFTER = 64 * 1024  # context wanted behind a line before it is looked at
+LONGEST_STRUCTURED = 2048  # bytes of a JSON line in which its time is looked for
 LONGEST_LINE = 64 * 1024
 SHOWN = 512
 BESIDE = frozenset({"used", "rate", "loss_scale", OWN})  # forms of lines beside the iterations, often many a step
@@ -400,7 +402,7 @@ class Scanner:
         time = point.time if point.time is not None else prefix.time
         if time is None:
             time = find_time(line[prefix.end : prefix.end + 128], self._year)
-        return replace(point, offset=offset, rank=rank, time=time)
+        return changed(point, offset=offset, rank=rank, time=time)
 
     def _last_time(self) -> float | None:
         for line in reversed(self._tail[1].split(b"\n")[-200:]):
@@ -517,6 +519,8 @@ def _known(stream: Resource, line: Resource) -> Resource:
 
 
 def _line_time(line: bytes, year: int | None) -> float | None:
+    if line.startswith(b"{") and (time := stamp_of(line[:LONGEST_STRUCTURED])) is not None:
+        return time
     prefix = peel(line[:512])
     return prefix.time if prefix.time is not None else find_time(line[prefix.end : prefix.end + 128], year)
 

@@ -85,6 +85,24 @@ _TAINTS: Final[Mapping[str, str]] = {
 }
 _MARK: Final = re.compile(r"(?i)maint|repair|remediat|unhealthy|fault|drain|quarantin|broken|degraded|xid|rma\b")
 _PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
+_GOOD: Final = re.compile(r"(?i)(?<!un)(?<!not)(?:healthy|ready|available|ok)\Z")  # conditions that are well when true
+_SHORT_OF: Final = re.compile(
+    r"low on resource: ([\w-]{1,40})|node had condition: \[(\w{1,40})|ephemeral local (storage) usage exceeds"
+    r"|exceeded its local ephemeral (storage) limit|Usage of (EmptyDir) volume"
+)
+_PROBLEMS: Final = (  # what a condition or a reason of a node speaks of; the first that fits
+    ("xid", re.compile(r"(?i)xid")),
+    ("gpu_lost", re.compile(r"(?i)gpu.{0,3}(?:missing|lost|count)|fall?en off the bus")),
+    ("nvlink", re.compile(r"(?i)nvlink|nvswitch|fabric.?manager")),
+    ("gpu_memory", re.compile(r"(?i)(?:gpu|dcgm|nvidia|dbe).{0,20}(?:ecc|remap|retire)|double.?bit|DBE\b")),
+    ("gpu", re.compile(r"(?i)gpu|nvidia|dcgm|accelerat")),
+    ("rdma", re.compile(r"\bIB|(?i:infiniband|rdma|roce|mlx5)")),
+    ("disk", re.compile(r"(?i)read-?only|ext4|xfs|ioerror|filesystem|nvme|storage")),
+    ("hardware", re.compile(r"(?i)mce|memory.?(?:read)?.?error|\becc|hardware|cper")),
+    ("agent", re.compile(r"(?i)frequent\w{0,20}restart|runtime|kubelet")),
+    ("kernel", re.compile(r"(?i)kernel|deadlock|hung|lockup|oops")),
+)
+_XID: Final = re.compile(r"(?i)xid \(pci:[^)\n]{1,40}\)\D{0,40}?(\d{1,3})\b|xid\D{0,12}?(\d{1,3})(?!\d)")
 _SIGNALS: Final = 128  # a shell adds this to the number of the signal
 # labels that say which pod of the job this is
 _INDEX: Final = (
@@ -153,9 +171,30 @@ def moment(*stamps: Any) -> float | None:
 def _class(reason: str, message: str, warning: bool) -> str:
     if reason == "TaintManagerEviction" and "Cancelling" in message:
         return "lifecycle"
-    if reason in {"BackOff", "Failed"} and ("pull" in message[:200] or "image" in message[:40]):
+    if reason in {"BackOff", "Failed"} and re.search(r"(?i)pull|\bimage", message[:200]):
         return "image_pull"
+    if reason == "TerminationByKubelet" or (reason == "KubeletNotReady" and "shutting down" in message):
+        return "eviction"  # the node runs short of something, or is being shut down in order
+    if reason.startswith("EvictedDueTo"):
+        return "preemption" if "Preempt" in reason else "eviction"
     return _KINDS.get(reason) or ("warning" if warning else "lifecycle")
+
+
+def _short_of(message: str) -> dict[str, Scalar]:
+    """Give what a pod was evicted for, where its own use or the node's shortage is named."""
+    found = _SHORT_OF.search(message)
+    return {"resource": next(one for one in found.groups() if one)} if found else {}
+
+
+def _problem(name: str, message: str) -> dict[str, Scalar]:
+    """Give what a problem of a node is about, by its name or else its message, and the number of an Xid."""
+    for text in (name, message):
+        for problem, pattern in _PROBLEMS:
+            if pattern.search(text):
+                number = _XID.search(f"{name} {message}") if problem == "xid" else None
+                told: dict[str, Scalar] = {"xid": integer(number[1] or number[2])} if number else {}
+                return {"problem": "gpu" if problem == "xid" and not told else problem, **told}
+    return {"problem": "other"}
 
 
 def _event(item: Mapping[str, Any], source: str) -> Iterator[Event]:
@@ -191,6 +230,10 @@ def _event(item: Mapping[str, Any], source: str) -> Iterator[Event]:
     node = name if what == "Node" else host
     who = Resource(node=node or None, container=_container(about.get("fieldPath")))
     kind = _class(reason, message, fields["type"] == "Warning")
+    if kind == "eviction":
+        fields |= _short_of(message)
+    elif kind == "node_problem":
+        fields |= _problem(reason, message)
     yield Event(source, last if last is not None else fields["first"], kind, reason, message, who, fields)  # type: ignore[arg-type]
 
 
@@ -205,6 +248,7 @@ def _pod(item: Mapping[str, Any], source: str) -> Iterator[Event]:
     labels = mapping(meta.get("labels"))
     node = string(spec.get("nodeName") or status.get("nominatedNodeName"), 253) or None
     fields: dict[str, Scalar] = {
+        "object": "Pod",
         "pod": string(meta.get("name"), 253),
         "namespace": string(meta.get("namespace"), 253),
         "index": next((integer(labels[one]) for one in _INDEX if one in labels), None),
@@ -250,15 +294,16 @@ def _pod_ends(
         disrupted = one.get("type") == "DisruptionTarget" and one.get("status") == "True"
         waits = one.get("type") == "PodScheduled" and one.get("status") == "False"
         if disrupted or waits:
-            kind = _KINDS.get(reason, "eviction" if disrupted else "not_scheduled")
-            yield Event(
-                source, moment(one.get("lastTransitionTime")), kind, reason, message, Resource(node=node), fields
-            )
+            kind = _class(reason, message, warning=False) if reason in _KINDS else None
+            kind = kind or ("eviction" if disrupted else "not_scheduled")
+            told = {**fields, **_short_of(message)}
+            yield Event(source, moment(one.get("lastTransitionTime")), kind, reason, message, Resource(node=node), told)
     reason = string(status.get("reason"), 80)
     if reason:
         message = string(status.get("message"), MESSAGE)
-        kind = _KINDS.get(reason, "node_failure" if reason == "Terminated" and "node shutdown" in message else "exit")
-        yield Event(source, _last_end(status), kind, reason, message, Resource(node=node), fields)
+        kind = _KINDS.get(reason, "eviction" if reason == "Terminated" and "node shutdown" in message else "exit")
+        told = {**fields, **_short_of(message)}
+        yield Event(source, _last_end(status), kind, reason, message, Resource(node=node), told)
 
 
 def _last_end(status: Mapping[str, Any]) -> float | None:
@@ -319,17 +364,13 @@ def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
         time, message = moment(one.get("lastTransitionTime")), string(one.get("message"), MESSAGE)
         fields: dict[str, Scalar] = {"object": "Node", "name": name, "condition": what, "status": status}
         if what == "Ready" and status != "True":
-            yield Event(source, time, "node_failure", reason, message, who, fields)
-        elif what != "Ready" and status == "True":
-            yield Event(
-                source,
-                time,
-                "node_pressure" if what in _PRESSURES else "node_problem",
-                reason or what,
-                message,
-                who,
-                fields,
-            )
+            kind = _class(reason, message, warning=True) if reason in _KINDS else "node_failure"
+            yield Event(source, time, kind, reason, message, who, fields)
+        elif what in _PRESSURES and status == "True":
+            yield Event(source, time, "node_pressure", reason or what, message, who, fields)
+        elif what != "Ready" and status == ("False" if _GOOD.search(what) else "True"):
+            told = {**fields, **_problem(f"{what} {reason}", message)}
+            yield Event(source, time, "node_problem", reason or what, message, who, told)
     yield from _taints(mapping(item.get("spec")), source, who)
     if mapping(item.get("spec")).get("unschedulable") is True:
         yield Event(

@@ -15,6 +15,8 @@ from kb.stacks.rounds import rounds_of
 
 _WATCHED_FRAMES = re.compile(r"/torch/utils/data/|/torch/autograd/|/prefetch|/data_?loader")
 
+_JUDGED = 0.75  # of the ranks that answer stand still, for sure, before they speak for the job
+
 
 @dataclass(frozen=True, slots=True)
 class Stillness:
@@ -58,7 +60,8 @@ def probe_stillness(
     Only main threads and the threads of loaders and autograd are compared; ids, addresses, states and the lines of loops
     that poll are not. A rank is still when its last n rounds, each at least `apart` seconds after the one before (0.8 of
     that will do; times that are not known count as far enough), are alike. The job is still when the share of ranks is,
-    or when all but a few are and these few are what the others wait for.
+    or when all but a few are and these few are what the others wait for. It is not known where a quarter or more of the
+    ranks that answer could not be judged.
     """
     limits = limits or Stillness()
     by_rank = rounds_of(samples)
@@ -73,6 +76,9 @@ def probe_stillness(
         return StackVote("not_observable", _blind(by_rank, ranks, limits), unseen=unseen, ranks=ranks)
     few = len(moving) <= max(1, observed // 10) and still >= 2 and _all_wait(by_rank, moving)
     yes = still >= limits.share * observed or few
+    if yes and still < _JUDGED * len(ranks):
+        told = f"{still} of {len(ranks)} ranks unchanged over {limits.samples} rounds, and the rest could not be judged"
+        return StackVote("not_observable", told, still, short_ranges(moving), unseen, observed, ranks=ranks)
     detail = f"{still} of {observed} ranks unchanged over {limits.samples} rounds"
     if moving:
         detail += f"; moving: {short_ranges(moving)}"

@@ -220,7 +220,8 @@ def test_all_sources_give_one_bundle(tmp_path: Path, known: Knowledge) -> None:
     got = run(wired(loki=Toy(logs), prom=Toy(metrics, frozenset({"metrics"}))), folder)
     assert got.sources == {"prom": "63 bytes", "loki": "120 bytes; not there: only the first 2 lines"}
     told = described(folder)
-    assert told["files"]["logs/loki/pod-a.log"] == {"source": "loki", "node": "n1", "rank": 1, "query": '{job="llm"}'}
+    assert told["files"]["logs/loki/pod-a.log"] == {"source": "loki", "node": "n1", "rank": 1, "query": 1}
+    assert told["queries"] == {1: '{job="llm"}'}
     evidence = from_bundle(known, folder)
     assert [(one.ref.resource.node, one.ref.resource.rank) for one in evidence.streams] == [("n1", 1)]
     assert evidence.job.id == "4711"

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bot.cli_watch import Screen, seconds, status
+from bot.cli_watch import Screen, params, seconds, status
 from bot.diagnosing import diagnose_bundle
 from bot.following import Following
 from bot.looking import Sources
@@ -209,6 +209,17 @@ def test_logs_without_any_time_fall_silent_too(known, tmp_path):
     again = diagnose_bundle(known, tmp_path / "kept").report.hang  # bundle.yaml says when each file was written
     age = int(ran.clock.time - job.hangs_at) + 1
     assert f"the last line is {age} s old" in {one.probe: one.detail for one in again.votes}["silence"]
+
+
+def test_a_job_says_itself_how_long_silence_may_last(known, tmp_path):
+    """`--param` holds while it is watched and in the bundle that is kept: silence of four minutes is none here."""
+    job = Job(tmp_path / "logs", hangs_at=START + 90)
+    numbers = params(["hang-called.silence_least=400", "hang-called.silence_most=600"])
+    ran = watched(known, job, tmp_path / "kept", params=numbers)
+    assert 400 < ran.first("called").time - job.hangs_at <= 440
+    described = yaml.safe_load((tmp_path / "kept/job.yaml").read_text())
+    assert described["params"] == {"hang-called": {"silence_least": 400.0, "silence_most": 600.0}}
+    assert diagnose_bundle(known, tmp_path / "kept").report.hang.called
 
 
 def test_with_ras_answers_it_is_called_within_a_minute(known, tmp_path):

@@ -42,6 +42,7 @@ def test_nothing_is_left_out(wheel):
     wanted |= {f"bot/_{name}" for name in files("rules")}
     assert wanted - inside == set()
     assert {Path(name).suffix for name in inside if name.startswith("bot/_demo/")} >= {".log", ".err", ".yaml"}
+    assert "signalbox_callback.py" in inside
     assert any(name.endswith("licenses/LICENSE") for name in inside)
     assert not [name for name in inside if name.startswith(("tests/", "bench/", "rules/"))]
 

@@ -25,6 +25,7 @@ def echo() -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = 1 << 16  # head and body in one packet
 
         def log_message(self, *_: object) -> None:
             pass

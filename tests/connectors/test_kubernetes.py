@@ -17,7 +17,7 @@ from connectors.secret import Secret
 from kb.model import Job, JobRecord, Resource, Window
 from kb.readers.kubernetes import read_kubernetes
 from kb.readers.prefixes import peel
-from tests.connectors.contract.subject import END, Memory, Subject
+from tests.connectors.contract.subject import END, Memory, Subject, hasty
 from tests.connectors.contract.suite import Contract
 from tests.connectors.doubles.kubernetes import TOKEN, Cluster, serving
 from tests.kubeobjects import START, condition, ended, event, kubeflow, node, owner, pod, thing
@@ -35,6 +35,12 @@ def settings(url, **more):
     """Settings for a server at this address."""
     endpoint = Endpoint(url, login=Login(token=Secret(env="KUBE_TOKEN")), load=Load(requests=10_000))
     return KubernetesSettings(endpoint=endpoint, **more)
+
+
+def quick(url):
+    """The connector, whose client waits for nothing long."""
+    told = settings(url)
+    return Kubernetes(told, hasty(told.endpoint))
 
 
 def pytorch_cluster(workers=3, manifest="cluster.yaml", job="llm-7b"):
@@ -91,7 +97,7 @@ class TestContract(Contract):
     subject = Subject(
         "kubernetes",
         double=lambda: serving(pytorch_cluster()),
-        build=lambda url: Kubernetes(settings(url)),
+        build=quick,
         window=WINDOW,
     )
 

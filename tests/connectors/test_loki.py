@@ -13,12 +13,13 @@ import pytest
 
 from connectors.asking import Asked, Bounds, Deadline, JobQuery, Known, SourceFailed
 from connectors.http import Client, Endpoint, Login
-from connectors.loki import Loki, LokiSettings, LokiStore
+from connectors.loki import Loki, LokiSettings
+from connectors.loki_store import LokiStore
 from connectors.pulling import Ask
 from connectors.secret import Secret
 from kb.model import Job, JobRecord, Member, Prefilter, Window
 from tests.connectors import stored
-from tests.connectors.contract.subject import END, START, Memory, Subject
+from tests.connectors.contract.subject import END, START, Memory, Subject, hasty
 from tests.connectors.contract.suite import Contract
 from tests.connectors.doubles.loki import Limits, LokiDouble, Stream, serving
 from tests.connectors.pulled import asked_of, first, refilled
@@ -230,16 +231,7 @@ def test_check_names_the_labels_that_are_there() -> None:
     assert right.works
 
 
-SAMPLE = (
-    "healthy",
-    "lab-disk-full",
-    "lab-error",
-    "lab-killed",
-    "lab-nan",
-    "lab-segfault",
-    "lab-slow-rank",
-    "lab-sizes",
-)
+SAMPLE = ("healthy", "lab-disk-full", "lab-segfault", "lab-slow-rank", "lab-sizes")
 
 
 @pytest.mark.parametrize("name", SAMPLE)
@@ -284,4 +276,4 @@ def contract_double() -> Iterator[str]:
 class TestContract(Contract):
     """The suite of all connectors."""
 
-    subject = Subject("loki", contract_double, lambda url: Loki(LokiSettings(Endpoint(url))))
+    subject = Subject("loki", contract_double, lambda url: Loki(LokiSettings(Endpoint(url)), hasty(Endpoint(url))))

@@ -15,7 +15,7 @@ from connectors.tracking import MEASURES, Point, chosen, lines, value_of
 from kb.model import Job, JobRecord, Window
 from kb.readers.prefixes import peel
 from kb.readers.progress import read_line
-from tests.connectors.contract.subject import END, START, Memory, Subject
+from tests.connectors.contract.subject import END, START, Memory, Subject, hasty
 from tests.connectors.contract.suite import Contract
 from tests.connectors.doubles.mlflow import Run, Tracker, serving
 
@@ -36,7 +36,8 @@ def tracker(**metrics):
 
 def build(url, **more):
     """The connector."""
-    return Mlflow(MlflowSettings(Endpoint(url, **more.pop("endpoint", {})), **more))
+    endpoint = Endpoint(url, **more.pop("endpoint", {}))
+    return Mlflow(MlflowSettings(endpoint, **more), hasty(endpoint))
 
 
 def collected(server, *, window=WINDOW, bounds=None, **more):

@@ -5,13 +5,13 @@ import time
 import pytest
 
 from connectors.asking import Asked, Deadline, JobQuery
-from connectors.http import Endpoint
+from connectors.http import Endpoint, Login
 from connectors.secret import Secret
 from connectors.slurm import Slurm, SlurmSettings
 from connectors.slurm_records import expanded, outputs, switches
 from kb.model import Attempt, Job, JobRecord, Window
 from kb.readers.slurmjson import SlurmRun, read_slurm
-from tests.connectors.contract.subject import Memory, Subject
+from tests.connectors.contract.subject import Memory, Subject, hasty
 from tests.connectors.contract.suite import Contract
 from tests.connectors.doubles.slurmrestd import END, START, TOKEN, USER, VERSION, slurmrestd
 
@@ -36,23 +36,30 @@ row 9.0 9.0 python "" west "" "n[1-2]" 4 Cyclic "" 0:9 110 110 110 200 "" cpu=4 
 """
 
 
-def restd(url):
+def restd(url, client=None):
     """The connector for a slurmrestd."""
-    return Slurm(
-        SlurmSettings(
-            rest=Endpoint(url),
-            rest_user=USER,
-            rest_token=Secret(env="TOKEN_OF_DOUBLE"),
-            rest_version=VERSION,
-            outputs=("/scratch",),
-        )
+    settings = SlurmSettings(
+        rest=Endpoint(url),
+        rest_user=USER,
+        rest_token=Secret(env="TOKEN_OF_DOUBLE"),
+        rest_version=VERSION,
+        outputs=("/scratch",),
     )
+    return Slurm(settings, client)
+
+
+def quick(url):
+    """The connector, whose client logs in by itself and waits for nothing long."""
+    login = Login(
+        headers={"X-SLURM-USER-NAME": USER}, secret_headers={"X-SLURM-USER-TOKEN": Secret(env="TOKEN_OF_DOUBLE")}
+    )
+    return restd(url, hasty(Endpoint(url, login=login)))
 
 
 class TestContract(Contract):
     """What every connector over HTTP does."""
 
-    subject = Subject("slurm", slurmrestd, restd, lambda name: JobRecord(Job(id=name, name=name), "slurm"), job="4711")
+    subject = Subject("slurm", slurmrestd, quick, lambda name: JobRecord(Job(id=name, name=name), "slurm"), job="4711")
 
     @pytest.fixture(autouse=True)
     def token(self, monkeypatch):

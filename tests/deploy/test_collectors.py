@@ -20,6 +20,7 @@ needs_rsyslog = pytest.mark.skipif(
     RSYSLOGD is None or not all(list(Path("/usr/lib").glob(f"*/rsyslog/{one}")) for one in PLUGINS),
     reason="needs rsyslogd with omelasticsearch (Debian: rsyslog, rsyslog-elasticsearch)",
 )
+RANKS = 4
 
 
 @dataclass
@@ -29,19 +30,38 @@ class Sink:
     port: int
     documents: dict = field(default_factory=dict)
     arrived: int = 0
+    down: bool = False  # connections that are still open are hung up
     lose: int = 0  # so many answers are lost after the documents were taken
+    refuse: int = 0  # so many documents are refused as too many
+    lock: threading.Lock = field(default_factory=threading.Lock)  # two queues may send at once
 
     def take(self, body):
         """Take a bulk request; gives the answer."""
         rows = body.decode().splitlines()
-        items = []
-        for action, document in zip(rows[::2], rows[1::2], strict=True):
-            (verb, about), *_ = json.loads(action).items()
-            assert verb == "index", action
-            self.documents[about["_index"], about["_id"]] = json.loads(document)
-            self.arrived += 1
-            items.append({verb: {"_index": about["_index"], "_id": about["_id"], "status": 201}})
-        return {"took": 1, "errors": False, "items": items}
+        with self.lock:
+            items = [self.create(*pair) for pair in zip(rows[::2], rows[1::2], strict=True)]
+        return {"took": 1, "errors": any("error" in one["create"] for one in items), "items": items}
+
+    def create(self, action, document):
+        """Take one document unless it is there or is refused; gives its item of the answer."""
+        told = json.loads(action)
+        assert set(told) == {"create"}, action
+        about = told["create"]
+        key = about["_index"], about["_id"]
+        self.arrived += 1
+        if key in self.documents:
+            return {
+                "create": about
+                | {"status": 409, "error": {"type": "version_conflict_engine_exception", "reason": "exists"}}
+            }
+        if self.refuse:
+            self.refuse -= 1
+            return {
+                "create": about
+                | {"status": 429, "error": {"type": "es_rejected_execution_exception", "reason": "full"}}
+            }
+        self.documents[key] = json.loads(document)
+        return {"create": about | {"status": 201}}
 
 
 @contextmanager
@@ -57,6 +77,9 @@ def serving(sink):
 
         def do_GET(self):
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            if sink.down:
+                self.close_connection = True
+                return
             answer = json.dumps(sink.take(body) if self.path.startswith("/_bulk") else {"status": "green"}).encode()
             if self.path.startswith("/_bulk") and sink.lose:
                 sink.lose -= 1
@@ -78,36 +101,42 @@ def serving(sink):
     sink.port = server.server_port
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
+    sink.down = False
     try:
         yield
     finally:
+        sink.down = True
         server.shutdown()
         server.server_close()
 
 
 @contextmanager
-def collecting(config, pid):
-    """Run rsyslogd in the foreground; ended as a service manager ends it."""
+def collecting(config):
+    """Run rsyslogd in the foreground; it is ended as a service manager ends it: asked, and killed when it takes too long."""
+    pid = config.with_suffix(".pid")
+    pid.unlink(missing_ok=True)
     with subprocess.Popen([RSYSLOGD, "-n", "-f", str(config), "-i", str(pid)], stderr=subprocess.DEVNULL) as child:
         try:
-            yield
+            yield child
         finally:
             child.terminate()
-            child.wait(20)
+            try:
+                child.wait(2)
+            except subprocess.TimeoutExpired:
+                child.kill()
 
 
-def configured(folder, port):
-    """The shipped configuration with other paths, a small queue, so that the disk is used, and a short pause."""
+def configured(folder, port, changed=()):
+    """The shipped configuration with other paths and a short pause."""
+    (folder / "spool").mkdir()
     text = (COLLECTORS / "rsyslog.conf").read_text()
     changes = {
         "/var/spool/rsyslog": str(folder / "spool"),
+        "/var/log/training-refused.log": str(folder / "refused.log"),
         "/var/log/training/": f"{folder}/training/",
         'serverport="9200"': f'serverport="{port}"',
         'action.resumeInterval="5"': 'action.resumeInterval="1"',
-        'queue.size="100000"': 'queue.size="300"',
-        'queue.dequeueBatchSize="1000"': 'queue.dequeueBatchSize="100"',
-        'queue.timeoutShutdown="5000"': 'queue.timeoutShutdown="500"',
-    }
+    } | dict(changed)
     for old, new in changes.items():
         assert old in text, old
         text = text.replace(old, new)
@@ -117,19 +146,34 @@ def configured(folder, port):
 
 
 def write(folder, numbers):
-    """Append numbered lines to the logs of two ranks."""
+    """Append numbered lines to the logs of all ranks."""
     job = folder / "training" / "llm-7b"
     job.mkdir(parents=True, exist_ok=True)
-    for rank in (0, 1):
+    for rank in range(RANKS):
         with (job / f"rank-{rank}.log").open("a") as log:
             log.writelines(f'step {number} of rank {rank} says "x\\y"\n' for number in numbers)
 
 
-def wait_for(sink, count, seconds=30.0):
-    """Wait until so many documents are there."""
+def queued(folder):
+    """The bytes of the queue's files on disk, without its book."""
+    return sum(one.stat().st_size for one in (folder / "spool").glob("training.0*"))
+
+
+def wait_until(true, seconds=30.0):
+    """Wait until it is so, or time is over: what was waited for is asserted by the caller."""
     end = time.monotonic() + seconds
-    while len(sink.documents) < count and time.monotonic() < end:
+    while not true() and time.monotonic() < end:
         time.sleep(0.05)
+
+
+def told(sink):
+    """Rank and number of each document."""
+    return sorted((one["rank"], int(one["message"].split()[1])) for one in sink.documents.values())
+
+
+def written(count):
+    """Rank and number of each line when so many were written for each rank."""
+    return [(str(rank), number) for rank in range(RANKS) for number in range(count)]
 
 
 @needs_rsyslog
@@ -142,33 +186,60 @@ def test_rsyslog_knows_its_configuration():
 
 
 @needs_rsyslog
-def test_a_sink_that_is_down_loses_and_doubles_no_line(tmp_path):
-    """Lines written while the sink is down, and the collector is started again meanwhile, arrive once each, labelled."""
-    (tmp_path / "spool").mkdir()
+def test_an_outage_with_a_restart_and_a_crash_loses_and_doubles_no_line(tmp_path):
+    """Lines written while the sink is down wait on disk, also over a restart and a crash, and arrive once each, labelled."""
     sink = Sink(0)
-    with serving(sink):
+    with serving(sink):  # finds a free port
         config = configured(tmp_path, sink.port)
-        write(tmp_path, range(100))
-        with collecting(config, tmp_path / "pid"):
-            wait_for(sink, 200)
-            assert len(sink.documents) == 200
-    with collecting(config, tmp_path / "pid"):
-        write(tmp_path, range(100, 1100))
-        time.sleep(2.0)
-    assert list((tmp_path / "spool").glob("training.*")), "nothing was kept on disk"
-    sink.lose = 1
-    with collecting(config, tmp_path / "pid"):
-        write(tmp_path, range(1100, 1500))
+    with collecting(config) as stopped:
         with serving(sink):
-            wait_for(sink, 3000)
+            write(tmp_path, range(100))
+            wait_until(lambda: len(sink.documents) == 100 * RANKS)
+        assert told(sink) == written(100)
+        write(tmp_path, range(100, 2100))
+        wait_until(lambda: queued(tmp_path) > 2000 * RANKS * 100)
+        assert queued(tmp_path) > 2000 * RANKS * 100, "the lines of the outage are not on disk"
+        time.sleep(4.0)  # the sink is tried again and again
+    assert stopped.returncode == -9, "it ended by itself: then it drops the batch under way"
+    with collecting(config) as crashed:
+        write(tmp_path, range(2100, 4100))
+        wait_until(lambda: queued(tmp_path) > 3000 * RANKS * 100)
+        crashed.kill()
+    with collecting(config):
+        write(tmp_path, range(4100, 4300))
+        time.sleep(4.0)
+        sink.lose, sink.refuse = 1, 50
+        with serving(sink):
+            wait_until(lambda: len(sink.documents) == 4300 * RANKS)
+            write(tmp_path, range(4300, 4500))
+            wait_until(lambda: len(sink.documents) == 4500 * RANKS)
             time.sleep(1.0)  # for what might come twice
-    told = sorted((one["rank"], int(one["message"].split()[1])) for one in sink.documents.values())
-    assert told == [(str(rank), number) for rank in (0, 1) for number in range(1500)]
-    assert sink.arrived > len(sink.documents), "no answer was lost: the test shows less than it says"
+    assert told(sink) == written(4500)
+    assert (sink.lose, sink.refuse) == (0, 0), (
+        "no answer was lost, or nothing refused: the test shows less than it says"
+    )
     assert {one["job"] for one in sink.documents.values()} == {"llm-7b"}
     first = next(one for one in sink.documents.values() if one["rank"] == "1")
     assert set(first) == {"@timestamp", "message", "job", "rank", "node", "file", "offset"}
-    assert first["message"].endswith('says "x\\y"')
+    assert all(one["message"].endswith('says "x\\y"') for one in sink.documents.values())
+    assert not (tmp_path / "refused.log").exists()
+
+
+@needs_rsyslog
+def test_a_queue_that_is_full_stops_the_reading_and_drops_no_line(tmp_path):
+    """Lines that find no space in the queue wait in their files, also over a restart, and arrive once each."""
+    sink = Sink(0)
+    with serving(sink):
+        config = configured(tmp_path, sink.port, {'queue.maxDiskSpace="10g"': 'queue.maxDiskSpace="500k"'})
+    write(tmp_path, range(1500))
+    with collecting(config):
+        wait_until(lambda: queued(tmp_path) > 400_000)
+        time.sleep(3.0)  # longer than rsyslog waits for space if it is not told to wait for ever
+    assert 400_000 < queued(tmp_path) < 600_000
+    with collecting(config), serving(sink):
+        wait_until(lambda: len(sink.documents) == 1500 * RANKS)
+        time.sleep(1.0)
+    assert told(sink) == written(1500)
 
 
 def test_the_others_are_read_as_what_they_are():

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kb.evidence import Evidence, Facts, StreamFacts
-from kb.history import pace_of, pauses, usual_gap
+from kb.history import Lateness, begun, long_step, pace_of, pauses, usual_gap
 from kb.model import Job, ProgressPoint, Resource, StreamRef
 from kb.summary import Series, StageMark, StreamSummary
 
@@ -60,7 +60,44 @@ def test_a_phase_seen_alone_is_not_judged_by_a_pause_with_two() -> None:
 
 
 def test_the_pace_is_that_of_the_newest_lines() -> None:
-    """Seconds a step, whatever the logging interval; nothing of a few lines."""
+    """Seconds a step, whatever the logging interval; of a few lines the longest, of one none."""
     tens = [replace(one, step=10 * (one.step or 0)) for one in points(steady(20, 30.0))]
     assert pace_of(log(tens)) == pytest.approx(3.0)
-    assert pace_of(log(points(steady(4)))) is None
+    assert pace_of(log(points([0.0, 2.0, 9.0]))) == pytest.approx(7.0)
+    assert pace_of(log(points([0.0]))) is None
+
+
+def test_a_long_step_is_one_that_one_of_ten_exceeds() -> None:
+    """Some slow steps of many are known; what lies in a phase is no step, and a few lines tell nothing."""
+    times = [0.0]
+    for at in range(1, 40):
+        times.append(times[-1] + (5.0 if at % 5 == 0 else 2.0))
+    assert long_step(log(points(times))) == pytest.approx(5.0)
+    assert long_step(log(points([*steady(20), *steady(20, begin=440.0)]), (2050, "evaluating"))) == pytest.approx(2.0)
+    assert long_step(log(points(steady(4)))) is None
+
+
+def test_a_job_is_under_way_after_some_steps() -> None:
+    """With times or without."""
+    untimed = [replace(one, time=None) for one in points(steady(4))]
+    assert begun(log(untimed))
+    assert not begun(log(untimed[:3]))
+
+
+def test_lines_that_come_in_blocks_are_late() -> None:
+    """A block counts from the first line in it; what was there at the first look tells nothing."""
+    late = Lateness()
+    assert late.seen(log(points(steady(10))), START + 900.0) == pytest.approx(0.0)
+    assert late.seen(log(points(steady(10))), START + 920.0) == pytest.approx(0.0)
+    assert late.seen(log(points(steady(500))), START + 1000.0) == pytest.approx(900.0)
+    assert late.seen(log(points(steady(501))), START + 1004.0) == pytest.approx(900.0)
+
+
+def test_the_first_block_of_a_job_counts_too() -> None:
+    """Who looked before the first line came knows how late it is."""
+    late = Lateness()
+    late.seen([], START)
+    assert late.seen(log(points(steady(100, begin=20.0))), START + 300.0) == pytest.approx(0.0)
+    late = Lateness()
+    late.seen([], START + 290.0)
+    assert late.seen(log(points(steady(100, begin=20.0))), START + 300.0) == pytest.approx(270.0)

@@ -92,13 +92,30 @@ def test_stacks_are_believed_before_the_logs_last_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pauses", "moving", "ceiling"), [({}, "", 300.0), ({"saving": 200.0}, "", 600.0), ({}, "3", 1800.0)]
+    ("pauses", "moving", "ceiling"), [({}, "", 300.0), ({"saving": 200.0}, "", 1000.0), ({}, "3", 1800.0)]
 )
 def test_a_checkpoint_that_no_line_tells_of(pauses: dict[str, float], moving: str, ceiling: float) -> None:
-    """It may take what the job's own took three times, five minutes where none was seen, longer where the writer moves."""
+    """It may take five times what the job's own took, five minutes where none was seen, longer where the writer moves."""
     seen = scene(one_elsewhere(doing("user", "saving")), 100.0, still(moving=moving), pauses=pauses)
     phase = explained(NO_PHASE, yes("stacks", "collective"), seen, LIMITS)
     assert (phase.name, phase.ceiling) == ("saving", ceiling)
+
+
+@pytest.mark.parametrize(("moving", "quiet", "expected"), [("", 119.0, True), ("", 121.0, False), ("3", 900.0, True)])
+def test_a_checkpoint_far_beyond_those_before_it(moving: str, quiet: float, expected: bool) -> None:
+    """Whose writer stands at one place is no progress after two minutes; one that moves is given its time."""
+    seen = scene(
+        one_elsewhere(doing("user", "saving")), quiet, still(moving=moving), overdue=True, pauses={"saving": 2.0}
+    )
+    assert held(seen, Phase("saving", 1800.0, 2.0, quiet)) is expected
+
+
+@pytest.mark.parametrize(("age", "expected"), [(119.0, True), (121.0, False)])
+def test_links_that_carry_what_they_usually_do_are_progress(age: float, expected: bool) -> None:
+    """Logs may be buffered and stacks alike; where collectives are seen to pend the links say nothing."""
+    seen = scene(ALL_WAIT, None, traffic=NOW - age)
+    assert held(seen, NO_PHASE, "silence", "stacks") is expected
+    assert not held(replace(seen, moved=NOW - 200.0), NO_PHASE, "stacks", "collective")
 
 
 def test_one_rank_at_work_for_all_is_given_time() -> None:
@@ -127,9 +144,29 @@ def test_stacks_that_move_withdraw_what_the_others_see() -> None:
     assert held(scene(ALL_WAIT, 300.0, moving, missing=True), NO_PHASE, "silence", "collective")
 
 
-def test_most_ranks_must_be_judged() -> None:
-    """Where the stacks of half of the ranks could not be compared the others do not speak for the job."""
-    assert held(scene(ALL_WAIT, 90.0, still(sure=2), missing=True))
+@pytest.mark.parametrize(
+    ("step", "seconds", "expected"), [(60.0, 100.0, True), (60.0, 110.0, False), (5.0, 80.0, False)]
+)
+def test_stacks_must_be_alike_for_two_of_the_jobs_own_steps(step: float, seconds: float, expected: bool) -> None:
+    """Within one long step all ranks of a healthy job may wait at the same place; only long silence outweighs that."""
+    seen = scene(ALL_WAIT, None, still(seconds), step=step)
+    silent = Phase("", 0.0, None, 300.0)
+    assert held(seen, silent, "silence", "stacks") is expected
+    assert not held(seen, replace(silent, quiet=490.0), "silence", "stacks")
+    assert not held(replace(seen, moved=NOW - 200.0), silent, "stacks", "collective")
+
+
+def test_of_lines_that_come_late_the_last_one_tells_little() -> None:
+    """Where lines come in blocks some minutes late, so much longer is short evidence held."""
+    seen = scene(ALL_WAIT, None, still(100.0), step=60.0, late=300.0)
+    assert held(seen, Phase("", 0.0, None, 700.0), "silence", "stacks")
+    assert not held(seen, Phase("", 0.0, None, 800.0), "silence", "stacks")
+
+
+def test_where_no_step_is_known_all_rounds_must_be_alike() -> None:
+    """A job that told of no steps may take any time for one: all the rounds that there are count, or long silence."""
+    assert held(scene(ALL_WAIT, None, still(80.0)), Phase("", 0.0, None, 300.0), "spin", "stacks")
+    assert not held(scene(ALL_WAIT, None, still(100.0)), Phase("", 0.0, None, 300.0), "spin", "stacks")
 
 
 def test_without_stacks_own_pauses_may_come_again() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from kb.evidence import Evidence, Facts
 from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
-from kb.saves import slow_save
+from kb.saves import longest_save, slow_save
 from kb.summary import Series, StreamSummary
 
 START = 1_790_000_000.0
@@ -57,3 +57,10 @@ def test_saves_that_may_take_that_long(made: tuple[Facts, float], after: float) 
     facts, last = made
     assert slow_save(facts, last + after) is None
     assert slow_save(facts, None) is None
+
+
+def test_the_longest_save_is_told_by_two_logs() -> None:
+    """One log tells of saves, another one of steps; one save before tells too little."""
+    assert longest_save(run(30.0)[0]) == pytest.approx(30.0)
+    assert longest_save(run(30.0, saves=2)[0]) is None
+    assert longest_save(run(30.0, timed=False)[0]) is None

@@ -229,3 +229,15 @@ def test_a_change_of_size_is_kept_among_many_steps() -> None:
     steps.insert(2500, b"sequence length increased from 2048 to 4096\n")
     found = summary(b"".join(steps)).series.points
     assert [point.format for point in found].count("resized") == 1
+
+
+def test_json_lines_tell_when_a_log_begins_and_ends() -> None:
+    """Of structured lines the keys count, for times as numbers and for ranks too."""
+    lines = [
+        b'{"timestamp": %d, "rank": 4, "step": %d, "loss": 1.0}\n' % (1795143845 + step, step) for step in (1, 2, 3)
+    ]
+    found = summary(b"".join(lines))
+    assert (found.first_time, found.last_time) == (1795143846.0, 1795143848.0)
+    assert [(point.step, point.rank, point.time) for point in found.series.points] == [
+        (step, 4, 1795143845.0 + step) for step in (1, 2, 3)
+    ]

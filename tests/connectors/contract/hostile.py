@@ -79,6 +79,7 @@ def hostile(inner: str) -> Iterator[Hostile]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 16  # head and body in one packet
     state: Hostile
 
     def log_message(self, *_: object) -> None:

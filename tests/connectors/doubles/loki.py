@@ -441,6 +441,7 @@ def serving(double: LokiDouble) -> Iterator[LokiDouble]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = 1 << 16  # head and body in one packet
         disable_nagle_algorithm = True
 
         def do_GET(self) -> None:

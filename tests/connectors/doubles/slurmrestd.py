@@ -126,6 +126,7 @@ NODES = {
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 16  # head and body in one packet
 
     def do_GET(self) -> None:
         """Answer."""

@@ -74,6 +74,14 @@ def test_ranks_that_could_not_be_seen():
     assert (vote.vote, vote.observed, vote.unseen) == ("yes", 4, "4-5")
 
 
+def test_most_ranks_that_answer_must_be_judged():
+    """Where a third of the ranks was not seen often enough the others do not speak for the job."""
+    samples = [*rounds(range(4), [REDUCE] * 3), stack(4, REDUCE, 2, 140.0), stack(5, REDUCE, 2, 140.0)]
+    vote = probe_stillness(samples)
+    assert (vote.vote, vote.observed, vote.unseen) == ("not_observable", 4, "4-5")
+    assert vote.detail == "4 of 6 ranks unchanged over 3 rounds, and the rest could not be judged"
+
+
 def test_why_it_could_not_be_seen():
     """Too few rounds and rounds too close in time are told apart, each with what would be needed."""
     needed = "3 rounds of stacks are needed, 20 s apart"
