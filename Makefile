@@ -40,7 +40,7 @@ rules: $(READY)  ## every rule file is sound and speaks, or is silent, where its
 	$(BIN)/signalbox rules docs --check
 
 unit: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 
 accuracy: $(READY)  ## the figures on ../shared/benchmark
 	$(BIN)/python bench/accuracy.py

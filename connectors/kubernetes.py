@@ -44,7 +44,10 @@ from kb.readers.workloads import KINDS, Site
 SOURCE = "kubernetes"
 MOST_LEASES = 64
 _POD = {
-    "metadata": ("name", "namespace", "uid", "labels", "creationTimestamp", "deletionTimestamp", "ownerReferences"),
+    "metadata": (
+        *("name", "namespace", "uid", "labels", "creationTimestamp", "ownerReferences"),
+        *("deletionTimestamp", "deletionGracePeriodSeconds"),
+    ),
     "spec": ("nodeName", "priorityClassName", "schedulerName", "restartPolicy"),
 }
 _NODE = {

@@ -19,6 +19,7 @@ from kb.model import ProgressPoint
 from kb.panel import Bools, Floats, Panel
 
 Ints = NDArray[np.int64]
+LEAST_BLOCKS = 18  # that tell a trend
 LARGEST = 1e100  # beyond any measurement; squares of what is below stay finite
 
 
@@ -213,12 +214,13 @@ def decline(series: Track, share: float = 0.05, *, higher_is_worse: bool = True,
     """A level that has gone bad by `share` or more since its best, too slowly for any step to show it.
 
     The series is cut into blocks of steps; the level of a block is the median of it and its two neighbours. None for a
-    short series, where the change is within the noise of blocks, and where the level is back.
+    short series, where the change is within the noise of blocks, where the level is back, and where it leapt or went up
+    and down on the way: that is another kind of change, or other work.
     """
     usable = _usable(series, 30)
     size = max(10, usable.size // blocks)
     count = usable.size // size
-    if count < 9:
+    if count < LEAST_BLOCKS:
         return None
     cut = usable[usable.size - count * size :].reshape(count, size)
     sign = 1.0 if higher_is_worse else -1.0
@@ -227,12 +229,18 @@ def decline(series: Track, share: float = 0.05, *, higher_is_worse: bool = True,
     best = int(np.argmin(level[: count - 3]))
     noise = 1.4826 * float(np.median(np.abs(np.diff(raw)))) / math.sqrt(2.0)
     rise = float(np.min(level[-3:])) - float(level[best])
-    if rise < math.log1p(share) - 1e-12 or rise < 5.0 * noise:
+    if rise < math.log1p(share) - 1e-12 or rise < 5.0 * noise or not _gradual(level[best:], rise):
         return None
     low = np.flatnonzero(level < level[best] + 0.25 * rise)
     since = int(cut[min(int(low[-1]) + 1, count - 1), 0])
     before, after = (math.exp(sign * float(one)) for one in (level[best], level[-1]))
     return _change(series, "decline", since, int(cut[-1, -1]), before, after, max(noise, 1e-6))
+
+
+def _gradual(level: Floats, rise: float) -> bool:
+    """Whether levels, the best first, go up bit by bit: no one rise is most of it, and little of it is taken back."""
+    up = np.diff(level)
+    return bool(up.max() <= 0.5 * rise and -up[up < 0].sum() <= 0.5 * rise)
 
 
 def throughput_drop(series: Track, share: float = 0.7, logged: int = 3, past: int = 200) -> tuple[Change, ...]:

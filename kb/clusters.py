@@ -17,6 +17,7 @@ from kb.model import Event, Job
 LONG: Final = 600.0  # seconds: an earlier attempt lies further back, and what comes later is no cause of the end
 BLINK: Final = 300.0  # seconds for which a node may be away without anybody missing it
 _ENDS: Final = frozenset({"oom_kill", "eviction", "preemption", "node_failure", "time_limit", "exit", "kill"})
+_EXPLAINS: Final = _ENDS | {"backoff"}
 _WAITS: Final[Mapping[str, frozenset[str]]] = {  # kind of a wait -> reasons of events that say that it is over
     "not_scheduled": frozenset({"Scheduled", "Pulled", "Started"}),
     "image_pull": frozenset({"Pulled", "Created", "Started"}),
@@ -36,12 +37,16 @@ _STOPPING: Final = "Stopping container"
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """What a listing says of the job's pods. `phases`, `nodes`, `begun`, `deleted`: by the name of the pod."""
+    """What a listing says of the job's pods, by their names. `hosts`: the nodes whose kubelets tell of a pod.
+
+    `strangers`: pods of other jobs; `named`: the job's pods are called by its name.
+    """
 
     job: Job
     pods: Mapping[str, Event] = field(default_factory=dict)
     strangers: frozenset[str] = frozenset()
-    named: bool = False  # the job's name is what its pods are called by
+    named: bool = False
+    hosts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -107,7 +112,8 @@ def _listing(events: Sequence[Event], job: Job) -> _Listing:
         starting = {pod: one for pod, one in listed.items() if name and pod.startswith(name)}
         own = starting or listed
     named = bool(name) and any(pod.startswith(name) for pod in own)
-    return _Listing(job, own, frozenset(listed) - own.keys(), named)
+    hosts = {str(one.fields["pod"]): one.resource.node for one in events if one.fields.get("pod") and one.resource.node}
+    return _Listing(job, own, frozenset(listed) - own.keys(), named, hosts)
 
 
 def _stands(one: Event, known: _Listing, events: Sequence[Event]) -> bool:
@@ -181,28 +187,29 @@ def _follows(one: Event, known: _Listing, away: set[str | None]) -> bool:
 
 
 def _placed(one: Event, known: _Listing) -> Event:
-    pod = known.pods.get(str(one.fields.get("pod") or ""))
-    if pod is None or one.fields.get("object") != "Pod":
+    if one.fields.get("object") != "Pod":
         return one
-    node = one.resource.node or pod.resource.node
+    name = str(one.fields.get("pod") or "")
+    pod = known.pods.get(name)
+    node = one.resource.node or (pod.resource.node if pod else None) or known.hosts.get(name)
     rank = one.resource.rank if one.resource.rank is not None else _rank(pod, node, known)
     return replace(one, resource=replace(one.resource, node=node, rank=rank))
 
 
-def _rank(pod: Event, node: str | None, known: _Listing) -> int | None:
-    """The rank of a pod that holds one rank only."""
+def _rank(pod: Event | None, node: str | None, known: _Listing) -> int | None:
+    """The rank of a pod that holds one rank only: the one of its node, else its number among as many pods as ranks."""
     ranks = known.job.nodes.get(node or "", ())
     if len(ranks) == 1:
         return ranks[0]
     numbers = sorted(number for one in known.pods.values() if isinstance(number := one.fields.get("index"), int))
     alone = numbers == list(range(known.job.world_size or 0))
-    index = pod.fields.get("index")
+    index = pod.fields.get("index") if pod else None
     return index if alone and isinstance(index, int) else None
 
 
 def _deleted(events: Sequence[Event], known: _Listing) -> Iterator[Event]:
     """That pods were deleted while they ran, where no other event explains it."""
-    if known.well:
+    if known.well or any(pod.reason == "Succeeded" for pod in known.pods.values()):
         return
     gone = [(time, pod) for pod in known.pods.values() if (time := _number(pod.fields.get("deleted"))) is not None]
     gone += [
@@ -213,16 +220,16 @@ def _deleted(events: Sequence[Event], known: _Listing) -> Iterator[Event]:
     if not gone:
         return
     when, first = min(gone, key=lambda item: item[0])
-    others = [one for one in events if "object" in one.fields and not (one.kind == "kill" and _stopped(one))]
-    if any(one.kind in _ENDS | {"completed", "backoff"} or _controller(one) for one in others):
+    others = [one for one in events if "object" in one.fields and not one.message.startswith(_STOPPING)]
+    if any(_before(one, when) if one.kind == "exit" else one.kind in _EXPLAINS or _controller(one) for one in others):
         return
     name = first.fields.get("pod")
     message = f"pod {name} was deleted while it ran, and no event of the cluster says why"
     yield Event(first.source, when, "deleted", "Deleted", message, first.resource, {"object": "Pod", "pod": name})
 
 
-def _stopped(one: Event) -> bool:
-    return one.message.startswith(_STOPPING)
+def _before(one: Event, when: float) -> bool:
+    return one.time is None or one.time < when
 
 
 def _controller(one: Event) -> bool:

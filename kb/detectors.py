@@ -49,10 +49,10 @@ def alike(points: Sequence[ProgressPoint], training: list[ProgressPoint]) -> lis
     Lines that plan another number of steps are of another run in the same file; from a line on that says that batches or
     sequences have another size, steps do other work. Where totals differ all the time they are the lengths of epochs.
     """
-    totals = dict.fromkeys(p.total for p in training if p.total is not None and p.format not in _BARS)
+    totals = dict.fromkeys(p.total for p in training if p.total is not None and p.format not in BARS)
     runs = [training]
     if 2 <= len(totals) <= MOST_RUNS:
-        runs = [[p for p in training if p.total in (None, total) or p.format in _BARS] for total in totals]
+        runs = [[p for p in training if p.total in (None, total) or p.format in BARS] for total in totals]
     resized = [p.offset for p in points if p.format == RESIZED]
     if not resized:
         return runs
@@ -110,6 +110,9 @@ def _gradient_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, f
         late = index - run >= 4 or (start.step or 0) >= params.get("late_step", 200)
         ends = index == len(points) - 1 and run and math.isnan(point.grad_norm or 0.0) and late
         dead = run >= 3 and all(p.loss == 0.0 for p in points[index - 1 : index + 1])
+        dead = dead or (
+            run >= 2 and index == len(points) - 1 and point.loss == 0.0 and math.isnan(point.grad_norm or 0.0)
+        )
         if run >= params.get("gradient_steps", 8) or ends or dead:
             text = f"gradient norm is {start.grad_norm} from step {_step(start)} on"
             return Found(start, text, (("value", str(start.grad_norm)),))
@@ -307,7 +310,7 @@ def _slower(slow: Sequence[ProgressPoint], level: float, now: float) -> Found:
     )
 
 
-_BARS = ("tqdm", "lightning", "keras")
+BARS = ("tqdm", "lightning", "keras")
 
 
 def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
@@ -320,7 +323,7 @@ def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
     for index, point in enumerate(points):
         follower = points[index + 1] if index + 1 < len(points) else None
         inside = (
-            point.format in _BARS
+            point.format in BARS
             and follower is not None
             and (follower.step or 0) >= (point.step or 0)
             and follower.total == point.total
@@ -328,26 +331,26 @@ def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
         if not inside:
             ends.append(point)
     if len(ends) <= 3:
-        return list(points) if points and points[0].format not in _BARS else []
-    totals = Counter(p.total for p in ends if p.format in _BARS)
+        return list(points) if points and points[0].format not in BARS else []
+    totals = Counter(p.total for p in ends if p.format in BARS)
     common = totals.most_common(1)[0][0] if totals else None
-    return _once_a_bar([p for p in ends if p.format not in _BARS or p.total == common])
+    return _once_a_bar([p for p in ends if p.format not in BARS or p.total == common])
 
 
 def _once_a_bar(ends: list[ProgressPoint]) -> list[ProgressPoint]:
     """Where bars begin anew, only the last piece of each; lines, and the pieces of a single bar, as they are."""
-    bars = [p for p in ends if p.format in _BARS]
+    bars = [p for p in ends if p.format in BARS]
     last = [one for one, follower in pairwise(bars) if (follower.step or 0) < (one.step or 0)]
     if not last:
         return ends
     kept = {id(p) for p in [*last, bars[-1]]}
-    return [p for p in ends if p.format not in _BARS or id(p) in kept]
+    return [p for p in ends if p.format not in BARS or id(p) in kept]
 
 
 def _of_one_form(points: list[ProgressPoint]) -> list[ProgressPoint]:
     """Only the points of the commonest form; bars only where there are no lines: beside lines they time evaluations."""
     forms = Counter(p.format for p in points)
-    lines = [(count, name) for name, count in forms.items() if name not in _BARS and count > 3]
+    lines = [(count, name) for name, count in forms.items() if name not in BARS and count > 3]
     chosen = max(lines, default=(0, ""))[1]
     return [p for p in points if p.format == chosen] if lines else points
 

@@ -632,8 +632,8 @@ def _of_events(events: Sequence[Event]) -> Iterator[_Found]:
         made = _made(one.source, "events", one.message or one.reason, fields, one.resource)
         yield replace(made, structure=replace(made.structure, time=one.time))
         if one.kind == "node_problem" and one.fields.get("xid") is not None:
-            told = replace(made.structure, kind="xid", fields={"xid": str(one.fields["xid"])}, time=one.time)
-            yield replace(made, structure=told)
+            parts = {"xid": one.fields["xid"], "pci": one.fields.get("pci") or "unknown", "detail": one.message[:200]}
+            yield replace(made, structure=replace(made.structure, kind="xid", fields=parts, time=one.time))
 
 
 def _streams(found: Iterable[_Found]) -> Iterator[StreamSummary]:

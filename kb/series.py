@@ -27,7 +27,7 @@ from kb.changes import (
     throughput_drop,
     track,
 )
-from kb.detectors import alike
+from kb.detectors import BARS, alike
 from kb.model import OWN, ProgressPoint, Resource
 from kb.panel import Panel, make_panel
 from kb.rule import MEASURED, SeriesTest
@@ -106,7 +106,8 @@ def _of_logs(metric: str, streams: Sequence[tuple[int, StreamSummary]]) -> Itera
         compared = [
             (rank, own, piece)
             for (rank, own), points in parts.items()
-            for piece in (alike(summary.series.points, points) if metric in COMPARED else [points])
+            for same in (_by_bar(points) if metric in COMPARED else [points])
+            for piece in (alike(summary.series.points, same) if metric in COMPARED else [same])
         ]
         for rank, own, points in compared:
             values = [float(getattr(point, field or "")) for point in points]
@@ -117,6 +118,14 @@ def _of_logs(metric: str, streams: Sequence[tuple[int, StreamSummary]]) -> Itera
             name = f"rank {rank}" if rank is not None else summary.ref.uri
             by_step = {point.step or 0: point for point in points}
             yield _Line(track(metric, values, steps, times, skip), index, who, name, by_step)
+
+
+def _by_bar(points: Sequence[ProgressPoint]) -> list[list[ProgressPoint]]:
+    """Points of bars apart by the bar's length: a bar of another length counts other work, such as an evaluation's."""
+    kinds: dict[int | None, list[ProgressPoint]] = {}
+    for point in points:
+        kinds.setdefault(point.total if point.format in BARS else None, []).append(point)
+    return list(kinds.values())
 
 
 def _skips(summary: StreamSummary, points: Sequence[ProgressPoint]) -> list[bool]:

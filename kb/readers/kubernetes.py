@@ -22,6 +22,7 @@ from kb.readers.timestamps import find_time
 MAX_ITEMS: Final = 100_000
 MAX_EVENTS: Final = 100_000
 MESSAGE: Final = 1000  # characters
+GRACE: Final = 30  # seconds that a pod is given to end, where nobody says more
 
 _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("OOMKilling", "SystemOOM", "OOMKilled", "ContainerOOM"), "oom_kill"),
@@ -102,7 +103,8 @@ _PROBLEMS: Final = (  # what a condition or a reason of a node speaks of; the fi
     ("agent", re.compile(r"(?i)frequent\w{0,20}restart|runtime|kubelet")),
     ("kernel", re.compile(r"(?i)kernel|deadlock|hung|lockup|oops")),
 )
-_XID: Final = re.compile(r"(?i)xid \(pci:[^)\n]{1,40}\)\D{0,40}?(\d{1,3})\b|xid\D{0,12}?(\d{1,3})(?!\d)")
+_XID: Final = re.compile(r"(?i)xid \(pci:([^)\n]{1,40})\)\D{0,40}?(\d{1,3})\b")
+_XID_ALONE: Final = re.compile(r"(?i)xid\D{0,12}?(\d{1,3})(?!\d)")
 _SIGNALS: Final = 128  # a shell adds this to the number of the signal
 # labels that say which pod of the job this is
 _INDEX: Final = (
@@ -188,13 +190,14 @@ def _short_of(message: str) -> dict[str, Scalar]:
 
 def _problem(name: str, message: str) -> dict[str, Scalar]:
     """Give what a problem of a node is about, by its name or else its message, and the number of an Xid."""
-    for text in (name, message):
-        for problem, pattern in _PROBLEMS:
-            if pattern.search(text):
-                number = _XID.search(f"{name} {message}") if problem == "xid" else None
-                told: dict[str, Scalar] = {"xid": integer(number[1] or number[2])} if number else {}
-                return {"problem": "gpu" if problem == "xid" and not told else problem, **told}
-    return {"problem": "other"}
+    found = (problem for text in (name, message) for problem, pattern in _PROBLEMS if pattern.search(text))
+    problem = next(found, "other")
+    if problem != "xid":
+        return {"problem": problem}
+    if whole := _XID.search(message):
+        return {"problem": problem, "pci": whole[1], "xid": integer(whole[2])}
+    alone = _XID_ALONE.search(name) or _XID_ALONE.search(message)
+    return {"problem": problem, "xid": integer(alone[1])} if alone else {"problem": "gpu"}
 
 
 def _event(item: Mapping[str, Any], source: str) -> Iterator[Event]:
@@ -234,6 +237,8 @@ def _event(item: Mapping[str, Any], source: str) -> Iterator[Event]:
         fields |= _short_of(message)
     elif kind == "node_problem":
         fields |= _problem(reason, message)
+    elif reason == "Rebooted":
+        fields["problem"] = "reboot"
     yield Event(source, last if last is not None else fields["first"], kind, reason, message, who, fields)  # type: ignore[arg-type]
 
 
@@ -260,7 +265,7 @@ def _pod(item: Mapping[str, Any], source: str) -> Iterator[Event]:
         "host_ip": string(status.get("hostIP"), 60),
         "gpus": gpus_of(spec),
         "restarts": sum(integer(one.get("restartCount")) or 0 for one in statuses_of(status)),
-        "deleted": moment(meta.get("deletionTimestamp")),
+        "deleted": _let_go(meta),
     }
     yield Event(
         source, start, "pod", phase, string(status.get("message"), MESSAGE), Resource(node=node), {**fields, **more}
@@ -283,6 +288,13 @@ def gpus_of(spec: Mapping[str, Any]) -> int:
             if str(name)[:80].endswith(("/gpu", "neuroncore", "/neuron", "/tpu", "/gaudi")):
                 total += integer(amount) or 0
     return total
+
+
+def _let_go(meta: Mapping[str, Any]) -> float | None:
+    """Give when somebody asked for the end of a pod: its stamp is when the time that it is given for that is over."""
+    by = moment(meta.get("deletionTimestamp"))
+    given = integer(meta.get("deletionGracePeriodSeconds"))
+    return None if by is None else by - (GRACE if given is None else given)
 
 
 def _pod_ends(

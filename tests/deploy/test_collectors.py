@@ -33,6 +33,8 @@ class Sink:
     down: bool = False  # connections that are still open are hung up
     lose: int = 0  # so many answers are lost after the documents were taken
     refuse: int = 0  # so many documents are refused as too many
+    sick: bool = False  # all that is asked is answered with 503, as a proxy does that stands before a sink that is down
+    turned_away: int = 0  # so many requests were
     lock: threading.Lock = field(default_factory=threading.Lock)  # two queues may send at once
 
     def take(self, body):
@@ -79,6 +81,10 @@ def serving(sink):
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             if sink.down:
                 self.close_connection = True
+                return
+            if sink.sick:
+                sink.turned_away += 1
+                self.send_error(503)
                 return
             answer = json.dumps(sink.take(body) if self.path.startswith("/_bulk") else {"status": "green"}).encode()
             if self.path.startswith("/_bulk") and sink.lose:
@@ -225,21 +231,57 @@ def test_an_outage_with_a_restart_and_a_crash_loses_and_doubles_no_line(tmp_path
     assert not (tmp_path / "refused.log").exists()
 
 
+# Not smaller: rsyslog puts up to 1,024 lines at once into a queue, and stands still if these alone fill it.
+SMALL = {'queue.maxDiskSpace="10g"': 'queue.maxDiskSpace="1m" queue.maxFileSize="100k"'}
+
+
+def fill(folder):
+    """Write 1,500 lines for each rank: more than a small queue holds; the first few get its sender going."""
+    write(folder, range(10))
+    wait_until(lambda: queued(folder) > 0)
+    write(folder, range(10, 1500))
+    wait_until(lambda: queued(folder) > 1_000_000)
+    assert 1_000_000 < queued(folder) < 1_200_000, "the queue is not full, or takes more than it may"
+
+
 @needs_rsyslog
 def test_a_queue_that_is_full_stops_the_reading_and_drops_no_line(tmp_path):
-    """Lines that find no space in the queue wait in their files, also over a restart, and arrive once each."""
+    """Lines that find no space in the queue wait in their files, and arrive once each."""
     sink = Sink(0)
     with serving(sink):
-        config = configured(tmp_path, sink.port, {'queue.maxDiskSpace="10g"': 'queue.maxDiskSpace="500k"'})
-    write(tmp_path, range(1500))
+        config = configured(tmp_path, sink.port, SMALL)
     with collecting(config):
-        wait_until(lambda: queued(tmp_path) > 400_000)
+        fill(tmp_path)
         time.sleep(3.0)  # longer than rsyslog waits for space if it is not told to wait for ever
-    assert 400_000 < queued(tmp_path) < 600_000
-    with collecting(config), serving(sink):
-        wait_until(lambda: len(sink.documents) == 1500 * RANKS)
-        time.sleep(1.0)
+        with serving(sink):
+            wait_until(lambda: len(sink.documents) == 1500 * RANKS)
+            time.sleep(0.5)
     assert told(sink) == written(1500)
+
+
+@needs_rsyslog
+def test_files_that_are_read_again_bring_back_what_was_lost_and_double_nothing(tmp_path):
+    """What a proxy's 503 and a kill with a full queue cost comes back when the files are read from their beginning."""
+    sink = Sink(0)
+    with serving(sink):
+        config = configured(tmp_path, sink.port, SMALL)
+    with collecting(config):
+        with serving(sink):
+            sink.sick = True
+            write(tmp_path, range(1500, 1600))
+            wait_until(lambda: sink.turned_away > 0)
+            time.sleep(1.0)
+            sink.sick = False
+            write(tmp_path, range(1600, 1700))
+            wait_until(lambda: len(sink.documents) >= 100 * RANKS)
+        fill(tmp_path)
+    for pattern in ("imfile-state*", "training.*", "refused.*"):  # as docs/collecting-logs.md says it
+        for one in (tmp_path / "spool").glob(pattern):
+            one.unlink()
+    with collecting(config), serving(sink):
+        wait_until(lambda: len(sink.documents) == 1700 * RANKS)
+        time.sleep(0.5)
+    assert told(sink) == written(1700)
 
 
 def test_the_others_are_read_as_what_they_are():

@@ -127,9 +127,23 @@ def test_a_level_that_wanders_is_no_decline(amount: float) -> None:
     assert decline(track("seconds", values)) is None
 
 
-def test_a_short_series_has_no_decline() -> None:
-    """Few steps do not tell a trend."""
-    assert decline(track("seconds", paces(60))) is None
+@pytest.mark.parametrize("length", [60, 200])
+def test_a_short_series_has_no_decline(length: int) -> None:
+    """Few steps do not tell a trend, whatever they rise by."""
+    assert decline(track("seconds", paces(length) * np.linspace(1, 1.5, length))) is None
+
+
+@pytest.mark.parametrize(
+    "course",
+    [
+        np.repeat([1.0, 1.3], 300),  # one leap
+        np.concatenate([np.full(200, 1.0), np.full(200, 20.0), np.full(200, 22.0)]),  # other work
+        1 + 0.3 * np.repeat([0.0, 0.3, 0.6, 0.1, 0.5, 1.0], 100),  # much of it taken back on the way
+    ],
+)
+def test_what_does_not_go_up_bit_by_bit_is_no_decline(course: np.ndarray) -> None:
+    """A leap, or a level that goes up and down, is another kind of change, however far it ends from its best."""
+    assert decline(track("seconds", paces(600) * course)) is None
 
 
 def test_a_throughput_under_seven_tenths_for_three_lines_is_told_once() -> None:

@@ -632,6 +632,13 @@ def test_another_kind_of_line_is_no_leap() -> None:
     assert one("loss_spike", [*steps, *total]) is None
 
 
+def test_a_short_log_that_ends_with_loss_0_and_a_gradient_of_nan() -> None:
+    """Two such lines at its end are enough where the loss has become exactly 0; where it lives, or they pass, they are not."""
+    assert one("loss_not_finite", series("grad_norm", [NAN, NAN], loss=0.0)) is not None
+    assert one("loss_not_finite", series("grad_norm", [NAN, NAN], loss=1.4)) is None
+    assert one("loss_not_finite", series("grad_norm", [NAN, NAN, 1.0], loss=0.0)) is None
+
+
 def test_a_gradient_that_is_nan_where_a_late_log_ends() -> None:
     """Few lines are enough where their steps say that the run was long under way."""
     points = series("grad_norm", [3.1, 4.2, NAN], first=8000, loss=1.4)

@@ -9,7 +9,7 @@ import pytest
 
 from bot.rulefiles import knowledge
 from kb.evidence import Evidence, Facts
-from kb.hang import RULE, HangLimits, Phase, Probe, called, limits_of, phase_of, silence
+from kb.hang import RULE, HangLimits, Phase, Probe, called, limits_of, phase_of, silence, unknown_params
 from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
 from kb.rule import Pattern, SiteFiles
 from kb.rulebook import load
@@ -278,6 +278,12 @@ def test_limits_are_parameters_of_the_rule() -> None:
     )
     assert limits_of(book) == HangLimits(pending=10.0)
     assert limits_of(rulebook()) == HangLimits()
+    own = {RULE: {"pending": 20.0, "retries": 3.0}, "disk-full": {"pending": 1.0}}
+    assert limits_of(book, own) == HangLimits(pending=20.0)
+    assert list(unknown_params(own)) == [
+        "params.hang-called.retries: hang-called has no such parameter; did you mean 'retry'?",
+        "params.disk-full: of the rules only hang-called takes numbers of a job; for others use site.yaml",
+    ]
 
 
 BASE = {
@@ -294,6 +300,14 @@ BASE = {
         "params: {silence_least: 120, evaluating: 1800}\n"
     ),
 }
+
+
+@pytest.mark.parametrize(("late", "expected"), [(0.0, "yes"), (59.0, "yes"), (300.0, "no")])
+def test_lines_that_come_in_blocks_make_no_silence(late: float, expected: str) -> None:
+    """Where lines are seen to come five minutes late the last one is of five minutes ago; seconds are nothing."""
+    vote = silence(facts(log(steady())), START + 240 + 200, LIMITS, late=late)
+    assert vote.vote == expected
+    assert ("its lines come up to 300 s late" in vote.detail) is (late == 300.0)
 
 
 def test_the_shipped_rule_gives_every_limit_its_default() -> None:

@@ -15,6 +15,7 @@ from kb.panel import (
     Panel,
     Row,
     by_node,
+    last_at_usual,
     make_panel,
     merge,
     panel_of,
@@ -265,3 +266,12 @@ def test_any_points_make_a_bounded_panel_or_none(parts: list[tuple[list[tuple[fl
         assert panel.values.size <= MOST_CELLS
         assert np.isfinite(panel.values[panel.mask]).all()
         assert by_node(resampled(panel, 2 * panel.step), "sum").values.shape[0] == 1
+
+
+def test_when_the_links_were_last_as_busy_as_usual() -> None:
+    """The newest column in which the middle row carries half of what it mostly does; too little says nothing."""
+    rows = [Row(Resource(rank=rank)) for rank in range(3)]
+    busy = np.array([[8e9] * 4 + [0.0, 0.0, np.nan], [9e9] * 5 + [1e3, np.nan], [9e9] * 4 + [5e9, 1e3, np.nan]])
+    assert last_at_usual(make_panel("rdma_tx", rows, 1000.0, 30.0, busy)) == pytest.approx(1120.0)
+    assert last_at_usual(make_panel("rdma_tx", rows, 1000.0, 30.0, busy * 1e-6)) is None
+    assert last_at_usual(make_panel("rdma_tx", rows, 1000.0, 30.0, busy * np.nan)) is None

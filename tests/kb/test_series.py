@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -181,6 +182,19 @@ def test_longer_steps_that_do_more_work_are_no_slow_down() -> None:
     points = log("seconds", values).series.points
     sized = (*points[:300], ProgressPoint(30_050, format=RESIZED, validation=True), *points[300:])
     assert steps(test, StreamSummary(StreamRef("x"), series=Series(sized))) == []
+
+
+def test_bars_of_another_length_are_not_compared() -> None:
+    """A bar of evaluation between the steps of training has its own pace; longer steps of one bar are still told."""
+    test = SeriesTest("step_time", "slower")
+    slow = rates(6, 300) + rates(9, 60)
+    bars = [
+        ProgressPoint(100 * at, step=at, total=400 if seconds > 1 else 360, seconds=seconds, format="tqdm")
+        for at, seconds in enumerate([0.4] * 300 + rates(9, 60))
+    ]
+    assert steps(test, StreamSummary(StreamRef("x"), series=Series(tuple(bars)))) == []
+    alone = [replace(point, total=400, seconds=slow[at]) for at, point in enumerate(bars)]
+    assert len(steps(test, StreamSummary(StreamRef("x"), series=Series(tuple(alone))))) == 1
 
 
 def test_memory_of_one_rank_is_told_sooner_than_that_of_all() -> None:

@@ -61,7 +61,11 @@ def pod(*statuses, **status):
         ("FailedScheduling", "0/40 nodes are available: 40 Insufficient nvidia.com/gpu.", "not_scheduled"),
         ("BackOff", "Back-off restarting failed container main in pod x", "backoff"),
         ("BackOff", 'Back-off pulling image "registry/x:1"', "image_pull"),
-        ("Failed", "Error: ErrImagePull", "start_failed"),
+        ("Failed", "Error: ErrImagePull", "image_pull"),
+        ("Failed", "Error: failed to create containerd task", "start_failed"),
+        ("TerminationByKubelet", "Pod was terminated in response to imminent node shutdown.", "eviction"),
+        ("EvictedDueToPreempted", "Preempted to accommodate a workload", "preemption"),
+        ("EvictedDueToPodsReadyTimeout", "Exceeded the PodsReady timeout", "eviction"),
         ("Killing", "Stopping container main", "kill"),
         ("Unhealthy", "Liveness probe failed: command timed out", "probe_failed"),
         ("FailedMount", "MountVolume.SetUp failed for volume data", "mount_failed"),
@@ -312,3 +316,59 @@ def test_fields_of_wrong_types_do_no_harm():
         {"kind": "Node", "status": {"conditions": {"Ready": 1}}},
     ]
     assert [(one.kind, one.time) for one in events_of(*odd)] == [("lifecycle", None), ("pod", None)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "status", "reason", "message", "wanted"),
+    [
+        ("KernelDeadlock", "True", "DockerHung", "task dockerd:1 blocked", {"problem": "kernel"}),
+        ("ReadonlyFilesystem", "True", "FilesystemIsReadOnly", "Remounting filesystem read-only", {"problem": "disk"}),
+        ("FrequentKubeletRestart", "True", "FrequentKubeletRestart", "Found 7", {"problem": "agent"}),
+        ("GPUMissing", "True", "GPUMissing", "7 of 8", {"problem": "gpu_lost"}),
+        ("NVLinkStatusInactive", "True", "NVLinkStatusInactive", "link 3", {"problem": "nvlink"}),
+        ("IBLinkFlapping", "True", "IBLinkFlapping", "mlx5_2", {"problem": "rdma"}),
+        ("AcceleratedHardwareReady", "False", "NvidiaXID79Error", "lost", {"problem": "xid", "xid": 79}),
+        (
+            "XidError",
+            "True",
+            "XidError",
+            "NVRM: Xid (PCI:0000:3b:00): 48, DBE",
+            {"problem": "xid", "xid": 48, "pci": "0000:3b:00"},
+        ),
+        ("XidError", "True", "XidError", "an error of a GPU", {"problem": "gpu"}),
+        ("Odd", "True", "Odd", "what is this", {"problem": "other"}),
+        ("AcceleratedHardwareReady", "True", "Fine", "all is well", None),
+        ("GpusHealthy", "True", "Checked", "8 of 8", None),
+        ("KernelDeadlock", "False", "KernelHasNoDeadlock", "kernel has no deadlock", None),
+    ],
+)
+def test_what_a_nodes_condition_is_about(condition, status, reason, message, wanted):
+    """A condition says what is wrong with the node, also one that is well when it is true; the number of an Xid is read."""
+    one = {"type": condition, "status": status, "reason": reason, "message": message}
+    found = events_of({"kind": "Node", "metadata": {"name": "n"}, "status": {"conditions": [one]}})
+    told = [{key: value for key, value in each.fields.items() if key in {"problem", "xid", "pci"}} for each in found]
+    assert told == ([] if wanted is None else [wanted])
+
+
+@pytest.mark.parametrize(
+    ("message", "resource"),
+    [
+        ("The node was low on resource: memory. Threshold quantity: 100Mi", "memory"),
+        ("The node had condition: [DiskPressure]. ", "DiskPressure"),
+        ('Usage of EmptyDir volume "scratch" exceeds the limit "2Gi". ', "EmptyDir"),
+        ("Pod ephemeral local storage usage exceeds the total limit of containers 5Gi. ", "storage"),
+        ("Eviction API: evicting", None),
+    ],
+)
+def test_what_a_pod_was_evicted_for(message, resource):
+    """The resource that an eviction names."""
+    (one,) = events_of(event("Evicted", message))
+    assert one.fields.get("resource") == resource
+
+
+def test_a_deleted_pod_was_let_go_before_its_stamp():
+    """The stamp is the end of the time that a pod is given; it was asked to end that much earlier."""
+    item = pod()
+    item["metadata"] |= {"deletionTimestamp": "2026-10-02T12:01:00Z", "deletionGracePeriodSeconds": 60}
+    (one,) = events_of(item)
+    assert one.fields["deleted"] == NOON
