@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from connectors.asking import Deadline, Known, SourceFailed
-from connectors.heard import Line, Speaker
+from connectors.heard import Line, Speaker, usual_names
 from connectors.http import Call, Client, Endpoint, path_of
 from connectors.pulling import NS, Ask, Meter, Tally
 from connectors.secret import Secret
@@ -61,16 +61,7 @@ class ElasticsearchSettings:
     time: str = "@timestamp"
     order: str | None = None
     tie: str = "_id"
-    fields: Mapping[str, str] = field(
-        default_factory=lambda: {
-            "job": "job",
-            "namespace": "namespace",
-            "rank": "rank",
-            "node": "node",
-            "pod": "pod",
-            "container": "container",
-        }
-    )
+    fields: Mapping[str, str] = field(default_factory=usual_names)
     job_is: tuple[str, ...] = ("id", "name")
     also: Mapping[str, str] = field(default_factory=dict)
     folder: str = "elasticsearch"

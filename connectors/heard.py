@@ -24,6 +24,11 @@ _SHAPE = re.compile(r"0x[0-9a-fA-F]+|\d+(?:\.\d+)?")
 _SHAPE_LENGTH = 120
 
 
+def usual_names() -> dict[str, str]:
+    """What the labels or fields that tell who spoke are called, unless a site calls them otherwise."""
+    return {name: name for name in ("job", "namespace", "rank", "node", "pod", "container")}
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Speaker:
     """Who speaks in a stream, as far as its labels tell; empty where they do not. `rank` as it is written there."""

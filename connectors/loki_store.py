@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.asking import Deadline, SourceFailed
-from connectors.heard import Line, Speaker
+from connectors.heard import Line, Speaker, usual_names
 from connectors.http import Call, Client, Endpoint, path_of
 from connectors.logql import Labels, selector, with_labels, with_words
 from connectors.pulling import NS, SIDE_BY_SIDE, Ask, Meter, Tally
@@ -48,16 +48,7 @@ class LokiSettings:
     """
 
     endpoint: Endpoint
-    labels: Mapping[str, str] = field(
-        default_factory=lambda: {
-            "job": "job",
-            "namespace": "namespace",
-            "rank": "rank",
-            "node": "node",
-            "pod": "pod",
-            "container": "container",
-        }
-    )
+    labels: Mapping[str, str] = field(default_factory=usual_names)
     job_is: tuple[str, ...] = ("id", "name")
     also: Mapping[str, str] = field(default_factory=dict)
     folder: str = "loki"

@@ -9,34 +9,12 @@ import pytest
 from kb.evidence import Evidence, Facts, History, PastIncident
 from kb.findings import find
 from kb.model import Job, Resource, Structure
-from kb.ranking import Ranked, rank
+from kb.ranking import rank
 from kb.recovery import Price, Run, decide, price
 from kb.report import Exclusion, Progress, Suspect
 from kb.rule import Pattern, Row, StructureTest, Table
 from tests.kb.samples import facts, place, ref, rule, rulebook, steps, stream
-
-LINE = Pattern("line", literal="trouble")
-RULES = tuple(
-    rule(name, fault, LINE)
-    for name, fault in (
-        ("oom", "cuda_oom"),
-        ("ecc", "gpu_memory_ecc"),
-        ("link", "link_down"),
-        ("spike", "loss_spike"),
-        ("preempted", "preempted"),
-    )
-)
-BOOK = rulebook(*RULES)
-
-
-def seen(name: str) -> Facts:
-    """Facts in which one rule's line was seen."""
-    return facts(stream(found={f"{name}#line": [place(5000)]}, points=steps(1, 9)))
-
-
-def places(known: Facts) -> list[Ranked]:
-    """The findings of BOOK, ranked."""
-    return rank(find(BOOK, known, History()).findings, known)
+from tests.kb.troubles import BOOK, LINE, places, seen
 
 
 @pytest.mark.parametrize(

@@ -6,43 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from kb.evidence import Facts, History
-from kb.findings import find
+from kb.evidence import Facts
 from kb.model import Structure
-from kb.ranking import Ranked, rank
+from kb.ranking import Ranked
 from kb.report import Hang, Progress, Vote
-from kb.rule import Pattern
 from kb.summary import StageMark
 from kb.verdict import failure_signs, judge, last_words, phase, progress
-from tests.kb.samples import exception, facts, place, rule, rulebook, steps, stream
-
-LINE = Pattern("line", literal="trouble")
-RULES = tuple(
-    rule(name, fault, LINE)
-    for name, fault in (
-        ("oom", "cuda_oom"),
-        ("ecc", "gpu_memory_ecc"),
-        ("link", "link_down"),
-        ("spike", "loss_spike"),
-        ("preempted", "preempted"),
-    )
-)
-BOOK = rulebook(*RULES, rule("odd", "code_bug", LINE, family="hang"))
+from tests.kb.samples import exception, facts, steps, stream
+from tests.kb.troubles import places, seen
 
 
 def structure(kind: str, offset: int = 900, **fields: str) -> Structure:
     """A structure with these fields."""
     return Structure(kind, offset, offset + 50, kind, fields)
-
-
-def places(known: Facts) -> list[Ranked]:
-    """The findings of BOOK, ranked."""
-    return rank(find(BOOK, known, History()).findings, known)
-
-
-def seen(name: str) -> Facts:
-    """Facts in which one rule's line was seen."""
-    return facts(stream(found={f"{name}#line": [place(5000)]}, points=steps(1, 9)))
 
 
 # signs of failure
