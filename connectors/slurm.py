@@ -5,6 +5,7 @@ By Slurm's own commands, here or at another host (`via`), or through slurmrestd 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -241,8 +242,10 @@ def _same_name(name: str | None, wanted: str) -> bool:
     return (name or "").translate(quotes) == wanted.translate(quotes)
 
 
-def _when(run: SlurmRun) -> float:
-    return run.job.start or run.submitted or 0.0
+def _when(run: SlurmRun) -> tuple[float, float, tuple[int, ...]]:
+    """What orders jobs by time: Slurm counts whole seconds, so within one the numbers of the jobs decide."""
+    numbers = tuple(int(one) for one in re.findall(r"[0-9]{1,12}", run.shown_id))
+    return run.job.start or run.submitted or 0.0, run.submitted or 0.0, numbers
 
 
 def _with_token(endpoint: Endpoint, settings: SlurmSettings) -> Endpoint:
