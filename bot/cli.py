@@ -15,9 +15,12 @@ import typer
 from bot.cli_config import app as config_commands
 from bot.cli_incidents import app as incidents
 from bot.cli_rules import app as rules
+from bot.cli_store import app as store_commands
 from kb.errors import RuleError, SignalboxError
 
 if TYPE_CHECKING:
+    from bot.collecting import Spare, Spared
+    from bot.config import Config
     from bot.diagnosing import Answer
     from bot.rulefiles import Knowledge
 
@@ -32,8 +35,9 @@ app = typer.Typer(
     help="Finds the first cause of failed and hung large-model training runs, from their logs.",
 )
 app.add_typer(rules, name="rules", help="The rule base: look at it, test it, change it.")
-app.add_typer(incidents, name="incidents", help="Past reports: list, show.")
+app.add_typer(incidents, name="incidents", help="Past reports: list, show, close.")
 
+app.add_typer(store_commands, name="store", help="What is kept, for how long: tidy it, pin, take a bundle out.")
 app.add_typer(config_commands, name="config", help="signalbox.yaml: check it, see an example.")
 
 RulesFolder = Annotated[Path | None, typer.Option("--rules", help="A rules folder in place of the one installed.")]
@@ -80,6 +84,9 @@ def diagnose(
         bool, typer.Option("--exit-decision", help="Exit with the decision, for requeue wrappers; see the README.")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="More diagnoses, all reasons, all gaps.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", metavar="FILE.png", help="Draw all ranks over time: who stopped first.")
+    ] = None,
     store: Annotated[bool, typer.Option("--store/--no-store", help="Keep the report among the incidents.")] = True,
     rules: RulesFolder = None,
     site: SiteFolder = None,
@@ -89,11 +96,15 @@ def diagnose(
     _sensible(targets, bundle, each, logs=logs, fail_on=fail_on, exit_decision=exit_decision)
     known = _knowledge(rules, site)
     if each is not None:
+        if picture is not None:
+            _usage("--picture goes with one run, and not with --each")
         failed = _each(known, each, workers)
         raise typer.Exit(1 if fail_on and failed else 0)
     asked = _Asked(targets or [], config, cluster, tenant, namespace, window, deadline, save, deep)
     answer, bundle = _answered(known, asked, bundle, logs=logs, workers=workers)
     _print(answer, as_json=as_json, verbose=verbose)
+    if picture is not None:
+        _draw(answer, picture)
     if store:
         _keep(answer, bundle)
     if exit_decision:
@@ -184,11 +195,24 @@ def _job(known: Knowledge, asked: _Asked, workers: int | None) -> tuple[Answer, 
         save=fresh_folder(asked.save) if asked.save else None,
         deep=asked.deep,
     )
+    configured = read(asked.config)
     with _Sources() as tell:
-        found = diagnose_job(known, read(asked.config), request, workers=workers, tell=tell)
+        found = diagnose_job(known, configured, request, workers=workers, tell=tell, spare=_sparing(configured))
     if asked.save:
         _complain(f"the evidence is kept in {asked.save}")
     return found.answer, found.collected.folder
+
+
+def _sparing(config: Config) -> Spare:
+    """What eviction must leave; the store is opened only where something must go."""
+
+    def ask() -> Spared:
+        from bot.keeping import sparing
+        from bot.settings import database_url
+
+        return sparing(database_url(), config.retention)()
+
+    return ask
 
 
 def _must_be_configured(job: str, config: Path | None, command: str) -> None:
@@ -249,6 +273,16 @@ def _print(answer: Answer, *, as_json: bool, verbose: bool) -> None:
 
             show(answer.report, verbose=verbose)
         sys.stdout.flush()
+
+
+def _draw(answer: Answer, file: Path) -> None:
+    from bot.pictures import draw
+    from bot.timeline import loads
+
+    try:
+        file.write_bytes(draw(loads(answer.timeline())))
+    except (OSError, ValueError) as error:
+        _usage(f"{file}: the picture cannot be written: {getattr(error, 'strerror', None) or error}")
 
 
 @contextmanager
@@ -461,8 +495,17 @@ def evaluate(
 @app.command()
 def demo(
     as_json: Annotated[bool, typer.Option("--json")] = False,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Open a chat of your own in the browser, with the Slack app in it.")
+    ] = False,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="With --chat: where it listens.")] = 8780,
 ) -> None:
     """Diagnose an incident that ships with Signalbox: nothing to configure."""
+    if chat:
+        from bot.cli_demo import run as run_chat
+
+        run_chat(port)
+        return
     from bot.diagnosing import diagnose_bundle
 
     folder = Path(__file__).with_name("_demo") / "shard-corrupt"
@@ -491,7 +534,7 @@ def _usage(message: str) -> NoReturn:
 
 def _complain(message: str) -> None:
     """One line on stderr, whatever names and bytes are in it."""
-    from bot.terminal import shown
+    from bot.wording import shown
 
     text = shown(message)
     if len(text) > LONGEST:

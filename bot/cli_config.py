@@ -22,7 +22,7 @@ def check(
     """Read the file and try every connector: what works, the request that was sent, what to change. Exit 1: one does not."""
     from bot.config import read
     from bot.jobs import check as try_all
-    from bot.terminal import shown
+    from bot.wording import shown
     from connectors.asking import Deadline
 
     known = read(config)

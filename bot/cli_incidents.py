@@ -39,22 +39,62 @@ def show(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="More diagnoses, all reasons, all gaps.")] = False,
 ) -> None:
     """One incident with its report; with --json the report as it was given."""
+    from bot.keeping import evidence
+
     with _store() as store:
         record = store.get(incident_id)
-    if record is None:
-        typer.echo(f"signalbox: there is no incident {incident_id}; see `signalbox incidents list`", err=True)
+        kept = evidence(store, incident_id)
+    if record is None or kept is None:
+        why = f"there is no incident {incident_id}; see `signalbox incidents list`"
+        if kept is not None:
+            why = f"the report of incident {incident_id} was removed, as its time was over (retention: reports)"
+        typer.echo(f"signalbox: {why}", err=True)
         raise typer.Exit(2)
     if as_json:
         _write(record.report_json + b"\n")
         return
+    from bot.cli_closing import history
     from bot.reportjson import from_json
     from bot.terminal import show as print_report
-    from bot.terminal import shown
+    from bot.wording import shown
 
     incident = record.incident
     bundle = f", bundle {shown(incident.bundle)}" if incident.bundle else ""
-    typer.echo(f"Incident {incident.id}, {_when(incident)}{bundle}\n")
+    pinned = ", pinned" if incident.pinned else ""
+    typer.echo(f"Incident {incident.id}, {_when(incident)}{bundle}{pinned}")
+    if kept.state in ("packed", "gone") or (kept.state == "elsewhere" and (kept.where or "").startswith("/")):
+        typer.echo(f"{shown(kept.words[:1].upper() + kept.words[1:])}.")
+    typer.echo("")
     print_report(from_json(record.report_json), verbose)
+    for line in history(incident.id):
+        typer.echo(shown(line))
+
+
+@app.command()
+def close(
+    incident_id: Annotated[int, typer.Argument(metavar="ID", help="The number that `incidents list` gives.")],
+    cause: Annotated[
+        str,
+        typer.Option(
+            "--cause",
+            metavar="right|FAULT|no-rule|unknown",
+            help="right: the first diagnosis was it; or the class of fault it was.",
+        ),
+    ],
+    nodes: Annotated[str, typer.Option("--nodes", help="Nodes at fault, with commas.")] = "",
+    action: Annotated[str, typer.Option("--action", help="What was done about it.")] = "",
+    lost: Annotated[
+        float | None, typer.Option("--lost", metavar="HOURS", min=0, max=100_000, help="Wall time.")
+    ] = None,
+    note: Annotated[str, typer.Option("--note", help="For those who come after.")] = "",
+    propose: Annotated[bool, typer.Option("--propose-rule", help="A rule should be proposed for it.")] = False,
+    tenant: Annotated[str, typer.Option("--tenant", help="Whose incident it is.")] = "default",
+) -> None:
+    """Say what an incident truly was. All words are kept; the last one counts."""
+    from bot.cli_closing import run
+
+    words = tuple(one for one in nodes.replace(",", " ").split() if one)
+    typer.echo(run(incident_id, tenant, cause, words, action, lost, note, propose=propose))
 
 
 def _store() -> Store:
@@ -65,7 +105,7 @@ def _store() -> Store:
 
 
 def _row(incident: Incident) -> str:
-    from bot.terminal import shown
+    from bot.wording import shown
 
     job = ", ".join(part for part in (incident.job_name, incident.job_id) if part)
     summary = shown(incident.summary)

@@ -21,7 +21,7 @@ from bot.grepping import search_of
 from bot.logview import Line, Logs, Wanted, end_of, lines_of, of_bundle, of_paths, ranks_of
 from bot.reportjson import iso
 from bot.tailing import Tailing
-from bot.terminal import shown
+from bot.wording import shown
 from kb.errors import UnreadableInput
 from kb.model import Gap
 

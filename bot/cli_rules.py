@@ -234,7 +234,7 @@ def _sound(files: Mapping[str, str], unread: Sequence[Fault]) -> Rulebook:
 
 
 def _refuse(*messages: str) -> NoReturn:
-    from bot.terminal import shown
+    from bot.wording import shown
 
     for message in messages:
         typer.echo(f"signalbox: {shown(message)}", err=True)
@@ -244,7 +244,7 @@ def _refuse(*messages: str) -> NoReturn:
 def _on(known: Knowledge, source: str, chosen: Sequence[Rule]) -> None:
     """Which pattern matched where, on pasted text or a file."""
     from bot.ruletests import findings_in, pasted, streams_at
-    from bot.terminal import shown
+    from bot.wording import shown
 
     summaries, gaps = pasted(known, sys.stdin.buffer) if source == "-" else streams_at(known, Path(source))
     for gap in gaps:

@@ -8,13 +8,18 @@ from pathlib import Path
 import typer
 
 from bot.config import read
+from bot.filesystems import database_warning
 from bot.serving import serve
-from bot.settings import database_url
-from bot.terminal import shown
+from bot.settings import database_url, sqlite_file
+from bot.wording import shown
 
 
 def run(config: Path | None) -> None:
     """Serve until stopped."""
+    file = sqlite_file(database_url())
+    warning = database_warning(file) if file is not None else None
+    if warning is not None:
+        _tell(warning)
     serve(read(config), database_url(), _tell)
 
 

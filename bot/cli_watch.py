@@ -23,8 +23,9 @@ from bot.looking import Sources
 from bot.metering import Metering
 from bot.reportjson import dumps, iso
 from bot.rulefiles import Knowledge
-from bot.terminal import show, shown
+from bot.terminal import show
 from bot.watch import News, Outcome, Plan, Watch
+from bot.wording import shown
 from connectors.ebpf import Probes
 from connectors.kernellog import KernelLog
 from connectors.processes import Host, Wanted

@@ -7,10 +7,11 @@ next one is asked when one fails, has none, or has given nothing by `HEDGE` of t
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +30,7 @@ from kb.model import Gap, JobRecord, Prefilter, Window
 
 HEDGE = 0.4
 ALL_SHARES = 4  # all sources together may give so many times what one may
+EVICTED = "evicted.json"  # stands where a bundle was that had to make room
 MARK = "collected.json"  # stands in a finished folder of the spool, outside of the bundle's own parts
 _TELLS: Mapping[Gives, str] = {
     "logs": "what the logs there say",
@@ -180,17 +182,68 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Spared:
+    """Folders of bundles that eviction leaves alone (`pinned`), or takes only when all others are gone (`open`)."""
+
+    pinned: frozenset[str] = frozenset()
+    open: frozenset[str] = frozenset()
+
+
+Spare = Callable[[], Spared]
+
+
+@dataclass(frozen=True, slots=True)
 class Sharing:
-    """How collections of one tenant are shared: where they lie, for how long one is used again, how many bytes are kept."""
+    """How collections of one tenant are shared: where they lie, for how long one is used again, how many bytes are kept.
+
+    `spare`: asked only where something must go.
+    """
 
     root: Path
     seconds: float
     keep: int
+    spare: Spare = Spared
 
     @classmethod
-    def of(cls, tenant: str, limits: Collect) -> Sharing:
+    def of(cls, tenant: str, limits: Collect, spare: Spare = Spared) -> Sharing:
         """The spool of a tenant."""
-        return cls(state_dir() / "spool" / safe_name(tenant), limits.share, limits.keep)
+        return cls(spool_of(limits)[0] / safe_name(tenant), limits.share, limits.keep, spare)
+
+
+def spool_of(limits: Collect) -> tuple[Path, tuple[Gap, ...]]:
+    """The folder of all bundles; where the configured one is not there, this host's own, and a gap that says so.
+
+    A missing one is never made: it is a mount that failed, and bundles would land below its mount point.
+    """
+    own = state_dir() / "spool"
+    if limits.spool is None:
+        return own, ()
+    shared_one = Path(limits.spool)
+    if shared_one.is_dir():
+        return shared_one, ()
+    reason = (
+        f"{shared_one} (collect: spool) is not there: the bundle lies in {own} on this host, where others cannot see it"
+    )
+    return own, (Gap("spool_missing", "spool", reason),)
+
+
+def finished(folder: Path) -> Collected | None:
+    """The bundle in a folder of the spool, if its collection ended and it can be reached from here."""
+    try:
+        mark = msgspec.json.decode(mark_of(folder).read_bytes(), type=Mark)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return Collected(folder, mark.sources, again=True) if folder.is_dir() else None
+
+
+def collected_anew(folder: Path) -> Gap:
+    """What to say where a worker died after collecting, and its bundle cannot be reached."""
+    return Gap(
+        "collected_again",
+        "spool",
+        f"a worker that died had collected the evidence into {folder}, which cannot be reached from here: collected anew",
+        rules_out="what was there the first time and has gone since",
+    )
 
 
 def shared(
@@ -217,28 +270,40 @@ def shared(
         recent = _recent(place, window, sharing.seconds, now(), deep=deep)
         if recent is not None:
             return recent
-        collected = make(place / folder_name(located.record, now()))
+        collected = make(_fresh(place / folder_name(located.record, now())))
         size = sum(one.stat().st_size for one in collected.folder.rglob("*") if one.is_file())
         mark = Mark(now(), (window.start or 0.0, window.end or 0.0), size, collected.sources, deep)
-        _mark_of(collected.folder).write_bytes(msgspec.json.encode(mark))
-    prune(sharing.root, sharing.keep, collected.folder)
+        _written(mark_of(collected.folder), msgspec.json.encode(mark))
+    prune(sharing.root, sharing.keep, collected.folder, spare=sharing.spare)
     return collected
 
 
-def prune(root: Path, keep: int, *spared: Path) -> None:
-    """Remove the oldest bundles of a spool until at most `keep` bytes are left. Unfinished ones of others stay."""
-    found = sorted(((mark.finished, mark.bytes, folder) for folder, mark in _marks(root)), reverse=True)
-    total = 0
-    for _, size, folder in found:
-        total += size
-        if total > keep and folder not in spared:
+def prune(root: Path, keep: int, *spared: Path, spare: Spare = Spared) -> None:
+    """Remove the oldest bundles of a spool until at most `keep` bytes are left. Unfinished ones of others stay.
+
+    What is pinned stays too, and where nobody can say what that is, everything stays.
+    """
+    found = sorted(((mark.finished, mark.bytes, folder) for folder, mark in marks(root, 1)), key=lambda one: one[:2])
+    total = sum(size for _, size, _ in found)
+    if total <= keep:
+        return
+    try:
+        kept = spare()
+    except SignalboxError:
+        return
+    for _, size, folder in sorted(found, key=lambda one: str(one[2]) in kept.open):  # stable: the oldest first of each
+        if total <= keep:
+            return
+        if folder not in spared and str(folder) not in kept.pinned:
+            with suppress(OSError):
+                os.replace(mark_of(folder), evicted_of(folder))  # noqa: PTH105 - the incidents are told by `tidy`
             shutil.rmtree(folder, ignore_errors=True)
-            _mark_of(folder).unlink(missing_ok=True)
+            total -= size
 
 
 def _recent(place: Path, window: Window, share: float, now: float, *, deep: bool) -> Collected | None:
     """A finished collection that covers the window but for the last moments, and is young enough."""
-    for folder, mark in sorted(_marks(place), key=lambda pair: -pair[1].finished):
+    for folder, mark in sorted(marks(place, 0), key=lambda pair: -pair[1].finished):
         start, end = mark.window
         covers = start <= (window.start or 0.0) + share and (window.end or 0.0) <= end + share
         if 0 <= now - mark.finished <= share and covers and mark.deep >= deep:
@@ -246,8 +311,18 @@ def _recent(place: Path, window: Window, share: float, now: float, *, deep: bool
     return None
 
 
-def _marks(root: Path) -> Iterator[tuple[Path, Mark]]:
-    for path in root.rglob(f"*.{MARK}"):
+def _fresh(folder: Path) -> Path:
+    """The folder, or one with a number where a collection of the same second lies there."""
+    for number in range(2, 1000):
+        if not folder.exists():
+            break
+        folder = folder.with_name(f"{folder.name.rpartition('Z')[0]}Z-{number}")
+    return folder
+
+
+def marks(root: Path, floors: int) -> Iterator[tuple[Path, Mark]]:
+    """The finished bundles so many floors below a folder: 0 for the place of a job, 1 for a tenant, 2 for the whole spool."""
+    for path in root.glob("*/" * floors + f"*.{MARK}"):
         folder = path.with_name(path.name.removesuffix(f".{MARK}"))
         try:
             yield folder, msgspec.json.decode(path.read_bytes(), type=Mark)
@@ -255,15 +330,29 @@ def _marks(root: Path) -> Iterator[tuple[Path, Mark]]:
             continue
 
 
-def _mark_of(folder: Path) -> Path:
+def mark_of(folder: Path) -> Path:
+    """Where it is noted that a bundle is finished. Who removes a bundle removes this first."""
     return folder.with_name(f"{folder.name}.{MARK}")
+
+
+def evicted_of(folder: Path) -> Path:
+    """Where it is noted that a bundle had to make room, until its incidents know."""
+    return folder.with_name(f"{folder.name}.{EVICTED}")
+
+
+def _written(path: Path, data: bytes) -> None:
+    """A file that is there whole or not at all."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_bytes(data)
+    part.replace(path)
 
 
 @contextmanager
 def _locked(place: Path, deadline: Deadline) -> Iterator[None]:
     """Hold the place alone; a lock of a process that died is free."""
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # lines of logs: for this user alone
+        place.mkdir(exist_ok=True, mode=0o700)
         handle = (place / "lock").open("ab")
     except OSError as error:
         raise SignalboxError(f"{place}: bundles cannot be kept there: {error.strerror}") from error
@@ -272,8 +361,13 @@ def _locked(place: Path, deadline: Deadline) -> Iterator[None]:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
-            except OSError:
+            except BlockingIOError:
                 if deadline.left() <= 0:
                     raise SignalboxError("another collection of the same job has not ended yet; ask again") from None
                 time.sleep(0.05)
+            except OSError as error:
+                raise SignalboxError(
+                    f"{place}: files cannot be locked there ({error.strerror}); mount it with locks (Lustre: -o flock),"
+                    " or name another folder in `collect: spool`"
+                ) from error
         yield

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
+from bot.chatconfig import Slack, Tenant
 from bot.configmodel import SECONDS, Part, build, model_of
-from bot.settings import config_path
+from bot.ended import Watching
+from bot.settings import DEFAULT_TENANT, config_path
 from bot.wiring import KINDS
 from connectors.asking import Seconds, Size
 from connectors.secret import Secret
@@ -25,7 +27,6 @@ from kb.yamltree import Node, nearest, parse
 
 LARGEST = 1 << 20
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
-DEFAULT_TENANT = "default"
 
 
 class ConfigError(SignalboxError):
@@ -44,6 +45,7 @@ class Collect:
     how much around the end of the job (or now, while it runs) is looked at. `longest`: the longest span of time.
     `bytes`: what one source may give; all together may give four times that. `share`: for so long a collection is used
     again by others who ask for the same job. `keep`: bytes of collected bundles that are kept, the oldest go first.
+    `spool`: the folder of the bundles, one that all hosts of a service share; else each has its own in its state folder.
     """
 
     deadline: Seconds = 60.0
@@ -54,6 +56,33 @@ class Collect:
     bytes: Size = 256 << 20
     share: Seconds = 60.0
     keep: Size = 20 << 30
+    spool: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.spool is not None and not os.path.isabs(self.spool):  # noqa: PTH117 - of a text
+            raise ValueError(f"{self.spool[:200]!r} is no whole path: begin with /")
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """For how long evidence and answers are kept, counted from the answer.
+
+    `hot`: bundles as folders, then packed; `archive`: packed bundles, then removed; `reports`: reports and the texts on which
+    later rules are tried. `pinned`: incidents that somebody pinned keep all of it. `packs`: the folder of packed bundles; else
+    `archive` in the state folder.
+    """
+
+    hot: Seconds = 14 * 86400.0
+    archive: Seconds = 180 * 86400.0
+    reports: Seconds = 730 * 86400.0
+    pinned: Literal["kept"] = "kept"
+    packs: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.hot <= self.archive <= self.reports:
+            raise ValueError("hot, archive and reports follow each other: each is at least as long as the one before")
+        if self.packs is not None and not os.path.isabs(self.packs):  # noqa: PTH117 - of a text
+            raise ValueError(f"{self.packs[:200]!r} is no whole path: begin with /")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +124,33 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """What `signalbox serve` does: where it listens, how many processes diagnose, which webhooks are open."""
+    """What `signalbox serve` does: where it listens, how many processes diagnose, which webhooks are open.
+
+    `endings`: whether and how it looks for jobs that ended badly.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8080
     workers: int = 2
     webhooks: Mapping[str, Webhook] = field(default_factory=dict)
+    slack: Slack | None = None
+    endings: Watching = field(default_factory=Watching)
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What is configured. `path`: the file, None where there is none. `hide_emails`: e-mail addresses are masked too."""
+    """What is configured. `path`: the file, None where there is none. `hide_emails`: e-mail addresses are masked too.
+
+    `tenants_of_chat`: name → what it allows in the chat and is told unasked.
+    """
 
     clusters: tuple[Cluster, ...] = ()
     collect: Collect = field(default_factory=Collect)
     hide_emails: bool = False
     path: Path | None = None
     serve: Serve = field(default_factory=Serve)
+    tenants_of_chat: Mapping[str, Tenant] = field(default_factory=dict)
+    retention: Retention = field(default_factory=Retention)
 
     def of_tenant(self, tenant: str) -> tuple[Cluster, ...]:
         """The clusters that a tenant may see; to it there are no others."""
@@ -157,6 +196,10 @@ class ServeFile(Part):
     listen: str = Field(default="127.0.0.1:8080", description="host:port; put a proxy with TLS before other hosts.")
     workers: int = Field(default=2, ge=1, le=64, description="Processes that diagnose.")
     webhooks: dict[str, WebhookFile] = Field(default={}, max_length=100, description="Name → webhook.")
+    slack: model_of(Slack) | None = Field(default=None, description="The Slack app; docs/slack-setup.md.")  # type: ignore[valid-type]
+    endings: model_of(Watching) = Field(  # type: ignore[valid-type]
+        default=model_of(Watching)(), description="Jobs that ended badly; docs/by-itself.md."
+    )
 
 
 class ConfigFile(Part):
@@ -165,8 +208,14 @@ class ConfigFile(Part):
     version: Literal[1]
     clusters: dict[str, ClusterFile] = Field(default={}, max_length=100)
     collect: model_of(Collect) = Field(default=model_of(Collect)(), description="Limits of one collection.")  # type: ignore[valid-type]
+    retention: model_of(Retention) = Field(  # type: ignore[valid-type]
+        default=model_of(Retention)(), description="For how long evidence and answers are kept."
+    )
     redact: RedactFile = RedactFile()
     serve: ServeFile = ServeFile()
+    tenants: dict[str, model_of(Tenant)] = Field(  # type: ignore[valid-type]
+        default={}, max_length=100, description="Name → what it allows in the chat, and what it is told unasked."
+    )
 
 
 def read(path: Path | None = None) -> Config:
@@ -203,10 +252,44 @@ def load(text: str, path: Path) -> Config:
     faults = [*wrong, *more]
     clusters = tuple(_clusters(node, faults))
     serve = _serve(model.serve, node, faults) if model is not None else Serve()
+    tenants = _tenants(model.tenants, node, faults) if model is not None else {}
+    collect = _built(Collect, "collect", model, node, faults)
+    retention = _built(Retention, "retention", model, node, faults)
     if faults or model is None:
         raise ConfigError(tuple(set(faults)))
-    collect = build(Collect, model.collect.model_dump(exclude_unset=True))
-    return Config(clusters, collect, model.redact.emails, path, serve)
+    return Config(clusters, collect, model.redact.emails, path, serve, tenants, retention)
+
+
+def _built(settings: type, name: str, model: Any, root: Node, faults: list[Fault]) -> Any:
+    """A part that is a dataclass of settings; where they contradict each other, their defaults and a fault."""
+    if model is None:
+        return settings()
+    try:
+        return build(settings, getattr(model, name).model_dump(exclude_unset=True))
+    except ValueError as error:
+        faults.append((root.get(name) or root).fault(str(error)))
+        return settings()
+
+
+def _tenants(models: Mapping[str, Any], root: Node, faults: list[Fault]) -> dict[str, Tenant]:
+    place = root.get("tenants") or root
+    found: dict[str, Tenant] = {}
+    whose: dict[str, str] = {}
+    for name, one in models.items():
+        at = place.get(name) or place
+        try:
+            made: Tenant = build(Tenant, one.model_dump(exclude_unset=True))
+            found[name] = replace(made, subscriptions=tuple(replace(each, tenant=name) for each in made.subscriptions))
+        except ValueError as error:
+            faults.append(at.fault(str(error)))
+            continue
+        if len(models) > 1 and not found[name].channels:
+            faults.append(at.fault("with several tenants each must name its channels", "channels: [C0123456789]"))
+        for channel in found[name].channels:
+            other = whose.setdefault(channel, name)
+            if other != name:
+                faults.append(at.fault(f"the channel {channel[:40]!r} is tenant {other!r}'s already"))
+    return found
 
 
 def _serve(model: ServeFile, root: Node, faults: list[Fault]) -> Serve:
@@ -223,7 +306,18 @@ def _serve(model: ServeFile, root: Node, faults: list[Fault]) -> Serve:
             faults.append(((place.get("webhooks") or place).get(name) or place).fault(str(error)))
             continue
         hooks[name] = Webhook(one.tenant, secret, one.cluster, tuple(one.job_labels), one.fold)
-    return Serve(host.strip("[]"), int(port), model.workers, hooks)
+    slack = None
+    if model.slack is not None:
+        try:
+            slack = build(Slack, model.slack.model_dump(exclude_unset=True))
+        except ValueError as error:
+            faults.append((place.get("slack") or place).fault(str(error)))
+    try:
+        endings = build(Watching, model.endings.model_dump(exclude_unset=True))
+    except ValueError as error:
+        faults.append((place.get("endings") or place).fault(str(error)))
+        endings = Watching()
+    return Serve(host.strip("[]"), int(port), model.workers, hooks, slack, endings)
 
 
 def _clusters(root: Node, faults: list[Fault]) -> list[Cluster]:

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from bot.config import Collect, ConfigFile
+from bot.config import Collect, ConfigFile, Retention
 from bot.configmodel import model_of
 from bot.wiring import KINDS
 
@@ -40,10 +40,9 @@ def schema_text() -> str:
 
 def example_text() -> str:
     """A commented example: every type of connector with all its settings."""
-    limits = model_of(Collect).model_json_schema()["properties"]
-    defaults = {name: getattr(Collect(), name) for name in limits}
-    lines = [_HEAD.rstrip()]
-    lines += [f"#   {f'{name}: {_quantity(name, defaults[name])}':<22}# {_about(one)}" for name, one in limits.items()]
+    lines = [_HEAD.rstrip(), *_defaults(Collect())]
+    lines += ["", "# retention:              # for how long evidence and answers are kept; these are the defaults"]
+    lines += _defaults(Retention())
     lines += [
         "",
         "clusters:",
@@ -92,10 +91,24 @@ def _about(one: dict[str, Any]) -> str:
     return str(one.get("description", "")).split("\n\n", maxsplit=1)[0]
 
 
-def _quantity(name: str, value: float) -> str:
+def _defaults(settings: Collect | Retention) -> list[str]:
+    """A part whose settings all have defaults, as comments."""
+    kind: type = type(settings)
+    told = model_of(kind).model_json_schema()["properties"]
+    lines = []
+    for name, one in told.items():
+        value = getattr(settings, name)
+        written = f"# {name}: /shared/folder" if value is None else f"{name}: {_quantity(name, value)}"
+        lines.append(f"#   {written:<22}# {_about(one)}")
+    return lines
+
+
+def _quantity(name: str, value: float | str) -> str:
+    if isinstance(value, str):
+        return value
     if name in ("bytes", "keep"):
         return f"{int(value) >> 20}MiB"
-    return f"{value:g}s"
+    return f"{value / 86400:g}d" if value >= 86400 else f"{value:g}s"
 
 
 def _plain(schema: Any) -> Any:

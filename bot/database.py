@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any, Self
 
 import zstandard
-from sqlalchemy import Connection, Engine, event, update
+from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
-from sqlmodel import Session, SQLModel, create_engine, select
+from sqlmodel import Session, create_engine, select
 
 from bot.tables import SchemaVersion
 from kb.errors import SignalboxError
 
-SCHEMA_VERSION = 2  # of the tables: 1 had no work; what is new in a version is made where it is missing
+SCHEMA_VERSION = 3  # of the tables: as many as there are steps in `_migrations/versions`
+_STEPS = Path(__file__).parent / "_migrations"
+_LOCK = 0x5163616C  # of PostgreSQL: two that start at once take the steps one after the other
 _BUSY_SECONDS = 5.0
 
 
@@ -66,16 +68,15 @@ class Database:
                 return
         with self.session(write=True) as session:
             connection = session.connection()
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
             found = _version(connection)
             if found is not None and found > SCHEMA_VERSION:
                 raise StoreError(
                     f"{self._name} has tables of version {found}; this Signalbox knows version {SCHEMA_VERSION}"
                 )
-            SQLModel.metadata.create_all(connection)  # those that are missing
-            if found is None:
-                session.add(SchemaVersion(version=SCHEMA_VERSION))
-            else:
-                session.execute(update(SchemaVersion).values(version=SCHEMA_VERSION))
+            if found != SCHEMA_VERSION:
+                _upgrade(connection, found)
 
     @contextlib.contextmanager
     def session(self, *, write: bool = False) -> Iterator[Session]:
@@ -104,6 +105,20 @@ def _version(connection: Connection) -> int | None:
         return None
     found: Sequence[Any] = connection.execute(select(SchemaVersion.version)).all()
     return int(found[0][0]) if found else None
+
+
+def _upgrade(connection: Connection, found: int | None) -> None:
+    """Take the steps that are missing, all in the transaction of `connection`; `found`: the version that is there."""
+    from alembic import command  # noqa: PLC0415 - slow to import, and needed once in the life of a version
+    from alembic.config import Config  # noqa: PLC0415
+    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", str(_STEPS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    if found is not None and MigrationContext.configure(connection).get_current_revision() is None:
+        command.stamp(config, f"{found:04}")  # versions 1 and 2 were made without steps
+    command.upgrade(config, "head")
 
 
 def _engine(url: str) -> Engine:

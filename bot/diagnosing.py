@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.collect import from_bundle, from_paths
@@ -30,11 +30,19 @@ MOST_ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A report with how long it took, and the text kept for replay."""
+    """A report with how long it took, and the text kept for replay. `root`: the folder that sources are relative to."""
 
     report: Report
     timing: dict[str, float]
     replay: bytes
+    evidence: Evidence = field(default_factory=Evidence)
+    root: Path | None = None
+
+    def timeline(self) -> bytes:
+        """Ranks over time as JSON (bot.timeline), to be drawn with the logs or without; looks into them once more."""
+        from bot.timeline import dumps, timeline_of  # noqa: PLC0415 - an answer must not wait for it
+
+        return dumps(timeline_of(self.evidence, self.report, self.root))
 
 
 def diagnose_bundle(
@@ -112,4 +120,5 @@ def _answer(
         "resolve_s": done - judged,
         "total_s": done - begun,
     }
-    return Answer(report, {name: round(value, 4) for name, value in timing.items()}, replay_text(evidence))
+    taken = {name: round(value, 4) for name, value in timing.items()}
+    return Answer(report, taken, replay_text(evidence), evidence, root)

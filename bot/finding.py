@@ -100,6 +100,7 @@ def merged(first: JobRecord, other: JobRecord) -> JobRecord:
     """What one system says of a job, with what only another one knows."""
     job = first.job
     known = {name: getattr(other.job, name) for name in job.__slots__ if getattr(job, name) in (None, {})}
+    known.pop("collected_at", None)  # of the other's evidence, not of this one's
     if job.state is not None:  # who knows the state knows whether there was an end
         known.pop("end", None)
     return replace(

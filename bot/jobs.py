@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bot.collecting import Collected, Sharing, collect, shared, window_of
+from bot.collecting import Collected, Sharing, Spare, Spared, collect, collected_anew, shared, spool_of, window_of
 from bot.config import Cluster, Config, Connector
 from bot.diagnosing import Answer, diagnose_bundle
+from bot.ended import as_of
 from bot.finding import Located, Wired, find, side_by_side
 from bot.rulefiles import Knowledge, prefilter_of
 from bot.wiring import KINDS
@@ -25,7 +26,8 @@ LOOK_BACK = 30 * DAY  # jobs that ended longer ago are not looked for
 class JobRequest:
     """What a person asks for. `last`: only so many seconds before the end; `save`: a new folder that keeps the bundle.
 
-    `deep`: all lines of all logs are fetched, not only those that rules look for.
+    `deep`: all lines of all logs are fetched, not only those that rules look for. `ended`: the run is meant that had ended by
+    then (seconds since the epoch), though the job may run again. `lost`: the bundle of a worker that died, out of reach.
     """
 
     job: str
@@ -37,6 +39,8 @@ class JobRequest:
     deadline: float | None = None
     save: Path | None = None
     deep: bool = False
+    ended: float | None = None
+    lost: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +53,50 @@ class JobAnswer:
 
 
 Tell = Callable[[str, str], None]
+Meet = Callable[[Located], None]
 
 
 def diagnose_job(
-    knowledge: Knowledge, config: Config, request: JobRequest, *, workers: int | None = None, tell: Tell | None = None
+    knowledge: Knowledge,
+    config: Config,
+    request: JobRequest,
+    *,
+    workers: int | None = None,
+    tell: Tell | None = None,
+    spare: Spare = Spared,
 ) -> JobAnswer:
-    """Find, collect, diagnose.
+    """Find, collect, diagnose. `spare`: says what eviction must leave, and is asked only where something must go.
 
     Raises:
         SignalboxError: no such job, nothing collected, or a folder that cannot be used; the text says what to do.
     """
-    located, collected = gather(knowledge, config, request, tell=tell)
+    located, collected = gather(knowledge, config, request, tell=tell, spare=spare)
     return JobAnswer(diagnose_bundle(knowledge, collected.folder, workers=workers), located, collected)
 
 
 def gather(
-    knowledge: Knowledge, config: Config, request: JobRequest, *, tell: Tell | None = None
+    knowledge: Knowledge,
+    config: Config,
+    request: JobRequest,
+    *,
+    tell: Tell | None = None,
+    meet: Meet | None = None,
+    spare: Spare = Spared,
 ) -> tuple[Located, Collected]:
-    """The job and the bundle of its evidence, on disk."""
+    """The job and the bundle of its evidence, on disk. `meet` hears of the job as soon as it is found; `spare` as above."""
     now = time.time()
     limits = config.collect
     deadline = Deadline.within(request.deadline or limits.deadline)
     clusters = {one.name: wire(one) for one in visible(config, request)}
     query = JobQuery(request.job, Window(now - LOOK_BACK, now), request.namespace, request.user)
     located = find(tuple(clusters.values()), query, deadline.sooner(limits.find))
+    if request.ended is not None:
+        located = replace(located, record=as_of(located.record, request.ended))
+    if meet is not None:
+        meet(located)
+    if request.save is None:
+        again = [collected_anew(request.lost)] if request.lost is not None else []
+        located = replace(located, gaps=(*located.gaps, *spool_of(limits)[1], *again))
     window = window_of(located.record, limits, now, request.last)
 
     def make(folder: Path) -> Collected:
@@ -92,7 +116,8 @@ def gather(
 
     if request.save is not None:
         return located, make(request.save)
-    return located, shared(Sharing.of(request.tenant, limits), located, window, deadline, make, deep=request.deep)
+    sharing = Sharing.of(request.tenant, limits, spare)
+    return located, shared(sharing, located, window, deadline, make, deep=request.deep)
 
 
 def visible(config: Config, request: JobRequest) -> tuple[Cluster, ...]:

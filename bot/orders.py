@@ -10,10 +10,15 @@ import msgspec
 from bot.worklist import Wanted
 
 DIAGNOSE = "diagnose"
+RECENT = "recent"
 
 
 class DiagnoseOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Diagnose a job. `why`: who asked, in words, as "alerts GPUHang, XidErrors"."""
+    """Diagnose a job. `why`: who asked, in words, as "alerts GPUHang, XidErrors".
+
+    `last`: only so many seconds before its end; `deep`: all lines of all logs. `ended`: when the run that is meant ended,
+    seconds since the epoch; None: the last run.
+    """
 
     job: str
     tenant: str
@@ -21,12 +26,29 @@ class DiagnoseOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace: str | None = None
     why: str = ""
     source: Literal["webhook", "slack", "scheduler"] = "webhook"
+    last: float | None = None
+    deep: bool = False
+    ended: float | None = None
 
     def key(self) -> str:
         """The same for all who ask for the same job."""
-        wanted = repr((self.tenant, self.cluster, self.namespace, self.job))
+        wanted = repr((self.tenant, self.cluster, self.namespace, self.job, self.last, self.deep))
         return f"{DIAGNOSE}:{sha256(wanted.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
     def wanted(self) -> Wanted:
         """The order as work."""
         return Wanted(DIAGNOSE, self.key(), self.tenant, msgspec.json.encode(self).decode())
+
+
+class RecentOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """List the jobs of a person that failed of late. `who`: in the chat; `users`: of the schedulers, none for everybody's."""
+
+    tenant: str
+    who: str
+    users: tuple[str, ...] = ()
+
+    def wanted(self) -> Wanted:
+        """The order as work."""
+        return Wanted(
+            RECENT, f"{RECENT}:{self.tenant}:{self.who}"[:200], self.tenant, msgspec.json.encode(self).decode()
+        )

@@ -49,10 +49,10 @@ def _spans(block: bytes) -> list[Span]:
     """Where the secrets stand, in order and apart."""
     lowered = block.lower()  # of the same length, as only ASCII letters change
     found = list(_pem_spans(block))
-    for form in _FORMS:
-        if any(hint in lowered for hint in form.hints):
-            text = lowered if form.lowered else block
-            found.extend(_group(hit) for hit in form.pattern.finditer(text) if form.accepts(block, hit))
+    for place in dict.fromkeys([place for hint, place in _HINTS if hint in lowered]):
+        form = _FORMS[place]
+        text = lowered if form.lowered else block
+        found.extend(_group(hit) for hit in form.pattern.finditer(text) if form.accepts(block, hit))
     return _merged(found)
 
 
@@ -220,6 +220,8 @@ _FORMS = (
     _lowered((b"signature=",), rb"(?<![a-z0-9])signature=([0-9a-f]{32,})"),
     _lowered((b"wandb",), rb"wandb[. ]login[ \t(][^\r\n]{0,80}?(?<![0-9a-f])([0-9a-f]{40})(?![0-9a-f])"),
 )
+
+_HINTS = tuple((hint, place) for place, form in enumerate(_FORMS) for hint in form.hints)
 
 
 # --- private keys ----------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ _TIMES = frozenset(
         "first_iterated",
         "last_iterated",
         "stopped",
+        "since",
     }
 )  # keys whose value is a time, wherever they stand
 _SHARES = frozenset({"confidence", "score"})  # numbers that are always there
@@ -356,6 +357,7 @@ MEANING: Mapping[str, str] = {
     "Vote.probe": "The probe.",
     "Vote.vote": "Its vote.",
     "Vote.detail": "What it saw.",
+    "Vote.since": "When what it sees began.",
     "Gap.code": "What sort of gap, one of a closed list.",
     "Gap.source": "The source concerned.",
     "Gap.reason": "Why nothing, or less, came.",

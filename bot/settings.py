@@ -10,6 +10,7 @@ CACHE = "SIGNALBOX_CACHE"  # a folder: compiled patterns, anything that may be d
 SITE = "SIGNALBOX_SITE"  # a folder: the overlay of the site's own rules, exceptions and numbers
 CONFIG = "SIGNALBOX_CONFIG"  # a file: signalbox.yaml, the clusters and their connectors
 DATABASE = "SIGNALBOX_DATABASE"  # a database URL in place of the file in the state folder
+DEFAULT_TENANT = "default"  # whose everything is where nothing else is said
 
 
 def state_dir() -> Path:
@@ -43,6 +44,13 @@ def config_path() -> Path | None:
 def database_url() -> str:
     """The database of incidents: SQLite in the state folder unless the environment names another."""
     return os.environ.get(DATABASE) or f"sqlite:///{state_dir() / 'signalbox.db'}"
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite database; None where it is another kind, or in memory."""
+    kind, _, place = url.partition(":///")
+    file = place.partition("?")[0]
+    return Path(file) if kind.partition("+")[0] == "sqlite" and file not in ("", ":memory:") else None
 
 
 def _moved(variable: str) -> Path | None:

@@ -155,7 +155,7 @@ class Share:
 
 
 def job_document(record: JobRecord, now: float) -> dict[str, Any]:
-    """job.yaml of a job as its scheduler knows it."""
+    """job.yaml of a job as its scheduler knows it. `now`: when the evidence was taken, where the job itself does not tell."""
     job = record.job
     told: dict[str, Any] = {
         "id": job.id,
@@ -168,10 +168,12 @@ def job_document(record: JobRecord, now: float) -> dict[str, Any]:
         "state": job.state,
         "start": _iso(job.start),
         "end": _iso(job.end),
-        "collected_at": _iso(now),
+        "collected_at": _iso(now if job.collected_at is None else job.collected_at),
         "owner": job.owner,
         "log_interval": job.log_interval,
         "checkpoint_interval": job.checkpoint_interval,
+        "args": redact_bytes(job.args.encode("utf-8", "replace")).decode("utf-8", "replace") if job.args else None,
+        "params": {rule: dict(numbers) for rule, numbers in job.params.items()},
         "nodes": {node: list(ranks) for node, ranks in job.nodes.items()},
         "topology": {node: dict(places) for node, places in record.topology.items()},
         "namespace": record.namespace,

@@ -6,17 +6,19 @@ printed. A store that cannot be used raises `StoreError`, whose text is one line
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import zstandard
+from sqlalchemy import func
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from bot.database import Database, StoreError
 from bot.reportjson import dumps
-from bot.settings import database_url
-from bot.tables import IncidentRow, ReplayRow, ReportRow
+from bot.settings import DEFAULT_TENANT, database_url
+from bot.tables import IncidentRow, KeptRow, ReplayRow, ReportRow
 from kb.report import Report
 
 REPLAY_BYTES = 256 * 1024  # kept of the text of an incident, before compression
@@ -42,6 +44,26 @@ class Incident:
     fault: str | None
     rule: str | None
     summary: str
+    tenant: str = DEFAULT_TENANT
+    cluster: str | None = None
+    chain: str | None = None
+    owner: str | None = None
+    gpus: int | None = None
+    gpu_hours_lost: float | None = None
+    ended_at: datetime | None = None
+    closed_at: datetime | None = None
+    pinned: bool = False
+    archive: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose report it is: the tenant, the cluster, when the job ended. `kept`: what small things are kept with it, by name."""
+
+    tenant: str = DEFAULT_TENANT
+    cluster: str | None = None
+    ended_at: datetime | None = None
+    kept: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,29 +83,56 @@ class Record:
 class Store(Database):
     """The incidents in one database."""
 
-    def add(self, report_json: bytes, report: Report, replay: bytes, bundle: str | None, now: datetime) -> int:
+    def add(
+        self,
+        report_json: bytes,
+        report: Report,
+        replay: bytes,
+        bundle: str | None,
+        now: datetime,
+        *,
+        origin: Origin | None = None,
+    ) -> int:
         """Keep a report and give the incident's id. A report that is there already keeps its first id and time.
 
         `now` needs a zone. Of `replay`, whole lines up to 256 KB are kept.
         """
+        origin = origin or Origin()
+        row = _row(report, bundle, now, origin)
         with self.errors():
-            known = self._id_of(report.id)
+            known = self._id_of(row.report_id)
             if known is not None:
                 return known
             try:
                 with self.session(write=True) as session:
-                    return _inserted(session, _row(report, bundle, now), report_json, replay)
+                    return _inserted(session, row, report_json, replay, origin.kept)
             except IntegrityError:  # another process was faster
-                known = self._id_of(report.id)
+                known = self._id_of(row.report_id)
                 if known is None:
                     raise
                 return known
 
-    def list(self, limit: int = 20, since: datetime | None = None) -> tuple[Incident, ...]:
-        """The latest incidents, the newest first; `since` leaves out those before it."""
+    def list(
+        self,
+        limit: int = 20,
+        since: datetime | None = None,
+        *,
+        tenant: str | None = None,
+        open_only: bool = False,
+        skip: int = 0,
+    ) -> tuple[Incident, ...]:
+        """The latest incidents, the newest first; `since` leaves out those before it.
+
+        `tenant`: its own alone; `open_only`: those of which nobody has said what they were; `skip`: so many are left out first.
+        """
         query = select(IncidentRow).order_by(col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
         if since is not None:
             query = query.where(col(IncidentRow.created_at) >= since)
+        if tenant is not None:
+            query = query.where(col(IncidentRow.tenant) == tenant)
+        if open_only:
+            query = query.where(col(IncidentRow.closed_at).is_(None))
+        query = query.offset(max(skip, 0))
         with self.errors(), self.session() as session:
             return tuple(_incident(row) for row in session.exec(query.limit(max(limit, 0))))
 
@@ -104,6 +153,33 @@ class Store(Database):
                 replay_size=replay.size,
                 replay_cut=replay.cut,
             )
+
+    def chain(self, incident: Incident) -> tuple[int, tuple[tuple[str, int], ...]]:
+        """How many incidents of the same chain came before this one, and how often each fault was theirs."""
+        before = (
+            select(IncidentRow.fault, func.count())
+            .where(
+                col(IncidentRow.chain) == incident.chain,
+                col(IncidentRow.tenant) == incident.tenant,
+                col(IncidentRow.id) < incident.id,
+            )
+            .group_by(col(IncidentRow.fault))
+            .order_by(func.count().desc(), col(IncidentRow.fault))
+        )
+        with self.errors(), self.session() as session:
+            rows = session.exec(before).all()
+        return sum(count for _, count in rows), tuple((fault, count) for fault, count in rows if fault is not None)
+
+    def count(self, tenant: str) -> int:
+        """How many incidents a tenant has."""
+        with self.errors(), self.session() as session:
+            return session.exec(select(func.count()).where(col(IncidentRow.tenant) == tenant)).one()
+
+    def kept(self, incident_id: int, name: str) -> bytes | None:
+        """A small thing that is kept with an incident."""
+        with self.errors(), self.session() as session:
+            row = session.get(KeptRow, (incident_id, name))
+            return None if row is None else _unpacked(row.data_zstd)
 
     def _id_of(self, report_id: str) -> int | None:
         with self.session() as session:
@@ -128,7 +204,7 @@ def remember(
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _inserted(session: Session, row: IncidentRow, report_json: bytes, replay: bytes) -> int:
+def _inserted(session: Session, row: IncidentRow, report_json: bytes, replay: bytes, small: Mapping[str, bytes]) -> int:
     session.add(row)
     session.flush()
     if row.id is None:  # pragma: no cover - a flush gives an id
@@ -136,14 +212,17 @@ def _inserted(session: Session, row: IncidentRow, report_json: bytes, replay: by
     kept = _whole_lines(replay, REPLAY_BYTES)
     session.add(ReportRow(incident_id=row.id, json_zstd=_packed(report_json)))
     session.add(ReplayRow(incident_id=row.id, text_zstd=_packed(kept), size=len(replay), cut=len(kept) < len(replay)))
+    for name, data in small.items():
+        session.add(KeptRow(incident_id=row.id, name=name, data_zstd=_packed(data)))
     return row.id
 
 
-def _row(report: Report, bundle: str | None, now: datetime) -> IncidentRow:
+def _row(report: Report, bundle: str | None, now: datetime, origin: Origin) -> IncidentRow:
     first = report.diagnoses[0] if report.diagnoses else None
     return IncidentRow(
         created_at=now,
-        report_id=report.id,
+        # two tenants may have the same logs, and each has an incident of its own
+        report_id=report.id if origin.tenant == DEFAULT_TENANT else f"{origin.tenant}:{report.id}",
         fingerprint=report.fingerprint,
         rulebook_digest=report.versions.digest,
         job_id=_storable(report.job.id),
@@ -154,6 +233,12 @@ def _row(report: Report, bundle: str | None, now: datetime) -> IncidentRow:
         fault=first.fault if first else None,
         rule=first.rule if first else None,
         summary=_storable(report.summary) or "",
+        tenant=origin.tenant,
+        cluster=origin.cluster,
+        owner=_storable(report.job.owner),
+        gpus=report.job.gpus,
+        gpu_hours_lost=report.decision.gpu_hours_lost,
+        ended_at=origin.ended_at,
     )
 
 

@@ -1,4 +1,7 @@
-"""All tables, in one place: what is kept of answers, and the work that is still to be done."""
+"""All tables, in one place: answers and what people said of them, the work to be done, the messages to be sent.
+
+A change here needs a step in `_migrations/versions`; a test compares what the steps give with what stands here.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,11 @@ class SchemaVersion(SQLModel, table=True):
 
 
 class IncidentRow(SQLModel, table=True):
-    """A report that was given, by what people look for."""
+    """A report that was given, by what people look for.
+
+    `chain`: the same for the tries of a job, told by `link_job` and `link_name` (bot.routing.Link); `owner`: whose job it was; `closed_at`: since when somebody has said
+    what it truly was; `pinned`: its evidence is kept whatever its age; `archive`: where its evidence lies packed.
+    """
 
     __tablename__ = "incident"
 
@@ -54,6 +61,18 @@ class IncidentRow(SQLModel, table=True):
     fault: str | None = Field(default=None, index=True)
     rule: str | None = None
     summary: str
+    tenant: str = Field(default="default", index=True, sa_column_kwargs={"server_default": "default"})
+    cluster: str | None = None
+    chain: str | None = Field(default=None, index=True)
+    link_job: str | None = Field(default=None, index=True)
+    link_name: str | None = Field(default=None, index=True)
+    owner: str | None = None
+    gpus: int | None = None
+    gpu_hours_lost: float | None = None
+    ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    closed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    pinned: bool = Field(default=False, sa_column_kwargs={"server_default": text("false")})
+    archive: str | None = None
 
 
 class ReportRow(SQLModel, table=True):
@@ -76,10 +95,228 @@ class ReplayRow(SQLModel, table=True):
     cut: bool
 
 
+class KeptRow(SQLModel, table=True):
+    """Something small that belongs to an incident, compressed: its timeline."""
+
+    __tablename__ = "kept"
+
+    incident_id: int = Field(primary_key=True, foreign_key="incident.id")
+    name: str = Field(primary_key=True, max_length=64)
+    data_zstd: bytes
+
+
+class AnnotationRow(SQLModel, table=True):
+    """What a person said of an incident, once; nothing is overwritten. `key`: of two deliveries of one click one is kept.
+
+    `verdict`: whether the bot was right. `cause`: what kind of answer `fault` and `rule` are: shown, fault, no_rule, unknown;
+    None where a person only pressed Wrong. `nodes`: JSON. `version` counts from 1 in an incident.
+    """
+
+    __tablename__ = "annotation"
+    __table_args__ = (Index("annotation_version", "incident_id", "version", unique=True),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    incident_id: int = Field(foreign_key="incident.id", index=True)
+    version: int
+    key: str = Field(unique=True, max_length=200)
+    at: datetime = Field(sa_type=UtcDateTime)
+    who: str
+    source: str
+    verdict: str
+    cause: str | None = None
+    fault: str | None = None
+    rule: str | None = None
+    nodes: str = "[]"
+    action: str = ""
+    lost_hours: float | None = None
+    note: str = ""
+    propose_rule: bool = False
+
+
+class SeenRow(SQLModel, table=True):
+    """Something that came from outside and must have its effect once: a delivery of Slack, the end of a job."""
+
+    __tablename__ = "seen"
+
+    key: str = Field(primary_key=True, max_length=200)
+    at: datetime = Field(sa_type=UtcDateTime, index=True)
+
+
+class PostingRow(SQLModel, table=True):
+    """A message of ours in a chat that is edited in place. What it says is composed when it is sent.
+
+    `version` is raised by every change of what it should say; `sent` is the version that stands there, 0 for the opening words,
+    None where nothing does. `state`: collecting, answered, failed, linked. `facts`: JSON, what it says beyond its incident.
+    `parent`: the posting in whose thread it stands. `lease_until`: a sender is at it. `ready_at`: not to be sent before.
+    `once`: the same for two deliveries of one wish and for two workers at one piece of work.
+    """
+
+    __tablename__ = "posting"
+
+    id: int | None = Field(default=None, primary_key=True)
+    handle: str = Field(unique=True, max_length=64)
+    once: str = Field(unique=True, max_length=200)
+    tenant: str
+    channel: str = Field(index=True)
+    thread_ts: str | None = None
+    ts: str | None = None
+    parent: int | None = None
+    chain: str | None = Field(default=None, index=True)
+    work_id: int | None = Field(default=None, index=True)
+    incident_id: int | None = Field(default=None, index=True)
+    asked_by: str | None = None
+    state: str = "collecting"
+    facts: str = "{}"
+    version: int = 1
+    sent: int | None = None
+    created_at: datetime = Field(sa_type=UtcDateTime, index=True)
+    ready_at: datetime = Field(sa_type=UtcDateTime)
+    lease_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    tries: int = 0
+    error: str | None = None
+
+
+class RequestRow(SQLModel, table=True):
+    """Somebody who wants a diagnosis, and where the answer goes. `key`: Slack's id of the wish.
+
+    `reply_to`: where an answer for this person alone is sent, for half an hour; `posting_id`: the message that answers;
+    `settled`: there is nothing more to be told.
+    """
+
+    __tablename__ = "request"
+
+    id: int | None = Field(default=None, primary_key=True)
+    key: str = Field(unique=True, max_length=200)
+    tenant: str
+    work_id: int = Field(index=True)
+    channel: str
+    thread_ts: str | None = None
+    who: str
+    private: bool = False
+    again: bool = False
+    reply_to: str | None = None
+    posting_id: int | None = None
+    settled: bool = False
+    created_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class OutboxRow(SQLModel, table=True):
+    """Something to be sent once besides the postings. `key`: of equal ones one is sent. `method`: how; `payload`: JSON.
+
+    `state`: waiting, sending, completing (the last call may have had its effect), sent, failed.
+    """
+
+    __tablename__ = "outbox"
+
+    id: int | None = Field(default=None, primary_key=True)
+    key: str = Field(unique=True, max_length=200)
+    tenant: str
+    method: str
+    payload: str
+    posting_id: int | None = Field(default=None, index=True)
+    state: str = Field(default="waiting", index=True)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    ready_at: datetime = Field(sa_type=UtcDateTime)
+    lease_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    tries: int = 0
+    error: str | None = None
+
+
+class ChoiceRow(SQLModel, table=True):
+    """What a button stands for that offers one of several: its opaque handle, and the order that pressing it gives (JSON)."""
+
+    __tablename__ = "choice"
+
+    handle: str = Field(primary_key=True, max_length=64)
+    tenant: str
+    payload: str
+    created_at: datetime = Field(sa_type=UtcDateTime, index=True)
+
+
+class MuteRow(SQLModel, table=True):
+    """What is not told unasked until a date. `kind`: rule, job, node; `channel`: there only, None for everywhere."""
+
+    __tablename__ = "mute"
+
+    id: int | None = Field(default=None, primary_key=True)
+    key: str = Field(unique=True, max_length=200)
+    tenant: str = Field(index=True)
+    kind: str
+    what: str
+    channel: str | None = None
+    until: datetime = Field(sa_type=UtcDateTime)
+    at: datetime = Field(sa_type=UtcDateTime)
+    who: str
+    why: str = ""
+
+
+class FlapRow(SQLModel, table=True):
+    """One failure on one chain in one channel; times are seconds since the epoch (bot.noise.Flap)."""
+
+    __tablename__ = "flap"
+
+    channel: str = Field(primary_key=True, max_length=64)
+    chain: str = Field(primary_key=True, max_length=64)
+    fingerprint: str = Field(primary_key=True, max_length=128)
+    count: int
+    said: float
+    pause: float
+    seen: float
+
+
+class LookedRow(SQLModel, table=True):
+    """Somebody looked at a rule that was often wrong: what was said of it before counts no more."""
+
+    __tablename__ = "looked"
+
+    tenant: str = Field(primary_key=True, max_length=64)
+    rule: str = Field(primary_key=True, max_length=128)
+    at: datetime = Field(sa_type=UtcDateTime)
+    who: str
+
+
+class MembersRow(SQLModel, table=True):
+    """Who is in a group of the chat, as it was last told. `members`: JSON."""
+
+    __tablename__ = "members"
+
+    group_id: str = Field(primary_key=True, max_length=64)
+    members: str
+    at: datetime = Field(sa_type=UtcDateTime)
+
+
+class AuditRow(SQLModel, table=True):
+    """Who did what, and whether it was allowed."""
+
+    __tablename__ = "audit"
+
+    id: int | None = Field(default=None, primary_key=True)
+    at: datetime = Field(sa_type=UtcDateTime, index=True)
+    tenant: str
+    who: str
+    verb: str
+    what: str
+    allowed: bool
+    why: str = ""
+
+
+class ClaimRow(SQLModel, table=True):
+    """A period in which something regular is done once, whoever does it: ("digest", "2026-W47")."""
+
+    __tablename__ = "claim"
+
+    kind: str = Field(primary_key=True, max_length=64)
+    period: str = Field(primary_key=True, max_length=64)
+    at: datetime = Field(sa_type=UtcDateTime)
+    who: str
+    state: str = "claimed"
+
+
 class WorkRow(SQLModel, table=True):
     """Something to be done by a worker, once. Of one `key` at most one row is open (waiting or running).
 
     `payload`: JSON. `repeats`: how often it was asked for again meanwhile. `tries`: how often a worker has begun it.
+    `spooled`: JSON, what a worker has got so far that another one need not get again.
     """
 
     __tablename__ = "work"
@@ -106,5 +343,6 @@ class WorkRow(SQLModel, table=True):
     worker: str | None = None
     tries: int = 0
     repeats: int = 0
+    spooled: str | None = None
     result: str | None = None
     error: str | None = None

@@ -9,25 +9,26 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bot import wording
 from bot.reportjson import iso
-from kb.report import ranges
+from bot.wording import few, joined, many, shown, tail
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from kb.model import Attempt, Gap
-    from kb.report import Decision, Diagnosis, EvidenceItem, Indicator, Report, StackBranch, Suspect
+    from kb.model import Attempt
+    from kb.report import Diagnosis, EvidenceItem, Indicator, Report, StackBranch
 
 WIDTH = 80
 _WIDEST = 100  # longer lines are hard to read
 _NARROWEST = 40
 _MARGIN = 14  # columns of the labels
 _DIAGNOSES = 3
+_EXPLAINED = 3
 _QUOTES = (5, 2, 2)  # evidence items shown of the first, second and third diagnosis
 _QUOTED = 300  # characters shown of one line of evidence
 _QUOTED_LINES = 6  # lines shown of one item of evidence
@@ -41,7 +42,6 @@ _WHO = _MARGIN - 4  # columns of the margin that name who is in a branch
 _DEEPEST = 6  # branches further in are not indented more
 
 _STYLES = {"head": "bold", "title": "bold", "label": "dim", "quiet": "dim", "alarm": "yellow"}
-_COLOUR = re.compile("\x1b\\[[0-9;:]{0,32}m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +80,6 @@ def render(report: Report, console: Console, verbose: bool = False) -> None:
 def plain(report: Report, width: int = WIDTH, verbose: bool = False, encoding: str = "utf-8") -> str:
     """The report as text without styles, for pipes and files, each line ended; `encoding` is what the reader takes."""
     return "".join(f"{_encodable(str(line), encoding)}\n" for line in lines(report, width, verbose))
-
-
-def shown(text: str) -> str:
-    """The text with everything escaped that is not seen as it is: controls, bidi marks, zero-width characters.
-
-    Colour sequences are dropped; tabs, line ends and odd spaces become spaces.
-    """
-    return "".join(map(_visible, _COLOUR.sub("", text).rstrip("\r\n")))
-
-
-def _visible(character: str) -> str:
-    if character.isprintable():
-        return character
-    if character in "\t\n" or unicodedata.category(character) == "Zs":
-        return " "
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _encodable(text: str, encoding: str) -> str:
@@ -145,9 +128,9 @@ class _Page:
         kept = parts if self.verbose else parts[:_QUOTED_LINES]
         for part in kept:
             inset = min(len(part) - len(part.lstrip(" ")), 8)  # a traceback keeps its shape
-            self.text(_cut(shown(part), None if self.verbose else _QUOTED), indent=indent + inset, hang=2)
+            self.text(wording.cut(shown(part), None if self.verbose else _QUOTED), indent=indent + inset, hang=2)
         if len(kept) < len(parts):
-            self.text(f"... {_many(len(parts) - len(kept), 'more line')}", "quiet", indent)
+            self.text(f"... {many(len(parts) - len(kept), 'more line')}", "quiet", indent)
 
     def listed(self, items: Sequence[str], indent: int = 3) -> None:
         """One item a line, the first few unless all is asked for."""
@@ -176,52 +159,14 @@ def lines(report: Report, width: int = WIDTH, verbose: bool = False) -> list[Lin
 
 # --- what to do ------------------------------------------------------------------------------------------------------
 
-_ADVICE = {
-    "requeue": "Requeue as it is",
-    "requeue_without": "Requeue",
-    "restart_in_place": "Restart in place, on the same nodes",
-    "resubmit": "Submit anew with the change named below",
-    "fix_first": "Do not requeue: mend the cause first",
-    "wait": "Do not requeue yet: wait until the outside trouble is over",
-}
-_NO_ADVICE = {
-    "fault": "No advice",
-    "no_fault": "Nothing to do: nothing failed",
-    "no_match": "No advice: something failed, and no rule says what",
-    "insufficient_evidence": "No advice: not enough was seen to say what happened",
-}
-
 
 def _decision(page: _Page, report: Report) -> None:
     decision = report.decision
-    head = _ADVICE.get(decision.advice) or _NO_ADVICE.get(report.verdict, "No advice")
-    if report.verdict == "no_fault" and report.hang.lone is not None:
-        head = "Look closer and stop nothing yet: it is suspected to hang, and that is not sure"
-    if decision.exclude:
-        bare = decision.advice.startswith("requeue") or decision.advice in ("restart_in_place", "resubmit")
-        head += f"{' ' if bare else '; leave out '}{'without ' if bare else ''}{_few(_names(decision))}"
-    page.text(f"{head}{_price(decision)}", "head")
-    for exclusion in decision.exclude[: None if page.verbose else _DIAGNOSES]:
-        whom = "for the whole cluster" if exclusion.scope == "cluster" else "for this job only"
-        page.text(f"{exclusion.node}, {whom}{_tail(exclusion.why)}", indent=3, hang=2)
+    page.text(f"{wording.decided(report)} {wording.owned(decision)}", "head")
+    for exclusion in wording.excluded(decision)[: None if page.verbose else _DIAGNOSES]:
+        page.text(exclusion, indent=3, hang=2)
     if page.verbose or not report.diagnoses:
         page.text(decision.why, indent=3, hang=2)
-
-
-def _names(decision: Decision) -> list[str]:
-    return list(dict.fromkeys(exclusion.node for exclusion in decision.exclude))
-
-
-def _price(decision: Decision) -> str:
-    """From where, what it costs, who owns it: the rest of the first line."""
-    price = "" if decision.from_checkpoint is None else f", from checkpoint {decision.from_checkpoint}"
-    lost = [] if decision.steps_lost is None else [f"{_many(decision.steps_lost, 'step')} lost"]
-    if decision.gpu_hours_lost is not None:
-        lost.append(f"{decision.gpu_hours_lost:.1f} GPU hours")
-    if lost:
-        price += f"; {lost[0]}" + (f" ({lost[1]})" if len(lost) > 1 else "")
-    owner = "" if decision.owner in ("none", "") else f" Owner: {decision.owner}."
-    return f"{price}.{owner}"
 
 
 # --- what ran, and what happened -------------------------------------------------------------------------------------
@@ -232,32 +177,19 @@ def _about(page: _Page, report: Report) -> None:
     page.text(report.summary)
     page.gap()
     job = report.job
-    parts = [
-        job.name or "",
-        f"job {job.id}" if job.id else "",
-        f"attempt {job.attempt}" if job.attempt is not None else "",
-        _many(job.nodes, "node") if job.nodes is not None else "",
-        _many(job.gpus, "GPU") if job.gpus is not None else "",
-        f"of {job.owner}" if job.owner else "",
-        f"state {job.state}" if job.state else "",
-    ]
-    page.field("Job", _joined(parts))
-    before = job.attempts[:-1]
-    if before:
-        ends = Counter((one.state or "of unknown end").lower() for one in before)
-        page.field(
-            "Before",
-            f"{_many(len(before), 'earlier attempt')}: {_few([f'{count} {end}' for end, count in ends.items()])}",
-        )
+    page.field("Job", wording.job_facts(job))
+    page.field("Before", wording.attempts_before(job))
     if page.verbose:
         page.listed([_attempt(one) for one in job.attempts], _MARGIN)
-    page.field("Phase", _joined([report.phase, *_progress(report)]))
-    page.field("Hang", _hang(report))
+    page.field("Phase", joined([report.phase, *wording.progress(report)]))
+    page.field("Hang", wording.hang(report))
     if report.hang.lone is not None and report.hang.advice:
         page.text("To be sure, one of these:", indent=_MARGIN)
         page.listed(report.hang.advice, _MARGIN)
     if page.verbose:
-        page.listed([f"{vote.probe}: {_VOTES[vote.vote]}{_tail(vote.detail)}" for vote in report.hang.votes], _MARGIN)
+        page.listed(
+            [f"{vote.probe}: {wording.VOTES[vote.vote]}{tail(vote.detail)}" for vote in report.hang.votes], _MARGIN
+        )
 
 
 def _attempt(one: Attempt) -> str:
@@ -267,7 +199,7 @@ def _attempt(one: Attempt) -> str:
         ("first iteration", one.first_iterated), ("last iteration", one.last_iterated), ("stopped", one.stopped),
     )  # fmt: skip
     times = [f"{word} {iso(round(when))}" for word, when in steps if when is not None]
-    end = _joined(
+    end = joined(
         [
             one.state or "",
             one.reason,
@@ -275,32 +207,7 @@ def _attempt(one: Attempt) -> str:
             f"signal {one.signal}" if one.signal else "",
         ]
     )
-    return f"attempt {one.number}: {_joined([end, *times])}"
-
-
-def _progress(report: Report) -> Iterator[str]:
-    progress = report.progress
-    if progress.stage:
-        yield f"stage {progress.stage}"
-    if progress.last_iteration is not None:
-        total = f" of {progress.total_iterations}" if progress.total_iterations else ""
-        yield f"last iteration {progress.last_iteration}{total}{_at(progress.last_progress)}"
-    elif progress.last_progress is not None:
-        yield f"last progress{_at(progress.last_progress)}"
-    if progress.last_checkpoint is not None:
-        yield f"last checkpoint {progress.last_checkpoint}"
-
-
-_VOTES = {"yes": "yes", "no": "no", "not_observable": "not observable"}
-
-
-def _hang(report: Report) -> str:
-    lone = report.hang.lone is not None
-    if not report.hang.votes or not (report.hang.called or lone or report.phase == "hung"):
-        return ""
-    head = "called" if report.hang.called else "suspected" if lone else "not called"
-    votes = [f"{vote.probe} {_VOTES[vote.vote]}" for vote in report.hang.votes]
-    return f"{head}: {', '.join(votes)}"
+    return f"attempt {one.number}: {joined([end, *times])}"
 
 
 # --- why -------------------------------------------------------------------------------------------------------------
@@ -317,70 +224,39 @@ def _diagnoses(page: _Page, report: Report) -> None:
     rest = report.diagnoses[len(kept) :]
     if rest:
         page.gap()
-        page.text(f"Also found: {_few([f'{item.fault} ({item.band})' for item in rest])}", "quiet", hang=2)
+        page.text(f"Also found: {few([f'{item.fault} ({item.band})' for item in rest])}", "quiet", hang=2)
 
 
 def _diagnosis(page: _Page, diagnosis: Diagnosis, quotes: int) -> None:
     role = "" if diagnosis.role == "root_cause" else f", {diagnosis.role}"
     page.text(f"{diagnosis.rank}. {diagnosis.title} ({diagnosis.fault}{role})", "title", hang=3)
     reasons = diagnosis.reasons if page.verbose else diagnosis.reasons[:3]
-    page.field("Confidence", f"{diagnosis.band}{_tail('; '.join(reasons))}")
-    page.field("Suspects", _suspects(diagnosis.suspects))
-    page.field("Where", _joined(_place(diagnosis)))
+    page.field("Confidence", f"{diagnosis.band}{tail('; '.join(reasons))}")
+    page.field("Suspects", wording.suspected(diagnosis.suspects))
+    page.field("Where", joined(wording.place(diagnosis)))
     if page.verbose:
         page.field("Cause", diagnosis.cause)
         page.field("Impact", diagnosis.impact)
     _evidence(page, diagnosis.evidence, quotes)
-    page.field("Explains", _explains(diagnosis, page.verbose))
+    page.field("Explains", wording.explains(diagnosis, None if page.verbose else _EXPLAINED))
     _remedy(page, diagnosis)
     if page.verbose:
         page.field("Rule", f"{diagnosis.rule}, version {diagnosis.rule_version}, confidence {diagnosis.confidence:.2f}")
 
 
-def _place(diagnosis: Diagnosis) -> Iterator[str]:
-    if diagnosis.stage:
-        yield f"stage {diagnosis.stage}"
-    if diagnosis.iteration is not None:
-        yield f"iteration {diagnosis.iteration}"
-    if diagnosis.first_seen is not None:
-        yield f"first seen {_clock(diagnosis.first_seen)}"
-
-
 def _evidence(page: _Page, items: Sequence[EvidenceItem], quotes: int) -> None:
     kept = items if page.verbose else items[:quotes]
     for number, item in enumerate(kept):
-        page.field("" if number else "Evidence", _source(item), "quiet")
+        page.field("" if number else "Evidence", wording.source(item), "quiet")
         page.quote(item.text, _MARGIN + 2)
     if len(kept) < len(items):
         page.field("", f"... and {len(items) - len(kept)} more", "quiet")
 
 
-def _source(item: EvidenceItem) -> str:
-    line = f":{item.line}" if item.line is not None else ""
-    at = f" at byte {item.offset}" if item.line is None and item.offset is not None else ""
-    who = _joined([f"rank {item.rank}" if item.rank is not None else "", item.node or ""])
-    return f"{item.source}{line}{at}{f' ({who})' if who else ''}"
-
-
-def _explains(diagnosis: Diagnosis, verbose: bool) -> str:
-    folded = [
-        f"{item.fault} x{item.count}{f' on ranks {item.ranks}' if item.ranks else ''}" for item in diagnosis.explains
-    ]
-    return "; ".join(folded) if verbose else _few(folded, "; ", 3)
-
-
-_GRADES = {
-    "look": "changes nothing",
-    "safe": "touches this job only",
-    "disruptive": "others feel it",
-}
-
-
 def _remedy(page: _Page, diagnosis: Diagnosis) -> None:
     for number, step in enumerate(diagnosis.remediation if page.verbose else diagnosis.remediation[:1]):
         label = "Then" if number else "Do first"
-        grade = f"[{step.grade}: {_GRADES.get(step.grade, '')}]"
-        page.field(label, f"{step.text} {grade}", "alarm" if step.grade == "disruptive" else "")
+        page.field(label, f"{step.text} {wording.grade(step)}", "alarm" if step.grade == "disruptive" else "")
         page.command(step.command or "")
         page.field("", f"Check: {step.verify}" if step.verify else "")
 
@@ -394,18 +270,18 @@ def _stacks(page: _Page, branches: Sequence[StackBranch]) -> None:
         return
     seen = sum(branch.ranks for branch in branches if branch.depth == 0)
     page.gap()
-    page.text(f"Where the {_many(seen, 'rank')} stand (merged stacks, outermost frame first):", "title")
+    page.text(f"Where the {many(seen, 'rank')} stand (merged stacks, outermost frame first):", "title")
     kept = branches if page.verbose else branches[:_BRANCHES]
     for branch in kept:
         who = _inside(branch)
         frames = _path(branch.frames, page.verbose)
-        more = f" ... and {_many(branch.folded, 'branch', 'branches')} further in" if branch.folded else ""
+        more = f" ... and {many(branch.folded, 'branch', 'branches')} further in" if branch.folded else ""
         text = f"{branch.inside}: {frames}{more}" if len(who) > _WHO else f"{frames}{more}"
         page.field(
-            who if len(who) <= _WHO else _many(branch.ranks, "rank"), text, indent=2 * min(branch.depth, _DEEPEST)
+            who if len(who) <= _WHO else many(branch.ranks, "rank"), text, indent=2 * min(branch.depth, _DEEPEST)
         )
     if len(kept) < len(branches):
-        page.field("", f"... and {_many(len(branches) - len(kept), 'more branch', 'more branches')}", "quiet")
+        page.field("", f"... and {many(len(branches) - len(kept), 'more branch', 'more branches')}", "quiet")
 
 
 def _inside(branch: StackBranch) -> str:
@@ -427,62 +303,16 @@ def _path(frames: Sequence[str], verbose: bool) -> str:
     return " > ".join([frames[0], *cut, *between[-_BETWEEN:], frames[-1]])
 
 
-# --- who -------------------------------------------------------------------------------------------------------------
-
-
-def _suspects(suspects: Sequence[Suspect]) -> str:
-    """Suspects by kind: ranks as ranges with their nodes, the rest by name, each kind with the first reason."""
-    kinds = dict.fromkeys(suspect.kind for suspect in suspects)
-    groups = [[suspect for suspect in suspects if suspect.kind == kind] for kind in kinds]
-    return "; ".join(f"{_group(group)}{_reason(group)}" for group in groups)
-
-
-def _group(group: Sequence[Suspect]) -> str:
-    kind = group[0].kind
-    if kind == "rank":
-        return _ranks(group)
-    if kind == "job":
-        return "the job as a whole"
-    return _few(list(dict.fromkeys(f"{kind} {_thing(suspect)}".rstrip() for suspect in group)))
-
-
-def _ranks(group: Sequence[Suspect]) -> str:
-    ranks = sorted({suspect.rank for suspect in group if suspect.rank is not None})
-    nodes = list(dict.fromkeys(suspect.node for suspect in group if suspect.node))
-    text = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranges(ranks)}" if ranks else "a rank"
-    if len(group) == 1 and group[0].local_rank is not None:
-        text += f" (local rank {group[0].local_rank})"
-    pods = f" in pod {group[0].pod}" if len(group) == 1 and group[0].pod else ""
-    return f"{text}{f' on {_few(nodes)}' if nodes else ''}{pods}"
-
-
-def _thing(suspect: Suspect) -> str:
-    """A node, GPU, port or switch by its names."""
-    if suspect.gpu is None:
-        return suspect.node or ""
-    gpu = suspect.gpu
-    names = [name for name in (gpu.pci, gpu.uuid) if name]
-    index = str(gpu.index) if gpu.index is not None else ""
-    other = (f"({', '.join(names)})" if index else ", ".join(names)) if names else ""
-    text = " ".join(part for part in (index, other) if part)
-    return f"{text}{f' of {suspect.node}' if suspect.node else ''}"
-
-
-def _reason(group: Sequence[Suspect]) -> str:
-    return f" ({group[0].why})" if group[0].why else ""
-
-
 # --- what stands out, and what was not seen --------------------------------------------------------------------------
 
 
 def _indicators(page: _Page, report: Report) -> None:
     found = report.indicators
     groups = (("Lines", found.events), ("Nodes", found.nodes), ("Stages", found.stages), ("Steps", found.iterations))
-    if not any(items for _, items in groups):
+    if wording.nothing_stands_out(found):
         return
     page.gap()
-    named = "No rule says what failed; these stand out:" if report.verdict == "no_match" else "These stand out:"
-    page.text(named, "title")
+    page.text(wording.standing_out(report), "title")
     for label, items in groups:
         kept = items if page.verbose else items[:_LISTED]
         for number, item in enumerate(kept):
@@ -493,9 +323,9 @@ def _indicators(page: _Page, report: Report) -> None:
 
 def _indicator(page: _Page, label: str, item: Indicator) -> None:
     if item.evidence is None:
-        page.field(label, f"{item.what}{_tail(item.why)}")
+        page.field(label, f"{item.what}{tail(item.why)}")
         return
-    page.field(label, f"{_source(item.evidence)}{_tail(item.why)}", "quiet")
+    page.field(label, f"{wording.source(item.evidence)}{tail(item.why)}", "quiet")
     page.quote(item.evidence.text or item.what, _MARGIN + 2)
 
 
@@ -503,35 +333,16 @@ def _not_seen(page: _Page, report: Report) -> None:
     if not report.gaps and not report.not_evaluated:
         return
     page.gap()
-    needed = report.verdict in ("insufficient_evidence", "no_match")
-    page.text("Not seen, and would help:" if needed else "Not seen:", "title")
-    page.listed(_folded(report.gaps))
-    needs = Counter(item.needs for item in report.not_evaluated).most_common()
-    if needs:
-        by_need = _few([f"{need} ({count})" for need, count in needs], limit=None if page.verbose else _LISTED)
-        page.text(f"- {_many(len(report.not_evaluated), 'rule')} not judged, for want of: {by_need}", indent=3, hang=2)
-
-
-def _folded(gaps: Sequence[Gap]) -> list[str]:
-    """The gaps in their order, those that differ in their source alone as one line."""
-    alike: dict[Gap, list[str]] = {}
-    for gap in gaps:
-        alike.setdefault(replace(gap, source=""), []).append(gap.source)
-    return [_missing(replace(gap, source=_few(sources))) for gap, sources in alike.items()]
-
-
-def _missing(gap: Gap) -> str:
-    scope = f" ({gap.scope})" if gap.scope else ""
-    amount = f", {gap.got} of {gap.asked}" if gap.got and gap.asked else ""
-    effect = f"; cannot tell: {gap.rules_out}" if gap.rules_out else ""
-    return f"{gap.source}{scope}: {gap.reason}{amount}{effect}"
+    page.text(wording.not_seen(report), "title")
+    page.listed(wording.folded(report.gaps))
+    unjudged = wording.not_judged(report.not_evaluated, None if page.verbose else _LISTED)
+    if unjudged:
+        page.text(f"- {unjudged}", indent=3, hang=2)
 
 
 def _versions(page: _Page, report: Report) -> None:
     page.gap()
-    versions = report.versions
-    read = f"{_many(report.streams, 'source')}, {_size(report.bytes_read)} read" if report.streams else ""
-    page.text(_joined([f"Report {report.id[:12]}", f"rulebook {versions.rulebook}", read]), "quiet")
+    page.text(wording.versions(report), "quiet")
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -576,44 +387,3 @@ def _head(word: str, width: int) -> str:
         if used > width:
             return word[:place]
     return word
-
-
-def _cut(text: str, limit: int | None) -> str:
-    if limit is None or len(text) <= limit:
-        return text
-    return f"{text[:limit]} ... ({len(text) - limit} more characters)"
-
-
-def _few(items: Sequence[str], glue: str = ", ", limit: int | None = 4) -> str:
-    kept = items[:limit]
-    rest = f" and {len(items) - len(kept)} more" if len(kept) < len(items) else ""
-    return f"{glue.join(kept)}{rest}"
-
-
-def _joined(parts: Iterable[str]) -> str:
-    return ", ".join(part for part in parts if part)
-
-
-def _tail(reason: str) -> str:
-    return f": {reason}" if reason else ""
-
-
-def _many(count: int, thing: str, things: str = "") -> str:
-    return f"{count} {thing if count == 1 else things or thing + 's'}"
-
-
-def _size(count: int) -> str:
-    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= size:
-            return f"{count / size:.1f} {unit}"
-    return f"{count} bytes"
-
-
-def _at(time: float | None) -> str:
-    return f" at {_clock(time)}" if time is not None else ""
-
-
-def _clock(time: float) -> str:
-    """A time to the second, UTC."""
-    text = iso(time)
-    return f"{text[:10]} {text[11:19]}Z" if text else "an unknown time"

@@ -13,11 +13,15 @@ from typing import Any, cast
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Where a type of connector lies: module, the settings' class, and what makes a connector of them."""
+    """Where a type of connector lies: module, the settings' class, and what makes a connector of them.
+
+    `ends`: its list of recent jobs tells how they ended.
+    """
 
     module: str
     settings: str
     connector: str
+    ends: bool = False
 
     def settings_class(self) -> type:
         """The dataclass of its settings."""
@@ -29,7 +33,8 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    "kubernetes": Kind("connectors.kubernetes", "KubernetesSettings", "Kubernetes"),
+    "bundles": Kind("connectors.bundles", "BundlesSettings", "Bundles"),
+    "kubernetes": Kind("connectors.kubernetes", "KubernetesSettings", "Kubernetes", ends=True),
     "elasticsearch": Kind("connectors.elasticsearch", "ElasticsearchSettings", "Elasticsearch"),
     "loki": Kind("connectors.loki", "LokiSettings", "Loki"),
     "mlflow": Kind("connectors.mlflow", "MlflowSettings", "Mlflow"),
@@ -38,5 +43,5 @@ KINDS: Mapping[str, Kind] = {
     "journals": Kind("connectors.journals", "JournalsSettings", "Journals"),
     "prometheus": Kind("connectors.prometheus", "PrometheusSettings", "configured"),
     "remote": Kind("connectors.remote", "RemoteSettings", "Remote"),
-    "slurm": Kind("connectors.slurm", "SlurmSettings", "Slurm"),
+    "slurm": Kind("connectors.slurm", "SlurmSettings", "Slurm", ends=True),
 }

@@ -6,24 +6,37 @@ twice: a report's id is a digest, so the same answer is kept once.
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from bot.worklist import Work, Worklist
+from bot.worklist import Within, Work, Worklist
 from kb.errors import SignalboxError
 
 BEAT = 10.0  # seconds between signs of life
 IDLE = 1.0  # seconds between looks at an empty list
-Do = Callable[[Work], str]
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a piece of work. `within`: what is written in the same transaction, so that both are or neither is."""
+
+    result: str
+    within: Within | None = None
+
+
+Do = Callable[[Work], Done]
 
 
 def run(url: str, does: Mapping[str, Do], stop: Callable[[], bool], *, idle: float = IDLE) -> None:
-    """Work until told to stop. `does`: what is to be done for each kind of work; it returns the result as text."""
+    """Work until told to stop. `does`: what is to be done for each kind of work."""
     with suppress(OSError):
         os.nice(10)  # whoever answers people comes first
     name = f"{socket.gethostname()}:{os.getpid()}"
@@ -39,17 +52,21 @@ def step(worklist: Worklist, does: Mapping[str, Do], name: str) -> bool:
     work = worklist.claim(name, datetime.now(UTC))
     if work is None:
         return False
+    do = does.get(work.kind)
+    if do is None:
+        worklist.failed(work.id, name, datetime.now(UTC), f"nobody knows how to do {work.kind!r}")
+        return True
     with _alive(worklist, work, name):
         try:
-            result = does[work.kind](work)
-        except KeyError:
-            worklist.failed(work.id, name, datetime.now(UTC), f"nobody knows how to do {work.kind!r}")
+            done = do(work)
         except SignalboxError as error:
             worklist.failed(work.id, name, datetime.now(UTC), str(error))
         except Exception as error:  # noqa: BLE001 - the outer door of a worker: one piece of work must not end it
-            worklist.failed(work.id, name, datetime.now(UTC), f"an error of Signalbox itself: {error!r}")
+            _log.exception("work %d (%s) ended in an error of Signalbox itself", work.id, work.kind)
+            told = f"an error of Signalbox itself ({type(error).__name__}); its log has more under work {work.id}"
+            worklist.failed(work.id, name, datetime.now(UTC), told)
         else:
-            worklist.done(work.id, name, datetime.now(UTC), result)
+            worklist.done(work.id, name, datetime.now(UTC), done.result, done.within)
     return True
 
 

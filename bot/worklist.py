@@ -6,13 +6,14 @@ The same on SQLite and PostgreSQL: one UPDATE ... RETURNING claims.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import func, update
 from sqlalchemy.exc import IntegrityError
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from bot.database import Database
 from bot.tables import WorkRow
@@ -20,6 +21,7 @@ from bot.tables import WorkRow
 MOST_TRIES = 3
 LOST_AFTER = 60.0  # seconds without a sign of life of its worker: then somebody else takes it up
 OPEN = ("waiting", "running")
+Within = Callable[[Session], None]  # something to be written in the same transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class Work:
     done_at: datetime | None
     tries: int
     repeats: int
+    spooled: str | None
+    worker: str | None
     result: str | None
     error: str | None
 
@@ -55,20 +59,8 @@ class Worklist(Database):
 
     def ask(self, wanted: Wanted, now: datetime, fold: float = 0.0) -> tuple[Work, bool]:
         """Ask for work; whether it is new. The same key folds into what is open, or was done at most `fold` seconds ago."""
-        with self.errors():
-            for _ in range(3):
-                folded = self._fold(wanted.key, now, fold)
-                if folded is not None:
-                    return folded, False
-                row = WorkRow(**asdict(wanted), created_at=now, asked_at=now)
-                try:
-                    with self.session(write=True) as session:
-                        session.add(row)
-                        session.flush()
-                        return _work(row), True
-                except IntegrityError:
-                    continue  # another process was faster: fold into its row
-            raise OSError(f"the work {wanted.key!r} could not be written down")
+        with self.errors(), self.session(write=True) as session:
+            return ask_within(session, wanted, now, fold)
 
     def claim(self, worker: str, now: datetime) -> Work | None:
         """The oldest work that waits, now this worker's; None where there is none."""
@@ -89,13 +81,18 @@ class Worklist(Database):
         """Say that the worker lives; whether the work is still its own."""
         return self._change(work_id, worker, {"beat_at": now})
 
-    def done(self, work_id: int, worker: str, now: datetime, result: str) -> bool:
-        """Say what came of it; whether it was still this worker's."""
-        return self._change(work_id, worker, {"state": "done", "done_at": now, "result": result[:2000], "error": None})
+    def spool(self, work_id: int, worker: str, spooled: str) -> bool:
+        """Keep what it has got so far (JSON), for whoever takes it up again; whether it was still this worker's."""
+        return self._change(work_id, worker, {"spooled": spooled})
 
-    def failed(self, work_id: int, worker: str, now: datetime, error: str) -> bool:
+    def done(self, work_id: int, worker: str, now: datetime, result: str, within: Within | None = None) -> bool:
+        """Say what came of it; whether it was still this worker's. `within` is done in the same transaction, if it was."""
+        values = {"state": "done", "done_at": now, "result": result[:2000], "error": None}
+        return self._change(work_id, worker, values, within)
+
+    def failed(self, work_id: int, worker: str, now: datetime, error: str, within: Within | None = None) -> bool:
         """Say that it cannot be done."""
-        return self._change(work_id, worker, {"state": "failed", "done_at": now, "error": error[:2000]})
+        return self._change(work_id, worker, {"state": "failed", "done_at": now, "error": error[:2000]}, within)
 
     def reclaim(self, now: datetime) -> int:
         """Put back what lost its worker, and give up what was begun too often; how many were touched."""
@@ -110,7 +107,7 @@ class Worklist(Database):
             back: Any = session.execute(update(WorkRow).where(*lost).values(state="waiting", worker=None))
             return int(over.rowcount) + int(back.rowcount)
 
-    def get(self, work_id: int) -> Work | None:
+    def work(self, work_id: int) -> Work | None:
         """One piece of work; None where there is none of that id."""
         with self.errors(), self.session() as session:
             row = session.get(WorkRow, work_id)
@@ -122,24 +119,44 @@ class Worklist(Database):
             found = session.exec(select(WorkRow.state, func.count()).group_by(col(WorkRow.state)))
             return dict(sorted(found.all()))
 
-    def _fold(self, key: str, now: datetime, fold: float) -> Work | None:
-        recent = now - timedelta(seconds=fold)
-        wanted = select(WorkRow).where(col(WorkRow.key) == key).order_by(col(WorkRow.id).desc()).limit(1)
-        wanted = wanted.with_for_update()  # SQLite has one writer at a time anyway, and leaves it out
-        with self.session(write=True) as session:
-            row = session.exec(wanted).first()
-            if row is None or not (row.state in OPEN or (row.state == "done" and row.done_at and row.done_at > recent)):
-                return None
-            row.repeats += 1
-            row.asked_at = now
-            session.flush()
-            return _work(row)
-
-    def _change(self, work_id: int, worker: str, values: dict[str, Any]) -> bool:
+    def _change(self, work_id: int, worker: str, values: dict[str, Any], within: Within | None = None) -> bool:
         own = (col(WorkRow.id) == work_id, col(WorkRow.worker) == worker, col(WorkRow.state) == "running")
         with self.errors(), self.session(write=True) as session:
             changed: Any = session.execute(update(WorkRow).where(*own).values(**values))
-            return int(changed.rowcount) == 1
+            if int(changed.rowcount) != 1:
+                return False
+            if within is not None:
+                within(session)
+            return True
+
+
+def ask_within(session: Session, wanted: Wanted, now: datetime, fold: float) -> tuple[Work, bool]:
+    """Ask for work in a transaction that writes; whether it is new. See `Worklist.ask`."""
+    for _ in range(3):
+        folded = _fold(session, wanted.key, now, fold)
+        if folded is not None:
+            return folded, False
+        row = WorkRow(**asdict(wanted), created_at=now, asked_at=now)
+        try:
+            with session.begin_nested():
+                session.add(row)
+                session.flush()
+            return _work(row), True
+        except IntegrityError:
+            continue  # another process was faster: fold into its row
+    raise OSError(f"the work {wanted.key!r} could not be written down")
+
+
+def _fold(session: Session, key: str, now: datetime, fold: float) -> Work | None:
+    recent = now - timedelta(seconds=fold)
+    wanted = select(WorkRow).where(col(WorkRow.key) == key).order_by(col(WorkRow.id).desc()).limit(1)
+    row = session.exec(wanted.with_for_update()).first()  # SQLite has one writer at a time anyway, and leaves it out
+    if row is None or not (row.state in OPEN or (row.state == "done" and row.done_at and row.done_at > recent)):
+        return None
+    row.repeats += 1
+    row.asked_at = now
+    session.flush()
+    return _work(row)
 
 
 def _work(row: WorkRow) -> Work:

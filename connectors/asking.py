@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Annotated, Literal, Protocol
 
 from kb.errors import SignalboxError
-from kb.model import Gap, JobRecord, Prefilter, Resource, Window
+from kb.model import Attempt, Gap, JobRecord, Prefilter, Resource, Window
 
 Seconds = Annotated[float, "seconds"]  # of settings: in the file a number, or text as "30s", "5m", "2h"
 Size = Annotated[int, "bytes"]  # of settings: in the file a number, or text as "64MiB"
@@ -103,7 +103,11 @@ class JobQuery:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A job that a system lists: enough to choose by."""
+    """A job that a system lists: enough to choose by, and to tell how it ended.
+
+    `attempt`: how often it was started anew. `runs`: each of its runs that the system tells of in the window, oldest first;
+    empty where it tells of the last one only.
+    """
 
     id: str
     name: str
@@ -112,6 +116,10 @@ class Known:
     end: float | None = None
     owner: str | None = None
     namespace: str | None = None
+    partition: str | None = None
+    gpus: int | None = None
+    attempt: int | None = None
+    runs: tuple[Attempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

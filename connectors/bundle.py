@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from kb.model import Attempt, Gap, Job, Resource
+from kb.model import Attempt, Gap, Job, JobRecord, Resource
 
 LARGEST = 256 * 1024  # ten thousand ranks by node are 60 KB
 LARGEST_DESCRIPTION = 4 << 20  # of bundle.yaml: ten thousand files are 1 MB
@@ -46,19 +46,25 @@ class _NoAliases(yaml.SafeLoader):
 
 def read_job(folder: Path) -> tuple[Job, tuple[Gap, ...]]:
     """Read job.yaml of a bundle; an empty job where there is none, a gap where it cannot be used."""
+    record, gaps = read_record(folder, "bundle")
+    return record.job, gaps
+
+
+def read_record(folder: Path, system: str) -> tuple[JobRecord, tuple[Gap, ...]]:
+    """The same with what schedulers tell besides: namespace, partition, where nodes stand. `system`: who knows the job."""
     path = folder / "job.yaml"
     try:
         raw = _loaded(path)
     except FileNotFoundError:
-        return Job(), ()
+        return JobRecord(Job(), system), ()
     except OSError as error:
         reason = f"cannot be read: {error.strerror or error}"
     except (yaml.YAMLError, *_NO_YAML) as error:
         reason = f"not usable: {' '.join(str(error).split())[:300]}"
     else:
         params, gaps = _params(raw.get("params"), str(path))
-        return replace(_job(raw), params=params), gaps
-    return Job(), (Gap("job_unreadable", str(path), reason),)
+        return _record(raw, replace(_job(raw), params=params), system), gaps
+    return JobRecord(Job(), system), (Gap("job_unreadable", str(path), reason),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +173,28 @@ def _job(raw: dict[Any, Any]) -> Job:
         attempts=_attempts(raw.get("attempts")),
         last_good=_text(raw.get("last_good")),
     )
+
+
+def _record(raw: dict[Any, Any], job: Job, system: str) -> JobRecord:
+    return JobRecord(
+        job,
+        system,
+        namespace=_text(raw.get("namespace")),
+        partition=_text(raw.get("partition")),
+        attempts=job.attempts,
+        topology=_topology(raw.get("topology")),
+        last_good=job.last_good,
+    )
+
+
+def _topology(told: object) -> dict[str, dict[str, str]]:
+    """Where nodes stand (rack, leaf, rail, nvlink_domain); what is of another form is left out."""
+    listed = told.items() if isinstance(told, dict) else ()
+    places = {str(node)[:200]: places for node, places in listed if isinstance(places, dict)}
+    return {
+        node: {str(key)[:200]: text for key, value in told.items() if (text := _text(value)) is not None}
+        for node, told in places.items()
+    }
 
 
 def _params(told: object, source: str) -> tuple[dict[str, dict[str, float]], tuple[Gap, ...]]:

@@ -35,7 +35,7 @@ _PROBE = 8192
 _DUMP = re.compile(
     r"(?:nccl_trace|comm_lib_trace|fr_trace|flight_recorder|trace_rank)[\w.-]{0,80}?\d{1,7}(?:\.json|\.pickle|\.pkl)?\Z|dump_\d{1,7}\Z"
 )
-_PACKED = re.compile(r"\.(?:gz|zst|xz)\Z")
+PACKED = re.compile(r"\.(?:gz|zst|xz)\Z")
 _NO_FOLDERS = frozenset(
     (
         "checkpoints",
@@ -97,12 +97,12 @@ def listed(entries: Iterable[tuple[str, Entry]], gaps: list[Gap], where: str) ->
 
 def _place(inside: str, taken: set[str], *, dump: bool) -> str:
     """Where a file goes in the bundle: its own path as far as that can be, since names tell ranks and attempts."""
-    parts = [_own(part) for part in _PACKED.sub("", inside).split("/")]
+    parts = [plain_part(part) for part in PACKED.sub("", inside).split("/")]
     if dump:
         parts = ["_".join(parts[-3:])] if parts[-1] in taken or f"flight_recorder/{parts[-1]}" in taken else parts[-1:]
     over = len(parts) - _DEEPEST
     if over > 0:
-        parts = [_own("_".join(parts[: over + 1])), *parts[over + 1 :]]
+        parts = [plain_part("_".join(parts[: over + 1])), *parts[over + 1 :]]
     place = "/".join(("flight_recorder" if dump else PREFIX, *parts))
     if place in taken:
         head, dot, ending = place.rpartition(".") if "." in parts[-1] else (place, "", "")
@@ -111,7 +111,8 @@ def _place(inside: str, taken: set[str], *, dump: bool) -> str:
     return place
 
 
-def _own(part: str) -> str:
+def plain_part(part: str) -> str:
+    """One part of a path as a bundle can have it: as it is where that can be, else changed, with its ending kept."""
     if _OWN.match(part):
         return part
     stem, dot, ending = part.rpartition(".")
@@ -150,7 +151,7 @@ class Copying:
     def copy(self, jobs: Sequence[Job]) -> None:
         """Copy all of them, or what can be by the deadline."""
         sizes = [
-            one.entry.size * (PACKED_RATIO if _PACKED.search(one.entry.name) else 1) for one in jobs if not one.dump
+            one.entry.size * (PACKED_RATIO if PACKED.search(one.entry.name) else 1) for one in jobs if not one.dump
         ]
         share = share_of(sizes, self.asked.bounds.log_bytes, deep=self.asked.deep)
         waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()

@@ -96,6 +96,7 @@ class Jobs:
                 one.end,
                 one.owner,
                 one.namespace,
+                attempt=one.restarts,
             )
             for one in found[:RECENT]
         )

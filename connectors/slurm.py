@@ -18,7 +18,7 @@ from connectors.asking import Asked, Checked, Deadline, Gives, JobQuery, Known, 
 from connectors.http import Client, Endpoint
 from connectors.secret import Secret
 from connectors.slurm_commands import JOB_ID, Commands, Jobs
-from connectors.slurm_records import outputs, record_of, switches
+from connectors.slurm_records import known_of, outputs, record_of, switches
 from connectors.slurm_rest import Rest
 from kb.model import Gap, JobRecord, Window
 from kb.readers.slurmjson import MAX_JOBS, SlurmRun, read_slurm
@@ -106,12 +106,11 @@ class Slurm:
     def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
         """The jobs of the window, newest first, at most 2,000."""
         runs = self._window(Jobs(steps=False), window, deadline)
-        latest = {one.shown_id: one for one in sorted(runs, key=_when)}
-        newest = sorted(latest.values(), key=_when, reverse=True)[:MOST_RECENT]
-        return tuple(
-            Known(one.shown_id, one.job.name or "", one.job.state, one.job.start, one.job.end, one.job.owner)
-            for one in newest
-        )
+        jobs: dict[str, list[SlurmRun]] = {}
+        for one in sorted(runs, key=_when):
+            jobs.setdefault(one.shown_id, []).append(one)
+        newest = sorted(jobs.values(), key=lambda own: _when(own[-1]), reverse=True)[:MOST_RECENT]
+        return tuple(known_of(own) for own in newest)
 
     # -- Source --------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from connectors.asking import Known
 from kb.model import Attempt, JobRecord, Member
 from kb.readers.hostlists import hostlist
 from kb.readers.slurmjson import SlurmRun
@@ -43,6 +44,24 @@ def record_of(name: str, runs: Sequence[SlurmRun], places: Mapping[str, Mapping[
         members=tuple(_members(name, nodes)),
         topology={node: places[node] for node in nodes if node in places},
         labels=labels,
+    )
+
+
+def known_of(runs: Sequence[SlurmRun]) -> Known:
+    """A job as it is listed, from its runs in the window, oldest first."""
+    last = runs[-1]
+    job, restarts = last.job, last.job.attempt if last.job.attempt is not None else (len(runs) - 1 or None)
+    return Known(
+        last.shown_id,
+        job.name or "",
+        job.state,
+        job.start,
+        job.end,
+        job.owner,
+        partition=last.partition or None,
+        gpus=job.gpus,
+        attempt=restarts,
+        runs=_attempts(runs),
     )
 
 

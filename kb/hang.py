@@ -130,7 +130,7 @@ def unknown_params(params: Params) -> Iterator[str]:
 
 def called(probes: Sequence[Probe], limits: HangLimits, phase: Phase | None = None) -> Hang:
     """Count the votes. In a `phase` that explains why nothing gets on they are shown, and nothing is called or suspected."""
-    votes = tuple(Vote(one.name, one.vote, one.detail) for one in probes)
+    votes = tuple(Vote(one.name, one.vote, one.detail, one.since) for one in probes)
     yes = [one for one in probes if one.vote == "yes"]
     if phase is not None and phase.held:
         return Hang(False, votes)

@@ -171,11 +171,12 @@ Ballot = Literal["yes", "no", "not_observable"]  # what a hang probe may say
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """One hang probe's vote."""
+    """One hang probe's vote. `since`: when what it sees began."""
 
     probe: str
     vote: Ballot
     detail: str
+    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,10 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What a workload says of itself: state in Slurm's words, its own word for the end, times, and who made it."""
+    """What a workload says of itself: state in Slurm's words, its own word for the end, times, and who made it.
+
+    `restarts`: how often its controller began it anew, where that is counted (JobSet, Volcano's Job, RayJob).
+    """
 
     name: str
     namespace: str
@@ -111,6 +114,7 @@ class Outline:
     end: float | None
     owner: str | None
     parent: tuple[str, str, str] | None  # group, kind and name of what controls it
+    restarts: int | None = None
 
 
 def outline(item: Mapping[str, Any], owners: Sequence[str] = ()) -> Outline:
@@ -132,7 +136,15 @@ def outline(item: Mapping[str, Any], owners: Sequence[str] = ()) -> Outline:
         end=told or (turned if state in ENDED else None),
         owner=next((found for one in (*owners, *_OWNERS) if (found := string(marks.get(one), 253))), None),
         parent=_parent(meta),
+        restarts=_restarts(string(item.get("kind"), 80), string(item.get("apiVersion"), 300), status),
     )
+
+
+def _restarts(kind: str, version: str, status: Mapping[str, Any]) -> int | None:
+    # `failed` of a plain Job counts pods
+    word = {"JobSet": "restarts", "RayJob": "failed"}.get(kind, "retryCount" if version.startswith("batch.vol") else "")
+    number = integer(status.get(word)) if word else None
+    return number if number is not None and number > 0 else None
 
 
 def _state(status: Mapping[str, Any]) -> tuple[str | None, str, float | None]:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from bot.cli_incidents import app
+from bot.config import Retention
 from bot.reportjson import dumps
+from bot.retention import tidy
 from bot.settings import database_url
 from bot.store import Store
+from bot.tables import IncidentRow
 from bot.terminal import plain
 from tests.bot.samples import FALLEN_GPU, HEALTHY, UNKNOWN
 
@@ -71,6 +75,29 @@ def test_an_incident_is_shown_as_it_was_told():
     """`show` gives the report's text under a line that names the incident."""
     assert run("show", "3").stdout == f"Incident 3, 2026-03-02 10:30Z, bundle night-run\n\n{plain(FALLEN_GPU)}"
     assert run("show", "1", "--verbose").stdout.endswith(plain(HEALTHY, verbose=True))
+
+
+@pytest.mark.usefixtures("_three")
+def test_an_incident_says_where_its_evidence_is(tmp_path):
+    """Packed, out of reach, or gone, under the first line; and that it is pinned."""
+    with Store(database_url()) as store, store.session(write=True) as session:
+        row = session.get(IncidentRow, 3)
+        row.bundle, row.archive, row.pinned = "/spool/a", str(tmp_path / "a.tar.zst"), True
+    (tmp_path / "a.tar.zst").touch()
+    head = "Incident 3, 2026-03-02 10:30Z, bundle /spool/a, pinned\nIts evidence is packed in "
+    assert run("show", "3").stdout == f"{head}{tmp_path}/a.tar.zst.\n\n{plain(FALLEN_GPU)}"
+    (tmp_path / "a.tar.zst").unlink()
+    assert run("show", "3").stdout.startswith(f"{head}{tmp_path}/a.tar.zst, which cannot be reached from here.\n\n")
+
+
+@pytest.mark.usefixtures("_three")
+def test_a_report_whose_time_is_over_is_told():
+    """It is not said that there was no such incident."""
+    with Store(database_url()) as store:
+        tidy(store, Path("/nowhere"), NOW + timedelta(days=800), Retention(packs="/nowhere"))
+    result = run("show", "3")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "the report of incident 3 was removed, as its time was over" in result.stderr
 
 
 @pytest.mark.usefixtures("_three")

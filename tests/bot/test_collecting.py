@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -12,7 +14,19 @@ import pytest
 import yaml
 
 from bot.collect import from_bundle
-from bot.collecting import Collected, Sharing, collect, prune, shared, window_of
+from bot.collecting import (
+    Collected,
+    Sharing,
+    Spared,
+    collect,
+    collected_anew,
+    evicted_of,
+    finished,
+    prune,
+    shared,
+    spool_of,
+    window_of,
+)
 from bot.config import Cluster, Collect
 from bot.diagnosing import diagnose_bundle
 from bot.errors import NothingCollected
@@ -431,6 +445,67 @@ def test_the_oldest_bundles_go_first(tmp_path: Path) -> None:
     assert [one.exists() for one in counted.made] == [False, True, True]
     prune(tmp_path, 0, counted.made[2])
     assert [one.exists() for one in counted.made] == [False, False, True]
+
+
+def test_where_nobody_can_say_what_is_pinned_nothing_goes(tmp_path: Path) -> None:
+    """A store that cannot be read does not cost anybody's evidence; it is asked only where something must go."""
+    counted = Counted()
+    ask(Sharing(tmp_path, 0, 1 << 30), counted)
+
+    def broken() -> Spared:
+        raise SignalboxError("the store is locked")
+
+    prune(tmp_path, 0, spare=broken)
+    assert counted.made[0].exists()
+    prune(tmp_path, 0, spare=lambda: Spared(open=frozenset({str(counted.made[0])})))
+    assert not counted.made[0].exists()
+    assert evicted_of(counted.made[0]).exists()
+    prune(tmp_path, 0, spare=broken)
+
+
+def test_what_a_dead_worker_collected_is_found_again(tmp_path: Path) -> None:
+    """A finished bundle is taken up as it is; one that is not finished, or gone, is not."""
+    counted = Counted()
+    made = ask(Sharing(tmp_path, 60, 1 << 30), counted)
+    assert finished(made.folder) == Collected(made.folder, made.sources, again=True)
+    (tmp_path / "job" / "half").mkdir(parents=True)
+    assert finished(tmp_path / "job" / "half") is None
+    prune(tmp_path, 0)
+    assert finished(made.folder) is None
+    assert collected_anew(made.folder).reason.endswith(
+        f"into {made.folder}, which cannot be reached from here: collected anew"
+    )
+
+
+def test_a_shared_folder_that_is_not_there_is_never_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bundles lie in the configured folder; where its mount failed, on this host, and a gap says so."""
+    monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path / "state"))
+    shared_one = tmp_path / "mnt" / "spool"
+    limits = Collect(spool=str(shared_one))
+    own, gaps = spool_of(limits)
+    assert (own, [gap.code for gap in gaps]) == (tmp_path / "state" / "spool", ["spool_missing"])
+    assert not shared_one.exists()
+    shared_one.mkdir(parents=True)
+    assert spool_of(limits) == (shared_one, ())
+    assert Sharing.of("red", limits).root == shared_one / "red"
+    assert spool_of(Collect()) == (tmp_path / "state" / "spool", ())
+
+
+def test_the_folder_of_a_tenant_is_private(tmp_path: Path) -> None:
+    """Bundles hold lines of logs: other users of the host cannot look into them."""
+    made = ask(Sharing(tmp_path / "red", 60, 1 << 30), Counted())
+    assert [(tmp_path / "red").stat().st_mode & 0o777, made.folder.parent.stat().st_mode & 0o777] == [0o700, 0o700]
+
+
+def test_a_folder_without_locks_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some file systems refuse locks: the error says so and what to do, and does not wait for the deadline."""
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("bot.collecting.fcntl.flock", refused)
+    with pytest.raises(SignalboxError, match=r"files cannot be locked there \(No locks available\).*collect: spool"):
+        ask(Sharing(tmp_path, 60, 1 << 30), Counted())
 
 
 def test_a_collection_that_does_not_end_is_told(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from bot.cli import app
-from bot.config import Cluster, Collect, Config, ConfigError, Connector, load, read
+from bot.config import Cluster, Collect, Config, ConfigError, Connector, Retention, load, read
 from bot.configdocs import example_text, schema_text
 from bot.configmodel import build, model_of, seconds, size
 from bot.wiring import KINDS, Kind
@@ -200,6 +200,33 @@ def test_where_it_is_read_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_spans_of_time(given: str | int, expected: float) -> None:
     """Seconds as numbers or with a unit."""
     assert seconds(given) == expected
+
+
+def test_how_long_things_are_kept_is_read() -> None:
+    """Retention and the spool's folder, with the same units as elsewhere; what is not said is left to the defaults."""
+    text = (
+        "version: 1\ncollect: {spool: /shared/spool}\nretention: {hot: 14d, archive: 180d, reports: 730d, pinned: kept}"
+    )
+    known = load(text, Path("x.yaml"))
+    assert (known.collect, known.retention) == (Collect(spool="/shared/spool"), Retention())
+    known = load("version: 1\nretention: {hot: 2d, packs: /srv/packs}", Path("x.yaml"))
+    assert known.retention == Retention(hot=2 * 86400.0, packs="/srv/packs")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("retention: {hot: 200d}", "x.yaml:2:12: hot, archive and reports follow each other"),
+        ("retention: {packs: here}", "x.yaml:2:12: 'here' is no whole path"),
+        ("retention: {pinned: gone}", "x.yaml:2:21: "),
+        ("collect: {spool: ~/spool}", "x.yaml:2:10: '~/spool' is no whole path"),
+    ],
+)
+def test_what_contradicts_itself_is_told_where_it_stands(text: str, told: str) -> None:
+    """Settings that do not go together are faults with line and column."""
+    with pytest.raises(ConfigError) as caught:
+        load(f"version: 1\n{text}", Path("x.yaml"))
+    assert told in str(caught.value)
 
 
 @pytest.mark.parametrize(("given", "expected"), [("1KiB", 1024), ("2GB", 2 * 10**9), ("64 mib", 64 << 20), (7, 7)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from bot import jobs as module
 from bot.cli import app
-from bot.config import Cluster, Config, Connector
+from bot.collecting import Spared
+from bot.config import Cluster, Collect, Config, Connector
 from bot.finding import JobUnknown
 from bot.jobs import JobRequest, diagnose_job, gather
 from bot.rulefiles import Knowledge
@@ -91,6 +92,27 @@ def test_a_job_is_found_collected_and_diagnosed(known: Knowledge, tmp_path: Path
     again = diagnose_job(known, config(), JobRequest("llm-red", "red"))
     assert again.collected.again
     assert again.answer.report == report
+
+
+def test_what_is_out_of_reach_is_told(known: Knowledge, tmp_path: Path) -> None:
+    """A shared spool that is not mounted, and the bundle of a worker that died elsewhere: gaps of the bundle, and an answer."""
+    limits = Collect(spool=str(tmp_path / "not mounted"))
+    lost = Path("/other/host/run-1")
+    found = diagnose_job(known, replace(config(), collect=limits), JobRequest("llm-red", "red", lost=lost))
+    assert {"spool_missing", "collected_again"} <= {gap.code for gap in found.answer.report.gaps}
+    assert found.answer.report.diagnoses[0].fault == "cuda_oom"
+    assert found.collected.folder.is_relative_to(tmp_path / "state" / "spool" / "red")
+
+
+def test_eviction_asks_what_must_stay(known: Knowledge) -> None:
+    """With a spool that is full, what is pinned stays though it is older."""
+    full = replace(config(), collect=Collect(keep=1, share=0.0))
+    first = diagnose_job(known, full, JobRequest("llm-red", "red")).collected.folder
+    pinned = Spared(pinned=frozenset({str(first)}))
+    second = diagnose_job(known, full, JobRequest("llm-red", "red", last=60.0), spare=lambda: pinned).collected.folder
+    assert (second != first, first.is_dir()) == (True, True)
+    diagnose_job(known, full, JobRequest("llm-red", "red", last=70.0))
+    assert not first.is_dir()
 
 
 def test_tenants_do_not_see_each_other(known: Knowledge, tmp_path: Path) -> None:

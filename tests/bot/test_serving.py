@@ -62,7 +62,7 @@ def test_alerts_become_work(web: FlaskClient, url: str) -> None:
     again = web.post("/webhooks/alerts", data=body, headers=bearer())
     assert [one["new"] for one in again.get_json()["asked"]] == [False, False]
     with Worklist(url) as works:
-        first = works.get(told.get_json()["asked"][0]["work"])
+        first = works.work(told.get_json()["asked"][0]["work"])
     assert (first.tenant, first.repeats, json.loads(first.payload)) == (
         "research",
         1,
@@ -73,6 +73,9 @@ def test_alerts_become_work(web: FlaskClient, url: str) -> None:
             "namespace": "ml",
             "why": "alerts GPUHang",
             "source": "webhook",
+            "last": None,
+            "deep": False,
+            "ended": None,
         },
     )
 
@@ -214,7 +217,7 @@ def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path,
             url = f"sqlite:///{tmp_path / 'state' / 'signalbox.db'}"
             with Worklist(url) as works:
                 until(lambda: works.counts() == {"failed": 1})
-                [one] = [works.get(1)]
+                [one] = [works.work(1)]
             # no connector is configured here, and that is what the worker must say
             assert "no connector is configured" in one.error
             assert json.loads(one.payload)["job"] == "4711"
@@ -231,9 +234,9 @@ def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path,
 
 
 def worker_of(pid: int) -> int:
-    """The worker's process: the child that is not multiprocessing's own tracker."""
+    """A process of the crew: a child that is not multiprocessing's own tracker."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    [worker] = [one for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
+    [worker, *_] = [one for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
     return int(worker)
 
 

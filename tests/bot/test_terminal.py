@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bot.terminal import lines, plain, render, show, shown
+from bot.terminal import lines, plain, render, show
+from bot.wording import shown
 from kb.report import Decision, EvidenceItem, Exclusion, GpuRef, Hang, StackBranch, Suspect, ranges
 from tests.bot.samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, TOO_LITTLE, UNKNOWN
 

@@ -70,4 +70,5 @@ def test_the_demo_works_from_the_wheel(wheel, tmp_path):
     told = run("-m", "bot.cli", "demo")
     assert f"recorded in {site}" in told
     assert "(data_error)" in told
+    assert run("-m", "bot.cli", "incidents", "list").startswith("No incidents yet")  # the steps make the tables
     assert len(run("-m", "bot.cli", "rules", "list").splitlines()) == len(list((ROOT / "rules").glob("*/*/rule.yaml")))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.worker import step
+from bot.worker import Done, step
 from bot.worklist import MOST_TRIES, Wanted, Worklist
 from kb.errors import SignalboxError
 
@@ -54,7 +54,7 @@ def test_what_failed_is_tried_anew_when_asked(works: Worklist) -> None:
     first, _ = works.ask(wanted(), NOW)
     works.claim("w", NOW)
     assert works.failed(first.id, "w", NOW, "no such job")
-    assert works.get(first.id).error == "no such job"
+    assert works.work(first.id).error == "no such job"
     assert works.ask(wanted(), after(1), fold=3600)[1]
     assert works.counts() == {"failed": 1, "waiting": 1}
 
@@ -92,7 +92,7 @@ def test_many_ask_at_once(works: Worklist) -> None:
         thread.join()
     assert len({one for one, _ in found}) == 1
     assert sum(new for _, new in found) == 1
-    assert works.get(found[0][0]).repeats == 11
+    assert works.work(found[0][0]).repeats == 11
 
 
 def test_lost_work_is_taken_up_again(works: Worklist) -> None:
@@ -107,7 +107,7 @@ def test_lost_work_is_taken_up_again(works: Worklist) -> None:
     assert not works.done(one.id, "dead", after(102), "late")
     assert not works.beat(one.id, "dead", after(102))
     assert works.done(one.id, "other", after(103), "7")
-    assert works.get(one.id).result == "7"
+    assert works.work(one.id).result == "7"
 
 
 def test_what_kills_its_workers_is_given_up(works: Worklist) -> None:
@@ -116,7 +116,7 @@ def test_what_kills_its_workers_is_given_up(works: Worklist) -> None:
     for number in range(MOST_TRIES):
         assert works.claim(f"w{number}", after(number * 100)) is not None
         assert works.reclaim(after(number * 100 + 90)) == 1
-    given_up = works.get(one.id)
+    given_up = works.work(one.id)
     assert (given_up.state, "died" in given_up.error) == ("failed", True)
     assert works.claim("w", after(1000)) is None
 
@@ -124,24 +124,24 @@ def test_what_kills_its_workers_is_given_up(works: Worklist) -> None:
 def test_a_worker_does_what_there_is(works: Worklist) -> None:
     """Results are kept; errors, ours or not, end the piece and not the worker."""
 
-    def does(work: object) -> str:
+    def does(work: object) -> Done:
         if work.key == "person":
             raise SignalboxError("no job 'x' is known")
         if work.key == "mistake":
             raise ZeroDivisionError
-        return f"did {work.key}"
+        return Done(f"did {work.key}")
 
     ids = [works.ask(wanted(key), NOW)[0].id for key in ("fine", "person", "mistake")]
     odd, _ = works.ask(Wanted("dance", "odd", "default", "{}"), NOW)
     for _ in range(4):
         assert step(works, {"diagnose": does}, "w")
     assert not step(works, {"diagnose": does}, "w")
-    told = [works.get(one) for one in (*ids, odd.id)]
+    told = [works.work(one) for one in (*ids, odd.id)]
     assert [one.state for one in told] == ["done", "failed", "failed", "failed"]
     assert told[0].result == "did fine"
     assert [one.error for one in told[1:]] == [
         "no job 'x' is known",
-        "an error of Signalbox itself: ZeroDivisionError()",
+        "an error of Signalbox itself (ZeroDivisionError); its log has more under work 3",
         "nobody knows how to do 'dance'",
     ]
 

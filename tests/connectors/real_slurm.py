@@ -159,8 +159,8 @@ class RealSlurm:
 
 
 @contextmanager
-def real_slurm() -> Iterator[RealSlurm]:
-    """A cluster for a while."""
+def real_slurm(*more: str) -> Iterator[RealSlurm]:
+    """A cluster for a while. `more`: lines for its slurm.conf."""
     missing = [name for name in PROGRAMS if shutil.which(name, path=PATH) is None]
     if missing:
         pytest.skip(f"no {', '.join(missing)}: apt-get install {PACKAGES}")
@@ -169,14 +169,14 @@ def real_slurm() -> Iterator[RealSlurm]:
     at = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))  # short: names of sockets are bounded
     cluster = RealSlurm(at, str(at / "slurm.conf"), limits=MEMORY.exists())
     try:
-        _up(cluster)
+        _up(cluster, more)
         yield cluster
     finally:
         cluster.stop()
         shutil.rmtree(at, ignore_errors=True)
 
 
-def _up(cluster: RealSlurm) -> None:
+def _up(cluster: RealSlurm, more: tuple[str, ...]) -> None:
     at, ports = cluster.at, _ports("controller", "accounting", "database", *NODES)
     words = {"at": at, "host": os.uname().nodename.partition(".")[0], **ports}
     words |= {"tracking": "cgroup", "tasks": "cgroup"} if cluster.limits else {"tracking": "linuxproc", "tasks": "none"}
@@ -192,6 +192,8 @@ def _up(cluster: RealSlurm) -> None:
     }
     for name, text in texts.items():
         (at / name).write_text(text.format(**words))
+    with (at / "slurm.conf").open("a") as conf:
+        conf.writelines(f"{line}\n" for line in more)
     for name in ("jwt.key", "munge.key"):
         (at / name).write_bytes(os.urandom(64))
     for name in ("jwt.key", "munge.key", "slurmdbd.conf"):

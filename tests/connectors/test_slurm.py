@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from connectors.asking import Asked, Deadline, JobQuery
+from connectors.asking import Asked, Deadline, JobQuery, Known
 from connectors.http import Endpoint, Login
 from connectors.secret import Secret
 from connectors.slurm import Slurm, SlurmSettings
@@ -105,6 +105,20 @@ def test_names_and_what_ran(rest):
     assert [one.job.id for one in found(rest, "llm-7b")] == ["4711", "4700"]
     assert found(rest, "llm-7b", user="eve") == ()
     assert [one.id for one in rest.recent(Window(START, END), Deadline.within(5))] == ["4711"]
+
+
+def test_what_is_listed_of_a_job(rest):
+    """Who, where, how large, and how each of its runs ended."""
+    (run,) = found(rest, "4711")[0].attempts
+    assert rest.recent(Window(START, END), Deadline.within(5)) == (
+        Known(
+            *("4711", "llm-7b", "FAILED", float(START), float(END), "ada"),
+            partition="train",
+            gpus=16,
+            attempt=0,
+            runs=(run,),
+        ),
+    )
 
 
 def test_the_version_is_found_out(rest):

@@ -300,7 +300,7 @@ def test_without_slurm(tmp_path, monkeypatch):
 def test_how_jobs_end(cluster, slurm, name, ended):
     """Each end comes with Slurm's own word, exit code and signal."""
     if name == "late":
-        cluster.wait(cluster.ids[name], "TIMEOUT", seconds=60)
+        cluster.wait(cluster.ids[name], "TIMEOUT", seconds=180)
     (record,) = found(slurm, cluster.ids[name])
     last = record.attempts[-1]
     assert (record.job.state, last.exit_code or None, last.signal) == ended

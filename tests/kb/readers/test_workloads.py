@@ -4,7 +4,7 @@ import pytest
 
 from kb.model import Attempt, Member
 from kb.readers.pods import read_pod
-from kb.readers.workloads import KINDS, PODS, Site, stem, workload
+from kb.readers.workloads import KINDS, PODS, Site, outline, stem, workload
 from tests.kubeobjects import START, condition, ended, kubeflow, node, pod, running, thing
 
 KIND = {one.word: one for one in KINDS}
@@ -309,3 +309,20 @@ def test_rubbish_does_no_harm():
     )
     assert found.record.job.name == ""
     assert len(found.record.members) == 2
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "status", "restarts"),
+    [
+        ("jobset.x-k8s.io/v1alpha2", "JobSet", {"restarts": 2}, 2),
+        ("jobset.x-k8s.io/v1alpha2", "JobSet", {"restarts": 0}, None),
+        ("batch.volcano.sh/v1alpha1", "Job", {"retryCount": 1}, 1),
+        ("ray.io/v1", "RayJob", {"failed": 1}, 1),
+        ("batch/v1", "Job", {"failed": 3}, None),
+        ("kubeflow.org/v1", "PyTorchJob", {"restarts": 1}, None),
+        ("jobset.x-k8s.io/v1alpha2", "JobSet", {"restarts": "many"}, None),
+    ],
+)
+def test_restarts_that_a_controller_counts(version, kind, status, restarts):
+    """Those of the whole job; a plain Job counts pods."""
+    assert outline(thing(version, kind, "llm", status=status)).restarts == restarts

@@ -1,0 +1,220 @@
+"""How much each log wrote when: a few looks into files that were read before, where a scanner keeps too little for a picture.
+
+Bounded whatever the number and size of the logs. A log of one rank is halved where two known time stamps lie far apart; of
+a log of several ranks whole blocks are read, as their lines tell who spoke. What cannot be read is left out.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from connectors.files import Reading, is_plain
+from kb.evidence import Evidence
+from kb.model import Resource, StreamRef
+from kb.readers.prefixes import peel
+from kb.readers.structured import rank_of, stamp_of
+from kb.readers.timestamps import HEAD, find_time
+from kb.summary import StreamSummary
+from kb.timeline import COLUMNS
+from kb.timerows import CLOSE, Heard, Span, Voice, is_log, known_stamps, shared
+
+READS = 20_000  # of all logs of one rank together
+MOST, LEAST = 64, 6  # reads of one log; where there is room for fewer, what the summary keeps must do
+BLOCK = 4096
+SPOKEN = 8 << 20  # bytes of all logs of several ranks together
+PIECES = 64  # blocks of one such log
+PACKED = 16 << 20  # bytes of text of all packed logs together
+SAMPLE = 6  # lines of a block whose stamps are read
+LOOKED = 512  # bytes of a line in which stamp and speaker stand
+SPEAKERS = 20_000
+
+
+def listen(evidence: Evidence, root: Path | None, span: Span) -> dict[int, Heard]:
+    """Index of a log → what it tells of the span. `root`: the folder that names of logs are relative to."""
+    logs = [(index, one) for index, one in enumerate(evidence.streams) if is_log(one) and one.last_time is not None]
+    several = [(index, one) for index, one in logs if shared(one)]
+    single = [(index, one) for index, one in logs if not shared(one)]
+    reads = min(MOST, READS // max(1, len(single)))
+    share, room = SPOKEN // max(1, len(several)), PACKED
+    found: dict[int, Heard] = {}
+    for index, one in logs:
+        ref = StreamRef(str(root / one.ref.uri if root else Path(one.ref.uri)), one.ref.resource)
+        with suppress(OSError, ValueError):  # a name may be none for a file
+            if is_plain(ref):
+                if shared(one):
+                    found[index] = _several(ref, one, span, share)
+                elif reads >= LEAST:
+                    found[index] = Heard(_halved(ref, one, span, reads))
+            elif one.size <= room:
+                room -= one.size
+                found[index] = _packed(ref, one, span)
+    return found
+
+
+def _year(summary: StreamSummary) -> int | None:
+    with suppress(ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(summary.last_time or 0.0, UTC).year
+    return None
+
+
+class _Line(NamedTuple):
+    time: float | None
+    who: Resource | None
+
+
+def _line(line: bytes, year: int | None) -> _Line:
+    """When a line was written, and by whom where it tells."""
+    head = line[:LOOKED]
+    if head.startswith(b"{") and (time := stamp_of(line[: 8 * LOOKED])) is not None:
+        rank = rank_of(line[: 8 * LOOKED])
+        return _Line(time, None if rank is None else Resource(rank=rank))
+    told = peel(head, year)
+    time = told.time if told.time is not None else find_time(head[told.end : told.end + HEAD], year)
+    speaks = told.rank is not None or told.local_rank is not None
+    return _Line(time, Resource(node=told.node, rank=told.rank, local_rank=told.local_rank) if speaks else None)
+
+
+# -- logs of one rank ----------------------------------------------------------------------------------------------------
+
+
+def _halved(ref: StreamRef, summary: StreamSummary, span: Span, reads: int) -> tuple[tuple[int, float], ...]:
+    """Stamps of a log, more of them where the known ones leave most of the span open."""
+    year, column = _year(summary), (span[1] - span[0]) / COLUMNS
+    found: dict[int, float] = {}
+    heap: list[tuple[float, int, float, int, float]] = []
+
+    def leave_open(stamps: Iterable[tuple[int, float]], most: int) -> None:
+        for (begin, time), (end, later) in pairwise(stamps):
+            unknown = min(later, span[1]) - max(time, span[0])
+            if unknown > column and CLOSE < end - begin < most:
+                heapq.heappush(heap, (-unknown, begin, time, end, later))
+
+    leave_open(sorted(known_stamps(summary)), summary.size + 1)
+    with Path(ref.uri).open("rb") as handle:
+        while heap and reads:
+            _, begin, time, end, later = heapq.heappop(heap)
+            reads -= 1
+            size = min(BLOCK, end - begin)
+            at = (begin + end - size) // 2
+            seen = _stamps_in(os.pread(handle.fileno(), size, at), at, year)
+            found.update(seen)
+            if not seen and size == end - begin:  # all of it was written at once, or by who tells no time
+                found[end - 1] = time
+            leave_open(((begin, time), *seen, (end, later)), end - begin)
+    return tuple(sorted(found.items()))
+
+
+def _stamps_in(block: bytes, offset: int, year: int | None) -> list[tuple[int, float]]:
+    """(offset, time) of a few lines of a block, evenly spread, with the first and the last that have a stamp."""
+    cut = block.find(b"\n") + 1
+    lines = list(_lines(block[cut:], offset + cut))
+    every = max(1, len(lines) // SAMPLE)
+    first = next(((at, time) for at, line in lines if (time := _line(line, year).time) is not None), None)
+    last = next(((at, time) for at, line in reversed(lines) if (time := _line(line, year).time) is not None), None)
+    some = ((at, time) for at, line in lines[every:-1:every] if (time := _line(line, year).time) is not None)
+    return [] if first is None or last is None else sorted({first, *some, last})
+
+
+def _lines(block: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
+    for line in block.split(b"\n"):
+        if line:
+            yield offset, line
+        offset += len(line) + 1
+
+
+# -- logs of several ranks -----------------------------------------------------------------------------------------------
+
+
+class _Voices:
+    """Who said how much in which column of the span, line by line."""
+
+    def __init__(self, span: Span, year: int | None) -> None:
+        self._span, self._year = span, year
+        self._said: dict[Resource, dict[int, int]] = {}
+        self._last: dict[Resource, float] = {}
+        self._time: float | None = None
+        self.stamps: list[tuple[int, float]] = []
+
+    def take(self, block: bytes, offset: int) -> None:
+        """Whole lines that follow each other; a line without a stamp has the time of the one before it."""
+        self._time = None
+        stamped = -BLOCK
+        for at, line in _lines(block, offset):
+            told = _line(line, self._year)
+            if told.time is not None:
+                self._time = told.time
+                if at - stamped >= BLOCK:
+                    self.stamps.append((at, told.time))
+                    stamped = at
+            if self._time is None:
+                continue
+            who = told.who or Resource()
+            if who not in self._said and len(self._said) >= SPEAKERS:
+                continue
+            self._last[who] = max(self._last.get(who, self._time), self._time)
+            start, end = self._span
+            if start <= self._time <= end:
+                column = int((self._time - start) / (end - start) * COLUMNS)
+                cells = self._said.setdefault(who, {})
+                cells[column] = cells.get(column, 0) + len(line) + 1
+
+    def heard(self) -> Heard:
+        """All that was taken in."""
+        start, end = self._span
+        width = (end - start) / COLUMNS
+        voices = (
+            Voice(
+                who,
+                tuple((min(end, start + (column + 0.5) * width), size) for column, size in cells.items()),
+                self._last[who],
+            )
+            for who, cells in ((who, self._said.get(who, {})) for who in self._last)
+        )
+        ordered = sorted(voices, key=lambda one: repr(one.who))
+        return Heard(tuple(self.stamps), tuple(ordered))
+
+
+def _several(ref: StreamRef, summary: StreamSummary, span: Span, share: int) -> Heard:
+    """Blocks of the part of a log that lies in the span, all of it where it is small; its end always."""
+    begin = _offset_of(span[0], (*known_stamps(summary), *_halved(ref, summary, span, 2 * MOST)))
+    voices = _Voices(span, _year(summary))
+    rest = summary.size - begin
+    cuts = [(begin, summary.size)]
+    if rest > share:
+        piece = share // PIECES
+        cuts = [(begin + at * (rest - piece) // (PIECES - 1), piece) for at in range(PIECES)]
+        cuts = [(at, at + size) for at, size in cuts]
+    with Path(ref.uri).open("rb") as handle:
+        for at, stop in cuts:
+            block = os.pread(handle.fileno(), stop - at, at)
+            cut = block.find(b"\n") + 1 if at else 0
+            voices.take(block[cut:], at + cut)
+    return voices.heard()
+
+
+def _offset_of(start: float, stamps: Sequence[tuple[int, float]]) -> int:
+    """Where the part of a log begins that is not older than a time, as far as its stamps tell."""
+    return max((offset for offset, time in stamps if time < start), default=0)
+
+
+def _packed(ref: StreamRef, summary: StreamSummary, span: Span) -> Heard:
+    """A packed log is unpacked once more, for it cannot be looked into."""
+    voices = _Voices(span, _year(summary))
+    rest, at = b"", 0
+    for block in Reading(ref):
+        text = rest + block
+        cut = text.rfind(b"\n") + 1
+        voices.take(text[:cut], at)
+        at, rest = at + cut, text[cut:]
+        if at > 2 * PACKED:  # it is not what it was
+            break
+    voices.take(rest, at)
+    heard = voices.heard()
+    return heard if shared(summary) else Heard(heard.stamps)

@@ -1,0 +1,220 @@
+"""What a worker does with an order: find the job, collect, diagnose, remember, and have everybody told who waits for it.
+
+It bears being killed anywhere: what was collected is noted with the work, a report has the same id whoever makes it, and the
+end of the work and the messages that tell of it are written in one transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sqlmodel import Session
+
+from bot.announcing import announce_within, chained_within, ended
+from bot.collecting import Collected, finished
+from bot.config import Config
+from bot.diagnosing import Answer, diagnose_bundle
+from bot.finding import JobUnknown, Located
+from bot.jobs import JobRequest, gather, visible
+from bot.keeping import spared
+from bot.ledger import Ledger
+from bot.orders import DiagnoseOrder
+from bot.postings import (
+    NOBODY,
+    answered_within,
+    attach_within,
+    choices_within,
+    pending_within,
+    post_within,
+    reply_within,
+)
+from bot.reportjson import dumps
+from bot.routing import JobFacts, facts_of, link_of
+from bot.rulefiles import Knowledge
+from bot.store import Origin
+from bot.tables import IncidentRow
+from bot.worker import Done
+from bot.worklist import Work
+from connectors.asking import Known
+from kb.report import Report
+
+BETWEEN = 1.0  # seconds between two notes of how far collecting is
+TIMELINE = "timeline"
+
+
+class Spooled(msgspec.Struct, frozen=True):
+    """What was collected, noted with the work so that whoever takes it up again need not collect anew."""
+
+    folder: str
+    facts: JobFacts
+    end: float | None
+    sources: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """A worker's knowledge."""
+
+    ledger: Ledger
+    known: Knowledge
+    config: Config
+
+    def do(self, work: Work) -> Done:
+        """Do one order. The result is the incident's number, or "unknown"."""
+        order = msgspec.json.decode(work.payload, type=DiagnoseOrder)
+        spooled = self._spooled(work)
+        if spooled is None:
+            try:
+                spooled = self._collected(work, order)
+            except JobUnknown as unknown:
+                candidates, gaps = unknown.candidates, [[one.source, one.reason] for one in unknown.gaps]
+                return Done("unknown", lambda session: _unknown(session, work, order, candidates, gaps))
+        folder = Path(spooled.folder)
+        answer = diagnose_bundle(self.known, folder, workers=1)
+        report = answer.report
+        end = ended(report, spooled.end)
+        origin = Origin(order.tenant, spooled.facts.cluster, end, self._kept(answer))
+        incident = self.ledger.add(dumps(report), report, answer.replay, str(folder), datetime.now(UTC), origin=origin)
+        return Done(
+            str(incident),
+            lambda session: self._told(session, work, order, spooled=spooled, report=report, incident=incident),
+        )
+
+    def _spooled(self, work: Work) -> Spooled | None:
+        """What a worker that died had collected, where that is still there and can be reached from here."""
+        if work.spooled is None:
+            return None
+        found = msgspec.json.decode(work.spooled, type=Spooled)
+        return found if finished(Path(found.folder)) is not None else None
+
+    def _collected(self, work: Work, order: DiagnoseOrder) -> Spooled:
+        request = JobRequest(
+            order.job, order.tenant, order.cluster, order.namespace, last=order.last, deep=order.deep, ended=order.ended,
+            lost=Path(msgspec.json.decode(work.spooled, type=Spooled).folder) if work.spooled is not None else None,
+        )  # fmt: skip
+        progress = _Progress(self.ledger, work, order.job)
+
+        def meet(located: Located) -> None:
+            sources = [one.name for cluster in visible(self.config, request) if cluster.name == located.cluster
+                       for one in cluster.connectors]  # fmt: skip
+            progress.met(located, sources)
+
+        located, collected = gather(
+            self.known,
+            self.config,
+            request,
+            tell=progress.tell,
+            meet=meet,
+            spare=lambda: spared(self.ledger, datetime.now(UTC), self.config.retention),
+        )
+        progress.over(collected)
+        facts = facts_of(order.tenant, located.cluster, located.record)
+        spooled = Spooled(str(collected.folder), facts, located.record.job.end, collected.sources)
+        self.ledger.spool(work.id, work.worker or "", msgspec.json.encode(spooled).decode())
+        return spooled
+
+    def _kept(self, answer: Answer) -> dict[str, bytes]:
+        return {TIMELINE: answer.timeline()}
+
+    def _told(
+        self, session: Session, work: Work, order: DiagnoseOrder, *, spooled: Spooled, report: Report, incident: int
+    ) -> None:
+        """Everybody is told, in the transaction that ends the work."""
+        now = datetime.now(UTC)
+        row = session.get(IncidentRow, incident)
+        if row is None:  # tidied away meanwhile: as good as never
+            return
+        nobody = any(one.who == NOBODY for one in pending_within(session, work.id))
+        chained_within(session, row, link_of(spooled.facts), row.ended_at or now)
+        facts = {"sources": spooled.sources, "why": "" if order.source == "slack" else order.why}
+        made = answered_within(session, work.id, incident, facts, now)
+        wanted = self.config.tenants_of_chat.get(order.tenant)
+        if nobody:
+            for request in pending_within(session, work.id):
+                request.settled = True
+                session.add(request)
+        if nobody and wanted is not None:
+            made += announce_within(session, wanted, row, report=report, job=spooled.facts, why=order.why, now=now)
+        for posting in made:
+            attach_within(session, posting, incident, now)
+
+
+class _Progress:
+    """Tells the messages how far collecting is, a second apart."""
+
+    def __init__(self, ledger: Ledger, work: Work, job: str) -> None:
+        self._ledger = ledger
+        self._work = work
+        self._job = job
+        self._sources: dict[str, list[str]] = {}
+        self._last = 0.0
+
+    def met(self, located: Located, sources: list[str]) -> None:
+        """The job is found: whoever waits gets a message."""
+        job = located.record.job
+        self._job = job.name or job.id or self._job
+        self._sources = {name: ["waiting", ""] for name in sources}
+        now = datetime.now(UTC)
+        with self._ledger.errors(), self._ledger.session(write=True) as session:
+            for request in pending_within(session, self._work.id):
+                if request.who != NOBODY:
+                    post_within(session, request, now, self._facts())
+
+    def tell(self, name: str, words: str) -> None:
+        """What a source says: it was asked, or what it gave."""
+        if words == "asked":
+            self._sources.setdefault(name, ["waiting", ""])
+            return
+        self._sources[name] = ["failed" if words.startswith("nothing") else "came", words[:300]]
+        if time.monotonic() - self._last >= BETWEEN:
+            self._last = time.monotonic()
+            self._ledger.progress(self._work.id, self._facts(), datetime.now(UTC))
+
+    def over(self, collected: Collected) -> None:
+        """Everything has come that comes."""
+        for name, words in collected.sources.items():
+            self._sources[name] = ["failed" if words.startswith("nothing") else "came", words[:300]]
+        self._ledger.progress(self._work.id, self._facts(), datetime.now(UTC))
+
+    def _facts(self) -> dict[str, Any]:
+        return {"job": self._job, "sources": [[name, *told] for name, told in self._sources.items()][:50]}
+
+
+def _unknown(
+    session: Session,
+    work: Work,
+    order: DiagnoseOrder,
+    candidates: tuple[tuple[str, Known], ...],
+    gaps: list[list[str]],
+) -> None:
+    """Tell whoever asked which jobs may have been meant, each with a button that asks for it."""
+    now = datetime.now(UTC)
+    for request in pending_within(session, work.id):
+        if request.who == NOBODY:
+            request.settled = True
+            session.add(request)
+            continue
+        orders = [
+            DiagnoseOrder(one.id, order.tenant, cluster, order.namespace, order.why, "slack", order.last, order.deep)
+            for cluster, one in candidates
+        ]
+        payloads = [
+            msgspec.json.encode({"order": one, "private": request.private, "thread_ts": request.thread_ts}).decode()
+            for one in orders
+        ]
+        handles = choices_within(session, order.tenant, payloads, now)
+        told = [
+            {"handle": handle, "name": one.name or one.id, "facts": _known(one)}
+            for handle, (_, one) in zip(handles, candidates, strict=True)
+        ]
+        reply_within(session, request, {"form": "unknown", "job": order.job, "candidates": told, "gaps": gaps}, now)
+
+
+def _known(one: Known) -> str:
+    parts = [one.id if one.name else "", (one.state or "").lower(), f"of {one.owner}" if one.owner else ""]
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,230 @@
+"""A bundle as one file: packed, read through, unpacked. All of it as streams: memory stays small, however large it is.
+
+A pack is there whole or not at all: it is written beside its place, read back and compared, and only then gets its name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+import socket
+import tarfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import zstandard
+
+from connectors.unpacking import Unpacking
+from kb.errors import SignalboxError
+
+ENDING = ".tar.zst"
+PART = ".part"  # ends the name of a pack that is being written
+MOST_FILES = 100_000
+MOST_BYTES = 64 << 30  # unpacked
+_LEVEL = 3  # 9 gives an eighth less, in four times the time
+_PIECE = 1 << 20
+_FAULTS = (OSError, tarfile.TarError, zstandard.ZstdError, ValueError, EOFError)
+Contents = dict[str, tuple[int, str]]  # name → bytes, SHA-256
+
+
+class ArchiveError(SignalboxError):
+    """A pack that cannot be written, read or unpacked. The text is one line and says which."""
+
+
+def pack(folder: Path, target: Path, whole: Callable[[], bool] = lambda: True) -> int:
+    """Pack a folder's files into `target`; the bytes that the pack has. A sound one that is there already is left as it is.
+
+    `whole`: asked once all is read, whether the folder still had everything then.
+
+    Raises:
+        ArchiveError: it cannot be written or read, or what was read back is not what was written.
+    """
+    if is_sound(target):
+        return target.stat().st_size
+    part = target.with_name(f"{target.name}.{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(4)}{PART}")
+    with _told(target, "cannot be written"):
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            written = _write(folder, part)
+            if not written:
+                raise ArchiveError(f"{folder}: there is nothing in it to be packed")
+            if contents(part) != written:
+                raise ArchiveError(f"{target}: what was read back is not what was written; the disk may be failing")
+            if not whole():
+                raise ArchiveError(f"{folder}: somebody else removed it meanwhile")
+            os.replace(part, target)  # noqa: PTH105 - the counterpart of fsync below
+            _sync(target.parent)
+        finally:
+            part.unlink(missing_ok=True)
+        return target.stat().st_size
+
+
+def is_sound(target: Path) -> bool:
+    """Whether a pack is there and can be read to its end."""
+    try:
+        return bool(contents(target))
+    except ArchiveError:
+        return False
+
+
+def contents(target: Path) -> Contents:
+    """What a pack holds.
+
+    Raises:
+        ArchiveError: it cannot be read to its end.
+    """
+    with _told(target, "cannot be read"), closing(_entries(target)) as entries:
+        return {entry.name: (entry.size, _copied(source, None)) for entry, source in entries}
+
+
+def unpack(target: Path, folder: Path) -> int:
+    """Unpack into a folder that is not there yet, or empty; how many files.
+
+    Raises:
+        ArchiveError: the pack is damaged or holds what no bundle does; nothing is left in the folder then.
+    """
+    count = 0
+    with _told(folder, "cannot be written"):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        with closing(_entries(target)) as entries:
+            for entry, source in entries:
+                path = folder / entry.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("xb") as handle:
+                    _copied(source, handle)
+                count += 1
+    except (ArchiveError, *_FAULTS) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, ArchiveError):
+            raise
+        what = f"{folder}: cannot be written" if isinstance(error, OSError) else f"{target}: cannot be read"
+        raise ArchiveError(f"{what}: {_reason(error)}") from error
+    return count
+
+
+def _write(folder: Path, part: Path) -> Contents:
+    seen: Contents = {}
+    compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as handle:  # noqa: PTH123 - its mode is given
+        with (
+            compressor.stream_writer(handle, closefd=False) as packed,
+            tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            for path in _files(folder):
+                name = path.relative_to(folder).as_posix()
+                with path.open("rb") as source:
+                    told = os.fstat(source.fileno())
+                    entry = tarfile.TarInfo(name)
+                    entry.size, entry.mtime, entry.mode = told.st_size, int(told.st_mtime), 0o600
+                    hashed = _Hashed(source)
+                    tar.addfile(entry, hashed)  # type: ignore[arg-type]  # it is read, and nothing else
+                seen[name] = (told.st_size, hashed.digest)
+        handle.flush()
+        os.fsync(handle.fileno())
+    return seen
+
+
+class _Hashed:
+    """A file that is hashed while it is read."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self._source = source
+        self._sum = hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        data = self._source.read(size)
+        self._sum.update(data)
+        return data
+
+    @property
+    def digest(self) -> str:
+        return self._sum.hexdigest()
+
+
+class _Pieces:
+    """What is unpacked, in pieces no larger than asked for: tarfile copies what is left over at each read."""
+
+    def __init__(self, unpacked: Unpacking) -> None:
+        self._unpacked = unpacked
+        self._left = memoryview(b"")
+
+    def read(self, size: int) -> bytes:
+        if not self._left:
+            self._left = memoryview(self._unpacked.read(size))
+        data, self._left = bytes(self._left[:size]), self._left[size:]
+        return data
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files of a folder, in order; links are left out, for they lead elsewhere."""
+    for where, folders, names in os.walk(folder, onerror=_raised):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(where, name)
+            if path.is_file() and not path.is_symlink():
+                yield path
+
+
+def _raised(error: OSError) -> None:
+    raise error
+
+
+def _entries(target: Path) -> Generator[tuple[tarfile.TarInfo, IO[bytes]], None, None]:
+    """The files of a pack, one after the other, each to be read before the next; its end must be there."""
+    count = size = 0
+    with _told(target, "cannot be read"), target.open("rb") as handle:
+        unpacked = Unpacking(handle, "zstd")
+        with tarfile.open(fileobj=_Pieces(unpacked), mode="r|") as tar:  # type: ignore[call-overload]  # it is read, and nothing else
+            for entry in tar:
+                count, size = count + 1, size + entry.size
+                source = tar.extractfile(entry) if entry.isreg() else None
+                if source is None or not _plain(entry.name):
+                    raise ArchiveError(f"{target}: it holds {entry.name[:100]!r}, which is no file of a bundle")
+                if count > MOST_FILES or size > MOST_BYTES:
+                    raise ArchiveError(f"{target}: it holds more than {MOST_FILES:,} files or {MOST_BYTES:,} bytes")
+                yield entry, source
+                tar.members = []  # else it remembers them all
+        while unpacked.read(_PIECE):
+            pass  # the last blocks, and the checksum behind them
+        if unpacked.fault:
+            raise ArchiveError(f"{target}: cannot be read: {unpacked.fault}")
+
+
+def _plain(name: str) -> bool:
+    return all(part not in ("", ".", "..") for part in name.split("/")) and "\0" not in name
+
+
+def _copied(source: IO[bytes], to: IO[Any] | None) -> str:
+    """Read it to its end, and write it where that is wanted; its SHA-256."""
+    told = hashlib.sha256()
+    while data := source.read(_PIECE):
+        told.update(data)
+        if to is not None:
+            to.write(data)
+    return told.hexdigest()
+
+
+def _sync(folder: Path) -> None:
+    """Have the name of a new file on the disk, not only its bytes."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+@contextmanager
+def _told(target: Path, what: str) -> Iterator[None]:
+    try:
+        yield
+    except _FAULTS as error:
+        raise ArchiveError(f"{target}: {what}: {_reason(error)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]

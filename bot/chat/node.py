@@ -1,0 +1,99 @@
+"""A piece of JSON under check: each complaint is in Slack's wording, with the JSON pointer of the place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def length(text: str) -> int:
+    """Characters as JavaScript counts them: UTF-16 units, never fewer than code points."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value, where it stands, and the complaints so far (shared by the whole tree)."""
+
+    value: Any
+    path: str
+    said: list[str] = field(default_factory=list)
+
+    def complain(self, words: str) -> None:
+        """Add a complaint about this place."""
+        self.said.append(f"{words} [json-pointer:{self.path or '/'}]")
+
+    def __getitem__(self, key: str | int) -> Node:
+        value = self.value[key] if isinstance(key, int) else self.value.get(key)
+        return Node(value, f"{self.path}/{key}", self.said)
+
+    def has(self, key: str) -> bool:
+        """Whether the object has the field. A null counts as not given."""
+        return isinstance(self.value, dict) and self.value.get(key) is not None
+
+    def children(self, *keys: str) -> Iterator[Node]:
+        """The fields among `keys` that are given."""
+        return (self[key] for key in keys if self.has(key))
+
+    def object(self, required: str, optional: str = "") -> bool:
+        """Whether it is an object with these fields and no others; names apart by spaces. Complains of each that is wrong."""
+        if not isinstance(self.value, dict):
+            self.complain("must be an object")
+            return False
+        needs, may = required.split(), optional.split()
+        missing = [one for one in needs if not self.has(one)]
+        for one in missing:
+            self.complain(f"missing required field: {one}")
+        for one in self.value:
+            if one not in needs and one not in may:
+                self.complain(f"invalid additional property: {one}")
+        return not missing
+
+    def string(self, most: int, least: int = 0) -> str:
+        """The text, where it is one of allowed length; complains otherwise, and gives what it can."""
+        if not isinstance(self.value, str):
+            self.complain("must be a string")
+            return ""
+        size = length(self.value)
+        if size > most:
+            self.complain(f"must be less than {most + 1} characters")
+        if size < least:
+            self.complain(f"must be more than {least - 1} characters")
+        if any("\ud800" <= one <= "\udfff" for one in self.value):
+            self.complain("must be valid Unicode")
+        return self.value
+
+    def boolean(self) -> None:
+        """Complain where it is none."""
+        if not isinstance(self.value, bool):
+            self.complain("must be a boolean")
+
+    def integer(self, least: int, most: int) -> None:
+        """Complain where it is none of this range."""
+        if isinstance(self.value, bool) or not isinstance(self.value, int) or not least <= self.value <= most:
+            self.complain(f"must be an integer from {least} to {most}")
+
+    def one_of(self, *words: str) -> None:
+        """Complain where it is none of these words."""
+        if self.value not in words:
+            self.complain(f"must be one of: {', '.join(words)}")
+
+    def items(self, least: int, most: int) -> list[Node]:
+        """The members of a list; complains where it is none, or has too many or too few."""
+        if not isinstance(self.value, list):
+            self.complain("must be an array")
+            return []
+        if len(self.value) > most:
+            self.complain(f"no more than {most} items allowed")
+        if len(self.value) < least:
+            self.complain(f"no fewer than {least} items allowed")
+        return [self[index] for index in range(min(len(self.value), most))]
+
+    def kind(self) -> str:
+        """Its `type`, empty where it has none; complains then."""
+        kind = self.value.get("type") if isinstance(self.value, dict) else None
+        if not isinstance(kind, str) or not kind:
+            self.complain("missing required field: type")
+            return ""
+        return kind

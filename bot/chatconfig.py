@@ -1,0 +1,80 @@
+"""What is configured of the chat: how Slack is reached, and what each tenant allows and wants to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bot.access import VERBS, Rights
+from bot.noise import Bar, Cap, Flapping, Quiet
+from bot.routing import People, Subscription
+from connectors.asking import Seconds
+from connectors.http import Endpoint
+from connectors.secret import Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Slack:
+    """The Slack app.
+
+    `bot_token`: of the installed app (xoxb-…). `mode`: socket, over a connection that is opened from here, or http, to the
+    address /slack/events of `listen`. `app_token`: for socket (xapp-…). `signing_secret`: for http. `api`: another address of
+    Slack's API. `proxy`: of HTTP, where Slack is only reached through one.
+    """
+
+    bot_token: Secret
+    mode: Literal["socket", "http"] = "socket"
+    app_token: Secret | None = None
+    signing_secret: Secret | None = None
+    api: str = "https://slack.com/api/"
+    proxy: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode == "socket" and self.app_token is None:
+            raise ValueError("mode socket needs `app_token`: an app-level token with connections:write")
+        if self.mode == "http" and self.signing_secret is None:
+            raise ValueError("mode http needs `signing_secret`: without it anybody could speak as Slack")
+        if not self.api.startswith(("https://", "http://")):
+            raise ValueError(f"api: {self.api[:80]!r} is no address")
+
+
+@dataclass(frozen=True, slots=True)
+class Grafana:
+    """Grafana, which gets an annotation for each incident that is closed. `tags`: beside signalbox and the incident's own."""
+
+    endpoint: Endpoint
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """What a tenant allows in the chat, and what it is told unasked.
+
+    `channels`: its channels (C…); with several tenants a must. `verbs`: who may read, diagnose, annotate, mute, propose_rule,
+    digest, admin: everyone, or ids of channels, user groups (S…), people (U…). `announce`: the channel for failures that
+    nobody subscribed. `subscriptions`: who else hears of what. `people`: who is who. `cap`, `flapping`, `bar`, `quiet`:
+    against noise. `fold`: for so long a diagnosis is shown again in place of a new one. `grafana`: annotations go there.
+    """
+
+    channels: tuple[str, ...] = ()
+    verbs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    announce: str | None = None
+    subscriptions: tuple[Subscription, ...] = ()
+    people: People = field(default_factory=People)
+    cap: Cap = field(default_factory=Cap)
+    flapping: Flapping = field(default_factory=Flapping)
+    bar: Bar = field(default_factory=Bar)
+    quiet: Quiet | None = None
+    fold: Seconds = 300.0
+    grafana: Grafana | None = None
+
+    def __post_init__(self) -> None:
+        for verb in self.verbs:
+            if verb not in VERBS:
+                raise ValueError(f"verbs: there is no {verb[:40]!r}; they are {', '.join(VERBS)}")
+
+    @property
+    def rights(self) -> Rights:
+        """Who may do what."""
+        return Rights(self.channels, self.verbs)

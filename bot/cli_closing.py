@@ -1,0 +1,122 @@
+"""`signalbox incidents close`: what an incident truly was, said from the command line."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+from datetime import UTC, datetime
+from typing import Any
+
+from bot.chatconfig import Tenant
+from bot.closing import Annotation, Closing, annotate_within, word
+from bot.config import read
+from bot.ledger import Ledger
+from bot.postings import put_within
+from bot.reportjson import from_json
+from bot.rulefiles import knowledge
+from bot.settings import config_path, database_url
+from kb.errors import SignalboxError
+from kb.report import Report
+from kb.yamltree import nearest
+
+
+def run(
+    incident: int,
+    tenant: str,
+    cause: str,
+    nodes: tuple[str, ...],
+    action: str,
+    lost: float | None,
+    note: str,
+    *,
+    propose: bool,
+) -> str:
+    """Keep it; what was kept, in words.
+
+    Raises:
+        SignalboxError: there is no such incident or fault.
+    """
+    now = datetime.now(UTC)
+    with Ledger(database_url()) as ledger:
+        record = ledger.get(incident)
+        if record is None or record.incident.tenant != tenant:
+            raise SignalboxError(f"there is no incident {incident}; see `signalbox incidents list`")
+        report = from_json(record.report_json)
+        meant = _meant(cause, report)
+        said = Closing(
+            who=_login(),
+            source="cli",
+            nodes=nodes or (_suspects(report) if meant["cause"] == "shown" else ()),
+            action=action,
+            lost_hours=lost,
+            note=note,
+            propose_rule=propose,
+            **meant,
+        )
+        with ledger.errors(), ledger.session(write=True) as session:
+            annotate_within(session, incident, tenant, key=f"cli:{secrets.token_hex(16)}", said=said, now=now)
+            if _tenant(tenant).grafana is not None:  # `serve` sends it
+                put_within(
+                    session, f"grafana:{incident}:{now.timestamp()}", tenant, "grafana", {"incident": incident}, now=now
+                )
+        against = word(ledger.said(incident))
+    words = f"Incident {incident} closed: {said.fault or said.cause}{f', nodes {chr(44).join(said.nodes)}' if said.nodes else ''}"
+    others = [f"{one.said.who} says {one.said.fault or one.said.cause}" for one in against.against] if against else []
+    return f"{words}; {'; '.join(others)}" if others else words
+
+
+def history(incident: int) -> list[str]:
+    """What was said of an incident, a line each, the oldest first."""
+    with Ledger(database_url()) as ledger:
+        return [_line(one) for one in ledger.said(incident)]
+
+
+def _line(one: Annotation) -> str:
+    said = one.said
+    parts = [
+        said.fault or {"no_rule": "no rule fits", "unknown": "still unknown"}.get(said.cause or "", "no cause named")
+    ]
+    parts += [f"nodes {', '.join(said.nodes)}"] if said.nodes else []
+    parts += [said.action] if said.action else []
+    parts += [f"{said.lost_hours:g} h lost"] if said.lost_hours is not None else []
+    parts += [said.note] if said.note else []
+    verdict = said.verdict.replace("_", " ")
+    return f"{one.at:%Y-%m-%d %H:%M}Z {said.who}: {'; '.join(parts)} (bot: {verdict})"
+
+
+def _meant(cause: str, report: Report) -> dict[str, Any]:
+    """The cause as the fields of a closing."""
+    found = report.diagnoses if report.verdict == "fault" else ()
+    if cause == "right":
+        if not found:
+            return {"verdict": "right", "cause": "unknown"}
+        return {"verdict": "right", "cause": "shown", "fault": found[0].fault, "rule": found[0].rule}
+    if cause in ("no-rule", "no_rule"):
+        return {"verdict": "wrong" if found else "abstained_rightly", "cause": "no_rule"}
+    if cause == "unknown":
+        return {"verdict": "not_looked_at", "cause": "unknown"}
+    faults = knowledge().rulebook.faults
+    if cause not in faults:
+        hint = nearest(cause, faults)
+        raise SignalboxError(f"there is no class of faults {cause[:80]!r}{f': {hint}' if hint else ''}")
+    for place, one in enumerate(found):
+        if one.fault == cause:
+            verdict = "right" if place == 0 else "right_not_first"
+            return {"verdict": verdict, "cause": "shown", "fault": cause, "rule": one.rule}
+    return {"verdict": "wrong", "cause": "fault", "fault": cause}
+
+
+def _suspects(report: Report) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one.node for one in report.diagnoses[0].suspects if one.node))
+
+
+def _login() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return f"uid {os.getuid()}"
+
+
+def _tenant(name: str) -> Tenant:
+    return read().tenants_of_chat.get(name, Tenant()) if config_path() is not None else Tenant()

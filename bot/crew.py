@@ -1,0 +1,130 @@
+"""The processes beside the main one of `signalbox serve`: workers, the sender, the watcher of endings. The dead are replaced."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.synchronize
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from multiprocessing.context import SpawnContext, SpawnProcess
+from pathlib import Path
+
+from bot.answering import Answering
+from bot.config import Config, read
+from bot.endings import ask_of, watch_endings
+from bot.ledger import Ledger
+from bot.orders import DIAGNOSE, RECENT
+from bot.recent import recent
+from bot.rulefiles import knowledge
+from bot.seen import Seen
+from bot.slack.service import send
+from bot.worker import run
+
+PATIENCE = 10.0  # seconds that they have to end
+Stop = multiprocessing.synchronize.Event
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """What one process does. `does` is a function of this module: it is started in a fresh interpreter."""
+
+    name: str
+    does: Callable[[str, Path | None, Stop], None]
+
+
+def posts(config: Config) -> tuple[Post, ...]:
+    """The processes that a configuration needs."""
+    found = [Post(f"worker {number}", work) for number in range(1, config.serve.workers + 1)]
+    if config.serve.slack is not None:
+        found.append(Post("sender", deliver))
+    if config.clusters and config.serve.endings.on:
+        found.append(Post("watcher of endings", watch))
+    return tuple(found)
+
+
+class Crew:
+    """The processes."""
+
+    def __init__(self, url: str, config: Path | None, wanted: Sequence[Post]) -> None:
+        self._url = url
+        self._config = config
+        self._context: SpawnContext = multiprocessing.get_context("spawn")
+        self._stop = self._context.Event()
+        self._all = [(post, self._hired(post)) for post in wanted]
+
+    def mend(self) -> list[str]:
+        """Replace those that died; in words."""
+        told = []
+        for index, (post, one) in enumerate(self._all):
+            if not one.is_alive():
+                told.append(f"the {post.name} ended (status {one.exitcode}); another takes its place")
+                self._all[index] = (post, self._hired(post))
+        return told
+
+    def stop(self) -> None:
+        """Let them end what they do, for some seconds; what is not done is taken up again by others."""
+        self._stop.set()
+        end = time.monotonic() + PATIENCE
+        for _, one in self._all:
+            one.join(max(0.0, end - time.monotonic()))
+            if one.is_alive():
+                one.kill()
+                one.join()
+
+    def _hired(self, post: Post) -> SpawnProcess:
+        one = self._context.Process(target=post.does, args=(self._url, self._config, self._stop), daemon=False)
+        one.start()
+        return one
+
+
+# --- what they do: each in a process of its own ----------------------------------------------------------------------
+
+
+def work(url: str, path: Path | None, stop: Stop) -> None:
+    """Do what is in the list."""
+    _left_to_parent()
+    config = read(path)
+    known = knowledge()
+    with Ledger(url) as ledger:
+        answering = Answering(ledger, known, config)
+        run(url, {DIAGNOSE: answering.do, RECENT: lambda order: recent(config, order)}, stop.is_set)
+
+
+def deliver(url: str, path: Path | None, stop: Stop) -> None:
+    """Send what should stand in Slack."""
+    _left_to_parent()
+    with Ledger(url) as ledger:
+        send(read(path), knowledge(), ledger, stop.is_set)
+
+
+def watch(url: str, path: Path | None, stop: Stop) -> None:
+    """Look for jobs that ended badly."""
+    _left_to_parent()
+    config = read(path)
+    with Ledger(url) as ledger, Seen(url) as seen:
+        watch_endings(
+            config,
+            ask_of(lambda: nullcontext(ledger)),
+            seen,
+            stop,
+            _tell,
+            watching=config.serve.endings,
+        )
+
+
+def _tell(words: str) -> None:
+    import logging  # noqa: PLC0415
+
+    logging.getLogger("bot.endings").warning("%s", words)
+
+
+def _left_to_parent() -> None:
+    import logging  # noqa: PLC0415
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # the parent says when to end
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs addresses, and some are secrets

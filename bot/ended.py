@@ -1,0 +1,201 @@
+"""How jobs end in a scheduler's words: which ends are bad, and what its hook sends of one.
+
+Values only. States are Slurm's, in which Kubernetes' are told too (kb.readers.workloads).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from connectors.asking import Seconds
+from kb.errors import SignalboxError
+from kb.model import JobRecord
+
+LARGEST: Final = 64 << 10  # bytes of a hook's request
+LONGEST: Final = 256  # characters of a job's name
+MOST_FIELDS: Final = 64
+Judged = Literal["bad", "fine", "open", "untold"]
+BAD: Final = frozenset(
+    {
+        *("FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "LAUNCH_FAILED", "RECONFIG_FAIL", "DEADLINE"),
+        "SPECIAL_EXIT",
+    }
+)
+FINE: Final = frozenset({"COMPLETED", "CANCELLED", "REVOKED", "PREEMPTED"})
+REQUEUED: Final = frozenset({"REQUEUED", "REQUEUE_HOLD"})
+OPEN: Final = frozenset(
+    {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "STAGE_OUT", "SIGNALING", "STOPPED", "RESIZING"}
+)
+HEARD: Final = 5.0  # seconds by which clocks may differ
+SIGTERM: Final = 15  # of scancel and of the time limit alike
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """Which ends of jobs are looked at without being asked.
+
+    `on`: whether they are at all. `every`: seconds between looks at each cluster. `timeouts`: jobs that ran into their time
+    limit too. `catch_up`: how old an end may be when Signalbox was down meanwhile. `most`: diagnoses begun in one look.
+    """
+
+    on: bool = True
+    every: Seconds = 60.0
+    timeouts: bool = True
+    catch_up: Seconds = 21600.0
+    most: int = 50
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ValueError(f"every: {self.every:g} s is too often: a look takes the scheduler some work")
+        if self.most < 1:
+            raise ValueError("most: less than one diagnosis in a look; switch it off with `on: false`")
+
+
+class HookRefused(SignalboxError):  # noqa: N818 - an outcome
+    """A request that tells of no end; the text says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a hook says of an end: the job's id as the scheduler shows it, and how it ended as far as it knows."""
+
+    job: str
+    state: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    cluster: str | None = None
+    namespace: str | None = None
+    ended: float | None = None
+
+
+def judged(state: str | None, exit_code: int | None, signal: int | None, *, timeouts: bool = True) -> Judged:
+    """Whether an end is bad. "untold": only the scheduler's accounting will know, as of a job that SIGTERM ended.
+
+    Stopped by a person and preempted are no bad ends; a run that was requeued is one where it had failed by itself.
+    """
+    word = _word(state)
+    failed = bool(exit_code) or signal not in (None, 0, SIGTERM)
+    if word in BAD:
+        return "bad"
+    if word == "TIMEOUT":
+        return "bad" if timeouts else "fine"
+    if word in FINE:
+        return "fine"
+    if word in REQUEUED:
+        return "bad" if failed else "fine"
+    if word in OPEN:
+        return "open"
+    return "bad" if failed else "untold"
+
+
+def words(state: str | None, exit_code: int | None, signal: int | None) -> str:
+    """An end in words, as `FAILED, exit code 3`."""
+    told = [_word(state)] if _word(state) else []
+    told += [f"exit code {exit_code}"] if exit_code else []
+    told += [f"signal {signal}"] if signal else []
+    return ", ".join(told) or "how is not told"
+
+
+def fold(ended: float, now: float, longest: float) -> float:
+    """For how many seconds back a diagnosis that was done counts as one of this end: those since it, at most `longest`."""
+    return min(max(0.0, now - ended), longest)
+
+
+def as_of(record: JobRecord, ended: float) -> JobRecord:
+    """The job as it was when the run that had ended by then was its last one: requeued, it may run again, and elsewhere.
+
+    What the scheduler no longer tells of stays as it is.
+    """
+    past = [at for at, one in enumerate(record.attempts) if one.stopped is not None and one.stopped <= ended + HEARD]
+    if not past or past[-1] == len(record.attempts) - 1:
+        return record
+    run = record.attempts[past[-1]]
+    nodes = {node: record.job.nodes.get(node, ()) for node in run.nodes} or record.job.nodes
+    job = replace(record.job, state=run.state, start=run.scheduled, end=run.stopped, attempt=run.number, nodes=nodes)
+    members = tuple(one for one in record.members if one.node in nodes)
+    return replace(record, job=job, attempts=record.attempts[: past[-1] + 1], members=members)
+
+
+def read_ended(body: bytes, content_type: str = "") -> Told:
+    """What a hook sent, as a JSON object or as fields of a form; keys that are not known are passed over.
+
+    `job` must be there. `exit_code` is a number, or code and signal as Slurm writes them, `1:0`; `ended` seconds since the
+    epoch.
+
+    Raises:
+        HookRefused: it is too large, neither of both, or a value is none.
+    """
+    if len(body) > LARGEST:
+        raise HookRefused(f"the request is larger than {LARGEST} bytes")
+    fields = _form(body) if "form-urlencoded" in content_type.lower() else _json(body)
+    job = _text(fields, "job")
+    if not job:
+        raise HookRefused("`job` is missing: send the id of the job that ended")
+    code, signal = _exit(fields.get("exit_code"))
+    return Told(
+        job,
+        _text(fields, "state"),
+        code,
+        signal,
+        _text(fields, "cluster") or None,
+        _text(fields, "namespace") or None,
+        _moment(fields.get("ended")),
+    )
+
+
+def _word(state: str | None) -> str:
+    """The state without its flags: `CANCELLED by 1000`, `NODE_FAIL+`, `COMPLETED,COMPLETING`."""
+    found = re.match(r"[A-Z_]{1,40}", (state or "").strip().upper())
+    return found[0] if found else ""
+
+
+def _form(body: bytes) -> Mapping[str, Any]:
+    try:
+        pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
+    except ValueError as error:  # too many, or no UTF-8
+        raise HookRefused(f"this is no form: {str(error)[:200]}") from None
+    return dict(pairs)
+
+
+def _json(body: bytes) -> Mapping[str, Any]:
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise HookRefused(f"this is no JSON: {str(error)[:200]}") from None
+    if not isinstance(found, dict):
+        raise HookRefused('this is no JSON object: send {"job": …, "state": …}')
+    return found
+
+
+def _text(fields: Mapping[str, Any], key: str) -> str:
+    value = fields.get(key)
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if text is None:
+        return ""
+    if not isinstance(text, str) or len(text) > LONGEST or not text.isprintable():
+        raise HookRefused(f"`{key}` is no text of at most {LONGEST} printable characters")
+    return text.strip()
+
+
+def _exit(value: Any) -> tuple[int | None, int | None]:
+    if value is None or value == "":
+        return None, None
+    found = re.fullmatch(r"(\d{1,5})(?::(\d{1,5}))?", str(value)) if not isinstance(value, bool) else None
+    if found is None:
+        raise HookRefused("`exit_code` is neither a number nor code and signal, as 1:0")
+    return int(found[1]), int(found[2]) if found[2] is not None else None
+
+
+def _moment(value: Any) -> float | None:
+    if value is None or value == "":
+        return None
+    found = re.fullmatch(r"\d{9,11}(?:\.\d{1,9})?", str(value)) if not isinstance(value, bool) else None
+    if found is None:
+        raise HookRefused("`ended` is no time in seconds since the epoch")
+    return float(found[0])

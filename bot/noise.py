@@ -1,0 +1,281 @@
+"""What may be said unasked: mutes, a cap for each channel, failures that come again and again, weak rules, a quiet start.
+
+Decisions only, over small values and a time that is handed in (seconds since the epoch); who posts keeps the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from math import sqrt
+from typing import Final, Literal
+
+from connectors.asking import Seconds
+
+HOUR: Final = 3600.0
+DAY: Final = 86400.0
+Z: Final = 1.959964  # of a two-sided interval of 95 %
+MOST_LISTED: Final = 20  # of what was held back
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """How much one channel gets unasked. `posts`: messages in any `span`; what is more is listed in one that is edited."""
+
+    posts: int = 6
+    span: Seconds = HOUR
+
+    def __post_init__(self) -> None:
+        if self.posts < 1:
+            raise ValueError("posts: less than one message; leave the channel out instead")
+
+
+@dataclass(frozen=True, slots=True)
+class Flapping:
+    """When a failure that comes again is news.
+
+    Not before `first` has passed since it was said, then twice that, up to `longest`; after `forget` without it, it is new.
+    """
+
+    first: Seconds = HOUR
+    longest: Seconds = DAY
+    forget: Seconds = 7 * DAY
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """The quiet start of a new installation: unasked it posts only to `channel`.
+
+    `close_outs`: until people have closed out so many of its answers; `precision`: and confirmed, with 95 % certainty, that
+    at least this share was right.
+    """
+
+    channel: str
+    close_outs: int = 20
+    precision: float = 0.7
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.precision < 1:
+            raise ValueError("precision: a share from 0 to below 1; no number of answers confirms 1")
+        if self.close_outs < 1:
+            raise ValueError("close_outs: less than one")
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """When a rule is weak: of at least `close_outs` it was right in so few that `precision` is out of reach (95 %)."""
+
+    precision: float = 0.7
+    close_outs: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Mute:
+    """Be silent on a rule, job (a pattern of its name or id) or node, up to a time. `channel`: there only; None: everywhere."""
+
+    kind: Literal["rule", "job", "node"]
+    what: str
+    until: float
+    tenant: str = "default"
+    channel: str | None = None
+    by: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is to be said: of which rule (that of the first diagnosis), which job, and which nodes it suspects.
+
+    `fingerprint`: of the kind of failure; `chain`: of the job with its other tries.
+    """
+
+    tenant: str
+    fingerprint: str
+    chain: str
+    job: str
+    name: str = ""
+    rule: str | None = None
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Flap:
+    """One failure on one chain. `count`: how often it came; `seen`: when it last did.
+
+    `said`: when it was last said; `pause`: seconds from then on in which it is not said again; 0 where it never was.
+    """
+
+    count: int
+    said: float
+    pause: float
+    seen: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is done, and why in words.
+
+    `post`: a message of its own; `count`: the count in the message that is there; `hold`: a line in the channel's list of
+    what was held back; `drop`: nothing. `flap` is to be kept.
+    """
+
+    do: Literal["post", "count", "hold", "drop"]
+    why: str
+    flap: Flap
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """What a channel was spared: the first of them, how many more there are, and since when."""
+
+    since: float
+    listed: tuple[str, ...]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A close-out: whether the rule that came first was right, and when that was said."""
+
+    rule: str
+    right: bool
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How often a rule was right: of `n`, with the ends of Wilson's interval of 95 %; whether it is shown as weak."""
+
+    rule: str
+    right: int
+    n: int
+    low: float
+    high: float
+    weak: bool
+
+    @property
+    def words(self) -> str:
+        """The standing in words."""
+        return f"right in {self.right} of {self.n} close-outs (95 %: {self.low:.0%} to {self.high:.0%})"
+
+
+# --- one answer ------------------------------------------------------------------------------------------------------
+
+
+def decide(
+    subject: Subject,
+    channel: str,
+    now: float,
+    *,
+    mutes: Iterable[Mute] = (),
+    before: Flap | None = None,
+    posted: Iterable[float] = (),
+    cap: Cap | None = None,
+    flapping: Flapping | None = None,
+) -> Decision:
+    """What to do with an answer that nobody asked for in one channel.
+
+    `before`: what is kept of this failure on this chain in this channel; `posted`: when messages went there unasked. What is
+    muted, and what comes again too soon, is counted all the same.
+    """
+    flapping = flapping or Flapping()
+    again = _again(before, now, flapping)
+    mute = muted(mutes, subject, channel, now)
+    if mute is not None:
+        return Decision("drop", f"{mute.kind} {mute.what} is muted" + (f" by {mute.by}" if mute.by else ""), again)
+    if before is not None and again.count > 1 and now < before.said + before.pause:
+        return Decision("count", f"the same failure for the {_nth(again.count)} time", again)
+    if not room(posted, now, cap or Cap()):
+        return Decision("hold", "the channel had its share of messages", again)
+    why = "the first of its kind" if again.count == 1 else f"the same failure, now {again.count} times"
+    return Decision("post", why, _said(again, now, flapping))
+
+
+def muted(mutes: Iterable[Mute], subject: Subject, channel: str, now: float) -> Mute | None:
+    """The mute that holds; None where there is none. Of several nodes that are suspected all must be muted."""
+    held = [one for one in mutes if one.until > now and one.tenant == subject.tenant and one.channel in (None, channel)]
+    for one in held:
+        if one.kind == "rule" and subject.rule is not None and one.what == subject.rule:
+            return one
+        if one.kind == "job" and any(_like(text, one.what) for text in (subject.job, subject.name) if text):
+            return one
+    nodes = [one for one in held if one.kind == "node"]
+    hits = [next((one for one in nodes if one.what == node), None) for node in subject.nodes]
+    return hits[0] if hits and None not in hits else None
+
+
+def room(posted: Iterable[float], now: float, cap: Cap) -> bool:
+    """Whether a channel may have one more message now."""
+    return sum(now - cap.span < at <= now for at in posted) < cap.posts
+
+
+def rest(held: Sequence[tuple[float, str]]) -> Rest | None:
+    """The message that lists what was held back (time, line), oldest first; None where nothing was."""
+    if not held:
+        return None
+    lines = [line for _, line in sorted(held, key=lambda one: one[0])]
+    return Rest(min(at for at, _ in held), tuple(lines[:MOST_LISTED]), max(0, len(lines) - MOST_LISTED))
+
+
+def _like(text: str, pattern: str) -> bool:
+    return text == pattern or fnmatchcase(text, pattern)  # a name itself may hold what means more in a pattern
+
+
+def _again(before: Flap | None, now: float, flapping: Flapping) -> Flap:
+    """What is kept after a failure came, whether it is said or not."""
+    if before is None or now - before.seen > flapping.forget:
+        return Flap(1, now, 0.0, now)
+    return Flap(before.count + 1, before.said, before.pause, max(now, before.seen))
+
+
+def _said(flap: Flap, now: float, flapping: Flapping) -> Flap:
+    pause = min(max(flap.pause * 2, flapping.first), flapping.longest)
+    return Flap(flap.count, now, pause, flap.seen)
+
+
+def _nth(count: int) -> str:
+    ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
+    return f"{count}{ending}"
+
+
+# --- how good the rules are ------------------------------------------------------------------------------------------
+
+
+def wilson(right: int, n: int) -> tuple[float, float]:
+    """Wilson's interval of 95 % for a share of `right` of `n` (E. B. Wilson 1927); 0 to 1 where nothing is known."""
+    if n <= 0:
+        return 0.0, 1.0
+    share = right / n
+    middle = share + Z * Z / (2 * n)
+    half = Z * sqrt(share * (1 - share) / n + Z * Z / (4 * n * n))
+    scale = 1 + Z * Z / n
+    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+
+
+def standings(
+    verdicts: Iterable[Verdict], looked_at: Mapping[str, float] | None = None, bar: Bar | None = None
+) -> tuple[Standing, ...]:
+    """How each rule did in the close-outs, the worst first.
+
+    `looked_at`: rule → when somebody looked at it last: what was said before that counts no more.
+    """
+    bar, looked = bar or Bar(), looked_at or {}
+    told: dict[str, list[bool]] = {}
+    for one in verdicts:
+        if one.at > looked.get(one.rule, float("-inf")):
+            told.setdefault(one.rule, []).append(one.right)
+    found = []
+    for rule, rights in told.items():
+        low, high = wilson(sum(rights), len(rights))
+        weak = len(rights) >= bar.close_outs and high < bar.precision
+        found.append(Standing(rule, sum(rights), len(rights), low, high, weak))
+    return tuple(sorted(found, key=lambda one: (not one.weak, one.high, one.rule)))
+
+
+def quiet(start: Quiet | None, right: int, n: int) -> str | None:
+    """The one channel to which everything goes while the start is quiet; None where that is over, or was never wanted."""
+    if start is None:
+        return None
+    confirmed = n >= start.close_outs and wilson(right, n)[0] >= start.precision
+    return None if confirmed else start.channel

@@ -1,0 +1,60 @@
+"""What an answer in Slack holds besides the report: who asked, what came before, how it was closed. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Verdict = Literal["right", "right_not_first", "wrong", "abstained_rightly", "not_looked_at"]
+
+VERDICTS: Mapping[Verdict, str] = {
+    "right": "right",
+    "right_not_first": "right, but not first",
+    "wrong": "wrong",
+    "abstained_rightly": "rightly did not say",
+    "not_looked_at": "not looked at",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Attempts of one job that failed in a row: this one's number, and how often each fault ended an earlier one."""
+
+    attempt: int
+    earlier: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a person says an incident truly was. `by`: a Slack user id; `cause`: in words; `at`: seconds since the epoch."""
+
+    by: str
+    cause: str
+    nodes: tuple[str, ...] = ()
+    verdict: Verdict | None = None
+    note: str = ""
+    at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What goes with a report into its message.
+
+    `handle` names it in buttons. `asked_by`: Slack user id; `alerts`: the alerts that asked instead. `closings`: what people
+    said, the one that counts first; the others are shown where they disagree. `weak`: rules whose record is poor, with that
+    record in words ("right in 4 of 11"). `owner`: Slack id of the user group or user who should act. `link`: address of the
+    incident's page. `private`: only who asked sees it. `muted`: in words what is muted here and until when, by `muted_by`.
+    """
+
+    handle: str
+    asked_by: str | None = None
+    alerts: tuple[str, ...] = ()
+    chain: Chain | None = None
+    closings: tuple[Said, ...] = ()
+    weak: Mapping[str, str] = field(default_factory=dict)
+    owner: str | None = None
+    link: str | None = None
+    private: bool = False
+    muted: str = ""
+    muted_by: str | None = None

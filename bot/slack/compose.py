@@ -1,0 +1,298 @@
+"""What a message of ours says now: its row, its incident, what people said and what is muted, rendered.
+
+Reads the ledger, writes nothing, speaks to nobody. Whoever sends a message asks here what it says at that moment.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from bot.closing import Annotation, word
+from bot.config import Config
+from bot.ledger import Ledger
+from bot.noise import Mute, Standing, Subject, muted
+from bot.postings import Posting
+from bot.reportjson import from_json
+from bot.rulefiles import Knowledge
+from bot.slack import notices, replies
+from bot.slack.answer import answered
+from bot.slack.card import Card, Chain, Said
+from bot.slack.limits import Json, Message
+from bot.slack.lists import ClusterState, ConnectorState, ListedIncident, ListedRule
+from bot.slack.modals import CloseOut, CloseOutForm, Shown, close_out
+from bot.store import Incident, Record
+from bot.wording import clock
+from kb.model import Gap
+from kb.report import Report
+
+STANDINGS = 60.0  # seconds for which the rules' records are taken as they were
+Page = Callable[[int], str | None]
+
+
+def no_page(_incident: int) -> str | None:
+    """Where incidents have no page."""
+    return None
+
+
+@dataclass(slots=True)
+class Composer:
+    """Renders messages from what is remembered. `page`: the address of an incident's page; `now`: seconds since the epoch."""
+
+    ledger: Ledger
+    known: Knowledge
+    config: Config
+    page: Page = no_page
+    now: Callable[[], float] = time.time
+    _records: dict[str, tuple[float, Mapping[str, Standing]]] = field(default_factory=dict)
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def opening(self, posting: Posting) -> Message:
+        """What is posted first; all that matters comes by an edit of it."""
+        if posting.state == "rest":
+            return self.message(posting)
+        if posting.state == "collecting":
+            return self._collecting(posting)
+        record = self.ledger.get(posting.incident_id) if posting.incident_id else None
+        job = "A job" if record is None else record.incident.job_name or record.incident.job_id or "A job"
+        called = [str(one["id"]) for one in posting.facts.get("mentions", []) if isinstance(one, dict)]
+        return replies.opened(job, str(posting.facts.get("why") or ""), called)
+
+    def message(self, posting: Posting) -> Message:
+        """What it says now."""
+        if posting.state == "collecting":
+            return self._collecting(posting)
+        if posting.state == "rest":
+            held = posting.facts.get("held", [])
+            return notices.held_back([notices.Held(str(one["job"]), self.title(str(one["fault"]))) for one in held])
+        record = self.ledger.get(posting.incident_id) if posting.incident_id else None
+        if record is None:
+            why = str(posting.facts.get("error") or "its report is not kept any more")
+            job = str(posting.facts.get("job") or "The job")
+            work = posting.facts.get("work")
+            return notices.not_collected(job, why, f"work {work}" if work else "", posting.handle)
+        return answered(from_json(record.report_json), self.card(posting, record))
+
+    def _collecting(self, posting: Posting) -> Message:
+        sources = [
+            notices.SourceState(str(name), state if state in ("came", "failed") else "waiting", str(told))
+            for name, state, told in posting.facts.get("sources", [])
+        ]
+        job = str(posting.facts.get("job") or "the job")
+        return notices.collecting(job, sources, asked_by=posting.asked_by, seconds=self.config.collect.deadline)
+
+    def reply(self, payload: Mapping[str, Any]) -> Message:
+        """Words for one person alone."""
+        form = payload.get("form")
+        if form == "refused":
+            return self.refused(str(payload["verb"]), tuple(payload.get("ask", ())))
+        if form == "incident":
+            return self._shown(payload)
+        return self._told(payload)
+
+    def _told(self, payload: Mapping[str, Any]) -> Message:
+        form = payload.get("form")
+        candidates = [
+            notices.Candidate(one["handle"], one["name"], one.get("facts", "")) for one in payload.get("candidates", [])
+        ]
+        if form == "unknown":
+            gaps = [Gap("source_failed", str(source), str(reason)) for source, reason in payload.get("gaps", [])]
+            return notices.unknown_job(str(payload.get("job", "")), candidates, gaps)
+        if form == "recent":
+            return notices.recent_jobs(candidates)
+        if form == "failed":
+            return notices.not_done(str(payload.get("error", "")), f"work {payload.get('work')}")
+        return Message(str(payload.get("text", "")), tuple(payload.get("blocks", ())))
+
+    def _shown(self, payload: Mapping[str, Any]) -> Message:
+        """An incident of a list."""
+        record = self.ledger.get(int(payload["incident"]))
+        if record is None:
+            return replies.said("This incident is not kept any more.")
+        card = self._card(record, str(payload["handle"]), str(payload["channel"]))
+        return answered(from_json(record.report_json), card)
+
+    def refused(self, verb: str, ask: Sequence[str]) -> Message:
+        """Somebody may not; whom to ask."""
+        group = next((one for one in ask if one.startswith(("S", "U", "W"))), None)
+        words = {"annotate": "say what an incident was", "mute": "mute", "read": "see this", "admin": "change this"}
+        return notices.refused(words.get(verb, verb.replace("_", " ")), group, "here" if verb != "read" else "")
+
+    # -- what goes with a report ---------------------------------------------------------------------------------------
+
+    def card(self, posting: Posting, record: Record) -> Card:
+        """What goes with the report of an incident in this message."""
+        why = str(posting.facts.get("why") or "")
+        return replace(
+            self._card(record, posting.handle, posting.channel),
+            asked_by=posting.asked_by,
+            alerts=(why,) if why and not posting.asked_by else (),
+            chain=self._chain(record.incident) if posting.asked_by is None else None,
+            owner=next((one["id"] for one in posting.facts.get("mentions", []) if isinstance(one, dict)), None),
+            private=posting.channel.startswith(("D", "U", "W")),
+        )
+
+    def _card(self, record: Record, handle: str, channel: str) -> Card:
+        incident = record.incident
+        mute = self._muted(incident, from_json(record.report_json), channel)
+        return Card(
+            handle=handle,
+            closings=self.closings(incident.id),
+            weak={one.rule: one.words for one in self._standings(incident.tenant).values() if one.weak},
+            link=self.page(incident.id),
+            muted=mute_words(mute) if mute is not None else "",
+            muted_by=mute.by or None if mute is not None else None,
+        )
+
+    def closings(self, incident: int) -> tuple[Said, ...]:
+        """What people said of it, the word that counts first."""
+        found = word(self.ledger.said(incident))
+        return () if found is None else tuple(self._said(one) for one in (found.last, *found.against))
+
+    def _said(self, one: Annotation) -> Said:
+        said = one.said
+        cause = {"no_rule": "no rule fits", "unknown": "still unknown"}.get(said.cause or "")
+        return Said(
+            by=said.who,
+            cause=cause or self.title(said.fault or ""),
+            nodes=said.nodes,
+            verdict=said.verdict,
+            note=said.note or said.action,
+            at=one.at.timestamp(),
+        )
+
+    def title(self, fault: str) -> str:
+        """A class of faults in words."""
+        known = self.known.rulebook.faults.get(fault)
+        return known.title if known is not None else fault.replace("_", " ")
+
+    def _chain(self, incident: Incident) -> Chain | None:
+        if incident.chain is None:
+            return None
+        before, faults = self.ledger.chain(incident)
+        return Chain(before + 1, tuple((self.title(fault), count) for fault, count in faults)) if before else None
+
+    def _standings(self, tenant: str) -> Mapping[str, Standing]:
+        at, found = self._records.get(tenant, (0.0, {}))
+        if self.now() - at > STANDINGS:
+            bar = self.config.tenants_of_chat[tenant].bar if tenant in self.config.tenants_of_chat else None
+            found = {one.rule: one for one in self.ledger.standings(tenant, bar)}
+            self._records[tenant] = (self.now(), found)
+        return found
+
+    def standing(self, tenant: str, rule: str) -> Standing | None:
+        """A rule's record in this tenant's close-outs."""
+        return self._standings(tenant).get(rule)
+
+    def _muted(self, incident: Incident, report: Report, channel: str) -> Mute | None:
+        now = self.now()
+        mutes = self.ledger.mutes(incident.tenant, datetime.fromtimestamp(now, UTC))
+        return muted(mutes, subject_of(incident, report), channel, now) if mutes else None
+
+    # -- forms and lists -----------------------------------------------------------------------------------------------
+
+    def close_out(
+        self, handle: str, record: Record, known: CloseOut | None = None, *, wrong: bool = False, propose: bool = False
+    ) -> Json:
+        """The form to close an incident, with what is known filled in. `wrong`: somebody has just said so."""
+        report = from_json(record.report_json)
+        known = self.closing_known(record.incident.id, report, known)
+        if wrong and known.cause in (None, "shown"):
+            known = replace(known, verdict="wrong", cause=None, fault=None, rule=None)
+        if propose:
+            known = replace(known, propose_rule=True)
+        return close_out(close_out_form(handle, report, known))
+
+    def closing_known(self, incident: int, report: Report, known: CloseOut | None) -> CloseOut:
+        """What is filled in: what was just chosen, else what was said before, else what the report found."""
+        if known is not None:
+            return known
+        found = word(self.ledger.said(incident))
+        if found is not None:
+            said = found.last.said
+            return CloseOut(
+                said.cause, said.fault, said.rule, said.verdict, said.nodes, said.action, said.lost_hours, said.note,
+                said.propose_rule,
+            )  # fmt: skip
+        first = report.diagnoses[0] if report.diagnoses and report.verdict == "fault" else None
+        nodes = tuple(dict.fromkeys(one.node for one in first.suspects if one.node)) if first else ()
+        if first is None:
+            return CloseOut(cause=None, nodes=nodes)
+        return CloseOut(cause="shown", fault=first.fault, rule=first.rule, verdict="right", nodes=nodes[:20])
+
+    def incidents(self, tenant: str, *, limit: int, skip: int = 0) -> list[ListedIncident]:
+        """The latest incidents of a tenant, each with a handle that opens it."""
+        found = self.ledger.list(limit, tenant=tenant, skip=skip)
+        payloads = [f'{{"incident":{one.id}}}' for one in found]
+        handles = self.ledger.choices(tenant, payloads, datetime.fromtimestamp(self.now(), UTC))
+        return [
+            ListedIncident(
+                handle,
+                one.job_name or one.job_id or one.bundle or "a job",
+                one.summary,
+                one.created_at.timestamp(),
+                self._closed(one),
+            )
+            for handle, one in zip(handles, found, strict=True)
+        ]
+
+    def _closed(self, incident: Incident) -> str:
+        if incident.closed_at is None:
+            return ""
+        said = self.closings(incident.id)
+        return f"closed: {said[0].cause}" if said else "closed"
+
+    def rules(self, tenant: str, asked: str) -> list[ListedRule]:
+        """The rules whose id, title or fault has all these words; those with a poor record first."""
+        wanted = asked.lower().split()
+        book = self.known.rulebook
+        found = []
+        for one in book.rules:
+            standing = self.standing(tenant, one.id)
+            if all(word in f"{one.id} {one.title} {one.fault}".lower() for word in wanted):
+                record = standing.words if standing is not None else ""
+                weak = standing is not None and standing.weak
+                found.append(ListedRule(one.id, book.versions.get(one.id, 1), one.title, one.fault or "", record, weak))
+        return sorted(found, key=lambda one: (not one.weak, not one.record, one.id))
+
+    def clusters(self, tenant: str) -> list[ClusterState]:
+        """What a tenant sees."""
+        return [
+            ClusterState(one.name, tuple(ConnectorState(each.name, each.type) for each in one.connectors))
+            for one in self.config.of_tenant(tenant)
+        ]
+
+
+def close_out_form(handle: str, report: Report, known: CloseOut) -> CloseOutForm:
+    """The form for a report."""
+    job = report.job.name or report.job.id or report.bundle or "the job"
+    return CloseOutForm(handle, f"{job}: {report.summary}", shown_of(report), known)
+
+
+def shown_of(report: Report) -> tuple[Shown, ...]:
+    """The diagnoses that a person may pick, each fault once."""
+    found: dict[str, Shown] = {}
+    for one in report.diagnoses:
+        found.setdefault(one.fault, Shown(one.rank, one.fault, one.rule, one.title))
+    return tuple(found.values())[:20]
+
+
+def subject_of(incident: Incident, report: Report) -> Subject:
+    """What a mute may be about."""
+    first = report.diagnoses[0] if report.diagnoses else None
+    nodes = tuple(dict.fromkeys(one.node for one in first.suspects if one.node)) if first else ()
+    rule = first.rule if first else None
+    job = incident.job_id or ""
+    return Subject(
+        incident.tenant, incident.fingerprint, incident.chain or "", job, incident.job_name or "", rule, nodes
+    )
+
+
+def mute_words(mute: Mute) -> str:
+    """A mute in words."""
+    where = "in this channel" if mute.channel else "everywhere"
+    return f"{mute.kind} {mute.what} {where} until {clock(mute.until)}"

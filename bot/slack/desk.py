@@ -1,0 +1,374 @@
+"""What a listener does with what somebody wants: checks that they may, writes it down, and gives the words for them.
+
+No call to Slack and nothing slow: a listener has three seconds, and fifty of them come at once. What cannot be written down is
+told, with an id that is in the log. Every wish has Slack's own id as its key, so a second delivery changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from rapidfuzz import fuzz, process
+from sqlmodel import Session
+
+from bot.access import Refusal, Verb, refusal
+from bot.chatconfig import Tenant
+from bot.closing import Closing, Verdict, annotate_within
+from bot.config import Config
+from bot.ledger import Ledger
+from bot.noise import Mute
+from bot.orders import DiagnoseOrder, RecentOrder
+from bot.postings import Posting, Taken, Wish, changed_within, put_within, wish_within
+from bot.quieting import mute_within
+from bot.reportjson import from_json
+from bot.settings import DEFAULT_TENANT
+from bot.slack.commands import Diagnose
+from bot.slack.modals import CloseOut
+from bot.slack.modals import Mute as MuteForm
+from bot.store import Record
+from bot.tables import AuditRow, LookedRow
+from kb.errors import SignalboxError
+
+AGAIN_KEY = 180
+_LISTED = 100
+_NEAR = 55.0
+
+
+class NotAllowed(SignalboxError):  # noqa: N818 - an outcome
+    """Somebody may not do this."""
+
+    def __init__(self, refused: Refusal) -> None:
+        self.refused = refused
+        super().__init__(f"{refused.verb} is not allowed ({refused.why})")
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who wants something, and where: ids of Slack. `reply_to`: the address for words to this person alone."""
+
+    id: str
+    channel: str
+    thread_ts: str | None = None
+    reply_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a button is about: the message, and the incident with its report."""
+
+    posting: Posting | None
+    record: Record | None
+    tenant: str
+
+
+@dataclass(slots=True)
+class Desk:
+    """The use cases of the chat. `members`: who is in a user group, as it was last told."""
+
+    ledger: Ledger
+    config: Config
+    members: Callable[[str], Collection[str]]
+    faults: Mapping[str, str] = field(default_factory=dict)
+    now: Callable[[], float] = time.time
+
+    def _time(self) -> datetime:
+        return datetime.fromtimestamp(self.now(), UTC)
+
+    # -- who, and where ------------------------------------------------------------------------------------------------
+
+    def tenant_of(self, channel: str) -> str:
+        """Whose channel it is. In direct messages, and where one tenant is all there is, that one."""
+        tenants = self.config.tenants_of_chat
+        for name, one in tenants.items():
+            if channel in one.channels:
+                return name
+        return next(iter(tenants)) if len(tenants) == 1 else DEFAULT_TENANT
+
+    def settings(self, tenant: str) -> Tenant:
+        """What is configured of a tenant."""
+        return self.config.tenants_of_chat.get(tenant, Tenant())
+
+    def allow(self, person: Person, verb: Verb, what: str) -> str:
+        """The tenant in which this person may do this here. A refusal is written into the audit.
+
+        Raises:
+            NotAllowed: they may not.
+        """
+        tenant = self.tenant_of(person.channel)
+        refused = refusal(self.settings(tenant).rights, verb, person.id, person.channel, self.members)
+        if refused is None and len(self.config.tenants_of_chat) > 1 and tenant not in self.config.tenants_of_chat:
+            refused = Refusal(verb, "channel")
+        if refused is not None:
+            with self.ledger.errors(), self.ledger.session(write=True) as session:
+                session.add(self._audit(person, tenant, verb, what, refused.why))
+            raise NotAllowed(refused)
+        return tenant
+
+    def _audit(self, person: Person, tenant: str, verb: str, what: str, refused: str | None = None) -> AuditRow:
+        told = "" if refused is None else f"no right of this {refused}"
+        return AuditRow(
+            at=self._time(), tenant=tenant, who=person.id, verb=verb, what=what[:300], allowed=refused is None, why=told
+        )
+
+    # -- diagnoses -----------------------------------------------------------------------------------------------------
+
+    def diagnose(self, person: Person, asked: Diagnose, key: str, *, again: bool = False) -> Taken:
+        """Write down a wish for a diagnosis."""
+        tenant = self.allow(person, "diagnose", asked.job)
+        order = DiagnoseOrder(asked.job, tenant, source="slack", last=asked.last, deep=asked.deep)
+        return self._wish(person, order, key, private=asked.private, again=again)
+
+    def pick(self, person: Person, handle: str, key: str) -> tuple[Taken, str]:
+        """One of several jobs was chosen; what became of it, and the job."""
+        tenant = self.allow(person, "diagnose", handle)
+        payload = self.ledger.choice(handle, tenant)
+        if payload is None:
+            raise SignalboxError("this choice is too old: ask again")
+        chosen: dict[str, Any] = msgspec.json.decode(payload)
+        order = msgspec.convert(chosen["order"], DiagnoseOrder)
+        at = replace(person, thread_ts=chosen.get("thread_ts"))
+        return self._wish(at, order, key, private=bool(chosen.get("private"))), order.job
+
+    def again(self, person: Person, subject: Subject, key: str) -> Taken:
+        """The same job once more."""
+        if subject.record is not None:
+            incident = subject.record.incident
+            job, cluster = incident.job_id or incident.job_name, incident.cluster
+        else:
+            job, cluster = str(subject.posting.facts.get("job") or "") if subject.posting else "", None
+        if not job:
+            raise SignalboxError("what it was about is not known by a name or an id")
+        order = DiagnoseOrder(job, subject.tenant, cluster, source="slack")
+        self.allow(person, "diagnose", job)
+        thread = subject.posting.thread if subject.posting else None
+        return self._wish(replace(person, thread_ts=thread), order, key, again=True)
+
+    def _wish(
+        self, person: Person, order: DiagnoseOrder, key: str, *, private: bool = False, again: bool = False
+    ) -> Taken:
+        wish = Wish(
+            key=key,
+            tenant=order.tenant,
+            channel=person.channel,
+            who=person.id,
+            thread_ts=person.thread_ts,
+            private=private,
+            again=again,
+            reply_to=person.reply_to,
+        )
+        now, fold = self._time(), self.settings(order.tenant).fold
+        with self.ledger.errors(), self.ledger.session(write=True) as session:
+            taken = wish_within(session, wish, order.wanted(), now, fold)
+            if not taken.second:
+                session.add(self._audit(person, order.tenant, "diagnose", order.job))
+            return taken
+
+    def recent(self, person: Person, key: str) -> None:
+        """No job was named: a worker looks for those of this person that failed of late."""
+        tenant = self.allow(person, "diagnose", "")
+        users = tuple(name for name, who in self.settings(tenant).people.users.items() if who == person.id)
+        order = RecentOrder(tenant, person.id, users)
+        wish = Wish(key, tenant, person.channel, person.id, person.thread_ts, reply_to=person.reply_to)
+        self.ledger.wish(wish, order.wanted(), self._time(), 0.0)
+
+    # -- what a button is about ----------------------------------------------------------------------------------------
+
+    def subject(self, person: Person, handle: str) -> Subject:
+        """What a handle stands for.
+
+        Raises:
+            SignalboxError: nothing that is known here.
+        """
+        tenant = self.tenant_of(person.channel)
+        posting = self.ledger.by_handle(handle)
+        if posting is not None:
+            direct = person.channel.startswith("D")
+            if posting.tenant == tenant or (direct and posting.channel == person.channel):
+                record = self.ledger.get(posting.incident_id) if posting.incident_id else None
+                return Subject(posting, record, posting.tenant)
+            raise SignalboxError("this message is not of this channel")
+        payload = self.ledger.choice(handle, tenant)
+        chosen: dict[str, Any] = msgspec.json.decode(payload) if payload is not None else {}
+        record = self.ledger.get(int(chosen["incident"])) if "incident" in chosen else None
+        if record is None or record.incident.tenant != tenant:
+            raise SignalboxError("this is too old, or not of this channel: ask again")
+        return Subject(None, record, tenant)
+
+    def place(self, person: Person, subject: Subject | None = None, kind: str = "") -> str:
+        """A handle for a form: what it is about and from where it was opened, which Slack does not tell when it is sent."""
+        tenant = subject.tenant if subject is not None else self.tenant_of(person.channel)
+        told = {"channel": person.channel, "thread_ts": person.thread_ts, "kind": kind}
+        if subject is not None and subject.posting is not None:
+            told["handle"] = subject.posting.handle
+        elif subject is not None:
+            told["incident"] = str(_record(subject).incident.id)
+        (handle,) = self.ledger.choices(tenant, [msgspec.json.encode(told).decode()], self._time())
+        return handle
+
+    def placed(self, handle: str) -> dict[str, Any]:
+        """What a form is about, by its handle; empty where that is too old."""
+        found = self.ledger.any_choice(handle)
+        return {} if found is None else {"handle": handle, **msgspec.json.decode(found)}
+
+    def offered(self, person: Person, jobs: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        """A form's handle, and one for each job that may be chosen in it."""
+        tenant = self.allow(person, "diagnose", "")
+        orders = [{"order": DiagnoseOrder(one, tenant, source="slack"), "thread_ts": person.thread_ts} for one in jobs]
+        payloads = [msgspec.json.encode(one).decode() for one in orders]
+        return self.place(person), self.ledger.choices(tenant, payloads, self._time())
+
+    def show(self, person: Person, subject: Subject, key: str) -> None:
+        """An incident of a list, to this person alone."""
+        incident = _record(subject).incident.id
+        (handle,) = self.ledger.choices(subject.tenant, [f'{{"incident":{incident}}}'], self._time())
+        self.tell(person, key, {"form": "incident", "incident": incident, "handle": handle})
+
+    def look(self, person: Person, tenant: str, rule: str) -> None:
+        """Somebody has looked at a weak rule."""
+        with self.ledger.errors(), self.ledger.session(write=True) as session:
+            session.merge(LookedRow(tenant=tenant, rule=rule[:128], at=self._time(), who=person.id))
+            session.add(self._audit(person, tenant, "admin", f"looked at rule {rule}"))
+
+    # -- what people say -----------------------------------------------------------------------------------------------
+
+    def right(self, person: Person, subject: Subject, key: str) -> bool:
+        """The first diagnosis was the cause (or it was right that nothing failed); whether this is new."""
+        report = from_json(_record(subject).report_json)
+        first = report.diagnoses[0] if report.diagnoses and report.verdict == "fault" else None
+        if first is None:
+            return self._annotate(person, subject, key, Closing(person.id, "slack", "right", "unknown"))
+        nodes = tuple(dict.fromkeys(one.node for one in first.suspects if one.node))
+        said = Closing(person.id, "slack", "right", "shown", first.fault, first.rule, nodes)
+        return self._annotate(person, subject, key, said)
+
+    def wrong(self, person: Person, subject: Subject, key: str) -> bool:
+        """The answer was wrong: this is kept though no cause is named."""
+        return self._annotate(person, subject, key, Closing(person.id, "slack", "wrong"))
+
+    def close(self, person: Person, subject: Subject, key: str, form: CloseOut) -> bool:
+        """Keep what was filled in."""
+        said = Closing(
+            who=person.id,
+            source="slack",
+            verdict=form.verdict or _implied(form, _record(subject)),
+            cause=form.cause or "unknown",
+            fault=form.fault,
+            rule=form.rule,
+            nodes=form.nodes,
+            action=form.action,
+            lost_hours=form.lost_hours,
+            note=form.note,
+            propose_rule=form.propose_rule,
+        )
+        return self._annotate(person, subject, key, said)
+
+    def _annotate(self, person: Person, subject: Subject, key: str, said: Closing) -> bool:
+        record = _record(subject)
+        self.allow(person, "annotate", f"incident {record.incident.id}")
+        now = self._time()
+
+        with self.ledger.errors(), self.ledger.session(write=True) as session:
+            new = annotate_within(session, record.incident.id, subject.tenant, key=key, said=said, now=now)
+            if new:
+                session.add(self._audit(person, subject.tenant, "annotate", f"incident {record.incident.id}"))
+            if new and said.cause is not None and self.settings(subject.tenant).grafana is not None:
+                grafana_within(session, record.incident.id, subject.tenant, key, now)
+            return new
+
+    def evidence(self, person: Person, subject: Subject, key: str) -> bool:
+        """The files, once more; whether this is new."""
+        record = _record(subject)
+        self.allow(person, "read", f"incident {record.incident.id}")
+        with self.ledger.errors(), self.ledger.session(write=True) as session:
+            if subject.posting is None:
+                return False
+            payload = {"incident": record.incident.id, "asked": True}
+            return put_within(
+                session,
+                f"evidence:{key}",
+                subject.tenant,
+                "files",
+                payload,
+                now=self._time(),
+                posting=subject.posting.id,
+            )
+
+    # -- mutes ---------------------------------------------------------------------------------------------------------
+
+    def mutable(self, subject: Subject, kind: str) -> str | None:
+        """What of a message can be muted."""
+        incident = _record(subject).incident
+        if kind == "rule":
+            return incident.rule
+        if kind == "job":
+            return incident.job_name or incident.job_id
+        report = from_json(_record(subject).report_json)
+        return next((one.node for two in report.diagnoses for one in two.suspects if one.node), None)
+
+    def mute(self, person: Person, subject: Subject, kind: str, form: MuteForm, key: str) -> bool:
+        """Be silent on a rule, job or node."""
+        what = self.mutable(subject, kind)
+        if what is None:
+            raise SignalboxError(f"there is no {kind} to mute")
+        self.allow(person, "mute", f"{kind} {what}")
+        channel = None if form.everywhere else person.channel
+        until = self.now() + form.seconds
+        mute = Mute(kind, what, until, subject.tenant, channel, person.id, form.why)  # type: ignore[arg-type]
+        with self.ledger.errors(), self.ledger.session(write=True) as session:
+            new = mute_within(session, key, mute, self._time())
+            if new:
+                session.add(self._audit(person, subject.tenant, "mute", f"{kind} {what}"))
+                changed_within(session, [_record(subject).incident.id])
+        return new
+
+    # -- lists ---------------------------------------------------------------------------------------------------------
+
+    def search(self, text: str) -> list[tuple[str, str]]:
+        """Classes of faults for what was typed: (id, title), the most alike first; all of them for nothing."""
+        if not text.strip():
+            return sorted(self.faults.items(), key=lambda one: one[1])[:_LISTED]
+        words = {fault: f"{title} {fault.replace('_', ' ')}" for fault, title in self.faults.items()}
+        hits = process.extract(text[:100], words, scorer=fuzz.WRatio, limit=_LISTED, score_cutoff=_NEAR)
+        return [(fault, self.faults[fault]) for _, _, fault in hits]
+
+    def home(self, user: str, key: str) -> None:
+        """The home tab is drawn anew."""
+        tenant = self.tenant_of("D")
+        with self.ledger.errors(), self.ledger.session(write=True) as session:
+            put_within(session, f"home:{key}", tenant, "home", {"who": user}, now=self._time())
+
+    def tell(self, person: Person, key: str, payload: Mapping[str, Any]) -> None:
+        """Words for this person alone, from where no acknowledgement can carry them."""
+        told = {**payload, "who": person.id, "channel": person.channel, "thread_ts": person.thread_ts}
+        if person.reply_to:
+            told["reply_to"] = person.reply_to
+        with self.ledger.errors(), self.ledger.session(write=True) as session:
+            put_within(session, f"tell:{key}", self.tenant_of(person.channel), "reply", told, now=self._time())
+
+
+def grafana_within(session: Session, incident: int, tenant: str, key: str, now: datetime) -> None:
+    """Grafana gets to know what an incident was."""
+    put_within(session, f"grafana:{incident}:{key}"[:200], tenant, "grafana", {"incident": incident}, now=now)
+
+
+def _record(subject: Subject) -> Record:
+    if subject.record is None:
+        raise SignalboxError("there is no report behind this message")
+    return subject.record
+
+
+def _implied(form: CloseOut, record: Record) -> Verdict:
+    """Whether the bot was right, where the person named a cause and did not say."""
+    report = from_json(record.report_json)
+    faults = [one.fault for one in report.diagnoses] if report.verdict == "fault" else []
+    if form.cause in ("shown", "fault"):
+        place = faults.index(form.fault) if form.fault in faults else None
+        return "right" if place == 0 else "right_not_first" if place is not None else "wrong"
+    if form.cause == "no_rule":
+        return "wrong" if faults else "abstained_rightly"
+    return "not_looked_at"

@@ -1,0 +1,51 @@
+"""Short words for one person: what was taken, what could not be done. Beside the forms of bot.slack.notices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot import wording
+from bot.slack.blocks import link, mention, paragraph, rich, words
+from bot.slack.limits import Message, fit
+from bot.slack.mrkdwn import escaped
+
+TAKEN = "Looking at "  # how words begin that only say that an answer will come
+_SAID = 600
+_NAMED = 80
+
+
+def said(text: str) -> Message:
+    """One sentence. `<#C…>` and other marks of Slack in it are shown as they are, not followed."""
+    text = text.strip() or "…"
+    return fit(Message(escaped(text, _SAID), tuple(rich(paragraph(words(text, _SAID))))))
+
+
+def taken(job: str, *, private: bool = False, there: bool = False, link_to: str | None = None) -> Message:
+    """The acknowledgement of a wish. `there`: a message here answers it already, or is about to; `link_to`: its address."""
+    name = wording.cut(job, _NAMED)
+    if there:
+        head = f"{name} is being diagnosed in this channel, or was a moment ago: see "
+        where = link(link_to, "the answer") or words("the message above")
+        rest = words("; its menu has “Run again”.")
+        return fit(Message(escaped(f"{head}above.", _SAID), tuple(rich(paragraph([*words(head), *where, *rest])))))
+    return said(f"{TAKEN}{name}; the answer comes {'to you alone' if private else 'in this channel'}.")
+
+
+def opened(job: str, why: str, called: Sequence[str]) -> Message:
+    """The opening words of an answer that nobody asked for; whoever is called is called here: an edit calls nobody."""
+    head = f"{wording.cut(job, _NAMED)} ended badly" if why.startswith("it ended") else wording.cut(job, _NAMED)
+    people = [part for one in called for part in (*words(" "), *mention(one))]
+    told = paragraph([*words(f"{head}: the answer comes here."), *people], words(why, _SAID, italic=True))
+    return fit(Message(escaped(f"{head}{wording.tail(why)}", _SAID), tuple(rich(told))))
+
+
+def looking() -> Message:
+    """No job was named: those of this person are looked for."""
+    return said("Looking for your jobs that failed of late…")
+
+
+def broken(error: str) -> Message:
+    """A mistake of Signalbox itself. `error`: under which the log has more."""
+    return said(
+        f"This did not work; it is a fault of Signalbox. Error {error}, also in its log. Trying again does no harm."
+    )

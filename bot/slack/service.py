@@ -1,0 +1,131 @@
+"""Slack as a part of `signalbox serve`: the app that listens in the main process, and the sender in one of its own."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from slack_bolt import App
+from slack_sdk import WebClient
+from slack_sdk.errors import SlackApiError, SlackClientError
+
+from bot.chatconfig import Slack
+from bot.config import Config
+from bot.grafana import annotate
+from bot.ledger import Ledger
+from bot.postings import Parcel
+from bot.rulefiles import Knowledge
+from bot.slack.app import build
+from bot.slack.compose import Composer, Page, no_page
+from bot.slack.desk import Desk
+from bot.slack.groups import groups_of, members, refresh
+from bot.slack.sender import TIMEOUT, Sender
+from connectors.asking import SourceFailed
+from kb.errors import SignalboxError
+
+REFRESH = 60.0  # seconds between two looks at the user groups
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """The app as it listens. `close`: ends the connection of Socket Mode."""
+
+    app: App
+    close: Callable[[], None]
+
+
+def client_of(slack: Slack) -> WebClient:
+    """The client of Slack's API.
+
+    Raises:
+        SignalboxError: the token is not there.
+    """
+    try:
+        token = slack.bot_token.value()
+    except SourceFailed as failed:
+        raise SignalboxError(f"serve.slack.bot_token: {failed}") from None
+    # no retries of its own: what is to be sent stands in the ledger, and is sent again from there
+    return WebClient(token, base_url=slack.api, timeout=int(TIMEOUT), proxy=slack.proxy, retry_handlers=[])
+
+
+def team_url(client: WebClient) -> str:
+    """The address of the workspace, which also shows that the token is good.
+
+    Raises:
+        SignalboxError: it is not, or Slack cannot be reached; the text says what to do.
+    """
+    try:
+        return str(client.api_call("auth.test").get("url") or "")
+    except SlackApiError as error:
+        said = error.response.get("error")
+        raise SignalboxError(f"Slack refuses the bot token: {said}; see docs/slack-setup.md") from None
+    except (SlackClientError, OSError) as error:
+        raise SignalboxError(f"Slack cannot be reached: {type(error).__name__}: {error}") from None
+
+
+def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_page) -> Listening:
+    """The app; over Socket Mode it listens from now on, over HTTP it is to be handed its requests.
+
+    Raises:
+        SignalboxError: Slack does not take the token, or a secret is missing.
+    """
+    slack = config.serve.slack
+    if slack is None:
+        raise SignalboxError("serve.slack is not configured")
+    client = client_of(slack)
+    url = team_url(client)
+    desk = Desk(
+        ledger,
+        config,
+        lambda group: members(ledger, group),
+        {one.id: one.title for one in known.rulebook.faults.values()},
+    )
+    composer = Composer(ledger, known, config, page)
+    try:
+        signing = slack.signing_secret.value() if slack.mode == "http" and slack.signing_secret else None
+        app_token = slack.app_token.value() if slack.mode == "socket" and slack.app_token else None
+    except SourceFailed as failed:
+        raise SignalboxError(f"serve.slack: {failed}") from None
+    app = build(desk, composer, client, signing_secret=signing, team_url=url)
+    if app_token is None:
+        return Listening(app, lambda: None)
+    from slack_bolt.adapter.socket_mode import SocketModeHandler  # noqa: PLC0415 - not needed over HTTP
+
+    handler = SocketModeHandler(app, app_token, proxy=slack.proxy)
+    handler.client.web_client.base_url = slack.api
+    handler.connect()  # type: ignore[no-untyped-call]
+    return Listening(app, handler.close)
+
+
+def send(config: Config, known: Knowledge, ledger: Ledger, stop: Callable[[], bool], page: Page = no_page) -> None:
+    """Send until told to stop; the user groups are asked for in between."""
+    slack = config.serve.slack
+    if slack is None:
+        return
+    client = client_of(slack)
+    groups = groups_of(config)
+    sender = Sender(
+        ledger,
+        client,
+        Composer(ledger, known, config, page),
+        {"grafana": lambda parcel: _grafana(config, ledger, parcel)},
+    )
+    asked = 0.0
+
+    def stopped() -> bool:
+        nonlocal asked
+        if groups and time.monotonic() - asked > REFRESH:
+            asked = time.monotonic()
+            refresh(ledger, client, groups)
+        return stop()
+
+    sender.run(stopped)
+
+
+def _grafana(config: Config, ledger: Ledger, parcel: Parcel) -> None:
+    grafana = config.tenants_of_chat[parcel.tenant].grafana if parcel.tenant in config.tenants_of_chat else None
+    if grafana is not None:
+        annotate(grafana, ledger, int(parcel.payload["incident"]))

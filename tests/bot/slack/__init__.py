@@ -1,0 +1,1 @@
+"""Slack: what is shown and what comes back."""

@@ -1,0 +1,52 @@
+"""Blocks as a person reads them, one line a row: `#` a heading, `(...)` grey text, `|` a box, `[...]` a button, `*` bold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def read(blocks: Sequence[dict[str, Any]]) -> str:
+    """The blocks as text, each line ended."""
+    return "".join(f"{line}\n" for block in blocks for line in _block(block).split("\n"))
+
+
+def _block(block: dict[str, Any]) -> str:
+    kind = block["type"]
+    if kind in ("header", "section"):
+        beside = f" {_element(block['accessory'])}" if "accessory" in block else ""
+        return f"{'# ' if kind == 'header' else ''}{block['text']['text']}{beside}"
+    if kind == "divider":
+        return "---"
+    if kind == "context":
+        return " ".join(f"({one['text']})" for one in block["elements"])
+    if kind == "actions":
+        return " ".join(_element(one) for one in block["elements"])
+    if kind == "input":
+        return f"{block['block_id']}: {block['label']['text']} {_element(block['element'])}"
+    return "\n".join(_part(one) for one in block["elements"])
+
+
+def _element(one: dict[str, Any]) -> str:
+    if one["type"] == "button":
+        return f"[{one['text']['text']}]"
+    if "options" in one:
+        chosen = [*one.get("initial_options", ()), *([one["initial_option"]] if "initial_option" in one else [])]
+        marks = [f"{'*' if option in chosen else ''}{option['text']['text']}" for option in one["options"]]
+        return f"[{' / '.join(marks)}]"
+    return f"[{one.get('initial_value', '')}]"
+
+
+def _part(part: dict[str, Any]) -> str:
+    if part["type"] == "rich_text_list":
+        return "\n".join(f"  • {_part(one)}" for one in part["elements"])
+    text = "".join(_run(run) for run in part["elements"])
+    return "\n".join(f"  | {line}" for line in text.split("\n")) if part["type"] == "rich_text_preformatted" else text
+
+
+def _run(run: dict[str, Any]) -> str:
+    if run["type"] == "text":
+        return f"*{run['text']}*" if run.get("style", {}).get("bold") else run["text"]
+    if run["type"] == "link":
+        return f"{run['text']} <{run['url']}>"
+    return f"@{run.get('user_id') or run.get('usergroup_id')}"

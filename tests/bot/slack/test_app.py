@@ -1,0 +1,313 @@
+"""The app as people use it: commands, mentions, menus, buttons and forms, from the delivery to what stands in the channel."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.bot.slack.stage import ADA, CHANNEL, EVE, FOREIGN, GRACE, ONCALL, OTHER, stage
+
+
+def press(play, ts, action, user=ADA, value=None):
+    """Press a button, and let everything come of it."""
+    delivery = play.workspace.click(user, CHANNEL, ts, action, value)
+    play.settle()
+    return delivery
+
+
+def form(play, user=ADA):
+    """The form that opens: after the acknowledgement, so it takes a moment."""
+    return play.workspace.until(lambda: play.workspace.modal(user))
+
+
+def only(items):
+    """The one that there is."""
+    [one] = items
+    return one
+
+
+def option(message, verb):
+    """The value of a choice of the overflow menu."""
+    menus = [one for block in message.blocks if block["type"] == "actions" for one in block["elements"]]
+    menu = only([one for one in menus if one["type"] == "overflow"])
+    return only([one["value"] for one in menu["options"] if one["value"].startswith(verb)])
+
+
+def text_of(message):
+    """All that a message's blocks say."""
+    return json.dumps(message.blocks, ensure_ascii=False)
+
+
+def test_a_diagnosis(play):
+    """It is acknowledged at once, answered by one message that was edited, and its thread has the file and the picture."""
+    delivery = play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
+    assert delivery.acknowledged
+    assert play.told() == ["Looking at demo; the answer comes in this channel."]
+    assert play.answers() == []
+
+    play.settle()
+    answer = only(play.answers())
+    assert answer.edited is not None
+    assert "lm-tiny" in answer.text
+    told = text_of(answer)
+    assert "rank 5" in told
+    assert "Asked by" in told
+    assert [one.name for one in play.workspace.files] == ["lm-tiny-timeline.png", "lm-tiny-evidence.txt"]
+    assert all(one.shared for one in play.workspace.files)
+    assert {one.thread_ts for one in play.workspace.thread(CHANNEL, answer.ts)} <= {answer.ts, None}
+    assert [one.method for one in play.workspace.traffic].count("chat.postMessage") == 1
+
+
+def test_an_unknown_job_gives_candidates(play):
+    """Nothing is posted for all; the person gets buttons, and one press asks for the job."""
+    play.diagnose("lm-tny")
+    assert play.answers() == []
+    offered = play.workspace.ephemerals(CHANNEL, ADA)[-1]
+    assert "No job" in offered.text
+    press(play, offered.ts, "pick_job")
+    assert "lm-tiny" in only(play.answers()).text
+
+
+def test_the_same_job_is_linked_and_not_looked_at_twice(play):
+    """A second wish within minutes points to the answer; "Run again" makes a new one."""
+    play.diagnose("demo")
+    play.diagnose("demo", user=GRACE)
+    answer = only(play.answers())
+    assert "see" in only(play.told(GRACE))
+    assert answer.ts.replace(".", "") in json.dumps(play.workspace.ephemerals(CHANNEL, GRACE)[0].blocks)
+
+    press(play, answer.ts, "more", value=option(answer, "again"))
+    assert len(play.answers()) == 2
+
+
+def test_the_same_job_in_another_channel_is_answered_there_at_once(play):
+    """What is known is not collected again."""
+    play.diagnose("demo")
+    play.workspace.command(GRACE, OTHER, "/diagnose", "demo")
+    assert not play.work()
+    play.send()
+    assert "lm-tiny" in only(play.answers(OTHER)).text
+    assert len(play.ledger.list()) == 1
+
+
+def test_private_goes_to_the_person(play):
+    """The channel sees nothing."""
+    play.diagnose("demo private")
+    assert play.answers() == []
+    direct = only([one for one in play.workspace.state.channels.values() if one.direct])
+    assert "Only you see this" in text_of(only(play.answers(direct.id)))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("demo last long", "no job"), ("demo last 0h", "no span of time"), ("x" * 300, "at most 256 characters")],
+)
+def test_what_cannot_be_read_is_explained(play, text, told):
+    """To the person alone."""
+    play.diagnose(text)
+    assert told in play.told()[-1].lower()
+    assert play.answers() == []
+
+
+def test_right_closes_with_one_press(play):
+    """The message says so, for all; pressed twice it says it once."""
+    play.diagnose()
+    answer = only(play.answers())
+    press(play, answer.ts, "right")
+    closed = only(play.answers())
+    assert "closed" in text_of(closed)
+    assert f'"user_id": "{ADA}"' in text_of(closed)
+    incident = only(play.ledger.list())
+    assert incident.closed_at is not None
+    assert [one.said.verdict for one in play.ledger.said(incident.id)] == ["right"]
+
+
+def test_wrong_and_another_cause(play):
+    """Wrong is kept at once; the form asks what it was, with a search among all faults; the message changes."""
+    play.diagnose()
+    answer = only(play.answers())
+    press(play, answer.ts, "wrong")
+    incident = only(play.ledger.list())
+    assert [(one.said.verdict, one.said.cause) for one in play.ledger.said(incident.id)] == [("wrong", None)]
+    assert play.ledger.get(incident.id).incident.closed_at is None
+
+    form(play)
+    play.workspace.act(ADA, "cause", "fault")
+    play.workspace.until(lambda: any(one.get("block_id") == "other_fault" for one in form(play).blocks))
+    found = play.workspace.suggest(ADA, "other_fault", "disk ful")
+    assert found.options[0]["value"] == "disk_full"
+    play.workspace.submit(
+        ADA, {"cause": "fault", "other_fault": "disk_full", "nodes": "node-b", "note": "quota of the project"}
+    )
+    play.settle()
+    assert play.workspace.modal(ADA) is None
+    told = text_of(only(play.answers()))
+    assert play.known.rulebook.faults["disk_full"].title in told
+    assert "node-b" in told
+    assert "quota of the project" in told
+    last = play.ledger.said(incident.id)[-1].said
+    assert (last.verdict, last.cause, last.fault, last.nodes) == ("wrong", "fault", "disk_full", ("node-b",))
+
+
+def test_disagreement_is_shown(play):
+    """The last word counts, the other one stands beside it."""
+    play.diagnose()
+    answer = only(play.answers())
+    press(play, answer.ts, "right")
+    press(play, answer.ts, "close_out", user=GRACE)
+    form(play, GRACE)
+    play.workspace.submit(GRACE, {"cause": "no_rule"})
+    play.settle()
+    told = text_of(only(play.answers()))
+    assert "does not agree" in told
+    assert told.index(GRACE) < told.index(ADA)
+
+
+def test_a_form_with_faults_says_so_beside_the_fields(play):
+    """And stays open."""
+    play.diagnose()
+    answer = only(play.answers())
+    press(play, answer.ts, "close_out")
+    form(play)
+    play.workspace.submit(ADA, {"nodes": " ".join(f"n{number}" for number in range(201))})
+    view = play.workspace.modal(ADA)
+    assert "At most 200 nodes" in view.errors["nodes"]
+
+
+def test_mute(play):
+    """A rule is muted in this channel for a day; the message says it."""
+    play.diagnose()
+    answer = only(play.answers())
+    press(play, answer.ts, "more", value=option(answer, "mute_rule"))
+    form(play)
+    play.workspace.submit(ADA, {"until": "1d", "where": "channel", "why": "known"})
+    play.settle()
+    assert "Muted: rule" in text_of(only(play.answers()))
+    assert press(play, answer.ts, "more", value=option(only(play.answers()), "mute_job")).acknowledged
+
+
+def test_evidence_comes_once_more(play):
+    """The files are uploaded into the thread again."""
+    play.diagnose()
+    press(play, only(play.answers()).ts, "evidence")
+    assert len(play.workspace.files) == 4
+
+
+def test_lists(play):
+    """Help, incidents with a button that opens one, rules found by words, what is configured."""
+    play.diagnose()
+    for text, told in (
+        ("", "/diagnose JOB"),
+        ("incidents", "lm-tiny"),
+        ("rules disk full", "disk"),
+        ("config", "recorded"),
+        ("nonsense", "Usage"),
+        ("incidents page 9", "none"),
+    ):
+        play.workspace.command(ADA, CHANNEL, "/signalbox", text)
+        assert told in text_of(play.workspace.ephemerals(CHANNEL, ADA)[-1]), text
+    play.workspace.command(ADA, CHANNEL, "/signalbox", "incidents")
+    press(play, play.workspace.ephemerals(CHANNEL, ADA)[-1].ts, "open_incident")
+    shown = play.workspace.ephemerals(CHANNEL, ADA)[-1]
+    assert "rank 5" in text_of(shown)
+    press(play, shown.ts, "right")
+    assert "closed" in text_of(only(play.answers()))
+
+
+def test_mentions_work_in_threads(play):
+    """The answer comes into the thread; help to the person alone."""
+    head, _ = play.workspace.say(ADA, CHANNEL, "what is with demo?")
+    play.workspace.mention(ADA, CHANNEL, "diagnose `demo`", head.ts)
+    play.settle()
+    answer = only([one for one in play.workspace.thread(CHANNEL, head.ts) if one.by_app and not one.files])
+    assert "lm-tiny" in answer.text
+    play.workspace.mention(ADA, CHANNEL, "help")
+    play.send()
+    assert "/diagnose JOB" in text_of(play.workspace.ephemerals(CHANNEL, ADA)[-1])
+
+
+def test_the_shortcut_finds_the_job_in_a_message(play):
+    """One name: at once; none: a form asks."""
+    alert, _ = play.workspace.say(GRACE, CHANNEL, "GPUHang: job_name=demo is silent")
+    play.workspace.shortcut(ADA, CHANNEL, alert.ts, "diagnose_message")
+    play.settle()
+    assert "lm-tiny" in next(one for one in play.workspace.thread(CHANNEL, alert.ts) if one.by_app).text
+
+    chat, _ = play.workspace.say(GRACE, CHANNEL, "who broke it?")
+    play.workspace.shortcut(ADA, CHANNEL, chat.ts, "diagnose_message")
+    form(play)
+    play.workspace.submit(ADA, {"name": "fine"})
+    play.settle()
+    assert [one for one in play.workspace.thread(CHANNEL, chat.ts) if one.by_app]
+
+
+def test_home(play):
+    """It shows the latest incidents and what the bot sees, and is drawn anew on demand."""
+    play.workspace.open_home(ADA)
+    play.send()
+    assert "No incident yet" in json.dumps(play.workspace.home(ADA).source)
+    play.diagnose()
+    play.workspace.act_at_home(ADA, "home_refresh")
+    play.send()
+    told = json.dumps(play.workspace.home(ADA).source)
+    assert "lm-tiny" in told
+    assert "recorded" in told
+
+
+def test_no_job_named(play):
+    """Those of the person that failed of late are offered."""
+    play.diagnose("")
+    assert play.told()[-1].startswith(("Your jobs", "No job of yours"))
+
+
+def test_nothing_failed(play):
+    """A healthy run has its own form, and no files that nobody asked for."""
+    play.diagnose("fine")
+    assert "nothing failed" in only(play.answers()).text
+    assert play.workspace.files == []
+
+
+def test_where_the_bot_is_not_the_answer_goes_to_who_asked(play):
+    """A channel that it was not invited to."""
+    play.workspace.add_channel(OTHER, "second", [ADA], app=False)
+    play.diagnose("demo", channel=OTHER)
+    assert play.answers(OTHER) == []
+    direct = only([one for one in play.workspace.state.channels.values() if one.direct])
+    assert "lm-tiny" in only(play.answers(direct.id)).text
+
+
+VERBS = f"    verbs: {{annotate: [{ONCALL}], mute: [{ADA}]}}"
+
+
+def test_rights(tmp_path, known, monkeypatch):
+    """Who may not is told so alone, with whom to ask; both stand in the audit; other channels are refused."""
+    with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=VERBS) as play:
+        from bot.slack.groups import groups_of, refresh
+
+        refresh(play.ledger, play.senders[0].client, groups_of(play.config))
+        play.diagnose()
+        answer = only(play.answers())
+        press(play, answer.ts, "right", user=EVE)
+        assert ONCALL in text_of(play.workspace.ephemerals(CHANNEL, EVE)[-1])
+        assert play.ledger.said(1) == ()
+        press(play, answer.ts, "right", user=GRACE)
+        assert [one.said.who for one in play.ledger.said(1)] == [GRACE]
+        press(play, answer.ts, "more", user=EVE, value=option(only(play.answers()), "mute_job"))
+        assert play.workspace.modal(EVE) is None
+        play.workspace.command(ADA, FOREIGN, "/diagnose", "demo")
+        assert "none of those" in play.told(channel=FOREIGN)[-1]
+
+        with play.ledger.session() as session:
+            from sqlmodel import select
+
+            from bot.tables import AuditRow
+
+            rows = [(one.who, one.verb, one.allowed) for one in session.exec(select(AuditRow))]
+        assert rows == [
+            (ADA, "diagnose", True),
+            (EVE, "annotate", False),
+            (GRACE, "annotate", True),
+            (EVE, "mute", False),
+            (ADA, "diagnose", False),
+        ]

@@ -1,0 +1,172 @@
+"""Which ends are bad, and what a scheduler's hook sends of one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.ended import LARGEST, HookRefused, Told, Watching, as_of, fold, judged, read_ended, words
+from kb.model import Attempt, Job, JobRecord, Member
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "signal", "verdict"),
+    [
+        ("FAILED", 1, None, "bad"),
+        ("FAILED", None, None, "bad"),
+        ("failed", 0, 0, "bad"),
+        ("NODE_FAIL", 0, None, "bad"),
+        ("NODE_FAIL+", 0, None, "bad"),
+        ("OUT_OF_MEMORY", 0, 125, "bad"),
+        ("BOOT_FAIL", None, None, "bad"),
+        ("TIMEOUT", 0, 15, "bad"),
+        ("COMPLETED", 0, None, "fine"),
+        ("CANCELLED by 1000", 0, 15, "fine"),
+        ("CANCELLED", 1, None, "fine"),
+        ("PREEMPTED", 0, 15, "fine"),
+        ("REQUEUED", 0, None, "fine"),
+        ("REQUEUED", 0, 15, "fine"),
+        ("REQUEUED", 9, None, "bad"),
+        ("RUNNING", None, None, "open"),
+        ("PENDING,REQUEUED", None, None, "open"),
+        ("", 3, 0, "bad"),
+        ("", 0, 9, "bad"),
+        ("", 0, 15, "untold"),
+        ("", 0, 0, "untold"),
+        (None, None, None, "untold"),
+        ("ANOTHER_ONE", 2, None, "bad"),
+        ("ANOTHER_ONE", None, None, "untold"),
+    ],
+)
+def test_which_ends_are_bad(state, code, signal, verdict):
+    """By the scheduler's word, and without one by exit code and signal."""
+    assert judged(state, code, signal) == verdict
+
+
+def test_time_limits_are_a_matter_of_taste():
+    """Some jobs are meant to run into theirs."""
+    assert judged("TIMEOUT", 0, 15, timeouts=False) == "fine"
+    assert judged("DEADLINE", 0, 15, timeouts=False) == "bad"
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "signal", "told"),
+    [
+        ("FAILED", 3, 0, "FAILED, exit code 3"),
+        ("NODE_FAIL+", 0, None, "NODE_FAIL"),
+        ("", 0, 11, "signal 11"),
+        (None, None, None, "how is not told"),
+    ],
+)
+def test_ends_in_words(state, code, signal, told):
+    """As people read them."""
+    assert words(state, code, signal) == told
+
+
+def test_what_counts_as_done():
+    """A diagnosis since the end, as far back as is allowed; not one from before it, whatever the clocks say."""
+    assert [fold(ended, 1000.0, 600.0) for ended in (900.0, 100.0, 1000.0, 1200.0)] == [100.0, 600.0, 0.0, 0.0]
+
+
+RUNS = (
+    Attempt(0, "NODE_FAIL", scheduled=100.0, stopped=200.0, nodes=("n1", "n2")),
+    Attempt(1, "FAILED", scheduled=300.0, stopped=400.0, nodes=("n2", "n3")),
+    Attempt(2, "RUNNING", scheduled=500.0, nodes=("n3", "n4")),
+)
+NOW_RUNS = JobRecord(
+    Job(id="7", name="llm", state="RUNNING", start=500.0, attempt=2, nodes={"n3": (0, 1), "n4": (2, 3)}),
+    "slurm",
+    attempts=RUNS,
+    members=(Member("7.0", "n3", 0), Member("7.2", "n4", 2)),
+)
+
+
+def test_a_job_that_runs_again_as_it_was() -> None:
+    """State, times, nodes and attempts are those of the run that ended; ranks only where they are still known."""
+    was = as_of(NOW_RUNS, 402.0)
+    assert was.job == Job(
+        id="7", name="llm", state="FAILED", start=300.0, end=400.0, attempt=1, nodes={"n2": (), "n3": (0, 1)}
+    )
+    assert (was.attempts, was.members) == (RUNS[:2], (Member("7.0", "n3", 0),))
+    assert as_of(NOW_RUNS, 200.0).attempts == RUNS[:1]
+
+
+@pytest.mark.parametrize("ended", [0.0, 100.0])
+def test_a_run_that_nobody_remembers(ended: float) -> None:
+    """Then the job is taken as it is; so it is where its last run is meant."""
+    assert as_of(NOW_RUNS, ended) == NOW_RUNS
+    over = replace(NOW_RUNS, attempts=RUNS[:2])
+    assert as_of(over, 1e9) == over
+
+
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "told"),
+    [
+        (b'{"job": "12"}', "application/json", Told("12")),
+        (b'{"job": 12, "exit_code": 3, "more": [1]}', "", Told("12", exit_code=3)),
+        (
+            b'{"job": "12_3", "state": "FAILED", "exit_code": "1:9", "cluster": "west", "ended": 1763000000.5}',
+            "application/json; charset=utf-8",
+            Told("12_3", "FAILED", 1, 9, "west", None, 1763000000.5),
+        ),
+        (b'{"job": "llm", "namespace": "ml", "state": null, "exit_code": null}', "", Told("llm", namespace="ml")),
+        (b"job=12&state=&exit_code=0%3A15&cluster=&ended=1763000000", FORM, Told("12", "", 0, 15, ended=1763000000.0)),
+        (b"job=a+b&job=c%C3%BC", f"{FORM}; charset=utf-8", Told("c\u00fc")),
+    ],
+)
+def test_what_hooks_send(body, kind, told):
+    """JSON and forms alike; what is not known is passed over."""
+    assert read_ended(body, kind) == told
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "says"),
+    [
+        (b"", "", "no JSON"),
+        (b"[]", "", "no JSON object"),
+        (b"{}", "", "`job` is missing"),
+        (b"", FORM, "`job` is missing"),
+        (b"job=%FF", FORM, "no form"),
+        (b"\xff", FORM, "no form"),
+        (b"&".join(b"a=1" for _ in range(100)), FORM, "no form"),
+        (b'{"job": ["12"]}', "", "`job` is no text"),
+        (b'{"job": true}', "", "`job` is no text"),
+        (b'{"job": "1\\n2"}', "", "`job` is no text"),
+        (b'{"job": "' + b"x" * 300 + b'"}', "", "`job` is no text"),
+        (b'{"job": "1", "exit_code": "x"}', "", "`exit_code`"),
+        (b'{"job": "1", "exit_code": -1}', "", "`exit_code`"),
+        (b'{"job": "1", "exit_code": true}', "", "`exit_code`"),
+        (b'{"job": "1", "ended": "yesterday"}', "", "`ended`"),
+        (b'{"job": "1", "ended": 1e300}', "", "`ended`"),
+        (b"[" * 50_000, "", "no JSON"),
+        (b"x" * (LARGEST + 1), "", "larger than"),
+    ],
+)
+def test_what_is_refused(body, kind, says):
+    """In words, each fault."""
+    with pytest.raises(HookRefused, match=says):
+        read_ended(body, kind)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=300), st.sampled_from(["", FORM]))
+def test_nothing_else_is_raised(body, kind):
+    """Whatever comes is an end, or is refused."""
+    try:
+        told = read_ended(body, kind)
+    except HookRefused:
+        return
+    assert told.job.isprintable()
+
+
+@pytest.mark.parametrize("make", [lambda: Watching(every=0), lambda: Watching(most=0)])
+def test_settings_that_cannot_be(make):
+    """They are refused in words."""
+    with pytest.raises(ValueError, match=r"every|most"):
+        make()

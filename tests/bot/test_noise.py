@@ -1,0 +1,218 @@
+"""What may be said unasked: properties that hold for any stream of failures, and each decision by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.noise import (
+    DAY,
+    HOUR,
+    Bar,
+    Cap,
+    Decision,
+    Flap,
+    Flapping,
+    Mute,
+    Quiet,
+    Rest,
+    Standing,
+    Subject,
+    Verdict,
+    decide,
+    muted,
+    quiet,
+    rest,
+    room,
+    standings,
+    wilson,
+)
+
+NOW = 1_763_000_000.0
+XID = Subject("red", "f1", "c1", "4711", "llm-7b", "gpu/xid-79", ("n1", "n2"))
+streams = st.lists(
+    st.tuples(st.floats(0, 3 * HOUR), st.sampled_from(["f1", "f2", "f3", "f4"]), st.sampled_from(["c1", "c2", "c3"])),
+    max_size=60,
+)
+
+
+def told(stream, cap, mutes=()):
+    """What becomes of a stream of failures (seconds since the one before, fingerprint, chain) in one channel."""
+    at, posted, flaps, found = NOW, [], {}, []
+    for pause, fingerprint, chain in stream:
+        at += pause
+        subject = replace(XID, fingerprint=fingerprint, chain=chain)
+        one = decide(subject, "C1", at, mutes=mutes, before=flaps.get((fingerprint, chain)), posted=posted, cap=cap)
+        flaps[fingerprint, chain] = one.flap
+        posted += [at] if one.do == "post" else []
+        found.append((at, (fingerprint, chain), one))
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(streams, st.integers(1, 4))
+def test_no_stream_gets_past_the_cap(stream, most):
+    """In any hour there are at most so many messages, and nothing vanishes: each failure is told, counted or listed."""
+    found = told(stream, Cap(most))
+    posts = [at for at, _, one in found if one.do == "post"]
+    assert all(sum(start <= at < start + HOUR for at in posts) <= most for start in posts)
+    assert {one.do for _, _, one in found} <= {"post", "count", "hold"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(streams)
+def test_the_same_again_is_counted_and_its_pauses_grow(stream):
+    """Between two messages on the same failure lies at least the pause, which never shrinks; the count is how often it came."""
+    last: dict = {}
+    counts: dict = {}
+    for at, key, one in told(stream, Cap(1000)):
+        counts[key] = counts.get(key, 0) + 1
+        assert one.flap.count == counts[key]
+        if one.do == "post":
+            before = last.get(key)
+            if before is not None:
+                assert at - before[0] >= before[1]
+                assert one.flap.pause >= before[1]
+            last[key] = (at, one.flap.pause)
+        else:
+            assert at < last[key][0] + last[key][1]
+
+
+@settings(max_examples=30, deadline=None)
+@given(streams)
+def test_what_is_muted_is_never_said(stream):
+    """Until the mute ends there is no message, and the count goes on; what the mute does not name is untouched."""
+    mute = Mute("rule", "gpu/xid-79", NOW + 5 * HOUR, "red")
+    for at, _, one in told(stream, Cap(1000), (mute,)):
+        assert (one.do == "drop") == (at < mute.until)
+    other = replace(mute, what="gpu/xid-48")
+    assert told(stream, Cap(2), (other,)) == told(stream, Cap(2))
+
+
+def test_a_failure_that_flaps():
+    """Said, counted, said again after one hour and then after two, new again after a week without it."""
+    first = decide(XID, "C1", NOW)
+    assert first == Decision("post", "the first of its kind", Flap(1, NOW, HOUR, NOW))
+    second = decide(XID, "C1", NOW + 60, before=first.flap)
+    assert second == Decision("count", "the same failure for the 2nd time", Flap(2, NOW, HOUR, NOW + 60))
+    third = decide(XID, "C1", NOW + HOUR, before=second.flap)
+    assert (third.do, third.flap) == ("post", Flap(3, NOW + HOUR, 2 * HOUR, NOW + HOUR))
+    fourth = decide(XID, "C1", NOW + 2.9 * HOUR, before=third.flap)
+    assert (fourth.do, fourth.flap.count) == ("count", 4)
+    late = NOW + 8 * DAY + 3 * HOUR
+    assert decide(XID, "C1", late, before=fourth.flap) == Decision(
+        "post", "the first of its kind", Flap(1, late, HOUR, late)
+    )
+
+
+def test_what_was_held_back_is_news_later():
+    """A failure that was listed only was not said, so the next time it is."""
+    held = decide(XID, "C1", NOW, posted=[NOW - 1], cap=Cap(1))
+    assert (held.do, held.flap) == ("hold", Flap(1, NOW, 0.0, NOW))
+    assert decide(XID, "C1", NOW + 60, before=held.flap).do == "post"
+
+
+@pytest.mark.parametrize(
+    ("mute", "holds"),
+    [
+        (Mute("rule", "gpu/xid-79", NOW + 1, "red"), True),
+        (Mute("rule", "gpu/xid-79", NOW, "red"), False),
+        (Mute("rule", "gpu/xid-79", NOW + 1, "blue"), False),
+        (Mute("rule", "gpu/*", NOW + 1, "red"), False),
+        (Mute("rule", "gpu/xid-79", NOW + 1, "red", channel="C1"), True),
+        (Mute("rule", "gpu/xid-79", NOW + 1, "red", channel="C2"), False),
+        (Mute("job", "llm-*", NOW + 1, "red"), True),
+        (Mute("job", "4711", NOW + 1, "red"), True),
+        (Mute("job", "vision-*", NOW + 1, "red"), False),
+        (Mute("node", "n1", NOW + 1, "red"), False),
+    ],
+)
+def test_mutes(mute, holds):
+    """A mute holds for its rule, job or nodes, in its channel or everywhere, for its tenant, until its time."""
+    assert muted([mute], XID, "C1", NOW) == (mute if holds else None)
+
+
+def test_all_nodes_must_be_muted():
+    """Where another node is suspected too, it is said; without a suspected node no mute of nodes holds."""
+    mutes = [Mute("node", node, NOW + 1, "red") for node in ("n1", "n2")]
+    assert muted(mutes, XID, "C1", NOW) == mutes[0]
+    assert muted(mutes, replace(XID, nodes=("n1", "n3")), "C1", NOW) is None
+    assert muted(mutes, replace(XID, nodes=()), "C1", NOW) is None
+
+
+def test_a_name_is_itself():
+    """A job whose name looks like a pattern is muted by its name."""
+    odd = replace(XID, name="run[1]*")
+    mute = Mute("job", "run[1]*", NOW + 1, "red", by="ada")
+    assert decide(odd, "C1", NOW, mutes=[mute]).why == "job run[1]* is muted by ada"
+
+
+def test_room():
+    """Messages of the last hour count, older ones and others' clocks do not."""
+    assert not room([NOW - 10, NOW - 3599], NOW, Cap(2))
+    assert room([NOW - 10, NOW - 3600], NOW, Cap(2))
+    assert room([NOW + 10, NOW - 10], NOW, Cap(2))
+
+
+def test_the_rest_is_listed():
+    """What was held back stands in one list, the oldest first, with how many more there are."""
+    assert rest([]) is None
+    assert rest([(NOW + 1, "b"), (NOW, "a")]) == Rest(NOW, ("a", "b"), 0)
+    many = rest([(NOW + at, str(at)) for at in range(50)])
+    assert (many.listed[-1], many.more) == ("19", 30)
+
+
+@pytest.mark.parametrize(
+    ("right", "n", "low", "high"),
+    [(0, 0, 0.0, 1.0), (0, 10, 0.0, 0.2775), (5, 10, 0.2366, 0.7634), (10, 10, 0.7225, 1.0), (81, 263, 0.2553, 0.3662)],
+)
+def test_wilson(right, n, low, high):
+    """The interval of the textbooks (Newcombe 1998 has 81 of 263)."""
+    assert wilson(right, n) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
+
+
+def test_weak_rules():
+    """A rule is weak where its precision cannot reach the bar, and until somebody has looked at it."""
+    verdicts = [Verdict("a", right=at < 2, at=NOW + at) for at in range(8)]  # 2 of 8
+    verdicts += [Verdict("b", right=at < 9, at=NOW) for at in range(10)]
+    verdicts += [Verdict("c", right=False, at=NOW)]
+    assert [(one.rule, one.right, one.n, one.weak) for one in standings(verdicts)] == [
+        ("a", 2, 8, True),
+        ("c", 0, 1, False),
+        ("b", 9, 10, False),
+    ]
+    worst = standings(verdicts)[0]
+    assert worst.words == "right in 2 of 8 close-outs (95 %: 7% to 59%)"
+    assert [one.rule for one in standings(verdicts, {"a": NOW + 8}) if one.rule == "a"] == []
+    assert standings(verdicts, {"a": NOW + 5}, Bar(0.9, 2))[0] == Standing(
+        "a", 0, 2, 0.0, pytest.approx(0.6576, abs=1e-4), True
+    )
+
+
+def test_a_quiet_start():
+    """It ends when enough close-outs bear the precision out, and not by numbers alone."""
+    start = Quiet("C9", 20, 0.7)
+    assert quiet(None, 0, 0) is None
+    assert [quiet(start, right, n) for right, n in ((0, 0), (19, 19), (16, 20), (19, 20), (80, 100))] == [
+        "C9",
+        "C9",
+        "C9",
+        None,
+        None,
+    ]
+
+
+@pytest.mark.parametrize("make", [lambda: Quiet("C", precision=1.0), lambda: Quiet("C", close_outs=0), lambda: Cap(0)])
+def test_settings_that_cannot_be(make):
+    """They are refused in words."""
+    with pytest.raises(ValueError, match=r"\w+: "):
+        make()
+
+
+def test_the_longest_pause():
+    """Pauses grow to a bound."""
+    flap = Flap(9, NOW, 20 * HOUR, NOW)
+    assert decide(XID, "C1", NOW + 21 * HOUR, before=flap, flapping=Flapping()).flap.pause == DAY
