@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 from sqlmodel import Session
 
 from bot.announcing import announce_within, chained_within, ended
+from bot.chatconfig import Tenant
 from bot.collecting import Collected, finished
 from bot.config import Config
 from bot.diagnosing import Answer, diagnose_bundle
@@ -31,18 +33,20 @@ from bot.postings import (
     choices_within,
     pending_within,
     post_within,
+    remind_within,
     reply_within,
 )
 from bot.reportjson import dumps
 from bot.routing import JobFacts, facts_of, link_of
 from bot.rulefiles import Knowledge
-from bot.store import Origin
+from bot.store import Filed, Origin, add_within, file
 from bot.tables import IncidentRow
 from bot.worker import Done
 from bot.worklist import Work
 from connectors.asking import Known
 from kb.report import Report
 
+SATURDAY = 5
 BETWEEN = 1.0  # seconds between two notes of how far collecting is
 TIMELINE = "timeline"
 
@@ -65,7 +69,10 @@ class Answering:
     config: Config
 
     def do(self, work: Work) -> Done:
-        """Do one order. The result is the incident's number, or "unknown"."""
+        """Do one order. The result is the incident's number, or "unknown".
+
+        The incident is kept in the transaction that ends the work: of a worker that dies nothing is left that nobody was told of.
+        """
         order = msgspec.json.decode(work.payload, type=DiagnoseOrder)
         spooled = self._spooled(work)
         if spooled is None:
@@ -78,12 +85,10 @@ class Answering:
         answer = diagnose_bundle(self.known, folder, workers=1)
         report = answer.report
         end = ended(report, spooled.end)
-        origin = Origin(order.tenant, spooled.facts.cluster, end, self._kept(answer))
-        incident = self.ledger.add(dumps(report), report, answer.replay, str(folder), datetime.now(UTC), origin=origin)
-        return Done(
-            str(incident),
-            lambda session: self._told(session, work, order, spooled=spooled, report=report, incident=incident),
-        )
+        kept, partition = self._kept(answer), spooled.facts.partition
+        origin = Origin(order.tenant, spooled.facts.cluster, end, kept, partition)
+        filed = file(dumps(report), report, answer.replay, str(folder), datetime.now(UTC), origin=origin)
+        return Done("", lambda session: self._told(session, work, order, spooled=spooled, report=report, filed=filed))
 
     def _spooled(self, work: Work) -> Spooled | None:
         """What a worker that died had collected, where that is still there and can be reached from here."""
@@ -122,13 +127,12 @@ class Answering:
         return {TIMELINE: answer.timeline()}
 
     def _told(
-        self, session: Session, work: Work, order: DiagnoseOrder, *, spooled: Spooled, report: Report, incident: int
-    ) -> None:
-        """Everybody is told, in the transaction that ends the work."""
+        self, session: Session, work: Work, order: DiagnoseOrder, *, spooled: Spooled, report: Report, filed: Filed
+    ) -> str:
+        """Everybody is told, in the transaction that ends the work; the incident's number."""
         now = datetime.now(UTC)
-        row = session.get(IncidentRow, incident)
-        if row is None:  # tidied away meanwhile: as good as never
-            return
+        incident = add_within(session, filed)
+        row = session.get_one(IncidentRow, incident)
         nobody = any(one.who == NOBODY for one in pending_within(session, work.id))
         chained_within(session, row, link_of(spooled.facts), row.ended_at or now)
         facts = {"sources": spooled.sources, "why": "" if order.source == "slack" else order.why}
@@ -140,8 +144,12 @@ class Answering:
                 session.add(request)
         if nobody and wanted is not None:
             made += announce_within(session, wanted, row, report=report, job=spooled.facts, why=order.why, now=now)
+        told = wanted or Tenant()
         for posting in made:
+            if told.remind and report.verdict != "no_fault":
+                remind_within(session, posting, next_working_day(now, told.zone), now)
             attach_within(session, posting, incident, now)
+        return str(incident)
 
 
 class _Progress:
@@ -183,6 +191,15 @@ class _Progress:
 
     def _facts(self) -> dict[str, Any]:
         return {"job": self._job, "sources": [[name, *told] for name, told in self._sources.items()][:50]}
+
+
+def next_working_day(now: datetime, zone: str) -> datetime:
+    """Ten o'clock of the next day from Monday to Friday."""
+    local = now.astimezone(ZoneInfo(zone))
+    day = local + timedelta(days=1)
+    while day.weekday() >= SATURDAY:
+        day += timedelta(days=1)
+    return day.replace(hour=10, minute=0, second=0, microsecond=0)
 
 
 def _unknown(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from bot.access import VERBS, Rights
 from bot.noise import Bar, Cap, Flapping, Quiet
@@ -54,7 +55,8 @@ class Tenant:
     `channels`: its channels (C…); with several tenants a must. `verbs`: who may read, diagnose, annotate, mute, propose_rule,
     digest, admin: everyone, or ids of channels, user groups (S…), people (U…). `announce`: the channel for failures that
     nobody subscribed. `subscriptions`: who else hears of what. `people`: who is who. `cap`, `flapping`, `bar`, `quiet`:
-    against noise. `fold`: for so long a diagnosis is shown again in place of a new one. `grafana`: annotations go there.
+    against noise. `fold`: for so long a diagnosis is shown again in place of a new one. `remind`: who asked is asked once, on the
+    next working day at ten in `zone`, what it was. `grafana`: annotations go there.
     """
 
     channels: tuple[str, ...] = ()
@@ -67,12 +69,18 @@ class Tenant:
     bar: Bar = field(default_factory=Bar)
     quiet: Quiet | None = None
     fold: Seconds = 300.0
+    remind: bool = True
+    zone: str = "UTC"
     grafana: Grafana | None = None
 
     def __post_init__(self) -> None:
         for verb in self.verbs:
             if verb not in VERBS:
                 raise ValueError(f"verbs: there is no {verb[:40]!r}; they are {', '.join(VERBS)}")
+        try:
+            ZoneInfo(self.zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError(f"zone: {self.zone[:80]!r} is no time zone; write one as Europe/Berlin") from None
 
     @property
     def rights(self) -> Rights:

@@ -127,6 +127,7 @@ def _configured(state: Path, workspace: Workspace, address: str) -> Config:
         path = state / name
         path.touch(mode=0o600)
         path.write_text(secret)
+    (state / "spool").mkdir()  # a folder that is named is never made
     demo = state / "runs" / "demo"
     shutil.copytree(_BUNDLES / "shard-corrupt", demo)
     job = demo / "job.yaml"

@@ -29,26 +29,30 @@ def check(
     if known.path is None:
         typer.echo("There is no signalbox.yaml: files and bundles work. `signalbox config example` prints one.")
         return
-    found = try_all(known.clusters, Deadline.within(seconds))
+    found = [
+        (cluster, one.name, one.type, told) for cluster, one, told in try_all(known.clusters, Deadline.within(seconds))
+    ]
+    if known.serve.slack is not None:
+        from bot.slack.service import check as try_slack
+
+        found.append(("serve", "slack", known.serve.slack.mode, try_slack(known.serve.slack)))
     if not as_json:
         typer.echo(f"{shown(str(known.path))}: {_count(known.clusters, 'cluster')}, {_count(found, 'connector')}")
-    for cluster, connector, told in found:
+    for cluster, name, kind, told in found:
         if as_json:
             import msgspec
 
-            body = {"cluster": cluster, "connector": connector.name, "type": connector.type, "works": told.works}
+            body = {"cluster": cluster, "connector": name, "type": kind, "works": told.works}
             typer.echo(
                 msgspec.json.encode({**body, "words": told.words, "sent": told.sent, "change": told.change}).decode()
             )
             continue
-        typer.echo(
-            f"{'works ' if told.works else 'FAILS '} {cluster}/{connector.name} ({connector.type}): {shown(told.words)}"
-        )
+        typer.echo(f"{'works ' if told.works else 'FAILS '} {cluster}/{name} ({kind}): {shown(told.words)}")
         if told.sent:
             typer.echo(f"         sent: {shown(told.sent)}")
         if told.change and told.change not in told.words:
             typer.echo(f"         change: {shown(told.change)}")
-    raise typer.Exit(0 if all(told.works for _, _, told in found) else 1)
+    raise typer.Exit(0 if all(told.works for *_, told in found) else 1)
 
 
 def _count(things: Sized, word: str) -> str:

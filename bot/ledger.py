@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from bot.closing import Closings
 from bot.postings import NOBODY, Postings
@@ -19,7 +19,8 @@ class Ledger(Store, Worklist, Postings, Closings, Quieting):
 
     def ask(self, wanted: Wanted, now: datetime, fold: float = 0.0) -> tuple[Work, bool]:
         """An alert or a scheduler asks for work: whoever should hear of the answer is told; see `Worklist.ask`."""
-        with self.errors(), self.session(write=True) as session:
+
+        def asked(session: Session) -> tuple[Work, bool]:
             work, new = ask_within(session, wanted, now, fold)
             key = f"unasked:{work.id}"
             there = session.exec(select(RequestRow.id).where(col(RequestRow.key) == key)).first()
@@ -29,3 +30,5 @@ class Ledger(Store, Worklist, Postings, Closings, Quieting):
                     RequestRow(key=key, tenant=wanted.tenant, work_id=work.id, channel="", who=NOBODY, created_at=now)
                 )
             return work, new
+
+        return self.write(asked)

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from sqlalchemy import or_, update
+from sqlalchemy import case, or_, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
@@ -103,8 +103,7 @@ class Postings(Database):
 
     def wish(self, wish: Wish, wanted: Wanted, now: datetime, fold: float) -> Taken:
         """Write down that somebody wants a diagnosis, all or nothing."""
-        with self.errors(), self.session(write=True) as session:
-            return wish_within(session, wish, wanted, now, fold)
+        return self.write(lambda session: wish_within(session, wish, wanted, now, fold))
 
     def requests(self, work_id: int) -> tuple[RequestRow, ...]:
         """Who waits for a piece of work and has no message yet."""
@@ -191,15 +190,25 @@ class Postings(Database):
             ).scalar_one_or_none()
             return None if row is None else _posting(session, row)
 
-    def stands(self, posting: Posting, ts: str, channel: str, sent: int, now: datetime) -> None:
-        """It stands in the chat as `ts` and says `sent`; it goes on at once where it should say more."""
-        soon = now if sent == 0 else now + PROGRESS if posting.state == "collecting" else now
-        with self.errors(), self.session(write=True) as session:
-            session.execute(
+    def stands(self, posting: Posting, ts: str, channel: str, sent: int, now: datetime) -> bool:
+        """It stands in the chat as `ts` and says `sent`; it goes on at once where it should say more.
+
+        False where it stands elsewhere already: this sender was so slow that another one took it up.
+        """
+        soon = now if sent == 0 else now + PROGRESS
+        values = {"ts": ts, "channel": channel, "sent": sent, "lease_until": None, "tries": 0, "error": None}
+        # only what tells how far collecting is waits for the next edit: an answer may have come meanwhile
+        ready = case((col(PostingRow.state) == "collecting", soon), else_=now)
+
+        def change(session: Session) -> bool:
+            changed: Any = session.execute(
                 update(PostingRow)
-                .where(col(PostingRow.id) == posting.id)
-                .values(ts=ts, channel=channel, sent=sent, lease_until=None, tries=0, error=None, ready_at=soon)
+                .where(col(PostingRow.id) == posting.id, or_(col(PostingRow.ts).is_(None), col(PostingRow.ts) == ts))
+                .values(**values, ready_at=ready)
             )
+            return int(changed.rowcount) == 1
+
+        return self.write(change)
 
     def later(self, posting: Posting, at: datetime, error: str) -> None:
         """It could not be sent: not before `at` again."""
@@ -213,6 +222,19 @@ class Postings(Database):
         """It goes elsewhere: the chat would not have it where it was to stand."""
         values = {"channel": channel, "thread_ts": None, "parent": None, "facts": _json({**posting.facts, **facts})}
         self._change_posting(posting.id, {**values, "lease_until": None, "ready_at": now})
+
+    def postpone(self, posting: int, at: datetime) -> None:
+        """A reminder comes once more, as a new message."""
+        self._change_posting(posting, {"ready_at": at, "ts": None, "sent": None})
+
+    def dismiss(self, posting: int) -> None:
+        """A reminder is not needed: it says so, and comes no more."""
+        with self.errors(), self.session(write=True) as session:
+            session.execute(
+                update(PostingRow)
+                .where(col(PostingRow.id) == posting)
+                .values(facts='{"dismissed":true}', version=col(PostingRow.version) + 1)
+            )
 
     def next_parcel(self, now: datetime) -> Parcel | None:
         """Something of the outbox, now this sender's; what belongs to a message waits until that stands in the chat."""
@@ -252,15 +274,22 @@ class Postings(Database):
             values["lease_until"] = None
         if ready_at is not None:
             values["ready_at"] = ready_at
-        with self.errors(), self.session(write=True) as session:
-            session.execute(update(OutboxRow).where(col(OutboxRow.id) == parcel.id).values(**values))
+        self.write(
+            lambda session: session.execute(update(OutboxRow).where(col(OutboxRow.id) == parcel.id).values(**values))
+        )
 
     def settle(self, now: datetime) -> int:
         """Tell those who wait for work that failed; how many. Whoever gave it up: a worker, or the list after its death."""
         lost = select(WorkRow.id, WorkRow.error).where(col(WorkRow.state) == "failed")
-        with self.errors(), self.session(write=True) as session:
+        waiting = select(PostingRow.work_id).where(col(PostingRow.state) == "collecting")
+        asked = select(RequestRow.work_id).where(col(RequestRow.settled).is_(False))
+        either = or_(col(WorkRow.id).in_(waiting), col(WorkRow.id).in_(asked))
+        with self.errors(), self.session() as session:  # every sender asks every second: no lock for nothing
+            if session.exec(lost.where(either).limit(1)).first() is None:
+                return 0
+
+        def tell(session: Session) -> int:
             told = 0
-            waiting = select(PostingRow.work_id).where(col(PostingRow.state) == "collecting")
             for work_id, error in session.exec(lost.where(col(WorkRow.id).in_(waiting))).all():
                 session.execute(
                     update(PostingRow)
@@ -273,7 +302,6 @@ class Postings(Database):
                     )
                 )
                 told += 1
-            asked = select(RequestRow.work_id).where(col(RequestRow.settled).is_(False))
             for work_id, error in session.exec(lost.where(col(WorkRow.id).in_(asked))).all():
                 for request in pending_within(session, work_id or 0):
                     if request.who == NOBODY:
@@ -284,9 +312,12 @@ class Postings(Database):
                     told += 1
             return told
 
+        return self.write(tell)
+
     def _change_posting(self, posting: int, values: Mapping[str, Any]) -> None:
-        with self.errors(), self.session(write=True) as session:
-            session.execute(update(PostingRow).where(col(PostingRow.id) == posting).values(**values))
+        self.write(
+            lambda session: session.execute(update(PostingRow).where(col(PostingRow.id) == posting).values(**values))
+        )
 
 
 # --- in a transaction of somebody else -------------------------------------------------------------------------------
@@ -296,14 +327,17 @@ def wish_within(session: Session, wish: Wish, wanted: Wanted, now: datetime, fol
     """`Postings.wish` in a transaction that writes."""
     if session.exec(select(RequestRow.id).where(col(RequestRow.key) == wish.key)).first() is not None:
         return Taken(None, second=True)
-    work, new = ask_within(session, wanted, now, 0.0 if wish.again else fold)
-    request = RequestRow(**asdict(wish), work_id=work.id, created_at=now)
+    request = RequestRow(**asdict(wish), work_id=0, created_at=now)
     try:
-        with session.begin_nested():
+        with session.begin_nested():  # the key first: of two deliveries at one moment the second asks for no work
             session.add(request)
             session.flush()
-    except IntegrityError:  # the second delivery was at it at the same moment; what it asked for is the same work
+    except IntegrityError:
         return Taken(None, second=True)
+    work, new = ask_within(session, wanted, now, 0.0 if wish.again else fold)
+    request.work_id = work.id
+    session.add(request)
+    session.flush()
     if new:
         return Taken(work)
     here = session.exec(
@@ -402,6 +436,27 @@ def unasked_within(
         head.version += 1  # it counts the attempts
         session.add(head)
     return posting
+
+
+def remind_within(session: Session, posting: int, at: datetime, now: datetime) -> None:
+    """Ask who asked, later and alone, what it was; once for each incident."""
+    row = session.get_one(PostingRow, posting)
+    if row.asked_by is None or row.incident_id is None:
+        return
+    _posted(
+        session,
+        PostingRow(
+            handle=_handle(),
+            once=f"remind:{row.incident_id}",
+            tenant=row.tenant,
+            channel=row.asked_by,
+            incident_id=row.incident_id,
+            asked_by=row.asked_by,
+            state="reminder",
+            created_at=now,
+            ready_at=at,
+        ),
+    )
 
 
 def answered_within(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from bot.database import Database
@@ -38,19 +39,23 @@ def mute_within(session: Session, key: str, mute: Mute, now: datetime) -> bool:
     """`Quieting.mute` in a transaction that writes."""
     if session.exec(select(MuteRow.id).where(col(MuteRow.key) == key)).first() is not None:
         return False
-    session.add(
-        MuteRow(
-            key=key,
-            tenant=mute.tenant,
-            kind=mute.kind,
-            what=mute.what,
-            channel=mute.channel,
-            until=datetime.fromtimestamp(mute.until, UTC),
-            at=now,
-            who=mute.by,
-            why=mute.why,
-        )
+    row = MuteRow(
+        key=key,
+        tenant=mute.tenant,
+        kind=mute.kind,
+        what=mute.what,
+        channel=mute.channel,
+        until=datetime.fromtimestamp(mute.until, UTC),
+        at=now,
+        who=mute.by,
+        why=mute.why,
     )
+    try:
+        with session.begin_nested():
+            session.add(row)
+            session.flush()
+    except IntegrityError:  # the second delivery was at it at the same moment
+        return False
     return True
 
 

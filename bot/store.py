@@ -6,10 +6,12 @@ printed. A store that cannot be used raises `StoreError`, whose text is one line
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
+import msgspec
 import zstandard
 from sqlalchemy import func
 from sqlalchemy.exc import IntegrityError
@@ -19,9 +21,13 @@ from bot.database import Database, StoreError
 from bot.reportjson import dumps
 from bot.settings import DEFAULT_TENANT, database_url
 from bot.tables import IncidentRow, KeptRow, ReplayRow, ReportRow
-from kb.report import Report
+from kb.digest.rows import Run
+from kb.model import Attempt
+from kb.report import Diagnosis, Report
 
 REPLAY_BYTES = 256 * 1024  # kept of the text of an incident, before compression
+MOST_NODES = 64  # kept of those that are suspected
+MOST_RUNS = 16  # kept of a job's attempts, the last ones: the reports before have the others
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
@@ -58,12 +64,19 @@ class Incident:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose report it is: the tenant, the cluster, when the job ended. `kept`: what small things are kept with it, by name."""
+    """Whose report it is: the tenant, the cluster, when the job ended. `kept`: what small things are kept with it, by name.
+
+    `partition`, `framework`, `image`: what the job ran in; `saving`: seconds that it spent writing checkpoints.
+    """
 
     tenant: str = DEFAULT_TENANT
     cluster: str | None = None
     ended_at: datetime | None = None
     kept: Mapping[str, bytes] = field(default_factory=dict)
+    partition: str | None = None
+    framework: str | None = None
+    image: str | None = None
+    saving: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +88,18 @@ class Record:
     replay: bytes
     replay_size: int
     replay_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """A report ready to be kept: packed before, so that a transaction is short."""
+
+    row: Mapping[str, Any]
+    json_zstd: bytes
+    text_zstd: bytes
+    size: int
+    cut: bool
+    kept: Mapping[str, bytes]
 
 
 # --- the store -------------------------------------------------------------------------------------------------------
@@ -97,20 +122,10 @@ class Store(Database):
 
         `now` needs a zone. Of `replay`, whole lines up to 256 KB are kept.
         """
-        origin = origin or Origin()
-        row = _row(report, bundle, now, origin)
+        filed = file(report_json, report, replay, bundle, now, origin=origin)
         with self.errors():
-            known = self._id_of(row.report_id)
-            if known is not None:
-                return known
-            try:
-                with self.session(write=True) as session:
-                    return _inserted(session, row, report_json, replay, origin.kept)
-            except IntegrityError:  # another process was faster
-                known = self._id_of(row.report_id)
-                if known is None:
-                    raise
-                return known
+            known = self._id_of(filed.row["report_id"])
+        return self.write(lambda session: add_within(session, filed)) if known is None else known
 
     def list(
         self,
@@ -170,6 +185,17 @@ class Store(Database):
             rows = session.exec(before).all()
         return sum(count for _, count in rows), tuple((fault, count) for fault, count in rows if fault is not None)
 
+    def tried_after(self, incident: Incident) -> int:
+        """How many incidents of the same chain came after this one."""
+        with self.errors(), self.session() as session:
+            return session.exec(
+                select(func.count()).where(
+                    col(IncidentRow.chain) == incident.chain,
+                    col(IncidentRow.tenant) == incident.tenant,
+                    col(IncidentRow.id) > incident.id,
+                )
+            ).one()
+
     def count(self, tenant: str) -> int:
         """How many incidents a tenant has."""
         with self.errors(), self.session() as session:
@@ -183,7 +209,7 @@ class Store(Database):
 
     def _id_of(self, report_id: str) -> int | None:
         with self.session() as session:
-            return session.exec(select(IncidentRow.id).where(IncidentRow.report_id == report_id)).first()
+            return _known(session, report_id)
 
 
 def remember(
@@ -201,45 +227,114 @@ def remember(
     return None
 
 
-# --- rows ------------------------------------------------------------------------------------------------------------
+def file(
+    report_json: bytes,
+    report: Report,
+    replay: bytes,
+    bundle: str | None,
+    now: datetime,
+    *,
+    origin: Origin | None = None,
+) -> Filed:
+    """A report made ready for `add_within`; see `Store.add`."""
+    origin = origin or Origin()
+    text = _whole_lines(replay, REPLAY_BYTES)
+    return Filed(
+        row=_row(report, bundle, now, origin),
+        json_zstd=_packed(report_json),
+        text_zstd=_packed(text),
+        size=len(replay),
+        cut=len(text) < len(replay),
+        kept={name: _packed(data) for name, data in origin.kept.items()},
+    )
 
 
-def _inserted(session: Session, row: IncidentRow, report_json: bytes, replay: bytes, small: Mapping[str, bytes]) -> int:
-    session.add(row)
-    session.flush()
+def add_within(session: Session, filed: Filed) -> int:
+    """`Store.add` in a transaction that writes."""
+    known = _known(session, filed.row["report_id"])
+    if known is not None:
+        return known
+    row = IncidentRow(**filed.row)
+    try:
+        with session.begin_nested():
+            session.add(row)
+            session.flush()
+    except IntegrityError:  # another process was faster
+        known = _known(session, filed.row["report_id"])
+        if known is None:
+            raise
+        return known
     if row.id is None:  # pragma: no cover - a flush gives an id
         raise StoreError("the database gave no id")
-    kept = _whole_lines(replay, REPLAY_BYTES)
-    session.add(ReportRow(incident_id=row.id, json_zstd=_packed(report_json)))
-    session.add(ReplayRow(incident_id=row.id, text_zstd=_packed(kept), size=len(replay), cut=len(kept) < len(replay)))
-    for name, data in small.items():
-        session.add(KeptRow(incident_id=row.id, name=name, data_zstd=_packed(data)))
+    session.add(ReportRow(incident_id=row.id, json_zstd=filed.json_zstd))
+    session.add(ReplayRow(incident_id=row.id, text_zstd=filed.text_zstd, size=filed.size, cut=filed.cut))
+    for name, data in filed.kept.items():
+        session.add(KeptRow(incident_id=row.id, name=name, data_zstd=data))
     return row.id
 
 
-def _row(report: Report, bundle: str | None, now: datetime, origin: Origin) -> IncidentRow:
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _known(session: Session, report_id: str) -> int | None:
+    return session.exec(select(IncidentRow.id).where(IncidentRow.report_id == report_id)).first()
+
+
+def _row(report: Report, bundle: str | None, now: datetime, origin: Origin) -> Mapping[str, Any]:
+    """The values of an incident's row."""
     first = report.diagnoses[0] if report.diagnoses else None
-    return IncidentRow(
-        created_at=now,
+    return {
+        "created_at": now,
         # two tenants may have the same logs, and each has an incident of its own
-        report_id=report.id if origin.tenant == DEFAULT_TENANT else f"{origin.tenant}:{report.id}",
-        fingerprint=report.fingerprint,
-        rulebook_digest=report.versions.digest,
-        job_id=_storable(report.job.id),
-        job_name=_storable(report.job.name),
-        bundle=_storable(bundle),
-        verdict=report.verdict,
-        phase=report.phase,
-        fault=first.fault if first else None,
-        rule=first.rule if first else None,
-        summary=_storable(report.summary) or "",
-        tenant=origin.tenant,
-        cluster=origin.cluster,
-        owner=_storable(report.job.owner),
-        gpus=report.job.gpus,
-        gpu_hours_lost=report.decision.gpu_hours_lost,
-        ended_at=origin.ended_at,
-    )
+        "report_id": report.id if origin.tenant == DEFAULT_TENANT else f"{origin.tenant}:{report.id}",
+        "fingerprint": report.fingerprint,
+        "rulebook_digest": report.versions.digest,
+        "job_id": _storable(report.job.id),
+        "job_name": _storable(report.job.name),
+        "bundle": _storable(bundle),
+        "verdict": report.verdict,
+        "phase": report.phase,
+        "fault": first.fault if first else None,
+        "rule": first.rule if first else None,
+        "summary": _storable(report.summary) or "",
+        "tenant": origin.tenant,
+        "cluster": origin.cluster,
+        "owner": _storable(report.job.owner),
+        "gpus": report.job.gpus,
+        "gpu_hours_lost": report.decision.gpu_hours_lost,
+        "ended_at": origin.ended_at,
+        "attempt": report.job.attempts[-1].number if report.job.attempts else report.job.attempt,
+        "width": report.job.nodes,
+        "nodes": _suspected(first),
+        "runs": _runs(report.job.attempts),
+        "saving": origin.saving,
+        "partition": _storable(origin.partition),
+        "framework": _storable(origin.framework),
+        "image": _storable(origin.image),
+    }
+
+
+def _suspected(first: Diagnosis | None) -> str:
+    """The nodes that the first diagnosis suspects, as JSON."""
+    named = (_storable(one.node) for one in first.suspects) if first else ()
+    return msgspec.json.encode(list(dict.fromkeys(one for one in named if one))[:MOST_NODES]).decode()
+
+
+def _runs(attempts: Sequence[Attempt]) -> str:
+    """The times of the last attempts, as JSON."""
+    runs = [
+        Run(
+            one.number,
+            one.queued,
+            one.scheduled,
+            one.initialised,
+            one.first_iterated,
+            one.last_iterated,
+            one.stopped,
+        )
+        for one in attempts[-MOST_RUNS:]
+    ]
+    return msgspec.json.encode(runs).decode()
 
 
 def _storable(text: str | None) -> str | None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _COLOUR = re.compile("\x1b\\[[0-9;:]{0,32}m")
 _ODD = re.compile("[^ -~]")
+_LEAST_HOURS = 0.05  # less is told in words
 
 
 def shown(text: str) -> str:
@@ -93,7 +94,8 @@ def _price(decision: Decision) -> str:
     price = "" if decision.from_checkpoint is None else f", from checkpoint {decision.from_checkpoint}"
     lost = [] if decision.steps_lost is None else [f"{many(decision.steps_lost, 'step')} lost"]
     if decision.gpu_hours_lost is not None:
-        lost.append(f"{decision.gpu_hours_lost:.1f} GPU hours")
+        hours = decision.gpu_hours_lost
+        lost.append(f"{hours:.1f} GPU hours" if hours >= _LEAST_HOURS else "minutes of GPU time")
     if lost:
         price += f"; {lost[0]}" + (f" ({lost[1]})" if len(lost) > 1 else "")
     return price

@@ -327,7 +327,9 @@ def _view_acts(pages: Blueprint, workspace: Workspace) -> None:  # noqa: C901 - 
         errors = _entered(workspace, user, view)
         asked = {key: one for key, one in request.form.items() if key.startswith("q.") and one}
         try:
-            if do == "search":
+            if do == "act" and block not in errors:
+                _acted(workspace, user, block)
+            elif do == "search":
                 workspace.suggest(user, block, request.form.get(f"q.{block}", ""))
             elif do == "submit" and not errors:
                 workspace.submit(user)
@@ -337,6 +339,14 @@ def _view_acts(pages: Blueprint, workspace: Workspace) -> None:  # noqa: C901 - 
         if errors and now is not None and now.id == view.id:
             state.show(replace(now, errors=errors))
         return back(**asked)
+
+
+def _acted(workspace: Workspace, user: str, block: str) -> None:
+    """Tell the app at once what was chosen in an input that asks for it."""
+    view = workspace.modal(user)
+    for one, element in elements(view.blocks) if view is not None else ():
+        if one["block_id"] == block and one.get("dispatch_action"):
+            workspace.act(user, element["action_id"], request.form.get(f"f.{block}"), block)
 
 
 def _entered(workspace: Workspace, user: str, view: View) -> dict[str, str]:

@@ -129,8 +129,15 @@ def _facts(report: Report, card: Card) -> list[Json]:
         ]
     )
     hang = wording.hang(report) or (wording.voted(report.hang) if report.phase == "running" else "")
-    rows = [which, joined(wording.progress(report)), f"Hang {hang}" if hang else "", _chain(card.chain)]
+    rows = [which, joined(wording.progress(report)), f"Hang {hang}" if hang else "", _chain(card.chain), _since(card)]
     return [note(wording.cut(row, _SAID)) for row in rows if row]
+
+
+def _since(card: Card) -> str:
+    """What came after it: more attempts, the same failure again."""
+    later = f"{many(card.later, 'later attempt')} failed too: see the thread" if card.later else ""
+    same = f"the same failure came {many(card.times, 'time')}" if card.times > 1 else ""
+    return joined([later, same])
 
 
 def _chain(chain: Chain | None) -> str:
@@ -298,14 +305,20 @@ def _about(report: Report, card: Card) -> list[Json]:
         muted += [*words(", by "), *mention(card.muted_by)]
     return [
         *rich(paragraph([*asked, *(words(" · ") if asked and page else []), *page], muted)),
-        note("Only you see this" if card.private else "", wording.cut(wording.versions(report), _SAID)),
+        note("Only you see this" if card.private else "", _numbered(report, card)),
     ]
+
+
+def _numbered(report: Report, card: Card) -> str:
+    """The incident, for the command line, and what gave the answer."""
+    number = "" if card.number is None else f"Incident {card.number}; "
+    return wording.cut(f"{number}{wording.versions(report)}", _SAID)
 
 
 def _asked(card: Card) -> list[Json]:
     if card.asked_by:
         return [*words("Asked by "), *mention(card.asked_by)]
-    return words(f"Asked by the alert {few(card.alerts, limit=3)}", _SAID) if card.alerts else []
+    return words(f"Unasked: {card.why}", _SAID) if card.why else []
 
 
 def _buttons(report: Report, card: Card) -> Json:

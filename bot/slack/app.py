@@ -237,6 +237,8 @@ class _Listeners:
             "propose_rule": self._pressed(self._propose),
             "more": self._more,
             "open_incident": self._pressed(self._open),
+            "remind_later": self._pressed(self._later),
+            "remind_no": self._pressed(self._not_needed),
             "pick_job": self._pick,
             "home_refresh": self._refresh,
             "cause": self._cause,
@@ -286,6 +288,13 @@ class _Listeners:
             raise SignalboxError("there is no report behind this")
         self._desk.allow(person, "read", f"incident {subject.record.incident.id}")
         self._desk.show(person, subject, press.key)
+
+    def _later(self, person: Person, subject: Subject, _press: _Press) -> Message:
+        self._desk.postpone(person, subject)
+        return replies.said("You will be asked once more, on the next working day.")
+
+    def _not_needed(self, person: Person, subject: Subject, _press: _Press) -> None:
+        self._desk.dismiss(person, subject)
 
     def _more(self, ack: Ack, body: Body, action: Body, client: WebClient) -> None:
         """The overflow menu: `verb:handle`."""

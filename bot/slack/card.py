@@ -41,20 +41,23 @@ class Said:
 class Card:
     """What goes with a report into its message.
 
-    `handle` names it in buttons. `asked_by`: Slack user id; `alerts`: the alerts that asked instead. `closings`: what people
+    `handle` names it in buttons; `number`: the incident's. `asked_by`: Slack user id; `why`: what made it known, where nobody asked. `closings`: what people
     said, the one that counts first; the others are shown where they disagree. `weak`: rules whose record is poor, with that
     record in words ("right in 4 of 11"). `owner`: Slack id of the user group or user who should act. `link`: address of the
-    incident's page. `private`: only who asked sees it. `muted`: in words what is muted here and until when, by `muted_by`.
+    incident's page. `later`: attempts that failed after this one; `times`: how often the same failure came. `private`: only who asked sees it. `muted`: in words what is muted here and until when, by `muted_by`.
     """
 
     handle: str
     asked_by: str | None = None
-    alerts: tuple[str, ...] = ()
+    why: str = ""
     chain: Chain | None = None
     closings: tuple[Said, ...] = ()
     weak: Mapping[str, str] = field(default_factory=dict)
     owner: str | None = None
     link: str | None = None
+    number: int | None = None
+    later: int = 0
+    times: int = 1
     private: bool = False
     muted: str = ""
     muted_by: str | None = None

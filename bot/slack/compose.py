@@ -53,7 +53,7 @@ class Composer:
 
     def opening(self, posting: Posting) -> Message:
         """What is posted first; all that matters comes by an edit of it."""
-        if posting.state == "rest":
+        if posting.state in ("rest", "reminder"):
             return self.message(posting)
         if posting.state == "collecting":
             return self._collecting(posting)
@@ -62,8 +62,17 @@ class Composer:
         called = [str(one["id"]) for one in posting.facts.get("mentions", []) if isinstance(one, dict)]
         return replies.opened(job, str(posting.facts.get("why") or ""), called)
 
+    def wanted(self, posting: Posting) -> bool:
+        """Whether it is still to be posted: a reminder is not, once somebody has said what it was."""
+        if posting.state != "reminder" or posting.incident_id is None:
+            return True
+        record = self.ledger.get(posting.incident_id)
+        return record is not None and record.incident.closed_at is None and not posting.facts.get("dismissed")
+
     def message(self, posting: Posting) -> Message:
         """What it says now."""
+        if posting.state == "reminder":
+            return self._reminder(posting)
         if posting.state == "collecting":
             return self._collecting(posting)
         if posting.state == "rest":
@@ -76,6 +85,13 @@ class Composer:
             work = posting.facts.get("work")
             return notices.not_collected(job, why, f"work {work}" if work else "", posting.handle)
         return answered(from_json(record.report_json), self.card(posting, record))
+
+    def _reminder(self, posting: Posting) -> Message:
+        record = self.ledger.get(posting.incident_id or 0)
+        job = "the job" if record is None else record.incident.job_name or record.incident.job_id or "the job"
+        if not self.wanted(posting):
+            return replies.said(f"Thank you: nothing more about {job}.")
+        return notices.reminder(job, posting.asked_by or "", posting.handle)
 
     def _collecting(self, posting: Posting) -> Message:
         sources = [
@@ -130,7 +146,9 @@ class Composer:
         return replace(
             self._card(record, posting.handle, posting.channel),
             asked_by=posting.asked_by,
-            alerts=(why,) if why and not posting.asked_by else (),
+            why="" if posting.asked_by else why,
+            later=self._later(posting, record.incident),
+            times=int(posting.facts.get("times") or 1),
             chain=self._chain(record.incident) if posting.asked_by is None else None,
             owner=next((one["id"] for one in posting.facts.get("mentions", []) if isinstance(one, dict)), None),
             private=posting.channel.startswith(("D", "U", "W")),
@@ -141,12 +159,18 @@ class Composer:
         mute = self._muted(incident, from_json(record.report_json), channel)
         return Card(
             handle=handle,
+            number=incident.id,
             closings=self.closings(incident.id),
             weak={one.rule: one.words for one in self._standings(incident.tenant).values() if one.weak},
             link=self.page(incident.id),
             muted=mute_words(mute) if mute is not None else "",
             muted_by=mute.by or None if mute is not None else None,
         )
+
+    def _later(self, posting: Posting, incident: Incident) -> int:
+        """How many attempts failed after the one at the head of a thread."""
+        head = posting.asked_by is None and posting.parent is None and incident.chain is not None
+        return self.ledger.tried_after(incident) if head else 0
 
     def closings(self, incident: int) -> tuple[Said, ...]:
         """What people said of it, the word that counts first."""

@@ -17,6 +17,7 @@ from rapidfuzz import fuzz, process
 from sqlmodel import Session
 
 from bot.access import Refusal, Verb, refusal
+from bot.answering import next_working_day
 from bot.chatconfig import Tenant
 from bot.closing import Closing, Verdict, annotate_within
 from bot.config import Config
@@ -162,11 +163,14 @@ class Desk:
             reply_to=person.reply_to,
         )
         now, fold = self._time(), self.settings(order.tenant).fold
-        with self.ledger.errors(), self.ledger.session(write=True) as session:
+
+        def wished(session: Session) -> Taken:
             taken = wish_within(session, wish, order.wanted(), now, fold)
             if not taken.second:
                 session.add(self._audit(person, order.tenant, "diagnose", order.job))
             return taken
+
+        return self.ledger.write(wished)
 
     def recent(self, person: Person, key: str) -> None:
         """No job was named: a worker looks for those of this person that failed of late."""
@@ -272,13 +276,15 @@ class Desk:
         self.allow(person, "annotate", f"incident {record.incident.id}")
         now = self._time()
 
-        with self.ledger.errors(), self.ledger.session(write=True) as session:
+        def annotated(session: Session) -> bool:
             new = annotate_within(session, record.incident.id, subject.tenant, key=key, said=said, now=now)
             if new:
                 session.add(self._audit(person, subject.tenant, "annotate", f"incident {record.incident.id}"))
             if new and said.cause is not None and self.settings(subject.tenant).grafana is not None:
                 grafana_within(session, record.incident.id, subject.tenant, key, now)
             return new
+
+        return self.ledger.write(annotated)
 
     def evidence(self, person: Person, subject: Subject, key: str) -> bool:
         """The files, once more; whether this is new."""
@@ -297,6 +303,19 @@ class Desk:
                 now=self._time(),
                 posting=subject.posting.id,
             )
+
+    def postpone(self, person: Person, subject: Subject) -> None:
+        """The reminder comes once more."""
+        self.allow(person, "read", "a reminder")
+        if subject.posting is not None and subject.posting.state == "reminder":
+            zone = self.settings(subject.tenant).zone
+            self.ledger.postpone(subject.posting.id, next_working_day(self._time(), zone))
+
+    def dismiss(self, person: Person, subject: Subject) -> None:
+        """The reminder is not needed."""
+        self.allow(person, "read", "a reminder")
+        if subject.posting is not None and subject.posting.state == "reminder":
+            self.ledger.dismiss(subject.posting.id)
 
     # -- mutes ---------------------------------------------------------------------------------------------------------
 
@@ -319,12 +338,15 @@ class Desk:
         channel = None if form.everywhere else person.channel
         until = self.now() + form.seconds
         mute = Mute(kind, what, until, subject.tenant, channel, person.id, form.why)  # type: ignore[arg-type]
-        with self.ledger.errors(), self.ledger.session(write=True) as session:
+
+        def muted(session: Session) -> bool:
             new = mute_within(session, key, mute, self._time())
             if new:
                 session.add(self._audit(person, subject.tenant, "mute", f"{kind} {what}"))
                 changed_within(session, [_record(subject).incident.id])
-        return new
+            return new
+
+        return self.ledger.write(muted)
 
     # -- lists ---------------------------------------------------------------------------------------------------------
 

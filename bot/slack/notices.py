@@ -205,6 +205,10 @@ def reminder(job: str, user: str, handle: str) -> Message:
     who = mention(user) if is_person(user) else []
     blocks = [
         *rich(paragraph([*who, *(words(" ") if who else []), *words(head, bold=True)])),
-        actions(button("close_out", "Close out", handle)),
+        actions(
+            button("close_out", "Close out", handle),
+            button("remind_later", "Later", handle),
+            button("remind_no", "Not needed", handle),
+        ),
     ]
     return fit(Message(escaped(head, _FALLBACK), tuple(blocks)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -112,6 +113,9 @@ class Sender:
             self.ledger.later(posting, now + self._pause(posting.tries), f"{type(error).__name__}: {error}")
 
     def _open(self, posting: Posting, now: datetime) -> None:
+        if not self.composer.wanted(posting):
+            self.ledger.gone(posting, "not needed any more")
+            return
         wait = self._posted.get(posting.channel, 0.0) + self.pace - time.monotonic()
         if wait > 0:
             self.ledger.later(posting, now + timedelta(seconds=wait), "")
@@ -119,9 +123,12 @@ class Sender:
         message = self.composer.opening(posting)
         self._posted[posting.channel] = time.monotonic()
         answer = self._message("chat.postMessage", message, channel=posting.channel, thread_ts=posting.thread)
-        # A rest message says all in its opening words; every other one is edited to what it should say.
-        sent = posting.version if posting.state == "rest" else 0
-        self.ledger.stands(posting, str(answer["ts"]), str(answer["channel"]), sent, self.clock())
+        # These say all in their opening words; every other one is edited to what it should say.
+        sent = posting.version if posting.state in ("rest", "reminder") else 0
+        ts, channel = str(answer["ts"]), str(answer["channel"])
+        if not self.ledger.stands(posting, ts, channel, sent, self.clock()):
+            with suppress(_NotSent):  # what cannot be taken back stays as opening words
+                self._call("chat.delete", {"channel": channel, "ts": ts})
 
     def _edit(self, posting: Posting, now: datetime) -> None:
         if posting.state == "collecting" and not self._room(now):

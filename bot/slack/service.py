@@ -17,12 +17,12 @@ from bot.grafana import annotate
 from bot.ledger import Ledger
 from bot.postings import Parcel
 from bot.rulefiles import Knowledge
-from bot.slack.app import build
+from bot.slack.app import SCOPES, build
 from bot.slack.compose import Composer, Page, no_page
 from bot.slack.desk import Desk
 from bot.slack.groups import groups_of, members, refresh
 from bot.slack.sender import TIMEOUT, Sender
-from connectors.asking import SourceFailed
+from connectors.asking import Checked, SourceFailed
 from kb.errors import SignalboxError
 
 REFRESH = 60.0  # seconds between two looks at the user groups
@@ -64,6 +64,31 @@ def team_url(client: WebClient) -> str:
         raise SignalboxError(f"Slack refuses the bot token: {said}; see docs/slack-setup.md") from None
     except (SlackClientError, OSError) as error:
         raise SignalboxError(f"Slack cannot be reached: {type(error).__name__}: {error}") from None
+
+
+def check(slack: Slack) -> Checked:
+    """Try the tokens: whether Slack takes them, and which scopes are missing. Nothing is posted."""
+    setup = "docs/slack-setup.md"
+    try:
+        client = client_of(slack)
+        told = client.api_call("auth.test")
+        if slack.mode == "socket" and slack.app_token is not None:
+            client.api_call("apps.connections.open", auth={"token": slack.app_token.value()})
+        elif slack.signing_secret is not None:
+            slack.signing_secret.value()
+    except SlackApiError as error:
+        return Checked(False, f"Slack refuses: {error.response.get('error')}", error.response.api_url, setup)
+    except (SlackClientError, OSError) as error:
+        return Checked(False, f"Slack cannot be reached: {type(error).__name__}", slack.api, "the network, or `proxy`")
+    except SignalboxError as error:
+        return Checked(False, str(error), "", setup)
+    granted = {one.strip() for one in str(told.headers.get("x-oauth-scopes") or "").split(",") if one.strip()}
+    missing = sorted(set(SCOPES) - granted) if granted else []
+    if missing:
+        return Checked(
+            False, f"the app lacks scopes: {', '.join(missing)}", "auth.test", "install it again from the manifest"
+        )
+    return Checked(True, f"{told.get('team')} as {told.get('user')}, by {slack.mode}", "auth.test")
 
 
 def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_page) -> Listening:

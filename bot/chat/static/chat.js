@@ -54,6 +54,12 @@ document.addEventListener("input", event => {
 });
 document.addEventListener("change", event => {
   if (event.target.matches("select[data-go]")) event.target.form.requestSubmit();
+  const does = event.target.dataset.do;
+  if (does) {  // the app hears of it at once, and may change the form
+    const button = Object.assign(document.createElement("button"), { name: "do", value: does, hidden: true });
+    event.target.form.append(button);
+    event.target.form.requestSubmit(button);
+  }
 });
 document.addEventListener("click", event => {
   for (const one of document.querySelectorAll("details.menu[open]")) if (!one.contains(event.target)) one.open = false;

@@ -109,13 +109,13 @@ def test_threads_menus_shortcuts_and_the_home_tab_work(page):
     browser.find_element(By.CSS_SELECTOR, ".actions summary").click()
     pressed(browser, "Run again")
     assert made.until(lambda: made.messages(ALERTS)[0].text == "again:h1")
-    assert browser.find_element(By.XPATH, "//article//*[text()='again:h1']")
-    browser.find_element(By.CSS_SELECTOR, ".tools summary").click()
-    pressed(browser, "Reply in thread")
+    message = "//main//article[.//*[text()='again:h1']]"
+    browser.find_element(By.XPATH, f"{message}//summary[@aria-label='message actions']").click()
+    browser.find_element(By.XPATH, f"{message}//a[text()='Reply in thread']").click()
     browser.find_element(By.CSS_SELECTOR, "aside [name=text]").send_keys(f"@{made.app.name} why?", Keys.ENTER)
     assert browser.find_element(By.XPATH, "//aside//article[3]//*[contains(., 'you said')]")
-    browser.find_element(By.CSS_SELECTOR, "main .tools summary").click()
-    browser.find_element(By.XPATH, "//main//button[contains(., 'Diagnose job in this message')]").click()
+    browser.find_element(By.XPATH, f"{message}//summary[@aria-label='message actions']").click()
+    browser.find_element(By.XPATH, f"{message}//button[contains(., 'Diagnose job in this message')]").click()
     assert browser.find_element(By.CSS_SELECTOR, "[role=dialog] .section .t").text == "again:h1"
     browser.find_element(By.TAG_NAME, "body").send_keys(Keys.ESCAPE)
     assert made.until(lambda: made.modal(ANN) is None)
@@ -188,7 +188,7 @@ def test_it_fits_and_can_be_read(page, width, scheme):
         "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     )
     try:
-        ts = next(one.ts for one in made.messages(ALERTS) if one.by_app)
+        ts = made.until(lambda: [one.ts for one in made.messages(ALERTS) if one.by_app])[0]
         for path in ("", f"?thread={ts}"):
             browser.get(f"{address}/at/{ANN}/{ALERTS}{path}")
             assert browser.execute_script("return document.documentElement.scrollWidth - window.innerWidth") <= 0

@@ -83,7 +83,9 @@ def card(chance: Random) -> Card:
     return Card(
         handle="h_" + "a1-" * 20,
         asked_by=chance.choice((None, *people)),
-        alerts=tuple(text(chance) for _ in range(chance.choice((0, 1, 50)))),
+        why=text(chance),
+        later=chance.choice((0, 1, 10**9)),
+        times=chance.choice((1, 2, 10**9)),
         chain=chance.choice((None, Chain(chance.randint(0, 10**9), tuple((text(chance), 7) for _ in range(30))))),
         closings=said,
         weak={text(chance): text(chance), "gpu-017": text(chance)},

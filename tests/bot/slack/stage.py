@@ -19,7 +19,7 @@ from bot.chat.serving import serving
 from bot.chat.values import App as ChatApp
 from bot.chat.values import Message
 from bot.chat.workspace import Workspace
-from bot.config import Config, load
+from bot.config import Config, read
 from bot.ledger import Ledger
 from bot.orders import DIAGNOSE, RECENT
 from bot.recent import recent
@@ -62,6 +62,7 @@ class Stage:
     known: Knowledge
     replicas: list[Listening]
     senders: list[Sender]
+    runs: Path
     answering: Answering = field(init=False)
 
     def __post_init__(self) -> None:
@@ -127,6 +128,7 @@ def stage(
     for channel in (CHANNEL, OTHER, FOREIGN):
         workspace.add_channel(channel, channel.lower(), [ADA, GRACE, EVE])
     runs = folder / "runs"
+    (folder / "spool").mkdir()
     for name, bundle in bundles.items():
         shutil.copytree(bundle, runs / name)
     setenv("STAGE_TOKEN", workspace.app.bot_token)
@@ -135,7 +137,8 @@ def stage(
         text = CONFIG.format(
             spool=folder / "spool", runs=runs, api=address, channel=CHANNEL, other=OTHER, tenant=tenant
         )
-        config = load(text, folder / "signalbox.yaml")
+        (folder / "signalbox.yaml").write_text(text)
+        config = read(folder / "signalbox.yaml")
         listening = [listen(config, known, ledger) for _ in range(replicas)]
         ways = []
         for one in listening:
@@ -149,7 +152,7 @@ def stage(
         client = WebClient(workspace.app.bot_token, base_url=config.serve.slack.api, retry_handlers=[])
         senders = [Sender(ledger, client, Composer(ledger, known, config), pace=0.0) for _ in range(replicas)]
         try:
-            yield Stage(workspace, ledger, config, known, listening, senders)
+            yield Stage(workspace, ledger, config, known, listening, senders, runs)
         finally:
             for one in listening:
                 one.app._listener_runner.listener_executor.shutdown(wait=True)

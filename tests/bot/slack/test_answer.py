@@ -85,7 +85,7 @@ Only the launcher's output was there, and it ends before the first step.
   • rank logs (ranks 0-31): none found; cannot tell: which rank failed
   • kernel log: not collected
   • 1 rule not judged, for want of: kernel log (1)
-Asked by the alert JobFailed
+Unasked: alerts JobFailed
 (Report 31c4, rulebook 2026.3)
 [Evidence] [Close out] [Run again / Mute this job… / Propose a rule…]
 """
@@ -122,7 +122,7 @@ def test_an_unknown_failure_shows_what_stands_out_and_offers_to_propose_a_rule()
 
 def test_too_little_evidence_says_what_would_help():
     """The whole message where nothing could be told; an alert asked."""
-    assert read(answered(TOO_LITTLE, Card("h-7", alerts=("JobFailed",))).blocks) == TOO_LITTLE_TEXT
+    assert read(answered(TOO_LITTLE, Card("h-7", why="alerts JobFailed")).blocks) == TOO_LITTLE_TEXT
 
 
 @pytest.mark.parametrize(

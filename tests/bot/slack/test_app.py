@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 
+from bot.answering import next_working_day
 from tests.bot.slack.stage import ADA, CHANNEL, EVE, FOREIGN, GRACE, ONCALL, OTHER, stage
 
 
@@ -311,3 +313,36 @@ def test_rights(tmp_path, known, monkeypatch):
             (EVE, "mute", False),
             (ADA, "diagnose", False),
         ]
+
+
+def test_a_reminder(play):
+    """Who asked is asked once, the next working day at ten, what it was; later and not needed work; a closed one needs none."""
+    from datetime import timedelta
+
+    play.diagnose()
+    [sender] = play.senders
+    sender.clock = lambda: datetime.now(UTC) + timedelta(days=4)
+    play.send()
+    direct = only([one for one in play.workspace.state.channels.values() if one.direct])
+    asked = only(play.answers(direct.id))
+    assert "What was it in the end" in asked.text
+    play.workspace.click(ADA, direct.id, asked.ts, "remind_later")
+    play.send()
+    again = play.answers(direct.id)[-1]
+    assert "What was it in the end" in again.text
+    play.workspace.click(ADA, direct.id, again.ts, "remind_no")
+    play.send()
+    assert "nothing more" in play.answers(direct.id)[-1].text
+
+
+@pytest.mark.parametrize(
+    ("now", "zone", "at"),
+    [
+        ("2026-11-20T23:30+00:00", "UTC", "2026-11-23T10:00+00:00"),
+        ("2026-11-22T23:30+00:00", "Europe/Berlin", "2026-11-24T10:00+01:00"),
+        ("2026-10-24T12:00+00:00", "Europe/Berlin", "2026-10-26T10:00+01:00"),
+    ],
+)
+def test_the_next_working_day(now, zone, at):
+    """At ten in the team's zone, across weekends and daylight saving."""
+    assert next_working_day(datetime.fromisoformat(now), zone) == datetime.fromisoformat(at)

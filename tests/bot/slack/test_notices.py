@@ -117,7 +117,10 @@ llm-7b (4711, failed 2 h ago) [Diagnose]
 (/signalbox incidents lists all; /diagnose JOB shows one)
 """,
         ),
-        (reminder("llm-7b", "U1", "h"), "@U1 *What was it in the end with llm-7b?*\n[Close out]\n"),
+        (
+            reminder("llm-7b", "U1", "h"),
+            "@U1 *What was it in the end with llm-7b?*\n[Close out] [Later] [Not needed]\n",
+        ),
     ],
 )
 def test_each_notice_as_text(message: Message, told: str):
