@@ -15,6 +15,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from bot.rulefiles import Knowledge, default_folder, knowledge
+from tests.bot.chromium import chromium
 from tests.bot.databases import postgres, program
 
 TRACEBACK = "Traceback (most recent call last)"
@@ -144,3 +145,10 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         connection.exec_driver_sql("CREATE SCHEMA public")
     engine.dispose()
     return url
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A real Chromium for the tests of one module."""
+    with chromium(tmp_path_factory.mktemp("chromium")) as one:
+        yield one

@@ -17,8 +17,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from tests.bot.chat.test_browser import browser  # noqa: F401 - a fixture
-from tests.bot.chat.test_browser import by_text, complaints, pressed, pytestmark  # noqa: F401 - skips as that one does
+from tests.bot.chromium import by_text, complaints, pressed
 
 SHOTS = os.environ.get("SIGNALBOX_SHOTS")  # a folder: what the page looked like at each step is kept there
 

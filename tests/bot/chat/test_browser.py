@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 pytest.importorskip("selenium", reason="the page's browser tests need selenium")
 
-from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
@@ -16,29 +13,7 @@ from selenium.webdriver.support.ui import Select
 from bot.chat.rates import unlimited
 from tests.bot.chat.apps import ALERTS, ANN, BO, RANDOM, running, workspace
 from tests.bot.chat.test_pages import everywhere
-
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="the page's browser tests need chromium and chromedriver"
-)
-FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1280,900",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    """A Chromium with a fresh profile."""
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for one in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(one)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
-    driver.implicitly_wait(10)
-    yield driver
-    driver.quit()
+from tests.bot.chromium import complaints, pressed
 
 
 @pytest.fixture
@@ -50,24 +25,6 @@ def page(browser):
         browser.get(address)
         yield made, browser, address
         browser.get("about:blank")
-
-
-def by_text(browser, text, within="body"):
-    """The button, link or menu that says this."""
-    return browser.find_element(
-        By.XPATH,
-        f"//{within}//*[self::button or self::a or self::summary][normalize-space()='{text}']",
-    )
-
-
-def pressed(browser, text, within="body"):
-    """Press it."""
-    by_text(browser, text, within).click()
-
-
-def complaints(browser):
-    """What the console complains of."""
-    return [one["message"] for one in browser.get_log("browser") if one["level"] in {"SEVERE", "WARNING"}]
 
 
 def test_a_job_is_diagnosed_and_closed_out(page):
