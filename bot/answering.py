@@ -26,6 +26,7 @@ from bot.jobs import JobRequest, gather, visible
 from bot.keeping import spared
 from bot.ledger import Ledger
 from bot.orders import DiagnoseOrder
+from bot.pages.kept import small
 from bot.postings import (
     NOBODY,
     answered_within,
@@ -48,7 +49,6 @@ from kb.report import Report
 
 SATURDAY = 5
 BETWEEN = 1.0  # seconds between two notes of how far collecting is
-TIMELINE = "timeline"
 
 
 class Spooled(msgspec.Struct, frozen=True):
@@ -124,7 +124,7 @@ class Answering:
         return spooled
 
     def _kept(self, answer: Answer) -> dict[str, bytes]:
-        return {TIMELINE: answer.timeline()}
+        return small(answer)
 
     def _told(
         self, session: Session, work: Work, order: DiagnoseOrder, *, spooled: Spooled, report: Report, filed: Filed
@@ -181,13 +181,13 @@ class _Progress:
         self._sources[name] = ["failed" if words.startswith("nothing") else "came", words[:300]]
         if time.monotonic() - self._last >= BETWEEN:
             self._last = time.monotonic()
-            self._ledger.progress(self._work.id, self._facts(), datetime.now(UTC))
+            self._ledger.progress(self._work.id, self._facts())
 
     def over(self, collected: Collected) -> None:
         """Everything has come that comes."""
         for name, words in collected.sources.items():
             self._sources[name] = ["failed" if words.startswith("nothing") else "came", words[:300]]
-        self._ledger.progress(self._work.id, self._facts(), datetime.now(UTC))
+        self._ledger.progress(self._work.id, self._facts())
 
     def _facts(self) -> dict[str, Any]:
         return {"job": self._job, "sources": [[name, *told] for name, told in self._sources.items()][:50]}

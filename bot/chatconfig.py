@@ -41,11 +41,46 @@ class Slack:
 
 
 @dataclass(frozen=True, slots=True)
+class Linked:
+    """Pages of incidents, behind links that are signed and expire.
+
+    `base_url`: the address under which people reach the service. `secret`: what links are signed with, at least 32 characters.
+    `expires`: how long a link holds.
+    """
+
+    base_url: str
+    secret: Secret
+    expires: Seconds = 30 * 86400.0
+
+    def __post_init__(self) -> None:
+        if not self.base_url.startswith(("https://", "http://")) or any(one in self.base_url for one in "?# "):
+            raise ValueError(f"base_url: {self.base_url[:80]!r} is no address like https://host/path")
+
+
+@dataclass(frozen=True, slots=True)
 class Grafana:
     """Grafana, which gets an annotation for each incident that is closed. `tags`: beside signalbox and the incident's own."""
 
     endpoint: Endpoint
     tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Weekly:
+    """The weekly digest: into which channel, and when by the clock of the tenant's `zone`, which its weeks are counted in too.
+
+    `weekday`: 1 for Monday to 7 for Sunday. `hour`: 0 to 23.
+    """
+
+    channel: str
+    weekday: int = 1
+    hour: int = 9
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.weekday <= 7:
+            raise ValueError("weekday: 1 for Monday to 7 for Sunday")
+        if not 0 <= self.hour <= 23:
+            raise ValueError("hour: 0 to 23")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +91,7 @@ class Tenant:
     digest, admin: everyone, or ids of channels, user groups (S…), people (U…). `announce`: the channel for failures that
     nobody subscribed. `subscriptions`: who else hears of what. `people`: who is who. `cap`, `flapping`, `bar`, `quiet`:
     against noise. `fold`: for so long a diagnosis is shown again in place of a new one. `remind`: who asked is asked once, on the
-    next working day at ten in `zone`, what it was. `grafana`: annotations go there.
+    next working day at ten in `zone`, what it was. `grafana`: annotations go there. `digest`: the week's failures in figures.
     """
 
     channels: tuple[str, ...] = ()
@@ -72,6 +107,7 @@ class Tenant:
     remind: bool = True
     zone: str = "UTC"
     grafana: Grafana | None = None
+    digest: Weekly | None = None
 
     def __post_init__(self) -> None:
         for verb in self.verbs:

@@ -14,6 +14,16 @@ import typer
 
 from bot.cli_config import app as config_commands
 from bot.cli_incidents import app as incidents
+from bot.cli_options import (
+    AreLogs,
+    BundleFolder,
+    ConfigFile,
+    OfCluster,
+    OfNamespace,
+    OfTenant,
+    RulesFolder,
+    Targets,
+)
 from bot.cli_rules import app as rules
 from bot.cli_store import app as store_commands
 from kb.errors import RuleError, SignalboxError
@@ -21,8 +31,10 @@ from kb.errors import RuleError, SignalboxError
 if TYPE_CHECKING:
     from bot.collecting import Spare, Spared
     from bot.config import Config
-    from bot.diagnosing import Answer
+    from bot.diagnosing import Answer, Compare
     from bot.rulefiles import Knowledge
+    from kb.l4.cross import Baseline
+    from kb.model import Job
 
 FEW = 5  # messages of one kind on stderr
 LONGEST = 1000  # characters of such a message; what is left out is in the middle
@@ -40,7 +52,6 @@ app.add_typer(incidents, name="incidents", help="Past reports: list, show, close
 app.add_typer(store_commands, name="store", help="What is kept, for how long: tidy it, pin, take a bundle out.")
 app.add_typer(config_commands, name="config", help="signalbox.yaml: check it, see an example.")
 
-RulesFolder = Annotated[Path | None, typer.Option("--rules", help="A rules folder in place of the one installed.")]
 SiteFolder = Annotated[Path | None, typer.Option("--site", help="The site's overlay in place of the one configured.")]
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, max=512, help="Processes to read with; all cores by default.")
@@ -49,21 +60,13 @@ Workers = Annotated[
 
 @app.command()
 def diagnose(
-    targets: Annotated[
-        list[str] | None, typer.Argument(metavar="JOB | PATH…", help="With --logs: files and folders.")
-    ] = None,
-    bundle: Annotated[
-        Path | None, typer.Option("--bundle", help="A folder that holds the evidence of one job.")
-    ] = None,
-    logs: Annotated[bool, typer.Option("--logs", help="All positionals are log files or folders.")] = False,
-    config: Annotated[
-        Path | None, typer.Option("--config", help="signalbox.yaml; else $SIGNALBOX_CONFIG or yours.")
-    ] = None,
-    cluster: Annotated[
-        str | None, typer.Option("--cluster", help="With JOB: look for it in this cluster only.")
-    ] = None,
-    tenant: Annotated[str, typer.Option("--tenant", help="With JOB: whose clusters to look in.")] = "default",
-    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="With JOB: of Kubernetes.")] = None,
+    targets: Targets = None,
+    bundle: BundleFolder = None,
+    logs: AreLogs = False,
+    config: ConfigFile = None,
+    cluster: OfCluster = None,
+    tenant: OfTenant = "default",
+    namespace: OfNamespace = None,
     window: Annotated[
         str | None, typer.Option("--window", metavar="2h", help="With JOB: only so long before its end.")
     ] = None,
@@ -72,7 +75,14 @@ def diagnose(
         Path | None,
         typer.Option("--save-bundle", metavar="DIR", help="With JOB: keep its evidence here, a new folder."),
     ] = None,
-    deep: Annotated[bool, typer.Option("--deep", help="With JOB: fetch all log lines, not only telling ones.")] = False,
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Compare runs, nodes and steps in any case; with JOB: fetch all log lines for it."),
+    ] = False,
+    baseline: Annotated[
+        Path | None,
+        typer.Option("--baseline", metavar="PATH", help="Logs of a good run of the same job to compare with."),
+    ] = None,
     each: Annotated[
         Path | None, typer.Option("--each", help="Every subfolder is a bundle; one JSON report a line.")
     ] = None,
@@ -87,6 +97,9 @@ def diagnose(
     picture: Annotated[
         Path | None, typer.Option("--picture", metavar="FILE.png", help="Draw all ranks over time: who stopped first.")
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write the whole report as one page for browsers.")
+    ] = None,
     store: Annotated[bool, typer.Option("--store/--no-store", help="Keep the report among the incidents.")] = True,
     rules: RulesFolder = None,
     site: SiteFolder = None,
@@ -96,17 +109,22 @@ def diagnose(
     _sensible(targets, bundle, each, logs=logs, fail_on=fail_on, exit_decision=exit_decision)
     known = _knowledge(rules, site)
     if each is not None:
-        if picture is not None:
-            _usage("--picture goes with one run, and not with --each")
+        if picture is not None or html is not None:
+            _usage("--picture and --html go with one run, and not with --each")
         failed = _each(known, each, workers)
         raise typer.Exit(1 if fail_on and failed else 0)
-    asked = _Asked(targets or [], config, cluster, tenant, namespace, window, deadline, save, deep)
+    asked = _Asked(targets or [], config, cluster, tenant, namespace, window, deadline, save, deep, baseline)
     answer, bundle = _answered(known, asked, bundle, logs=logs, workers=workers)
     _print(answer, as_json=as_json, verbose=verbose)
     if picture is not None:
         _draw(answer, picture)
+    kept = _small(answer) if html is not None or store else {}
+    if html is not None:
+        from bot.cli_pages import write_answer
+
+        write_answer(known, answer.report, kept, html)
     if store:
-        _keep(answer, bundle)
+        _keep(answer, bundle, kept)
     if exit_decision:
         from bot.errors import decision_status
 
@@ -141,23 +159,42 @@ def _answered(
     """The answer, and the bundle that it is of."""
     if asked.targets and not logs and bundle is None:
         return _job(known, asked, workers)
-    if asked.save is not None or asked.window is not None or asked.deep:
-        _usage("--save-bundle, --window and --deep go with a JOB")
-    return _one(known, asked.targets, bundle, workers=workers), bundle
+    if asked.save is not None or asked.window is not None:
+        _usage("--save-bundle and --window go with a JOB")
+    return _one(known, asked, bundle, workers=workers), bundle
 
 
-def _one(known: Knowledge, targets: list[str], bundle: Path | None, *, workers: int | None) -> Answer:
+def _comparing(asked: _Asked, workers: int | None) -> Compare:
+    """How to look at what no rule knows; the store is opened only where it comes to that."""
+    from bot.diagnosing import Compare
+
+    def kept(job: Job) -> Baseline | None:
+        from bot.baselines import family_of, find
+        from bot.database import Database
+        from bot.settings import database_url
+
+        family = family_of(job)
+        if family is None:
+            return None
+        with Database(database_url()) as database:
+            return find(database, family, tenant=asked.tenant)
+
+    return Compare(asked.deep, asked.baseline, kept, workers)
+
+
+def _one(known: Knowledge, asked: _Asked, bundle: Path | None, *, workers: int | None) -> Answer:
+    targets, compare = asked.targets, _comparing(asked, workers)
     from bot.diagnosing import diagnose_bundle, diagnose_paths
 
     if bundle is not None:
         _must_be_folder(bundle)
         with _Bar() as bar:
-            return diagnose_bundle(known, bundle, workers=workers, tell=bar.tell)
+            return diagnose_bundle(known, bundle, workers=workers, tell=bar.tell, compare=compare)
     if not targets:
         _usage("say what to diagnose: --logs PATH…, --bundle DIR, or a JOB")
     paths = [Path(target) for target in targets]
     with _Bar() as bar:
-        return diagnose_paths(known, paths, workers=workers, tell=bar.tell)
+        return diagnose_paths(known, paths, workers=workers, tell=bar.tell, compare=compare)
 
 
 class _Asked(NamedTuple):
@@ -172,6 +209,7 @@ class _Asked(NamedTuple):
     deadline: str | None
     save: Path | None
     deep: bool
+    baseline: Path | None
 
 
 def _job(known: Knowledge, asked: _Asked, workers: int | None) -> tuple[Answer, Path]:
@@ -300,10 +338,17 @@ def _to_nowhere() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _keep(answer: Answer, bundle: Path | None) -> None:
+def _small(answer: Answer) -> dict[str, bytes]:
+    """What the page of an incident shows besides the report."""
+    from bot.pages.kept import small
+
+    return small(answer)
+
+
+def _keep(answer: Answer, bundle: Path | None, kept: dict[str, bytes]) -> None:
     from bot.store import remember
 
-    warning = remember(answer.report, answer.replay, str(bundle) if bundle else None)
+    warning = remember(answer.report, answer.replay, str(bundle) if bundle else None, kept=kept)
     if warning:
         _complain(warning)
 
@@ -409,9 +454,7 @@ def watch(
 
 @app.command()
 def serve(
-    config: Annotated[
-        Path | None, typer.Option("--config", help="signalbox.yaml; else $SIGNALBOX_CONFIG or yours.")
-    ] = None,
+    config: ConfigFile = None,
 ) -> None:
     """Listen to alerts of Alertmanager and Grafana, and diagnose the jobs that they name, until stopped."""
     from bot.cli_serve import run
@@ -421,9 +464,7 @@ def serve(
 
 @app.command()
 def logs(
-    targets: Annotated[
-        list[str] | None, typer.Argument(metavar="JOB | PATH…", help="With --logs: files and folders.")
-    ] = None,
+    targets: Targets = None,
     rank: Annotated[str | None, typer.Option("--rank", "-r", metavar="7 | 0-3,8", help="Of these ranks only.")] = None,
     node: Annotated[str | None, typer.Option("--node", metavar="NAME", help="Of this node only.")] = None,
     since: Annotated[
@@ -436,18 +477,12 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with what is written; end it with Ctrl-C.")
     ] = False,
-    bundle: Annotated[
-        Path | None, typer.Option("--bundle", help="A folder that holds the evidence of one job.")
-    ] = None,
-    paths: Annotated[bool, typer.Option("--logs", help="All positionals are log files or folders.")] = False,
-    config: Annotated[
-        Path | None, typer.Option("--config", help="signalbox.yaml; else $SIGNALBOX_CONFIG or yours.")
-    ] = None,
-    cluster: Annotated[
-        str | None, typer.Option("--cluster", help="With JOB: look for it in this cluster only.")
-    ] = None,
-    tenant: Annotated[str, typer.Option("--tenant", help="With JOB: whose clusters to look in.")] = "default",
-    namespace: Annotated[str | None, typer.Option("--namespace", "-n", help="With JOB: of Kubernetes.")] = None,
+    bundle: BundleFolder = None,
+    paths: AreLogs = False,
+    config: ConfigFile = None,
+    cluster: OfCluster = None,
+    tenant: OfTenant = "default",
+    namespace: OfNamespace = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Show a job's logs: all ranks' lines in order of time, with rank and time beside them, secrets masked."""
@@ -493,8 +528,36 @@ def evaluate(
 
 
 @app.command()
+def digest(
+    week: Annotated[
+        str | None, typer.Option("--week", metavar="2026-W47", help="An ISO week; else the last whole one.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write one page that needs no other file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers (signalbox.digest/1).")] = False,
+    tenant: Annotated[str, typer.Option("--tenant", help="Whose failures.")] = "default",
+    zone: Annotated[
+        str | None,
+        typer.Option("--zone", metavar="Europe/Berlin", help="Time zone of the week; else the tenant's, or UTC."),
+    ] = None,
+    meanings: Annotated[bool, typer.Option("--meanings", help="Print what each figure means.")] = False,
+) -> None:
+    """The failures of a week in figures: by class, trend, time to recover, nodes, own record."""
+    from bot.cli_digest import run as run_digest
+
+    with _until_closed():
+        run_digest(week, tenant, zone, html, as_json=as_json, meanings=meanings)
+
+
+@app.command()
 def demo(
     as_json: Annotated[bool, typer.Option("--json")] = False,
+    fill: Annotated[
+        bool, typer.Option("--fill", help="Put made-up incidents into an empty store, to try the digest and the pages.")
+    ] = False,
+    days: Annotated[int, typer.Option("--days", min=1, max=730, help="With --fill: how many days of them.")] = 140,
+    seed: Annotated[int, typer.Option("--seed", help="With --fill: another number makes other incidents.")] = 7,
     chat: Annotated[
         bool, typer.Option("--chat", help="Open a chat of your own in the browser, with the Slack app in it.")
     ] = False,
@@ -505,6 +568,11 @@ def demo(
         from bot.cli_demo import run as run_chat
 
         run_chat(port)
+        return
+    if fill:
+        from bot.cli_digest import fill as fill_store
+
+        fill_store(days, seed)
         return
     from bot.diagnosing import diagnose_bundle
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bot.chatconfig import Tenant
+from bot.closewords import implied, nameless
 from bot.closing import Annotation, Closing, annotate_within, word
 from bot.config import read
 from bot.ledger import Ledger
@@ -74,9 +75,7 @@ def history(incident: int) -> list[str]:
 
 def _line(one: Annotation) -> str:
     said = one.said
-    parts = [
-        said.fault or {"no_rule": "no rule fits", "unknown": "still unknown"}.get(said.cause or "", "no cause named")
-    ]
+    parts = [said.fault or nameless(said.cause) or "no cause named"]
     parts += [f"nodes {', '.join(said.nodes)}"] if said.nodes else []
     parts += [said.action] if said.action else []
     parts += [f"{said.lost_hours:g} h lost"] if said.lost_hours is not None else []
@@ -88,23 +87,24 @@ def _line(one: Annotation) -> str:
 def _meant(cause: str, report: Report) -> dict[str, Any]:
     """The cause as the fields of a closing."""
     found = report.diagnoses if report.verdict == "fault" else ()
+    told = [one.fault for one in found]
     if cause == "right":
         if not found:
             return {"verdict": "right", "cause": "unknown"}
         return {"verdict": "right", "cause": "shown", "fault": found[0].fault, "rule": found[0].rule}
     if cause in ("no-rule", "no_rule"):
-        return {"verdict": "wrong" if found else "abstained_rightly", "cause": "no_rule"}
+        return {"verdict": implied("no_rule", None, told), "cause": "no_rule"}
     if cause == "unknown":
-        return {"verdict": "not_looked_at", "cause": "unknown"}
+        return {"verdict": implied("unknown", None, told), "cause": "unknown"}
     faults = knowledge().rulebook.faults
     if cause not in faults:
         hint = nearest(cause, faults)
         raise SignalboxError(f"there is no class of faults {cause[:80]!r}{f': {hint}' if hint else ''}")
-    for place, one in enumerate(found):
-        if one.fault == cause:
-            verdict = "right" if place == 0 else "right_not_first"
-            return {"verdict": verdict, "cause": "shown", "fault": cause, "rule": one.rule}
-    return {"verdict": "wrong", "cause": "fault", "fault": cause}
+    shown = next((one for one in found if one.fault == cause), None)
+    verdict = implied("fault", cause, told)
+    if shown is None:
+        return {"verdict": verdict, "cause": "fault", "fault": cause}
+    return {"verdict": verdict, "cause": "shown", "fault": cause, "rule": shown.rule}
 
 
 def _suspects(report: Report) -> tuple[str, ...]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sized
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+from bot.cli_options import ConfigFile
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="signalbox.yaml; else $SIGNALBOX_CONFIG or yours.")]
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.command()

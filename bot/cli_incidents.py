@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,6 +38,9 @@ def show(
     incident_id: Annotated[int, typer.Argument(metavar="ID", help="The number that `incidents list` gives.")],
     as_json: AsJson = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="More diagnoses, all reasons, all gaps.")] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write it as one page for browsers instead.")
+    ] = None,
 ) -> None:
     """One incident with its report; with --json the report as it was given."""
     from bot.keeping import evidence
@@ -50,6 +54,11 @@ def show(
             why = f"the report of incident {incident_id} was removed, as its time was over (retention: reports)"
         typer.echo(f"signalbox: {why}", err=True)
         raise typer.Exit(2)
+    if html is not None:
+        from bot.cli_pages import write_incident
+
+        write_incident(record, kept, html)
+        return
     if as_json:
         _write(record.report_json + b"\n")
         return

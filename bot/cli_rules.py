@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from bot.cli_options import RulesFolder
 from kb.errors import Fault, RuleError
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from kb.rule import Rule, Rulebook
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
-Folder = Annotated[Path | None, typer.Option("--rules", help="A rules folder in place of the one installed.")]
 Site = Annotated[Path | None, typer.Option("--site", help="The overlay's folder in place of the one configured.")]
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 and say what is not current.")]
 
@@ -26,7 +26,7 @@ Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 and 
 @app.command("list")
 def list_rules(
     fault: Annotated[str | None, typer.Option("--fault", help="Only rules of this fault class.")] = None,
-    rules: Folder = None,
+    rules: RulesFolder = None,
     site: Site = None,
 ) -> None:
     """All rules, one a line: id, fault, role, status, title."""
@@ -36,7 +36,9 @@ def list_rules(
 
 
 @app.command()
-def show(rule: Annotated[str, typer.Argument(help="The rule's id.")], rules: Folder = None, site: Site = None) -> None:
+def show(
+    rule: Annotated[str, typer.Argument(help="The rule's id.")], rules: RulesFolder = None, site: Site = None
+) -> None:
     """One rule in full, as it stands in its file."""
     from bot.rulefiles import default_folder
 
@@ -48,7 +50,7 @@ def show(rule: Annotated[str, typer.Argument(help="The rule's id.")], rules: Fol
 
 @app.command()
 def lint(
-    rules: Folder = None,
+    rules: RulesFolder = None,
     site: Site = None,
 ) -> None:
     """Everything that is wrong with the rule files and the site's overlay, each with file, line and column."""
@@ -81,7 +83,7 @@ def lint(
 def try_rules(
     ids: Annotated[list[str] | None, typer.Argument(help="Only these rules.")] = None,
     on: Annotated[str | None, typer.Option("--on", help="Try the rules on this log; - reads standard input.")] = None,
-    rules: Folder = None,
+    rules: RulesFolder = None,
     site: Site = None,
 ) -> None:
     """Run the logs beside the rules, or show what the rules say of a log of yours."""
@@ -107,7 +109,7 @@ def try_rules(
 def lock(
     *,
     check: Check = False,
-    rules: Folder = None,
+    rules: RulesFolder = None,
 ) -> None:
     """Write lock.json: a version of each rule, raised by one where its meaning changed."""
     from bot.rulefiles import default_folder, read_files
@@ -136,7 +138,7 @@ def docs(
     to: Annotated[
         Path | None, typer.Option("--to", help="Where the pages go; left out: docs/rules beside the rules folder.")
     ] = None,
-    rules: Folder = None,
+    rules: RulesFolder = None,
 ) -> None:
     """Write a page a rule, and an index of them."""
     from bot.ruledocs import differences, pages, write
@@ -167,7 +169,7 @@ def new(
     action: Annotated[str, typer.Option("--action", help="The first step: a word of actions.yaml.")] = "look_at_logs",
     regex: Annotated[str | None, typer.Option("--regex", help="What its line looks like.")] = None,
     log: Annotated[Path | None, typer.Option("--log", help="A log to test it on; secrets are masked.")] = None,
-    rules: Folder = None,
+    rules: RulesFolder = None,
 ) -> None:
     """Write the folder of a new rule: a draft that loads, and its first tests."""
     from bot.rulefiles import default_folder, read_files
@@ -207,7 +209,7 @@ def stats(
     on: Annotated[
         list[Path] | None, typer.Option("--on", help="Logs: also what each rule costs when they are read.")
     ] = None,
-    rules: Folder = None,
+    rules: RulesFolder = None,
     site: Site = None,
 ) -> None:
     """The rule base in numbers: families, states, roles, fault classes, tests; with --on, the dearest rules."""

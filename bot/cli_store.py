@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from bot.cli_options import ConfigFile
+
 if TYPE_CHECKING:
     from bot.retention import Tidied
     from bot.store import Store
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="signalbox.yaml; else $SIGNALBOX_CONFIG or yours.")]
 Incident = Annotated[int, typer.Argument(metavar="ID", help="The number that `incidents list` gives.")]
 
 

@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 import msgspec
 from sqlalchemy import func
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
+from bot.closewords import LONGEST, MOST_NODES, Cause, Verdict
 from bot.database import Database
 from bot.postings import changed_within
 from bot.tables import AnnotationRow, IncidentRow
 from kb.errors import SignalboxError
 
-Verdict = Literal["right", "right_not_first", "wrong", "abstained_rightly", "not_looked_at"]
-Cause = Literal["shown", "fault", "no_rule", "unknown"]
-VERDICTS: tuple[Verdict, ...] = ("right", "right_not_first", "wrong", "abstained_rightly", "not_looked_at")
-CAUSES: tuple[Cause, ...] = ("shown", "fault", "no_rule", "unknown")
-LONGEST = {"fault": 128, "rule": 128, "action": 500, "note": 3000, "who": 128}
-MOST_NODES = 200
 _TRIES = 5
 
 
@@ -157,7 +151,7 @@ def _row(incident: int, version: int, key: str, said: Closing, now: datetime) ->
         cause=said.cause,
         fault=None if said.fault is None else text("fault", said.fault),
         rule=None if said.rule is None else text("rule", said.rule),
-        nodes=msgspec.json.encode([text("who", one) for one in said.nodes[:MOST_NODES]]).decode(),
+        nodes=msgspec.json.encode([text("node", one) for one in said.nodes[:MOST_NODES]]).decode(),
         action=text("action", said.action),
         lost_hours=said.lost_hours,
         note=text("note", said.note),

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from bot.chatconfig import Slack, Tenant
+from bot.chatconfig import Linked, Slack, Tenant
 from bot.configmodel import SECONDS, Part, build, model_of
 from bot.ended import Watching
 from bot.settings import DEFAULT_TENANT, config_path
@@ -126,7 +126,7 @@ class Webhook:
 class Serve:
     """What `signalbox serve` does: where it listens, how many processes diagnose, which webhooks are open.
 
-    `endings`: whether and how it looks for jobs that ended badly.
+    `endings`: whether and how it looks for jobs that ended badly. `pages`: of incidents, linked from messages.
     """
 
     host: str = "127.0.0.1"
@@ -135,6 +135,7 @@ class Serve:
     webhooks: Mapping[str, Webhook] = field(default_factory=dict)
     slack: Slack | None = None
     endings: Watching = field(default_factory=Watching)
+    pages: Linked | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,7 @@ class ServeFile(Part):
     endings: model_of(Watching) = Field(  # type: ignore[valid-type]
         default=model_of(Watching)(), description="Jobs that ended badly; docs/by-itself.md."
     )
+    pages: model_of(Linked) | None = Field(default=None, description="Pages of incidents, by signed links.")  # type: ignore[valid-type]
 
 
 class ConfigFile(Part):
@@ -317,7 +319,13 @@ def _serve(model: ServeFile, root: Node, faults: list[Fault]) -> Serve:
     except ValueError as error:
         faults.append((place.get("endings") or place).fault(str(error)))
         endings = Watching()
-    return Serve(host.strip("[]"), int(port), model.workers, hooks, slack, endings)
+    pages = None
+    if model.pages is not None:
+        try:
+            pages = build(Linked, model.pages.model_dump(exclude_unset=True))
+        except ValueError as error:
+            faults.append((place.get("pages") or place).fault(str(error)))
+    return Serve(host.strip("[]"), int(port), model.workers, hooks, slack, endings, pages)
 
 
 def _clusters(root: Node, faults: list[Fault]) -> list[Cluster]:

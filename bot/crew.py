@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import multiprocessing.synchronize
+import os
 import signal
+import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from multiprocessing import connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 
 from bot.answering import Answering
+from bot.collecting import spool_of
 from bot.config import Config, read
+from bot.digest.posting import tick
 from bot.endings import ask_of, watch_endings
 from bot.ledger import Ledger
 from bot.orders import DIAGNOSE, RECENT
+from bot.pages.links import linked_by
 from bot.recent import recent
+from bot.retention import daily
 from bot.rulefiles import knowledge
 from bot.seen import Seen
 from bot.slack.service import send
 from bot.worker import run
+from kb.errors import SignalboxError
 
+MINUTE = 60.0
 PATIENCE = 10.0  # seconds that they have to end
+_log = logging.getLogger(__name__)
 Stop = multiprocessing.synchronize.Event
 
 
@@ -38,6 +51,7 @@ class Post:
 def posts(config: Config) -> tuple[Post, ...]:
     """The processes that a configuration needs."""
     found = [Post(f"worker {number}", work) for number in range(1, config.serve.workers + 1)]
+    found.append(Post("keeper", keep))
     if config.serve.slack is not None:
         found.append(Post("sender", deliver))
     if config.clusters and config.serve.endings.on:
@@ -85,7 +99,7 @@ class Crew:
 
 def work(url: str, path: Path | None, stop: Stop) -> None:
     """Do what is in the list."""
-    _left_to_parent()
+    _begun()
     config = read(path)
     known = knowledge()
     with Ledger(url) as ledger:
@@ -95,14 +109,41 @@ def work(url: str, path: Path | None, stop: Stop) -> None:
 
 def deliver(url: str, path: Path | None, stop: Stop) -> None:
     """Send what should stand in Slack."""
-    _left_to_parent()
+    _begun()
     with Ledger(url) as ledger:
-        send(read(path), knowledge(), ledger, stop.is_set)
+        config = read(path)
+        linked = linked_by(config)
+
+        def page(tenant: str, incident: int) -> str | None:
+            return None if linked is None else linked.incident(tenant, incident, time.time())
+
+        send(config, knowledge(), ledger, stop.is_set, page)
+
+
+def keep(url: str, path: Path | None, stop: Stop) -> None:
+    """What is due by the clock: the digest, and tidying what is old. Once, whichever replica comes first."""
+    _begun()
+    config = read(path)
+    faults = knowledge().rulebook.faults
+    name = f"{socket.gethostname()}:{os.getpid()}"
+    with Ledger(url) as ledger:
+        while True:
+            now = datetime.now(UTC)
+            try:
+                tick(ledger, config, faults, now, name)
+                done = daily(ledger, spool_of(config.collect)[0], now, config.retention)
+            except SignalboxError as error:
+                _log.warning("what is due could not be done, and is tried again in a minute: %s", error)
+            else:
+                for words in done.trouble if done is not None else ():
+                    _log.warning("tidying: %s", words)
+            if stop.wait(MINUTE):
+                return
 
 
 def watch(url: str, path: Path | None, stop: Stop) -> None:
     """Look for jobs that ended badly."""
-    _left_to_parent()
+    _begun()
     config = read(path)
     with Ledger(url) as ledger, Seen(url) as seen:
         watch_endings(
@@ -115,16 +156,22 @@ def watch(url: str, path: Path | None, stop: Stop) -> None:
         )
 
 
-def _tell(words: str) -> None:
-    import logging  # noqa: PLC0415
+def _orphaned(parent: int) -> None:
+    """End with a parent that was killed: what is under way is taken up again by others."""
+    connection.wait([parent])
+    os._exit(1)
 
+
+def _tell(words: str) -> None:
     logging.getLogger("bot.endings").warning("%s", words)
 
 
-def _left_to_parent() -> None:
-    import logging  # noqa: PLC0415
-
+def _begun() -> None:
+    """What every process here begins with: it ends when its parent says so, or is gone."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # the parent says when to end
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_orphaned, args=(parent.sentinel,), daemon=True).start()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs addresses, and some are secrets

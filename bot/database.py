@@ -7,23 +7,30 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import zstandard
-from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy import Connection, Engine, Executable, event, text
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import SQLAlchemyError
-from sqlmodel import Session, create_engine, select
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlmodel import Session, SQLModel, create_engine, select
 
 from bot.tables import SchemaVersion
 from kb.errors import SignalboxError
 
-SCHEMA_VERSION = 3  # of the tables: as many as there are steps in `_migrations/versions`
+SCHEMA_VERSION = 5  # of the tables: as many as there are steps in `_migrations/versions`
 _STEPS = Path(__file__).parent / "_migrations"
 _LOCK = 0x5163616C  # of PostgreSQL: two that start at once take the steps one after the other
 _BUSY_SECONDS = 5.0
+_PAUSES = (0.02, 0.1, 0.5)  # seconds before a transaction is tried again that the database gave up
+_GIVEN_UP = ("40001", "40P01")  # of PostgreSQL: one of two that stood in each other's way
+T = TypeVar("T")
 
 
 class StoreError(SignalboxError):
@@ -40,6 +47,7 @@ class Database:
             StoreError: it cannot be opened or written, or a newer Signalbox made it.
         """
         self._engine: Engine | None = None
+        self._turn = threading.Lock()
         self._name = url
         with self.errors():
             parsed = make_url(url)
@@ -83,8 +91,43 @@ class Database:
         """A transaction: kept at the end, rolled back on an error."""
         if self._engine is None:
             raise StoreError(f"{self._name} is not open")
-        with Session(self._engine.execution_options(signalbox_write=write)) as session, session.begin():
+        with (
+            self._in_turn() if write else contextlib.nullcontext(),
+            Session(self._engine.execution_options(signalbox_write=write)) as session,
+            session.begin(),
+        ):
             yield session
+
+    @contextlib.contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        """One writer of this process after the other on SQLite, which lets who waits sleep, and not in order."""
+        alone = self._engine is not None and self._engine.dialect.name == "sqlite"
+        held = alone and self._turn.acquire(timeout=_BUSY_SECONDS)
+        try:
+            yield
+        finally:
+            if held:
+                self._turn.release()
+
+    def write(self, do: Callable[[Session], T]) -> T:
+        """What `do` gives, in a transaction that writes; begun again, some times, where the database or the connection gave up.
+
+        A connection may end after the commit and before we hear of it, so `do` must bear being done twice.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        with self.errors():
+            for pause in _PAUSES:
+                try:
+                    with self.session(write=True) as session:
+                        return do(session)
+                except DBAPIError as error:
+                    if not _passes(error):
+                        raise
+                    time.sleep(pause)
+            with self.session(write=True) as session:
+                return do(session)
 
     @contextlib.contextmanager
     def errors(self) -> Iterator[None]:
@@ -96,7 +139,25 @@ class Database:
             raise StoreError(f"{self._name} cannot be used: {reason[0]}") from error
 
 
+def insert_new(session: Session, table: type[SQLModel], values: Mapping[str, Any]) -> int | None:
+    """The id of a new row; None where one of its unique keys is there already, or is being written and then there."""
+    connection = session.connection()
+    found: int | None = connection.execute(_insertion(table, connection.dialect.name), values).scalar_one_or_none()
+    return found
+
+
+@cache
+def _insertion(table: type[SQLModel], dialect: str) -> Executable:
+    insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    return insert(table).on_conflict_do_nothing().returning(table.__table__.c.id)  # type: ignore[attr-defined]
+
+
 # --- the database ----------------------------------------------------------------------------------------------------
+
+
+def _passes(error: DBAPIError) -> bool:
+    """Whether the same may go well a moment later."""
+    return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _GIVEN_UP
 
 
 def _version(connection: Connection) -> int | None:

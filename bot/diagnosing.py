@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bot.collect import from_bundle, from_paths
 from bot.errors import NothingCollected
@@ -24,8 +25,24 @@ from kb.model import Gap
 from kb.plugin import wanted
 from kb.report import Report, Suspect
 
+if TYPE_CHECKING:
+    from bot.comparing import Find
+
 FEW = 5  # reasons in a message
 MOST_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """How to look at what no rule knows (bot.comparing). `always`: also where the rules have an answer.
+
+    `baseline`: the logs of a good run; `find`: asks for the good run that is kept of a job's family.
+    """
+
+    always: bool = False
+    baseline: Path | None = None
+    find: Find | None = None
+    workers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +63,17 @@ class Answer:
 
 
 def diagnose_bundle(
-    knowledge: Knowledge, folder: Path, *, workers: int | None = None, tell: Tell | None = None
+    knowledge: Knowledge,
+    folder: Path,
+    *,
+    workers: int | None = None,
+    tell: Tell | None = None,
+    compare: Compare | None = None,
 ) -> Answer:
-    """Diagnose a bundle, a folder that holds the evidence of one job."""
+    """Diagnose a bundle, a folder that holds the evidence of one job. `compare`: how to look at what no rule knows."""
     begun = time.perf_counter()
     evidence = from_bundle(knowledge, folder, workers=workers, tell=tell)
-    return _answer(knowledge, evidence, folder, begun, _earlier(knowledge, folder, workers))
+    return _answer(knowledge, evidence, folder, begun, _earlier(knowledge, folder, workers), compare=compare)
 
 
 def _earlier(knowledge: Knowledge, folder: Path, workers: int | None) -> History:
@@ -84,12 +106,29 @@ def remember(reports: Iterable[Report]) -> History:
 
 
 def diagnose_paths(
-    knowledge: Knowledge, paths: Sequence[Path], *, workers: int | None = None, tell: Tell | None = None
+    knowledge: Knowledge,
+    paths: Sequence[Path],
+    *,
+    workers: int | None = None,
+    tell: Tell | None = None,
+    compare: Compare | None = None,
 ) -> Answer:
     """Diagnose log files and folders."""
     begun = time.perf_counter()
     evidence = from_paths(knowledge, paths, workers=workers, tell=tell)
-    return _answer(knowledge, evidence, None, begun)
+    return _answer(knowledge, evidence, None, begun, compare=compare)
+
+
+def _looked_deeper(report: Report, evidence: Evidence, root: Path | None, compare: Compare | None) -> Report:
+    """The report with what stands out by comparison, where the rules leave something to look for."""
+    weak = bool(report.diagnoses) and all(one.band == "weak" for one in report.diagnoses)
+    asked = compare is not None and (compare.always or compare.baseline is not None)
+    if report.verdict != "no_match" and not weak and not asked:
+        return report
+    from bot.comparing import compared  # noqa: PLC0415 - an ordinary diagnosis must not wait for it
+
+    how = compare or Compare()
+    return compared(report, evidence, root, baseline=how.baseline, find=how.find, workers=how.workers)
 
 
 def nothing_read(knowledge: Knowledge, folder: Path, reason: str) -> Answer:
@@ -99,7 +138,13 @@ def nothing_read(knowledge: Knowledge, folder: Path, reason: str) -> Answer:
 
 
 def _answer(
-    knowledge: Knowledge, evidence: Evidence, root: Path | None, begun: float, history: History | None = None
+    knowledge: Knowledge,
+    evidence: Evidence,
+    root: Path | None,
+    begun: float,
+    history: History | None = None,
+    *,
+    compare: Compare | None = None,
 ) -> Answer:
     if not evidence.streams and root is None:
         told = [f"{gap.source}: {gap.reason}" for gap in evidence.gaps[:FEW]]
@@ -110,7 +155,7 @@ def _answer(
 
         evidence = with_plugins(evidence, knowledge.rulebook)
     scanned = time.perf_counter()
-    report = diagnose(evidence, knowledge.rulebook, history)
+    report = _looked_deeper(diagnose(evidence, knowledge.rulebook, history), evidence, root, compare)
     judged = time.perf_counter()
     report = resolve(report, root)
     done = time.perf_counter()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from bot.chatconfig import Grafana
+from bot.closewords import nameless
 from bot.closing import word
 from bot.ledger import Ledger
 from bot.reportjson import from_json
@@ -45,7 +46,7 @@ def annotation(grafana: Grafana, ledger: Ledger, incident: int) -> dict[str, Any
         return None
     report = from_json(record.report_json)
     closing = said.last.said
-    cause = closing.fault or {"no_rule": "no rule fits", "unknown": "still unknown"}.get(closing.cause or "", "closed")
+    cause = closing.fault or nameless(closing.cause) or "closed"
     end = record.incident.ended_at or record.incident.created_at
     first = report.diagnoses[0].first_seen if report.diagnoses else None
     times = {

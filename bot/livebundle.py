@@ -17,6 +17,7 @@ import yaml
 
 from bot.following import placed
 from bot.redact import redact_bytes
+from bot.reportjson import iso
 from connectors.commands import head
 from connectors.files import is_plain
 from connectors.processes import Dump
@@ -106,7 +107,7 @@ class LiveBundle:
         """Copy Flight Recorder dumps that are not there yet, or were written anew."""
         for one in found:
             name = f"flight_recorder/{one.path.name}"
-            told: dict[str, object] = {"bytes": one.size, "written": _iso(one.written)}
+            told: dict[str, object] = {"bytes": one.size, "written": iso(one.written)}
             have = sum(
                 int(str(known["bytes"])) for at, known in self._files.items() if at.startswith("flight_recorder/")
             )
@@ -136,13 +137,13 @@ class LiveBundle:
             "id": job.id,
             "world_size": job.world_size,
             "state": job.state,
-            "collected_at": _iso(job.collected_at),
+            "collected_at": iso(job.collected_at),
             "nodes": {node: list(ranks) for node, ranks in job.nodes.items()},
             "params": {rule: dict(numbers) for rule, numbers in job.params.items()},
         }
         self._yaml("job.yaml", {key: value for key, value in told.items() if value})
         votes: dict[str, object] = {
-            "time": _iso(job.collected_at),
+            "time": iso(job.collected_at),
             **{one.probe: f"{one.vote}: {one.detail}" for one in hang.votes},
         }
         self._votes = [*self._votes[:1], *self._votes[1:][-6:], votes]
@@ -150,7 +151,7 @@ class LiveBundle:
         body = {
             "format": FORMAT,
             "made_by": "signalbox watch",
-            "begun": _iso(self.begun),
+            "begun": iso(self.begun),
             "votes": self._votes,
             "files": self._files,
             "gaps": [{"code": one.code, "source": one.source, "reason": one.reason} for one in unlike.values()][:200],
@@ -173,7 +174,7 @@ class LiveBundle:
         except OSError as error:
             self._failed(Path(name), error)
             return
-        told: dict[str, object] = {"bytes": size, "written": _iso(arrived)}
+        told: dict[str, object] = {"bytes": size, "written": iso(arrived)}
         self._files[name] = {**told, "left_out": size - most} if plain and size > most else told
 
     def _write(self, name: str, data: bytes) -> None:
@@ -244,7 +245,3 @@ def _lines(path: Path, start: int, stop: int) -> Iterator[bytes]:
 def _raw(path: Path, size: int) -> Iterator[bytes]:
     with path.open("rb") as handle:
         yield handle.read(size)
-
-
-def _iso(time: float | None) -> str | None:
-    return None if time is None else datetime.fromtimestamp(time, UTC).isoformat().replace("+00:00", "Z")

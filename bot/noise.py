@@ -5,18 +5,16 @@ Decisions only, over small values and a time that is handed in (seconds since th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from math import sqrt
 from typing import Final, Literal
 
 from connectors.asking import Seconds
+from kb.digest.numbers import wilson
 
 HOUR: Final = 3600.0
 DAY: Final = 86400.0
-Z: Final = 1.959964  # of a two-sided interval of 95 %
-MOST_LISTED: Final = 20  # of what was held back
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,15 +124,6 @@ class Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
-    """What a channel was spared: the first of them, how many more there are, and since when."""
-
-    since: float
-    listed: tuple[str, ...]
-    more: int
-
-
-@dataclass(frozen=True, slots=True)
 class Verdict:
     """A close-out: whether the rule that came first was right, and when that was said."""
 
@@ -210,14 +199,6 @@ def room(posted: Iterable[float], now: float, cap: Cap) -> bool:
     return sum(now - cap.span < at <= now for at in posted) < cap.posts
 
 
-def rest(held: Sequence[tuple[float, str]]) -> Rest | None:
-    """The message that lists what was held back (time, line), oldest first; None where nothing was."""
-    if not held:
-        return None
-    lines = [line for _, line in sorted(held, key=lambda one: one[0])]
-    return Rest(min(at for at, _ in held), tuple(lines[:MOST_LISTED]), max(0, len(lines) - MOST_LISTED))
-
-
 def _like(text: str, pattern: str) -> bool:
     return text == pattern or fnmatchcase(text, pattern)  # a name itself may hold what means more in a pattern
 
@@ -240,17 +221,6 @@ def _nth(count: int) -> str:
 
 
 # --- how good the rules are ------------------------------------------------------------------------------------------
-
-
-def wilson(right: int, n: int) -> tuple[float, float]:
-    """Wilson's interval of 95 % for a share of `right` of `n` (E. B. Wilson 1927); 0 to 1 where nothing is known."""
-    if n <= 0:
-        return 0.0, 1.0
-    share = right / n
-    middle = share + Z * Z / (2 * n)
-    half = Z * sqrt(share * (1 - share) / n + Z * Z / (4 * n * n))
-    scale = 1 + Z * Z / n
-    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
 
 
 def standings(

@@ -35,7 +35,7 @@ TITLE, BODY, SMALL = 14.0, 9.5, 8.5  # points
 
 
 @dataclass(frozen=True, slots=True)
-class _Palette:
+class Palette:
     """Colours of one theme: Okabe and Ito's blue and vermilion, which all eyes tell apart."""
 
     ground: str
@@ -48,11 +48,11 @@ class _Palette:
     cause: str
 
 
-_PALETTES: Mapping[Theme, _Palette] = {
-    "light": _Palette(
+PALETTES: Mapping[Theme, Palette] = {
+    "light": Palette(
         "#ffffff", "#eef0f3", "#1d1c1d", "#5c5f66", "#c4c8ce", ("#b7d3e8", "#0072b2"), ("#f3c3a5", "#d55e00"), "#f0c800"
     ),
-    "dark": _Palette(
+    "dark": Palette(
         "#1a1d21", "#2a2e34", "#e8e8e8", "#a7abb2", "#4a4f57", ("#27506b", "#56b4e9"), ("#6b3a1c", "#ff8a3d"), "#f0e442"
     ),
 }
@@ -67,18 +67,18 @@ _MARKS: Mapping[str, str] = {
 
 def draw(made: Timeline, theme: Theme = "light") -> bytes:
     """The timeline as a PNG, 1,200 pixels wide."""
-    return _Sheet(made, _PALETTES[theme]).png()
+    return _Sheet(made, PALETTES[theme]).png()
 
 
 class _Sheet:
     """One picture on its way: what is where, in pixels from the upper left."""
 
-    def __init__(self, made: Timeline, palette: _Palette) -> None:
+    def __init__(self, made: Timeline, palette: Palette) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - half a second, for pictures alone
         from matplotlib.figure import Figure  # noqa: PLC0415
 
         self._made, self._colours = made, palette
-        self._letters = _Letters()
+        self._letters = Letters()
         self._odd, self._rest = made.standing_out, [row for row in made.rows if not row.why]
         self._title = self._letters.wrapped(made.finding, WIDTH - 2 * MARGIN, TITLE, 2)
         room = TALL if len(made.rows) <= 8 else 22 if len(self._rest) <= 20 else 0
@@ -168,7 +168,7 @@ class _Sheet:
 
         top, bottom = self._top, max(self._bottom, self._top + 1)
         image = np.empty((bottom - top, self._made.columns, 3))
-        image[:] = _rgb(self._colours.ground)
+        image[:] = rgb(self._colours.ground)
         for row, y, height in rows:
             ramp = _ramp(self._colours.lane, self._colours.suspect if row.suspect else self._colours.usual)
             levels = np.frombuffer(row.heard.ljust(self._made.columns, "0").encode(), dtype=np.uint8) - ord("0")
@@ -315,7 +315,7 @@ class _Sheet:
         self._axes.set_ylim(self._figure.get_figheight() * DPI, 0)
 
 
-class _Letters:
+class Letters:
     """The font that comes with matplotlib: how wide texts are, and which letters it has."""
 
     def __init__(self) -> None:
@@ -369,7 +369,7 @@ class _Letters:
         return [self.fitted(line, room, size) for line in lines]
 
 
-def _stacked_marks(made: Timeline, letters: _Letters) -> dict[Mark, int]:
+def _stacked_marks(made: Timeline, letters: Letters) -> dict[Mark, int]:
     """Each instant with the line above the rows on which its name has room, 0 the lowest."""
     if made.start is None or made.end is None:
         return {}
@@ -388,7 +388,8 @@ def _stacked_marks(made: Timeline, letters: _Letters) -> dict[Mark, int]:
     return lanes
 
 
-def _rgb(colour: str) -> tuple[float, float, float]:
+def rgb(colour: str) -> tuple[float, float, float]:
+    """#rrggbb as three numbers from 0 to 1."""
     red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
     return red, green, blue
 
@@ -397,8 +398,8 @@ def _ramp(lane: str, colours: tuple[str, str]) -> NDArray[np.float64]:
     """The colours of the levels 0 to 9."""
     import numpy as np  # noqa: PLC0415
 
-    low, high = (np.array(_rgb(one)) for one in colours)
-    return np.array([_rgb(lane), *(low + (high - low) * at / 8 for at in range(9))])
+    low, high = (np.array(rgb(one)) for one in colours)
+    return np.array([rgb(lane), *(low + (high - low) * at / 8 for at in range(9))])
 
 
 def _happened(row: Row) -> str:

@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 
-from bot.database import Database
+from bot.database import Database, insert_new
 from bot.tables import ChoiceRow, OutboxRow, PostingRow, RequestRow, WorkRow
 from bot.worklist import Wanted, Work, ask_within
 
@@ -134,9 +134,8 @@ class Postings(Database):
 
     # -- what messages say ---------------------------------------------------------------------------------------------
 
-    def progress(self, work_id: int, facts: Mapping[str, Any], now: datetime) -> None:
-        """All messages about this work say how far it is, in some seconds."""
-        del now
+    def progress(self, work_id: int, facts: Mapping[str, Any]) -> None:
+        """All messages about this work say how far it is, each as soon as it may be edited again."""
         with self.errors(), self.session(write=True) as session:
             session.execute(
                 update(PostingRow)
@@ -149,14 +148,6 @@ class Postings(Database):
         with self.errors(), self.session() as session:
             row = session.exec(select(PostingRow).where(col(PostingRow.handle) == handle[:64])).first()
             return None if row is None else _posting(session, row)
-
-    def of_incident(self, incident: int) -> tuple[Posting, ...]:
-        """All messages about an incident, the oldest first."""
-        with self.errors(), self.session() as session:
-            rows = session.exec(
-                select(PostingRow).where(col(PostingRow.incident_id) == incident).order_by(col(PostingRow.id))
-            )
-            return tuple(_posting(session, row) for row in rows.all())
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -325,21 +316,18 @@ class Postings(Database):
 
 def wish_within(session: Session, wish: Wish, wanted: Wanted, now: datetime, fold: float) -> Taken:
     """`Postings.wish` in a transaction that writes."""
-    if session.exec(select(RequestRow.id).where(col(RequestRow.key) == wish.key)).first() is not None:
-        return Taken(None, second=True)
-    request = RequestRow(**asdict(wish), work_id=0, created_at=now)
-    try:
-        with session.begin_nested():  # the key first: of two deliveries at one moment the second asks for no work
-            session.add(request)
-            session.flush()
-    except IntegrityError:
+    asked = RequestRow(**asdict(wish), work_id=0, created_at=now)
+    # the key first: of two deliveries at one moment the second asks for no work
+    number = insert_new(session, RequestRow, asked.model_dump(exclude={"id"}))
+    if number is None:
         return Taken(None, second=True)
     work, new = ask_within(session, wanted, now, 0.0 if wish.again else fold)
-    request.work_id = work.id
-    session.add(request)
-    session.flush()
+    if work.state == "done" and not (work.result or "").isdecimal():
+        work, new = ask_within(session, wanted, now, 0.0)  # it came to nothing: that is no answer to point to
+    session.execute(update(RequestRow).where(col(RequestRow.id) == number).values(work_id=work.id))
     if new:
         return Taken(work)
+    request = session.get_one(RequestRow, number)
     here = session.exec(
         select(PostingRow)
         .where(
@@ -370,8 +358,19 @@ def pending_within(session: Session, work_id: int) -> Sequence[RequestRow]:
 def post_within(
     session: Session, request: RequestRow, now: datetime, facts: Mapping[str, Any] | None = None
 ) -> PostingRow:
-    """A message that answers a request; one per request, however often it is asked for."""
+    """A message that answers a request; one for all who asked for the same in one channel, however often it is asked for."""
     channel = request.who if request.private else request.channel
+    here = session.exec(
+        select(PostingRow).where(
+            col(PostingRow.work_id) == request.work_id,
+            col(PostingRow.channel) == channel,
+            col(PostingRow.state) != "gone",
+        )
+    ).first()
+    if here is not None:  # two people asked before there was a message
+        request.posting_id, request.settled = here.id, True
+        session.add(request)
+        return here
     posting = _posted(
         session,
         PostingRow(
@@ -511,13 +510,7 @@ def put_within(
     row = OutboxRow(
         key=key, tenant=tenant, method=method, payload=_json(payload), posting_id=posting, created_at=now, ready_at=now
     )
-    try:
-        with session.begin_nested():
-            session.add(row)
-            session.flush()
-    except IntegrityError:
-        return False
-    return True
+    return insert_new(session, OutboxRow, row.model_dump(exclude={"id"})) is not None
 
 
 def attach_within(session: Session, posting: int, incident: int, now: datetime) -> None:

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
+from bot.closewords import JUDGED
 from bot.database import Database
 from bot.noise import Bar, Flap, Mute, Standing, Verdict, standings
 from bot.tables import AnnotationRow, FlapRow, IncidentRow, LookedRow, MuteRow, PostingRow
 
 MOST_VERDICTS = 20_000  # the latest; more change no decision
-_JUDGED = ("right", "right_not_first", "wrong")
 
 
 class Quieting(Database):
@@ -84,7 +84,7 @@ def verdicts_within(session: Session, tenant: str) -> Iterable[Verdict]:
         .where(
             col(IncidentRow.tenant) == tenant,
             col(IncidentRow.rule).is_not(None),
-            col(AnnotationRow.verdict).in_(_JUDGED),
+            col(AnnotationRow.verdict).in_(JUDGED),
         )
         .order_by(col(AnnotationRow.id).desc())
         .limit(MOST_VERDICTS)

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import reduce
+from multiprocessing.context import BaseContext
 
 from bot.rulefiles import Knowledge
 from connectors.files import Reading, is_plain
@@ -81,8 +82,13 @@ def _scan(knowledge: Knowledge, matcher: Matcher, task: Task) -> StreamSummary:
 
 def worker_pool(workers: int, start: Callable[[Knowledge], None], knowledge: Knowledge) -> ProcessPoolExecutor:
     """A pool whose processes each begin with `start(knowledge)`; forked where it can be, so that nothing is copied."""
+    return ProcessPoolExecutor(workers, process_context(), start, (knowledge,))
+
+
+def process_context() -> BaseContext:
+    """How processes are started: forked where it can be, so that nothing is imported or copied."""
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-    return ProcessPoolExecutor(workers, multiprocessing.get_context(method), start, (knowledge,))
+    return multiprocessing.get_context(method)
 
 
 def leave_interrupts() -> None:
@@ -122,7 +128,7 @@ def _size(task: Task) -> int:
     return (size if task.stop is None else min(size, task.stop)) - task.start
 
 
-def _keep_memory() -> None:
+def keep_memory() -> None:
     """Ask glibc not to give every block of 4 MB back to the system: page faults cost a third of the reading."""
     import ctypes  # noqa: PLC0415 - only a pool's workers need it
 
@@ -139,7 +145,7 @@ def _start(knowledge: Knowledge) -> None:
     global _knowledge, _matcher  # a worker process has one of each, made once
     leave_interrupts()
     _knowledge, _matcher = knowledge, knowledge.matcher()
-    _keep_memory()
+    keep_memory()
 
 
 def _work(task: Task) -> StreamSummary:

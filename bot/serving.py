@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from datetime import UTC, datetime
 
 from flask import Flask, Response, request
 from waitress.server import create_server
 
-from bot.collecting import spool_of
 from bot.config import Config
 from bot.crew import Crew, posts
 from bot.ledger import Ledger
-from bot.retention import daily
+from bot.pages.links import linked_by
+from bot.pages.serving import pages
 from bot.rulefiles import knowledge
 from bot.slack.service import Listening, listen
 from bot.web import app
@@ -24,7 +22,6 @@ from kb.errors import SignalboxError
 
 THREADS = 24  # that answer requests; each only writes a row
 DIES_AGAIN = 1.0  # seconds before a dead worker is replaced
-TIDY = 3600.0  # seconds between two looks whether today's tidying is done
 
 
 def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threading.Event | None = None) -> None:
@@ -42,7 +39,11 @@ def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threa
             lambda tenant: [one.name for one in config.of_tenant(tenant)],
             timeouts=served.endings.timeouts,
         )
-        chat = listen(config, knowledge(), ledger) if served.slack is not None else None
+        known = knowledge()
+        linked = linked_by(config)
+        if linked is not None:
+            web.register_blueprint(pages(ledger, known, linked))
+        chat = listen(config, known, ledger) if served.slack is not None else None
         if chat is not None and served.slack is not None and served.slack.mode == "http":
             mount(web, chat)
         try:
@@ -55,31 +56,16 @@ def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threa
         threading.Thread(target=server.run, daemon=True).start()
         tell(_listening(config, server.effective_port))
         crew = Crew(url, config.path, posts(config))
-        tidied = 0.0
         try:
             while not over.wait(DIES_AGAIN):
                 for words in crew.mend():
                     tell(words)
-                if time.monotonic() - tidied > TIDY:
-                    tidied = time.monotonic()
-                    threading.Thread(target=_tidy, args=(config, ledger, tell), daemon=True).start()
         finally:
             server.close()
             if chat is not None:
                 chat.close()
             crew.stop()
     tell("stopped")
-
-
-def _tidy(config: Config, ledger: Ledger, tell: Callable[[str], None]) -> None:
-    """What is too old is packed or removed, once a day whichever replica comes first."""
-    try:
-        done = daily(ledger, spool_of(config.collect)[0], datetime.now(UTC), config.retention)
-    except SignalboxError as error:
-        tell(f"what is old could not be tidied away: {error}")
-    else:
-        for words in done.trouble if done is not None else ():
-            tell(f"tidying: {words}")
 
 
 def mount(web: Flask, chat: Listening) -> None:

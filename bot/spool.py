@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from bot.redact import redact_bytes
+from bot.reportjson import iso
 from connectors.asking import SourceFailed, safe_name
 from kb.model import Attempt, Gap, JobRecord, Resource, Window
 
@@ -143,7 +144,7 @@ class Share:
     ) -> None:
         """Say of a file who spoke, what was asked, and when it was last written to."""
         who = {key: value for key, value in asdict(resource).items() if value is not None} if resource else {}
-        told = {**who, "query": query[:4000], "unit": unit, "written": _iso(written)}
+        told = {**who, "query": query[:4000], "unit": unit, "written": iso(written)}
         self.bundle.tell(path, {key: value for key, value in told.items() if value not in (None, "")})
 
     def _take(self, path: str, size: int) -> None:
@@ -166,9 +167,9 @@ def job_document(record: JobRecord, now: float) -> dict[str, Any]:
         "gpus": job.gpus,
         "attempt": job.attempt,
         "state": job.state,
-        "start": _iso(job.start),
-        "end": _iso(job.end),
-        "collected_at": _iso(now if job.collected_at is None else job.collected_at),
+        "start": iso(job.start),
+        "end": iso(job.end),
+        "collected_at": iso(now if job.collected_at is None else job.collected_at),
         "owner": job.owner,
         "log_interval": job.log_interval,
         "checkpoint_interval": job.checkpoint_interval,
@@ -187,7 +188,7 @@ def job_document(record: JobRecord, now: float) -> dict[str, Any]:
 def _attempt(one: Attempt) -> dict[str, Any]:
     told = asdict(one)
     for key in ("queued", "scheduled", "initialised", "first_iterated", "last_iterated", "stopped"):
-        told[key] = _iso(told[key])
+        told[key] = iso(told[key])
     return {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in told.items()
@@ -209,11 +210,7 @@ def folder_name(record: JobRecord, now: float) -> str:
 
 
 def _span(window: Window) -> dict[str, str | None]:
-    return {"start": _iso(window.start), "end": _iso(window.end)}
-
-
-def _iso(time: float | None) -> str | None:
-    return None if time is None else datetime.fromtimestamp(time, UTC).isoformat().replace("+00:00", "Z")
+    return {"start": iso(window.start), "end": iso(window.end)}
 
 
 def _dump(path: Path, body: Mapping[str, Any]) -> None:

@@ -196,10 +196,13 @@ class Store(Database):
                 )
             ).one()
 
-    def count(self, tenant: str) -> int:
-        """How many incidents a tenant has."""
+    def count(self, tenant: str, *, open_only: bool = False) -> int:
+        """How many incidents a tenant has; `open_only`: of which nobody has said what they were."""
+        query = select(func.count()).where(col(IncidentRow.tenant) == tenant)
+        if open_only:
+            query = query.where(col(IncidentRow.closed_at).is_(None))
         with self.errors(), self.session() as session:
-            return session.exec(select(func.count()).where(col(IncidentRow.tenant) == tenant)).one()
+            return session.exec(query).one()
 
     def kept(self, incident_id: int, name: str) -> bytes | None:
         """A small thing that is kept with an incident."""
@@ -213,15 +216,22 @@ class Store(Database):
 
 
 def remember(
-    report: Report, replay: bytes, bundle: str | None, *, url: str | None = None, now: datetime | None = None
+    report: Report,
+    replay: bytes,
+    bundle: str | None,
+    *,
+    url: str | None = None,
+    now: datetime | None = None,
+    kept: Mapping[str, bytes] | None = None,
 ) -> str | None:
     """Keep a report in the store of this user; a one-line warning where that cannot be done, None where it was.
 
-    The answer stands printed already, so nothing here is an error. `now` is the present unless given.
+    The answer stands printed already, so nothing here is an error. `now` is the present unless given; `kept`: as in `Origin`.
     """
     try:
         with Store(url or database_url()) as store:
-            store.add(dumps(report), report, replay, bundle, now or datetime.now(UTC))
+            origin = Origin(kept=kept or {})
+            store.add(dumps(report), report, replay, bundle, now or datetime.now(UTC), origin=origin)
     except (StoreError, OSError, RuntimeError) as error:  # RuntimeError: no home folder
         return f"this report is not kept among the incidents: {error}"
     return None

@@ -43,10 +43,13 @@ class IncidentRow(SQLModel, table=True):
     """A report that was given, by what people look for.
 
     `chain`: the same for the tries of a job, told by `link_job` and `link_name` (bot.routing.Link); `owner`: whose job it was; `closed_at`: since when somebody has said
-    what it truly was; `pinned`: its evidence is kept whatever its age; `archive`: where its evidence lies packed.
+    what it truly was; `pinned`: its evidence is kept whatever its age; `archive`: where its evidence lies packed. What the digest
+    counts: `attempt`; `width`, its nodes; `nodes`, those suspected (JSON); `runs`, its attempts (JSON, kb.digest.rows.Run);
+    `saving`, seconds spent writing checkpoints; `partition`, `framework`, `image`.
     """
 
     __tablename__ = "incident"
+    __table_args__ = (Index("incident_tenant_time", "tenant", "created_at", "fault"),)
 
     id: int | None = Field(default=None, primary_key=True)
     created_at: datetime = Field(sa_type=UtcDateTime, index=True)
@@ -73,6 +76,14 @@ class IncidentRow(SQLModel, table=True):
     closed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     pinned: bool = Field(default=False, sa_column_kwargs={"server_default": text("false")})
     archive: str | None = None
+    attempt: int | None = None
+    width: int | None = None
+    nodes: str | None = None
+    runs: str | None = None
+    saving: float | None = None
+    partition: str | None = None
+    framework: str | None = None
+    image: str | None = None
 
 
 class ReportRow(SQLModel, table=True):
@@ -310,6 +321,37 @@ class ClaimRow(SQLModel, table=True):
     at: datetime = Field(sa_type=UtcDateTime)
     who: str
     state: str = "claimed"
+
+
+class DigestRow(SQLModel, table=True):
+    """The numbers of a week's digest as they were given (JSON, compressed): whatever is drawn of them later is the same.
+
+    `error`: there are none, and the log has more under this id.
+    """
+
+    __tablename__ = "digest"
+
+    tenant: str = Field(primary_key=True, max_length=64)
+    week: str = Field(primary_key=True, max_length=16)
+    at: datetime = Field(sa_type=UtcDateTime)
+    numbers_zstd: bytes | None = None
+    error: str | None = None
+
+
+class BaselineRow(SQLModel, table=True):
+    """The events of the last good run of a family of jobs (JSON, compressed): what failed ones are compared with.
+
+    `family`: see bot.baselines.family_of. `label`: which run it was. `version`: of the miner that made its templates.
+    """
+
+    __tablename__ = "baseline"
+
+    tenant: str = Field(primary_key=True, max_length=64)
+    family: str = Field(primary_key=True, max_length=200)
+    at: datetime = Field(sa_type=UtcDateTime)
+    label: str
+    version: int
+    events_zstd: bytes
 
 
 class WorkRow(SQLModel, table=True):

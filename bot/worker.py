@@ -16,17 +16,22 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from bot.database import StoreError
 from bot.worklist import Within, Work, Worklist
 from kb.errors import SignalboxError
 
 BEAT = 10.0  # seconds between signs of life
 IDLE = 1.0  # seconds between looks at an empty list
+PAUSE = 30.0  # seconds at the most before a store that could not be used is tried again
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of a piece of work. `within`: what is written in the same transaction, so that both are or neither is."""
+    """What came of a piece of work. `within`: what is written in the same transaction, so that both are or neither is.
+
+    It may give the result itself, and may be done twice: of a transaction that failed nothing stands.
+    """
 
     result: str
     within: Within | None = None
@@ -41,9 +46,15 @@ def run(url: str, does: Mapping[str, Do], stop: Callable[[], bool], *, idle: flo
         os.nice(10)  # whoever answers people comes first
     name = f"{socket.gethostname()}:{os.getpid()}"
     with Worklist(url) as worklist:
+        pause = idle
         while not stop():
-            if not step(worklist, does, name):
-                time.sleep(idle)
+            try:
+                busy, pause = step(worklist, does, name), idle
+            except StoreError as error:  # what was begun is taken up again once nobody has heard of it for a minute
+                _log.warning("nothing can be done: %s", error)
+                busy, pause = False, min(pause * 2, PAUSE)
+            if not busy:
+                time.sleep(pause)
 
 
 def step(worklist: Worklist, does: Mapping[str, Do], name: str) -> bool:

@@ -12,16 +12,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import func, update
-from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
-from bot.database import Database
+from bot.database import Database, insert_new
 from bot.tables import WorkRow
 
 MOST_TRIES = 3
 LOST_AFTER = 60.0  # seconds without a sign of life of its worker: then somebody else takes it up
 OPEN = ("waiting", "running")
-Within = Callable[[Session], None]  # something to be written in the same transaction
+Within = Callable[
+    [Session], str | None
+]  # written in the same transaction; gives the result where it is known only there
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +60,14 @@ class Worklist(Database):
 
     def ask(self, wanted: Wanted, now: datetime, fold: float = 0.0) -> tuple[Work, bool]:
         """Ask for work; whether it is new. The same key folds into what is open, or was done at most `fold` seconds ago."""
-        with self.errors(), self.session(write=True) as session:
-            return ask_within(session, wanted, now, fold)
+        return self.write(lambda session: ask_within(session, wanted, now, fold))
 
     def claim(self, worker: str, now: datetime) -> Work | None:
         """The oldest work that waits, now this worker's; None where there is none."""
         first = select(WorkRow.id).where(col(WorkRow.state) == "waiting").order_by(col(WorkRow.id)).limit(1)
+        with self.errors(), self.session() as session:
+            if session.exec(first).first() is None:
+                return None
         with self.errors(), self.session(write=True) as session:
             if session.get_bind().dialect.name != "sqlite":
                 first = first.with_for_update(skip_locked=True)
@@ -98,6 +101,9 @@ class Worklist(Database):
         """Put back what lost its worker, and give up what was begun too often; how many were touched."""
         lost = (col(WorkRow.state) == "running", col(WorkRow.beat_at) < now - timedelta(seconds=LOST_AFTER))
         given_up = "its worker died, and so did those that took it up again"
+        with self.errors(), self.session() as session:  # every worker asks every second: no lock for nothing
+            if session.exec(select(WorkRow.id).where(*lost).limit(1)).first() is None:
+                return 0
         with self.errors(), self.session(write=True) as session:
             over: Any = session.execute(
                 update(WorkRow)
@@ -121,13 +127,17 @@ class Worklist(Database):
 
     def _change(self, work_id: int, worker: str, values: dict[str, Any], within: Within | None = None) -> bool:
         own = (col(WorkRow.id) == work_id, col(WorkRow.worker) == worker, col(WorkRow.state) == "running")
-        with self.errors(), self.session(write=True) as session:
+
+        def change(session: Session) -> bool:
             changed: Any = session.execute(update(WorkRow).where(*own).values(**values))
             if int(changed.rowcount) != 1:
                 return False
-            if within is not None:
-                within(session)
+            result = within(session) if within is not None else None
+            if result is not None:
+                session.execute(update(WorkRow).where(col(WorkRow.id) == work_id).values(result=result[:2000]))
             return True
+
+        return self.write(change)
 
 
 def ask_within(session: Session, wanted: Wanted, now: datetime, fold: float) -> tuple[Work, bool]:
@@ -136,14 +146,12 @@ def ask_within(session: Session, wanted: Wanted, now: datetime, fold: float) -> 
         folded = _fold(session, wanted.key, now, fold)
         if folded is not None:
             return folded, False
-        row = WorkRow(**asdict(wanted), created_at=now, asked_at=now)
-        try:
-            with session.begin_nested():
-                session.add(row)
-                session.flush()
-            return _work(row), True
-        except IntegrityError:
-            continue  # another process was faster: fold into its row
+        new = WorkRow(**asdict(wanted), created_at=now, asked_at=now)
+        number = insert_new(session, WorkRow, new.model_dump(exclude={"id"}))
+        if number is not None:
+            new.id = number
+            return _work(new), True
+        # another process was faster: fold into its row
     raise OSError(f"the work {wanted.key!r} could not be written down")
 
 

@@ -59,7 +59,7 @@ class Jobs:
         refused: list[SourceFailed] = []
         kinds = [one for one in self._served(deadline) if word is None or one.word.lower() == word]
         tasks = [self._named(kind, name, space, deadline) for kind in kinds for space in spaces]
-        items = [pair for one in _side_by_side(tasks, refused) for pair in one]
+        items = [pair for one in _answers(tasks, refused) for pair in one]
         jobs = self._with_pods(self._roots(items, deadline), deadline)
         if not jobs and word in (None, "pod"):
             jobs = self._bare(name, spaces, deadline, refused)
@@ -78,9 +78,7 @@ class Jobs:
         found = [
             told
             for kind in self._served(deadline)
-            for listed in _side_by_side(
-                [self._all(kind, space, deadline) for space in self._spaces(None) or ()], refused
-            )
+            for listed in _answers([self._all(kind, space, deadline) for space in self._spaces(None) or ()], refused)
             for told in (outline(item, self.site.owners) for item in listed.items)
             if not _controlled(told) and _within(told, window)
         ]
@@ -221,7 +219,7 @@ class Jobs:
             tasks = [self._pods(space, labels, fields, deadline) for space in spaces]
             by_space: dict[str, list[Mapping[str, Any]]] = {}
             whys = []
-            for listed in _side_by_side(tasks, refused):
+            for listed in _answers(tasks, refused):
                 whys.append(listed.why)
                 for pod in listed.items:
                     by_space.setdefault(string(mapping(pod.get("metadata")).get("namespace"), 253), []).append(pod)
@@ -256,10 +254,10 @@ class Jobs:
         where = Where("", "v1", "nodes")
         refused: list[SourceFailed] = []
         if len(wanted) <= ONE_BY_ONE:
-            got = _side_by_side([_getting(self.api, where, name, deadline) for name in wanted], refused)
+            got = _answers([_getting(self.api, where, name, deadline) for name in wanted], refused)
             found = tuple(one for one in got if one is not None)
         else:
-            told = _side_by_side([lambda: self.api.list(where, deadline, pages=NODE_PAGES)], refused)
+            told = _answers([lambda: self.api.list(where, deadline, pages=NODE_PAGES)], refused)
             names = set(wanted)
             found = tuple(
                 one for listed in told for one in listed.items if mapping(one.get("metadata")).get("name") in names
@@ -301,8 +299,8 @@ def _getting(api: Api, where: Where, name: str, deadline: Deadline) -> Callable[
     return lambda: api.get(where, name, deadline)
 
 
-def _side_by_side(tasks: Sequence[Callable[[], _T]], refused: list[SourceFailed]) -> list[_T]:
-    """What the tasks give; the failures of the others are put aside."""
+def _answers(tasks: Sequence[Callable[[], _T]], refused: list[SourceFailed]) -> list[_T]:
+    """What the tasks give, at most `SIDE_BY_SIDE` at a time: each request keeps the deadline itself. Failures are put aside."""
     found: list[_T] = []
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         for future in [pool.submit(one) for one in tasks]:

@@ -22,6 +22,7 @@ from kb.readers.processes import read_processes
 from kb.readers.promql import MetricSeries, read_prometheus
 from kb.readers.pystacks import read_stacks
 from kb.readers.ras.answers import read_ras
+from kb.readers.ras.monitor import read_ras_monitor
 from kb.readers.ras.values import RasReport
 from kb.readers.slurmjson import read_slurm
 
@@ -70,7 +71,7 @@ def read_parts(folder: Path, job: str | None = None) -> BundleParts:
         dumps=tuple(
             path for path in _walk(folder / "flight_recorder", gaps, 1 << 50) if path.suffix not in (".md", ".yaml")
         ),
-        ras=tuple(_ras(folder, gaps)),
+        ras=tuple(_ras(folder, gaps, events)),
         metrics=tuple(_metrics(folder, gaps)),
         events=tuple(events),
         ebpf=ebpf,
@@ -112,13 +113,18 @@ def _stacks(folder: Path, gaps: list[Gap]) -> Iterator[StackSample]:
                 yield found
 
 
-def _ras(folder: Path, gaps: list[Gap]) -> Iterator[RasReport]:
+def _ras(folder: Path, gaps: list[Gap], events: list[Event]) -> Iterator[RasReport]:
+    """The answers of RAS; what is none may be what its monitor wrote, which are events."""
     for path in _walk(folder / "ras", gaps):
         for _, data in _file(path, gaps):
             found, odd = read_ras(data, f"ras/{path.name}", stamp(path.stem))
-            gaps += odd
             if found is not None:
                 yield found
+            else:
+                told, more = read_ras_monitor(data, f"ras/{path.name}")
+                events += told or ()
+                odd = odd if told is None else more
+            gaps += odd
 
 
 def _metrics(folder: Path, gaps: list[Gap]) -> Iterator[MetricSeries]:

@@ -15,8 +15,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from kb.model import ProgressPoint
-from kb.panel import Bools, Floats, Panel
+from kb.panel import Bools, Floats
 
 Ints = NDArray[np.int64]
 LEAST_BLOCKS = 18  # that tell a trend
@@ -97,26 +96,6 @@ def track(
     at, what, when, other = at[order], what[order], when[order], other[order]
     last = np.append(at[1:] != at[:-1], True) if at.size else np.zeros(0, dtype=bool)
     return Track(metric, at[last], what[last], when[last], other[last])
-
-
-def track_of(points: Sequence[ProgressPoint], name: str) -> Track:
-    """One field of iteration lines as a series: `seconds`, `throughput`, `loss`, `grad_norm`, `memory`, `learning_rate`.
-
-    Lines of validation and lines without a step are left out.
-    """
-    if name not in {"seconds", "throughput", "loss", "grad_norm", "memory", "learning_rate", "loss_scale"}:
-        raise ValueError(f"{name!r} is no measured field of an iteration line")
-    kept = [p for p in points if p.step is not None and not p.validation and abs(p.step) < 1 << 60]
-    kept = [p for p in kept if getattr(p, name) is not None]
-    values = [float(getattr(p, name)) for p in kept]
-    times = [math.nan if p.time is None else p.time for p in kept]
-    return track(name, values, [p.step or 0 for p in kept], times)
-
-
-def track_of_row(panel: Panel, row: int) -> Track:
-    """One row of a panel as a series over its columns."""
-    values = np.asarray(panel.values[row])
-    return track(panel.metric, values, None, panel.times)
 
 
 def slower(series: Track, limits: Slowing = SLOWING) -> tuple[Change, ...]:
@@ -380,24 +359,6 @@ def _rate(steps: Ints, values: Floats) -> float:
     half = steps.size // 2
     apart = float(np.median(steps[half:]) - np.median(steps[:half]))
     return float(np.median(values[half:]) - np.median(values[:half])) / apart if apart > 0 else 0.0
-
-
-def memory_full(memory: Track, capacity: float, throughput: Track, steps: int = 5) -> Change | None:
-    """GPU memory at 98 % of `capacity` (bytes) over `steps` steps while the throughput is 30 % under its mean before."""
-    full = {
-        int(step): at
-        for at, (step, value) in enumerate(zip(memory.steps.tolist(), memory.values.tolist(), strict=True))
-        if value >= 0.98 * capacity
-    }
-    low = throughput_drop(throughput, 0.7, 1)
-    for drop in low:
-        run = [step for step in memory.steps.tolist() if drop.since <= step and memory.steps.size]
-        held = [step for step in run if step in full]
-        if held and held[-1] - held[0] + 1 >= steps and len(held) == len(run):
-            at, until = full[held[0]], full[held[-1]]
-            text = f"memory is full from step {held[0]} on while throughput is {-drop.size:.0%} down"
-            return _change(memory, "full", at, until, capacity, float(memory.values[at]), text=text)
-    return None
 
 
 def off_schedule(series: Track, steps: int = 30, expected: Track | None = None) -> Change | None:

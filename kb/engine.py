@@ -90,8 +90,12 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         streams=len(evidence.streams),
         bytes_read=facts.text_bytes(),
     )
-    report = replace(report, summary=_summary(report))
-    return replace(report, id=hashlib.sha256(repr(report).encode()).hexdigest()[:16])
+    return identified(replace(report, summary=_summary(report)))
+
+
+def identified(report: Report) -> Report:
+    """The report with the id of what it says."""
+    return replace(report, id=hashlib.sha256(repr(replace(report, id="")).encode()).hexdigest()[:16])
 
 
 _ITEMS: Mapping[str, Literal["stack", "collective", "series", "event"]] = {

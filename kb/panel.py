@@ -9,17 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kb.model import Gap, Job, Resource
+from kb.model import Gap, Resource
 from kb.readers.promql import MetricSeries
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-How = Literal["mean", "sum", "max", "min"]
 
 MOST_CELLS = 40_000_000
 MOST_COLUMNS = 50_000
@@ -262,55 +260,6 @@ def merge(one: Panel, other: Panel) -> Panel:
         columns = slice(origin - start, origin - start + part.values.shape[1])
         values[at, columns] = np.fmax(values[at, columns], part.values)
     return make_panel(one.metric, rows, start * step, step, values, one.unit)
-
-
-def by_node(panel: Panel, how: How = "mean") -> Panel:
-    """One row a node; rows without a node are left out.
-
-    Mean, max and min are over the rows known at a time. A sum is known only where all of the node's rows are, so that a
-    lost port does not look like less traffic.
-    """
-    members: dict[str, list[int]] = {}
-    clusters: dict[str, str | None] = {}
-    for at, row in enumerate(panel.rows):
-        if row.resource.node is not None:
-            members.setdefault(row.resource.node, []).append(at)
-            clusters[row.resource.node] = row.resource.cluster
-    values = np.full((len(members), panel.values.shape[1]), np.nan)
-    for at, node in enumerate(sorted(members)):
-        values[at] = _fold(panel.values[members[node]], panel.mask[members[node]], how)
-    rows = [Row(Resource(clusters[node], node)) for node in sorted(members)]
-    return make_panel(panel.metric, rows, panel.start, panel.step, values, panel.unit)
-
-
-def _fold(values: Floats, mask: Bools, how: How) -> Floats:
-    known = mask.sum(axis=0)
-    if how == "sum":
-        ever = mask.any(axis=1).sum()
-        summed: Floats = np.where((known == ever) & (known > 0), np.where(mask, values, 0.0).sum(axis=0), np.nan)
-        return summed
-    if how == "mean":
-        mean: Floats = np.where(known > 0, np.where(mask, values, 0.0).sum(axis=0) / np.maximum(known, 1), np.nan)
-        return mean
-    folded: Floats = (np.fmax if how == "max" else np.fmin).reduce(values, axis=0)
-    return folded
-
-
-def with_ranks(panel: Panel, job: Job) -> tuple[Panel, int]:
-    """Rows of a GPU given the rank that the job has on it: the n-th rank of the node on GPU n. Also how many were inferred."""
-    inferred = 0
-    rows: list[Row] = []
-    for row in panel.rows:
-        one = row.resource
-        ranks = job.nodes.get(one.node or "", ())
-        index = (
-            int(one.gpu) if one.gpu and len(one.gpu) <= 4 and one.gpu.isascii() and one.gpu.isdigit() else len(ranks)
-        )
-        if one.rank is None and index < len(ranks):
-            inferred += 1
-            row = replace(row, resource=replace(one, rank=ranks[index], local_rank=index))  # noqa: PLW2901
-        rows.append(row)
-    return replace(panel, rows=tuple(rows)), inferred
 
 
 def last_at_usual(panel: Panel, share: float = 0.5, least: float = 1e6) -> float | None:

@@ -29,7 +29,7 @@ from kb.changes import (
 )
 from kb.detectors import BARS, alike
 from kb.model import OWN, ProgressPoint, Resource
-from kb.panel import Panel, make_panel
+from kb.panel import Bools, Panel, make_panel
 from kb.rule import MEASURED, SeriesTest
 from kb.summary import StreamSummary
 
@@ -221,11 +221,27 @@ def _slower(series: Track, params: Mapping[str, float]) -> tuple[Change, ...]:
 
 
 def _broken(series: Track, params: Mapping[str, float]) -> tuple[Change, ...]:
-    """What is wrong with a loss; where it ends as no number that says more than how it came to that."""
-    kept = np.flatnonzero(~series.skip)
-    if kept.size and not np.isfinite(series.values[kept[-1]]):
+    """A loss that is lost though a number; where it ends as none that says more than how it came to that."""
+    if not _known(series)[-1:].all():
+        return ()
+    found = loss_broken(series, params.get("above", 1e3), int(params.get("warm_up", 30)))
+    return () if found is None or found.kind == "not_finite" else (found,)
+
+
+def _not_finite(series: Track, _: Mapping[str, float]) -> tuple[Change, ...]:
+    """A loss that is no number at its end, or twice on end with nothing wrong before. Of numbers alone nothing is worked out."""
+    known = _known(series)
+    if known.all():
+        return ()
+    if not known[-1]:
         series = replace(series, skip=series.skip | np.isfinite(series.values))
-    return _one(loss_broken(series, params.get("above", 1e3), int(params.get("warm_up", 30))))
+    found = loss_broken(series)
+    return (found,) if found is not None and found.kind == "not_finite" else ()
+
+
+def _known(series: Track) -> Bools:
+    """Of each value that is not left out, whether it is a number."""
+    return np.isfinite(series.values[~series.skip])
 
 
 def _decline(series: Track, params: Mapping[str, float]) -> tuple[Change, ...]:
@@ -237,8 +253,8 @@ CHANGES: Mapping[str, Callable[[Track, Mapping[str, float]], tuple[Change, ...]]
     "slower": _slower,
     "decline": _decline,
     "drop": lambda series, params: throughput_drop(series, params.get("share", 0.7), int(params.get("logged", 3))),
-    "broken": lambda series, params: tuple(one for one in _broken(series, params) if one.kind != "not_finite"),
-    "not_finite": lambda series, params: tuple(one for one in _broken(series, params) if one.kind == "not_finite"),
+    "broken": _broken,
+    "not_finite": _not_finite,
     "jump": lambda series, params: _one(gradient_jump(series, params.get("times", 5.0), int(params.get("logged", 3)))),
     "growth": lambda series, params: _one(
         memory_growth(series, params.get("a_step", 50e6), int(params.get("window", 40)))

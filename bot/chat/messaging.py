@@ -70,21 +70,16 @@ def parent(state: State, channel: Channel, ts: str) -> str | None:
 def post(state: State, arguments: Arguments) -> Json:
     """chat.postMessage."""
     channel = conversation(state, arguments.required("channel", "channel_not_found"))
+    message = state.put(replace(_written(state, channel, arguments), metadata=_metadata(arguments)))
+    return {"ok": True, "channel": channel.id, "ts": message.ts, "message": state.json_of(message)}
+
+
+def _written(state: State, channel: Channel, arguments: Arguments) -> Message:
+    """A new message of the app, as a call says it."""
     text, blocks = content(arguments)
     thread = parent(state, channel, arguments.text("thread_ts"))
-    message = state.put(
-        Message(
-            channel.id,
-            state.new_ts(),
-            state.app.user,
-            text,
-            tuple(named(blocks or [], lambda: state.new_id("b"))),
-            thread,
-            metadata=_metadata(arguments),
-            by_app=True,
-        )
-    )
-    return {"ok": True, "channel": channel.id, "ts": message.ts, "message": state.json_of(message)}
+    named_blocks = tuple(named(blocks or [], lambda: state.new_id("b")))
+    return Message(channel.id, state.new_ts(), state.app.user, text, named_blocks, thread, by_app=True)
 
 
 def _metadata(arguments: Arguments) -> Json | None:
@@ -132,20 +127,7 @@ def ephemeral(state: State, arguments: Arguments) -> Json:
     user = arguments.required("user")
     if user not in channel.members:
         raise Refused("user_not_in_channel" if user in state.users else "user_not_found")
-    text, blocks = content(arguments)
-    thread = parent(state, channel, arguments.text("thread_ts"))
-    message = state.put(
-        Message(
-            channel.id,
-            state.new_ts(),
-            state.app.user,
-            text,
-            tuple(named(blocks or [], lambda: state.new_id("b"))),
-            thread,
-            only_for=user,
-            by_app=True,
-        )
-    )
+    message = state.put(replace(_written(state, channel, arguments), only_for=user))
     return {"ok": True, "message_ts": message.ts}
 
 

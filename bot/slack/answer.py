@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bot import wording
+from bot.closewords import VERDICTS
 from bot.slack.blocks import (
     actions,
     bullets,
@@ -25,7 +26,7 @@ from bot.slack.blocks import (
     rich,
     words,
 )
-from bot.slack.card import VERDICTS, Card, Chain, Said
+from bot.slack.card import Card, Chain, Said
 from bot.slack.limits import Json, Message, fit
 from bot.slack.mrkdwn import escaped, listed
 from bot.wording import few, joined, many

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from slack_bolt import Ack, App, BoltResponse
 from slack_sdk import WebClient
+from slack_sdk.errors import SlackApiError
 
 from bot.postings import Taken
 from bot.reportjson import from_json
@@ -36,7 +37,7 @@ from bot.slack.modals import (
 from bot.slack.named import jobs_named
 from kb.errors import SignalboxError
 
-THREADS = 24  # that listen: each only writes a row
+THREADS = 24  # that listen: each writes a row, and may open a form
 COMMANDS = ("/diagnose", "/signalbox")
 SHORTCUTS = ("diagnose_message",)
 EVENTS = ("app_mention", "app_home_opened")
@@ -100,7 +101,14 @@ class _Press:
     def open(self, view: Json) -> None:
         """Open a form: a trigger is good for three seconds."""
         self.heard()
-        self._client.views_open(trigger_id=self.body["trigger_id"], view=view)
+        try:
+            self._client.views_open(trigger_id=self.body["trigger_id"], view=view)
+        except SlackApiError as error:
+            said = error.response.get("error")
+            if said == "expired_trigger_id":
+                raise SignalboxError("Slack waits three seconds for a form, and they were over: press again") from None
+            if said != "exchanged_trigger_id":  # then the form is open: this was delivered twice
+                raise
 
 
 Do = Callable[[Person, Subject, _Press], Message | None]
@@ -237,6 +245,7 @@ class _Listeners:
             "propose_rule": self._pressed(self._propose),
             "more": self._more,
             "open_incident": self._pressed(self._open),
+            "digest_open": self._open_incidents,
             "remind_later": self._pressed(self._later),
             "remind_no": self._pressed(self._not_needed),
             "pick_job": self._pick,
@@ -288,6 +297,19 @@ class _Listeners:
             raise SignalboxError("there is no report behind this")
         self._desk.allow(person, "read", f"incident {subject.record.incident.id}")
         self._desk.show(person, subject, press.key)
+
+    def _open_incidents(self, ack: Ack, body: Body) -> None:
+        """Of a digest: the incidents of which nobody has said what they were, to this person alone."""
+        person = _who(body)
+
+        def listed() -> Message:
+            tenant = self._desk.allow(person, "read", "open incidents")
+            found = self._composer.incidents(tenant, limit=lists.PAGE, open_only=True)
+            return lists.incidents(found, 1, self._desk.ledger.count(tenant, open_only=True))
+
+        told = self._safely(person, listed)
+        self._desk.tell(person, _key("action", body), {"text": told.text, "blocks": list(told.blocks)})
+        ack()
 
     def _later(self, person: Person, subject: Subject, _press: _Press) -> Message:
         self._desk.postpone(person, subject)

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
 
-Verdict = Literal["right", "right_not_first", "wrong", "abstained_rightly", "not_looked_at"]
-
-VERDICTS: Mapping[Verdict, str] = {
-    "right": "right",
-    "right_not_first": "right, but not first",
-    "wrong": "wrong",
-    "abstained_rightly": "rightly did not say",
-    "not_looked_at": "not looked at",
-}
+from bot.closewords import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +18,10 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a person says an incident truly was. `by`: a Slack user id; `cause`: in words; `at`: seconds since the epoch."""
+    """What a person says an incident truly was.
+
+    `by`: a Slack user id, or the login of the command line; `cause`: in words; `at`: seconds since the epoch.
+    """
 
     by: str
     cause: str
@@ -41,10 +35,11 @@ class Said:
 class Card:
     """What goes with a report into its message.
 
-    `handle` names it in buttons; `number`: the incident's. `asked_by`: Slack user id; `why`: what made it known, where nobody asked. `closings`: what people
-    said, the one that counts first; the others are shown where they disagree. `weak`: rules whose record is poor, with that
-    record in words ("right in 4 of 11"). `owner`: Slack id of the user group or user who should act. `link`: address of the
-    incident's page. `later`: attempts that failed after this one; `times`: how often the same failure came. `private`: only who asked sees it. `muted`: in words what is muted here and until when, by `muted_by`.
+    `handle` names it in buttons; `number`: the incident's. `asked_by`: Slack user id; `why`: what made it known, where nobody
+    asked. `closings`: what people said, the one that counts first; the others are shown where they disagree. `weak`: rules
+    whose record is poor, with that record in words ("right in 4 of 11"). `owner`: Slack id of the user group or user who
+    should act. `link`: address of the incident's page. `later`: attempts that failed after this one; `times`: how often the
+    same failure came. `private`: only who asked sees it. `muted`: in words what is muted here and until when, by `muted_by`.
     """
 
     handle: str

@@ -11,14 +11,16 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from bot.closewords import nameless
 from bot.closing import Annotation, word
 from bot.config import Config
+from bot.digest.posting import numbers_of
 from bot.ledger import Ledger
 from bot.noise import Mute, Standing, Subject, muted
 from bot.postings import Posting
 from bot.reportjson import from_json
 from bot.rulefiles import Knowledge
-from bot.slack import notices, replies
+from bot.slack import notices, replies, weekly
 from bot.slack.answer import answered
 from bot.slack.card import Card, Chain, Said
 from bot.slack.limits import Json, Message
@@ -29,11 +31,13 @@ from bot.wording import clock
 from kb.model import Gap
 from kb.report import Report
 
+WHOLE_AT_ONCE = ("rest", "reminder", "digest")  # states whose opening words are all there is to say
+HOUR, MINUTES = 3600.0, 60
 STANDINGS = 60.0  # seconds for which the rules' records are taken as they were
-Page = Callable[[int], str | None]
+Page = Callable[[str, int], str | None]  # tenant and incident → the address of its page
 
 
-def no_page(_incident: int) -> str | None:
+def no_page(_tenant: str, _incident: int) -> str | None:
     """Where incidents have no page."""
     return None
 
@@ -53,7 +57,7 @@ class Composer:
 
     def opening(self, posting: Posting) -> Message:
         """What is posted first; all that matters comes by an edit of it."""
-        if posting.state in ("rest", "reminder"):
+        if posting.state in WHOLE_AT_ONCE:
             return self.message(posting)
         if posting.state == "collecting":
             return self._collecting(posting)
@@ -75,9 +79,12 @@ class Composer:
             return self._reminder(posting)
         if posting.state == "collecting":
             return self._collecting(posting)
+        if posting.state == "digest":
+            return self._weekly(posting)
         if posting.state == "rest":
             held = posting.facts.get("held", [])
-            return notices.held_back([notices.Held(str(one["job"]), self.title(str(one["fault"]))) for one in held])
+            listed = [notices.Held(str(one["job"]), self.title(str(one["fault"]))) for one in held]
+            return notices.held_back(listed, self._span(posting.tenant))
         record = self.ledger.get(posting.incident_id) if posting.incident_id else None
         if record is None:
             why = str(posting.facts.get("error") or "its report is not kept any more")
@@ -85,6 +92,20 @@ class Composer:
             work = posting.facts.get("work")
             return notices.not_collected(job, why, f"work {work}" if work else "", posting.handle)
         return answered(from_json(record.report_json), self.card(posting, record))
+
+    def _weekly(self, posting: Posting) -> Message:
+        """The digest of a week, with a handle for the button that lists what nobody has closed."""
+        week = str(posting.facts.get("week"))
+        numbers = numbers_of(self.ledger, posting.tenant, week)
+        if numbers is None:
+            return weekly.failed(week, str(posting.facts.get("error") or "unknown"))
+        return weekly.message_of(numbers, posting.handle)
+
+    def _span(self, tenant: str) -> str:
+        """For how long a channel's share is, in words."""
+        settings = self.config.tenants_of_chat.get(tenant)
+        minutes = round((settings.cap.span if settings is not None else HOUR) / 60)
+        return "this hour" if minutes == MINUTES else f"in {minutes} minutes"
 
     def _reminder(self, posting: Posting) -> Message:
         record = self.ledger.get(posting.incident_id or 0)
@@ -162,7 +183,7 @@ class Composer:
             number=incident.id,
             closings=self.closings(incident.id),
             weak={one.rule: one.words for one in self._standings(incident.tenant).values() if one.weak},
-            link=self.page(incident.id),
+            link=self.page(incident.tenant, incident.id),
             muted=mute_words(mute) if mute is not None else "",
             muted_by=mute.by or None if mute is not None else None,
         )
@@ -179,10 +200,9 @@ class Composer:
 
     def _said(self, one: Annotation) -> Said:
         said = one.said
-        cause = {"no_rule": "no rule fits", "unknown": "still unknown"}.get(said.cause or "")
         return Said(
             by=said.who,
-            cause=cause or self.title(said.fault or ""),
+            cause=nameless(said.cause) or self.title(said.fault or ""),
             nodes=said.nodes,
             verdict=said.verdict,
             note=said.note or said.action,
@@ -248,9 +268,9 @@ class Composer:
             return CloseOut(cause=None, nodes=nodes)
         return CloseOut(cause="shown", fault=first.fault, rule=first.rule, verdict="right", nodes=nodes[:20])
 
-    def incidents(self, tenant: str, *, limit: int, skip: int = 0) -> list[ListedIncident]:
+    def incidents(self, tenant: str, *, limit: int, skip: int = 0, open_only: bool = False) -> list[ListedIncident]:
         """The latest incidents of a tenant, each with a handle that opens it."""
-        found = self.ledger.list(limit, tenant=tenant, skip=skip)
+        found = self.ledger.list(limit, tenant=tenant, skip=skip, open_only=open_only)
         payloads = [f'{{"incident":{one.id}}}' for one in found]
         handles = self.ledger.choices(tenant, payloads, datetime.fromtimestamp(self.now(), UTC))
         return [

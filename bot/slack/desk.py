@@ -1,7 +1,7 @@
-"""What a listener does with what somebody wants: checks that they may, writes it down, and gives the words for them.
+"""What a listener does with what somebody wants: checks that they may, and writes it down.
 
 No call to Slack and nothing slow: a listener has three seconds, and fifty of them come at once. What cannot be written down is
-told, with an id that is in the log. Every wish has Slack's own id as its key, so a second delivery changes nothing.
+an error, whose words are for whoever asked. Every wish has Slack's own id as its key, so a second delivery changes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from sqlmodel import Session
 from bot.access import Refusal, Verb, refusal
 from bot.answering import next_working_day
 from bot.chatconfig import Tenant
-from bot.closing import Closing, Verdict, annotate_within
+from bot.closewords import Verdict, implied
+from bot.closing import Closing, annotate_within
 from bot.config import Config
 from bot.ledger import Ledger
 from bot.noise import Mute
@@ -35,7 +36,6 @@ from bot.store import Record
 from bot.tables import AuditRow, LookedRow
 from kb.errors import SignalboxError
 
-AGAIN_KEY = 180
 _LISTED = 100
 _NEAR = 55.0
 
@@ -388,9 +388,4 @@ def _implied(form: CloseOut, record: Record) -> Verdict:
     """Whether the bot was right, where the person named a cause and did not say."""
     report = from_json(record.report_json)
     faults = [one.fault for one in report.diagnoses] if report.verdict == "fault" else []
-    if form.cause in ("shown", "fault"):
-        place = faults.index(form.fault) if form.fault in faults else None
-        return "right" if place == 0 else "right_not_first" if place is not None else "wrong"
-    if form.cause == "no_rule":
-        return "wrong" if faults else "abstained_rightly"
-    return "not_looked_at"
+    return implied(form.cause, form.fault, faults)

@@ -16,7 +16,7 @@ _CLUSTERS = 10
 def home(
     incidents: Sequence[ListedIncident], clusters: Sequence[ClusterState], *, now: float, total: int | None = None
 ) -> Json:
-    """The view of views.publish. `incidents`: the person's newest; `total`: how many there are in all; `now`: epoch seconds."""
+    """The view of views.publish. `incidents`: the tenant's newest; `total`: how many there are in all; `now`: epoch seconds."""
     more = max(total or 0, len(incidents)) - min(len(incidents), _INCIDENTS)
     unseen = len(clusters) - _CLUSTERS
     blocks = [

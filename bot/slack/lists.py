@@ -27,7 +27,7 @@ COMMANDS = (
     ("@signalbox diagnose JOB", "the same in a thread, where commands do not work"),
     ("/signalbox incidents [page N]", "what was said of late"),
     ("/signalbox rules [WORDS] [page N]", "what it knows, and how good each rule's record is"),
-    ("/signalbox config", "which clusters and sources it sees, and whether they answer"),
+    ("/signalbox config", "which clusters and sources it sees"),
 )
 
 

@@ -10,11 +10,11 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from bot import wording
+from bot.closewords import LONGEST, MOST_NODES, NAMELESS, VERDICTS, Cause, Verdict
 from bot.slack.blocks import choice, handled, note, plain, section
-from bot.slack.card import VERDICTS, Verdict
 from bot.slack.limits import Json, fit_view
 from bot.slack.mrkdwn import safe
 
@@ -22,17 +22,8 @@ CLOSE_OUT = "close_out"
 MUTE = "mute"
 WHICH_JOB = "diagnose_message"
 
-Cause = Literal["shown", "fault", "no_rule", "unknown"]
-_CAUSES: Mapping[Cause, str] = {
-    "fault": "Another fault…",
-    "no_rule": "No rule fits",
-    "unknown": "Still unknown",
-}
+_CAUSES: Mapping[Cause, str] = {"fault": "another fault…", **NAMELESS}
 _SHOWN = "shown:"
-_LONGEST_NOTE = 3000
-_LONGEST_ACTION = 500
-_MOST_NODES = 200
-_LONGEST_NODE = 253
 _MOST_HOURS = 100_000.0
 _FAULT = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}\Z")
 _SPLIT = re.compile(r"[,;\s]+")
@@ -115,17 +106,17 @@ def close_out(form: CloseOutForm) -> Json:
     """
     known = form.known
     causes = [choice(f"{_SHOWN}{one.rank}", one.title) for one in form.shown[:20]]
-    causes += [choice(key, label) for key, label in _CAUSES.items()]
+    causes += _choices(_CAUSES)
     chosen = _chosen(form)
     blocks = [
         section(wording.cut(form.subject, 300)),
         _input("cause", "What was it?", _select("cause", causes, chosen), dispatch=True),
         *([_other_fault(known.fault)] if known.cause == "fault" else []),
-        _input("verdict", "Was the answer right?", _select("verdict", _verdicts(), known.verdict)),
+        _input("verdict", "Was the answer right?", _select("verdict", _choices(VERDICTS), known.verdict)),
         _input(
             "nodes", "Nodes at fault", _text("nodes", ", ".join(known.nodes)), hint="Names, with commas; may be empty"
         ),
-        _input("action", "What was done about it", _text("action", known.action, most=_LONGEST_ACTION)),
+        _input("action", "What was done about it", _text("action", known.action, most=LONGEST["action"])),
         _fifth(known),
         _input("propose_rule", "Rule", _box("propose_rule", "Propose a rule for this", ticked=known.propose_rule)),
     ]
@@ -145,8 +136,8 @@ def _chosen(form: CloseOutForm) -> str | None:
     )
 
 
-def _verdicts() -> list[Json]:
-    return [choice(key, label[0].upper() + label[1:]) for key, label in VERDICTS.items()]
+def _choices(words: Mapping[Any, str]) -> list[Json]:
+    return [choice(key, label[0].upper() + label[1:]) for key, label in words.items()]
 
 
 def _other_fault(fault: str | None) -> Json:
@@ -163,7 +154,7 @@ def _other_fault(fault: str | None) -> Json:
 
 def _fifth(known: CloseOut) -> Json:
     if known.lost_hours is None or known.note:
-        return _input("note", "Note", _text("note", known.note, most=_LONGEST_NOTE, lines=True))
+        return _input("note", "Note", _text("note", known.note, most=LONGEST["note"], lines=True))
     element: Json = {
         "type": "number_input",
         "action_id": "lost",
@@ -193,9 +184,9 @@ def read_close_out(state: object, shown: Sequence[Shown]) -> tuple[CloseOut, Err
             rule=rule,
             verdict=next((key for key in VERDICTS if key == verdict), None),
             nodes=_nodes(values, errors),
-            action=_typed(values, "action", _LONGEST_ACTION, errors),
+            action=_typed(values, "action", LONGEST["action"], errors),
             lost_hours=_hours(values, errors),
-            note=_typed(values, "note", _LONGEST_NOTE, errors),
+            note=_typed(values, "note", LONGEST["note"], errors),
             propose_rule="propose_rule" in _ticked(values, "propose_rule"),
         ),
         errors,
@@ -225,12 +216,12 @@ def _cause(
 
 def _nodes(values: Mapping[str, Any], errors: Errors) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name for name in _SPLIT.split(_string(values, "nodes")) if name))
-    if len(names) > _MOST_NODES:
-        errors["nodes"] = f"At most {_MOST_NODES} nodes, these are {len(names)}"
-    elif any(len(name) > _LONGEST_NODE or not name.isprintable() for name in names):
+    if len(names) > MOST_NODES:
+        errors["nodes"] = f"At most {MOST_NODES} nodes, these are {len(names)}"
+    elif any(len(name) > LONGEST["node"] or not name.isprintable() for name in names):
         errors["nodes"] = "Names of nodes only, with commas between them"
     else:
-        return tuple(safe(name, _LONGEST_NODE) for name in names)
+        return tuple(safe(name, LONGEST["node"]) for name in names)
     return ()
 
 
@@ -259,7 +250,7 @@ def mute(handle: str, subject: str) -> Json:
         section(f"No unasked messages about {wording.cut(subject, 200)}. Who asks still gets an answer."),
         _input("until", "For how long?", _select("until", untils, "1d"), optional=False),
         _input("where", "Where?", _select("where", wheres, "channel"), optional=False),
-        _input("why", "Why", _text("why", "", most=_LONGEST_ACTION)),
+        _input("why", "Why", _text("why", "", most=LONGEST["action"])),
     ]
     return _modal(MUTE, "Mute", blocks, handle, submit="Mute")
 
@@ -274,7 +265,7 @@ def read_mute(state: object) -> tuple[Mute, Errors]:
     if where not in ("channel", "everywhere"):
         errors["where"] = "Choose where"
     _, seconds = UNTIL.get(until or "", ("", 0))
-    return Mute(seconds, where == "everywhere", _typed(values, "why", _LONGEST_ACTION, errors)), errors
+    return Mute(seconds, where == "everywhere", _typed(values, "why", LONGEST["action"], errors)), errors
 
 
 def which_job(handle: str, named: Sequence[tuple[str, str]]) -> Json:
@@ -355,7 +346,7 @@ def _select(name: str, choices: Sequence[Json], chosen: str | None) -> Json:
     return element if first is None else element | {"initial_option": first}
 
 
-def _text(name: str, known: str, *, most: int = _LONGEST_NOTE, lines: bool = False) -> Json:
+def _text(name: str, known: str, *, most: int = LONGEST["note"], lines: bool = False) -> Json:
     element: Json = {"type": "plain_text_input", "action_id": name, "max_length": most, "multiline": lines}
     filled = "\n".join(safe(line, most) for line in known.splitlines())[:most]
     return element | {"initial_value": filled} if filled else element

@@ -23,6 +23,7 @@ from bot.slack.blocks import (
     section,
     words,
 )
+from bot.slack.commands import USAGE
 from bot.slack.limits import Json, Message, fit
 from bot.slack.mrkdwn import escaped, is_person, listed
 from bot.wording import few, many
@@ -138,7 +139,7 @@ def unknown_job(text: str, candidates: Sequence[Candidate], gaps: Sequence[Gap] 
     if gaps:
         points = listed(wording.folded(gaps, sources=1), _GAPS)
         blocks += rich(paragraph(words("Could not be asked:", bold=True)), bullets(points, _SAID))
-    blocks.append(note("Usage: /diagnose JOB [last 2h] [private] [deep]"))
+    blocks.append(note(f"Usage: {USAGE}"))
     return fit(Message(escaped(f"{head} {ask}", _FALLBACK), tuple(blocks)))
 
 
@@ -148,7 +149,7 @@ def recent_jobs(candidates: Sequence[Candidate]) -> Message:
     blocks = [
         *rich(paragraph(words(head, bold=True))),
         *(_candidate(one) for one in candidates[:_CANDIDATES]),
-        note("Usage: /diagnose JOB [last 2h] [private] [deep]"),
+        note(f"Usage: {USAGE}"),
     ]
     return fit(Message(head, tuple(blocks)))
 
@@ -158,14 +159,14 @@ def _candidate(one: Candidate) -> Json:
     return section(told, button("pick_job", "Diagnose", one.handle))
 
 
-def usage(problem: str, command: str = "/diagnose JOB [last 2h] [private] [deep]") -> Message:
+def usage(problem: str, command: str = USAGE) -> Message:
     """What was wrong with a command, and how it is used."""
     told = paragraph(words(problem, _SAID, bold=True), [*words("Usage: "), *words(command, _SAID, code=True)])
     return fit(Message(escaped(f"{problem} Usage: {command}", _FALLBACK), tuple(rich(told))))
 
 
 def refused(verb: str, group: str | None, here: str = "") -> Message:
-    """Somebody may not do this here: who may, so that they can be asked. `group`: a Slack user group's id or a name."""
+    """Somebody may not do this here: who may, so that they can be asked. `group`: the id of a user group or person, or a name."""
     head = f"You may not {verb}{here and f' {here}'}."
     ask = [*words("Ask "), *mention(group), *words(", who may.")] if group else words("Ask who runs Signalbox here.")
     return fit(Message(escaped(head, _FALLBACK), tuple(rich(paragraph(words(head, _SAID), ask)))))

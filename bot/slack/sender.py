@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -19,9 +19,11 @@ from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError, SlackClientError
 
 from bot.database import StoreError
+from bot.digest.files import File, files_of
+from bot.digest.posting import FILES, numbers_of
 from bot.ledger import Ledger
 from bot.postings import GIVEN_UP, Parcel, Posting
-from bot.slack.compose import Composer
+from bot.slack.compose import WHOLE_AT_ONCE, Composer
 from bot.slack.files import Attachment, attachments
 from bot.slack.home import home
 from bot.slack.limits import Message
@@ -124,7 +126,7 @@ class Sender:
         self._posted[posting.channel] = time.monotonic()
         answer = self._message("chat.postMessage", message, channel=posting.channel, thread_ts=posting.thread)
         # These say all in their opening words; every other one is edited to what it should say.
-        sent = posting.version if posting.state in ("rest", "reminder") else 0
+        sent = posting.version if posting.state in WHOLE_AT_ONCE else 0
         ts, channel = str(answer["ts"]), str(answer["channel"])
         if not self.ledger.stands(posting, ts, channel, sent, self.clock()):
             with suppress(_NotSent):  # what cannot be taken back stays as opening words
@@ -177,7 +179,9 @@ class Sender:
     # -- the rest ------------------------------------------------------------------------------------------------------
 
     def _parcel(self, parcel: Parcel, now: datetime) -> None:
-        send = {"reply": self._reply, "files": self._files, "home": self._home, **self.more}.get(parcel.method)
+        send = {"reply": self._reply, "files": self._files, FILES: self._files, "home": self._home, **self.more}.get(
+            parcel.method
+        )
         if send is None:
             self.ledger.parcel_is(parcel, "failed", f"nobody knows how to send {parcel.method!r}")
             return
@@ -243,7 +247,7 @@ class Sender:
         posting = parcel.posting
         if posting is None or posting.ts is None:
             raise _NotSent("refused", "its message is not there")
-        files = attachments(self.ledger, int(parcel.payload["incident"]), asked=bool(parcel.payload.get("asked")))
+        files = self._wanted(parcel)
         if not files:
             return
         uploaded = [self._upload(one) for one in files]
@@ -253,7 +257,14 @@ class Sender:
             {"files": uploaded, "channel_id": posting.channel, "thread_ts": posting.thread or posting.ts},
         )
 
-    def _upload(self, file: Attachment) -> dict[str, str]:
+    def _wanted(self, parcel: Parcel) -> Sequence[Attachment | File]:
+        """The files of an incident, or of a digest."""
+        if parcel.method == FILES:
+            numbers = numbers_of(self.ledger, parcel.tenant, str(parcel.payload["week"]))
+            return files_of(numbers) if numbers is not None else ()
+        return attachments(self.ledger, int(parcel.payload["incident"]), asked=bool(parcel.payload.get("asked")))
+
+    def _upload(self, file: Attachment | File) -> dict[str, str]:
         asked = {"filename": file.name, "length": len(file.content), "alt_txt": file.alt or None}
         given = self._call("files.getUploadURLExternal", {key: value for key, value in asked.items() if value})
         try:

@@ -17,7 +17,7 @@ from bot.grafana import annotate
 from bot.ledger import Ledger
 from bot.postings import Parcel
 from bot.rulefiles import Knowledge
-from bot.slack.app import SCOPES, build
+from bot.slack.app import SCOPES, THREADS, build
 from bot.slack.compose import Composer, Page, no_page
 from bot.slack.desk import Desk
 from bot.slack.groups import groups_of, members, refresh
@@ -25,6 +25,7 @@ from bot.slack.sender import TIMEOUT, Sender
 from connectors.asking import Checked, SourceFailed
 from kb.errors import SignalboxError
 
+PING = 2.0  # seconds between looks whether Socket Mode is still connected: while it is not, commands fail
 REFRESH = 60.0  # seconds between two looks at the user groups
 _log = logging.getLogger(__name__)
 
@@ -119,7 +120,7 @@ def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_pag
         return Listening(app, lambda: None)
     from slack_bolt.adapter.socket_mode import SocketModeHandler  # noqa: PLC0415 - not needed over HTTP
 
-    handler = SocketModeHandler(app, app_token, proxy=slack.proxy)
+    handler = SocketModeHandler(app, app_token, proxy=slack.proxy, ping_interval=PING, concurrency=THREADS)
     handler.client.web_client.base_url = slack.api
     handler.connect()  # type: ignore[no-untyped-call]
     return Listening(app, handler.close)

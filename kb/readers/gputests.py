@@ -9,7 +9,6 @@ from kb.readers import Reader
 from kb.readers.lines import line_start, lines_from, on_line, plain
 from kb.readers.prefixes import peel
 
-_ENABLED = b"P2P=Enabled Bandwidth"
 _DISABLED = b"P2P=Disabled Bandwidth"
 _ROW = re.compile(rb"[ \t]{0,16}(\d{1,3})((?:[ \t]{1,16}\d{1,7}\.\d{1,4}){2,64})[ \t]*$")
 _MAX_ROWS = 68  # lines of one matrix, its head line and blank ones included

@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 # the first and the last are made by Slurm and hold no line breaks; those behind the bar are not in all versions
 FIELDS: Final = (
     *("JobID", "JobIDRaw", "JobName", "User", "Cluster", "Partition", "NodeList", "NTasks", "Layout", "Reason"),
@@ -39,11 +37,6 @@ def read_sacct(data: bytes, separator: str, fields: Sequence[str]) -> tuple[Mapp
         elif jobs and str(jobs[-1]["job_id"]) == row["JobIDRaw"].partition(".")[0]:
             jobs[-1]["steps"].append(_step(row, known[4]))
     return tuple(jobs)
-
-
-def sacct_json(jobs: Sequence[Mapping[str, Any]]) -> bytes:
-    """Give the document in the form of `sacct --json`."""
-    return msgspec.json.encode({"meta": {"made_from": "sacct -P"}, "jobs": list(jobs)})
 
 
 def _rows(text: str, separator: str, fields: Sequence[str]) -> Iterator[Mapping[str, str]]:

@@ -124,6 +124,12 @@ def copy(source: Path, target: Path) -> None:
     target.write_bytes(source.read_bytes())
 
 
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """The address of a database that is not there yet, in a folder that is not there yet."""
+    return f"sqlite:///{tmp_path / 'state' / 'signalbox.db'}"
+
+
 @pytest.fixture(scope="session")
 def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A real PostgreSQL; skips, saying so, where it is not installed."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from flask.testing import FlaskClient
@@ -18,12 +17,6 @@ from connectors.secret import Secret
 
 SECRET = "s3cret-of-the-test"  # noqa: S105 - of the test
 BEARER = {"Authorization": f"Bearer {SECRET}"}
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    """An empty database."""
-    return f"sqlite:///{tmp_path / 'state' / 'signalbox.db'}"
 
 
 @pytest.fixture

@@ -18,14 +18,12 @@ from bot.noise import (
     Flapping,
     Mute,
     Quiet,
-    Rest,
     Standing,
     Subject,
     Verdict,
     decide,
     muted,
     quiet,
-    rest,
     room,
     standings,
     wilson,
@@ -155,14 +153,6 @@ def test_room():
     assert not room([NOW - 10, NOW - 3599], NOW, Cap(2))
     assert room([NOW - 10, NOW - 3600], NOW, Cap(2))
     assert room([NOW + 10, NOW - 10], NOW, Cap(2))
-
-
-def test_the_rest_is_listed():
-    """What was held back stands in one list, the oldest first, with how many more there are."""
-    assert rest([]) is None
-    assert rest([(NOW + 1, "b"), (NOW, "a")]) == Rest(NOW, ("a", "b"), 0)
-    many = rest([(NOW + at, str(at)) for at in range(50)])
-    assert (many.listed[-1], many.more) == ("19", 30)
 
 
 @pytest.mark.parametrize(

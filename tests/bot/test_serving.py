@@ -33,12 +33,6 @@ SECRET = "s3cret-of-the-test"  # noqa: S105 - of the test
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    """An empty database."""
-    return f"sqlite:///{tmp_path / 'state' / 'signalbox.db'}"
-
-
-@pytest.fixture
 def web(url: str, monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
     """A client of the application with one webhook."""
     monkeypatch.setenv("HOOK_SECRET", SECRET)
@@ -231,6 +225,29 @@ def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path,
         service.send_signal(signal.SIGTERM)
         assert service.wait(20) == 0
     assert "stopped" in (tmp_path / "serve.log").read_text()
+
+
+def test_nobody_is_left_when_the_service_is_killed(tmp_path: Path, cache: Path, known: object) -> None:
+    """Workers and the others end with a parent that could not tell them to."""
+    del known
+    port = free_port()
+    with served(tmp_path, cache, port) as service:
+        until(lambda: ok(port))
+        children = [int(one) for one in Path(f"/proc/{service.pid}/task/{service.pid}/children").read_text().split()]
+        until(lambda: begun(worker_of(service.pid)))
+        service.kill()
+        service.wait()
+        until(lambda: not any(begun(one) for one in children))
+
+
+def begun(pid: int) -> bool:
+    """Whether a process runs, and has begun to ignore SIGTERM as those of the crew do."""
+    try:
+        told = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    ignored = int(next(line for line in told.splitlines() if line.startswith("SigIgn")).split()[1], 16)
+    return "State:\tZ" not in told and bool(ignored & 1 << signal.SIGTERM - 1)
 
 
 def worker_of(pid: int) -> int:

@@ -22,12 +22,6 @@ NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def url(tmp_path):
-    """The address of a database that is not there yet, in a folder that is not there yet."""
-    return f"sqlite:///{tmp_path / 'state' / 'signalbox.db'}"
-
-
 def put(store, report, replay=b"", bundle=None, now=NOW):
     """Add a report as the command does."""
     return store.add(dumps(report), report, replay, bundle, now)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -17,21 +15,15 @@ from connectors.budget import Budget, Load
 from connectors.http import Call, Client, Endpoint, Login, path_of
 from connectors.secret import Secret
 from tests.connectors.contract.hostile import Fault, Hostile, hostile
+from tests.connectors.doubles.listening import Answering, listening
 
 
-@contextmanager
-def echo() -> Iterator[str]:
+def echo() -> AbstractContextManager[str]:
     """A server that answers with what it was sent."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        wbufsize = 1 << 16  # head and body in one packet
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-        def do_GET(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+    class Handler(Answering):
+        def reply(self) -> None:
+            body = self.body()
             if self.path == "/moved":
                 self.send_response(302)
                 self.send_header("Location", "/here")
@@ -42,24 +34,11 @@ def echo() -> Iterator[str]:
                 "method": self.command,
                 "path": self.path,
                 "body": body.decode(),
-                "headers": {name.lower(): value for name, value in self.headers.items()},
+                "headers": self.lowered(),
             }
-            answer = json.dumps(told).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
+            self.send(200, json.dumps(told).encode(), "application/json")
 
-        do_POST = do_GET  # noqa: N815 - the server's own name
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    return listening(Handler)
 
 
 @pytest.fixture(scope="module")

@@ -212,6 +212,17 @@ def test_events_and_the_schedulers_answer_are_read(tmp_path: Path) -> None:
     assert not any("89" in f"{one.message}{dict(one.fields)}" for one in events)
 
 
+def test_what_the_monitor_of_ras_wrote_are_events(tmp_path: Path) -> None:
+    """A file of `ncclras -m` beside the answers tells which process died and when; it is no unreadable answer."""
+    line = "[2026-03-02 08:00:07] PEER_DEAD: Process 7212 on node gpu-02 managing GPU 4\n"
+    write(tmp_path / "ras" / "monitor.txt", f"RAS Monitor Mode\n{line}")
+    read = read_parts(tmp_path)
+    assert [(one.source, one.reason, one.resource.node, one.resource.pid) for one in read.events] == [
+        ("ras/monitor.txt", "PEER_DEAD", "gpu-02", 7212)
+    ]
+    assert (read.ras, read.gaps) == ((), ())
+
+
 def test_nothing_is_nothing(tmp_path: Path) -> None:
     """A bundle of logs alone has no parts and no gaps."""
     write(tmp_path / "logs" / "rank-0.log", "hello\n")

@@ -91,6 +91,7 @@ SCHEMA = table(
 NEEDS = {
     "chat.postMessage": "chat:write",
     "chat.update": "chat:write",
+    "chat.delete": "chat:write",
     "chat.postEphemeral": "chat:write",
     "files.getUploadURLExternal": "files:write",
     "files.completeUploadExternal": "files:write",

@@ -14,17 +14,12 @@ from kb.changes import (
     decline,
     gradient_jump,
     loss_broken,
-    memory_full,
     memory_growth,
     off_schedule,
     slower,
     throughput_drop,
     track,
-    track_of,
-    track_of_row,
 )
-from kb.model import ProgressPoint, Resource
-from kb.panel import Row, make_panel
 
 
 def paces(count: int, sigma: float = 0.02, seed: int = 1, level: float = 6.0) -> np.ndarray:
@@ -246,19 +241,6 @@ def test_memory_that_is_released_or_levels_off_is_fine() -> None:
     assert memory_growth(fills) is None
 
 
-def test_full_memory_with_a_fall_of_throughput_is_told() -> None:
-    """Full memory alone is good use; with a third less throughput it thrashes."""
-    memory, pace = np.full(100, 70e9), np.full(100, 400.0)
-    memory[80:] = 79e9
-    full = memory_full(track("memory", memory), 80e9, track("throughput", pace))
-    pace[80:] = 250.0
-    found = memory_full(track("memory", memory), 80e9, track("throughput", pace))
-
-    assert full is None
-    assert found is not None
-    assert found.since == 80
-
-
 def cosine(count: int = 1000, warm: int = 100, peak: float = 3e-4, least: float = 3e-5) -> np.ndarray:
     """A warm-up and a cosine to a tenth."""
     at = np.arange(count)
@@ -307,35 +289,6 @@ def test_a_rate_of_zero_a_leap_and_a_rate_off_the_expected_one_are_told() -> Non
     assert [(one.kind, one.since) for one in kinds if one] == [("zero", 300), ("leap", 500), ("off", 600)]
 
 
-def test_iteration_lines_become_a_series() -> None:
-    """Sorted by step, the last word of a repeated step counts, validation and lines without the value do not."""
-    points = [
-        ProgressPoint(0, 2, seconds=6.0, time=20.0),
-        ProgressPoint(1, 1, seconds=5.0, time=10.0),
-        ProgressPoint(2, 2, seconds=7.0, time=30.0),
-        ProgressPoint(3, 3, seconds=9.0, validation=True),
-        ProgressPoint(4, 4, loss=1.0),
-        ProgressPoint(5, None, seconds=1.0),
-    ]
-    series = track_of(points, "seconds")
-
-    assert series.steps.tolist() == [1, 2]
-    assert series.values.tolist() == [5.0, 7.0]
-    assert series.times.tolist() == [10.0, 30.0]
-    with pytest.raises(ValueError, match="no measured field"):
-        track_of(points, "offset")
-
-
-def test_a_panels_row_is_a_series_with_times() -> None:
-    """Metrics and log lines are looked at alike."""
-    values = np.append(np.full(150, 6.0), np.full(50, 7.0))
-    panel = make_panel("step_time", [Row(Resource(rank=0))], 1000.0, 15.0, values[None, :])
-    (found,) = slower(track_of_row(panel, 0))
-
-    assert found.since == 150
-    assert found.time == panel.times[150]
-
-
 def test_parts_of_different_length_are_refused() -> None:
     """A caller's mistake is an error."""
     with pytest.raises(ValueError, match="one length"):
@@ -349,7 +302,7 @@ def test_any_numbers_are_looked_at_without_an_exception(some: list[float], times
     values = ([6.0, 6.5, 5.5] * 40 if plain else []) + some * times
     series = track("x", values)
     looks: list[object] = [one(series) for one in (decline, loss_broken, gradient_jump, memory_growth, off_schedule)]
-    looks += [slower(series), throughput_drop(series), memory_full(series, 80e9, series)]
+    looks += [slower(series), throughput_drop(series)]
 
-    assert len(looks) == 8
+    assert len(looks) == 7
     assert isinstance(series, Track)

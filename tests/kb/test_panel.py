@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kb.model import Job, Resource
+from kb.model import Resource
 from kb.panel import (
     MOST_CELLS,
     Panel,
     Row,
-    by_node,
     last_at_usual,
     make_panel,
     merge,
@@ -22,7 +21,6 @@ from kb.panel import (
     panels_of,
     rates,
     resampled,
-    with_ranks,
 )
 from kb.readers.promql import MetricSeries
 
@@ -201,38 +199,6 @@ def test_resampling_averages_what_is_known() -> None:
         resampled(panel, 5.0)
 
 
-def test_a_nodes_sum_is_unknown_where_a_port_is() -> None:
-    """A port that was not scraped does not look like less traffic; a mean takes what there is."""
-    rows = [
-        Row(Resource(node="n1"), "mlx5_0/1"),
-        Row(Resource(node="n1"), "mlx5_1/1"),
-        Row(Resource(node="n2"), "mlx5_0/1"),
-    ]
-    panel = make_panel("rdma_tx", rows, 0.0, 10.0, np.array([[3.0, 3.0], [5.0, np.nan], [4.0, 4.0]]))
-    total, mean = by_node(panel, "sum"), by_node(panel, "mean")
-
-    assert [row.resource.node for row in total.rows] == ["n1", "n2"]
-    assert total.mask.tolist() == [[True, False], [True, True]]
-    assert total.values[0, 0] == 8.0
-    assert mean.values.tolist() == [[4.0, 3.0], [4.0, 4.0]]
-    assert by_node(panel, "max").values.tolist() == [[5.0, 3.0], [4.0, 4.0]]
-
-
-def test_ranks_are_inferred_from_the_jobs_nodes() -> None:
-    """The n-th rank of a node runs on its GPU n; a row with a rank keeps it."""
-    rows = [
-        Row(Resource(node="b", gpu="1")),
-        Row(Resource(node="b", gpu="9")),
-        Row(Resource(node="a", gpu="0", rank=77)),
-    ]
-    panel = make_panel("gpu_util", rows, 0.0, 10.0, np.ones((3, 1)))
-    placed, inferred = with_ranks(panel, Job(nodes={"a": (0, 1), "b": (2, 3)}))
-
-    assert [row.resource.rank for row in placed.rows] == [3, None, 77]
-    assert inferred == 1
-    assert placed.rows[0].name == "rank 3"
-
-
 def test_ten_thousand_ranks_make_a_panel() -> None:
     """A large job's metric is one array."""
     several = [
@@ -265,7 +231,7 @@ def test_any_points_make_a_bounded_panel_or_none(parts: list[tuple[list[tuple[fl
     if panel is not None:
         assert panel.values.size <= MOST_CELLS
         assert np.isfinite(panel.values[panel.mask]).all()
-        assert by_node(resampled(panel, 2 * panel.step), "sum").values.shape[0] == 1
+        assert resampled(panel, 2 * panel.step).values.shape[0] == len(panel.rows)
 
 
 def test_when_the_links_were_last_as_busy_as_usual() -> None:

@@ -10,6 +10,7 @@ from kb.model import Event, Gap, Resource, Scalar
 from kb.readers.ras.values import MAX_LINES, gap
 from kb.readers.timestamps import find_time
 
+MAX_BYTES = 32 << 20
 _LIFE = re.compile(
     r"^\[([\d\- :.]{8,40})\] ([A-Z_]{3,40}): (?:Process (\d{1,9}) on node (\S{1,253}) managing GPUs? ([\d,() NVML]{1,300}))?(.{0,500})"
 )
@@ -36,19 +37,22 @@ _LIFE_JSON = msgspec.json.Decoder(_Life)
 def read_ras_monitor(data: bytes, source: str) -> tuple[tuple[Event, ...] | None, tuple[Gap, ...]]:
     """Read what `ncclras -m` wrote: events of kind "ras_peer", reason PEER_DEAD and the like. JSON or text."""
     events: list[Event] = []
-    lines = data[: 32 << 20].decode("utf-8", "replace").split("\n", MAX_LINES)[:MAX_LINES]
+    lines = data[:MAX_BYTES].decode("utf-8", "replace").split("\n", MAX_LINES)
     held: list[str] = []
-    for line in lines:
+    for line in lines[:MAX_LINES]:
         if line.startswith("{"):
             held = []
         held = [*held, line] if len(held) < 64 else held
         if line.startswith("}"):
             _add_life("\n".join(held), source, events)
+            held = []
         elif (found := _LIFE.match(line[:1024])) is not None:
             pid = int(found[3]) if found[3] else None
             events.append(_life(source, found[1], found[2], found[6], Resource(node=found[4], pid=pid, gpu=found[5])))
     if not events:
         return None, (gap("ras-unreadable", source, "no event of the RAS monitor in it"),)
+    if len(lines) > MAX_LINES or len(data) > MAX_BYTES:
+        return tuple(events), (gap("ras-cut", source, "the text is too long and was cut"),)
     return tuple(events), ()
 
 

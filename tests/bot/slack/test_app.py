@@ -71,6 +71,15 @@ def test_an_unknown_job_gives_candidates(play):
     assert "lm-tiny" in only(play.answers()).text
 
 
+def test_an_unknown_job_is_looked_for_again(play):
+    """That it was not known a minute ago is no answer."""
+    play.diagnose("nightly")
+    assert "No job" in play.told()[-1]
+    play.workspace.command(GRACE, CHANNEL, "/diagnose", "nightly")
+    play.settle()
+    assert "No job" in play.told(GRACE)[-1]
+
+
 def test_the_same_job_is_linked_and_not_looked_at_twice(play):
     """A second wish within minutes points to the answer; "Run again" makes a new one."""
     play.diagnose("demo")

@@ -40,12 +40,22 @@ def counts(ledger, *tables):
         return {one.__tablename__: session.exec(select(func.count()).select_from(one)).one() for one in tables}
 
 
+def left(play):
+    """What is not sent yet, for the report of a test that fails."""
+    with play.ledger.session() as session:
+        return [
+            (one.method, one.state, one.tries, one.error, str(one.lease_until))
+            for one in session.exec(select(OutboxRow))
+            if one.state != "sent"
+        ]
+
+
 def answered_by_both(delivery):
     """Whether both replicas heard of it and took it."""
     return [one.error for one in delivery.answers] == [None, None]
 
 
-def test_every_gesture_once(play):
+def test_every_gesture_once(play, tmp_path):
     """A command, a press, a form, a mute, a mention, a shortcut: one row each, one message where there is one."""
     assert answered_by_both(play.diagnose())
     answer = only(play.answers())
@@ -54,18 +64,11 @@ def test_every_gesture_once(play):
     assert (first["incident"], first["work"], first["request"]) == (1, 1, 1)
     assert [one.name for one in play.workspace.files] == ["lm-tiny-timeline.png", "lm-tiny-evidence.txt"]
 
-    assert answered_by_both(press(play, answer.ts, "right"))
-    assert [one.said.verdict for one in play.ledger.said(1)] == ["right"]
-
-    assert answered_by_both(press(play, answer.ts, "wrong", user=GRACE))
-    form(play, GRACE)
-    assert answered_by_both(play.workspace.submit(GRACE, {"cause": "no_rule", "note": "once"}))
+    assert answered_by_both(press(play, answer.ts, "wrong"))
+    form(play)
+    assert answered_by_both(play.workspace.submit(ADA, {"cause": "no_rule", "note": "once"}))
     play.settle()
-    assert [(one.said.who, one.said.verdict, one.said.note) for one in play.ledger.said(1)] == [
-        (ADA, "right", ""),
-        (GRACE, "wrong", ""),
-        (GRACE, "wrong", "once"),
-    ]
+    assert [(one.said.verdict, one.said.note) for one in play.ledger.said(1)] == [("wrong", ""), ("wrong", "once")]
 
     assert answered_by_both(press(play, answer.ts, "more", value=option(only(play.answers()), "mute_rule")))
     form(play)
@@ -81,7 +84,8 @@ def test_every_gesture_once(play):
     play.settle()
     assert len([one for one in play.workspace.thread(CHANNEL, head.ts) if one.by_app and not one.files]) == 1
 
-    alert, _ = play.workspace.say(GRACE, CHANNEL, "GPUHang: job_name=fine is silent")
+    prepare(tmp_path, "other")
+    alert, _ = play.workspace.say(GRACE, CHANNEL, "GPUHang: job_name=other is silent")
     assert answered_by_both(play.workspace.shortcut(ADA, CHANNEL, alert.ts, "diagnose_message"))
     play.settle()
     assert len([one for one in play.workspace.thread(CHANNEL, alert.ts) if one.by_app and not one.files]) == 1
@@ -89,11 +93,11 @@ def test_every_gesture_once(play):
     before = len(play.workspace.ephemerals(CHANNEL, ADA))
     play.diagnose("lm-tny")
     offered = play.workspace.ephemerals(CHANNEL, ADA)[before + 1 :]
-    press(play, only(offered).ts, "pick_job")
-    assert (
-        len([one for one in play.answers() if is_answer(one, "lm-tiny")]) == 2
-    )  # what is there is shown, not made anew
-    assert counts(play.ledger, IncidentRow) == {"incident": 2}
+    first = next(one["block_id"] for one in only(offered).blocks if "pick_job" in str(one))
+    assert answered_by_both(play.workspace.click(ADA, CHANNEL, only(offered).ts, "pick_job", block_id=first))
+    play.settle()
+    assert counts(play.ledger, IncidentRow) == {"incident": 3}
+    assert len(play.answers()) == 3  # the job's name is another wish than its other name
     assert all(one.status == 200 for one in play.workspace.traffic)
 
 
@@ -103,22 +107,25 @@ def test_at_the_same_moment(play, tmp_path, known):
     for job in jobs:
         prepare(tmp_path, job)
     over = threading.Event()
-    with ExitStack() as ends, ThreadPoolExecutor(16) as pool:
-        ends.callback(over.set)
-        for number in range(2):
-            ledger = ends.enter_context(Ledger(str(play.ledger._engine.url)))
+    with ExitStack() as ledgers, ThreadPoolExecutor(20) as pool, ExitStack() as ends:
+        ends.callback(over.set)  # first of all: then the pool waits for those at work, then their ledgers are closed
+        url = str(play.ledger._engine.url)
+        for one in play.senders:
+            ledger = ledgers.enter_context(Ledger(url))
             answering = Answering(ledger, known, play.config)
-            pool.submit(run, str(ledger._engine.url), {DIAGNOSE: answering.do}, over.is_set, idle=0.05)
-            client = play.senders[number].client
-            pool.submit(Sender(ledger, client, Composer(ledger, known, play.config), pace=0.0).run, over.is_set)
+            pool.submit(run, url, {DIAGNOSE: answering.do}, over.is_set, idle=0.05)
+            composer = Composer(ledger, known, play.config)
+            pool.submit(Sender(ledger, one.client, composer, pace=0.0).run, over.is_set)
         asked = [
             pool.submit(play.workspace.command, user, CHANNEL, "/diagnose", job)
             for job in jobs
             for user in (ADA, GRACE)
         ]
         assert all(answered_by_both(one.result()) for one in asked)
-        assert play.workspace.until(lambda: len([one for one in play.answers() if "failed" in one.text]) == 4, 60.0)
-        assert play.workspace.until(lambda: len(play.workspace.files) == 8, 60.0)
+        assert play.workspace.until(
+            lambda: all(any(is_answer(one, job) for one in play.answers()) for job in jobs), 60.0
+        )
+        assert play.workspace.until(lambda: len(play.workspace.files) == 8, 60.0), left(play)
         found = [next(one for one in play.answers() if is_answer(one, job)) for job in jobs]
         pressed = [
             pool.submit(play.workspace.click, user, CHANNEL, one.ts, "right") for one in found for user in (ADA, GRACE)
@@ -126,7 +133,7 @@ def test_at_the_same_moment(play, tmp_path, known):
         assert all(answered_by_both(one.result()) for one in pressed)
         assert play.workspace.until(lambda: all("closed" in text_of(one) for one in play.answers()), 30.0)
         over.set()
-    assert Counter(job for job in jobs for one in play.answers() if is_answer(one, job)) == dict.fromkeys(jobs, 1)
+    assert sorted(job for job in jobs for one in play.answers() if job in one.text) == jobs
     assert len(play.answers()) == 4
     assert counts(play.ledger, IncidentRow, WorkRow, AnnotationRow) == {"incident": 4, "work": 4, "annotation": 8}
     assert sorted(Counter(one.name for one in play.workspace.files).values()) == [1] * 8

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 from urllib.parse import urlsplit
+
+from tests.connectors.doubles.listening import Answering, listening
 
 Fault = Literal[
     "none",
@@ -63,37 +64,25 @@ def hostile(inner: str) -> Iterator[Hostile]:
     class Handler(_Handler):
         state: Hostile
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.block_on_close = False
-    Handler.state = Hostile(f"http://127.0.0.1:{server.server_port}", inner)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield Handler.state
-    finally:
-        Handler.state.stop.set()
-        server.shutdown()
-        server.server_close()
+    with listening(Handler) as url:
+        Handler.state = Hostile(url, inner)
+        try:
+            yield Handler.state
+        finally:
+            Handler.state.stop.set()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    wbufsize = 1 << 16  # head and body in one packet
+class _Handler(Answering):
     state: Hostile
 
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+    methods = ("GET", "POST", "DELETE")
 
-    def do_GET(self) -> None:
+    def reply(self) -> None:
         """Play the fault, or pass the request on."""
-        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        body = self.body()
         self.state.seen.append((self.command, self.path, body))
         with suppress(BrokenPipeError, ConnectionResetError):
             self._play(body)
-
-    do_POST = do_GET  # noqa: N815 - the server's own names
-    do_DELETE = do_GET  # noqa: N815
 
     def _play(self, body: bytes) -> None:
         fault = self.state.fault

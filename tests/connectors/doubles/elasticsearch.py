@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.connectors.doubles.listening import Answering, listening
 
 NS = 1_000_000_000
 TEXTS = ("text", "match_only_text")
@@ -406,25 +407,13 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
 def serving(double: ElasticDouble) -> Iterator[ElasticDouble]:
     """The double behind an address of this machine, told in its `url`."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        wbufsize = 1 << 16  # head and body in one packet
-        disable_nagle_algorithm = True
+    class Handler(Answering):
+        methods = ("GET", "POST", "DELETE")
 
-        def do_GET(self) -> None:
-            self._reply("GET")
-
-        def do_POST(self) -> None:
-            self._reply("POST")
-
-        def do_DELETE(self) -> None:
-            self._reply("DELETE")
-
-        def _reply(self, method: str) -> None:
-            raw = self.rfile.read(int(self.headers.get("content-length") or 0))
+        def reply(self) -> None:
+            raw, headers = self.body(), self.lowered()
             url = urlsplit(self.path)
             params = {key: values[0] for key, values in parse_qs(url.query).items()}
-            headers = {name.lower(): value for name, value in self.headers.items()}
             time.sleep(double.latency)
             try:
                 if raw and headers.get("content-type") != "application/json":
@@ -432,29 +421,13 @@ def serving(double: ElasticDouble) -> Iterator[ElasticDouble]:
                         406, "media_type_header_exception", "Content-Type header is not supported"
                     )
                 body = json.loads(raw) if raw else None
-                double.asked.append((method, url.path, body))
-                answer, status = double.answer(method, url.path, params, body, headers), 200
+                double.asked.append((self.command, url.path, body))
+                answer, status = double.answer(self.command, url.path, params, body, headers), 200
             except Refused as refused:
                 answer, status = refused.body, refused.status
             out = json.dumps(answer).encode()
             double.sent += len(out)
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(out)))
-            self.end_headers()
-            self.wfile.write(out)
+            self.send(status, out, "application/json")
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    double.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with listening(Handler) as double.url:
         yield double
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

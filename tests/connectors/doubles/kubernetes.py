@@ -9,17 +9,17 @@ from __future__ import annotations
 import base64
 import json
 import re
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import yaml
+
+from tests.connectors.doubles.listening import Answering, listening
 
 TOKEN = "service-account-token"  # noqa: S105 - of the double
 SERVED = {
@@ -419,37 +419,13 @@ def field_selector(text: str, plural: str) -> list[tuple[str, bool, str]]:
 def serving(cluster: Cluster) -> Iterator[str]:
     """Serve a cluster; gives the address."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        wbufsize = 1 << 16  # head and body in one packet: else each answer waits for the other side's delayed ACK
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-        def do_GET(self) -> None:
+    class Handler(Answering):
+        def reply(self) -> None:
             """Answer."""
-            body = self.rfile.read(int(self.headers.get("content-length") or 0))
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            code, told, more = cluster.answer(self.command, self.path, headers, body)
+            body = self.body()
+            code, told, more = cluster.answer(self.command, self.path, self.lowered(), body)
             data = told.encode() if isinstance(told, str) else json.dumps(told).encode()
-            with suppress(BrokenPipeError, ConnectionResetError):
-                self.send_response(code)
-                self.send_header("Content-Type", "text/plain" if isinstance(told, str) else "application/json")
-                for name, value in more.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+            self.send(code, data, "text/plain" if isinstance(told, str) else "application/json", more)
 
-        do_POST = do_GET  # noqa: N815 - the server's own name
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    cluster.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with listening(Handler) as cluster.url:
         yield cluster.url
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -9,16 +9,16 @@ from __future__ import annotations
 import base64
 import json
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import merge
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice, repeat
 from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
+
+from tests.connectors.doubles.listening import Answering, listening
 
 NS = 1_000_000_000
 Entry = tuple[int, str, Mapping[str, str]]  # time in nanoseconds, line, structured metadata
@@ -439,52 +439,23 @@ def _line_match(operator: str, value: str) -> Match:
 def serving(double: LokiDouble) -> Iterator[LokiDouble]:
     """The double behind an address of this machine, told in its `url`."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        wbufsize = 1 << 16  # head and body in one packet
-        disable_nagle_algorithm = True
-
-        def do_GET(self) -> None:
-            self._answer(urlsplit(self.path).query)
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
+    class Handler(Answering):
+        def reply(self) -> None:
+            body = self.body().decode()
             if self.headers.get("content-type") != "application/x-www-form-urlencoded":
                 body = ""
-            self._answer("&".join(one for one in (urlsplit(self.path).query, body) if one))
-
-        def _answer(self, query: str) -> None:
-            path = urlsplit(self.path).path
+            _, _, path, query, _ = urlsplit(self.path)
+            query = "&".join(one for one in (query, body) if one)
             params = {key: values[0] for key, values in parse_qs(query, keep_blank_values=True).items()}
             double.asked.append((path, params))
             time.sleep(double.latency)
-            headers = {name.lower(): value for name, value in self.headers.items()}
             try:
-                body, status, kind = (
-                    json.dumps(double.answer(path, params, headers)).encode(),
-                    200,
-                    "application/json; charset=UTF-8",
-                )
+                told = json.dumps(double.answer(path, params, self.lowered())).encode()
+                status, kind = 200, "application/json; charset=UTF-8"
             except Refused as refused:
-                body, status, kind = str(refused).encode(), refused.status, "text/plain; charset=utf-8"
-            double.sent += len(body)
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+                told, status, kind = str(refused).encode(), refused.status, "text/plain; charset=utf-8"
+            double.sent += len(told)
+            self.send(status, told, kind)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    double.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with listening(Handler) as double.url:
         yield double
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 import json
 import re
-import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
+
+from tests.connectors.doubles.listening import Answering, listening
 
 MOST_POINTS = 25_000
 MOST_RESULTS = 50_000
@@ -189,33 +189,12 @@ def _point(key: str, time: float, step: int, value: float) -> dict:
 def serving(tracker: Tracker) -> Iterator[str]:
     """Serve a tracker; gives the address."""
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        wbufsize = 1 << 16  # head and body in one packet
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-        def do_GET(self) -> None:
+    class Handler(Answering):
+        def reply(self) -> None:
             """Answer."""
-            body = self.rfile.read(int(self.headers.get("content-length") or 0))
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            status, told = tracker.answer(self.command, self.path, headers, body)
-            data = json.dumps(told).encode()
-            with suppress(BrokenPipeError, ConnectionResetError):
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
+            body = self.body()
+            status, told = tracker.answer(self.command, self.path, self.lowered(), body)
+            self.send(status, json.dumps(told).encode(), "application/json")
 
-        do_POST = do_GET  # noqa: N815 - the server's own name
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with listening(Handler) as url:
+        yield url

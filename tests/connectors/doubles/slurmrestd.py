@@ -5,11 +5,10 @@ job as the real one does: 200 with a warning from the accounting, 500 from the c
 """
 
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import AbstractContextManager
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.connectors.doubles.listening import Answering, listening
 
 VERSION = "v0.0.40"
 USER, TOKEN = "signalbox", "eyJ.double.token"
@@ -124,34 +123,23 @@ NODES = {
 }
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    wbufsize = 1 << 16  # head and body in one packet
+class _Handler(Answering):
+    methods = ("GET",)
 
-    def do_GET(self) -> None:
+    def reply(self) -> None:
         """Answer."""
         parts = urlsplit(self.path)
         if (self.headers.get("X-SLURM-USER-NAME"), self.headers.get("X-SLURM-USER-TOKEN")) != (USER, TOKEN):
-            self._send(401, b"Authentication failure", "text/plain")
+            self.send(401, b"Authentication failure", "text/plain")
             return
         where = [unquote(part) for part in parts.path.strip("/").split("/")]
         status, body = _answer(where, parse_qs(parts.query, keep_blank_values=True))
         if body is None:
-            self._send(404, b"Unable find requested URL. Please view /openapi/v3 for API reference.", "text/plain")
+            self.send(404, b"Unable find requested URL. Please view /openapi/v3 for API reference.", "text/plain")
         else:
-            self._send(
+            self.send(
                 status, json.dumps({"meta": {}, "errors": [], "warnings": [], **body}).encode(), "application/json"
             )
-
-    def _send(self, status: int, body: bytes, kind: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 def _answer(where, query):
@@ -227,14 +215,6 @@ def _nothing(found, key):
     return {key: found} if found else {key: [], "warnings": [warned]}
 
 
-@contextmanager
-def slurmrestd() -> Iterator[str]:
+def slurmrestd() -> AbstractContextManager[str]:
     """The double's address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    return listening(_Handler)

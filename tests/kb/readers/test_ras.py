@@ -143,3 +143,5 @@ def test_the_monitor():
         (one.reason, one.resource, one.time) for one in events * 2
     ]
     assert read_ras_monitor(b"nothing\n{\n", "x")[0] is None
+    events, gaps = read_ras_monitor(text.encode() + b"\n" * 200_000, "x")
+    assert (len(events), [gap.code for gap in gaps]) == (1, ["ras-cut"])

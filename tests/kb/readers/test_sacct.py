@@ -1,8 +1,9 @@
 """sacct's text as jobs in the form of its JSON."""
 
+import msgspec
 import pytest
 
-from kb.readers.sacct import FIELDS, LAST, read_sacct, sacct_json
+from kb.readers.sacct import FIELDS, LAST, read_sacct
 from kb.readers.slurmjson import read_slurm
 
 COLUMNS = (*FIELDS, LAST)
@@ -26,7 +27,8 @@ def row(state="FAILED", **cells):
 
 def runs(*rows):
     """What is read of these lines."""
-    answer, _ = read_slurm(sacct_json(read_sacct("".join(rows).encode(), BAR, COLUMNS)), "x")
+    jobs = read_sacct("".join(rows).encode(), BAR, COLUMNS)
+    answer, _ = read_slurm(msgspec.json.encode({"jobs": jobs}), "x")
     return answer.runs
 
 

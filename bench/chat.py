@@ -1,0 +1,336 @@
+"""Fifty commands at once while diagnoses run: how long Slack waits for the acknowledgement.
+
+The real `signalbox serve` against the double of Slack, and beside it in the same run a bare Bolt app that only acknowledges:
+what no design can be faster than here. With --kills, the worker and the sender are killed at every point of a diagnosis.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from sqlmodel import col, func, select
+
+from bot.chat.rates import unlimited
+from bot.chat.serving import serving
+from bot.chat.values import App as ChatApp
+from bot.chat.workspace import Workspace
+from bot.slack.app import SCOPES, THREADS
+from bot.tables import WorkRow
+from bot.worklist import Worklist
+
+ROOT = Path(__file__).parents[1]
+CHANNEL, USER = "C0BENCH", "U0BENCH"
+RUNNING = 8  # workers, each with a diagnosis while commands come
+AT_ONCE = 50
+PEER = "bare Bolt app"
+CONFIG = """\
+version: 1
+collect: {{spool: {folder}/spool}}
+clusters:
+  main:
+    connectors:
+      recorded: {{type: bundles, folder: {folder}/runs}}
+serve:
+  listen: 127.0.0.1:0
+  workers: {workers}
+  slack:
+    mode: {mode}
+    bot_token: {{env: BENCH_BOT}}
+    app_token: {{env: BENCH_APP}}
+    signing_secret: {{env: BENCH_SECRET}}
+    api: {api}/api/
+tenants:
+  default:
+    channels: [{channel}]
+"""
+
+
+class Jobs:
+    """Recorded failures under names that were not asked for before."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._bundles = sorted(one for one in (ROOT / "tests" / "bundles").iterdir() if (one / "job.yaml").exists())
+        self._lock = threading.Lock()
+        self._count = 0
+
+    def next(self) -> str:
+        """One more."""
+        with self._lock:
+            self._count += 1
+            name, bundle = f"run-{self._count}", self._bundles[self._count % len(self._bundles)]
+        shutil.copytree(bundle, self._folder / "runs" / name)
+        job = self._folder / "runs" / name / "job.yaml"
+        lines = [one for one in job.read_text().splitlines() if not one.startswith(("id:", "name:"))]
+        job.write_text("\n".join([f"id: {name}", f"name: {name}", *lines]) + "\n")
+        return name
+
+
+@contextmanager
+def process(words: Sequence[str], env: dict[str, str], until: str) -> Iterator[str]:
+    """A process until the block ends; gives the line in which `until` stands."""
+    one = subprocess.Popen(
+        words, cwd=ROOT, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert one.stdout is not None
+    said: list[str] = []
+    ready = threading.Event()
+
+    def read() -> None:
+        assert one.stdout is not None
+        for line in one.stdout:
+            said.append(line)
+            if until in line:
+                ready.set()
+
+    reading = threading.Thread(target=read, daemon=True)
+    reading.start()
+    try:
+        if not ready.wait(60) or one.poll() is not None:
+            raise SystemExit("it did not start:\n" + "".join(said))
+        yield next(line for line in said if until in line)
+    finally:
+        one.terminate()
+        try:
+            one.wait(30)
+        except subprocess.TimeoutExpired:
+            one.kill()
+            one.wait()
+        reading.join(5)
+        bad = [line for line in said if "ERROR" in line or "Traceback" in line]
+        if bad:
+            print(f"   {len(bad)} lines of errors in its log; the first: {bad[0].strip()[:200]}")
+
+
+def workspace_of() -> Workspace:
+    """A workspace with one person in one channel."""
+    app = ChatApp(bot_token=f"xoxb-{secrets.token_hex(8)}", signing_secret=secrets.token_hex(16), scopes=SCOPES)
+    made = Workspace(app, rates=unlimited(), patience=10.0)
+    made.add_user(USER, "bench")
+    made.add_channel(CHANNEL, "bench", [USER])
+    return made
+
+
+def burst(workspace: Workspace, jobs: Sequence[str], pool: ThreadPoolExecutor) -> list[float]:
+    """All at once; seconds until each was acknowledged, as Slack sees it."""
+    gate = threading.Barrier(len(jobs))
+
+    def one(job: str) -> float:
+        gate.wait()
+        delivery = workspace.command(USER, CHANNEL, "/diagnose", job)
+        return delivery.answers[0].seconds if delivery.acknowledged else 99.0
+
+    return list(pool.map(one, jobs))
+
+
+def running(url: str) -> tuple[int, int]:
+    """Diagnoses that run, and those that wait."""
+    with Worklist(url) as works:
+        counts = works.counts()
+    return counts.get("running", 0), counts.get("waiting", 0)
+
+
+def hold(url: str, workspace: Workspace, jobs: Jobs) -> None:
+    """Ask until so many diagnoses run, and as many wait behind them."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        busy, waiting = running(url)
+        if busy >= RUNNING and waiting >= RUNNING:
+            return
+        if waiting < 2 * RUNNING:
+            workspace.command(USER, CHANNEL, "/diagnose", jobs.next())
+        else:
+            time.sleep(0.1)
+    raise SystemExit("the workers do not get to work")
+
+
+def served(url: str, mode: str, rounds: int, folder: Path) -> list[float]:
+    """The service itself."""
+    workspace = workspace_of()
+    (folder / "runs").mkdir(parents=True)
+    jobs, config = Jobs(folder), folder / "signalbox.yaml"
+    with ExitStack() as ends:
+        api = ends.enter_context(serving(workspace, pages=False))
+        if mode == "socket":
+            from bot.chat.socketmode import socket_mode  # noqa: PLC0415 - needs websockets
+
+            link = ends.enter_context(socket_mode(workspace))
+        config.write_text(CONFIG.format(folder=folder, workers=RUNNING, mode=mode, api=api, channel=CHANNEL))
+        env = {"BENCH_BOT": workspace.app.bot_token, "BENCH_APP": workspace.app.app_token}
+        env |= {"BENCH_SECRET": workspace.app.signing_secret, "SIGNALBOX_DATABASE": url}
+        words = [sys.executable, "-m", "bot.cli", "serve", "--config", str(config)]
+        said = ends.enter_context(process(words, env, "listening on "))
+        if mode == "http":
+            workspace.connect(f"http://{said.split('listening on ')[1].split()[0].rstrip(',')}/slack/events")
+        else:
+            workspace.until(lambda: link.connections)
+        return measured(workspace, url, jobs, rounds)
+
+
+def measured(workspace: Workspace, url: str, jobs: Jobs, rounds: int) -> list[float]:
+    """Rounds of commands, all at once."""
+    found: list[float] = []
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        hold(url, workspace, jobs)
+        for _ in range(rounds):
+            names = [jobs.next() for _ in range(AT_ONCE)]
+            hold(url, workspace, jobs)
+            before = running(url)[0]
+            found += burst(workspace, names, pool)
+            print(f"      {before} diagnoses ran, {running(url)[0]} after; load {os.getloadavg()[0]:.1f}", flush=True)
+            while running(url)[1] > 2 * RUNNING:  # half a hundred more diagnoses
+                time.sleep(0.5)
+    with Worklist(url) as works, works.session() as session:
+        asked = session.exec(select(func.count()).where(col(WorkRow.kind) == "diagnose")).one()
+        failed = session.exec(select(func.count()).where(col(WorkRow.state) == "failed")).one()
+    print(f"      {asked} pieces of work of {len(workspace.deliveries)} commands, {failed} failed")
+    return found
+
+
+def bare(mode: str, rounds: int) -> list[float]:
+    """The peer: the same commands, answered by an app that does nothing else."""
+    workspace = workspace_of()
+    with ExitStack() as ends:
+        api = ends.enter_context(serving(workspace, pages=False))
+        if mode == "socket":
+            from bot.chat.socketmode import socket_mode  # noqa: PLC0415 - needs websockets
+
+            link = ends.enter_context(socket_mode(workspace))
+        env = {"BENCH_BOT": workspace.app.bot_token, "BENCH_APP": workspace.app.app_token, "BENCH_API": f"{api}/api/"}
+        env |= {"BENCH_SECRET": workspace.app.signing_secret}
+        words = [sys.executable, "-m", "bench.chat", "--bare", mode]
+        said = ends.enter_context(process(words, env, "listening on "))
+        if mode == "http":
+            workspace.connect(f"http://{said.split()[-1]}/slack/events")
+        else:
+            workspace.until(lambda: link.connections)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            burst(workspace, ["warm"] * AT_ONCE, pool)
+            return [one for _ in range(rounds) for one in burst(workspace, ["x"] * AT_ONCE, pool)]
+
+
+def only_acknowledge(mode: str) -> None:
+    """A Bolt app behind the same server with as many threads, or over Socket Mode."""
+    from flask import Flask, request  # noqa: PLC0415 - of this process only
+    from slack_bolt import App  # noqa: PLC0415
+    from slack_bolt.adapter.flask import SlackRequestHandler  # noqa: PLC0415
+    from slack_bolt.adapter.socket_mode import SocketModeHandler  # noqa: PLC0415
+    from slack_sdk import WebClient  # noqa: PLC0415
+    from waitress.server import create_server  # noqa: PLC0415
+
+    client = WebClient(os.environ["BENCH_BOT"], base_url=os.environ["BENCH_API"])
+    app = App(
+        client=client,
+        signing_secret=os.environ["BENCH_SECRET"],
+        token_verification_enabled=False,
+        listener_executor=ThreadPoolExecutor(THREADS),
+    )
+    app.command("/diagnose")(lambda ack: ack(text="Looking."))
+    if mode == "socket":
+        handler = SocketModeHandler(app, os.environ["BENCH_APP"])
+        handler.client.web_client.base_url = os.environ["BENCH_API"]
+        handler.connect()  # type: ignore[no-untyped-call]
+        print("listening on Socket Mode", flush=True)
+        threading.Event().wait()
+    web, bolt = Flask("bare"), SlackRequestHandler(app)
+    web.add_url_rule("/slack/events", "slack", lambda: bolt.handle(request), methods=["POST"])
+    server = create_server(web, host="127.0.0.1", port=0, threads=THREADS)
+    print(f"listening on 127.0.0.1:{server.effective_port}", flush=True)
+    server.run()
+
+
+def at(found: Sequence[float], share: float) -> float:
+    """The value that so large a share is not above, in milliseconds."""
+    return sorted(found)[min(len(found) - 1, int(share * len(found)))] * 1000
+
+
+def line(name: str, found: Sequence[float], floor: Sequence[float] | None = None) -> str:
+    """A row of the table."""
+    told = f"{name:24}{len(found):6}{at(found, 0.5):8.0f}{at(found, 0.99):8.0f}{max(found) * 1000:8.0f}"
+    return told if floor is None else f"{told}{at(found, 0.99) / at(floor, 0.99):8.1f}"
+
+
+def kills() -> None:
+    """A kill at every point of a diagnosis, each with a job of its own."""
+    from _pytest.monkeypatch import MonkeyPatch  # noqa: PLC0415 - for environment variables alone
+
+    from bot.rulefiles import knowledge  # noqa: PLC0415
+    from tests.bot.slack.killing import WHOLE, expected, killed  # noqa: PLC0415
+    from tests.bot.slack.mortal import Lives  # noqa: PLC0415
+    from tests.bot.slack.stage import stage  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as name, MonkeyPatch.context() as patch:
+        folder = Path(name)
+        patch.setenv("SIGNALBOX_CACHE", str(folder / "cache"))
+        url, known = f"sqlite:///{folder / 'signalbox.db'}", knowledge()
+        lives = Lives(folder / "cache")
+        with stage(folder, known, url, patch.setenv, bundles={}) as play:
+            killed(play, lives, url, folder, "whole", [])
+            points = lives.last.points
+            left = [killed(play, lives, url, folder, f"job-{number}", [number]) for number in range(1, len(points) + 1)]
+        lives.close()
+    rest = [(where, one) for where, one in left if one != WHOLE]
+    print(f"killed at {len(points)} points of a diagnosis, SQLite")
+    print(
+        f"   answers lost {sum(one.answers < 1 for _, one in left)}, doubled {sum(one.answers > 1 for _, one in left)}"
+    )
+    print(
+        f"   incidents lost {sum(one.incidents < 1 for _, one in left)}, doubled {sum(one.incidents > 1 for _, one in left)}"
+    )
+    print(f"   opening words left over {sum(one.opened for _, one in left)}")
+    print(f"   files lost {sum(one.texts < 1 for _, one in left)}, doubled {sum(one.texts > 1 for _, one in left)}")
+    print(f"   not as expected {sum(one not in expected(where) for where, one in left)}")
+    for (where, one), count in Counter(rest).items():
+        print(f"   {count} x {where}: {one}")
+
+
+def main() -> None:
+    """Measure, print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--postgres", action="store_true", help="on PostgreSQL too")
+    parser.add_argument("--socket", action="store_true", help="over Socket Mode too")
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--kills", action="store_true", help="kill at every point, and measure nothing")
+    parser.add_argument("--bare", help=argparse.SUPPRESS)
+    wanted = parser.parse_args()
+    if wanted.bare:
+        only_acknowledge(wanted.bare)
+        return
+    if wanted.kills:
+        kills()
+        return
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="bench-chat-") as name, ExitStack() as ends:
+        folder = Path(name)
+        stores = {"SQLite": lambda part: f"sqlite:///{folder / part / 'signalbox.db'}"}
+        if wanted.postgres:
+            from tests.bot.databases import postgres  # noqa: PLC0415
+
+            address = ends.enter_context(postgres(folder / "postgres"))
+            stores["PostgreSQL"] = lambda _: address
+        for mode in ("http", "socket") if wanted.socket else ("http",):
+            floor = bare(mode, wanted.rounds)
+            rows.append(line(f"{PEER}, {mode}", floor))
+            for store, url in stores.items():
+                print(f"   {store}, {mode}", flush=True)
+                part = f"{store}-{mode}"
+                rows.append(line(f"{store}, {mode}", served(url(part), mode, wanted.rounds, folder / part), floor))
+    print(f"{'milliseconds':24}{'n':>6}{'p50':>8}{'p99':>8}{'max':>8}{'p99/bare':>10}")
+    print("\n".join(rows))
+
+
+if __name__ == "__main__":
+    main()

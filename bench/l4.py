@@ -1,0 +1,195 @@
+"""How well failure-indicating lines, nodes, stage and step are told, on bench/l4set; ours beside L4's steps and a severity filter.
+
+    python bench/l4.py --set DIR [--jobs 2] [--half even|odd]
+
+DIR is what `bench/l4set/build.py --out DIR` made. All readers see the same bytes and the same templates. Ours: patterns alone; with
+the rules' words (`--deep`); without the good run. One line an event is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from time import perf_counter
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE), str(HERE / "l4set")]
+
+from l4_faithful import l4  # noqa: E402 - the paths are set above
+from score import MEASURES, Prediction, score, tally  # noqa: E402
+
+from bot.collect import from_bundle  # noqa: E402
+from bot.comparing import WORTH  # noqa: E402
+from bot.rulefiles import Knowledge, knowledge  # noqa: E402
+from bot.templating import tables  # noqa: E402
+from connectors.files import discover  # noqa: E402
+from kb.engine import diagnose  # noqa: E402
+from kb.l4.cross import baseline_of  # noqa: E402
+from kb.l4.gathered import run_of  # noqa: E402
+from kb.l4.joined import Found, look  # noqa: E402
+from kb.l4.run import Run, Spot  # noqa: E402
+from kb.templates.table import TemplateTable  # noqa: E402
+
+_known: Knowledge | None = None
+_root = Path()
+
+
+def _begin(root: Path) -> None:
+    global _known, _root
+    _known, _root = knowledge(), root
+
+
+def _case(name: str) -> tuple[str, dict[str, Prediction], dict[str, float]]:
+    folder = _root / "cases" / name
+    assert _known is not None
+    evidence = from_bundle(_known, folder, workers=1)
+    began = perf_counter()
+    refs = [one.ref for one in evidence.streams]
+    mined = tables([replace(ref, uri=str(folder / ref.uri)) for ref in refs], year=2026, workers=1)
+    ours = [replace(table, ref=ref) for table, ref in zip(mined.tables, refs, strict=True)]
+    twin = tables(discover([folder / "baseline"]).streams, year=2026, workers=1).tables
+    done = perf_counter()
+    run, good = run_of(ours, evidence.streams, evidence.job), run_of(twin)
+    report = diagnose(evidence, _known.rulebook)
+    known = {
+        (item.source, item.offset): WORTH[one.band]
+        for one in report.diagnoses
+        if one.role == "root_cause"
+        for item in one.evidence
+        if item.offset is not None
+    }
+    number = _Numbers(folder)
+    before = perf_counter()
+    told = look(run, baseline_of(good))
+    compared = perf_counter()
+    failed = evidence.job.state not in ("COMPLETED", "RUNNING")
+    answers = {
+        "ours": _ours(told, number),
+        "ours with rules": _ours(look(run, baseline_of(good), known=known), number),
+        "ours without twin": _ours(look(run, None), number),
+        "rules alone": _rules(report, number),
+        "L4's steps": _l4(run, good, ours, number),
+        "severity filter": _severity(run, number) if failed else Prediction(),
+    }
+    return name, answers, {"mine": done - began, "compare": compared - before}
+
+
+class _Numbers:
+    """Line numbers by source and offset."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def of(self, source: str, offset: int) -> tuple[str, int]:
+        with (self._folder / source).open("rb") as file:
+            return source, file.read(offset).count(b"\n") + 1
+
+    def line(self, spot: Spot) -> tuple[str, int]:
+        return (spot.source, spot.line) if spot.line is not None else self.of(spot.source, spot.offset)
+
+
+def _ours(found: Found, number: _Numbers) -> Prediction:
+    spots = [one.beats[0].spot for one in (found.turn,) if one]
+    spots += [one.spot for one in found.absent if one.spot] + [one.spot for one in found.events]
+    return Prediction(tuple(map(number.line, spots)), tuple(one.node for one in found.nodes), found.stage, found.step)
+
+
+def _rules(report: Any, number: _Numbers) -> Prediction:
+    items = [one for diagnosis in report.diagnoses[:2] for one in diagnosis.evidence[:2] if one.offset is not None]
+    nodes = [one.node for diagnosis in report.diagnoses[:1] for one in diagnosis.suspects if one.node]
+    first = report.diagnoses[0] if report.diagnoses else None
+    return Prediction(
+        tuple(dict.fromkeys(number.of(one.source, one.offset) for one in items)),
+        tuple(dict.fromkeys(nodes)),
+        (first.stage if first else None) or report.progress.stage,
+        first.iteration if first and first.iteration is not None else report.progress.last_iteration,
+    )
+
+
+def _l4(run: Run, good: Run, mined: list[TemplateTable], number: _Numbers) -> Prediction:
+    told = l4(run, good, mined)
+    return Prediction(tuple(map(number.line, told.lines)), told.nodes, told.stage, told.step)
+
+
+def _severity(run: Run, number: _Numbers) -> Prediction:
+    """The first line of each event at error level or above."""
+    spots = [
+        min((seen.spots[0] for seen in event.nodes.values()), key=lambda one: (one.time or 0.0, one.source, one.offset))
+        for event in run.events.values()
+        if event.level in ("error", "critical")
+    ]
+    return Prediction(tuple(map(number.line, spots)))
+
+
+def _paired(truth: Mapping[str, Any], ours: Mapping[str, Prediction], theirs: Mapping[str, Prediction]) -> str:
+    """The difference of the F1 of lines, mean over cases, with a 95 % interval over the same draws of cases."""
+    measure: Callable[..., float | None] = MEASURES["lines: F1, mean over cases"]
+    names = [name for name, one in sorted(truth["cases"].items()) if one["symptom"] != "healthy"]
+    each = [
+        (measure([tally(n, truth["cases"][n], ours[n])]) or 0.0)
+        - (measure([tally(n, truth["cases"][n], theirs[n])]) or 0.0)
+        for n in names
+    ]
+    chance = Random(7)
+    draws = sorted(sum(chance.choices(each, k=len(each))) / len(each) for _ in range(1000))
+    return f"{sum(each) / len(each):+.3f} [{draws[25]:+.3f}, {draws[974]:+.3f}]"
+
+
+def main() -> None:
+    """Answer all cases, score, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", type=Path, required=True)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--half", choices=("even", "odd"), help="every second case only")
+    parser.add_argument("--out", type=Path, help="write each reader's predictions here")
+    args = parser.parse_args()
+    truth = json.loads((args.set / "truth.json").read_text("utf-8"))
+    names = sorted(truth["cases"])
+    if args.half:
+        names = names[args.half == "odd" :: 2]
+        truth["cases"] = {name: truth["cases"][name] for name in names}
+    answers: dict[str, dict[str, Prediction]] = {}
+    spent = {"mine": 0.0, "compare": 0.0}
+    with ProcessPoolExecutor(args.jobs, initializer=_begin, initargs=(args.set,)) as pool:
+        for name, told, took in pool.map(_case, names, chunksize=2):
+            for reader, one in told.items():
+                answers.setdefault(reader, {})[name] = one
+            spent = {key: value + took[key] for key, value in spent.items()}
+    scores = {reader: score(truth, told) for reader, told in answers.items()}
+    print(f"{'':<42}" + "".join(f"{reader:>26}" for reader in scores))
+    for measure in MEASURES:
+        cells = [one[measure] for one in scores.values()]
+        shown = ("-" if one is None else f"{one[0]:.3f} [{one[1]:.2f}, {one[2]:.2f}]" for one in cells)
+        print(f"{measure:<42}" + "".join(f"{cell:>26}" for cell in shown))
+    for reader in ("L4's steps", "severity filter", "rules alone"):
+        print(
+            f"ours against {reader}, F1 of lines, mean over cases, paired: {_paired(truth, answers['ours'], answers[reader])}"
+        )
+    healthy = [name for name in names if truth["cases"][name]["symptom"] == "healthy"]
+    false = sum(len(answers["ours"][name].lines) + len(answers["ours"][name].nodes) for name in healthy)
+    print(f"false indicators a healthy run: {false / max(1, len(healthy)):.2f} of {len(healthy)} runs")
+    print("seconds a case: " + ", ".join(f"{key} {value / len(names):.2f}" for key, value in spent.items()))
+    if args.out:
+        args.out.mkdir(parents=True, exist_ok=True)
+        for reader, told in answers.items():
+            body = {
+                name: {
+                    "lines": [list(x) for x in one.lines],
+                    "nodes": list(one.nodes),
+                    "stage": one.stage,
+                    "iteration": one.iteration,
+                }
+                for name, one in told.items()
+            }
+            (args.out / f"{reader.replace(' ', '-')}.json").write_text(json.dumps(body), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,19 @@
+"""Options that several commands have, each with its words once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+RulesFolder = Annotated[Path | None, typer.Option("--rules", help="A rules folder in place of the one installed.")]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="signalbox.yaml; else $SIGNALBOX_CONFIG or yours.")]
+
+# of the commands that take a job, or with --logs its files
+Targets = Annotated[list[str] | None, typer.Argument(metavar="JOB | PATH…", help="With --logs: files and folders.")]
+BundleFolder = Annotated[Path | None, typer.Option("--bundle", help="A folder that holds the evidence of one job.")]
+AreLogs = Annotated[bool, typer.Option("--logs", help="All positionals are log files or folders.")]
+OfCluster = Annotated[str | None, typer.Option("--cluster", help="With JOB: look for it in this cluster only.")]
+OfTenant = Annotated[str, typer.Option("--tenant", help="With JOB: whose clusters to look in.")]
+OfNamespace = Annotated[str | None, typer.Option("--namespace", "-n", help="With JOB: of Kubernetes.")]

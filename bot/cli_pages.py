@@ -1,0 +1,48 @@
+"""Pages from the command line: `diagnose --html FILE` and `incidents show ID --html FILE`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from bot.keeping import Evidence
+from bot.ledger import Ledger
+from bot.pages.incident import About, incident_page, words_of
+from bot.pages.kept import read
+from bot.reportjson import from_json
+from bot.rulefiles import Knowledge, knowledge
+from bot.settings import database_url
+from bot.store import Record
+from kb.errors import SignalboxError
+from kb.report import Report
+
+
+def write_answer(known: Knowledge, report: Report, kept: Mapping[str, bytes], file: Path) -> None:
+    """The page of an answer that was just given.
+
+    Raises:
+        SignalboxError: it cannot be written.
+    """
+    _write(file, incident_page(report, read(kept.get), words=words_of(known)))
+
+
+def write_incident(record: Record, where: Evidence, file: Path) -> None:
+    """The page of an incident, with what people said of it.
+
+    Raises:
+        SignalboxError: the report is not readable, the store cannot be used, or the page cannot be written.
+    """
+    incident = record.incident
+    with Ledger(database_url()) as ledger:
+        said = ledger.said(incident.id)
+        kept = read(lambda name: ledger.kept(incident.id, name))
+    about = About(incident.id, incident.created_at, said, where.words, incident.pinned)
+    _write(file, incident_page(from_json(record.report_json), kept, about, words_of(knowledge())))
+
+
+def _write(file: Path, page: str) -> None:
+    try:
+        file.write_text(page, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SignalboxError(f"{file}: the page cannot be written: {reason}") from error

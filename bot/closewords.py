@@ -1,0 +1,38 @@
+"""What people may say of an incident and of the bot's answer: the codes that are kept, their words, and their bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+Verdict = Literal["right", "right_not_first", "wrong", "abstained_rightly", "not_looked_at"]
+Cause = Literal["shown", "fault", "no_rule", "unknown"]
+
+VERDICTS: Mapping[Verdict, str] = {
+    "right": "right",
+    "right_not_first": "right, but not first",
+    "wrong": "wrong",
+    "abstained_rightly": "rightly did not say",
+    "not_looked_at": "not looked at",
+}
+JUDGED: tuple[Verdict, ...] = ("right", "right_not_first", "wrong")  # those of an answer that named a fault
+NAMELESS: Mapping[Cause, str] = {"no_rule": "no rule fits", "unknown": "still unknown"}  # causes without a fault
+
+LONGEST = {"fault": 128, "rule": 128, "action": 500, "note": 3000, "who": 128, "node": 253}
+MOST_NODES = 200
+
+
+def implied(cause: Cause | None, fault: str | None, found: Sequence[str]) -> Verdict:
+    """Whether the bot was right, where a person names a cause alone. `found`: the faults that it told, the first one first."""
+    if cause in ("shown", "fault"):
+        if fault not in found:
+            return "wrong"
+        return "right" if found[0] == fault else "right_not_first"
+    if cause == "no_rule":
+        return "wrong" if found else "abstained_rightly"
+    return "not_looked_at"
+
+
+def nameless(cause: Cause | None) -> str | None:
+    """A cause that has no fault, in words; None for one that has, and where none was said."""
+    return None if cause is None else NAMELESS.get(cause)

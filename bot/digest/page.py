@@ -1,0 +1,139 @@
+"""The digest as one HTML page that needs nothing else: no script, no outside resource, light and dark, wide and narrow."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from bot.digest import words
+from bot.digest.pictures import pictures
+from kb.digest.figures import Digest
+from kb.digest.meaning import DEFINITIONS
+from kb.digest.numbers import Spread
+from kb.digest.recoveries import TERMS
+
+_HOURS = "%a %d %b %H:%M"
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One of the figures at the head, with how it stands against the week before."""
+
+    name: str
+    value: str
+    told: str
+
+
+def page(digest: Digest) -> bytes:
+    """The page, UTF-8."""
+    text: str = _template().render(
+        d=digest,
+        span=words.span(digest),
+        notes=[one for one in (words.unfinished(digest),) if one],
+        nothing=words.none_at_all(digest),
+        tiles=tiles(digest),
+        news=list(words.news(digest)),
+        definitions=DEFINITIONS,
+        pictures=_pictures(digest),
+        terms=[(name, getattr(digest.recovery, name)) for name in TERMS],
+        parts=list(_parts(digest)),
+        formula=words.formula(digest),
+        records=_records(digest),
+        cells=_cells,
+        when=lambda time: f"{words.local(digest, time):{_HOURS}}",
+        lost=words.lost,
+        rate=words.rate,
+        share=words.share,
+        gpus=words.gpus,
+        hours=words.hours,
+        lasting=words.lasting,
+        fine=words.fine,
+        short_week=words.short_week,
+    )
+    return text.encode("utf-8", "replace")
+
+
+def tiles(digest: Digest) -> list[Tile]:
+    """The four figures that are read first."""
+    this, before = digest.this, digest.before
+    lost, ineffective = digest.gpu_hours, digest.ineffective
+    between, ratio = this.between.value, ineffective.effective
+    return [
+        Tile(
+            "Failures", str(digest.failures), f"{words.arrow(digest.failures, before.failures)}, of {digest.jobs} jobs"
+        ),
+        Tile(
+            "GPU-hours lost",
+            words.hours(lost.value),
+            f"{words.arrow(lost.value, before.gpu_hours.value)}, n = {lost.n} of {lost.of}",
+        ),
+        Tile(
+            "Between failures",
+            "-" if between is None else f"{words.hours(between)} h",
+            f"left out: n = {this.between.n}"
+            if between is None
+            else words.moved(between, before.between.value) or "mean",
+        ),
+        Tile(
+            "Effective ratio",
+            "-" if ratio is None else words.fine(ratio),
+            f"left out: n = {ineffective.known}" if ratio is None else f"of {ineffective.jobs} interrupted jobs",
+        ),
+    ]
+
+
+def _pictures(digest: Digest) -> dict[str, dict[str, str]]:
+    dark = {one.name: one for one in pictures(digest, "dark")}
+    return {
+        one.name: {"title": one.title, "alt": one.alt, "light": _uri(one.png), "dark": _uri(dark[one.name].png)}
+        for one in pictures(digest, "light")
+    }
+
+
+def _uri(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+
+
+def _parts(digest: Digest) -> Iterator[Mapping[str, str]]:
+    """The means of the terms as parts of a bar; nothing where one is not known."""
+    means = [getattr(digest.recovery, name).mean for name in TERMS]
+    whole = sum(one for one in means if one is not None)
+    if whole <= 0 or None in means:
+        return
+    for name, mean in zip(TERMS, means, strict=True):
+        yield {"name": name, "width": f"{100 * mean / whole:.2f}", "share": words.percent(mean / whole)}
+
+
+def _records(digest: Digest) -> list[tuple[str, str, Any, Any]]:
+    this, long = digest.record, digest.long_record
+    return [
+        ("Without a diagnosis", "unknown", digest.unknown, words.unknown_of(digest)),
+        ("Closed by people", "closed", this.closed, long.closed),
+        ("Right at the first place", "top1", this.top1, long.top1),
+        ("Right within the first three", "top3", this.top3, long.top3),
+        ("Rightly without a diagnosis", "abstained", this.abstained, long.abstained),
+    ]
+
+
+def _cells(one: Spread) -> Markup:
+    told = (one.median, one.p90)
+    cells = ["left out" if value is None else words.lasting(value) for value in told]
+    return Markup("").join(Markup('<td class="n">{}</td>').format(text) for text in (*cells, one.n))
+
+
+@cache
+def _template() -> Any:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+    return environment.get_template("digest.html")

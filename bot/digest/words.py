@@ -1,0 +1,154 @@
+"""The figures of a digest in words: numbers with their n, changes against the week before. No layout, no markup."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from kb.digest.figures import Digest, Size
+from kb.digest.numbers import LEAST, Rate, Share, Spread, Sum
+from kb.digest.numbers import share as share_of
+from kb.errors import UnreadableInput
+
+
+def zone_named(name: str) -> ZoneInfo:
+    """A time zone by its name.
+
+    Raises:
+        UnreadableInput: there is none.
+    """
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise UnreadableInput(f"there is no time zone {name[:60]!r}: name one like Europe/Berlin") from error
+
+
+def hours(value: float) -> str:
+    """Hours, with a decimal where there are few of them."""
+    return f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.1f}"
+
+
+def lasting(seconds: float) -> str:
+    """A span of time in the unit that reads well."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 99.5 * 60 else f"{seconds / 3600:.1f} h"
+
+
+def percent(value: float) -> str:
+    """A share in whole per cent; the space does not break."""
+    return f"{100 * value:.0f}\u00a0%"
+
+
+def short_week(name: str) -> str:
+    """W47 of 2026-W47."""
+    return name.rpartition("-")[2]
+
+
+def share(one: Share) -> str:
+    """A share with its interval and n; where n is too small, only the counts."""
+    if one.value is None or one.low is None or one.high is None:
+        return f"{one.hits} of {one.n} (n under {LEAST}: no share)" if one.n else "none judged"
+    return f"{percent(one.value)} ({one.hits} of {one.n}; 95 %: {percent(one.low)} to {percent(one.high)})"
+
+
+def spread(one: Spread) -> str:
+    """Median and nine-tenths mark of spans of time."""
+    if one.median is None or one.p90 is None:
+        return f"left out (n = {one.n})"
+    return f"median {lasting(one.median)}, p90 {lasting(one.p90)} (n = {one.n})"
+
+
+def rate(one: Rate) -> str:
+    """Hours per failure."""
+    return f"left out (n = {one.n})" if one.value is None else f"{hours(one.value)} h (n = {one.n})"
+
+
+def lost(one: Sum) -> str:
+    """GPU-hours, and of how many failures they are known."""
+    return f"{hours(one.value)} (n = {one.n} of {one.of})"
+
+
+def gpus(size: Size) -> str:
+    """A class of sizes."""
+    return f"{size.low:,} GPUs and more" if size.high is None else f"{size.low:,} to {size.high:,} GPUs"
+
+
+def arrow(now: float, before: float) -> str:
+    """How a number stands against the one before."""
+    if now == before:
+        return "→ as before"
+    sign, way = ("↑", "up") if now > before else ("↓", "down")
+    return f"{sign} {way} from {hours(before) if isinstance(before, float) else before}"
+
+
+def moved(now: float | None, before: float | None, words: str = "") -> str:
+    """The same where both are known."""
+    return "" if now is None or before is None else f"{arrow(now, before)}{words}"
+
+
+def span(digest: Digest) -> str:
+    """The week's days by the team's calendar."""
+    first, last = local(digest, digest.start), local(digest, digest.end - 1)
+    return f"{first:%a %d %b} to {last:%a %d %b %Y}, {digest.zone}"
+
+
+def local(digest: Digest, time: float) -> datetime:
+    """A time by the team's clock."""
+    return datetime.fromtimestamp(time, zone_named(digest.zone))
+
+
+def unfinished(digest: Digest) -> str:
+    """A note where the week is not over, or the digest is late."""
+    if digest.until < digest.end:
+        return f"The week is not over: figures until {local(digest, digest.until):%a %d %b %H:%M}."
+    return "This digest comes late: nothing of Signalbox ran when it was due." if digest.late else ""
+
+
+def none_at_all(digest: Digest) -> str:
+    """What is said of a week without failures."""
+    asked = f"{digest.reports} jobs were looked at and nothing had failed" if digest.reports else "no job was looked at"
+    return f"No failures this week: {asked}."
+
+
+def news(digest: Digest) -> Iterator[tuple[str, str]]:
+    """What is new this week: (kind, names)."""
+    if not digest.new.compared:
+        yield "new", "there is no week before to compare with"
+        return
+    for kind, names in (("classes", digest.new.classes), ("nodes", digest.new.nodes), ("rules", digest.new.rules)):
+        if names:
+            yield kind, ", ".join(names)
+
+
+def fine(value: float) -> str:
+    """A share with one decimal, never rounded up to a whole."""
+    return f"{math.floor(1000 * value) / 10:.1f}\u00a0%"
+
+
+def unknown_of(digest: Digest) -> Share:
+    """Failures without a diagnosis in all weeks of the digest."""
+    return share_of(sum(one.unknown.hits for one in digest.trend), sum(one.unknown.n for one in digest.trend))
+
+
+def formula(digest: Digest) -> str:
+    """Ineffective training time with its numbers filled in."""
+    one = digest.ineffective
+    if one.value is None or one.recovery is None:
+        return (
+            f"Left out: of {one.interruptions} interruptions the recovery time is known of {one.known}, "
+            f"and fewer than {LEAST} give no mean."
+        )
+    told = (
+        f"{one.interruptions} interruptions x {lasting(one.recovery * 3600)} + {hours(one.saving.value)} h of writing "
+        f"checkpoints (n = {one.saving.n} of {one.saving.of}) = {hours(one.value)} hours of job time; "
+        f"recovery time n = {one.known}."
+    )
+    if one.effective is None:
+        return told
+    return (
+        f"{told} Effective ratio: 1 - {hours(one.value)} / {hours(one.wall)} h of wall time of {one.jobs} jobs "
+        f"= {fine(one.effective)}."
+    )

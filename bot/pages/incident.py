@@ -1,0 +1,220 @@
+"""The page of one incident: the decision first, then what happened, what shows it, and what was not seen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from bot import wording
+from bot.pages.charts import Drawn, draw
+from bot.pages.drawing import render
+from bot.pages.kept import Kept
+from bot.pages.lanes import Lanes, lanes
+from bot.pages.passages import Passage, named
+from bot.pictures import alt_text
+from bot.reportjson import iso
+from kb.report import EvidenceItem, Report, StackBranch
+
+if TYPE_CHECKING:
+    from bot.closing import Annotation
+    from bot.rulefiles import Knowledge
+
+MOST_DIAGNOSES = 10
+MOST_EVIDENCE = 20
+MOST_GAPS = 60
+MOST_BRANCHES = 150
+DEEPEST = 10  # branches further in are not indented more
+MOST_SUSPECTS = 40
+_VERDICTS = {
+    "fault": "a fault was found",
+    "no_fault": "nothing failed",
+    "no_match": "it failed, and no rule says of what",
+    "insufficient_evidence": "not enough was seen",
+}
+_SAID = {
+    "right": "the first diagnosis was right",
+    "right_not_first": "right, but not the first",
+    "wrong": "the answer was wrong",
+    "abstained_rightly": "rightly without an answer",
+    "not_looked_at": "the answer was not looked at",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What the store knows of an incident besides its report. `evidence`: where that is, in words."""
+
+    number: int | None = None
+    at: datetime | None = None
+    said: Sequence[Annotation] = ()
+    evidence: str = ""
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the rule base says: a class of faults in words, and where more is written of a rule, each a name and an address."""
+
+    title: Callable[[str], str] = field(default=lambda fault: fault.replace("_", " "))
+    references: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+
+
+def words_of(known: Knowledge) -> Words:
+    """The words of a rule base."""
+    faults = known.rulebook.faults
+
+    def title(fault: str) -> str:
+        found = faults.get(fault)
+        return fault.replace("_", " ") if found is None else str(found.title)
+
+    references = {
+        str(rule.id): tuple((urlsplit(one.url).hostname or one.url, one.url) for one in rule.references)
+        for rule in known.rulebook.rules
+    }
+    return Words(title, references)
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """One item of evidence with the lines around it."""
+
+    item: EvidenceItem
+    around: Passage | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """A branch of the merged stacks: how far in it is drawn, who is in it, and what share of all that is."""
+
+    branch: StackBranch
+    depth: int
+    share: float
+
+
+def incident_page(
+    report: Report, kept: Kept | None = None, about: About | None = None, words: Words | None = None
+) -> str:
+    """The page as one HTML document that needs nothing else."""
+    kept, about, words = kept or Kept(), about or About(), words or Words()
+    first = report.diagnoses[:MOST_DIAGNOSES]
+    job = report.job.name or report.job.id or report.bundle or "a job"
+    return render(
+        "incident.html",
+        title=f"{job}: {report.summary}"[:160],
+        job=job,
+        report=report,
+        about=about,
+        said=[_told(one, words) for one in about.said],
+        decided=wording.decided(report),
+        verdict=_VERDICTS.get(report.verdict, report.verdict),
+        tone=_tone(report),
+        facts=tuple(_facts(report)),
+        timeline=kept.timeline,
+        lanes=_lanes(kept),
+        alt=alt_text(kept.timeline) if kept.timeline else "",
+        diagnoses=[(one, tuple(_items(one.evidence, kept)), tuple(one.suspects[:MOST_SUSPECTS])) for one in first],
+        left_out=len(report.diagnoses) - len(first),
+        events=tuple(
+            (one, _Item(one.evidence, _around(one.evidence, kept)) if one.evidence else None)
+            for one in report.indicators.events
+        ),
+        branches=tuple(_branches(report.hang.stacks)),
+        more_branches=max(0, len(report.hang.stacks) - MOST_BRANCHES),
+        stood=sum(one.ranks for one in report.hang.stacks if one.depth == 0),
+        charts=_charts(kept),
+        gaps=wording.folded(report.gaps[:MOST_GAPS]),
+        more_gaps=max(0, len(report.gaps) - MOST_GAPS),
+        needs=Counter(one.needs for one in report.not_evaluated).most_common(8),
+        attempts=tuple(_attempts(report)),
+        window=_window(report),
+        words=words,
+    )
+
+
+def _tone(report: Report) -> str:
+    """The colour of the head."""
+    if report.verdict == "no_fault":
+        return "calm" if not (report.hang.called or report.hang.suspected) else "watch"
+    return "alarm" if report.verdict == "fault" else "watch"
+
+
+def _facts(report: Report) -> Iterator[tuple[str, str]]:
+    """What ran, and how far: label and value, those that are known."""
+    job, reached, lost = report.job, report.progress, report.decision
+    total = f" of {reached.total_iterations:,}" if reached.total_iterations else ""
+    found = (
+        ("Job", wording.joined([job.name or "", f"id {job.id}" if job.id else ""])),
+        ("Of", job.owner or ""),
+        ("Size", wording.joined([one for one in wording.size_facts(job) if not one.startswith("of ")])),
+        ("State", job.state or ""),
+        ("Stage", reached.stage or ""),
+        ("Last iteration", "" if reached.last_iteration is None else f"{reached.last_iteration:,}{total}"),
+        ("Logged at", "" if reached.last_progress is None else wording.clock(reached.last_progress)),
+        ("Last checkpoint", "" if reached.last_checkpoint is None else f"{reached.last_checkpoint:,}"),
+        ("Steps lost", "" if lost.steps_lost is None else f"{lost.steps_lost:,}"),
+        ("GPU-hours lost", "" if lost.gpu_hours_lost is None else f"{lost.gpu_hours_lost:,.1f}"),
+        ("Before", wording.attempts_before(job)),
+    )
+    yield from ((label, value) for label, value in found if value)
+
+
+def _lanes(kept: Kept) -> Lanes | None:
+    return None if kept.timeline is None else lanes(kept.timeline)
+
+
+def _charts(kept: Kept) -> tuple[Drawn, ...]:
+    return tuple(drawn for chart in kept.curves.charts if (drawn := draw(chart)) is not None)
+
+
+def _items(items: Sequence[EvidenceItem], kept: Kept) -> Iterator[_Item]:
+    for one in items[:MOST_EVIDENCE]:
+        yield _Item(one, _around(one, kept))
+
+
+def _around(item: EvidenceItem, kept: Kept) -> Passage | None:
+    return None if item.offset is None else kept.passages.get((named(item.source), item.offset))
+
+
+def _branches(stacks: Sequence[StackBranch]) -> Iterator[_Branch]:
+    every = sum(one.ranks for one in stacks if one.depth == 0) or 1
+    for one in stacks[:MOST_BRANCHES]:
+        yield _Branch(one, min(one.depth, DEEPEST), round(100.0 * min(one.ranks, every) / every, 1))
+
+
+def _attempts(report: Report) -> Iterator[tuple[str, str, str]]:
+    """Each run: its number, how it ended, its times."""
+    for one in report.job.attempts[-20:]:
+        end = wording.joined(
+            [one.state or "", one.reason, f"exit {one.exit_code}" if one.exit_code else "",
+             f"signal {one.signal}" if one.signal else ""]
+        )  # fmt: skip
+        steps = (("queued", one.queued), ("started", one.initialised or one.scheduled), ("ended", one.stopped))
+        times = wording.joined(f"{word} {wording.clock(when)}" for word, when in steps if when is not None)
+        yield str(one.number), end or "of unknown end", times
+
+
+def _window(report: Report) -> str:
+    start, end = (iso(one) for one in report.window)
+    return f"{start or 'the beginning'} to {end or 'the end'}" if start or end else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a person said, in words."""
+
+    when: str
+    who: str
+    verdict: str
+    cause: str
+    said: Annotation
+
+
+def _told(one: Annotation, words: Words) -> _Told:
+    said = one.said
+    cause = {"no_rule": "no rule fits", "unknown": "still unknown"}.get(said.cause or "")
+    fault = words.title(said.fault) if said.fault else ""
+    return _Told(f"{one.at:%Y-%m-%d %H:%M}Z", said.who, _SAID.get(said.verdict, said.verdict), cause or fault, one)

@@ -1,0 +1,110 @@
+"""The overview: the incidents of the last weeks, by fault, node, job and state, each leading to its page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from urllib.parse import urlencode
+
+from bot.database import Database
+from bot.pages.drawing import render
+from bot.pages.incident import Words
+from bot.pages.listing import MOST_COUNTED, STATES, USUAL_WEEKS, WEEKS, Found, Listed, Wanted, find
+from bot.wording import cut
+
+LONGEST_NAME = 40  # characters of a node's name
+MOST_NODES = 3
+VERDICTS = {"no_fault": "nothing failed", "no_match": "no rule fits", "insufficient_evidence": "not enough was seen"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One incident as it is shown. `said`: what people say it was; `against`: somebody says something else."""
+
+    incident: Listed
+    address: str
+    fault: str
+    nodes: tuple[str, ...]
+    more: int
+    said: str
+    against: bool
+
+
+def overview_page(
+    store: Database,
+    tenant: str,
+    asked: Mapping[str, str],
+    now: datetime,
+    *,
+    words: Words,
+    to: Callable[[int | None], str],
+) -> str:
+    """The page as HTML. `asked`: the fields of its form; `to`: the address of an incident's page, of this one for None.
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+    wanted, home = Wanted.of(asked), to(None)
+    found = find(store, tenant, wanted, now)
+    return render(
+        "overview.html",
+        tenant=tenant,
+        wanted=wanted,
+        found=found,
+        rows=[_row(one, words, to) for one in found.incidents],
+        faults=_faults(found, wanted, words),
+        states=STATES,
+        weeks=[(one, _weeks(one)) for one in WEEKS],
+        counted=f"more than {MOST_COUNTED:,}" if found.count >= MOST_COUNTED else f"{found.count:,}",
+        filtered=bool(wanted.fault or wanted.node or wanted.job or wanted.state != "any"),
+        span=_weeks(wanted.weeks),
+        newer=_page(home, wanted, wanted.page - 1) if wanted.page > 1 else None,
+        older=_page(home, wanted, wanted.page + 1) if wanted.page < found.pages else None,
+        home=home,
+        now=now,
+    )
+
+
+def _row(one: Listed, words: Words, to: Callable[[int | None], str]) -> _Row:
+    fault = words.title(one.fault) if one.fault else VERDICTS.get(one.verdict, one.verdict)
+    said, against = "", False
+    if one.word is not None:
+        last = one.word.last.said
+        said = {"no_rule": "no rule fits", "unknown": "still unknown"}.get(last.cause or "") or (
+            "as diagnosed" if last.fault == one.fault else _short(words.title(last.fault or ""))
+        )
+        against = bool(one.word.against)
+    nodes = tuple(cut(name, LONGEST_NAME) for name in one.nodes[:MOST_NODES])
+    return _Row(one, to(one.id), fault, nodes, len(one.nodes) - len(nodes), said, against)
+
+
+def _short(title: str) -> str:
+    """The head of a class's title: `GPU memory` of `GPU memory: uncorrectable ECC error, or ...`."""
+    return re.split(r"[:,]", title, maxsplit=1)[0]
+
+
+def _faults(found: Found, wanted: Wanted, words: Words) -> list[tuple[str, str, int]]:
+    """The classes to choose from: id, words and how many, the most frequent first."""
+    choices = [(fault, words.title(fault), count) for fault, count in found.faults.items() if fault is not None]
+    if wanted.fault not in ("", "none") and all(fault != wanted.fault for fault, _, _ in choices):
+        choices.append((wanted.fault, words.title(wanted.fault), 0))
+    return sorted(choices, key=lambda one: (-one[2], one[1]))
+
+
+def _weeks(weeks: int) -> str:
+    return "all times" if weeks == 0 else "the last week" if weeks == 1 else f"the last {weeks} weeks"
+
+
+def _page(home: str, wanted: Wanted, page: int) -> str:
+    """The address of another page of the same list."""
+    one = replace(wanted, page=page)
+    asked = {"fault": one.fault, "node": one.node, "job": one.job}
+    asked |= {
+        "state": one.state if one.state != "any" else "",
+        "weeks": "" if one.weeks == USUAL_WEEKS else str(one.weeks),
+    }
+    asked |= {"page": str(page) if page > 1 else ""}
+    query = urlencode({name: value for name, value in asked.items() if value})
+    return f"{home}?{query}" if query else home

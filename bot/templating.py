@@ -1,0 +1,229 @@
+"""Runs the miner of templates over streams: in this process, in a process pool, or on a Ray cluster.
+
+Large streams are cut into shards; their tables merge to the same answer however they were cut and in whatever order they come.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from bot.scanning import keep_memory, leave_interrupts, process_context
+from connectors.files import Reading, is_plain
+from kb.errors import UnreadableInput
+from kb.model import Gap, StreamRef
+from kb.templates.blocks import Shapes
+from kb.templates.mining import AFTER, WARM, Miner
+from kb.templates.table import TemplateTable, merge
+
+Engine = Literal["processes", "ray"]
+Tell = Callable[[int], None]
+
+SHARD = 64 * 1024 * 1024
+ALONE = 8 * 1024 * 1024  # up to so many bytes a pool costs more than it gives
+EACH = 64 * 1024  # bytes that could be read in the time that one more stream takes
+PENDING = 2  # tasks of Ray under way for each worker
+RETRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Mined:
+    """The tables of streams, in the order in which those were given, and what of them was not read."""
+
+    tables: tuple[TemplateTable, ...]
+    gaps: tuple[Gap, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A stream, or the lines of it that start in [start, stop)."""
+
+    index: int
+    ref: StreamRef
+    start: int = 0
+    stop: int | None = None
+    year: int | None = None
+
+    @property
+    def size(self) -> int:
+        """The bytes to read, as far as they are known."""
+        size = self.ref.size or 0
+        return (size if self.stop is None else min(size, self.stop)) - self.start
+
+
+_Part = tuple[TemplateTable, tuple[Gap, ...]]
+
+
+def tables(
+    streams: Sequence[StreamRef],
+    *,
+    year: int | None = None,
+    workers: int | None = None,
+    engine: Engine = "processes",
+    tell: Tell | None = None,
+    shard: int = SHARD,
+) -> Mined:
+    """Mine streams side by side.
+
+    `tell` is given the bytes that were read since it was last called. A worker that dies is a gap, and its part is missing.
+
+    Raises:
+        UnreadableInput: the engine is Ray, and that is not installed or its cluster cannot be reached.
+    """
+    tasks = [task for index, ref in enumerate(streams) for task in _shards(index, ref, year, shard)]
+    workers = max(1, min(workers or len(os.sched_getaffinity(0)), len(tasks)))
+    total = sum(task.size + EACH for task in tasks)
+    ordered = sorted(tasks, key=lambda task: -task.size)  # no worker is left with a large one at the end
+    joining = _Joining(len(streams))
+    if engine == "ray":
+        parts = _by_ray(ordered, workers)
+    elif total <= ALONE or workers <= 1:
+        parts = ((task, mine(task)) for task in ordered)
+    else:
+        parts = _pooled(ordered, workers)
+    for task, (table, gaps) in parts:
+        joining.add(task, table, gaps)
+        if tell:
+            tell(task.size)
+    return joining.mined(streams)
+
+
+def mine(task: Task) -> _Part:
+    """The table of a stream or a part of it, and what could not be read."""
+    origin = max(0, task.start - WARM)
+    reading = Reading(task.ref, origin, None if task.stop is None else task.stop + AFTER)
+    miner = Miner(
+        task.ref, origin=origin, own_start=task.start, own_stop=task.stop, year=task.year, shapes=_shapes(task.year)
+    )
+    for block in reading:
+        miner.feed(block)
+    return miner.finish(), tuple(reading.gaps)
+
+
+@lru_cache(1)
+def _shapes(year: int | None) -> Shapes:
+    """What this process has learned of lines: nodes of a job print the same."""
+    return Shapes(dated=year is not None)
+
+
+def _shards(index: int, ref: StreamRef, year: int | None, shard: int) -> list[Task]:
+    size = ref.size or 0
+    if size <= shard + shard // 2 or not is_plain(ref):
+        return [Task(index, ref, 0, None, year)]
+    cuts = list(range(0, size - shard // 2, shard))
+    return [Task(index, ref, cut, cuts[i + 1] if i + 1 < len(cuts) else None, year) for i, cut in enumerate(cuts)]
+
+
+_work = mine  # what a worker does with a task
+
+
+class _Joining:
+    """The tables so far, one a stream, so that memory does not grow with the number of shards."""
+
+    def __init__(self, streams: int) -> None:
+        self._tables: list[TemplateTable | None] = [None] * streams
+        self._gaps: set[Gap] = set()
+
+    def add(self, task: Task, table: TemplateTable, gaps: Iterable[Gap]) -> None:
+        """Take the table of a part."""
+        other = self._tables[task.index]
+        self._tables[task.index] = table if other is None else merge(other, table)
+        self._gaps.update(gaps)
+
+    def mined(self, streams: Sequence[StreamRef]) -> Mined:
+        """What came of it."""
+        found = (table or TemplateTable(ref) for ref, table in zip(streams, self._tables, strict=True))
+        return Mined(tuple(found), tuple(sorted(self._gaps, key=lambda gap: (gap.source, gap.code, gap.reason))))
+
+
+def _lost(task: Task) -> _Part:
+    stop = "its end" if task.stop is None else f"byte {task.stop}"
+    reason = f"a worker died while this was mined for templates; nothing of it from byte {task.start} to {stop} counts"
+    return TemplateTable(task.ref), (Gap("worker_died", task.ref.uri, reason),)
+
+
+# Processes
+
+
+def _start() -> None:
+    leave_interrupts()
+    keep_memory()
+    gc.disable()  # a miner makes no circles, and lists of a million lines are walked in vain
+
+
+def _pooled(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, _Part]]:
+    with ProcessPoolExecutor(workers, process_context(), _start) as pool:
+        futures = {pool.submit(_work, task): task for task in tasks}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], _result(future, futures[future])
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _result(future: Future[_Part], task: Task) -> _Part:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return _lost(task)
+
+
+# Ray
+
+
+def _by_ray(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, _Part]]:
+    """Shards to Ray's workers, a few at a time, tables back. The workers read the same files: a file system that all share.
+
+    Ray itself starts a task anew whose worker died, three times; then it is a gap.
+    """
+    ray = _ray()
+    started = not ray.is_initialized()
+    if started:
+        _connect(ray, workers)
+    try:
+        remote: Any = ray.remote(num_cpus=1, max_retries=RETRIES)(_work)
+        waiting = list(reversed(tasks))
+        under_way: dict[Any, Task] = {}
+        while waiting or under_way:
+            while waiting and len(under_way) < PENDING * workers:
+                task = waiting.pop()
+                under_way[remote.remote(task)] = task
+            done, _ = ray.wait(list(under_way), num_returns=1)
+            for one in done:
+                task = under_way.pop(one)
+                try:
+                    part = ray.get(one)
+                except ray.exceptions.RayError:
+                    part = _lost(task)
+                yield task, part
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _ray() -> Any:
+    try:
+        import ray  # noqa: PLC0415 - an extra, and slow to import
+    except ImportError as error:
+        raise UnreadableInput(
+            "the engine ray needs Ray: pip install 'signalbox[ray]', or use --engine processes"
+        ) from error
+    return ray
+
+
+def _connect(ray: Any, workers: int) -> None:
+    """Join the cluster that RAY_ADDRESS names, or start one on this machine."""
+    try:
+        if os.environ.get("RAY_ADDRESS"):
+            ray.init(log_to_driver=False, configure_logging=False)
+        else:
+            ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise UnreadableInput(f"Ray cannot be started or reached: {error}; use --engine processes") from error

@@ -1,0 +1,511 @@
+"""The digest of a week, worked out from rows. Pure: the same rows give the same digest, whoever asks and when.
+
+What each figure means stands in `kb.digest.meaning`, by its name here.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import tzinfo
+from itertools import pairwise
+from typing import NamedTuple
+
+from kb.digest.numbers import LEAST, Rate, Share, Spread, Sum, rate, share, spread, total
+from kb.digest.offenders import Offenders, offenders
+from kb.digest.recoveries import Jobs, Recoveries, Recovery, jobs, recoveries, recovery
+from kb.digest.rows import JUDGED, UNKNOWN, Row, ends
+from kb.digest.weeks import Week
+
+SCHEMA = "signalbox.digest/1"
+WEEKS = 8  # in the trend, the last one is the digest's own
+MOST = 10  # lines of a list
+SIZES = (8, 64, 512, 4096)  # GPUs: the largest of each class of sizes but the last
+CUTS: Mapping[str, Callable[[Row], str | None]] = {
+    "cluster": lambda row: row.cluster,
+    "partition": lambda row: row.partition,
+    "user": lambda row: row.owner,
+    "job": lambda row: row.name,
+    "framework": lambda row: row.framework,
+    "image": lambda row: row.image,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """A class of faults by its title, and who acts on it (hardware, network, platform, software, training, none)."""
+
+    title: str
+    domain: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class ClassLine:
+    """Failures of one class; `before`: in the week before."""
+
+    fault: str
+    title: str
+    domain: str
+    failures: int
+    gpu_hours: Sum
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One week of the trend; times in seconds since the epoch, `hours` as many as the week has had."""
+
+    week: str
+    start: float
+    end: float
+    hours: float
+    failures: int
+    gpu_hours: Sum
+    between: Rate
+    unknown: Share
+    effective: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Mean time to failure of jobs of one size: hours run per failure. `low`, `high`: GPUs; None for no upper end."""
+
+    low: int
+    high: int | None
+    to_failure: Rate
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ineffective:
+    """Hours of job time. `recovery`: mean hours of the failures whose recovery time is known; `saving`: writing checkpoints.
+
+    `wall`: hours from the first start to the last stop of the interrupted jobs, within the week; `jobs`: how many these are.
+    `value` and `effective` are None where fewer than five recovery times are known.
+    """
+
+    interruptions: int
+    known: int
+    recovery: float | None
+    saving: Sum
+    wall: float
+    jobs: int
+    value: float | None
+    effective: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The bot's own record over `weeks` weeks, by close-outs: of its answers, and of the failures that it had none for."""
+
+    weeks: int
+    closed: Share
+    top1: Share
+    top3: Share
+    abstained: Share
+
+
+@dataclass(frozen=True, slots=True)
+class RuleLine:
+    """A rule: how often it was first this week, and of its answers of the last weeks that people judged, how many were wrong."""
+
+    rule: str
+    fired: int
+    wrong: Share
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A failure that nobody has closed."""
+
+    incident: int
+    job: str
+    fault: str
+    title: str
+    gpu_hours: float | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """What this week had and the weeks before had not. `compared`: how many of the weeks before had any report."""
+
+    compared: int
+    classes: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CutLine:
+    """Failures with one value of a cut."""
+
+    value: str
+    failures: int
+    gpu_hours: Sum
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Failures by something that is known of their jobs; `unknown`: those of which it is not; `rest`: in lines left out."""
+
+    name: str
+    lines: tuple[CutLine, ...]
+    unknown: int
+    rest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """All figures of one week. Times are seconds since the epoch; `until`: what came later is not in here.
+
+    `late`: it was given later than it was due. `classes`: by count, the most first.
+    """
+
+    tenant: str
+    week: str
+    zone: str
+    start: float
+    end: float
+    until: float
+    reports: int
+    failures: int
+    jobs: int
+    gpu_hours: Sum
+    lost_each: Spread
+    classes: tuple[ClassLine, ...]
+    trend: tuple[Point, ...]
+    sizes: tuple[Size, ...]
+    recovery: Recoveries
+    ineffective: Ineffective
+    offenders: Offenders
+    unknown: Share
+    record: Record
+    long_record: Record
+    fired: tuple[RuleLine, ...]
+    wrong: tuple[RuleLine, ...]
+    thinly_judged: int
+    open_week: int
+    open_all: int
+    open: tuple[Open, ...]
+    new: New
+    cuts: tuple[Cut, ...]
+    late: bool = False
+    schema: str = SCHEMA
+
+    @property
+    def before(self) -> Point:
+        """The week before."""
+        return self.trend[-2]
+
+    @property
+    def this(self) -> Point:
+        """The week itself, as a point of the trend."""
+        return self.trend[-1]
+
+
+class _Failure(NamedTuple):
+    row: Row
+    recovery: Recovery
+    gpu_hours: float | None
+
+
+@dataclass(slots=True)
+class _Week:
+    """One week on its way."""
+
+    week: Week
+    start: float
+    end: float
+    until: float
+    reports: int = 0
+    failures: list[_Failure] = field(default_factory=list)
+
+    @property
+    def rows(self) -> list[Row]:
+        return [one.row for one in self.failures]
+
+    @property
+    def hours(self) -> float:
+        return max(0.0, min(self.end, self.until) - self.start) / 3600.0
+
+
+def first_of(week: Week) -> Week:
+    """The first week that the digest of a week needs rows of."""
+    return week.shifted(1 - WEEKS)
+
+
+def figures(
+    rows: Iterable[Row],
+    week: Week,
+    zone: tzinfo,
+    *,
+    until: float,
+    classes: Mapping[str, Class] | None = None,
+    tenant: str = "default",
+    late: bool = False,
+) -> Digest:
+    """The digest of a week.
+
+    Args:
+        rows: The reports whose time (`Row.at`) lies in the week or the seven before; others are left out.
+        week: By the calendar of the zone.
+        zone: The team's.
+        until: Seconds since the epoch; reports that were made later are left out, as is what people said of them.
+        classes: Fault → its title and domain.
+        tenant: Whose they are.
+        late: Whether it is given later than it was due.
+    """
+    known = classes or {}
+    every = [row for row in rows if row.made <= until]
+    weeks = _weeks(every, week, zone, until)
+    whole = jobs(every)
+    for one in weeks:
+        one.failures = [_failure(failure.row, whole) for failure in one.failures]
+    this, before = weeks[-1], weeks[-2]
+    judged = [row for one in weeks for row in one.rows]
+    standing = _standing(judged)
+    fired = Counter(row.rule for row in this.rows if row.rule is not None and not row.unanswered)
+    still_open = [one for each in weeks for one in each.failures if not one.row.closed]
+    domains = {name: one.domain for name, one in known.items()}
+    return Digest(
+        tenant=tenant,
+        week=str(week),
+        zone=str(zone),
+        start=this.start,
+        end=this.end,
+        until=until,
+        reports=this.reports,
+        failures=len(this.failures),
+        jobs=len({row.one_job for row in this.rows}),
+        gpu_hours=_lost(this.failures),
+        lost_each=spread(one.gpu_hours for one in this.failures if one.gpu_hours is not None),
+        classes=_classes(this, before, known),
+        trend=tuple(_point(one, whole) for one in weeks),
+        sizes=_sizes(this, every, whole),
+        recovery=recoveries([one.recovery for one in this.failures]),
+        ineffective=_ineffective(this, whole),
+        offenders=offenders([one.rows for one in weeks], domains),
+        unknown=_unknown(this.rows),
+        record=_record(this.rows, 1),
+        long_record=_record(judged, WEEKS),
+        fired=tuple(RuleLine(rule, count, standing.get(rule, Share(0, 0))) for rule, count in _most(fired)[:MOST]),
+        wrong=_wrong(standing, fired),
+        thinly_judged=sum(one.n < LEAST for one in standing.values()),
+        open_week=sum(not row.closed for row in this.rows),
+        open_all=len(still_open),
+        open=_open(still_open, known),
+        new=_new(weeks, known),
+        cuts=tuple(_cut(name, of, this.failures) for name, of in CUTS.items()),
+        late=late,
+    )
+
+
+# --- weeks -----------------------------------------------------------------------------------------------------------
+
+
+def _weeks(rows: Sequence[Row], week: Week, zone: tzinfo, until: float) -> list[_Week]:
+    edges = [week.shifted(at).start(zone) for at in range(1 - WEEKS, 2)]
+    weeks = [_Week(week.shifted(at + 1 - WEEKS), start, end, until) for at, (start, end) in enumerate(pairwise(edges))]
+    for row in rows:
+        if edges[0] <= row.at < edges[-1]:
+            weeks[bisect_right(edges, row.at) - 1].reports += 1
+    for row in ends([row for row in rows if row.failed]):
+        if edges[0] <= row.at < edges[-1]:
+            weeks[bisect_right(edges, row.at) - 1].failures.append(_Failure(row, Recovery(), None))
+    return weeks
+
+
+def _failure(row: Row, whole: Jobs) -> _Failure:
+    found = recovery(row, whole)
+    if row.lost is not None and row.gpus is not None:
+        return _Failure(row, found, row.lost * row.gpus)
+    lost = found.lost
+    if lost is not None and row.gpus:
+        return _Failure(row, found, lost * row.gpus / 3600.0)
+    return _Failure(row, found, row.redone)
+
+
+def _lost(failures: Sequence[_Failure]) -> Sum:
+    return total(one.gpu_hours for one in failures)
+
+
+def _point(week: _Week, whole: Jobs) -> Point:
+    return Point(
+        str(week.week),
+        week.start,
+        week.end,
+        week.hours,
+        len(week.failures),
+        _lost(week.failures),
+        rate(week.hours, len(week.failures)),
+        _unknown(week.rows),
+        _ineffective(week, whole).effective,
+    )
+
+
+def _unknown(rows: Sequence[Row]) -> Share:
+    return share(sum(row.unanswered for row in rows), len(rows))
+
+
+# --- classes and cuts ------------------------------------------------------------------------------------------------
+
+
+def _classes(this: _Week, before: _Week, known: Mapping[str, Class]) -> tuple[ClassLine, ...]:
+    earlier = Counter(row.known for row in before.rows)
+    groups: dict[str, list[_Failure]] = {}
+    for one in this.failures:
+        groups.setdefault(one.row.known, []).append(one)
+    lines = [
+        ClassLine(fault, title(fault, known), _domain(fault, known), len(group), _lost(group), earlier[fault])
+        for fault, group in groups.items()
+    ]
+    return tuple(sorted(lines, key=lambda line: (-line.failures, -line.gpu_hours.value, line.fault)))
+
+
+def title(fault: str, known: Mapping[str, Class]) -> str:
+    """A class in words."""
+    if fault == UNKNOWN:
+        return "No diagnosis"
+    found = known.get(fault)
+    return fault.replace("_", " ") if found is None else found.title
+
+
+def _domain(fault: str, known: Mapping[str, Class]) -> str:
+    found = known.get(fault)
+    return "none" if found is None else found.domain
+
+
+def _cut(name: str, of: Callable[[Row], str | None], failures: Sequence[_Failure]) -> Cut:
+    groups: dict[str, list[_Failure]] = {}
+    unknown = 0
+    for one in failures:
+        value = of(one.row)
+        if value:
+            groups.setdefault(value, []).append(one)
+        else:
+            unknown += 1
+    lines = [CutLine(value, len(group), _lost(group)) for value, group in groups.items()]
+    lines.sort(key=lambda line: (-line.failures, -line.gpu_hours.value, line.value))
+    return Cut(name, tuple(lines[:MOST]), unknown, sum(line.failures for line in lines[MOST:]))
+
+
+# --- times -----------------------------------------------------------------------------------------------------------
+
+
+def _sizes(this: _Week, rows: Sequence[Row], whole: Jobs) -> tuple[Size, ...]:
+    """Hours run of the attempts that stopped in the week, and the failures among them."""
+    gpus = {(row.cluster, row.job): row.gpus for row in rows if row.job is not None and row.gpus}
+    failed = {(row.cluster, row.job, row.attempt) for row in this.rows}
+    hours: list[list[float]] = [[] for _ in range(len(SIZES) + 1)]
+    failures = [0] * (len(SIZES) + 1)
+    for key, run in whole.runs.items():
+        size = gpus.get(key[:2])
+        if size is None or run.scheduled is None or run.stopped is None or run.stopped < run.scheduled:
+            continue
+        if this.start <= run.stopped < this.end:
+            at = next((place for place, most in enumerate(SIZES) if size <= most), len(SIZES))
+            hours[at].append((run.stopped - run.scheduled) / 3600.0)
+            failures[at] += key in failed
+    ranges = [(low + 1, high) for low, high in pairwise((0, *SIZES))] + [(SIZES[-1] + 1, None)]
+    return tuple(
+        Size(low, high, rate(math.fsum(one), count), len(one))
+        for (low, high), one, count in zip(ranges, hours, failures, strict=True)
+        if one
+    )
+
+
+def _ineffective(week: _Week, whole: Jobs) -> Ineffective:
+    """Baidu's: interruptions x recovery time + time for writing checkpoints."""
+    again = [one for one in week.failures if one.recovery.again]
+    known = [one.recovery.whole for one in again if one.recovery.whole is not None]
+    saving = total(None if one.row.saving is None else one.row.saving / 3600.0 for one in again)
+    interrupted = {one.row.one_job for one in again}
+    wall = math.fsum(_wall(job, week, whole) for job in sorted(interrupted)) / 3600.0
+    mean = spread(known).mean
+    if mean is None:
+        return Ineffective(len(again), len(known), None, saving, wall, len(interrupted), None, None)
+    value = len(again) * mean / 3600.0 + saving.value
+    effective = max(0.0, 1.0 - value / wall) if wall > 0 else None
+    return Ineffective(len(again), len(known), mean / 3600.0, saving, wall, len(interrupted), value, effective)
+
+
+def _wall(job: str, week: _Week, whole: Jobs) -> float:
+    """Seconds from the first start to the last stop of a job, within the week."""
+    runs = [whole.runs[key] for key in whole.of_job.get(job, ())]
+    starts = [run.scheduled for run in runs if run.scheduled is not None]
+    stops = [time for run in runs for time in (run.stopped, run.last_iterated, run.first_iterated) if time is not None]
+    if not starts or not stops:
+        return 0.0
+    return max(0.0, min(max(stops), week.end, week.until) - max(min(starts), week.start))
+
+
+# --- the bot's own record --------------------------------------------------------------------------------------------
+
+
+def _record(rows: Sequence[Row], weeks: int) -> Record:
+    judged = [row.judged for row in rows if not row.unanswered and row.judged in JUDGED]
+    silent = [row.judged for row in rows if row.unanswered and row.judged in ("abstained_rightly", "wrong")]
+    return Record(
+        weeks,
+        share(sum(row.closed for row in rows), len(rows)),
+        share(judged.count("right"), len(judged)),
+        share(len(judged) - judged.count("wrong"), len(judged)),
+        share(silent.count("abstained_rightly"), len(silent)),
+    )
+
+
+def _standing(rows: Sequence[Row]) -> dict[str, Share]:
+    """Of each rule that people judged: how often it was not right at the first place."""
+    judged: dict[str, list[bool]] = {}
+    for row in rows:
+        if row.rule is not None and not row.unanswered and row.judged in JUDGED:
+            judged.setdefault(row.rule, []).append(row.judged != "right")
+    return {rule: share(sum(wrong), len(wrong)) for rule, wrong in judged.items()}
+
+
+def _wrong(standing: Mapping[str, Share], fired: Counter[str]) -> tuple[RuleLine, ...]:
+    lines = [RuleLine(rule, fired[rule], one) for rule, one in standing.items() if one.n >= LEAST and one.hits]
+    return tuple(sorted(lines, key=lambda line: (-(line.wrong.value or 0.0), -line.wrong.n, line.rule))[:MOST])
+
+
+def _most(counts: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+
+
+# --- what is to be done, what is new ---------------------------------------------------------------------------------
+
+
+def _open(failures: Iterable[_Failure], known: Mapping[str, Class]) -> tuple[Open, ...]:
+    """The dearest first."""
+    ordered = sorted(failures, key=lambda one: (-(one.gpu_hours or 0.0), -one.row.at, -one.row.id))
+    return tuple(
+        Open(
+            one.row.id,
+            one.row.name or one.row.job or "?",
+            one.row.known,
+            title(one.row.known, known),
+            one.gpu_hours,
+            one.row.at,
+        )
+        for one in ordered[:MOST]
+    )
+
+
+def _new(weeks: Sequence[_Week], known: Mapping[str, Class]) -> New:
+    this, earlier = weeks[-1].rows, [row for one in weeks[:-1] for row in one.rows]
+    compared = sum(one.reports > 0 for one in weeks[:-1])
+    if not compared:
+        return New(0)
+    classes = {row.known for row in this} - {row.known for row in earlier} - {UNKNOWN}
+    rules = {row.rule for row in this if row.rule} - {row.rule for row in earlier}
+    nodes = {node for row in this for node in row.blamed} - {node for row in earlier for node in row.blamed}
+    return New(
+        compared,
+        tuple(sorted(title(one, known) for one in classes)),
+        tuple(sorted(one for one in rules if one)),
+        tuple(sorted(nodes)[:MOST]),
+    )

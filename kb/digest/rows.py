@@ -1,0 +1,110 @@
+"""What the digest counts: one row for each report, as it was kept, and what people said of it since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+UNKNOWN = "unknown"  # the class of a failure that nobody has named
+SOUND = frozenset({"stopped", "completed"})  # phases in which a run ended as somebody wanted it to
+JUDGED = ("right", "right_not_first", "wrong")
+
+
+class Run(NamedTuple):
+    """One attempt of a job, times in seconds since the epoch; see `kb.model.Attempt`."""
+
+    number: int
+    queued: float | None = None
+    scheduled: float | None = None
+    initialised: float | None = None
+    first_iterated: float | None = None
+    last_iterated: float | None = None
+    stopped: float | None = None
+
+
+class Row(NamedTuple):
+    """A report. `at`: when the job ended, else when it was reported; seconds since the epoch.
+
+    `nodes`: those that the first diagnosis suspects; `width`: on how many the job ran; `runs`: the job's attempts as this
+    report knows them; `redone`: GPU-hours of steps that were lost with it; `saving`: seconds that the attempt spent writing
+    checkpoints. What people said: `closed`, whether somebody named a cause; `cause` and `said_fault`, the last one named;
+    `said_nodes`; `judged`, the last word on whether the bot was right, of `JUDGED` or abstained_rightly; `lost`, hours of wall
+    time. (A tuple, as there may be a hundred thousand of them.)
+    """
+
+    id: int
+    at: float
+    made: float
+    verdict: str
+    phase: str
+    job: str | None = None
+    name: str | None = None
+    chain: str | None = None
+    attempt: int | None = None
+    fault: str | None = None
+    rule: str | None = None
+    cluster: str | None = None
+    owner: str | None = None
+    partition: str | None = None
+    framework: str | None = None
+    image: str | None = None
+    gpus: int | None = None
+    width: int | None = None
+    nodes: tuple[str, ...] = ()
+    runs: tuple[Run, ...] = ()
+    redone: float | None = None
+    saving: float | None = None
+    closed: bool = False
+    cause: str | None = None
+    said_fault: str | None = None
+    said_nodes: tuple[str, ...] = ()
+    judged: str | None = None
+    lost: float | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether something failed, known or not."""
+        return self.verdict != "no_fault" and self.phase not in SOUND
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether the bot had no diagnosis of it."""
+        return self.verdict != "fault"
+
+    @property
+    def known(self) -> str:
+        """Its class: what people closed it as, else the first diagnosis, else unknown."""
+        if self.cause in ("shown", "fault"):
+            return self.said_fault or UNKNOWN
+        if self.cause is not None or self.unanswered:
+            return UNKNOWN
+        return self.fault or UNKNOWN
+
+    @property
+    def blamed(self) -> tuple[str, ...]:
+        """The nodes at fault: those that people named, else those that the diagnosis suspects."""
+        return self.said_nodes if self.cause is not None and self.said_nodes else self.nodes
+
+    @property
+    def one_job(self) -> str:
+        """The same for all tries of a job."""
+        if self.chain is not None:
+            return f"chain {self.chain}"
+        return f"job {self.cluster} {self.job}" if self.job is not None else f"report {self.id}"
+
+    @property
+    def one_end(self) -> tuple[str | None, str, float] | int:
+        """The same for all reports on one end of a job: it may be diagnosed again and again."""
+        if self.job is None:
+            return self.id
+        return (self.cluster, self.job, float(self.attempt) if self.attempt is not None else self.at)
+
+
+def ends(rows: Sequence[Row]) -> list[Row]:
+    """One row for each end of a job: the latest report of those that people closed, else the latest; in order of time."""
+    best: dict[object, Row] = {}
+    for row in rows:
+        known = best.get(row.one_end)
+        if known is None or (row.closed, row.made, row.id) > (known.closed, known.made, known.id):
+            best[row.one_end] = row
+    return sorted(best.values(), key=lambda row: (row.at, row.id))

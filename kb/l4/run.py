@@ -1,0 +1,102 @@
+"""A run as the comparisons see it: its events (templates of log lines) by node, its steps, its stages. Pure values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+JOB = ""  # the node of a line that belongs to no node: a launcher's or a scheduler's
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A line: its source, the byte at which it starts, its number from 1 where known, seconds since the epoch, who spoke.
+
+    `dated`: the time is its own, and not that of the last line before it that has one.
+    """
+
+    source: str
+    offset: int
+    text: str = ""
+    line: int | None = None
+    time: float | None = None
+    node: str = JOB
+    rank: int | None = None
+    dated: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An event on one node: how often, its first and last few lines in order, and lines by who spoke: source and rank."""
+
+    count: int
+    spots: tuple[Spot, ...]
+    voices: Mapping[tuple[str, int | None], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A template of log lines. `text` has `<*>` for what varies; `level` is the word of the line, in lower case."""
+
+    id: str
+    text: str
+    level: str | None
+    nodes: Mapping[str, Seen]
+
+    @property
+    def count(self) -> int:
+        """Lines of all nodes."""
+        return sum(one.count for one in self.nodes.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A line that tells a step. `seconds` a step, `loss` where it says them; `held_out`: of an evaluation."""
+
+    spot: Spot
+    step: int
+    seconds: float | None = None
+    loss: float | None = None
+    held_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A line with which a stage begins."""
+
+    spot: Spot
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """One source of a node: a rank's file or a node's. `last`: the last line that it has; `lines` that there are."""
+
+    source: str
+    node: str
+    rank: int | None
+    lines: int
+    last: Spot | None = None
+    kind: str = "job"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run.
+
+    `nodes`: all that the job had, also those without a log. `state`, `start`: the scheduler's word for its end and its begin.
+    """
+
+    events: Mapping[str, Event]
+    nodes: tuple[str, ...] = ()
+    beats: tuple[Beat, ...] = ()
+    turns: tuple[Turn, ...] = ()
+    voices: tuple[Voice, ...] = ()
+    state: str = ""
+    start: float | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def heard(self) -> frozenset[str]:
+        """The nodes that said anything."""
+        return frozenset(one.node for one in self.voices if one.lines)

@@ -1,0 +1,119 @@
+"""How much harm the words of a line tell, and whether they only tell what others' failure did to the speaker.
+
+Knowledge of the trade's language, not of any one message: levels lie in both directions (half of the lines that decide are below
+error level, and healthy runs print errors), so a level is one voice among several.
+"""
+
+from __future__ import annotations
+
+import re
+
+LEVELS = {"fatal": 0.45, "critical": 0.45, "error": 0.35, "warning": 0.2, "info": 0.0, "debug": 0.0}
+NO_LEVEL = 0.1
+
+_GRAVE = re.compile(
+    r"(?i)\b(?:uncorrectable|unrecoverable|panic|segmentation fault|core dumped|out of memory|oom|no space left|disk quota"
+    r"|fallen off|corrupt(?:ed|ion)?|truncated|illegal (?:memory|instruction)|assert(?:ion)?|bus error|double bit|dbe|catastrophic"
+    r"|machine check events|undefined symbol|unreachable|not responding|unresponsive|unspecified launch failure|cable error"
+    r"|killed|aborted|exitcode|input/output error|stale file handle|permission denied|no such file|address already in use"
+    r"|name resolution|name or service not known|connection refused|keep-alive|cannot be (?:split|laid|loaded|retrieved|divided)"
+    r"|division by zero|fatal error|fatal event|internal error|hardware failure|lease .{0,40}lost|port down|link down)\b"
+    r"|\bXid\b|\b[A-Z]\w*(?:Error|Exception)\b|\b[Ee]rrno\b|\bfailed to\b|\bcould not find\b"
+)
+_BAD = re.compile(
+    r"(?i)\b(?:fail(?:s|ed|ure|ures|ing)?|cannot|can't|could not|couldn't|unable|not found|denied|refused|invalid|illegal|mismatch(?:ed)?"
+    r"|tim(?:ed|es|e)[ -]?out|lost|stuck|hung|hang|stall(?:s|ed)?|dead|down|missing|errors?|exception|nan|inf|overflow|diverg\w*"
+    r"|jump(?:s|ed)|spikes?|degraded|throttl\w*|slowdown|overheat\w*|exhausted|terminat(?:ed|ing|ion)|evict\w*|preempt\w*|drain\w*"
+    r"|maintenance|shut(?:ting)? ?down|reboot\w*|incompatible|unsupported|too many|still waiting|no (?:traffic|progress|heartbeat)"
+    r"|reject(?:s|ed)|expired|beyond|exceed(?:s|ed)?|gone|detrimental|unexpected|conflict\w*|does not match|not part of|is held by"
+    r"|disconnected|unplugged|out of range|not mounted|no longer|stopped)\b|\b(?:9\d|100) ?% (?:full|used)"
+)
+_UNEASY = re.compile(
+    r"(?i)\b(?:slow\w*|retr(?:y|ies|ying)|replay|retrans\w*|flush(?:es)?|pressure|ecc|rises?|rising|up by|pcs|crc|symbol errors?"
+    r"|packet_seq_err|out_of_sequence|waits?|waited|waiting|behind|hot|temperature|takes \S+ m?s|took \S+ m?s|pending|backlog|flap\w*"
+    r"|remap\w*|retired|queue ran empty|skipp(?:ed|ing))\b"
+)
+_MILD = re.compile(
+    r"(?i)\b(?:deprecat\w*|ignor(?:ed|ing|es)|harmless|will be removed|future (?:version|release)s?|falling back|fall ?back|recovered"
+    r"|succeed(?:s|ed)|successful(?:ly)?|correctable|corrected|all probes passed|retrying|no action (?:is )?(?:needed|required)|not critical"
+    r"|experimental|beta|is disabled|disabling|optional|for best performance|please (?:install|consider|use|tune)"
+    # how the speaker went on: it did
+    r"|switched off|dropped|skipped|trying (?:another|again)|will (?:retry|try)|attempt \S+|buffering|buffered|instead|resum(?:ed|es|ing)|restored"
+    r"|carr(?:y|ies|ying) on|continu(?:e|es|ing)|still trying|already exists|unused)\b"
+)
+_CONSEQUENCE = re.compile(
+    r"(?i)closing signal|killing subprocess|exits with return code|childfailederror|root cause \(first observed|failed \(exitcode"
+    r"|send(?:ing)? (?:sig|signal)|sigterm|connection (?:was )?(?:reset|closed|aborted) by|connection reset|remote process exited|broken pipe"
+    r"|watchdog thread terminated|watchdog caught collective|failure detected by watchdog|some nccl operations have failed"
+    r"|terminate called after throwing|to avoid data inconsistency|ncclremoteerror|ncclsystemerror|socketprogress|misc/socket"
+    r"|primary job +terminated|non-?zero (?:exit|status)|job has been aborted|due to task failure|srun: (?:error|job step|terminating)"
+    r"|signalexception|keyboardinterrupt|abort complete|exception raised from|\bframe #\d|process group (?:watchdog|has been|id)"
+    r"|^failures:|^\W*(?:time|host|rank|exitcode|error_file|traceback) *:|^other failures|^<no other failures>|\bFAILED$|^terminated$"
+    r"|heartbeat ?monitor|flight recorder|nccl work|aborting|worknccl|tcpstore|recvvalue|sendbytes|failed to recv|cancelled (?:at|by)|slurmstepd"
+    r"|rendezvous(?:closed|timeout|connection|state)|inner error is reported|exits for this inner error|task from \w+ run failed|exiting with|received signal|got signal|died unexpectedly|stopping (?:all )?(?:workers|container)|force[- ]?kill"
+    r"|dist(?:ributed)?backenderror(?!.*(?:invalid usage|unhandled cuda|internal error|mismatch))|collective operations? time|hccl.*(?:notify|wait).*timeout|gloo.*(?:closed|timed out)"
+)
+# What watches the job, or tidies the host: its own troubles do not end a run.
+_ASIDE = re.compile(
+    r"(?i)\b(?:metrics?|telemetry|scrap(?:e|er|ing)|prometheus|wandb|w&b|weights & biases|tensorboard|mlflow|exporter|log shipper|log forwarder"
+    r"|syslog|ntp|chrony|logrotate|fwupd|motd|apt|snapd|cron|sshd|usb|audio|snd_\w+|bluetooth|git repository|deprecationwarning|futurewarning"
+    r"|userwarning)\b"
+)
+_RAISED = re.compile(
+    r"^(?:\[\w:.-]{1,40}\]:? ?)*(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Failure|Expired)(?:: |$)|^(?:socket\.)\w+: "
+)
+_BODY = re.compile(r"^\W*$|^\s+\S|^Traceback|^\s*File \"|^\^+|^During handling|^The above exception")
+
+
+def harm(text: str, level: str | None) -> float:
+    """0 to 1: how much trouble the words and the level tell."""
+    score = LEVELS.get(level, NO_LEVEL) if level else NO_LEVEL
+    if _GRAVE.search(text):
+        score += 0.5
+    elif _BAD.search(text):
+        score += 0.35
+    elif _UNEASY.search(text):
+        score += 0.2
+    if _MILD.search(text):
+        score -= 0.35
+    if _ASIDE.search(text):
+        score -= 0.25
+    return min(1.0, max(0.0, score))
+
+
+def is_consequence(text: str) -> bool:
+    """Whether a line tells what another's failure, or the launcher, did to the speaker."""
+    return _CONSEQUENCE.search(text) is not None
+
+
+def is_raised(text: str) -> bool:
+    """Whether a line is the last one of a traceback: an exception that nobody caught there."""
+    return _RAISED.match(text) is not None
+
+
+def is_body(text: str) -> bool:
+    """Whether a line is but a part of another's: a frame, a rule, a blank."""
+    return _BODY.match(text) is not None
+
+
+_WORD = re.compile(r"[A-Za-z]{2,}")
+
+
+def skeleton(text: str) -> tuple[str, ...]:
+    """The words of a template without what varies, in lower case and order: what stays the same across versions and paths."""
+    return tuple(word.lower() for word in _WORD.findall(text.replace("<*>", " ")))
+
+
+_STAGE_WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("saving", re.compile(r"(?i)\bsav(?:e|ing)_?\w*checkpoint|save_(?:state|pretrained|model)|inline_container|while saving|async_save|dist_checkpointing.*sav")),
+    ("checkpoint_load", re.compile(r"(?i)load_\w*checkpoint|loading (?:the )?checkpoint|load_state_dict|resume from|size mismatch for|unpickl")),
+    ("evaluating", re.compile(r"(?i)\bevaluat\w*|\beval_\w+|_eval\b|\bvalidat(?:e|ion)\b|eval(?:uation)? (?:loop|step|split)")),
+    ("data_load", re.compile(r"(?i)\btokeni[sz]er|\bdatasets?\b|\bdata (?:folder|path|file|prefix)|\bvocab|index(?:ed)? ?map|\.idx\b|shards?\b")),
+    ("init", re.compile(r"(?i)init_process_group|\bnccl\b|processgroup|communicator|parallel (?:size|state)|\btp=|world[_ ]size|cuda driver|undefined symbol|importerror|modulenotfound")),
+    ("launch", re.compile(r"(?i)rendezvous|\bstore\b|c10d|tcpstore|\bport\b|image|registry|container|prolog|torchrun|elastic|hostname|nodes have joined|gai ?error|socket")),
+)  # fmt: skip
+
+
+def stage_told(text: str, among: tuple[str, ...]) -> str | None:
+    """The stage that a line's own words name, of those given."""
+    return next((stage for stage, words in _STAGE_WORDS if stage in among and words.search(text)), None)

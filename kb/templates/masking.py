@@ -1,0 +1,396 @@
+"""Makes a template of a line: prefixes are taken off, and what varies from run to run becomes `<*>`.
+
+Everything here is a function of the *folded* line, in which each digit is a zero, so that the many lines that differ by
+digits alone are masked once. Folding keeps lengths: where a folded line has its rank, step or time, all lines that fold to it
+have theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+from hashlib import blake2b
+
+from kb.model import OWN
+from kb.readers.prefixes import peel
+from kb.readers.progress import read_line
+from kb.readers.timestamps import STAMP
+from kb.templates.table import VARIABLE, VERSION, WIDEST, Template
+
+LOOKED_AT = 1024  # bytes of a line; more never tells kinds of lines apart
+SHOWN = 320  # characters of a template's text
+
+_FOLD = bytes.maketrans(b"0123456789", b"0" * 10)
+_DATE = 24  # bytes; no date with its hour is longer
+_HEAD = 160  # bytes in which a stamp, a rank or a level is looked for
+
+
+class Kind(IntEnum):
+    """What a line is: a template of its own, nothing, or a part of a Python traceback."""
+
+    PLAIN = 0
+    BLANK = 1
+    HEAD = 2
+    FRAME = 3
+    INDENTED = 4
+    EXCEPTION = 5  # a last line, as exceptions are named
+    WEAK = 6  # may be one
+
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """What all lines that fold alike have in common.
+
+    `template` is None for a blank line. `voice`, `rank`, `node`, `step` and `stamp` are byte ranges of the line: what tells
+    who speaks, the digits of the rank, the host, the digits of the step that an iteration line names, and the time stamp to
+    its minutes; `start` is where the message begins behind the prefixes.
+    """
+
+    template: Template | None
+    kind: Kind = Kind.PLAIN
+    start: int = 0
+    rank: Range | None = None
+    node: Range | None = None
+    step: Range | None = None
+    stamp: Range | None = None
+
+
+BLANK = Shape(None, Kind.BLANK)
+
+
+def fold(text: bytes) -> bytes:
+    """The text with each digit a zero, as long as before."""
+    return text.translate(_FOLD)
+
+
+def shape_of(folded: bytes, *, dated: bool = False) -> Shape:
+    """The shape of a folded line, of which the first `LOOKED_AT` bytes count. `dated`: stamps without a year give times, too."""
+    folded = folded[:LOOKED_AT]
+    if not folded.strip(_EMPTY):
+        return BLANK
+    spoken = _with_dates(folded)
+    prefix = peel(spoken)
+    start = max(prefix.end, _behind_nccl(spoken, prefix.end))
+    told = _structured(spoken, start) or spoken[start:]
+    level = _level(spoken, start)
+    text = masked(fold(told))
+    if not text:
+        return BLANK
+    return Shape(
+        template_of(text, level),
+        _kind(spoken[start:]),
+        start,
+        _rank(spoken, start),
+        _node(spoken, start, prefix.node),
+        _step(text, spoken),
+        _stamp(spoken, dated=dated),
+    )
+
+
+@lru_cache(8192)
+def template_of(text: str, level: str | None) -> Template:
+    """The template of a masked text, with its group (as many words, the first and last and the short ones) and its family."""
+    words = text.split(" ", WIDEST - 1)
+    short = " ".join(word if len(word) <= 3 and word.isalpha() else "." for word in words)
+    low = text.lower()
+    trouble = level in ("warning", "error", "critical") or any(word in low for word in _TROUBLE)
+    family = f"f{'0' if trouble else '1'}{_digest(level, str(len(words)), short)}"
+    return Template(
+        id=_digest(level, text),
+        text=text,
+        level=level,
+        width=len(words),
+        group="g" + _digest(family, words[0], words[-1]),
+        family=family,
+    )
+
+
+def _digest(*parts: str | None) -> str:
+    named = "\0".join("" if part is None else part for part in (str(VERSION), *parts))
+    return blake2b(named.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+# Variables
+
+_SOURCE = rb"(?:py|pyx|cc|cpp|cxx|c|cu|cuh|h|hpp|go|rs|java|sh|js)"
+_BAR = re.compile(rb"%\|[^|\n]{0,300}\|")
+_PORTS = re.compile(
+    rb"\[0{1,3}\][A-Za-z]\w{1,40}:0{1,3}/[A-Za-z]{2,6}(?: \[0{1,3}\]\w{2,40}:0{1,3}/[A-Za-z]{2,6}){0,64}"
+)
+_BUS = re.compile(rb"(?<=busId )[0a-f]{1,8}(?!\w)")
+_SUSPECT = re.compile(rb"(?<!\S)[^\s0/'\"\xe2]{0,400}[0/'\"\xe2]\S{0,1024}")  # a word that may be, or have, a variable
+_MASKS = re.compile(
+    rb"(?P<url>[A-Za-z][A-Za-z0+.-]{1,9}://[^\s'\"<>)\],;]{1,400})"
+    # a file of a program keeps its name, other paths keep nothing
+    rb"|(?P<path>(?<![\w.])(?:~|\.{1,2})?/?(?:[\w.@+=%-]{1,120}/){1,30}(?P<file>[\w-]{1,80}\." + _SOURCE + rb")?"
+    rb"(?(file)(?!\w)|[\w.@+=%-]{0,120}))"
+    rb"|(?<![\w-])[0A-Fa-f]{8}-(?:[0A-Fa-f]{4}-){3}[0A-Fa-f]{12}(?![\w-])"
+    rb"|(?<![\w:])(?:[0A-Fa-f]{2}:){5,19}[0A-Fa-f]{2}(?![\w:])"
+    rb"|(?<![\w:])(?:[0A-Fa-f]{4,8}:)?[0A-Fa-f]{2}:[0A-Fa-f]{2}\.0(?!\w)|(?<![\w:])[0A-Fa-f]{4,8}:[0A-Fa-f]{2}:[0A-Fa-f]{2}(?![\w:])"
+    rb"|(?<![\w.])0{1,3}(?:\.0{1,3}){3}(?::0{1,5}|/0{1,2})?(?!\w)"
+    rb"|(?<![\w:])(?:[0a-f]{0,4}:){2,7}[0a-f]{1,4}(?![\w:])"
+    rb"|0x[0A-Fa-f]{1,64}"
+    rb"|(?<!\w)(?=[a-f]{0,63}0)[0a-f]{7,64}(?!\w)|(?<!\w)(?=[A-F]{0,63}0)[0A-F]{7,64}(?!\w)"
+    # names with a number and a hyphen: hosts, pods, jobs, models
+    rb"|(?<![\w-])(?=[A-Za-z.-]{0,80}0)[A-Za-z0]{1,60}(?:-[A-Za-z0]{1,60}){1,12}(?:\.[a-z][a-z0-]{1,40}){0,6}(?![\w-])"
+    rb"|(?<![\w-])(?:node|host|nid|worker|master|compute|dgx|hgx|cn|gpu)[a-z]{0,10}0{1,8}(?:\.[a-z][a-z0-]{1,40}){0,6}(?!\w)"
+    rb"|(?<!\w)(?=[A-Za-z]{0,80}0)[A-Za-z0+/]{16,400}={0,2}(?!\w)"
+    rb"|(?<!\w)(?=\w{6})[A-Za-z]{0,20}(?:0{1,20}[a-z]{1,20}){2,40}0{0,20}(?!\w)"
+    rb"|'(?=[^'\s]{1,80}'(?! {0,2}[:=]))[^'\s]{1,80}'|\"(?=[^\"\s]{1,80}\"(?! {0,2}[:=]))[^\"\s]{1,80}\""
+    rb"|(?:(?<![\w)\].])[-+])?0{1,40}(?:,000(?!0)){0,10}(?:\.0{1,40}){0,5}(?:[eE][-+]?0{1,4}(?!\w)|:00(?::00(?:[.,]0{1,9})?)?(?!\w))?(?:%(?!\|))?"
+    rb"|0{1,40}(?:\.0{1,40}){0,5}"
+    rb"|(?:\xe2[\x94-\x97][\x80-\xbf]){2,400}"
+)
+_SEVERAL = re.compile(rb"(?<=[\[({])<\*>(?:(?:, ?| )<\*>){1,400}|<\*>(?:,?<\*>){1,400}")
+_SPACES = re.compile(rb"[\s\0]{1,1024}")
+_ANSI = re.compile(rb"\x1b\[[0-9;?]{0,16}[A-Za-z]|\[[0-9;]{1,9}m|[\x01-\x08\x0b-\x1a\x1c-\x1f]")
+_EMPTY = bytes(range(33))
+_TROUBLE = (
+    *(
+        "error",
+        "fail",
+        "fatal",
+        "exception",
+        "abort",
+        "panic",
+        "killed",
+        "timed",
+        "timeout",
+        "unable",
+        "cannot",
+        "refused",
+    ),
+    *(
+        "denied",
+        "corrupt",
+        "lost",
+        "invalid",
+        "mismatch",
+        "unexpected",
+        "memory",
+        "nan",
+        "inf",
+        "xid",
+        "segfault",
+        "retry",
+    ),
+)
+
+
+def masked(folded: bytes) -> str:
+    """The text with its variables masked, of folded bytes; spaces are one each. Sixty bytes in a hundred broken is `<binary>`."""
+    plain = _ANSI.sub(b"", folded)
+    if _is_noise(plain):
+        return "<binary>"
+    if b"%|" in plain:
+        plain = _BAR.sub(b"%|<*>|", plain)
+    if b"]" in plain and b"/" in plain:
+        plain = _PORTS.sub(b"<*>", plain)
+    if b"busId " in plain:
+        plain = _BUS.sub(b"<*>", plain)
+    text = _SUSPECT.sub(_suspect, plain)
+    text = _SEVERAL.sub(b"<*>", text)
+    return _SPACES.sub(b" ", text).decode("utf-8", "replace").strip()[:SHOWN].rstrip()
+
+
+def _suspect(match: re.Match[bytes]) -> bytes:
+    return _word(match[0])
+
+
+@lru_cache(65536)
+def _word(word: bytes) -> bytes:
+    return _MASKS.sub(_variable, word)
+
+
+def _variable(match: re.Match[bytes]) -> bytes:
+    if match["path"]:
+        return _path(match)
+    return b"<*>"
+
+
+def _path(match: re.Match[bytes]) -> bytes:
+    if match["file"]:
+        return _ZEROS.sub(b"<*>", match["file"])
+    path = match["path"]
+    if path[:1] in b"/~." or (path.count(b"/") > 1 and any(one in path for one in (b"0", b".", b"_"))):
+        return b"<*>"
+    return b"/".join(_MASKS.sub(_variable, part) for part in path.split(b"/"))  # words with a slash between: tokens/s
+
+
+_ZEROS = re.compile(rb"0{1,80}")
+_PRINTED = bytes(range(0x20, 0x7F)) + b"\t\r\n\x1b"
+
+
+def _is_noise(text: bytes) -> bool:
+    """Whether most bytes are no text: neither ASCII nor whole UTF-8 characters."""
+    if not text.translate(None, _PRINTED):
+        return False
+    broken = text.decode("utf-8", "replace")
+    return sum(1 for one in broken if one == "\ufffd" or not one.isprintable()) * 5 > len(broken) * 2
+
+
+# Prefixes
+
+# A folded date is none; in the same bytes a day that exists.
+_DATES = (
+    (re.compile(rb"(?<!\d)0000(?=[-/]00[-/]00[T _-]00:00)"), b"2000"),
+    (re.compile(rb"(?<!\d)00000000(?=[-T_ ]00:00:00)"), b"20000101"),
+    (re.compile(rb"(?<=[/]00/)0000(?=,? 00:00)"), b"2000"),
+    (re.compile(rb"(?<=[IWEFDC])0000(?= 00:00:00)"), b"0101"),
+    (re.compile(rb"(?<=:00:00 )0000(?![\d-])"), b"2000"),
+    (re.compile(rb"(?<=:00:00 [A-Z]{3} )0000(?![\d-])"), b"2000"),
+)
+_STAMPED = re.compile(STAMP)
+_NCCL = re.compile(rb"(?P<node>[\w.-]{1,80}):\d{1,9}:\d{1,9} \[\d{1,4}\] (?=(?:[\w./]{1,60}:\d{1,6} )?[A-Z]{4,6} )")
+_JSON = re.compile(rb"\"(?:msg|message|log|event|text)\": ?\"((?:[^\"\\\n]|\\.){1,900})")
+_JSON_OF = re.compile(rb"\"(?:component|logger|name|module)\": ?\"([^\"\n]{1,60})\"")
+_LOGFMT = re.compile(rb"(?<=[ ])msg=(?:\"((?:[^\"\\\n]|\\.){1,900})|(\S{1,400}))")
+_LOGFMT_OF = re.compile(rb"(?<=[ ])(?:mod|component|logger|module)=([^\s\"]{1,60})")
+_LEVEL_LETTER = re.compile(rb"(?:^|\[|: ?)([IWEFDC])\d{4,8}[ T_-]\d\d:\d\d|\[(?:NeMo )?([IWEFDC])[\] ]")
+_LEVEL_WORD = re.compile(
+    rb"(?<![A-Za-z])(TRACE|DEBUG|INFO|NOTICE|WARNING|WARN|ERROR|ERRO|CRITICAL|FATAL|PANIC)(?![A-Za-z_=])"
+    rb"|(?:level(?:name)?|lvl|severity)[\"']?[=:] ?[\"']?(trace|debug|info|notice|warn(?:ing)?|err(?:o|or)?|crit(?:ical)?|fatal|panic)(?![a-z])"
+    rb"|(?:^|[\]:] )(debug|info|warning|error|fatal)(?=: )|[A-Z][A-Za-z]{2,40}(Warning)(?=: )"
+)
+_LEVELS = {
+    "t": "debug",
+    "d": "debug",
+    "i": "info",
+    "n": "info",
+    "w": "warning",
+    "e": "error",
+    "c": "critical",
+    "f": "critical",
+    "p": "critical",
+}
+_RANK = re.compile(
+    rb"\[rank(?:: )?(0{1,6})\]|\[0{1,4},(0{1,6})\]<std|^ {0,6}(0{1,6}):[ \t]|\"(?:global_)?rank\": ?\"?(0{1,7})(?=[\",} ])"
+    rb"|(?<![\w-])(?:global[ _])?rank=(0{1,6})(?![\w.])|(?<!local )(?<![\w-])[Rr]ank[ :]{0,2}(0{1,6}) ?(?=[|:\]])"
+)
+
+
+def _with_dates(folded: bytes) -> bytes:
+    head = folded[:_HEAD]
+    if b"00:00" not in head:
+        return folded
+    for form, day in _DATES:
+        head = form.sub(day, head)
+    return head + folded[_HEAD:]
+
+
+def _behind_nccl(line: bytes, start: int) -> int:
+    match = _NCCL.match(line, start)
+    return start if match is None else match.end()
+
+
+def _structured(line: bytes, start: int) -> bytes | None:
+    """The message of a line in JSON or logfmt, behind the name of the part that speaks."""
+    if line.startswith(b"{", start):
+        message, speaker = _JSON.search(line, start), _JSON_OF
+    elif b" msg=" in line:
+        message, speaker = _LOGFMT.search(line), _LOGFMT_OF
+    else:
+        return None
+    if message is None:
+        return None
+    named = speaker.search(line)
+    told: bytes = message[message.lastindex or 0]
+    return told if named is None else named[1] + b": " + told
+
+
+def _level(line: bytes, start: int) -> str | None:
+    """The level that the line tells within its first bytes or those of its message."""
+    head = line[: start + 200]
+    letter, word = _LEVEL_LETTER.search(head), _LEVEL_WORD.search(head)
+    found = letter if letter is not None and (word is None or letter.start() < word.start()) else word
+    return None if found is None else _LEVELS[found[found.lastindex or 0][:1].decode().lower()]
+
+
+def _rank(line: bytes, start: int) -> Range | None:
+    match = _RANK.search(fold(line[: max(_HEAD, start + 80)]))
+    return None if match is None else match.span(match.lastindex or 0)
+
+
+def _node(line: bytes, start: int, node: str | None) -> Range | None:
+    match = _NCCL.search(line) if start else None
+    if match is not None and match.end() <= start:
+        return match.span("node")
+    if node is None:
+        return None
+    at = line.find(node.encode(), 0, start)
+    return None if at < 0 else (at, at + len(node.encode()))
+
+
+def _stamp(line: bytes, *, dated: bool) -> Range | None:
+    """Where the line's time stands, down to its minutes, if it names a year or one is known."""
+    clock = line.find(b":00:00", 0, _HEAD)
+    match = _STAMPED.search(line, max(0, clock - _DATE), _HEAD) if clock >= 0 else None
+    if match is None or not (dated or any(match[f"{form}_y"] for form in ("iso", "compact", "us", "name"))):
+        return None
+    return match.start(), match.end() if match["name_y"] else match.end("minute")
+
+
+# Iterations
+
+_STEPPED = re.compile(
+    rb"(?i)(?:(?<![a-z])(?:global_?)?(?:iter(?:ation)?|step|batch)s?|num_updates|current_steps)"
+    rb"['\"]?\]?[ \t]{0,2}[:=#\[(]{0,2}[ \t]{0,12}(0{1,12})(?![\w.])|\|[ \t]{0,8}(0{1,12})/0{1,12}[ \t]{1,2}\["
+)
+_MAY_STEP = re.compile(r"(?i)iter|step|batch|num_updates|it/s|s/it")
+
+
+def _step(text: str, line: bytes) -> Range | None:
+    """Where an iteration line of training names its step; None for other lines."""
+    if _MAY_STEP.search(text) is None:
+        return None
+    match = _STEPPED.search(fold(line))
+    return match.span(match.lastindex or 0) if match is not None and _is_iteration(text) else None
+
+
+@lru_cache(4096)
+def _is_iteration(text: str) -> bool:
+    """Whether a template is that of an iteration line, judged by one that it could have been made of."""
+    line = text.replace("%|<*>|", "%|#|").replace("[<*><<*>, ", "[00:01<00:01, ").replace(VARIABLE, "1")
+    point = read_line(line.encode())
+    return point is not None and point.step is not None and (point.format == OWN or not point.validation)
+
+
+# Tracebacks
+
+_FRAME_LINE = re.compile(rb"[ \t]{1,16}File \"[^\"\n]{1,400}\", line 0{1,9}")
+_LAST_LINE = re.compile(
+    rb"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z_]\w{0,60}(?:Error|Exception|Interrupt|Exit|Timeout|Expired|ExceptionGroup|Iteration)(?:\(\w{1,80}\))?(?::|[ \t]{0,8}$)"
+)
+_WEAK_LAST_LINE = re.compile(rb"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z_]\w{0,60}(?:: |$)")
+_INNERMOST = re.compile(rb"File \"(?:[^\"\n]{0,400}/)?([^\"/\n]{1,200})\", line \d{1,9}(?:, in ([^\n]{1,120}))?")
+
+
+def _kind(message: bytes) -> Kind:
+    if message.startswith(b"Traceback (most recent call last)"):
+        return Kind.HEAD
+    if message[:1] in b" \t":
+        return Kind.FRAME if _FRAME_LINE.match(message) else Kind.INDENTED
+    if _LAST_LINE.match(message):
+        return Kind.EXCEPTION
+    return Kind.WEAK if _WEAK_LAST_LINE.match(message) else Kind.PLAIN
+
+
+def frame_of(line: bytes) -> str:
+    """File and function that a frame of a traceback names, as `function (file)`; digits are kept out."""
+    match = _INNERMOST.search(line)
+    if match is None:
+        return ""
+    file, function = (
+        _ZEROS.sub(b"<*>", fold(part or b"")).decode("utf-8", "replace").strip() for part in match.groups()
+    )
+    return f"{function} ({file})" if function else file
+
+
+def raised(template: Template, frame: str) -> Template:
+    """The template of an exception's last line with the innermost frame of its traceback."""
+    return template_of(f"{template.text} [in {frame}]", template.level) if frame else template

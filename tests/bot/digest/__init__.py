@@ -1,0 +1,1 @@
+"""The weekly digest: out of the store, drawn, and put out."""

@@ -1,0 +1,197 @@
+"""The digest worked out a second time, by other means: from the kept reports and annotations, loop by loop, with SQL for counts.
+
+Slow and plain on purpose. It shares no code with the digest but the reading of a report and the names of weeks.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import text
+
+from bot.reportjson import from_json
+from bot.store import Store
+from kb.digest.weeks import Week
+from kb.report import Report
+
+
+@dataclass
+class End:
+    """One end of a job."""
+
+    id: int
+    report: Report
+    made: float
+    at: float
+    row: Any
+    said: list[Any] = field(default_factory=list)
+
+    @property
+    def cause(self) -> Any:
+        """The last word with a cause."""
+        return next((one for one in reversed(self.said) if one.cause is not None), None)
+
+    @property
+    def judged(self) -> str | None:
+        """The last word on whether the bot was right."""
+        words = [one.verdict for one in self.said if one.cause != "unknown"]
+        words = [one for one in words if one in ("right", "right_not_first", "wrong", "abstained_rightly")]
+        return words[-1] if words else None
+
+    @property
+    def fault(self) -> str:
+        """Its class."""
+        if self.cause is not None:
+            return self.cause.fault if self.cause.cause in ("shown", "fault") and self.cause.fault else "unknown"
+        if self.report.verdict == "fault" and self.report.diagnoses:
+            return self.report.diagnoses[0].fault
+        return "unknown"
+
+    @property
+    def attempt(self) -> int | None:
+        """Which one it was."""
+        return self.report.job.attempts[-1].number if self.report.job.attempts else self.report.job.attempt
+
+    @property
+    def chain(self) -> str:
+        """Whose tries it belongs to."""
+        if self.row.chain:
+            return f"c{self.row.chain}"
+        return f"j{self.row.cluster}{self.row.job_id}" if self.row.job_id else f"r{self.id}"
+
+    @property
+    def nodes(self) -> list[str]:
+        """Who is to blame."""
+        if self.cause is not None and self.cause.nodes:
+            return list(self.cause.nodes)
+        first = self.report.diagnoses[0] if self.report.diagnoses else None
+        return [one.node for one in first.suspects if one.node] if first else []
+
+
+def stamp(value: Any) -> float:
+    """A time as SQLite or PostgreSQL gives it."""
+    when = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return when.replace(tzinfo=UTC).timestamp()
+
+
+def every(store: Store, tenant: str, until: datetime) -> list[End]:
+    """All reports with what was said of them by then."""
+    found = []
+    with store.session() as session:
+        rows = session.execute(
+            text("SELECT * FROM incident WHERE tenant = :tenant ORDER BY id"), {"tenant": tenant}
+        ).all()
+    for row in rows:
+        made = stamp(row.created_at)
+        if made > until.timestamp():
+            continue
+        at = made if row.ended_at is None else min(made, stamp(row.ended_at))
+        said = [one.said for one in store.said(row.id) if one.at <= until]
+        record = store.get(row.id)
+        assert record is not None
+        found.append(End(row.id, from_json(record.report_json), made, at, row, said))
+    return found
+
+
+def failures(ends: list[End], start: float, end: float) -> list[End]:
+    """Those of a week, each end of a job once."""
+    groups = defaultdict(list)
+    for one in ends:
+        if one.report.verdict == "no_fault" or one.report.phase in ("stopped", "completed"):
+            continue
+        job = one.row.job_id
+        key = (
+            one.id
+            if job is None
+            else (one.row.cluster, job, one.attempt if one.attempt is not None else f"at {one.at}")
+        )
+        groups[key].append(one)
+    best = [max(group, key=lambda one: (one.cause is not None, one.made, one.id)) for group in groups.values()]
+    return sorted((one for one in best if start <= one.at < end), key=lambda one: (one.at, one.id))
+
+
+def attempts(ends: list[End]) -> tuple[dict[Any, dict[str, float | None]], dict[str, list[Any]]]:
+    """All attempts, a later report's word first; and those of each chain in order."""
+    known: dict[Any, dict[str, float | None]] = {}
+    chains: dict[str, list[Any]] = defaultdict(list)
+    names = ("queued", "scheduled", "initialised", "first_iterated", "last_iterated", "stopped")
+    for one in sorted(ends, key=lambda each: (each.made, each.id)):
+        if one.row.job_id is None:
+            continue
+        for run in one.report.job.attempts:
+            key = (one.row.cluster, one.row.job_id, run.number)
+            slot = known.setdefault(key, dict.fromkeys(names))
+            for name in names:
+                if getattr(run, name) is not None:
+                    slot[name] = getattr(run, name)
+            if key not in chains[one.chain]:
+                chains[one.chain].append(key)
+    for keys in chains.values():
+        keys.sort(key=lambda key: (_begun(known[key]), key[1], key[2]))
+    return known, chains
+
+
+def _begun(slot: dict[str, float | None]) -> float:
+    for name in ("scheduled", "initialised", "first_iterated", "last_iterated", "stopped", "queued"):
+        if slot[name] is not None:
+            return slot[name]  # type: ignore[return-value]
+    return float("-inf")
+
+
+def terms(one: End, known: Any, chains: Any) -> tuple[bool, list[float | None]]:
+    """Whether it ran again; detection, scheduling, initialisation, recomputation in seconds."""
+    redone, gpus = one.report.decision.gpu_hours_lost, one.report.job.gpus
+    recomputed = redone * 3600 / gpus if redone is not None and gpus else None
+    key = (one.row.cluster, one.row.job_id, one.attempt)
+    this = known.get(key) if one.row.job_id is not None and one.attempt is not None else None
+    following = None
+    for keys in chains.values():
+        if key in keys and keys.index(key) + 1 < len(keys):
+            following = known[keys[keys.index(key) + 1]]
+    if this is None:
+        return False, [None, None, None, recomputed]
+
+    def gap(a: float | None, b: float | None) -> float | None:
+        return None if a is None or b is None or b < a else b - a
+
+    return following is not None, [
+        gap(this["last_iterated"], this["stopped"]),
+        gap(this["stopped"], following["scheduled"]) if following else None,
+        gap(following["scheduled"], following["first_iterated"]) if following else None,
+        recomputed,
+    ]
+
+
+def lost(one: End, found: list[float | None]) -> float | None:
+    """GPU-hours."""
+    gpus = one.report.job.gpus
+    if one.cause is not None and one.cause.lost_hours is not None and gpus is not None:
+        return one.cause.lost_hours * gpus
+    seconds = [each for each in found if each is not None]
+    if seconds and gpus:
+        return sum(seconds) * gpus / 3600
+    return one.report.decision.gpu_hours_lost
+
+
+def middle(values: list[float]) -> dict[str, Any]:
+    """Median, nine-tenths mark and mean."""
+    ordered = sorted(values)
+    if len(ordered) < 5:
+        return {"n": len(ordered), "median": None, "p90": None, "mean": None}
+    place = next(at for at in range(len(ordered)) if (at + 1) * 10 >= 9 * len(ordered))
+    return {
+        "n": len(ordered),
+        "median": statistics.median(ordered),
+        "p90": ordered[place],
+        "mean": sum(ordered) / len(ordered),
+    }
+
+
+def edges(week: Week, zone: Any) -> list[float]:
+    """The Mondays of the eight weeks and the one after, by the calendar."""
+    days = [week.monday + timedelta(days=7 * at) for at in range(-7, 2)]
+    return [datetime(one.year, one.month, one.day, tzinfo=zone).timestamp() for one in days]

@@ -1,0 +1,109 @@
+"""Stores with some weeks of incidents for tests: made up, then spoilt by chance as real ones are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+from bot.closing import Closing, annotate_within
+from bot.digest.made import incidents
+from bot.reportjson import dumps
+from bot.store import Origin, Store, add_within, file
+from bot.tables import IncidentRow
+from kb.report import Report
+from kb.rule import FaultClass, Rulebook
+
+NOW = datetime(2026, 11, 23, 8, 0, tzinfo=UTC)
+FAULTS = {
+    name: FaultClass(name, domain, name.replace("_", " ").capitalize())
+    for domain, names in {
+        "hardware": ("nvlink_fault", "gpu_memory_ecc", "gpu_fell_off_bus", "host_hardware", "node_lost"),
+        "network": ("rdma_link",),
+        "platform": ("storage_io", "checkpoint_save"),
+        "software": ("cuda_oom", "code_bug", "config_error", "dataloader_fault"),
+    }.items()
+    for name in names
+}
+BOOK = Rulebook(version="1", digest="made", rules=(), faults=FAULTS, actions={}, owners={})
+
+
+def fill(
+    store: Store, seed: int, *, days: int = 75, pace: float = 1.0, until: datetime = NOW, tenant: str = "default"
+) -> int:
+    """Spoilt incidents of some days; how many reports."""
+    chance, count = Random(seed), 0
+    with store.session(write=True) as session:
+        for one in incidents(BOOK, until, days=days, seed=seed, pace=pace, tenant=tenant):
+            for report, at in _told(chance, one.report, one.at):
+                origin = _origin(chance, one.origin, at)
+                filed = file(dumps(report), report, b"x\n", None, at, origin=origin)
+                number = add_within(session, filed)
+                row = session.get_one(IncidentRow, number)
+                if chance.random() < 0.8:
+                    row.chain = f"{origin.cluster}/{report.job.name}/{report.job.id}"
+                session.add(row)
+                for place, (when, said) in enumerate(_said(chance, one.said, at)):
+                    annotate_within(session, number, tenant, key=f"{report.id}:{place}", said=said, now=when)
+                count += 1
+    return count
+
+
+def _told(chance: Random, report: Report, at: datetime) -> list[tuple[Report, datetime]]:
+    """The reports on one end of a job: with holes, of odd phases, at times two of them."""
+    job = report.job
+    runs = tuple(
+        replace(run, **{name: None for name in ("queued", "scheduled", "first_iterated", "last_iterated", "stopped")
+                        if chance.random() < 0.07})
+        for run in job.attempts
+    )  # fmt: skip
+    if chance.random() < 0.1:
+        runs = runs[-1:]
+    if chance.random() < 0.05:
+        runs = ()
+    job = replace(
+        job,
+        attempts=runs,
+        attempt=job.attempt if chance.random() < 0.9 else None,
+        gpus=None if chance.random() < 0.05 else job.gpus,
+        id=None if chance.random() < 0.04 else job.id,
+        owner=None if chance.random() < 0.1 else job.owner,
+    )
+    phase = chance.choice(("stopped", "completed", "degraded")) if chance.random() < 0.08 else report.phase
+    verdict = "insufficient_evidence" if report.verdict == "no_match" and chance.random() < 0.3 else report.verdict
+    first = replace(report, job=job, phase=phase, verdict=verdict)
+    if chance.random() < 0.85:
+        return [(first, at)]
+    second = replace(first, id=f"{report.id}-again", verdict=chance.choice((verdict, "no_match")))
+    return [(first, at), (second, at + timedelta(hours=chance.uniform(0, 60)))]
+
+
+def _origin(chance: Random, origin: Origin, at: datetime) -> Origin:
+    ended = origin.ended_at
+    if chance.random() < 0.1:
+        ended = None
+    elif chance.random() < 0.05:
+        ended = at + timedelta(minutes=5)  # clocks disagree
+    return replace(
+        origin,
+        ended_at=ended,
+        image=None if chance.random() < 0.3 else origin.image,
+        saving=None if chance.random() < 0.3 else origin.saving,
+    )
+
+
+def _said(chance: Random, said: tuple[tuple[datetime, Closing], ...], at: datetime) -> list[tuple[datetime, Closing]]:
+    """What people say, at times again and otherwise, or that they do not know."""
+    found = list(said)
+    if found and chance.random() < 0.2:
+        found.append(
+            (
+                found[-1][0] + timedelta(hours=1),
+                Closing("max", "slack", "wrong", "fault", "storage_io", nodes=("gpu-009",)),
+            )
+        )
+    if chance.random() < 0.05:
+        found.append((at + timedelta(days=20), Closing("eve", "slack", "wrong")))
+    if chance.random() < 0.05:
+        found.append((at + timedelta(days=2), Closing("eve", "slack", "not_looked_at", "unknown")))
+    return found

@@ -1,0 +1,283 @@
+"""Every figure of the digest equals one that was worked out by other means, on weeks that chance made, across changes of clocks."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+import msgspec
+import pytest
+from sqlalchemy import DateTime, bindparam, text
+
+from bot.digest.made import incidents
+from bot.digest.numbers import dumps, loads
+from bot.digest.reading import compute
+from bot.ledger import Ledger
+from bot.reportjson import dumps as dumps_report
+from kb.digest.weeks import Week
+from tests.bot.digest import by_hand
+from tests.bot.digest.filled import BOOK, FAULTS, NOW, fill
+
+BERLIN, LORD_HOWE = ZoneInfo("Europe/Berlin"), ZoneInfo("Australia/Lord_Howe")
+CASES = [
+    (1, 0.5, Week(2026, 46), ZoneInfo("America/New_York"), datetime(2026, 11, 12, 15, tzinfo=UTC)),  # not over
+    (2, 0.8, Week(2026, 43), BERLIN, NOW),  # 169 hours
+    (3, 0.5, Week(2026, 40), LORD_HOWE, NOW),  # 167.5 hours
+    (4, 0.1, Week(2026, 47), BERLIN, NOW),  # few
+]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"seed{case[0]}-{case[2]}")
+def both(request, tmp_path_factory):
+    """A digest, all that is in its store, and the failures by hand in each of its eight weeks."""
+    seed, pace, week, zone, until = request.param
+    with Ledger(f"sqlite:///{tmp_path_factory.mktemp('store') / 'signalbox.db'}") as ledger:
+        fill(ledger, seed, pace=pace)
+        digest = compute(ledger, "default", week, zone, until=until, faults=FAULTS)
+        ends = by_hand.every(ledger, "default", until)
+    mondays = by_hand.edges(week, zone)
+    window = [one for one in ends if one.made >= mondays[0]]
+    weeks = [by_hand.failures(ends, start, end) for start, end in pairwise(mondays)]
+    return digest, window, weeks, mondays, until
+
+
+def close(value):
+    """The same but for the last digits, at any depth; None is None."""
+    if isinstance(value, dict):
+        return {key: close(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(close(one) for one in value)
+    return value if value is None else pytest.approx(value, rel=1e-9, abs=1e-9)
+
+
+def plain(one) -> dict:
+    """A value as JSON gives it."""
+    return msgspec.to_builtins(one)
+
+
+def test_counts(both):
+    """Failures, jobs, reports, the trend's counts and hours."""
+    digest, window, weeks, mondays, until = both
+    assert [len(one) for one in weeks] == [one.failures for one in digest.trend]
+    assert len(weeks[-1]) == digest.failures
+    assert len({one.chain for one in weeks[-1]}) == digest.jobs
+    assert sum(mondays[-2] <= one.at < mondays[-1] for one in window) == digest.reports
+    hours = [(min(end, until.timestamp()) - start) / 3600 for start, end in pairwise(mondays)]
+    assert hours == [one.hours for one in digest.trend]
+    means = [hour / len(one) if len(one) >= 5 else None for hour, one in zip(hours, weeks, strict=True)]
+    assert close(means) == [one.between.value for one in digest.trend]
+    unknown = [(sum(each.report.verdict != "fault" for each in one), len(one)) for one in weeks]
+    assert unknown == [(one.unknown.hits, one.unknown.n) for one in digest.trend]
+    assert unknown[-1] == (digest.unknown.hits, digest.unknown.n)
+
+
+def test_gpu_hours(both):
+    """Lost GPU-hours of each week and class, with the number of failures of which they are known."""
+    digest, window, weeks, _, _ = both
+    known, chains = by_hand.attempts(window)
+    costs = [[by_hand.lost(one, by_hand.terms(one, known, chains)[1]) for one in week] for week in weeks]
+    for point, week in zip(digest.trend, costs, strict=True):
+        there = [one for one in week if one is not None]
+        assert {"value": close(sum(there)), "n": len(there), "of": len(week)} == plain(point.gpu_hours)
+    assert close(by_hand.middle([one for one in costs[-1] if one is not None])) == plain(digest.lost_each)
+    groups = defaultdict(list)
+    for one, cost in zip(weeks[-1], costs[-1], strict=True):
+        groups[one.fault].append(cost)
+    before = Counter(one.fault for one in weeks[-2])
+    expected = {
+        fault: (len(group), close(sum(one for one in group if one is not None)), before[fault])
+        for fault, group in groups.items()
+    }
+    assert expected == {one.fault: (one.failures, one.gpu_hours.value, one.before) for one in digest.classes}
+    order = [(-one.failures, -one.gpu_hours.value) for one in digest.classes]
+    assert sorted(order) == order
+
+
+def test_time_to_recover(both):
+    """Each term's median, nine-tenths mark and mean; Baidu's formula and the effective ratio of every week."""
+    digest, window, weeks, mondays, until = both
+    known, chains = by_hand.attempts(window)
+    for at, (week, point) in enumerate(zip(weeks, digest.trend, strict=True)):
+        found = [(one, *by_hand.terms(one, known, chains)) for one in week]
+        again = [(one, terms) for one, ran, terms in found if ran]
+        whole = [sum(terms) for _, terms in again if None not in terms]
+        wall = 0.0
+        for chain in {one.chain for one, _ in again}:
+            runs = [known[key] for key in chains[chain]]
+            starts = [run["scheduled"] for run in runs if run["scheduled"] is not None]
+            stops = [
+                run[name]
+                for run in runs
+                for name in ("stopped", "last_iterated", "first_iterated")
+                if run[name] is not None
+            ]
+            if starts and stops:
+                wall += max(0.0, min(max(stops), mondays[at + 1], until.timestamp()) - max(min(starts), mondays[at]))
+        saving = [one.row.saving / 3600 for one, _ in again if one.row.saving is not None]
+        value = len(again) * sum(whole) / len(whole) / 3600 + sum(saving) if len(whole) >= 5 else None
+        ratio = max(0.0, 1 - value * 3600 / wall) if value is not None and wall > 0 else None
+        assert close(ratio) == point.effective
+        if at == len(weeks) - 1:
+            for place, name in enumerate(("detection", "scheduling", "initialisation", "recomputation")):
+                values = [terms[place] for _, terms in again if terms[place] is not None]
+                assert close(by_hand.middle(values)) == plain(getattr(digest.recovery, name))
+            assert close(by_hand.middle(whole)) == plain(digest.recovery.whole)
+            one = digest.ineffective
+            assert (len(again), len(whole), len({each.chain for each, _ in again})) == (
+                one.interruptions,
+                one.known,
+                one.jobs,
+            )
+            assert close([value, wall / 3600, sum(saving)]) == [one.value, one.wall, one.saving.value]
+
+
+def test_time_to_failure_by_size(both):
+    """Hours run and failures of the attempts that stopped in the week."""
+    digest, window, weeks, mondays, _ = both
+    known, _ = by_hand.attempts(window)
+    gpus = {}
+    for one in window:
+        if one.row.job_id is not None and one.report.job.gpus:
+            gpus[one.row.cluster, one.row.job_id] = one.report.job.gpus
+    failed = {(one.row.cluster, one.row.job_id, one.attempt) for one in weeks[-1]}
+    found = defaultdict(lambda: [0.0, 0, 0])
+    for key, run in known.items():
+        size, start, stop = gpus.get(key[:2]), run["scheduled"], run["stopped"]
+        if size and start is not None and stop is not None and start <= stop and mondays[-2] <= stop < mondays[-1]:
+            low = 1 if size <= 8 else 9 if size <= 64 else 65 if size <= 512 else 513
+            found[low][0] += (stop - start) / 3600
+            found[low][1] += key in failed
+            found[low][2] += 1
+    expected = {
+        low: (close(hours), count, runs, close(hours / count) if count >= 5 else None)
+        for low, (hours, count, runs) in found.items()
+    }
+    assert expected == {
+        one.low: (one.to_failure.total, one.to_failure.n, one.runs, one.to_failure.value) for one in digest.sizes
+    }
+
+
+def test_nodes(both):
+    """Jobs by node and week, of hardware and network failures."""
+    digest, _, weeks, _, _ = both
+    jobs = [defaultdict(set) for _ in weeks]
+    for at, week in enumerate(weeks):
+        for one in week:
+            if one.fault in FAULTS and FAULTS[one.fault].domain in ("hardware", "network"):
+                for node in one.nodes:
+                    jobs[at][node].add(one.chain)
+    names = {node for one in jobs for node in one}
+    assert len(names) == digest.offenders.named
+    for node in digest.offenders.nodes:
+        assert tuple(len(one.get(node.name, ())) for one in jobs) == node.weeks
+        assert len(set().union(*(one.get(node.name, set()) for one in jobs))) == node.jobs
+    every = sum(len(set().union(*(one.get(node, set()) for one in jobs))) for node in names)
+    assert every == digest.offenders.namings
+    shown = {one.name for one in digest.offenders.nodes}
+    assert len(shown) == min(15, len(names))
+
+
+def test_own_record(both):
+    """Closed, right at the first place, within three, rightly none; rules fired and wrong; open."""
+    digest, _, weeks, _, _ = both
+    for record, ends in ((digest.record, weeks[-1]), (digest.long_record, [one for week in weeks for one in week])):
+        answered = [one.judged for one in ends if one.report.verdict == "fault"]
+        judged = [one for one in answered if one in ("right", "right_not_first", "wrong")]
+        silent = [
+            one.judged for one in ends if one.report.verdict != "fault" and one.judged in ("wrong", "abstained_rightly")
+        ]
+        assert (sum(one.cause is not None for one in ends), len(ends)) == (record.closed.hits, record.closed.n)
+        assert (judged.count("right"), len(judged)) == (record.top1.hits, record.top1.n)
+        assert (len(judged) - judged.count("wrong"), len(judged)) == (record.top3.hits, record.top3.n)
+        assert (silent.count("abstained_rightly"), len(silent)) == (record.abstained.hits, record.abstained.n)
+    fired = Counter(one.report.diagnoses[0].rule for one in weeks[-1] if one.report.verdict == "fault")
+    assert {one.rule: one.fired for one in digest.fired}.items() <= fired.items()
+    assert sorted(fired.values(), reverse=True)[:10] == [one.fired for one in digest.fired]
+    rules = defaultdict(list)
+    for one in (one for week in weeks for one in week):
+        if one.report.verdict == "fault" and one.judged in ("right", "right_not_first", "wrong"):
+            rules[one.report.diagnoses[0].rule].append(one.judged != "right")
+    assert sum(len(one) < 5 for one in rules.values()) == digest.thinly_judged
+    for line in digest.wrong:
+        assert (sum(rules[line.rule]), len(rules[line.rule])) == (line.wrong.hits, line.wrong.n)
+    assert min(10, sum(len(one) >= 5 and any(one) for one in rules.values())) == len(digest.wrong)
+    still = [one for week in weeks for one in week if one.cause is None]
+    assert (len(still), sum(one.cause is None for one in weeks[-1])) == (digest.open_all, digest.open_week)
+    assert {one.incident for one in digest.open} <= {one.id for one in still}
+
+
+def test_new_and_cuts(both):
+    """What only this week has; failures by cluster, partition, user, job, framework, image."""
+    digest, window, weeks, mondays, _ = both
+    before = [one for week in weeks[:-1] for one in week]
+    compared = sum(any(start <= one.at < end for one in window) for start, end in pairwise(mondays[:-1]))
+    assert compared == digest.new.compared
+    if compared:
+        fresh = {one.fault for one in weeks[-1]} - {one.fault for one in before} - {"unknown"}
+        assert len(fresh) == len(digest.new.classes)
+        nodes = {node for one in weeks[-1] for node in one.nodes} - {node for one in before for node in one.nodes}
+        assert sorted(nodes)[:10] == list(digest.new.nodes)
+    columns = {
+        "cluster": "cluster",
+        "partition": "partition",
+        "user": "owner",
+        "job": "job_name",
+        "framework": "framework",
+    }
+    for cut in digest.cuts:
+        counts = Counter(getattr(one.row, columns.get(cut.name, cut.name)) for one in weeks[-1])
+        assert counts.pop(None, 0) == cut.unknown
+        assert {one.value: one.failures for one in cut.lines}.items() <= counts.items()
+        assert sum(counts.values()) == sum(one.failures for one in cut.lines) + cut.rest
+
+
+def test_numbers_survive_json(both):
+    """What is kept of a digest is all of it."""
+    assert loads(dumps(both[0])) == both[0]
+    json.loads(dumps(both[0]))
+
+
+def test_both_databases_give_the_same(database, tmp_path):
+    """SQLite and PostgreSQL; another tenant's incidents are not in it."""
+    digests = []
+    for url in (database, f"sqlite:///{tmp_path / 'other.db'}"):
+        with Ledger(url) as ledger:
+            fill(ledger, 6, days=40, pace=0.6)
+            fill(ledger, 7, tenant="red", days=14, pace=0.6)
+            digests.append(compute(ledger, "default", Week(2026, 47), BERLIN, until=NOW, faults=FAULTS))
+    assert digests[0] == digests[1]
+    assert digests[0].failures > 5
+
+
+def test_the_same_by_sql(database):
+    """Where nothing is missing and nobody has spoken, SQL alone counts the same by class, cluster and partition."""
+    week, span = Week(2026, 47), {"start": datetime(2026, 11, 15, 23), "end": datetime(2026, 11, 22, 23)}  # noqa: DTZ001
+    with Ledger(database) as ledger:
+        for one in incidents(BOOK, NOW, days=12, seed=8):
+            ledger.add(dumps_report(one.report), one.report, b"", None, one.at, origin=one.origin)
+        digest = compute(ledger, "default", week, BERLIN, until=NOW, faults=FAULTS)
+        found = {}
+        with ledger.session() as session:
+            for column in ("CASE verdict WHEN 'fault' THEN fault ELSE 'unknown' END", "cluster", "partition"):
+                query = text(
+                    f"SELECT {column}, count(*) FROM incident WHERE verdict <> 'no_fault' AND ended_at >= :start "  # noqa: S608
+                    "AND ended_at < :end GROUP BY 1"
+                ).bindparams(bindparam("start", type_=DateTime), bindparam("end", type_=DateTime))
+                found[column] = dict(iter(session.execute(query, span)))
+    lines = {cut.name: {one.value: one.failures for one in cut.lines} for cut in digest.cuts}
+    assert found["cluster"] == lines["cluster"]
+    assert found["partition"] == lines["partition"]
+    assert next(iter(found.values())) == {one.fault: one.failures for one in digest.classes}
+    assert sum(found["cluster"].values()) == digest.failures > 5
+
+
+def test_an_empty_store(tmp_path):
+    """Nothing is no error, and nothing is divided by nothing."""
+    with Ledger(f"sqlite:///{tmp_path / 'signalbox.db'}") as ledger:
+        digest = compute(ledger, "default", Week(2026, 47), BERLIN, until=NOW, faults=FAULTS)
+    assert digest.classes == ()
+    assert [digest.failures, digest.reports, digest.new.compared] == [0, 0, 0]
+    assert {None} == {one.between.value for one in digest.trend}

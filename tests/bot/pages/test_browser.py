@@ -1,0 +1,173 @@
+"""The pages in a real Chromium: nothing hostile runs, nothing is asked of others, everybody can read them, on any screen."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from shutil import which
+
+import pytest
+from flask import Flask
+from waitress.server import create_server
+
+from bot.ledger import Ledger
+from bot.pages.incident import About, incident_page, words_of
+from bot.pages.kept import Kept
+from bot.pages.kept import dumps as curves_of
+from bot.pages.links import Pages
+from bot.pages.serving import pages
+from bot.reportjson import dumps
+from bot.store import Origin
+from bot.timeline import dumps as timeline_of
+from kb.report import Hang, StackBranch, Vote
+from tests.bot.chromium import complaints
+from tests.bot.pages.made import ATTACKS, EVERYTHING, curves, kept, timeline
+from tests.bot.pages.test_incident import hostile_report
+from tests.bot.samples import FALLEN_GPU, NOON, UNKNOWN
+
+AT = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
+PLACE = ("logs/dmesg-gpu-017.log", 90_112)
+HUNG = replace(
+    FALLEN_GPU,
+    hang=Hang(
+        called=True,
+        votes=(
+            Vote("silence", "yes", "all silent", NOON),
+            Vote("spin", "no", "idle"),
+            Vote("stacks", "not_observable", "none"),
+        ),
+        stacks=(
+            StackBranch(0, ("<module> (train.py:240)", "main (train.py:210)"), 64, "0-63"),
+            StackBranch(1, ("all_reduce (distributed_c10d.py:2806)",), 63, "0-6,8-63", "7"),
+            StackBranch(1, ("get (queue.py:180)",), 1, "7", "0-6,8-63", 2),
+        ),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory, known):
+    """The addresses of a full incident, of a hostile one, and of the overview, and the folder of pages that stand alone."""
+    folder = tmp_path_factory.mktemp("pages")
+    with Ledger(f"sqlite:///{folder / 'x.db'}") as ledger:
+        web = Flask("test")
+        server = create_server(web, host="127.0.0.1", port=0)
+        settings = Pages(f"http://127.0.0.1:{server.effective_port}", "0123456789abcdef" * 2)
+        web.register_blueprint(pages(ledger, known, settings, now=AT.timestamp))
+        reports = (
+            HUNG,
+            hostile_report(EVERYTHING),
+            *(replace(hostile_report(one), id=f"r{at}") for at, one in enumerate(ATTACKS)),
+        )
+        for one, text in zip(reports, ("Boom", EVERYTHING, *ATTACKS), strict=True):
+            small = {"curves": curves_of(curves(text.encode("utf-8", "replace").decode()))}
+            small["timeline"] = timeline_of(timeline(text.encode("utf-8", "replace").decode()))
+            ledger.add(dumps(replace(one, id=one.id + text[:9])), replace(one, id=f"{one.id}{hash(text)}"), b"", None, AT,
+                       origin=Origin(kept=small))  # fmt: skip
+        threading.Thread(target=server.run, daemon=True).start()
+        about = About(12, AT, (), "its evidence lies in /var/spool/x")
+        alone = {
+            "alone": incident_page(HUNG, kept(place=PLACE), about, words_of(known)),
+            "alone-hostile": incident_page(hostile_report(EVERYTHING), kept(EVERYTHING, PLACE), about, words_of(known)),
+            "unknown": incident_page(UNKNOWN, Kept(), about),
+        }
+        addresses = {
+            "incident": settings.incident("default", 1, AT.timestamp()),
+            "hostile": settings.incident("default", 2, AT.timestamp()),
+            "overview": settings.overview("default", AT.timestamp()),
+        }
+        for name, page in alone.items():
+            (folder / f"{name}.html").write_text(page, encoding="utf-8")
+            addresses[name] = (folder / f"{name}.html").as_uri()
+        yield addresses
+        server.close()
+
+
+OPEN = "for (const one of document.querySelectorAll('details')) one.open = true"
+EVERY = ("incident", "hostile", "overview", "alone", "alone-hostile", "unknown")
+
+
+@pytest.fixture
+def screen(browser):
+    """Set the window's width and the colours that its user likes."""
+
+    def become(width=1280, scheme="light"):
+        size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        liked = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", liked)
+
+    yield become
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_nothing_runs_and_nothing_is_asked_of_others(browser, served, name):
+    """No script, no handler, nothing that the policy had to stop, no request beside the page itself."""
+    browser.get_log("browser")
+    browser.get(served[name])
+    browser.execute_script(OPEN)
+    browser.execute_script("for (const one of document.querySelectorAll('input, a, pre, [tabindex]')) one.focus()")
+    assert "owned" not in browser.title.replace("document.title='owned'", "")
+    asked = browser.execute_script("return performance.getEntriesByType('resource').map(one => one.name)")
+    assert [one for one in asked if not one.endswith("/favicon.ico")] == []
+    assert browser.execute_script("return document.scripts.length + document.images.length") == 0
+    assert [one for one in complaints(browser) if "favicon.ico" not in one] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_it_fits(browser, served, screen, width, scheme):
+    """Nothing runs out of the window at the side, whatever the words; the ground is that of the scheme."""
+    screen(width, scheme)
+    for name in EVERY:
+        browser.get(served[name])
+        browser.execute_script(OPEN)
+        assert browser.execute_script("return document.documentElement.scrollWidth - window.innerWidth") <= 0, name
+        ground = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+        assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 26)"}[scheme]
+
+
+def axe() -> str | None:
+    """The program of axe-core, where npm has it."""
+    npm = which("npm")
+    if npm is None:
+        return None
+    root = subprocess.run([npm, "root", "-g"], capture_output=True, text=True, check=False).stdout.strip()
+    file = Path(root) / "axe-core" / "axe.min.js"
+    return file.read_text(encoding="utf-8") if file.is_file() else None
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_everybody_can_read_them(browser, served, screen, width, scheme):
+    """axe-core finds nothing at all: contrast, names, order of headings, what a keyboard reaches."""
+    program = axe()
+    if program is None:
+        pytest.skip("the accessibility check needs axe-core (npm install --global axe-core)")
+    screen(width, scheme)
+    for name in EVERY:
+        browser.get(served[name])
+        browser.execute_script(OPEN)
+        # a tool of the browser's, not of the page: its policy does not stop it
+        browser.execute_cdp_cmd("Runtime.evaluate", {"expression": program})
+        found = browser.execute_async_script(
+            "const done = arguments[0]; axe.run().then(all => done(all.violations.map(one => "
+            "`${one.impact} ${one.id}: ${one.nodes.slice(0, 3).map(node => node.html.slice(0, 160)).join(' | ')}`)))"
+        )
+        assert found == [], name
+
+
+def test_the_form_asks_for_what_is_chosen(browser, served):
+    """By plain means; each row leads to its page."""
+    browser.get(served["overview"])
+    browser.find_element("name", "node").send_keys("gpu-017")
+    browser.find_element("css selector", ".filters button").click()
+    assert "node=gpu-017" in browser.current_url
+    rows = browser.find_elements("css selector", ".incidents tbody tr")
+    assert len(rows) == 1
+    rows[0].find_element("tag name", "a").click()
+    assert browser.find_element("tag name", "h1").text.startswith("Requeue without gpu-017")

@@ -1,0 +1,145 @@
+"""The incident page as text: what it says, and that nothing of others becomes markup, whatever is in a report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from random import Random
+
+import pytest
+
+from bot.closing import Annotation, Closing
+from bot.pages.drawing import lines, policy, style, web
+from bot.pages.incident import About, incident_page, words_of
+from bot.reportjson import dumps, from_json
+from kb.report import Hang, StackBranch
+from tests.bot.pages.made import ATTACKS, EVERYTHING, Read, kept
+from tests.bot.samples import FALLEN_GPU, HEALTHY, UNKNOWN
+from tests.bot.slack import hostile
+
+WHEN = datetime(2026, 3, 1, 14, 30, tzinfo=UTC)
+
+
+def test_the_decision_comes_first_then_all_that_supports_it(known):
+    """Decision, summary, timeline, diagnosis with suspects, evidence, remedy and rule texts, curves, gaps, in this order."""
+    place = ("logs/dmesg-gpu-017.log", 90_112)
+    page = Read(incident_page(FALLEN_GPU, kept(place=place), About(12, WHEN), words_of(known)))
+    assert page.faults == []
+    wanted = (
+        "Incident 12", "Requeue without gpu-017", "fell off the bus at iteration 1198", "Leave out gpu-017", "llm-70b",
+        "1,198 of 5,000", "9.6", "Who wrote when", "end of the job 12:03:59", "A GPU fell off the bus", "Suspects",
+        "gpu 3 (0000:5d:00, GPU-1f0e) of gpu-017", "logs/dmesg-gpu-017.log:812", "before", "Xid (PCI:0000:5d:00): 79", "after",
+        "Drain gpu-017 and reboot it.", "disruptive", "scontrol update", "Check: `nvidia-smi -L`", "collective_timeout x63",
+        "A power, link or board fault.", "dies, and all who wait", "xid-catalogue", "A collective timed out", "Does it hang?",
+        "Curves", "step 390", "leaves the others", "Nobody has said yet", "rulebook 2026.3",
+    )  # fmt: skip
+    assert page.missing(*wanted) == []
+
+
+@pytest.mark.parametrize("report", [FALLEN_GPU, HEALTHY, UNKNOWN], ids=lambda one: one.verdict)
+def test_a_report_alone_is_a_page_too(report):
+    """Without anything kept, without a number, and after a way through the store."""
+    page = incident_page(from_json(dumps(report)))
+    assert Read(page).faults == []
+    assert "Who wrote when" not in page
+
+
+def test_what_people_said_is_shown_the_last_word_first(known):
+    """All of it, with who said it."""
+    first = Closing("ana", "slack", "right", "shown", "gpu_fell_off_bus", "xid-catalogue", nodes=("gpu-017",))
+    last = Closing("bo", "cli", "wrong", "no_rule", action="swapped the riser", lost_hours=1.5, note="twice this week")
+    said = (Annotation(12, 1, WHEN, first), Annotation(12, 2, WHEN, last))
+    page = Read(incident_page(FALLEN_GPU, about=About(12, WHEN, said), words=words_of(known)))
+    wanted = (
+        "no rule fits",
+        "bo, 2026-03-01 14:30Z",
+        "the answer was wrong",
+        "swapped the riser",
+        "1.5 hours",
+        "twice this week",
+        "ana",
+        "Nodes: gpu-017",
+    )
+    assert page.missing(*wanted) == []
+
+
+def test_stacks_show_who_is_inside_and_outside():
+    """Each branch with its frames, its ranks and the others."""
+    stacks = (
+        StackBranch(0, ("<module> (train.py:240)",), 1024, "0-1023"),
+        StackBranch(1, ("all_reduce (distributed_c10d.py:2806)",), 1023, "0-516,518-1023", "517", folded=2),
+    )
+    text = Read(incident_page(replace(HEALTHY, hang=Hang(called=True, stacks=stacks)))).text
+    assert "Where the 1024 ranks stand" in text
+    assert "1023 ranks inside 0-516,518-1023, outside 517" in text.replace("\n", " ")
+    assert "2 branches further in" in text
+
+
+def test_no_attack_becomes_markup(known):
+    """All of them in each text that comes from outside: as many elements as without, of the known kinds, and no link is added."""
+    broken = hostile_report(EVERYTHING)
+    said = (
+        Annotation(
+            12, 1, WHEN, Closing(EVERYTHING, "slack", "wrong", "fault", EVERYTHING, note=EVERYTHING, nodes=ATTACKS)
+        ),
+    )
+    around = kept(EVERYTHING, ("logs/dmesg-gpu-017.log", 90_112))
+    page = incident_page(broken, around, About(12, WHEN, said, EVERYTHING), words_of(known))
+    seen = Read(page)
+    assert seen.faults == []
+    assert [one for one in seen.links if not one.startswith("https://")] == []
+    assert page.encode()
+    assert "{{ 7 * 7 }}" in seen.text
+    assert "\\u202egnp.exe" in seen.text
+    assert seen.styles == [style()]
+
+
+def hostile_report(text):
+    """The report of a lost GPU with the text wherever others can write."""
+    best = FALLEN_GPU.diagnoses[0]
+    items = tuple(replace(one, text=text, source=f"{one.source}", url="javascript:alert(1)") for one in best.evidence)
+    who = tuple(replace(one, node=text, why=text) for one in best.suspects)
+    steps = tuple(replace(one, text=text, command=text, verify=text) for one in best.remediation)
+    worst = replace(
+        best, title=text, summary=text, evidence=items, suspects=who, remediation=steps, cause=text, stage=text
+    )
+    job = replace(FALLEN_GPU.job, name=text, id=text, owner=text, state=text)
+    exclude = tuple(replace(one, node=text, why=text) for one in FALLEN_GPU.decision.exclude)
+    decision = replace(FALLEN_GPU.decision, exclude=exclude, why=text, owner=text)
+    votes = tuple(replace(one, detail=text) for one in FALLEN_GPU.hang.votes)
+    stacks = (StackBranch(0, (text, text), 3, text[:200], text[:200]),)
+    return replace(
+        FALLEN_GPU, summary=text, bundle=text, job=job, decision=decision, diagnoses=(worst,), hang=Hang(votes=votes, stacks=stacks)
+    )  # fmt: skip
+
+
+def test_no_report_at_all_breaks_the_page():
+    """Reports with every field at random, hostile ones among them: always a page, and of known elements only."""
+    chance = Random(20261122)
+    for _ in range(150):
+        page = incident_page(hostile.report(chance), about=About(1, WHEN))
+        assert Read(page).faults == []
+        assert page.encode()
+
+
+def test_only_addresses_of_the_web_are_links():
+    """Others are not shown as links, however they begin."""
+    assert web("https://logs.example/x?y=1#z") == "https://logs.example/x?y=1#z"
+    for one in (
+        "javascript:alert(1)", " https://x", "data:text/html,x", "//x", "https:x", "http://", 'https://x/"onclick=', "https://[",
+        "https://x/\u202e", "JaVaScRiPt:alert(1)", "", None,
+    ):  # fmt: skip
+        assert web(one) is None
+
+
+def test_endless_evidence_is_cut_and_says_so():
+    """Long lines and many of them."""
+    assert [len(one) for one in lines("x" * 5_000)] == [len("x" * 600 + " ... (4400 more characters)")]
+    assert lines("a\n\n" * 100)[-1] == "... 60 more lines"
+
+
+def test_the_policy_allows_the_page_its_style_and_nothing_else():
+    """No script, no address; the style by its digest."""
+    assert policy().startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy()
+    assert "script" not in policy()

@@ -1,0 +1,122 @@
+"""The incidents by fault, node, job and state: those asked for and no others, of one tenant, on both kinds of databases."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bot.closing import Closing
+from bot.ledger import Ledger
+from bot.pages.listing import MOST_PAGES, SIZE, USUAL_WEEKS, Wanted, find
+from bot.tables import IncidentRow
+
+NOW = datetime(2026, 11, 22, 8, 0, tzinfo=UTC)
+
+
+def fill(ledger):
+    """Five incidents of two tenants; their numbers by name."""
+    rows = {
+        "ecc": {
+            "fault": "gpu_memory_ecc",
+            "nodes": '["gpu-1","gpu-10"]',
+            "job_name": "LLM-70b",
+            "job_id": "4711",
+            "age": 1,
+        },
+        "nccl": {"fault": "collective_timeout", "nodes": '["gpu-10"]', "job_name": "llm-7b", "job_id": "12", "age": 2},
+        "none": {"fault": None, "nodes": "broken", "job_name": None, "job_id": "x%_y", "age": 3, "pinned": True},
+        "old": {"fault": "gpu_memory_ecc", "nodes": None, "job_name": "llm-70b", "job_id": "9", "age": 40},
+        "other": {
+            "fault": "gpu_memory_ecc",
+            "nodes": '["gpu-1"]',
+            "job_name": "llm-70b",
+            "age": 1,
+            "tenant": "b",
+            "job_id": "1",
+        },
+    }
+    with ledger.session(write=True) as session:
+        made = {
+            name: IncidentRow(
+                created_at=NOW - timedelta(days=one.pop("age")), report_id=name, fingerprint="f", rulebook_digest="d",
+                verdict="fault" if one["fault"] else "no_match", phase="failed", summary=name, **one,
+            )
+            for name, one in rows.items()
+        }  # fmt: skip
+        session.add_all(made.values())
+        session.flush()
+        return {name: row.id for name, row in made.items()}
+
+
+@pytest.fixture
+def filled(database):
+    """A ledger with five incidents, and their numbers."""
+    with Ledger(database) as ledger:
+        yield ledger, fill(ledger)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({}, ["ecc", "nccl", "none"]),
+        ({"weeks": "0"}, ["ecc", "nccl", "none", "old"]),
+        ({"weeks": "12", "fault": "gpu_memory_ecc"}, ["ecc", "old"]),
+        ({"fault": "none"}, ["none"]),
+        ({"node": "gpu-1"}, ["ecc"]),
+        ({"node": "gpu-10"}, ["ecc", "nccl"]),
+        ({"node": "gpu%"}, []),
+        ({"node": '","'}, []),
+        ({"job": "llm-70B"}, ["ecc"]),
+        ({"job": "%_"}, ["none"]),
+        ({"job": "' OR 1=1 --"}, []),
+        ({"state": "pinned"}, ["none"]),
+        ({"state": "open"}, ["nccl", "none"]),
+        ({"state": "closed"}, ["ecc"]),
+        ({"state": "closed", "fault": "collective_timeout"}, []),
+        ({"page": "2"}, []),
+    ],
+)
+def test_those_asked_for_come_the_newest_first(filled, asked, expected):
+    """By each filter and by several; what looks like a pattern or like SQL is looked for as it is."""
+    ledger, numbers = filled
+    ledger.annotate(numbers["ecc"], "default", "k", Closing("ana", "cli", "right", "shown", "gpu_memory_ecc"), NOW)
+    found = find(ledger, "default", Wanted.of(asked), NOW)
+    assert expected == [one.summary for one in found.incidents]
+    assert found.count == (3 if "page" in asked else len(expected))
+
+
+def test_what_is_known_of_an_incident_is_listed(filled):
+    """Its nodes, and what people say it was; how many there are of each fault in these weeks, whatever is filtered."""
+    ledger, numbers = filled
+    ledger.annotate(numbers["nccl"], "default", "k", Closing("ana", "cli", "wrong", "fault", "rdma_link"), NOW)
+    found = find(ledger, "default", Wanted(fault="collective_timeout"), NOW)
+    (one,) = found.incidents
+    assert (one.id, one.job, one.nodes, one.closed) == (numbers["nccl"], "llm-7b", ("gpu-10",), True)
+    assert one.word.last.said.fault == "rdma_link"
+    assert found.faults == {"gpu_memory_ecc": 1, "collective_timeout": 1, None: 1}
+
+
+def test_pages_go_on_where_the_last_one_ended(tmp_path):
+    """None is left out, none comes twice, though many have the same time."""
+    with Ledger(f"sqlite:///{tmp_path / 'x.db'}") as ledger:
+        with ledger.session(write=True) as session:
+            session.add_all(
+                IncidentRow(
+                    created_at=NOW - timedelta(seconds=at // 7), report_id=str(at), fingerprint="f", rulebook_digest="d",
+                    verdict="fault", phase="failed", summary="",
+                )
+                for at in range(SIZE * 2 + 7)
+            )  # fmt: skip
+        found = [find(ledger, "default", Wanted(page=page), NOW) for page in (1, 2, 3)]
+        assert [len(one.incidents) for one in found] == [SIZE, SIZE, 7]
+        assert len({one.id for page in found for one in page.incidents}) == 2 * SIZE + 7
+        assert [one.pages for one in found] == [3, 3, 3]
+
+
+def test_a_form_that_nobody_filled_in_is_the_usual_list():
+    """What is no choice counts as not said; nothing is unbounded."""
+    assert Wanted.of({"state": "x", "weeks": "-1", "page": "0", "fault": "", "what": "x"}) == Wanted()
+    assert Wanted.of({"weeks": "٣", "page": "9" * 30}) == Wanted(weeks=USUAL_WEEKS)
+    assert Wanted.of({"page": "999999"}).page == MOST_PAGES
+    assert Wanted.of({"node": "\0" + "x" * 999, "job": " a\udcff "}) == Wanted(node="x" * 128, job="a?")

@@ -1,0 +1,150 @@
+"""The pages over HTTP: who has a link sees its page and no other; nothing may be loaded, framed or kept by others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from flask import Flask
+
+from bot.closing import Closing
+from bot.ledger import Ledger
+from bot.pages.drawing import policy
+from bot.pages.kept import dumps as curves_of
+from bot.pages.links import Allowed, Pages, signed
+from bot.pages.serving import pages
+from bot.reportjson import dumps
+from bot.store import Origin
+from bot.timeline import dumps as timeline_of
+from tests.bot.pages.made import ATTACKS, Read, curves, timeline
+from tests.bot.pages.test_incident import hostile_report
+from tests.bot.samples import FALLEN_GPU, HEALTHY
+
+SECRET = "0123456789abcdef" * 2
+SETTINGS = Pages("https://bot.example", SECRET, 3600.0)
+AT = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
+
+
+class Served:
+    """A client of the pages, with a clock of its own."""
+
+    def __init__(self, ledger, known):
+        self.ledger, self.now = ledger, AT.timestamp() + 60.0
+        web = Flask("test")
+        web.register_blueprint(pages(ledger, known, SETTINGS, now=lambda: self.now))
+        self.client = web.test_client()
+
+    def get(self, address, **query):
+        """The answer at an address that was given."""
+        return self.client.get(address.removeprefix(SETTINGS.base_url), query_string=query)
+
+    def add(self, report, tenant="default"):
+        """An incident of a tenant, with a picture and curves."""
+        small = {"timeline": timeline_of(timeline()), "curves": curves_of(curves())}
+        found = self.ledger.add(dumps(report), report, b"", None, AT, origin=Origin(tenant=tenant, kept=small))
+        return getattr(found, "id", found)
+
+
+@pytest.fixture
+def served(tmp_path, known):
+    """The pages of an empty ledger."""
+    with Ledger(f"sqlite:///{tmp_path / 'x.db'}") as ledger:
+        yield Served(ledger, known)
+
+
+def test_a_link_leads_to_its_incident(served):
+    """With all that is kept of it."""
+    number = served.add(FALLEN_GPU)
+    served.ledger.annotate(number, "default", "k", Closing("ana", "cli", "right", "shown", "gpu_fell_off_bus"), AT)
+    answer = served.get(SETTINGS.incident("default", number, served.now))
+    page = Read(answer.text)
+    assert (answer.status_code, page.faults) == (200, [])
+    assert (
+        page.missing(f"Incident {number}", "2026-03-02 08:30Z", "Requeue without", "Who wrote when", "Curves", "ana")
+        == []
+    )
+
+
+@pytest.mark.parametrize("path", ["incident", "overview", "forged"])
+def test_every_answer_is_guarded(served, path):
+    """Refusals too: no script, no frame, no referrer, nothing kept by proxies, nothing guessed from content."""
+    number = served.add(FALLEN_GPU)
+    address = {
+        "incident": SETTINGS.incident("default", number, served.now),
+        "overview": SETTINGS.overview("default", served.now),
+    }
+    answer = served.get(address.get(path, "/pages/forged"))
+    assert answer.headers["Content-Security-Policy"] == policy()
+    assert "frame-ancestors 'none'" in policy()
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert answer.headers["Cache-Control"] == "private, no-store"
+    assert "Set-Cookie" not in answer.headers
+
+
+def test_links_end_and_cannot_be_made_up(served):
+    """Gone is told from forged; neither says what is behind it."""
+    number = served.add(FALLEN_GPU)
+    address = SETTINGS.incident("default", number, served.now)
+    forged = address[:-3] + ("abc" if not address.endswith("abc") else "xyz")
+    assert served.get(forged).status_code == 403
+    assert served.get(f"/pages/{signed('f' * 32, Allowed('default', number, 10**12))}").status_code == 403
+    served.now += 3601.0
+    gone = served.get(address)
+    assert (gone.status_code, "expired" in gone.text, "gpu-017" in gone.text) == (410, True, False)
+
+
+def test_tenants_are_apart(served):
+    """A link of one tenant shows nothing of another's, by number or in the list."""
+    own, other = served.add(FALLEN_GPU, "a"), served.add(replace(HEALTHY, summary="told to b alone"), "b")
+    assert served.get(SETTINGS.incident("a", own, served.now)).status_code == 200
+    assert served.get(SETTINGS.incident("a", other, served.now)).status_code == 404
+    listed = served.get(SETTINGS.overview("a", served.now), weeks="0").text
+    assert ("fell off the bus" in listed, "told to b alone" in listed) == (True, False)
+
+
+@pytest.mark.parametrize("number", [0, -1, 99, 2**63, 2**200])
+def test_incidents_that_are_not_there_are_refused(served, number):
+    """Whatever the number."""
+    assert served.get(SETTINGS.incident("default", number, served.now)).status_code == 404
+
+
+def test_the_overview_leads_to_each_page_and_filters(served):
+    """Its links hold as long as its own and no longer; its form comes back as it was filled in."""
+    served.add(FALLEN_GPU)
+    served.add(HEALTHY)
+    address = SETTINGS.overview("default", served.now)
+    served.now += 3000.0
+    page = Read(served.get(address).text)
+    assert page.faults == []
+    linked = [one for one in page.links if one != address]
+    assert [served.get(one).status_code for one in linked] == [200, 200]
+    filtered = Read(served.get(address, fault="gpu_fell_off_bus", node="gpu-017", state="open", weeks="0").text)
+    assert filtered.missing("1 as asked, all times", "llm-70b", "gpu-017", "9.6", "open") == []
+    served.now += 601.0
+    assert [served.get(one).status_code for one in linked] == [410, 410]
+
+
+def test_nothing_hostile_comes_through_the_list(served):
+    """Reports, and what is asked for."""
+    for text in ATTACKS:
+        served.add(replace(hostile_report(text), id=str(abs(hash(text)))))
+    address = SETTINGS.overview("default", served.now)
+    for query in ({}, *({"node": one, "job": one, "fault": one} for one in ATTACKS if "\ud800" not in one)):
+        page = Read(served.get(address, **query).text)
+        assert page.faults == []
+        assert all(one.startswith(SETTINGS.base_url) for one in page.links)
+
+
+def test_a_report_that_cannot_be_read_is_said_so(served):
+    """By a later version, or damaged."""
+    number = served.ledger.add(b'{"schema":"other"}', FALLEN_GPU, b"", None, AT)
+    answer = served.get(SETTINGS.incident("default", getattr(number, "id", number), served.now))
+    assert (answer.status_code, "cannot be read" in answer.text) == (404, True)
+
+
+def test_nothing_can_be_changed(served):
+    """Only reading is there."""
+    address = SETTINGS.overview("default", served.now).removeprefix(SETTINGS.base_url)
+    assert [served.client.open(address, method=one).status_code for one in ("POST", "PUT", "DELETE")] == [405, 405, 405]

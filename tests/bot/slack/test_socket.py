@@ -1,0 +1,86 @@
+"""The same app over Socket Mode, against the double's WebSocket server: Slack's own client, our listeners, our rows."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+
+pytest.importorskip("websockets", reason="Socket Mode needs websockets")
+
+from bot.chat.socketmode import socket_mode
+from bot.config import read
+from bot.slack.service import listen
+from tests.bot.slack.stage import ADA, CHANNEL, stage
+from tests.bot.slack.test_app import form, only, press, text_of
+
+
+@contextmanager
+def linked(tmp_path, known, monkeypatch, *, replicas=1, duplicate=False):
+    """A stage whose deliveries come over Socket Mode; gives it and the server's end."""
+    url = f"sqlite:///{tmp_path / 'signalbox.db'}"
+    with stage(tmp_path, known, url, monkeypatch.setenv, duplicate=duplicate) as play:
+        monkeypatch.setenv("STAGE_APP", play.workspace.app.app_token)
+        monkeypatch.setattr("bot.slack.service.PING", 0.3)
+        path = tmp_path / "signalbox.yaml"
+        path.write_text(path.read_text().replace("mode: http,", "mode: socket, app_token: {env: STAGE_APP},"))
+        handlers = []
+        with socket_mode(play.workspace) as mode:
+            try:
+                handlers += [listen(read(path), known, play.ledger) for _ in range(replicas)]
+                assert play.workspace.until(lambda: mode.connections == replicas)
+                yield play, mode
+            finally:
+                mode.drop()
+                for one in handlers:
+                    one.close()
+                    one.app._listener_runner.listener_executor.shutdown(wait=True)
+
+
+def opened(play):
+    """How many connections were asked for."""
+    return [one.method for one in play.workspace.traffic].count("apps.connections.open")
+
+
+def test_from_a_command_to_a_closed_incident(tmp_path, known, monkeypatch):
+    """A command, its answer, a press, a form with a search: as over HTTP."""
+    with linked(tmp_path, known, monkeypatch) as (play, _):
+        assert play.diagnose().acknowledged
+        assert play.told() == ["Looking at demo; the answer comes in this channel."]
+        answer = only(play.answers())
+        press(play, answer.ts, "wrong")
+        form(play)
+        play.workspace.act(ADA, "cause", "fault")
+        play.workspace.until(lambda: any(one.get("block_id") == "other_fault" for one in form(play).blocks))
+        assert play.workspace.suggest(ADA, "other_fault", "disk ful").options[0]["value"] == "disk_full"
+        play.workspace.submit(ADA, {"cause": "fault", "other_fault": "disk_full"})
+        play.settle()
+        assert "closed" in text_of(only(play.answers()))
+
+
+def test_two_connections_and_everything_twice(tmp_path, known, monkeypatch):
+    """Each replica gets one of the two; one of them has the effect."""
+    with linked(tmp_path, known, monkeypatch, replicas=2, duplicate=True) as (play, _):
+        delivery = play.diagnose()
+        assert [one.error for one in delivery.answers] == [None, None]
+        answer = only(play.answers())
+        press(play, answer.ts, "right")
+        assert [one.said.verdict for one in play.ledger.said(1)] == ["right"]
+        head, _ = play.workspace.say(ADA, CHANNEL, "what is with fine?")
+        assert play.workspace.mention(ADA, CHANNEL, "diagnose fine", head.ts).acknowledged
+        play.settle()
+        assert len([one for one in play.workspace.thread(CHANNEL, head.ts) if one.by_app]) == 1
+        assert len(play.ledger.list()) == 2
+
+
+@pytest.mark.parametrize("how", ["disconnect", "drop"])
+def test_a_new_connection_loses_nothing(tmp_path, known, monkeypatch, how):
+    """Slack ends the connection, with a word or without: the client comes again, and what came before is answered."""
+    with linked(tmp_path, known, monkeypatch) as (play, mode):
+        play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
+        getattr(mode, how)()
+        assert play.workspace.until(lambda: opened(play) == 2 and mode.connections == 1, 30.0)
+        play.workspace.command(ADA, CHANNEL, "/diagnose", "fine")
+        play.settle()
+        assert [one.text.split(":")[0].split()[-1] for one in play.answers()] == ["lm-tiny", "lm-tiny"]
+        assert len(play.ledger.list()) == 2

@@ -1,0 +1,50 @@
+"""`signalbox digest` and `signalbox demo --fill` as people run them."""
+
+from __future__ import annotations
+
+import json
+
+from bot.digest.numbers import loads
+
+
+def test_fill_then_read(signalbox):
+    """An empty store is filled, says so, and gives a digest as text, numbers and page; the fill is the same each time."""
+    filled = signalbox("demo", "--fill", "--days", "30")
+    assert filled.status == 0
+    assert b"made-up incidents of 30 days put into the store" in filled.out
+    told = signalbox("digest", "--zone", "Europe/Berlin")
+    assert told.status == 0
+    assert b"Time to recover" in told.out
+    numbers = signalbox("digest", "--json", "--html", "week.html", "--zone", "Europe/Berlin")
+    digest = loads(numbers.out)
+    assert f"Failures of training jobs, week {digest.week}" in told.out.decode()
+    assert digest.failures > 0
+    assert (signalbox.cwd / "week.html").read_text("utf-8").startswith("<!doctype html>")
+    listed = signalbox("incidents", "list", "--json")
+    assert all(json.loads(line)["summary"].startswith("(Made up) ") for line in listed.out.splitlines())
+    again = signalbox("demo", "--fill", "--days", "3")
+    assert again.status == 0  # made-up ones may be added to made-up ones
+
+
+def test_a_store_with_incidents_of_its_own_is_not_filled(signalbox):
+    """Made-up incidents would spoil the figures of real ones."""
+    (signalbox.cwd / "a.log").write_text("RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n" * 3)
+    assert signalbox("diagnose", "--logs", "a.log", "--json").report["verdict"] == "fault"
+    ran = signalbox("demo", "--fill")
+    assert ran.status == 2
+    assert "incidents of your own" in ran.err
+
+
+def test_what_is_wrong_is_told_in_a_line(signalbox):
+    """No such week, no such time zone."""
+    week, zone = signalbox("digest", "--week", "2026-47"), signalbox("digest", "--zone", "Berlin")
+    assert (week.status, zone.status) == (2, 2)
+    assert "write it like 2026-W47" in week.err
+    assert "Europe/Berlin" in zone.err
+
+
+def test_an_empty_store_has_a_digest(signalbox):
+    """It says that there was nothing."""
+    ran = signalbox("digest", "--week", "2026-W47")
+    assert ran.status == 0
+    assert "No failures this week: no job was looked at." in ran.out.decode()

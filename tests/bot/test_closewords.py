@@ -1,0 +1,31 @@
+"""What a cause says of the answer, and the words of what people say."""
+
+import pytest
+
+from bot.closewords import VERDICTS, implied, nameless
+
+
+@pytest.mark.parametrize(
+    ("cause", "fault", "found", "verdict"),
+    [
+        ("shown", "disk_full", ["disk_full", "nccl_timeout"], "right"),
+        ("fault", "nccl_timeout", ["disk_full", "nccl_timeout"], "right_not_first"),
+        ("fault", "oom", ["disk_full"], "wrong"),
+        ("fault", "oom", [], "wrong"),
+        ("no_rule", None, ["disk_full"], "wrong"),
+        ("no_rule", None, [], "abstained_rightly"),
+        ("unknown", None, ["disk_full"], "not_looked_at"),
+        (None, None, [], "not_looked_at"),
+    ],
+)
+def test_a_cause_says_whether_the_bot_was_right(cause, fault, found, verdict):
+    """By the place that the named fault has among those found; saying nothing was right where no rule fits."""
+    assert implied(cause, fault, found) == verdict
+    assert verdict in VERDICTS
+
+
+def test_causes_without_a_fault_have_words():
+    """A cause with a fault is told by the fault."""
+    assert [nameless(one) for one in ("no_rule", "unknown", "fault", "shown", None)] == [
+        "no rule fits", "still unknown", None, None, None,
+    ]  # fmt: skip

@@ -1,0 +1,131 @@
+"""What no rule knows is looked at by comparison (bot.comparing), with good runs that are kept (bot.baselines)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from bot.baselines import family_of, find, keep, packed, unpacked
+from bot.comparing import read_baseline
+from bot.database import Database, StoreError
+from bot.diagnosing import Compare, diagnose_bundle
+from bot.rulefiles import knowledge
+from kb.l4.cross import Baseline
+from kb.model import Gap, Job
+
+KNOWN = knowledge()
+GOOD = Baseline(
+    {("loss", "is", "fine"): (20, 4, 5), ("done",): (4, 4, 1)}, 4, 900, "run-1", (("done",),), {"lr": "1e-4"}
+)
+
+
+def written(folder: Path, nodes: int, *, broken: bool) -> Path:
+    """Logs of a small run, a file a node, on one of which something unheard-of ends it."""
+    folder.mkdir(parents=True)
+    for node in range(nodes):
+        lines = [f"2026-03-01 10:00:{second:02d} worker ready, phase {second} of the warm-up" for second in range(30)]
+        lines += [
+            f"2026-03-01 10:{1 + step // 6:02d}:{step % 6 * 10:02d} step {step}/600 loss 2.{step:03d}"
+            for step in range(1, 61)
+        ]
+        if broken and node == 1:
+            lines.append("2026-03-01 10:11:05 frobnicator: phase lock is gone, giving up")
+        (folder / f"node{node}.log").write_text("\n".join(lines) + "\n", "utf-8")
+    return folder
+
+
+def a_bundle(folder: Path, *, baseline: bool = True) -> Path:
+    """A failed run of which no rule knows anything, with a good run beside it."""
+    written(folder / "logs", 4, broken=True)
+    if baseline:
+        written(folder / "baseline", 2, broken=False)
+    (folder / "job.yaml").write_text("name: llm\nstate: FAILED\n", "utf-8")
+    return folder
+
+
+def test_the_line_that_no_rule_knows_is_told_with_its_place(tmp_path: Path) -> None:
+    """Asked to compare, the answer names the line, by its number, and the node."""
+    report = diagnose_bundle(KNOWN, a_bundle(tmp_path / "b"), workers=1, compare=Compare(always=True)).report
+    first = report.indicators.events[0]
+    assert "frobnicator" in first.what
+    assert first.evidence is not None
+    assert (first.evidence.source, first.evidence.line) == ("logs/node1.log", 91)
+    assert "not_compared" not in {gap.code for gap in report.gaps}
+
+
+def test_without_a_good_run_a_gap_says_so(tmp_path: Path) -> None:
+    """The comparison works on all lines, and tells."""
+    bundle = a_bundle(tmp_path / "b", baseline=False)
+    report = diagnose_bundle(KNOWN, bundle, workers=1, compare=Compare(always=True)).report
+    reason = "no good run was compared with; lines are not filtered"
+    assert Gap("not_compared", "logs", reason) in report.gaps
+
+
+def test_a_good_run_without_logs_is_a_gap(tmp_path: Path) -> None:
+    """An empty folder and one of a few lines are no run."""
+    (tmp_path / "empty").mkdir()
+    good, gaps = read_baseline([tmp_path / "empty"])
+    assert (good, [gap.code for gap in gaps]) == (None, ["no_baseline"])
+    (tmp_path / "short").mkdir()
+    (tmp_path / "short" / "a.log").write_text("one\ntwo\n", "utf-8")
+    good, gaps = read_baseline([tmp_path / "short"])
+    assert (good, [gap.code for gap in gaps]) == (None, ["no_baseline"])
+
+
+def test_the_same_bundle_gives_the_same_report(tmp_path: Path) -> None:
+    """Ids are digests of what is said, comparison included."""
+    bundle = a_bundle(tmp_path / "b")
+    first, second = (
+        diagnose_bundle(KNOWN, bundle, workers=workers, compare=Compare(always=True)).report for workers in (1, 2)
+    )
+    assert first == second
+
+
+def test_a_good_run_is_kept_by_family_and_found_again(tmp_path: Path) -> None:
+    """The last one kept counts; another family has none."""
+    with Database(f"sqlite:///{tmp_path}/s.db") as database:
+        keep(database, "llm|", Baseline({}), datetime(2026, 1, 1, tzinfo=UTC))
+        keep(database, "llm|", GOOD, datetime(2026, 1, 2, tzinfo=UTC))
+        assert find(database, "llm|") == GOOD
+        assert find(database, "vision|") is None
+        assert find(database, "llm|", tenant="other") is None
+
+
+def test_what_is_kept_comes_back_as_it_was() -> None:
+    """Packing and unpacking a good run gives it again."""
+    assert unpacked(packed(GOOD), "run-1") == GOOD
+
+
+def test_a_damaged_row_is_an_error_of_the_store(tmp_path: Path) -> None:
+    """Bytes that are no good run are told as such."""
+    from bot.tables import BaselineRow
+    from kb.templates.table import VERSION
+
+    with Database(f"sqlite:///{tmp_path}/s.db") as database:
+        row = BaselineRow(
+            tenant="default",
+            family="f",
+            at=datetime(2026, 1, 1, tzinfo=UTC),
+            label="",
+            version=VERSION,
+            events_zstd=b"x",
+        )
+        database.write(lambda session: session.add(row))
+        with pytest.raises(StoreError, match="the good run of 'f' cannot be read"):
+            find(database, "f")
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [("llm-70b-run12", "llm-70b|x"), ("llm-70b-20260301-2", "llm-70b|x"), ("llm", "llm|x"), ("exp-deadbeef", "exp|x")],
+)
+def test_the_family_of_a_job_leaves_out_what_changes(name: str, family: str) -> None:
+    """Numbers of runs, dates and digests at the end of a name are no part of it."""
+    assert family_of(Job(name=name, framework="x")) == family
+
+
+def test_a_job_without_a_name_has_no_family() -> None:
+    """Nothing is kept for it."""
+    assert family_of(Job()) is None

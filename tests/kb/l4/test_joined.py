@@ -1,0 +1,241 @@
+"""Comparisons of a failed run with a good one, with its peers, and with its own past, joined (kb.l4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kb.l4.clocks import leveled, skews
+from kb.l4.cross import Baseline, baseline_of, changed, compare, is_foreign, out_of_order, pooled
+from kb.l4.gathered import run_of
+from kb.l4.joined import indicators, look
+from kb.l4.run import Beat, Event, Run, Seen, Spot, Voice
+from kb.l4.temporal import changes, course_of
+from kb.model import Job, Resource, StreamRef
+from kb.report import Indicators
+from kb.templates.mining import Miner
+
+USUAL = (
+    "loading module fused kernels",
+    "connected all rings of the group",
+    "building the index of samples",
+    "model has been moved to device",
+    "optimizer states are ready now",
+    "dataloader workers have started",
+    "warm up of the schedule is done",
+    "gradient buckets have been rebuilt",
+    "first batch has been taken over",
+)
+
+
+def a_run(
+    *odd: tuple[str, str, str | None, float],
+    nodes: int = 4,
+    steps: int = 40,
+    state: str = "FAILED",
+    slow_from: int | None = None,
+) -> Run:
+    """A run of nodes that print the usual, step lines on the first, and odd lines: (node, text, level, seconds from the begin)."""
+    names = [f"n{i}" for i in range(nodes)]
+    said = [(node, text, "info", float(i)) for node in names for i, text in enumerate(USUAL)]
+    events: dict[str, dict[str, list[Spot]]] = {}
+    levels: dict[str, str | None] = {}
+    for place, (node, text, level, at) in enumerate((*said, *odd)):
+        spot = Spot(f"{node}.log", int(at * 100) + place, text, None, 1000.0 + at, node)
+        events.setdefault(text, {}).setdefault(node, []).append(spot)
+        levels[text] = level
+    made = {
+        text: Event(text, text, levels[text], {n: Seen(len(spots), tuple(spots)) for n, spots in by_node.items()})
+        for text, by_node in events.items()
+    }
+    beats = []
+    now = 1020.0
+    for step in range(1, steps + 1):
+        seconds = 4.0 if slow_from is not None and step >= slow_from else 1.0
+        now += seconds
+        beats.append(Beat(Spot("n0.log", 10_000 + step, "", None, now, "n0"), step, seconds, 2.0))
+    voices = tuple(Voice(f"{n}.log", n, None, 100, Spot(f"{n}.log", 10**6, "", None, now + 30, n)) for n in names)
+    return Run(made, tuple(names), tuple(beats), (), voices, state)
+
+
+BROKEN = ("n2", "RuntimeError: CUDA error: uncorrectable ECC error encountered", None, 61.0)
+
+
+def test_an_event_that_the_good_run_lacks_is_told_with_its_node_stage_and_step() -> None:
+    """What only the failed run says, at its end, on one node, is the answer."""
+    found = look(a_run(BROKEN), baseline_of(a_run(state="COMPLETED")))
+    assert [BROKEN[1]] == [one.event.text for one in found.events]
+    assert found.nodes[0].node == "n2"
+    assert (found.stage, found.step) == ("iterating", 41)
+
+
+def test_without_a_good_run_it_works_and_says_so() -> None:
+    """A missing good run costs the filter, not the answer."""
+    found = look(a_run(BROKEN))
+    assert [BROKEN[1]] == [one.event.text for one in found.events]
+    assert found.said == ("no good run was compared with; lines are not filtered",)
+
+
+def test_an_empty_good_run_and_one_of_another_job_are_not_used() -> None:
+    """A baseline that cannot be right is left out aloud."""
+    assert "empty" in look(a_run(BROKEN), Baseline({})).said[0]
+    stranger = Baseline({(word, "of", "another", "job"): (10, 4, 3) for word in "abcdefghijklm"}, nodes=4, lines=400)
+    assert is_foreign(a_run(BROKEN), stranger)
+    assert "another job" in look(a_run(BROKEN), stranger).said[0]
+
+
+def test_a_good_run_that_failed_itself_hides_its_own_failure_only() -> None:
+    """What the baseline has as often is no news; another failure is."""
+    failed = baseline_of(a_run(BROKEN))
+    other = ("n1", "OSError: No space left on device", None, 61.0)
+    assert [other[1]] == [one.event.text for one in look(a_run(BROKEN, other), failed).events]
+
+
+def test_two_healthy_runs_give_no_indicator() -> None:
+    """Drift and single odd lines of a run that ended well are not told."""
+    odd = ("n1", "lost connection to the metrics push gateway", "error", 30.0)
+    assert indicators(a_run(odd, state="COMPLETED"), baseline_of(a_run(state="COMPLETED"))) == Indicators()
+
+
+def test_new_harmless_words_of_all_nodes_are_passed_over() -> None:
+    """A new version's warning, which all print while they go on, ranks below what ended the run."""
+    drift = tuple((f"n{i}", "unknown option is not supported by this driver", "warning", 10.0) for i in range(4))
+    found = look(a_run(*drift, BROKEN), baseline_of(a_run(state="COMPLETED")))
+    assert [BROKEN[1]] == [one.event.text for one in found.events]
+
+
+def test_consequences_are_not_told_beside_their_cause() -> None:
+    """Peers that lost their connection say what was done to them."""
+    peers = tuple((f"n{i}", "socketProgress: Connection closed by remote peer", "warning", 70.0) for i in (0, 1, 3))
+    found = look(a_run(BROKEN, *peers), baseline_of(a_run(state="COMPLETED")))
+    assert [BROKEN[1]] == [one.event.text for one in found.events]
+
+
+def test_a_fault_of_all_nodes_names_none() -> None:
+    """An exception that all ranks raise is the job's own."""
+    all_nodes = tuple((f"n{i}", "ValueError: the world cannot be split", None, 61.0) for i in range(4))
+    found = look(a_run(*all_nodes), baseline_of(a_run(state="COMPLETED")))
+    assert [all_nodes[0][1]] == [one.event.text for one in found.events]
+    assert found.nodes == ()
+
+
+def test_one_node_has_no_peers() -> None:
+    """With one node the lines are told and no node."""
+    found = look(a_run(("n0", BROKEN[1], None, 61.0), nodes=1), baseline_of(a_run(nodes=1, state="COMPLETED")))
+    assert ([BROKEN[1]], ()) == ([one.event.text for one in found.events], found.nodes)
+
+
+def test_a_node_without_a_log_stands_out() -> None:
+    """Silence is an indicator itself."""
+    run = a_run()
+    run = replace(run, nodes=(*run.nodes, "n9"))
+    assert (look(run).nodes[0].node, look(run).nodes[0].why) == ("n9", "it left no log")
+
+
+def test_a_log_that_ends_early_stands_out() -> None:
+    """A node whose log ends long before its peers' is named."""
+    run = a_run()
+    short = replace(run.voices[3], last=Spot("n3.log", 50, "", None, 700.0, "n3"))
+    found = look(replace(run, voices=(*run.voices[:3], short)))
+    assert found.nodes[0].node == "n3"
+    assert found.nodes[0].why.startswith("its log ends")
+
+
+def test_the_step_from_which_on_a_run_was_slower_is_told() -> None:
+    """A run that ended well and became slow turned where the slow steps begin."""
+    run = a_run(state="COMPLETED", slow_from=25)
+    found = look(run, baseline_of(a_run(state="COMPLETED")))
+    assert found.step == 25
+    assert indicators(run).events[0].why == "steps take 4 s from here on, 1 s before"
+
+
+def test_single_slow_steps_turn_nothing() -> None:
+    """Evaluations and checkpoints come and go."""
+    run = a_run(state="COMPLETED")
+    beats = tuple(replace(one, seconds=9.0) if one.step % 10 == 0 else one for one in run.beats)
+    assert changes(course_of(replace(run, beats=beats), {})) == ()
+
+
+def test_a_loss_that_is_no_number_any_more_is_told() -> None:
+    """The first step whose loss is not finite."""
+    run = a_run(state="COMPLETED")
+    beats = tuple(replace(one, loss=float("nan")) if one.step >= 30 else one for one in run.beats)
+    assert look(replace(run, beats=beats)).step == 30
+
+
+def test_counts_far_beyond_the_good_runs_are_fresh() -> None:
+    """An event that the good run has too counts where it comes far more often."""
+    retry = "write was slow and is tried again"
+    good = baseline_of(a_run(("n1", retry, "warning", 5.0), state="COMPLETED"))
+    many = tuple(("n1", retry, "warning", 5.0 + i) for i in range(40))
+    assert compare(a_run(*many), good)[retry].fresh == 0.8
+    assert compare(a_run(many[0]), good)[retry].fresh == 0.0
+
+
+def test_versions_and_paths_do_not_make_an_event_new() -> None:
+    """Events match by their words."""
+    good = baseline_of(a_run(("n1", "loaded kernel library <*> version <*> from cache folder", None, 5.0)))
+    new = "loaded kernel library version <*>.<*> from the cache folder"
+    assert compare(a_run(("n1", new, None, 5.0)), good)[new].fresh == 0.0
+
+
+def test_an_event_at_another_place_in_the_order_is_found() -> None:
+    """Alignment of the order of first occurrences, not of sets."""
+    late, early = ("n0", "checkpoint has been loaded", None, 9.5), ("n0", "checkpoint has been loaded", None, -5.0)
+    assert out_of_order(a_run(late), baseline_of(a_run(early))) == (late[1],)
+
+
+def test_what_was_set_otherwise_is_told() -> None:
+    """Settings of both runs are compared; what only one prints is not, but for options."""
+    good = replace(baseline_of(a_run()), settings={"--lr": "1e-4", "driver_version": "550.1", "image": "a"})
+    run = replace(a_run(), settings={"--lr": "3e-4", "driver_version": "550.1", "--bf16": "given"})
+    assert changed(run, good) == (("--bf16", "", "given"), ("--lr", "1e-4", "3e-4"))
+
+
+def test_a_pool_of_good_runs_knows_what_any_of_them_has() -> None:
+    """Pooled good runs serve as one."""
+    pool = pooled([baseline_of(a_run(state="COMPLETED")), baseline_of(a_run(BROKEN))])
+    assert look(a_run(BROKEN), pool).events == ()
+
+
+def test_clocks_and_zones_are_brought_together() -> None:
+    """A node hours ahead is found; lines that name their zone are set beside those that do not."""
+    run = a_run()
+    ahead = {
+        name: replace(
+            event,
+            nodes={
+                node: replace(
+                    seen, spots=tuple(replace(s, time=(s.time or 0) + 7200 * (node == "n3")) for s in seen.spots)
+                )
+                for node, seen in event.nodes.items()
+            },
+        )
+        for name, event in run.events.items()
+    }
+    assert skews(replace(run, events=ahead)) == {"n3": 7200.0}
+    local = Spot("n0.log", 1, "2026-01-01 10:00:00 step", None, 36000.0, "n0")
+    zoned = Spot("n0.log", 2, "2026-01-01T08:00:01Z agent", None, 28801.0, "n0")
+    mixed = Run({"a": Event("a", "a", None, {"n0": Seen(2, (local, zoned))})}, ("n0",))
+    assert [s.time for s in leveled(mixed).events["a"].nodes["n0"].spots] == [36000.0, 36001.0]
+
+
+def test_binary_noise_and_cut_logs_are_borne() -> None:
+    """Whatever stands in a stream gives a run and an answer."""
+    tables = []
+    for node, data in (("a", bytes(range(256)) * 40), ("b", b"2026-01-01 10:00:00 ERROR: it bro"), ("c", b"")):
+        miner = Miner(StreamRef(f"{node}.log", Resource(node=node)))
+        miner.feed(data)
+        tables.append(miner.finish())
+    run = run_of(tables, (), Job(state="FAILED", nodes={"a": (), "b": (), "c": ()}))
+    assert {"a", "b"} <= run.heard
+    assert look(run) == look(run_of(tables[::-1], (), Job(state="FAILED", nodes={"a": (), "b": (), "c": ()})))
+
+
+def test_the_report_shows_what_was_found_with_its_lines() -> None:
+    """Indicators carry source, offset and node of the line that shows them."""
+    told = indicators(a_run(BROKEN), baseline_of(a_run(state="COMPLETED")))
+    evidence = told.events[0].evidence
+    assert evidence is not None
+    assert (evidence.source, evidence.node, evidence.time, evidence.id) == ("n2.log", "n2", 1061.0, "i1")
+    assert told.events[0].why.startswith("not in the last good run, ")
+    assert [one.what for one in told.stages] == ["iterating"]

@@ -1,0 +1,176 @@
+"""Curves: what all ranks and nodes measured on one grid, who stands out in them, and that they stay small."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from kb.curves import COLUMNS, LINES, METRICS, OWN, Curves, curves
+from kb.evidence import Evidence
+from kb.model import Job, ProgressPoint, Resource, StreamRef
+from kb.panel import Row, make_panel
+from kb.report import Diagnosis, GpuRef, Progress, Report, Suspect, Versions
+from kb.summary import Series, StreamSummary
+
+NOON = 1_772_366_400.0
+
+
+def log(rank, values, *, field="loss", every=1, node=None):
+    """A rank's log with a value a step."""
+    points = tuple(ProgressPoint(at * 100, step=(at + 1) * every, **{field: one}) for at, one in enumerate(values))
+    return StreamSummary(StreamRef(f"rank-{rank}.log", Resource(rank=rank, node=node)), 10_000, series=Series(points))
+
+
+def report(*suspects, iteration=None, verdict="fault", first_seen=None):
+    """A report that suspects somebody."""
+    best = Diagnosis(
+        1, "f", "r", 1, "t", "s", 0.9, "likely", "root_cause", suspects=suspects, iteration=iteration, first_seen=first_seen
+    )  # fmt: skip
+    diagnoses = (best,) if verdict == "fault" else ()
+    return Report(
+        "i", "f", verdict, "failed", "s", Versions("e", "r", "d", "c"), diagnoses=diagnoses, progress=Progress(40)
+    )
+
+
+def panel(rows, metric="gpu_util"):
+    """A panel of rows by time, a minute a column."""
+    values = np.array([one for _, one in rows], dtype=np.float64)
+    return make_panel(metric, [Row(who) for who, _ in rows], NOON, 60.0, values, "%")
+
+
+def test_each_rank_is_a_line_over_steps():
+    """With the failing step; the median of three and more."""
+    evidence = Evidence(streams=tuple(log(rank, [5.0 - 0.1 * at + rank for at in range(40)]) for rank in range(3)))
+    (chart,) = curves(evidence, report(iteration=39)).charts
+    assert (chart.metric, chart.title, chart.axis, chart.start, chart.width, chart.rows, chart.at) == (
+        "loss",
+        "Loss",
+        "step",
+        1.0,
+        1.0,
+        3,
+        39,
+    )
+    assert [(one.label, one.why, one.values[:2]) for one in chart.lines] == [
+        ("rank 0", "", (5.0, 4.9)), ("rank 1", "", (6.0, 5.9)), ("rank 2", "", (7.0, 6.9)),
+    ]  # fmt: skip
+    assert chart.median[:2] == (6.0, 5.9)
+
+
+def test_who_leaves_the_others_is_told():
+    """A rank that is apart at the end, though nobody suspects it; the suspect before it."""
+    streams = [log(rank, [2.0 + 0.01 * ((rank + at) % 3) for at in range(40)]) for rank in range(12)]
+    streams[7] = log(7, [2.0] * 30 + [9.0] * 10)
+    (chart,) = curves(Evidence(streams=tuple(streams)), report(Suspect("rank", rank=3))).charts
+    assert [(one.label, one.why) for one in chart.lines[:3]] == [
+        ("rank 3", "suspect"),
+        ("rank 7", "apart"),
+        ("rank 0", ""),
+    ]
+
+
+def test_most_of_the_ranks_are_no_suspects():
+    """Who is named with most others stands out from nobody."""
+    evidence = Evidence(streams=tuple(log(rank, [1.0, 2.0, 3.0]) for rank in range(4)))
+    (chart,) = curves(evidence, report(*(Suspect("rank", rank=rank) for rank in range(3)))).charts
+    assert {one.why for one in chart.lines} == {""}
+
+
+def test_many_ranks_are_a_median_with_a_band():
+    """Only who stands out has a line; the values are no more than there are columns."""
+    rows = [log(rank, [float(rank)] * 1000, every=7) for rank in range(LINES + 1)]
+    (chart,) = curves(Evidence(streams=tuple(rows)), report(Suspect("rank", rank=3))).charts
+    assert [one.label for one in chart.lines] == ["rank 3"]
+    assert (len(chart.median), chart.rows) == (COLUMNS, LINES + 1)
+    assert all(low <= middle <= high for low, middle, high in zip(chart.low, chart.median, chart.high, strict=True))
+
+
+def test_what_is_no_number_is_marked_and_never_drawn():
+    """NaN, infinite, beyond any measurement."""
+    evidence = Evidence(streams=(log(0, [1.0, 2.0, math.nan, 3.0, math.inf, 1e200]),))
+    (chart,) = curves(evidence, report()).charts
+    assert chart.lines[0].values[:6] == (1.0, 2.0, None, 3.0, None, None)
+    assert chart.lines[0].broken == (2, 4, 5)
+
+
+def test_a_run_that_is_well_has_no_failing_step():
+    """Nothing failed, so nothing is marked."""
+    (chart,) = curves(Evidence(streams=(log(0, [1.0, 2.0, 3.0]),)), report(verdict="no_fault")).charts
+    assert chart.at is None
+
+
+@pytest.mark.parametrize("values", [[], [1.0], [1.0, 1.0]])
+def test_a_few_values_are_no_curve(values):
+    """Nor is nothing."""
+    assert curves(Evidence(streams=(log(0, values),)), report()) == Curves()
+
+
+def test_steps_that_nobody_counts_up_to_are_left_out():
+    """So that the grid is of this run."""
+    strange = replace(
+        log(0, [1.0] * 9), series=Series(tuple(ProgressPoint(at, step=10**18 + at, loss=1.0) for at in range(9)))
+    )
+    assert curves(Evidence(streams=(strange,)), report()) == Curves()
+
+
+def test_the_suspects_own_gpu_is_beside_the_nodes():
+    """Of many rows a node is one, its suspect apart; the metric in which it is far off comes first."""
+
+    def rows(low):
+        return [
+            (
+                Resource(node=f"n{node}", rank=8 * node + gpu, gpu=str(gpu)),
+                [95.0] * 20 + [low if (node, gpu) == (2, 5) else 95.0] * 10,
+            )
+            for node in range(16)
+            for gpu in range(8)
+        ]
+
+    job = Job(nodes={f"n{node}": tuple(range(8 * node, 8 * node + 8)) for node in range(16)})
+    evidence = Evidence(job=job, panels={"gpu_power": panel(rows(95.0), "gpu_power"), "gpu_util": panel(rows(0.0))})
+    first, second = curves(evidence, report(Suspect("rank", node="n2", rank=21), first_seen=NOON + 1200.0)).charts
+    assert (first.metric, first.title, first.unit, first.axis, first.at) == (
+        "gpu_util",
+        "GPU utilisation",
+        "%",
+        "time",
+        NOON + 1200.0,
+    )
+    assert [(one.label, one.why, one.values[0], one.values[-1]) for one in first.lines if one.why] == [
+        ("rank 21", "suspect", 95.0, 0.0)
+    ]
+    assert (first.rows, second.metric) == (17, "gpu_power")
+
+
+def test_a_gpu_is_suspected_by_its_number_and_a_node_by_its_name():
+    """Of few rows each has its line."""
+    rows = [(Resource(node=node, gpu=gpu), [1.0, 2.0, 3.0]) for node in ("a", "b") for gpu in ("0", "1")]
+    evidence = Evidence(panels={"gpu_util": panel(rows)})
+    (of_gpu,) = curves(evidence, report(Suspect("gpu", "a", gpu=GpuRef(1)))).charts
+    (of_node,) = curves(evidence, report(Suspect("node", "b"))).charts
+    assert [one.label for one in of_gpu.lines if one.why] == ["a GPU 1"]
+    assert [one.label for one in of_node.lines if one.why] == ["b GPU 0", "b GPU 1"]
+
+
+def test_what_was_not_measured_is_unknown_and_never_nothing():
+    """Holes stay holes, in the mean of a node too."""
+    rows = [(Resource(node="a"), [math.nan, 4.0, math.nan, 6.0, 8.0]), (Resource(node="b"), [math.nan] * 5)]
+    (chart,) = curves(Evidence(panels={"gpu_util": panel(rows)}), report()).charts
+    assert [(one.label, one.values) for one in chart.lines] == [("a", (None, 4.0, None, 6.0, 8.0))]
+
+
+def test_it_stays_small_whatever_the_size_of_the_job():
+    """Many metrics of many rows, in which many stand out."""
+    chance = np.random.default_rng(7)
+    rows = [(Resource(node=f"n{node}"), chance.random(3000)) for node in range(300)]
+    evidence = Evidence(
+        panels={f"metric_{at}": panel(rows, f"metric_{at}") for at in range(9)} | {"gpu_util": panel(rows)}
+    )
+    made = curves(evidence, report(*(Suspect("node", f"n{node}") for node in range(20))))
+    assert len(made.charts) == METRICS
+    assert all(len(chart.lines) <= OWN and len(chart.median) <= COLUMNS for chart in made.charts)
+    fewer = curves(evidence, report(Suspect("node", "n1")), lines=1, columns=15)
+    assert all(len(chart.median) <= 15 for chart in fewer.charts)
