@@ -65,13 +65,14 @@ class Jobs:
         self._folder = folder
         self._bundles = sorted(one for one in (ROOT / "tests" / "bundles").iterdir() if (one / "job.yaml").exists())
         self._lock = threading.Lock()
+        self._own = secrets.token_hex(3)  # a store that is used again knows none of them
         self._count = 0
 
     def next(self) -> str:
         """One more."""
         with self._lock:
             self._count += 1
-            name, bundle = f"run-{self._count}", self._bundles[self._count % len(self._bundles)]
+            name, bundle = f"run-{self._own}-{self._count}", self._bundles[self._count % len(self._bundles)]
         shutil.copytree(bundle, self._folder / "runs" / name)
         job = self._folder / "runs" / name / "job.yaml"
         lines = [one for one in job.read_text().splitlines() if not one.startswith(("id:", "name:"))]

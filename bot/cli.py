@@ -81,7 +81,11 @@ def diagnose(
     ] = False,
     baseline: Annotated[
         Path | None,
-        typer.Option("--baseline", metavar="PATH", help="Logs of a good run of the same job to compare with."),
+        typer.Option(
+            "--baseline",
+            metavar="PATH",
+            help="With --bundle and --logs: logs of a good run of the same job, to compare with.",
+        ),
     ] = None,
     each: Annotated[
         Path | None, typer.Option("--each", help="Every subfolder is a bundle; one JSON report a line.")
@@ -158,6 +162,8 @@ def _answered(
 ) -> tuple[Answer, Path | None]:
     """The answer, and the bundle that it is of."""
     if asked.targets and not logs and bundle is None:
+        if asked.baseline is not None:
+            _usage("--baseline goes with --bundle and --logs")
         return _job(known, asked, workers)
     if asked.save is not None or asked.window is not None:
         _usage("--save-bundle and --window go with a JOB")

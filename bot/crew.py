@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from multiprocessing import connection
@@ -35,6 +35,7 @@ from bot.worker import run
 from kb.errors import SignalboxError
 
 MINUTE = 60.0
+SENDER, KEEPER, WORKER = 0, 15, 19  # how nice they are; who waits for the sender's lock on SQLite waits for it to run
 PATIENCE = 10.0  # seconds that they have to end
 _log = logging.getLogger(__name__)
 Stop = multiprocessing.synchronize.Event
@@ -99,7 +100,7 @@ class Crew:
 
 def work(url: str, path: Path | None, stop: Stop) -> None:
     """Do what is in the list."""
-    _begun()
+    _begun(WORKER)
     config = read(path)
     known = knowledge()
     with Ledger(url) as ledger:
@@ -109,7 +110,7 @@ def work(url: str, path: Path | None, stop: Stop) -> None:
 
 def deliver(url: str, path: Path | None, stop: Stop) -> None:
     """Send what should stand in Slack."""
-    _begun()
+    _begun(SENDER)
     with Ledger(url) as ledger:
         config = read(path)
         linked = linked_by(config)
@@ -122,7 +123,7 @@ def deliver(url: str, path: Path | None, stop: Stop) -> None:
 
 def keep(url: str, path: Path | None, stop: Stop) -> None:
     """What is due by the clock: the digest, and tidying what is old. Once, whichever replica comes first."""
-    _begun()
+    _begun(KEEPER)
     config = read(path)
     faults = knowledge().rulebook.faults
     name = f"{socket.gethostname()}:{os.getpid()}"
@@ -143,7 +144,7 @@ def keep(url: str, path: Path | None, stop: Stop) -> None:
 
 def watch(url: str, path: Path | None, stop: Stop) -> None:
     """Look for jobs that ended badly."""
-    _begun()
+    _begun(KEEPER)
     config = read(path)
     with Ledger(url) as ledger, Seen(url) as seen:
         watch_endings(
@@ -166,8 +167,10 @@ def _tell(words: str) -> None:
     logging.getLogger("bot.endings").warning("%s", words)
 
 
-def _begun() -> None:
-    """What every process here begins with: it ends when its parent says so, or is gone."""
+def _begun(nice: int) -> None:
+    """What every process here begins with: whoever listens to people comes first; it ends with its parent."""
+    with suppress(OSError):
+        os.nice(nice)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)  # the parent says when to end
     parent = multiprocessing.parent_process()

@@ -30,6 +30,10 @@ class UtcDateTime(TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
+DUE = "sent IS NULL OR sent < version"
+WAITING = "state = 'collecting'"
+
+
 class SchemaVersion(SQLModel, table=True):
     """One row: which version of the tables this database has."""
 
@@ -163,6 +167,11 @@ class PostingRow(SQLModel, table=True):
     """
 
     __tablename__ = "posting"
+    __table_args__ = (
+        # what the sender looks for five times a second, and what tells of work that failed every second
+        Index("posting_due", "ready_at", sqlite_where=text(DUE), postgresql_where=text(DUE)),
+        Index("posting_waiting", "work_id", sqlite_where=text(WAITING), postgresql_where=text(WAITING)),
+    )
 
     id: int | None = Field(default=None, primary_key=True)
     handle: str = Field(unique=True, max_length=64)
@@ -195,6 +204,9 @@ class RequestRow(SQLModel, table=True):
     """
 
     __tablename__ = "request"
+    __table_args__ = (
+        Index("request_open", "work_id", sqlite_where=text("settled IS 0"), postgresql_where=text("settled IS false")),
+    )
 
     id: int | None = Field(default=None, primary_key=True)
     key: str = Field(unique=True, max_length=200)

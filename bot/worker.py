@@ -42,8 +42,6 @@ Do = Callable[[Work], Done]
 
 def run(url: str, does: Mapping[str, Do], stop: Callable[[], bool], *, idle: float = IDLE) -> None:
     """Work until told to stop. `does`: what is to be done for each kind of work."""
-    with suppress(OSError):
-        os.nice(10)  # whoever answers people comes first
     name = f"{socket.gethostname()}:{os.getpid()}"
     with Worklist(url) as worklist:
         pause = idle

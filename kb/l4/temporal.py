@@ -1,9 +1,8 @@
 """Against its own past: in which stage a run was, and at which step it turned.
 
-Steps are cut into windows of ten. Two measures of a window's distance from its neighbours are used: the counts of its events (dynamic
-time warping over the windows' events, as in L4, gives the same order at a far higher price; see bench/l4_faithful.py), and
-what its own step lines say: seconds a step, loss. What comes again and again in the same run (evaluations, checkpoints, first
-steps) is not what turned it: a step counts only if those after it stay as it is.
+What a step line says of itself is compared, seconds a step and loss; the distance of windows of events by dynamic time warping, as in
+L4, is in bench/l4_faithful.py only. What comes again and again in the same run (evaluations, checkpoints, first steps) is not
+what turned it: a step counts only if those after it stay as it is.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from kb.l4.clocks import corrected
 from kb.l4.run import Beat, Run, Spot
 from kb.l4.words import stage_told
 
-WINDOW = 10
 FEWEST = 6  # steps before and, of a loss, after the turn
 SLOWER = 1.3  # times as long a step
 SIGMAS = 6.0

@@ -141,6 +141,11 @@ def _messages() -> None:
         sa.Column("tries", sa.Integer, nullable=False),
         sa.Column("error", sa.String),
     )
+    for name, column, where in (
+        ("posting_due", "ready_at", "sent IS NULL OR sent < version"),
+        ("posting_waiting", "work_id", "state = 'collecting'"),
+    ):
+        op.create_index(name, "posting", [column], sqlite_where=sa.text(where), postgresql_where=sa.text(where))
     op.create_table(
         "request",
         sa.Column("id", sa.Integer, primary_key=True),
@@ -157,6 +162,8 @@ def _messages() -> None:
         sa.Column("settled", sa.Boolean, nullable=False),
         sa.Column("created_at", sa.DateTime, nullable=False),
     )
+    on_sqlite, on_postgresql = sa.text("settled IS 0"), sa.text("settled IS false")
+    op.create_index("request_open", "request", ["work_id"], sqlite_where=on_sqlite, postgresql_where=on_postgresql)
     op.create_table(
         "outbox",
         sa.Column("id", sa.Integer, primary_key=True),
