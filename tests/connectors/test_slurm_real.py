@@ -301,6 +301,13 @@ def test_how_jobs_end(cluster, slurm, name, ended):
     """Each end comes with Slurm's own word, exit code and signal."""
     if name == "late":
         cluster.wait(cluster.ids[name], "TIMEOUT", seconds=180)
-    (record,) = found(slurm, cluster.ids[name])
-    last = record.attempts[-1]
-    assert (record.job.state, last.exit_code or None, last.signal) == ended
+    # the accounting has the state first, and the signal once the batch script is gone (KillWait is half a minute)
+    end = time.monotonic() + 90
+    while True:
+        (record,) = found(slurm, cluster.ids[name])
+        last = record.attempts[-1]
+        told = (record.job.state, last.exit_code or None, last.signal)
+        if told == ended or time.monotonic() > end:
+            break
+        time.sleep(0.5)
+    assert told == ended
