@@ -11,7 +11,7 @@ import msgspec
 from sqlmodel import Session, col, select
 
 from bot.chatconfig import Tenant
-from bot.noise import Decision, Subject, decide, quiet
+from bot.noise import Decision, Subject, decide, quiet, subject_of
 from bot.postings import unasked_within
 from bot.quieting import (
     flap_within,
@@ -72,7 +72,7 @@ def announce_within(
     only = quiet(wanted.quiet, sum(one.right for one in verdicts), len(verdicts))
     mutes = mutes_within(session, incident.tenant, now)
     places = destinations(report, job, wanted.subscriptions, wanted.people, announce=wanted.announce, only=only)
-    subject = _subject(report, incident, chain, job)
+    subject = subject_of(report, incident.tenant, chain, job.id, job.name)
     made = []
     for place in places:
         once = f"unasked:{incident.id}:{place.to}"
@@ -191,20 +191,6 @@ def _hold(
     session.add(row)
     session.flush()
     return []
-
-
-def _subject(report: Report, incident: IncidentRow, chain: str, job: JobFacts) -> Subject:
-    first = report.diagnoses[0] if report.diagnoses else None
-    nodes = tuple(dict.fromkeys(one.node for one in first.suspects if one.node)) if first else ()
-    return Subject(
-        tenant=incident.tenant,
-        fingerprint=report.fingerprint,
-        chain=chain,
-        job=job.id,
-        name=job.name,
-        rule=first.rule if first else None,
-        nodes=nodes,
-    )
 
 
 def ended(report: Report, record_end: float | None) -> datetime | None:

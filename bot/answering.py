@@ -20,7 +20,7 @@ from bot.announcing import announce_within, chained_within, ended
 from bot.chatconfig import Tenant
 from bot.collecting import Collected, finished
 from bot.config import Config
-from bot.diagnosing import Answer, diagnose_bundle
+from bot.diagnosing import diagnose_bundle
 from bot.finding import JobUnknown, Located
 from bot.jobs import JobRequest, gather, visible
 from bot.keeping import spared
@@ -85,7 +85,7 @@ class Answering:
         answer = diagnose_bundle(self.known, folder, workers=1)
         report = answer.report
         end = ended(report, spooled.end)
-        kept, partition = self._kept(answer), spooled.facts.partition
+        kept, partition = small(answer), spooled.facts.partition
         origin = Origin(order.tenant, spooled.facts.cluster, end, kept, partition)
         filed = file(dumps(report), report, answer.replay, str(folder), datetime.now(UTC), origin=origin)
         return Done("", lambda session: self._told(session, work, order, spooled=spooled, report=report, filed=filed))
@@ -122,9 +122,6 @@ class Answering:
         spooled = Spooled(str(collected.folder), facts, located.record.job.end, collected.sources)
         self.ledger.spool(work.id, work.worker or "", msgspec.json.encode(spooled).decode())
         return spooled
-
-    def _kept(self, answer: Answer) -> dict[str, bytes]:
-        return small(answer)
 
     def _told(
         self, session: Session, work: Work, order: DiagnoseOrder, *, spooled: Spooled, report: Report, filed: Filed

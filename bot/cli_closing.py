@@ -12,8 +12,8 @@ from bot.chatconfig import Tenant
 from bot.closewords import implied, nameless
 from bot.closing import Annotation, Closing, annotate_within, word
 from bot.config import read
+from bot.grafana import owe_within
 from bot.ledger import Ledger
-from bot.postings import put_within
 from bot.reportjson import from_json
 from bot.rulefiles import knowledge
 from bot.settings import config_path, database_url
@@ -40,7 +40,7 @@ def run(
     """
     now = datetime.now(UTC)
     with Ledger(database_url()) as ledger:
-        record = ledger.get(incident)
+        record = ledger.answer(incident)
         if record is None or record.incident.tenant != tenant:
             raise SignalboxError(f"there is no incident {incident}; see `signalbox incidents list`")
         report = from_json(record.report_json)
@@ -48,7 +48,7 @@ def run(
         said = Closing(
             who=_login(),
             source="cli",
-            nodes=nodes or (_suspects(report) if meant["cause"] == "shown" else ()),
+            nodes=nodes or (report.diagnoses[0].nodes if meant["cause"] == "shown" else ()),
             action=action,
             lost_hours=lost,
             note=note,
@@ -56,11 +56,10 @@ def run(
             **meant,
         )
         with ledger.errors(), ledger.session(write=True) as session:
-            annotate_within(session, incident, tenant, key=f"cli:{secrets.token_hex(16)}", said=said, now=now)
-            if _tenant(tenant).grafana is not None:  # `serve` sends it
-                put_within(
-                    session, f"grafana:{incident}:{now.timestamp()}", tenant, "grafana", {"incident": incident}, now=now
-                )
+            key = f"cli:{secrets.token_hex(16)}"
+            annotate_within(session, incident, tenant, key=key, said=said, now=now)
+            if _tenant(tenant).grafana is not None:
+                owe_within(session, incident, tenant, key, now)
         against = word(ledger.said(incident))
     words = f"Incident {incident} closed: {said.fault or said.cause}{f', nodes {chr(44).join(said.nodes)}' if said.nodes else ''}"
     others = [f"{one.said.who} says {one.said.fault or one.said.cause}" for one in against.against] if against else []
@@ -105,10 +104,6 @@ def _meant(cause: str, report: Report) -> dict[str, Any]:
     if shown is None:
         return {"verdict": verdict, "cause": "fault", "fault": cause}
     return {"verdict": verdict, "cause": "shown", "fault": cause, "rule": shown.rule}
-
-
-def _suspects(report: Report) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.node for one in report.diagnoses[0].suspects if one.node))
 
 
 def _login() -> str:

@@ -5,18 +5,27 @@ API: https://grafana.com/docs/grafana/latest/developers/http_api/annotations/
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
+
+from sqlmodel import Session
 
 from bot.chatconfig import Grafana
 from bot.closewords import nameless
 from bot.closing import word
 from bot.ledger import Ledger
+from bot.postings import put_within
 from bot.reportjson import from_json
 from connectors.asking import Deadline
 from connectors.http import Call, Client
 
 SECONDS = 20.0
 _MOST_TAGS = 20
+
+
+def owe_within(session: Session, incident: int, tenant: str, key: str, now: datetime) -> None:
+    """Have it told, by `serve`, what an incident was; `key`: of the word that was said."""
+    put_within(session, f"grafana:{incident}:{key}"[:200], tenant, "grafana", {"incident": incident}, now=now)
 
 
 def annotate(grafana: Grafana, ledger: Ledger, incident: int) -> None:
@@ -41,7 +50,7 @@ def annotate(grafana: Grafana, ledger: Ledger, incident: int) -> None:
 
 def annotation(grafana: Grafana, ledger: Ledger, incident: int) -> dict[str, Any] | None:
     """The annotation as Grafana takes it: times in milliseconds, tags, text; None where nobody said what it was."""
-    record, said = ledger.get(incident), word(ledger.said(incident))
+    record, said = ledger.answer(incident), word(ledger.said(incident))
     if record is None or said is None:
         return None
     report = from_json(record.report_json)

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from connectors.asking import Seconds
 from kb.digest.numbers import wilson
+from kb.report import Report
 
 HOUR: Final = 3600.0
 DAY: Final = 86400.0
@@ -95,6 +96,13 @@ class Subject:
     name: str = ""
     rule: str | None = None
     nodes: tuple[str, ...] = ()
+
+
+def subject_of(report: Report, tenant: str, chain: str, job: str, name: str) -> Subject:
+    """What is to be said by a report, of a job by its id and name."""
+    first = report.diagnoses[0] if report.diagnoses else None
+    rule, nodes = (first.rule, first.nodes) if first is not None else (None, ())
+    return Subject(tenant, report.fingerprint, chain, job, name, rule, nodes)
 
 
 @dataclass(frozen=True, slots=True)

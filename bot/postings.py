@@ -105,16 +105,6 @@ class Postings(Database):
         """Write down that somebody wants a diagnosis, all or nothing."""
         return self.write(lambda session: wish_within(session, wish, wanted, now, fold))
 
-    def requests(self, work_id: int) -> tuple[RequestRow, ...]:
-        """Who waits for a piece of work and has no message yet."""
-        with self.errors(), self.session() as session:
-            return tuple(
-                RequestRow(**row.model_dump())
-                for row in session.exec(
-                    select(RequestRow).where(col(RequestRow.work_id) == work_id, col(RequestRow.settled).is_(False))
-                )
-            )
-
     def choices(self, tenant: str, payloads: Sequence[str], now: datetime) -> tuple[str, ...]:
         """A handle for each order that a button may give."""
         with self.errors(), self.session(write=True) as session:

@@ -80,11 +80,17 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """All that is kept of an incident. `replay_size` is the bytes that the text had; `replay_cut`: less was kept."""
+class Answered:
+    """An incident with its report."""
 
     incident: Incident
     report_json: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Answered):
+    """All that is kept of an incident. `replay_size` is the bytes that the text had; `replay_cut`: less was kept."""
+
     replay: bytes
     replay_size: int
     replay_cut: bool
@@ -150,6 +156,16 @@ class Store(Database):
         query = query.offset(max(skip, 0))
         with self.errors(), self.session() as session:
             return tuple(_incident(row) for row in session.exec(query.limit(max(limit, 0))))
+
+    def answer(self, incident_id: int) -> Answered | None:
+        """An incident with its report, without the text for replay: that is unpacked for nobody who only shows the answer."""
+        if not 0 < incident_id < 2**63:
+            return None
+        with self.errors(), self.session() as session:
+            row, report = session.get(IncidentRow, incident_id), session.get(ReportRow, incident_id)
+            if row is None or report is None:
+                return None
+            return Answered(_incident(row), _unpacked(report.json_zstd))
 
     def get(self, incident_id: int) -> Record | None:
         """All that is kept of one incident; None where there is none of that id."""

@@ -103,6 +103,11 @@ class Diagnosis:
     owner: str = "none"
     traits: tuple[str, ...] = ()
 
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes among the suspects, each once."""
+        return tuple(dict.fromkeys(one.node for one in self.suspects if one.node))
+
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:

@@ -60,7 +60,7 @@ def pages(ledger: Ledger, known: Knowledge, settings: Pages, *, now: Callable[[]
 
 def _incident(ledger: Ledger, words: Words, allowed: Allowed) -> Response:
     """The page of one incident, if it is there and this tenant's."""
-    record = ledger.get(allowed.incident or 0)
+    record = ledger.answer(allowed.incident or 0)
     if record is None or record.incident.tenant != allowed.tenant:
         return _refused(404, "this incident is not kept any more")
     incident = record.incident

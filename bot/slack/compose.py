@@ -16,7 +16,7 @@ from bot.closing import Annotation, word
 from bot.config import Config
 from bot.digest.posting import numbers_of
 from bot.ledger import Ledger
-from bot.noise import Mute, Standing, Subject, muted
+from bot.noise import Mute, Standing, muted, subject_of
 from bot.postings import Posting
 from bot.reportjson import from_json
 from bot.rulefiles import Knowledge
@@ -26,7 +26,7 @@ from bot.slack.card import Card, Chain, Said
 from bot.slack.limits import Json, Message
 from bot.slack.lists import ClusterState, ConnectorState, ListedIncident, ListedRule
 from bot.slack.modals import CloseOut, CloseOutForm, Shown, close_out
-from bot.store import Incident, Record
+from bot.store import Answered, Incident
 from bot.wording import clock
 from kb.model import Gap
 from kb.report import Report
@@ -61,7 +61,7 @@ class Composer:
             return self.message(posting)
         if posting.state == "collecting":
             return self._collecting(posting)
-        record = self.ledger.get(posting.incident_id) if posting.incident_id else None
+        record = self.ledger.answer(posting.incident_id) if posting.incident_id else None
         job = "A job" if record is None else record.incident.job_name or record.incident.job_id or "A job"
         called = [str(one["id"]) for one in posting.facts.get("mentions", []) if isinstance(one, dict)]
         return replies.opened(job, str(posting.facts.get("why") or ""), called)
@@ -70,7 +70,7 @@ class Composer:
         """Whether it is still to be posted: a reminder is not, once somebody has said what it was."""
         if posting.state != "reminder" or posting.incident_id is None:
             return True
-        record = self.ledger.get(posting.incident_id)
+        record = self.ledger.answer(posting.incident_id)
         return record is not None and record.incident.closed_at is None and not posting.facts.get("dismissed")
 
     def message(self, posting: Posting) -> Message:
@@ -85,13 +85,14 @@ class Composer:
             held = posting.facts.get("held", [])
             listed = [notices.Held(str(one["job"]), self.title(str(one["fault"]))) for one in held]
             return notices.held_back(listed, self._span(posting.tenant))
-        record = self.ledger.get(posting.incident_id) if posting.incident_id else None
+        record = self.ledger.answer(posting.incident_id) if posting.incident_id else None
         if record is None:
             why = str(posting.facts.get("error") or "its report is not kept any more")
             job = str(posting.facts.get("job") or "The job")
             work = posting.facts.get("work")
             return notices.not_collected(job, why, f"work {work}" if work else "", posting.handle)
-        return answered(from_json(record.report_json), self.card(posting, record))
+        report = from_json(record.report_json)
+        return answered(report, self.card(posting, record.incident, report))
 
     def _weekly(self, posting: Posting) -> Message:
         """The digest of a week, with a handle for the button that lists what nobody has closed."""
@@ -108,7 +109,7 @@ class Composer:
         return "this hour" if minutes == MINUTES else f"in {minutes} minutes"
 
     def _reminder(self, posting: Posting) -> Message:
-        record = self.ledger.get(posting.incident_id or 0)
+        record = self.ledger.answer(posting.incident_id or 0)
         job = "the job" if record is None else record.incident.job_name or record.incident.job_id or "the job"
         if not self.wanted(posting):
             return replies.said(f"Thank you: nothing more about {job}.")
@@ -147,11 +148,11 @@ class Composer:
 
     def _shown(self, payload: Mapping[str, Any]) -> Message:
         """An incident of a list."""
-        record = self.ledger.get(int(payload["incident"]))
+        record = self.ledger.answer(int(payload["incident"]))
         if record is None:
             return replies.said("This incident is not kept any more.")
-        card = self._card(record, str(payload["handle"]), str(payload["channel"]))
-        return answered(from_json(record.report_json), card)
+        report = from_json(record.report_json)
+        return answered(report, self._card(record.incident, report, str(payload["handle"]), str(payload["channel"])))
 
     def refused(self, verb: str, ask: Sequence[str]) -> Message:
         """Somebody may not; whom to ask."""
@@ -161,23 +162,22 @@ class Composer:
 
     # -- what goes with a report ---------------------------------------------------------------------------------------
 
-    def card(self, posting: Posting, record: Record) -> Card:
+    def card(self, posting: Posting, incident: Incident, report: Report) -> Card:
         """What goes with the report of an incident in this message."""
         why = str(posting.facts.get("why") or "")
         return replace(
-            self._card(record, posting.handle, posting.channel),
+            self._card(incident, report, posting.handle, posting.channel),
             asked_by=posting.asked_by,
             why="" if posting.asked_by else why,
-            later=self._later(posting, record.incident),
+            later=self._later(posting, incident),
             times=int(posting.facts.get("times") or 1),
-            chain=self._chain(record.incident) if posting.asked_by is None else None,
+            chain=self._chain(incident) if posting.asked_by is None else None,
             owner=next((one["id"] for one in posting.facts.get("mentions", []) if isinstance(one, dict)), None),
             private=posting.channel.startswith(("D", "U", "W")),
         )
 
-    def _card(self, record: Record, handle: str, channel: str) -> Card:
-        incident = record.incident
-        mute = self._muted(incident, from_json(record.report_json), channel)
+    def _card(self, incident: Incident, report: Report, handle: str, channel: str) -> Card:
+        mute = self._muted(incident, report, channel)
         return Card(
             handle=handle,
             number=incident.id,
@@ -235,12 +235,21 @@ class Composer:
     def _muted(self, incident: Incident, report: Report, channel: str) -> Mute | None:
         now = self.now()
         mutes = self.ledger.mutes(incident.tenant, datetime.fromtimestamp(now, UTC))
-        return muted(mutes, subject_of(incident, report), channel, now) if mutes else None
+        if not mutes:
+            return None
+        job, name = incident.job_id or "", incident.job_name or ""
+        return muted(mutes, subject_of(report, incident.tenant, incident.chain or "", job, name), channel, now)
 
     # -- forms and lists -----------------------------------------------------------------------------------------------
 
     def close_out(
-        self, handle: str, record: Record, known: CloseOut | None = None, *, wrong: bool = False, propose: bool = False
+        self,
+        handle: str,
+        record: Answered,
+        known: CloseOut | None = None,
+        *,
+        wrong: bool = False,
+        propose: bool = False,
     ) -> Json:
         """The form to close an incident, with what is known filled in. `wrong`: somebody has just said so."""
         report = from_json(record.report_json)
@@ -263,7 +272,7 @@ class Composer:
                 said.propose_rule,
             )  # fmt: skip
         first = report.diagnoses[0] if report.diagnoses and report.verdict == "fault" else None
-        nodes = tuple(dict.fromkeys(one.node for one in first.suspects if one.node)) if first else ()
+        nodes = first.nodes if first else ()
         if first is None:
             return CloseOut(cause=None, nodes=nodes)
         return CloseOut(cause="shown", fault=first.fault, rule=first.rule, verdict="right", nodes=nodes[:20])
@@ -323,17 +332,6 @@ def shown_of(report: Report) -> tuple[Shown, ...]:
     for one in report.diagnoses:
         found.setdefault(one.fault, Shown(one.rank, one.fault, one.rule, one.title))
     return tuple(found.values())[:20]
-
-
-def subject_of(incident: Incident, report: Report) -> Subject:
-    """What a mute may be about."""
-    first = report.diagnoses[0] if report.diagnoses else None
-    nodes = tuple(dict.fromkeys(one.node for one in first.suspects if one.node)) if first else ()
-    rule = first.rule if first else None
-    job = incident.job_id or ""
-    return Subject(
-        incident.tenant, incident.fingerprint, incident.chain or "", job, incident.job_name or "", rule, nodes
-    )
 
 
 def mute_words(mute: Mute) -> str:

@@ -22,6 +22,7 @@ from bot.chatconfig import Tenant
 from bot.closewords import Verdict, implied
 from bot.closing import Closing, annotate_within
 from bot.config import Config
+from bot.grafana import owe_within
 from bot.ledger import Ledger
 from bot.noise import Mute
 from bot.orders import DiagnoseOrder, RecentOrder
@@ -32,7 +33,7 @@ from bot.settings import DEFAULT_TENANT
 from bot.slack.commands import Diagnose
 from bot.slack.modals import CloseOut
 from bot.slack.modals import Mute as MuteForm
-from bot.store import Record
+from bot.store import Answered
 from bot.tables import AuditRow, LookedRow
 from kb.errors import SignalboxError
 
@@ -63,7 +64,7 @@ class Subject:
     """What a button is about: the message, and the incident with its report."""
 
     posting: Posting | None
-    record: Record | None
+    record: Answered | None
     tenant: str
 
 
@@ -193,12 +194,12 @@ class Desk:
         if posting is not None:
             direct = person.channel.startswith("D")
             if posting.tenant == tenant or (direct and posting.channel == person.channel):
-                record = self.ledger.get(posting.incident_id) if posting.incident_id else None
+                record = self.ledger.answer(posting.incident_id) if posting.incident_id else None
                 return Subject(posting, record, posting.tenant)
             raise SignalboxError("this message is not of this channel")
         payload = self.ledger.choice(handle, tenant)
         chosen: dict[str, Any] = msgspec.json.decode(payload) if payload is not None else {}
-        record = self.ledger.get(int(chosen["incident"])) if "incident" in chosen else None
+        record = self.ledger.answer(int(chosen["incident"])) if "incident" in chosen else None
         if record is None or record.incident.tenant != tenant:
             raise SignalboxError("this is too old, or not of this channel: ask again")
         return Subject(None, record, tenant)
@@ -246,8 +247,7 @@ class Desk:
         first = report.diagnoses[0] if report.diagnoses and report.verdict == "fault" else None
         if first is None:
             return self._annotate(person, subject, key, Closing(person.id, "slack", "right", "unknown"))
-        nodes = tuple(dict.fromkeys(one.node for one in first.suspects if one.node))
-        said = Closing(person.id, "slack", "right", "shown", first.fault, first.rule, nodes)
+        said = Closing(person.id, "slack", "right", "shown", first.fault, first.rule, first.nodes)
         return self._annotate(person, subject, key, said)
 
     def wrong(self, person: Person, subject: Subject, key: str) -> bool:
@@ -281,7 +281,7 @@ class Desk:
             if new:
                 session.add(self._audit(person, subject.tenant, "annotate", f"incident {record.incident.id}"))
             if new and said.cause is not None and self.settings(subject.tenant).grafana is not None:
-                grafana_within(session, record.incident.id, subject.tenant, key, now)
+                owe_within(session, record.incident.id, subject.tenant, key, now)
             return new
 
         return self.ledger.write(annotated)
@@ -327,7 +327,7 @@ class Desk:
         if kind == "job":
             return incident.job_name or incident.job_id
         report = from_json(_record(subject).report_json)
-        return next((one.node for two in report.diagnoses for one in two.suspects if one.node), None)
+        return next((node for one in report.diagnoses for node in one.nodes), None)
 
     def mute(self, person: Person, subject: Subject, kind: str, form: MuteForm, key: str) -> bool:
         """Be silent on a rule, job or node."""
@@ -373,18 +373,13 @@ class Desk:
             put_within(session, f"tell:{key}", self.tenant_of(person.channel), "reply", told, now=self._time())
 
 
-def grafana_within(session: Session, incident: int, tenant: str, key: str, now: datetime) -> None:
-    """Grafana gets to know what an incident was."""
-    put_within(session, f"grafana:{incident}:{key}"[:200], tenant, "grafana", {"incident": incident}, now=now)
-
-
-def _record(subject: Subject) -> Record:
+def _record(subject: Subject) -> Answered:
     if subject.record is None:
         raise SignalboxError("there is no report behind this message")
     return subject.record
 
 
-def _implied(form: CloseOut, record: Record) -> Verdict:
+def _implied(form: CloseOut, record: Answered) -> Verdict:
     """Whether the bot was right, where the person named a cause and did not say."""
     report = from_json(record.report_json)
     faults = [one.fault for one in report.diagnoses] if report.verdict == "fault" else []

@@ -29,7 +29,7 @@ class Attachment:
 
 def attachments(ledger: Ledger, incident: int, *, asked: bool = False) -> list[Attachment]:
     """The files of an incident. Where nothing failed there are none, unless somebody asked for them."""
-    record = ledger.get(incident)
+    record = ledger.answer(incident)
     if record is None:
         return []
     report = from_json(record.report_json)
