@@ -357,7 +357,7 @@ class Workspace:
         with self.state.lock:
             return list(self.state.deliveries)
 
-    def until(self, true: Callable[[], Any], seconds: float = 10.0) -> Any:
+    def until(self, true: Callable[[], Any], seconds: float = 30.0) -> Any:
         """Wait for something to be true; gives what `true` gave last. Looked at when something changes, and now and then."""
         state, end = self.state, time.monotonic() + seconds
         while True:

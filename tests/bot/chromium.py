@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+PATIENCE = 30  # seconds for what a person would wait for: a machine may be busy
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1280,900",
@@ -29,7 +30,7 @@ def chromium(profile: Path, *more: str) -> Iterator[Any]:
         options.add_argument(one)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     running = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    running.implicitly_wait(10)
+    running.implicitly_wait(PATIENCE)
     try:
         yield running
     finally:
@@ -46,6 +47,18 @@ def by_text(browser: Any, text: str, within: str = "body") -> Any:
 def pressed(browser: Any, text: str, within: str = "body") -> None:
     """Press it."""
     by_text(browser, text, within).click()
+
+
+def followed(browser: Any, link: Any) -> None:
+    """Press a link or a form's button, and wait until the page that it leads to is there."""
+    from selenium.webdriver.support.expected_conditions import staleness_of
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    before = browser.find_element("tag name", "html")
+    link.click()
+    wait = WebDriverWait(browser, PATIENCE)
+    wait.until(staleness_of(before))
+    wait.until(lambda one: one.execute_script("return document.readyState") == "complete")
 
 
 def complaints(browser: Any) -> list[str]:

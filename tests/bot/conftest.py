@@ -69,7 +69,7 @@ class Command:
             capture_output=True,
             cwd=options.pop("cwd", self.cwd),
             env=self.environment(env),
-            timeout=60,
+            timeout=180,
             check=False,
             **options,
         )

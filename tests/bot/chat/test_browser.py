@@ -13,7 +13,7 @@ from selenium.webdriver.support.ui import Select
 from bot.chat.rates import unlimited
 from tests.bot.chat.apps import ALERTS, ANN, BO, RANDOM, running, workspace
 from tests.bot.chat.test_pages import everywhere
-from tests.bot.chromium import complaints, pressed
+from tests.bot.chromium import PATIENCE, complaints, pressed
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_one_can_be_another_user(page):
     assert browser.current_url == f"{address}/at/{BO}/{ALERTS}"
     browser.implicitly_wait(0)
     assert browser.find_elements(By.CSS_SELECTOR, ".message.mine") == []
-    browser.implicitly_wait(10)
+    browser.implicitly_wait(PATIENCE)
 
 
 def test_it_works_with_scripts_off(page):

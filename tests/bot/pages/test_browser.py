@@ -23,7 +23,7 @@ from bot.reportjson import dumps
 from bot.store import Origin
 from bot.timeline import dumps as timeline_of
 from kb.report import Hang, StackBranch, Vote
-from tests.bot.chromium import complaints
+from tests.bot.chromium import complaints, followed
 from tests.bot.pages.made import ATTACKS, EVERYTHING, curves, kept, timeline
 from tests.bot.pages.test_incident import hostile_report
 from tests.bot.samples import FALLEN_GPU, NOON, UNKNOWN
@@ -165,9 +165,9 @@ def test_the_form_asks_for_what_is_chosen(browser, served):
     """By plain means; each row leads to its page."""
     browser.get(served["overview"])
     browser.find_element("name", "node").send_keys("gpu-017")
-    browser.find_element("css selector", ".filters button").click()
+    followed(browser, browser.find_element("css selector", ".filters button"))
     assert "node=gpu-017" in browser.current_url
     rows = browser.find_elements("css selector", ".incidents tbody tr")
     assert len(rows) == 1
-    rows[0].find_element("tag name", "a").click()
+    followed(browser, rows[0].find_element("tag name", "a"))
     assert browser.find_element("tag name", "h1").text.startswith("Requeue without gpu-017")
