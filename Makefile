@@ -52,8 +52,10 @@ lab: $(READY)  ## record the lab's bundles anew: 20 minutes, PyTorch for recordi
 	$(BIN)/python bench/lab/judge.py
 
 lock:  ## resolve requirements.lock anew
-	$(BIN)/uv pip compile -q pyproject.toml --extra postgres --extra re2 --extra s3 requirements-dev.in --generate-hashes --no-emit-index-url \
+	$(BIN)/uv pip compile -q pyproject.toml --extra postgres --extra re2 --extra s3 --extra github --extra ray requirements-dev.in --generate-hashes --no-emit-index-url \
 	  --python-version 3.11 --universal -o requirements.lock
+	$(BIN)/uv pip compile -q pyproject.toml --extra postgres --extra re2 --extra s3 --extra github --constraint requirements.lock --generate-hashes \
+	  --no-emit-index-url --python-version 3.11 --universal -o requirements-service.lock
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

@@ -3,7 +3,8 @@
     python bench/l4.py --set DIR [--jobs 2] [--half even|odd]
 
 DIR is what `bench/l4set/build.py --out DIR` made. All readers see the same bytes and the same templates. Ours: patterns alone; with
-the rules' words (`--deep`); without the good run. One line an event is told.
+the rules' words (`--deep`); without the good run; without it, but with the pool of healthy runs that ships. One line an event is told.
+logreduce stands in bench/l4_logreduce.py.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from time import perf_counter
@@ -27,6 +28,7 @@ from score import MEASURES, Prediction, score, tally  # noqa: E402
 
 from bot.collect import from_bundle  # noqa: E402
 from bot.comparing import WORTH  # noqa: E402
+from bot.healthypool import healthy  # noqa: E402
 from bot.rulefiles import Knowledge, knowledge  # noqa: E402
 from bot.templating import tables  # noqa: E402
 from connectors.files import discover  # noqa: E402
@@ -35,19 +37,37 @@ from kb.l4.cross import baseline_of  # noqa: E402
 from kb.l4.gathered import run_of  # noqa: E402
 from kb.l4.joined import Found, look  # noqa: E402
 from kb.l4.run import Run, Spot  # noqa: E402
+from kb.report import Report  # noqa: E402
 from kb.templates.table import TemplateTable  # noqa: E402
+
+OURS = ("ours", "ours with rules", "ours without twin", "without twin, pool")
 
 _known: Knowledge | None = None
 _root = Path()
 
 
-def _begin(root: Path) -> None:
+def begin(root: Path) -> None:
+    """Let a worker know the rules and the set."""
     global _known, _root
     _known, _root = knowledge(), root
 
 
-def _case(name: str) -> tuple[str, dict[str, Prediction], dict[str, float]]:
-    folder = _root / "cases" / name
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A case, read: its run and its twin's, what the rules say of it, and how long it took to mine."""
+
+    run: Run
+    good: Run
+    mined: list[TemplateTable]
+    report: Report
+    known: Mapping[tuple[str, int], float]
+    state: str | None
+    took: float
+
+
+def carried(root: Path, name: str) -> Carried:
+    """Read a case."""
+    folder = root / "cases" / name
     assert _known is not None
     evidence = from_bundle(_known, folder, workers=1)
     began = perf_counter()
@@ -55,8 +75,7 @@ def _case(name: str) -> tuple[str, dict[str, Prediction], dict[str, float]]:
     mined = tables([replace(ref, uri=str(folder / ref.uri)) for ref in refs], year=2026, workers=1)
     ours = [replace(table, ref=ref) for table, ref in zip(mined.tables, refs, strict=True)]
     twin = tables(discover([folder / "baseline"]).streams, year=2026, workers=1).tables
-    done = perf_counter()
-    run, good = run_of(ours, evidence.streams, evidence.job), run_of(twin)
+    took = perf_counter() - began
     report = diagnose(evidence, _known.rulebook)
     known = {
         (item.source, item.offset): WORTH[one.band]
@@ -65,43 +84,53 @@ def _case(name: str) -> tuple[str, dict[str, Prediction], dict[str, float]]:
         for item in one.evidence
         if item.offset is not None
     }
-    number = _Numbers(folder)
+    run = run_of(ours, evidence.streams, evidence.job)
+    return Carried(run, run_of(twin), ours, report, known, evidence.job.state, took)
+
+
+def _case(name: str) -> tuple[str, dict[str, Prediction], dict[str, float]]:
+    read = carried(_root, name)
+    run, good = read.run, baseline_of(read.good)
+    number = Numbers(_root / "cases" / name)
     before = perf_counter()
-    told = look(run, baseline_of(good))
+    told = look(run, good)
     compared = perf_counter()
-    failed = evidence.job.state not in ("COMPLETED", "RUNNING")
+    failed = read.state not in ("COMPLETED", "RUNNING")
     answers = {
         "ours": _ours(told, number),
-        "ours with rules": _ours(look(run, baseline_of(good), known=known), number),
+        "ours with rules": _ours(look(run, good, known=read.known), number),
         "ours without twin": _ours(look(run, None), number),
-        "rules alone": _rules(report, number),
-        "L4's steps": _l4(run, good, ours, number),
+        "without twin, pool": _ours(look(run, None, pool=healthy()), number),
+        "rules alone": _rules(read.report, number),
+        "L4's steps": _l4(run, read.good, read.mined, number),
         "severity filter": _severity(run, number) if failed else Prediction(),
     }
-    return name, answers, {"mine": done - began, "compare": compared - before}
+    return name, answers, {"mine": read.took, "compare": compared - before}
 
 
-class _Numbers:
+class Numbers:
     """Line numbers by source and offset."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def of(self, source: str, offset: int) -> tuple[str, int]:
+        """The line that starts there."""
         with (self._folder / source).open("rb") as file:
             return source, file.read(offset).count(b"\n") + 1
 
     def line(self, spot: Spot) -> tuple[str, int]:
+        """The line of a spot."""
         return (spot.source, spot.line) if spot.line is not None else self.of(spot.source, spot.offset)
 
 
-def _ours(found: Found, number: _Numbers) -> Prediction:
+def _ours(found: Found, number: Numbers) -> Prediction:
     spots = [one.beats[0].spot for one in (found.turn,) if one]
     spots += [one.spot for one in found.absent if one.spot] + [one.spot for one in found.events]
     return Prediction(tuple(map(number.line, spots)), tuple(one.node for one in found.nodes), found.stage, found.step)
 
 
-def _rules(report: Any, number: _Numbers) -> Prediction:
+def _rules(report: Any, number: Numbers) -> Prediction:
     items = [one for diagnosis in report.diagnoses[:2] for one in diagnosis.evidence[:2] if one.offset is not None]
     nodes = [one.node for diagnosis in report.diagnoses[:1] for one in diagnosis.suspects if one.node]
     first = report.diagnoses[0] if report.diagnoses else None
@@ -113,12 +142,12 @@ def _rules(report: Any, number: _Numbers) -> Prediction:
     )
 
 
-def _l4(run: Run, good: Run, mined: list[TemplateTable], number: _Numbers) -> Prediction:
+def _l4(run: Run, good: Run, mined: list[TemplateTable], number: Numbers) -> Prediction:
     told = l4(run, good, mined)
     return Prediction(tuple(map(number.line, told.lines)), told.nodes, told.stage, told.step)
 
 
-def _severity(run: Run, number: _Numbers) -> Prediction:
+def _severity(run: Run, number: Numbers) -> Prediction:
     """The first line of each event at error level or above."""
     spots = [
         min((seen.spots[0] for seen in event.nodes.values()), key=lambda one: (one.time or 0.0, one.source, one.offset))
@@ -157,7 +186,7 @@ def main() -> None:
         truth["cases"] = {name: truth["cases"][name] for name in names}
     answers: dict[str, dict[str, Prediction]] = {}
     spent = {"mine": 0.0, "compare": 0.0}
-    with ProcessPoolExecutor(args.jobs, initializer=_begin, initargs=(args.set,)) as pool:
+    with ProcessPoolExecutor(args.jobs, initializer=begin, initargs=(args.set,)) as pool:
         for name, told, took in pool.map(_case, names, chunksize=2):
             for reader, one in told.items():
                 answers.setdefault(reader, {})[name] = one
@@ -173,8 +202,9 @@ def main() -> None:
             f"ours against {reader}, F1 of lines, mean over cases, paired: {_paired(truth, answers['ours'], answers[reader])}"
         )
     healthy = [name for name in names if truth["cases"][name]["symptom"] == "healthy"]
-    false = sum(len(answers["ours"][name].lines) + len(answers["ours"][name].nodes) for name in healthy)
-    print(f"false indicators a healthy run: {false / max(1, len(healthy)):.2f} of {len(healthy)} runs")
+    for reader in OURS:
+        false = sum(len(answers[reader][name].lines) + len(answers[reader][name].nodes) for name in healthy)
+        print(f"{reader}: {false / max(1, len(healthy)):.2f} false indicators a healthy run, of {len(healthy)}")
     print("seconds a case: " + ", ".join(f"{key} {value / len(names):.2f}" for key, value in spent.items()))
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)

@@ -192,6 +192,8 @@ ASKED: tuple[dict[str, str], ...] = (
     {"weeks": "0", "node": "gpu-0042"},
     {"weeks": "0", "job": "no such job"},
     {"weeks": "0", "state": "pinned"},
+    {"weeks": "0", "state": "open"},
+    {"weeks": "0", "state": "snoozed"},
 )
 
 

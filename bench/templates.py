@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 SLOW_LIMIT = 20.0  # seconds
@@ -42,11 +42,18 @@ class Row:
     size: int
     seconds: float
     note: str = ""
+    cpu: float = 0.0  # seconds that its processes worked
+    workers: int = 1
 
     @property
     def rate(self) -> float:
         """Million lines a second."""
         return self.lines / self.seconds / 1e6 if self.seconds else 0.0
+
+    @property
+    def own_rate(self) -> float:
+        """Million lines a second, had each process a core for itself: what others run here does not count."""
+        return self.workers * self.lines / self.cpu / 1e6 if self.cpu else 0.0
 
 
 def bytes_of(text: str) -> int:
@@ -77,8 +84,7 @@ def ours(paths: list[Path], baseline: Path) -> Row:
     templates = {key for table in mined.tables for key in table.templates}
     other = sum(table.other for table in mined.tables)
     note = f"{len(templates)} templates, {len(new)} not in the good run, {other} lines left out, {len(mined.gaps)} gaps"
-    note += f"; {spent:.0f} s of CPU, {WORKERS * lines / spent / 1e6:.2f} M lines/s if {WORKERS} cores were ours alone"
-    return Row(f"signalbox, {WORKERS} processes, with comparison", lines, size, seconds, note)
+    return Row(f"signalbox, {WORKERS} processes, with comparison", lines, size, seconds, note, spent, WORKERS)
 
 
 def _cpu() -> float:
@@ -91,22 +97,30 @@ def alone(path: Path) -> Row:
     from bot.templating import Task, mine  # noqa: PLC0415 - as above
     from connectors.files import discover  # noqa: PLC0415
 
-    began = time.perf_counter()
+    began, spent = time.perf_counter(), _cpu()
     table, _ = mine(Task(0, discover([path]).streams[0]))
-    return Row("signalbox, 1 process, one log", table.lines, table.bytes, time.perf_counter() - began)
+    seconds, spent = time.perf_counter() - began, _cpu() - spent
+    return Row("signalbox, 1 process, one log", table.lines, table.bytes, seconds, cpu=spent)
 
 
-def random_ids(folder: Path) -> Row:
-    """A log with a random word in each line, which folding cannot help: the worst case."""
+def random_words(folder: Path) -> list[Row]:
+    """Logs with a random word, or a random id, in each line, which folding of digits cannot help: the worst case."""
     chance = random.Random(3)
-    path = folder / "ids.log"
     letters = "abcdefghijklmnopqrstuvwxyz"
+    rows = []
+    for what in ("word", "hexadecimal id"):
+        path = folder / "random.log"
+        with path.open("w", encoding="utf-8") as file:
+            for number in range(200_000):
+                word = "".join(chance.choices(letters, k=9)) if what == "word" else f"{chance.getrandbits(48):012x}"
+                file.write(f"2026-11-03 04:12:{number % 60:02d} INFO store: object {word} was moved in {number} ms\n")
+        rows.append(replace(alone(path), what=f"signalbox, 1 process, a random {what} in each line"))
     with path.open("w", encoding="utf-8") as file:
-        for number in range(200_000):
-            word = "".join(chance.choices(letters, k=9))
-            file.write(f"2026-11-03 04:12:{number % 60:02d} INFO store: object {word} was moved in {number} ms\n")
-    row = alone(path)
-    return Row("signalbox, 1 process, a random word in each line", row.lines, row.size, row.seconds)
+        for _ in range(500_000):
+            words = ("".join(chance.choices(letters, k=chance.randint(3, 9))) for _ in range(chance.randint(4, 14)))
+            file.write(" ".join(words) + "\n")
+    rows.append(replace(alone(path), what="signalbox, 1 process, nothing but random words"))
+    return rows
 
 
 # Peers
@@ -166,7 +180,8 @@ def run_peer(name: str, sample: Path) -> None:
                 yield line.rstrip("\n")
 
     count, note = PEERS[name](lines())
-    print(json.dumps({"lines": count, "seconds": time.perf_counter() - began, "note": note}))
+    told = {"lines": count, "seconds": time.perf_counter() - began, "cpu": time.process_time(), "note": note}
+    print(json.dumps(told))
 
 
 def peer(python: str, name: str, sample: Path) -> Row:
@@ -177,7 +192,7 @@ def peer(python: str, name: str, sample: Path) -> Row:
     if done.returncode:
         return Row(f"{name}: SKIPPED", 0, 0, 0.0, done.stderr.strip().splitlines()[-1][:120] if done.stderr else "")
     told = json.loads(done.stdout.splitlines()[-1])
-    return Row(f"{name}, 1 process, sample", told["lines"], 0, told["seconds"], told["note"])
+    return Row(f"{name}, 1 process, sample", told["lines"], 0, told["seconds"], told["note"], told["cpu"])
 
 
 # Data
@@ -266,7 +281,7 @@ def main() -> None:
     ):
         sample = head_of(paths[0], min(SAMPLE, size // 2), Path(folder) / "sample.log")
         good = head_of(paths[-1], min(4 * SAMPLE, size // 4), Path(folder) / "good.log")
-        rows = [ours(paths, good), alone(sample), random_ids(Path(folder))]
+        rows = [ours(paths, good), alone(sample), *random_words(Path(folder))]
         peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
         own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         if asked.whole:
@@ -275,13 +290,19 @@ def main() -> None:
             rows += [peer(asked.peers, name, sample) for name in PEERS]
         else:
             print("SKIPPED: Drain3 and logreduce; --peers names a Python that has them")
-    first = rows[0].rate
-    print(f"{'':50} {'M lines':>9} {'s':>8} {'M lines/s':>10} {'MB/s':>7} {'ours is':>9}")
+    first = rows[0]
+    print(
+        f"{'':62} {'M lines':>8} {'s':>7} {'MB/s':>5} {'M lines/s':>9} {'ours is':>8} {'on own cores':>12} {'ours is':>8}"
+    )
     for row in rows:
-        times = f"{first / row.rate:.0f} x" if row.rate and row is not rows[0] else ""
+        times, times_own = (
+            f"{one / other:.0f} x" if other and row is not first else ""
+            for one, other in ((first.rate, row.rate), (first.own_rate, row.own_rate))
+        )
         speed = f"{row.size / row.seconds / 1e6:.0f}" if row.size and row.seconds else ""
         print(
-            f"{row.what:50} {row.lines / 1e6:9.2f} {row.seconds:8.2f} {row.rate:10.3f} {speed:>7} {times:>9}  {row.note}"
+            f"{row.what:62} {row.lines / 1e6:8.2f} {row.seconds:7.2f} {speed:>5} {row.rate:9.3f} {times:>8} {row.own_rate:12.3f}"
+            f" {times_own:>8}  {row.note}"
         )
     print(f"peak memory: a worker {peak:.0f} MB, the parent {own:.0f} MB")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Verb = Literal["read", "diagnose", "annotate", "mute", "propose_rule", "digest", "admin"]
-VERBS: tuple[Verb, ...] = ("read", "diagnose", "annotate", "mute", "propose_rule", "digest", "admin")
+Verb = Literal["read", "diagnose", "annotate", "mute", "bar", "propose_rule", "digest", "admin"]
+VERBS: tuple[Verb, ...] = ("read", "diagnose", "annotate", "mute", "bar", "propose_rule", "digest", "admin")
 EVERYONE = "everyone"
 
 

@@ -7,7 +7,8 @@ end of the work and the messages that tell of it are written in one transaction.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,19 @@ from zoneinfo import ZoneInfo
 import msgspec
 from sqlmodel import Session
 
+from bot import gauges
 from bot.announcing import announce_within, chained_within, ended
+from bot.bars import propose_within
+from bot.baselines import finder
 from bot.chatconfig import Tenant
 from bot.collecting import Collected, finished
 from bot.config import Config
-from bot.diagnosing import diagnose_bundle
+from bot.diagnosing import Compare, diagnose_bundle
 from bot.finding import JobUnknown, Located
+from bot.goodends import GoodEnd, note_within, unfit
 from bot.jobs import JobRequest, gather, visible
 from bot.keeping import spared
+from bot.learning.shadowing import ShadowHit, count_within, shadowed
 from bot.ledger import Ledger
 from bot.orders import DiagnoseOrder
 from bot.pages.kept import small
@@ -37,6 +43,7 @@ from bot.postings import (
     remind_within,
     reply_within,
 )
+from bot.recalling import recaller, traced, whose
 from bot.reportjson import dumps
 from bot.routing import JobFacts, facts_of, link_of
 from bot.rulefiles import Knowledge
@@ -45,7 +52,9 @@ from bot.tables import IncidentRow
 from bot.worker import Done
 from bot.worklist import Work
 from connectors.asking import Known
+from kb.learning.precision import Share, calibrated
 from kb.report import Report
+from kb.saves import saving
 
 SATURDAY = 5
 BETWEEN = 1.0  # seconds between two notes of how far collecting is
@@ -58,6 +67,24 @@ class Spooled(msgspec.Struct, frozen=True):
     facts: JobFacts
     end: float | None
     sources: dict[str, str]
+
+
+def _counted(report: Report, timing: Mapping[str, float]) -> None:
+    """For the service's own figures."""
+    gauges.count("diagnoses", report.verdict)
+    if report.diagnoses:
+        gauges.count("rule_hits", report.diagnoses[0].rule)
+    for step, seconds in timing.items():
+        gauges.timed("diagnosis_seconds", seconds, step.removesuffix("_s"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """An answer ready to be kept and told, and what rules that are not shown yet found beside it."""
+
+    report: Report
+    filed: Filed
+    hits: tuple[ShadowHit, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +109,29 @@ class Answering:
                 candidates, gaps = unknown.candidates, [[one.source, one.reason] for one in unknown.gaps]
                 return Done("unknown", lambda session: _unknown(session, work, order, candidates, gaps))
         folder = Path(spooled.folder)
-        answer = diagnose_bundle(self.known, folder, workers=1)
-        report = answer.report
+        compare = Compare(find=finder(lambda: self.ledger, order.tenant), workers=1)
+        recall = recaller(lambda: self.ledger, whose(spooled.facts), self.known.rulebook.faults)
+        answer = diagnose_bundle(self.known, folder, workers=1, compare=compare, recall=recall)
+        report = self._calibrated(answer.report, order.tenant)
+        answer = replace(answer, report=report)
+        hits = shadowed(self.known, answer.evidence)
         end = ended(report, spooled.end)
-        kept, partition = small(answer), spooled.facts.partition
-        origin = Origin(order.tenant, spooled.facts.cluster, end, kept, partition)
+        _counted(report, answer.timing)
+        kept = {**small(answer), **traced(answer)}
+        job, facts = answer.evidence.job, spooled.facts
+        origin = Origin(
+            order.tenant, facts.cluster, end, kept, facts.partition, job.framework, job.image, saving(answer.evidence)
+        )
         filed = file(dumps(report), report, answer.replay, str(folder), datetime.now(UTC), origin=origin)
-        return Done("", lambda session: self._told(session, work, order, spooled=spooled, report=report, filed=filed))
+        made = _Made(report, filed, hits)
+        return Done("", lambda session: self._told(session, work, order, spooled=spooled, answer=made))
+
+    def _calibrated(self, report: Report, tenant: str) -> Report:
+        """The report as sure as its rules were right here, where that is wanted."""
+        if not self.config.learning.calibrate:
+            return report
+        seen = {one.rule: Share(one.right, one.n) for one in self.ledger.standings(tenant)}
+        return calibrated(report, seen)
 
     def _spooled(self, work: Work) -> Spooled | None:
         """What a worker that died had collected, where that is still there and can be reached from here."""
@@ -123,15 +166,17 @@ class Answering:
         self.ledger.spool(work.id, work.worker or "", msgspec.json.encode(spooled).decode())
         return spooled
 
-    def _told(
-        self, session: Session, work: Work, order: DiagnoseOrder, *, spooled: Spooled, report: Report, filed: Filed
-    ) -> str:
+    def _told(self, session: Session, work: Work, order: DiagnoseOrder, *, spooled: Spooled, answer: _Made) -> str:
         """Everybody is told, in the transaction that ends the work; the incident's number."""
-        now = datetime.now(UTC)
-        incident = add_within(session, filed)
+        now, report = datetime.now(UTC), answer.report
+        incident = add_within(session, answer.filed)
+        count_within(session, incident, order.tenant, answer.hits)
         row = session.get_one(IncidentRow, incident)
         nobody = any(one.who == NOBODY for one in pending_within(session, work.id))
         chained_within(session, row, link_of(spooled.facts), row.ended_at or now)
+        propose_within(session, report, tenant=order.tenant, cluster=row.cluster, incident=incident, now=now)
+        if unfit(report) is None:
+            note_within(session, GoodEnd(spooled.facts, (row.ended_at or now).timestamp()), now)
         facts = {"sources": spooled.sources, "why": "" if order.source == "slack" else order.why}
         made = answered_within(session, work.id, incident, facts, now)
         wanted = self.config.tenants_of_chat.get(order.tenant)

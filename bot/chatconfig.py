@@ -87,7 +87,7 @@ class Weekly:
 class Tenant:
     """What a tenant allows in the chat, and what it is told unasked.
 
-    `channels`: its channels (C…); with several tenants a must. `verbs`: who may read, diagnose, annotate, mute, propose_rule,
+    `channels`: its channels (C…); with several tenants a must. `verbs`: who may read, diagnose, annotate, mute, bar, propose_rule,
     digest, admin: everyone, or ids of channels, user groups (S…), people (U…). `announce`: the channel for failures that
     nobody subscribed. `subscriptions`: who else hears of what. `people`: who is who. `cap`, `flapping`, `bar`, `quiet`:
     against noise. `fold`: for so long a diagnosis is shown again in place of a new one. `remind`: who asked is asked once, on the

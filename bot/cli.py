@@ -7,13 +7,18 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, NoReturn, Self
 
 import typer
 
+from bot.cli_baselines import app as baselines
 from bot.cli_config import app as config_commands
 from bot.cli_incidents import app as incidents
+from bot.cli_memory import Remembering
+from bot.cli_nodes import app as nodes
 from bot.cli_options import (
     AreLogs,
     BundleFolder,
@@ -31,10 +36,9 @@ from kb.errors import RuleError, SignalboxError
 if TYPE_CHECKING:
     from bot.collecting import Spare, Spared
     from bot.config import Config
-    from bot.diagnosing import Answer, Compare
+    from bot.diagnosing import Answer
     from bot.rulefiles import Knowledge
-    from kb.l4.cross import Baseline
-    from kb.model import Job
+    from bot.templating import Engine
 
 FEW = 5  # messages of one kind on stderr
 LONGEST = 1000  # characters of such a message; what is left out is in the middle
@@ -49,6 +53,8 @@ app = typer.Typer(
 app.add_typer(rules, name="rules", help="The rule base: look at it, test it, change it.")
 app.add_typer(incidents, name="incidents", help="Past reports: list, show, close.")
 
+app.add_typer(nodes, name="nodes", help="Nodes that are barred, or fail again and again.")
+app.add_typer(baselines, name="baselines", help="Good runs that failed ones are compared with.")
 app.add_typer(store_commands, name="store", help="What is kept, for how long: tidy it, pin, take a bundle out.")
 app.add_typer(config_commands, name="config", help="signalbox.yaml: check it, see an example.")
 
@@ -87,6 +93,10 @@ def diagnose(
             help="With --bundle and --logs: logs of a good run of the same job, to compare with.",
         ),
     ] = None,
+    engine: Annotated[
+        Literal["local", "ray"],
+        typer.Option("--engine", help="Where lines are read to be compared: on this host, or on a cluster by Ray."),
+    ] = "local",
     each: Annotated[
         Path | None, typer.Option("--each", help="Every subfolder is a bundle; one JSON report a line.")
     ] = None,
@@ -117,24 +127,49 @@ def diagnose(
             _usage("--picture and --html go with one run, and not with --each")
         failed = _each(known, each, workers)
         raise typer.Exit(1 if fail_on and failed else 0)
-    asked = _Asked(targets or [], config, cluster, tenant, namespace, window, deadline, save, deep, baseline)
-    answer, bundle = _answered(known, asked, bundle, logs=logs, workers=workers)
-    _print(answer, as_json=as_json, verbose=verbose)
-    if picture is not None:
-        _draw(answer, picture)
-    kept = _small(answer) if html is not None or store else {}
-    if html is not None:
-        from bot.cli_pages import write_answer
-
-        write_answer(known, answer.report, kept, html)
-    if store:
-        _keep(answer, bundle, kept)
+    if engine == "ray" and find_spec("ray") is None:
+        _usage("--engine ray needs Ray: pip install 'signalbox[ray]'")
+    asked = _Asked(targets or [], config, cluster, tenant, namespace, window, deadline, save, deep, baseline, engine)
+    with Remembering(tenant, on=store) as memory:
+        answer, bundle = _answered(known, asked, bundle, memory, logs=logs, workers=workers)
+        _shown(known, asked, answer, bundle, memory, as_json=as_json, verbose=verbose, picture=picture, html=html)
     if exit_decision:
         from bot.errors import decision_status
 
         raise typer.Exit(decision_status(answer.report))
     if fail_on and answer.report.verdict == "fault":
         raise typer.Exit(1)
+
+
+def _shown(
+    known: Knowledge,
+    asked: _Asked,
+    answer: Answer,
+    bundle: Path | None,
+    memory: Remembering,
+    *,
+    as_json: bool,
+    verbose: bool,
+    picture: Path | None,
+    html: Path | None,
+) -> None:
+    """Print the answer, draw and write what was asked for, and keep it."""
+    _print(answer, as_json=as_json, verbose=verbose)
+    if picture is not None:
+        _draw(answer, picture)
+    kept = _small(answer) if html is not None or memory.on else {}
+    if html is not None:
+        from bot.cli_pages import write_answer
+
+        write_answer(known, answer.report, kept, html)
+    if memory.on:
+        warning = memory.keep(answer, bundle, kept)
+        if warning:
+            _complain(warning)
+        whole = asked.deep or not asked.targets  # of a job's logs in a store only the lines that rules want are fetched
+        told = memory.keep_good(known, answer, bundle if whole else None)
+        if told is not None and sys.stderr.isatty():
+            _complain(f"this run is {told}")
 
 
 def _sensible(
@@ -158,49 +193,35 @@ def _sensible(
 
 
 def _answered(
-    known: Knowledge, asked: _Asked, bundle: Path | None, *, logs: bool, workers: int | None
+    known: Knowledge, asked: _Asked, bundle: Path | None, memory: Remembering, *, logs: bool, workers: int | None
 ) -> tuple[Answer, Path | None]:
     """The answer, and the bundle that it is of."""
     if asked.targets and not logs and bundle is None:
         if asked.baseline is not None:
             _usage("--baseline goes with --bundle and --logs")
-        return _job(known, asked, workers)
+        return _job(known, asked, memory, workers)
     if asked.save is not None or asked.window is not None:
         _usage("--save-bundle and --window go with a JOB")
-    return _one(known, asked, bundle, workers=workers), bundle
+    return _one(known, asked, bundle, memory, workers=workers), bundle
 
 
-def _comparing(asked: _Asked, workers: int | None) -> Compare:
-    """How to look at what no rule knows; the store is opened only where it comes to that."""
-    from bot.diagnosing import Compare
-
-    def kept(job: Job) -> Baseline | None:
-        from bot.baselines import family_of, find
-        from bot.database import Database
-        from bot.settings import database_url
-
-        family = family_of(job)
-        if family is None:
-            return None
-        with Database(database_url()) as database:
-            return find(database, family, tenant=asked.tenant)
-
-    return Compare(asked.deep, asked.baseline, kept, workers)
-
-
-def _one(known: Knowledge, asked: _Asked, bundle: Path | None, *, workers: int | None) -> Answer:
-    targets, compare = asked.targets, _comparing(asked, workers)
+def _one(known: Knowledge, asked: _Asked, bundle: Path | None, memory: Remembering, *, workers: int | None) -> Answer:
+    targets, compare = asked.targets, memory.compare(asked.baseline, workers, always=asked.deep)
+    compare = replace(compare, engine=asked.engine)
+    recall = memory.recall(known, asked.cluster)
     from bot.diagnosing import diagnose_bundle, diagnose_paths
 
     if bundle is not None:
         _must_be_folder(bundle)
         with _Bar() as bar:
-            return diagnose_bundle(known, bundle, workers=workers, tell=bar.tell, compare=compare)
+            compare = replace(compare, tell=bar.compared)
+            return diagnose_bundle(known, bundle, workers=workers, tell=bar.tell, compare=compare, recall=recall)
     if not targets:
         _usage("say what to diagnose: --logs PATH…, --bundle DIR, or a JOB")
     paths = [Path(target) for target in targets]
     with _Bar() as bar:
-        return diagnose_paths(known, paths, workers=workers, tell=bar.tell, compare=compare)
+        compare = replace(compare, tell=bar.compared)
+        return diagnose_paths(known, paths, workers=workers, tell=bar.tell, compare=compare, recall=recall)
 
 
 class _Asked(NamedTuple):
@@ -216,9 +237,10 @@ class _Asked(NamedTuple):
     save: Path | None
     deep: bool
     baseline: Path | None
+    engine: Engine
 
 
-def _job(known: Knowledge, asked: _Asked, workers: int | None) -> tuple[Answer, Path]:
+def _job(known: Knowledge, asked: _Asked, memory: Remembering, workers: int | None) -> tuple[Answer, Path]:
     """The answer on a job that the configured systems know, and the folder of its evidence."""
     [job, *more] = asked.targets
     if more:
@@ -240,8 +262,18 @@ def _job(known: Knowledge, asked: _Asked, workers: int | None) -> tuple[Answer, 
         deep=asked.deep,
     )
     configured = read(asked.config)
-    with _Sources() as tell:
-        found = diagnose_job(known, configured, request, workers=workers, tell=tell, spare=_sparing(configured))
+    compare = memory.compare(None, workers, always=asked.deep)
+    with _Sources() as tell, _Bar() as bar:
+        found = diagnose_job(
+            known,
+            configured,
+            request,
+            workers=workers,
+            tell=tell,
+            spare=_sparing(configured),
+            compare=replace(compare, engine=asked.engine, tell=bar.compared),
+            recall=lambda located: memory.recall_of(known, located),
+        )
     if asked.save:
         _complain(f"the evidence is kept in {asked.save}")
     return found.answer, found.collected.folder
@@ -289,7 +321,7 @@ class _Bar:
     """Progress on stderr while there is much to read and a person to see it."""
 
     def __init__(self) -> None:
-        self._done = 0
+        self._done = self._compared = 0
         self._shown = sys.stderr.isatty()
 
     def __enter__(self) -> Self:
@@ -297,12 +329,20 @@ class _Bar:
 
     def tell(self, size: int) -> None:
         self._done += size
+        self._show()
+
+    def compared(self, size: int) -> None:
+        self._compared += size
+        self._show()
+
+    def _show(self) -> None:
         if self._shown:
-            sys.stderr.write(f"\r{self._done / 1e6:,.0f} MB read ")
+            more = f", {self._compared / 1e6:,.0f} MB compared" if self._compared else ""
+            sys.stderr.write(f"\r{self._done / 1e6:,.0f} MB read{more} ")
             sys.stderr.flush()
 
     def __exit__(self, *_: object) -> None:
-        if self._shown and self._done:
+        if self._shown and (self._done or self._compared):
             sys.stderr.write("\r\x1b[K")
 
 
@@ -349,14 +389,6 @@ def _small(answer: Answer) -> dict[str, bytes]:
     from bot.pages.kept import small
 
     return small(answer)
-
-
-def _keep(answer: Answer, bundle: Path | None, kept: dict[str, bytes]) -> None:
-    from bot.store import remember
-
-    warning = remember(answer.report, answer.replay, str(bundle) if bundle else None, kept=kept)
-    if warning:
-        _complain(warning)
 
 
 def _each(known: Knowledge, folder: Path, workers: int | None) -> bool:
@@ -531,6 +563,30 @@ def evaluate(
     _must_be_folder(cases)
     result = evaluate_cases(_knowledge(rules, site), cases, workers)
     typer.echo(to_json(result) if as_json else render(result, verbose=verbose))
+
+
+@app.command()
+def backfill(
+    last: Annotated[str, typer.Option("--last", metavar="SPAN", help="How far back, as 30d.")] = "30d",
+    job: Annotated[
+        str, typer.Option("--job", metavar="PATTERN", help="Jobs of this name or id alone, as llm-*.")
+    ] = "*",
+    limit: Annotated[int, typer.Option("--limit", min=1, max=20_000, help="Failures looked at, the newest.")] = 500,
+    tenant: OfTenant = "default",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures (signalbox.backfill/1).")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the last one, which was stopped or killed.")
+    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the reports among the incidents, as backfilled.")] = False,
+    config: ConfigFile = None,
+    workers: Workers = None,
+) -> None:
+    """Past jobs of the connected systems: what it would have said of them, how often, how many a day. Nothing is posted."""
+    from bot.cli_backfill import run as run_backfill
+
+    status = run_backfill(last, job, limit, tenant, config, as_json=as_json, resume=resume, keep=keep, workers=workers)
+    if status:
+        raise typer.Exit(status)
 
 
 @app.command()

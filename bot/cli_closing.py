@@ -46,7 +46,7 @@ def run(
         report = from_json(record.report_json)
         meant = _meant(cause, report)
         said = Closing(
-            who=_login(),
+            who=login(),
             source="cli",
             nodes=nodes or (report.diagnoses[0].nodes if meant["cause"] == "shown" else ()),
             action=action,
@@ -66,13 +66,8 @@ def run(
     return f"{words}; {'; '.join(others)}" if others else words
 
 
-def history(incident: int) -> list[str]:
-    """What was said of an incident, a line each, the oldest first."""
-    with Ledger(database_url()) as ledger:
-        return [_line(one) for one in ledger.said(incident)]
-
-
-def _line(one: Annotation) -> str:
+def annotation_line(one: Annotation) -> str:
+    """What a person said of an incident, in a line."""
     said = one.said
     parts = [said.fault or nameless(said.cause) or "no cause named"]
     parts += [f"nodes {', '.join(said.nodes)}"] if said.nodes else []
@@ -80,7 +75,7 @@ def _line(one: Annotation) -> str:
     parts += [f"{said.lost_hours:g} h lost"] if said.lost_hours is not None else []
     parts += [said.note] if said.note else []
     verdict = said.verdict.replace("_", " ")
-    return f"{one.at:%Y-%m-%d %H:%M}Z {said.who}: {'; '.join(parts)} (bot: {verdict})"
+    return f"{one.at:%Y-%m-%d %H:%M}Z {said.who}: {'; '.join(parts)} (bot: {verdict}){'; before it was reopened' if one.void else ''}"
 
 
 def _meant(cause: str, report: Report) -> dict[str, Any]:
@@ -106,7 +101,8 @@ def _meant(cause: str, report: Report) -> dict[str, Any]:
     return {"verdict": verdict, "cause": "shown", "fault": cause, "rule": shown.rule}
 
 
-def _login() -> str:
+def login() -> str:
+    """Who uses this shell."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sized
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bot.cli_options import ConfigFile
+
+if TYPE_CHECKING:
+    from bot.config import Config
+    from connectors.asking import Checked
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -35,6 +39,7 @@ def check(
         from bot.slack.service import check as try_slack
 
         found.append(("serve", "slack", known.serve.slack.mode, try_slack(known.serve.slack)))
+    found += _rules(known)
     if not as_json:
         typer.echo(f"{shown(str(known.path))}: {_count(known.clusters, 'cluster')}, {_count(found, 'connector')}")
     for cluster, name, kind, told in found:
@@ -52,6 +57,22 @@ def check(
         if told.change and told.change not in told.words:
             typer.echo(f"         change: {shown(told.change)}")
     raise typer.Exit(0 if all(told.works for *_, told in found) else 1)
+
+
+def _rules(known: Config) -> list[tuple[str, str, str, Checked]]:
+    """The source of the rules and the forge that proposed ones go to, tried without writing anything there."""
+    found = []
+    if known.rules.source is not None:
+        from bot.reloading import check as try_source
+
+        kind = "git" if known.rules.source.git is not None else "folder"
+        found.append(("rules", "source", kind, try_source(known.rules.source)))
+    if known.rules.pull_requests is not None:
+        from bot.forges.choosing import forge_of
+
+        settings = known.rules.pull_requests
+        found.append(("rules", "pull_requests", settings.backend, forge_of(settings).check()))
+    return found
 
 
 def _count(things: Sized, word: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
+    from bot.states import State
     from bot.store import Incident, Store
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
@@ -21,12 +23,20 @@ _SUMMARY = 72  # characters of a summary in a list
 def list_incidents(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many, the latest first.")] = 20,
     as_json: AsJson = False,
+    state: Annotated[str | None, typer.Option("--state", metavar="open|acknowledged|snoozed|closed|merged")] = None,
+    assignee: Annotated[str | None, typer.Option("--assignee", metavar="WHO", help="Those that somebody has.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Whose; without it everybody's.")] = None,
 ) -> None:
     """The latest incidents; with --json one object a line."""
+    from bot.store import Listing
+
+    wanted = Listing(tenant, datetime.now(UTC), state=_known_state(state), assignee=assignee)
     with _store() as store:
-        incidents = store.list(limit)
+        incidents = store.list(limit, wanted)
     if as_json:
         _write(b"".join(_json(incident) + b"\n" for incident in incidents))
+    elif not incidents and (state or assignee or tenant):
+        typer.echo("No incident is as asked.")
     elif not incidents:
         typer.echo("No incidents yet: `signalbox diagnose` keeps its reports here.")
     else:
@@ -62,7 +72,7 @@ def show(
     if as_json:
         _write(record.report_json + b"\n")
         return
-    from bot.cli_closing import history
+    from bot.cli_life import history
     from bot.reportjson import from_json
     from bot.terminal import show as print_report
     from bot.wording import shown
@@ -70,7 +80,8 @@ def show(
     incident = record.incident
     bundle = f", bundle {shown(incident.bundle)}" if incident.bundle else ""
     pinned = ", pinned" if incident.pinned else ""
-    typer.echo(f"Incident {incident.id}, {_when(incident)}{bundle}{pinned}")
+    lived = _lived(incident)
+    typer.echo(f"Incident {incident.id}, {_when(incident)}{bundle}{pinned}{f', {shown(lived)}' if lived else ''}")
     if kept.state in ("packed", "gone") or (kept.state == "elsewhere" and (kept.where or "").startswith("/")):
         typer.echo(f"{shown(kept.words[:1].upper() + kept.words[1:])}.")
     typer.echo("")
@@ -106,6 +117,89 @@ def close(
     typer.echo(run(incident_id, tenant, cause, words, action, lost, note, propose=propose))
 
 
+Which = Annotated[int, typer.Argument(metavar="ID", help="The number that `incidents list` gives.")]
+OfTenant = Annotated[str, typer.Option("--tenant", help="Whose incident it is.")]
+Note = Annotated[str, typer.Option("--note", help="For those who come after.")]
+
+
+@app.command()
+def ack(incident_id: Which, note: Note = "", tenant: OfTenant = "default") -> None:
+    """Say that somebody is at it: you, where nobody has it yet."""
+    from bot.cli_life import take
+
+    typer.echo(take(incident_id, tenant, "ack", note=note))
+
+
+@app.command()
+def assign(
+    incident_id: Which,
+    who: Annotated[str, typer.Argument(metavar="WHO", help="A login, or a Slack user id; - for nobody.")],
+    note: Note = "",
+    tenant: OfTenant = "default",
+) -> None:
+    """Give it to somebody."""
+    from bot.cli_life import take
+
+    typer.echo(take(incident_id, tenant, "assign", assignee=None if who == "-" else who, note=note))
+
+
+@app.command()
+def snooze(
+    incident_id: Which,
+    span: Annotated[str | None, typer.Option("--for", metavar="SPAN", help="As 8h or 2d.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="As 2026-11-24T10:00Z.")] = None,
+    note: Note = "",
+    tenant: OfTenant = "default",
+) -> None:
+    """Put it off: no reminder, and in no list of what is to be done until then."""
+    from bot.cli_life import asleep_until, take
+
+    typer.echo(take(incident_id, tenant, "snooze", until=asleep_until(until, span, datetime.now(UTC)), note=note))
+
+
+@app.command()
+def merge(
+    incident_id: Which,
+    other: Annotated[int, typer.Argument(metavar="INTO", help="The incident as a part of which it counts.")],
+    note: Note = "",
+    tenant: OfTenant = "default",
+) -> None:
+    """Make it a part of another one: one failure, which counts once."""
+    from bot.cli_life import take
+
+    typer.echo(take(incident_id, tenant, "merge", other=other, note=note))
+
+
+@app.command()
+def reopen(incident_id: Which, note: Note = "", tenant: OfTenant = "default") -> None:
+    """Open it again: closed, merged or snoozed, it is to be looked at; what it was closed as holds no more."""
+    from bot.cli_life import take
+
+    typer.echo(take(incident_id, tenant, "reopen", note=note))
+
+
+@app.command()
+def handover(
+    since: Annotated[str, typer.Option("--since", metavar="SPAN", help="How long the shift was, as 12h.")] = "12h",
+    as_json: AsJson = False,
+    tenant: Annotated[str, typer.Option("--tenant", help="Whose incidents.")] = "default",
+) -> None:
+    """For the shift change: what is open, barred, to be watched, waiting, and what changed."""
+    from bot.cli_life import handed_over
+
+    typer.echo(handed_over(tenant, since, as_json=as_json))
+
+
+def _known_state(state: str | None) -> State | None:
+    from bot.states import STATES
+    from kb.errors import SignalboxError
+
+    found = next((one for one in STATES if one == state), None)
+    if state is not None and found is None:
+        raise SignalboxError(f"--state: there is no {state[:40]!r}; they are {', '.join(STATES)}")
+    return found
+
+
 def _store() -> Store:
     from bot.settings import database_url
     from bot.store import Store
@@ -119,8 +213,24 @@ def _row(incident: Incident) -> str:
     job = ", ".join(part for part in (incident.job_name, incident.job_id) if part)
     summary = shown(incident.summary)
     cut = summary if len(summary) <= _SUMMARY else f"{summary[: _SUMMARY - 3]}..."
+    lived = _lived(incident)
     head = f"{incident.id:>5}  {_when(incident)}  {incident.fault or incident.verdict:<28}  {shown(job)}"
+    head = f"{head.rstrip()}  [{shown(lived)}]" if lived else head
     return f"{head.rstrip()}\n       {cut}"
+
+
+def _lived(incident: Incident) -> str:
+    """How it stands, where it is not just open."""
+    from bot.states import state_of
+
+    state = state_of(incident, datetime.now(UTC))
+    told: list[str] = [] if state == "open" else [state]
+    if state == "merged":
+        told = [f"merged into {incident.merged_into}"]
+    elif state == "snoozed" and incident.snoozed_until is not None:
+        told = [f"snoozed until {incident.snoozed_until:%Y-%m-%d %H:%M}Z"]
+    told += [f"of {incident.assignee}"] if incident.assignee and state in ("open", "acknowledged", "snoozed") else []
+    return ", ".join([*told, *(["backfilled"] if incident.backfilled else [])])
 
 
 def _when(incident: Incident) -> str:

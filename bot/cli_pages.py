@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from bot.keeping import Evidence
 from bot.ledger import Ledger
-from bot.pages.incident import About, incident_page, words_of
+from bot.pages.about import about_of
+from bot.pages.incident import incident_page, words_of
 from bot.pages.kept import read
 from bot.reportjson import from_json
 from bot.rulefiles import Knowledge, knowledge
@@ -34,9 +36,8 @@ def write_incident(record: Record, where: Evidence, file: Path) -> None:
     """
     incident = record.incident
     with Ledger(database_url()) as ledger:
-        said = ledger.said(incident.id)
         kept = read(lambda name: ledger.kept(incident.id, name))
-    about = About(incident.id, incident.created_at, said, where.words, incident.pinned)
+        about = about_of(ledger, incident, where.words, datetime.now(UTC))
     _write(file, incident_page(from_json(record.report_json), kept, about, words_of(knowledge())))
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from bot.cli_options import RulesFolder
-from kb.errors import Fault, RuleError
+from kb.errors import Fault, RuleError, SignalboxError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from bot.rulefiles import Knowledge
     from bot.ruletests import Outcome
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 Site = Annotated[Path | None, typer.Option("--site", help="The overlay's folder in place of the one configured.")]
+Tenant = Annotated[str | None, typer.Option("--tenant", help="Its incidents alone; all by default.")]
+Clean = Annotated[
+    list[Path] | None, typer.Option("--clean", help="A folder of logs of good runs, besides those configured.")
+]
+Json = Annotated[bool, typer.Option("--json", help="As JSON.")]
+Drafts = Annotated[bool, typer.Option("--drafts", help="Rules in status draft or shadow are tried as if they spoke.")]
 Check = Annotated[bool, typer.Option("--check", help="Write nothing; exit 1 and say what is not current.")]
 
 
@@ -83,14 +90,15 @@ def lint(
 def try_rules(
     ids: Annotated[list[str] | None, typer.Argument(help="Only these rules.")] = None,
     on: Annotated[str | None, typer.Option("--on", help="Try the rules on this log; - reads standard input.")] = None,
+    drafts: Drafts = False,
     rules: RulesFolder = None,
     site: Site = None,
 ) -> None:
     """Run the logs beside the rules, or show what the rules say of a log of yours."""
     from bot.rulefiles import default_folder
-    from bot.ruletests import run, tests_of
+    from bot.ruletests import run, spoken, tests_of
 
-    known = _load(rules, site)
+    known = spoken(_load(rules, site)) if drafts else _load(rules, site)
     chosen = [_named(known, one) for one in ids] if ids else list(known.rulebook.rules)
     if on is not None:
         _on(known, on, chosen)
@@ -193,14 +201,17 @@ def diff(
     new_rules: Annotated[Path, typer.Argument(metavar="NEW", help="Another one.")],
     *,
     on: Annotated[Path, typer.Option("--on", metavar="CASES", help="A folder: every subfolder is a bundle.")],
+    drafts: Drafts = False,
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, max=512, help="Processes to read with; all cores by default.")
     ] = None,
 ) -> None:
     """A Markdown table of the bundles whose first answer two rule bases give differently."""
     from bot.rulediff import compare, render
+    from bot.ruletests import spoken
 
-    typer.echo(render(compare(_load(old), _load(new_rules), on, workers)))
+    new = spoken(_load(new_rules)) if drafts else _load(new_rules)
+    typer.echo(render(compare(_load(old), new, on, workers)))
 
 
 @app.command()
@@ -209,10 +220,23 @@ def stats(
     on: Annotated[
         list[Path] | None, typer.Option("--on", help="Logs: also what each rule costs when they are read.")
     ] = None,
+    outcomes: Annotated[
+        bool, typer.Option("--outcomes", help="How each rule fared in the close-outs, and what shadows have earned.")
+    ] = False,
+    tenant: Tenant = None,
+    as_json: Json = False,
     rules: RulesFolder = None,
     site: Site = None,
 ) -> None:
     """The rule base in numbers: families, states, roles, fault classes, tests; with --on, the dearest rules."""
+    if outcomes:
+        from bot.cli_learning import show_outcomes
+
+        with _errors_told():
+            show_outcomes(rules, site, tenant, as_json=as_json)
+        return
+    if as_json or tenant is not None:
+        _refuse("--json and --tenant go with --outcomes")
     from bot.rulefiles import default_folder
     from bot.rulestats import costs, render, render_costs
     from bot.ruletests import names_of, tests_of
@@ -223,6 +247,114 @@ def stats(
         return
     rulebook = known.rulebook
     typer.echo(render(rulebook, names_of(tests_of(rules or default_folder(), rulebook.rules))))
+
+
+@app.command()
+def advise(
+    *,
+    tenant: Tenant = None,
+    clean: Clean = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Without trying each change on the stored incidents.")] = False,
+    propose_: Annotated[
+        int | None,
+        typer.Option(
+            "--propose", metavar="N", help="Try advice N of the list and open a pull request; exit 1: not done."
+        ),
+    ] = None,
+    branch: Annotated[
+        Path | None,
+        typer.Option(
+            "--branch", metavar="CLONE", help="With --propose: as a branch of this clone, whatever is configured."
+        ),
+    ] = None,
+    as_json: Json = False,
+    rules: RulesFolder = None,
+    site: Site = None,
+) -> None:
+    """What the close-outs say should be done: rules to narrow, widen, link, promote or retire; unknown failures by cost."""
+    from bot.cli_learning import propose_advice, show_advice
+
+    if propose_ is not None:
+        if quick or as_json:
+            _refuse("--propose goes with neither --quick nor --json")
+        with _errors_told():
+            status = propose_advice(propose_, rules, site, tenant, clean=clean or (), branch=branch)
+        raise typer.Exit(status)
+    if branch is not None:
+        _refuse("--branch goes with --propose")
+    with _errors_told():
+        show_advice(rules, site, tenant, clean=clean or (), quick=quick, as_json=as_json)
+
+
+@app.command()
+def backtest(
+    new_rules: Annotated[Path, typer.Argument(metavar="NEW", help="A rules folder with what is to be tried.")],
+    *,
+    tenant: Tenant = None,
+    clean: Clean = None,
+    every: Annotated[bool, typer.Option("--every", help="Judge every incident that may change, however many.")] = False,
+    as_json: Json = False,
+    rules: RulesFolder = None,
+) -> None:
+    """Try changed rules on all stored incidents and on clean logs; exit 1 where they hurt."""
+    from bot.cli_learning import try_rules
+
+    with _errors_told():
+        sound = try_rules(rules, new_rules, tenant, clean=clean or (), every=every, as_json=as_json)
+    raise typer.Exit(0 if sound else 1)
+
+
+@app.command()
+def propose(
+    incident: Annotated[int, typer.Argument(metavar="INCIDENT", help="A resolved incident: its number.")],
+    *,
+    tenant: Tenant = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the rule and its replay; propose nothing.")] = False,
+    branch: Annotated[
+        Path | None,
+        typer.Option("--branch", metavar="CLONE", help="As a branch of this clone, whatever is configured."),
+    ] = None,
+    into: Annotated[
+        Path | None, typer.Option("--into", metavar="DIR", help="Write its files there; propose nothing.")
+    ] = None,
+    alone: Annotated[bool, typer.Option("--alone", help="Learn from this incident alone.")] = False,
+    all_the_same: Annotated[
+        bool, typer.Option("--all-the-same", help="Propose it though the replay speaks against it.")
+    ] = False,
+    as_json: Json = False,
+    rules: RulesFolder = None,
+) -> None:
+    """Learn a rule from a resolved incident, try it on all past ones, and open a pull request; exit 1: there is none."""
+    from bot.cli_propose import run
+    from bot.settings import DEFAULT_TENANT
+
+    with _errors_told():
+        status = run(
+            incident, tenant or DEFAULT_TENANT, branch=branch, into=into, dry=dry_run, alone=alone,
+            all_the_same=all_the_same, rules=rules, as_json=as_json,
+        )  # fmt: skip
+    raise typer.Exit(status)
+
+
+@app.command()
+def proposals(
+    *,
+    live: Annotated[bool, typer.Option("--open", help="Those alone that nobody has decided on.")] = False,
+    as_json: Json = False,
+) -> None:
+    """The rules that were proposed, and where they stand."""
+    from bot.cli_propose import listed
+
+    with _errors_told():
+        listed(as_json=as_json, live=live)
+
+
+@contextmanager
+def _errors_told() -> Iterator[None]:
+    try:
+        yield
+    except SignalboxError as error:
+        _refuse(*str(error).splitlines())
 
 
 def _sound(files: Mapping[str, str], unread: Sequence[Fault]) -> Rulebook:

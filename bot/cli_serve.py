@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import logging
 from pathlib import Path
 
-import typer
-
+from bot import journal
 from bot.config import read
 from bot.filesystems import database_warning
 from bot.serving import serve
 from bot.settings import database_url, sqlite_file
-from bot.wording import shown
 
 
 def run(config: Path | None) -> None:
     """Serve until stopped."""
+    known = read(config)
+    journal.begin(known.serve.log, "main")
     file = sqlite_file(database_url())
     warning = database_warning(file) if file is not None else None
     if warning is not None:
         _tell(warning)
-    serve(read(config), database_url(), _tell)
+    serve(known, database_url(), _tell)
 
 
 def _tell(words: str) -> None:
-    typer.echo(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {shown(words)}", err=True)
+    logging.getLogger("bot.serving").info("%s", words)

@@ -18,6 +18,7 @@ from typing import TextIO
 
 import msgspec
 
+from bot.cli_memory import Remembering
 from bot.livebundle import fresh_folder, name_of
 from bot.looking import Sources
 from bot.metering import Metering
@@ -128,7 +129,10 @@ def watch(knowledge: Knowledge, asked: Asked, *, as_json: bool) -> int:
             job=asked.job,
             params=numbers,
         )
-        outcome = Watch(knowledge, Plan(save, asked.every, asked.limit), clock, sources, screen.tell).run()
+        memory = stack.enter_context(Remembering("default"))
+        plan = Plan(save, asked.every, asked.limit)
+        compare, recall = memory.compare(None, None, always=False), memory.recall(knowledge)
+        outcome = Watch(knowledge, plan, clock, sources, screen.tell, compare=compare, recall=recall).run()
     screen.end(outcome, clock.now())
     return status(outcome, clock.caught)
 

@@ -11,8 +11,9 @@ from sqlalchemy import func
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
-from bot.closewords import LONGEST, MOST_NODES, Cause, Verdict
+from bot.closewords import LONGEST, MOST_NODES, NAMELESS, Cause, Verdict
 from bot.database import Database
+from bot.library import Lesson, learn_within
 from bot.postings import changed_within
 from bot.tables import AnnotationRow, IncidentRow
 from kb.errors import SignalboxError
@@ -47,12 +48,13 @@ class Closing:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """A closing as it was kept."""
+    """A closing as it was kept. `void`: the incident was reopened since, so it holds no more."""
 
     incident: int
     version: int
     at: datetime
     said: Closing
+    void: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ def annotate_within(session: Session, incident: int, tenant: str, *, key: str, s
         if said.cause is not None:
             row.closed_at = row.closed_at or now
             session.add(row)
+            learn_within(session, row, _lesson(word(said_within(session, [incident])[incident])), now)
         changed_within(session, [incident])
         return True
     raise SignalboxError("too many people speak of this incident at this moment; try again")
@@ -110,10 +113,14 @@ def said_within(session: Session, incidents: Sequence[int]) -> Mapping[int, tupl
     """All that was said of each incident, the oldest first."""
     found: dict[int, tuple[Annotation, ...]] = {}
     rows = session.exec(
-        select(AnnotationRow).where(col(AnnotationRow.incident_id).in_(incidents)).order_by(col(AnnotationRow.version))
+        select(AnnotationRow, IncidentRow.reopened_at)
+        .join(IncidentRow, col(IncidentRow.id) == col(AnnotationRow.incident_id))
+        .where(col(AnnotationRow.incident_id).in_(incidents))
+        .order_by(col(AnnotationRow.version))
     )
-    for row in rows:
-        found[row.incident_id] = (*found.get(row.incident_id, ()), _annotation(row))
+    for row, reopened in rows:
+        void = reopened is not None and row.at <= reopened
+        found[row.incident_id] = (*found.get(row.incident_id, ()), _annotation(row, void=void))
     return found
 
 
@@ -121,13 +128,25 @@ def word(said: Iterable[Annotation]) -> Word | None:
     """What holds: the last word that names a cause, against the last words of others that name another one."""
     of_each: dict[str, Annotation] = {}
     for one in said:
-        if one.said.cause is not None:
+        if one.said.cause is not None and not one.void:
             of_each.pop(one.said.who, None)
             of_each[one.said.who] = one  # the last to speak stands last
     if not of_each:
         return None
     *others, last = of_each.values()
     return Word(last, tuple(one for one in others if _meant(one) != _meant(last)))
+
+
+def _lesson(holds: Word | None) -> Lesson | None:
+    """What the fault library learns of what holds; None where the cause is still unknown."""
+    if holds is None:
+        return None
+    said = holds.last.said
+    if said.cause in ("shown", "fault") and said.fault is not None:
+        return Lesson(said.fault, said.rule, said.fault, said.action or said.note)
+    if said.cause == "no_rule":
+        return Lesson(None, None, f"{NAMELESS['no_rule']}{f': {said.note}' if said.note else ''}", said.action)
+    return None
 
 
 def _meant(one: Annotation) -> tuple[str | None, ...]:
@@ -159,7 +178,7 @@ def _row(incident: int, version: int, key: str, said: Closing, now: datetime) ->
     )
 
 
-def _annotation(row: AnnotationRow) -> Annotation:
+def _annotation(row: AnnotationRow, *, void: bool) -> Annotation:
     said = Closing(
         who=row.who,
         source=row.source,
@@ -173,4 +192,4 @@ def _annotation(row: AnnotationRow) -> Annotation:
         note=row.note,
         propose_rule=row.propose_rule,
     )
-    return Annotation(row.incident_id, row.version, row.at, said)
+    return Annotation(row.incident_id, row.version, row.at, said, void)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from bot import gauges
 from bot.config import Collect
 from bot.errors import NothingCollected
 from bot.finding import Located, Wired, side_by_side
@@ -166,7 +167,9 @@ class _Run:
         self.tell(name, "asked")
         try:
             gaps = list(source.collect(replace(self.asked, kinds=kinds), share))
+            gauges.count("sources", name, "answered")
         except SourceFailed as failed:
+            gauges.count("sources", name, failed.kind)
             lost = "; ".join(words for kind, words in _TELLS.items() if kind in kinds)
             gaps = [failed.gap(name, got=f"{share.taken:,} bytes" if share.taken else "", rules_out=lost)]
         said = "; ".join(gap.reason for gap in gaps[:3])

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
-from bot.templating import tables
+from bot.healthypool import healthy
+from bot.scanning import Tell
+from bot.templating import Engine, Mined, tables
 from connectors.files import discover
 from connectors.layout import BASELINE
 from kb.engine import identified
@@ -19,6 +22,7 @@ from kb.evidence import Evidence
 from kb.l4.cross import Baseline, baseline_of
 from kb.l4.gathered import run_of
 from kb.l4.joined import look, shown
+from kb.l4.run import has_failed
 from kb.model import Gap, Job, StreamRef
 from kb.report import Report
 
@@ -37,17 +41,20 @@ def compared(
     baseline: Path | None = None,
     find: Find | None = None,
     workers: int | None = None,
+    engine: Engine = "local",
+    tell: Tell | None = None,
 ) -> Report:
     """The report with what stands out among the indicators; with a gap where that cannot be told.
 
-    `baseline`: a good run's logs; `find` asks for one that is kept.
+    `baseline`: a good run's logs; `find` asks for one that is kept. `workers`, `engine` and `tell`: see bot.templating.
     """
+    mine = partial(tables, workers=workers, engine=engine, tell=tell)
     streams = [one.ref for one in evidence.streams if one.ref.group == "logs"]
-    mined = tables([_found(ref, root) for ref in streams], year=_year(evidence), workers=workers)
+    mined = mine([_found(ref, root) for ref in streams], year=_year(evidence))
     ours = [replace(table, ref=ref) for table, ref in zip(mined.tables, streams, strict=True)]
     state = (evidence.job.state or "FAILED") if report.verdict in ("no_match", "fault") else evidence.job.state
-    run = run_of(ours, evidence.streams, evidence.job, state=_state(state, report))
-    good, gaps = _good(root, evidence.job, baseline, find, workers=workers)
+    run = run_of(ours, evidence.streams, evidence.job, state=_state(state, report, evidence.job))
+    good, gaps = _good(root, evidence.job, baseline, find, mine)
     known = {
         (item.source, item.offset): WORTH[one.band]
         for one in report.diagnoses
@@ -55,7 +62,7 @@ def compared(
         for item in one.evidence
         if item.offset is not None
     }
-    found = look(run, good, known=known)
+    found = look(run, good, known=known, topology=evidence.job.topology, pool=None if good else healthy())
     more = shown(found)
     own = report.indicators
     if not more.events and not more.nodes:
@@ -65,22 +72,24 @@ def compared(
     return identified(replace(report, indicators=more, gaps=(*unread, *mined.gaps, *gaps, *told)))
 
 
-def _state(state: str | None, report: Report) -> str | None:
-    """A run that a scheduler calls well, and in which the rules saw a failure, has failed."""
+def _state(state: str | None, report: Report, job: Job) -> str | None:
+    """A run that a scheduler calls well, and in which the rules saw a failure, has failed; so has one with a bad exit code."""
     if report.verdict == "no_match" and (state or "").upper() in ("", "RUNNING", "COMPLETED"):
+        return "FAILED"
+    if not state and has_failed(job):
         return "FAILED"
     return state
 
 
 def _good(
-    root: Path | None, job: Job, baseline: Path | None, find: Find | None, *, workers: int | None
+    root: Path | None, job: Job, baseline: Path | None, find: Find | None, mine: Callable[..., Mined]
 ) -> tuple[Baseline | None, tuple[Gap, ...]]:
     """The good run to compare with: the one named, the bundle's own, the one that is known already."""
     folder = baseline or (root / BASELINE if root and (root / BASELINE).is_dir() else None)
     if folder is None:
         return _kept(job, find)
     try:
-        return read_baseline([folder], workers=workers)
+        return _read([folder], mine)
     except SignalboxError as error:
         return None, (Gap("no_baseline", str(folder), f"the good run could not be read: {error}"),)
 
@@ -98,11 +107,15 @@ def read_baseline(paths: Sequence[Path], *, workers: int | None = None) -> tuple
     Raises:
         UnreadableInput: a path does not exist.
     """
+    return _read(paths, partial(tables, workers=workers))
+
+
+def _read(paths: Sequence[Path], mine: Callable[..., Mined]) -> tuple[Baseline | None, tuple[Gap, ...]]:
     roots = [path / "logs" if (path / "logs").is_dir() else path for path in paths]
     found = discover(roots)
     if not found.streams:
         return None, (Gap("no_baseline", str(paths[0]), "the good run has no logs; nothing was compared with it"),)
-    mined = tables(found.streams, workers=workers)
+    mined = mine(found.streams)
     good = baseline_of(run_of(mined.tables), str(paths[0]))
     if good.lines < FEWEST:
         reason = f"the good run has {good.lines} lines only; nothing was compared with it"

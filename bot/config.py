@@ -17,6 +17,8 @@ from pydantic import Field
 from bot.chatconfig import Linked, Slack, Tenant
 from bot.configmodel import SECONDS, Part, build, model_of
 from bot.ended import Watching
+from bot.learningconfig import Learning
+from bot.rulesconfig import Rules
 from bot.settings import DEFAULT_TENANT, config_path
 from bot.wiring import KINDS
 from connectors.asking import Seconds, Size
@@ -123,10 +125,23 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True)
+class Metrics:
+    """Prometheus' figures of the service itself, at /metrics of where it listens.
+
+    `on`: whether there are any. `secret`: what the caller must know, as bearer token; without one whoever reaches the address
+    may read them: counts and times, no name of a job, node or person.
+    """
+
+    on: bool = True
+    secret: Secret | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Serve:
     """What `signalbox serve` does: where it listens, how many processes diagnose, which webhooks are open.
 
-    `endings`: whether and how it looks for jobs that ended badly. `pages`: of incidents, linked from messages.
+    `endings`: whether and how it looks for jobs that ended badly. `pages`: of incidents, linked from messages. `log`: the form
+    of its own log.
     """
 
     host: str = "127.0.0.1"
@@ -136,6 +151,8 @@ class Serve:
     slack: Slack | None = None
     endings: Watching = field(default_factory=Watching)
     pages: Linked | None = None
+    metrics: Metrics = field(default_factory=Metrics)
+    log: Literal["text", "json"] = "text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +169,8 @@ class Config:
     serve: Serve = field(default_factory=Serve)
     tenants_of_chat: Mapping[str, Tenant] = field(default_factory=dict)
     retention: Retention = field(default_factory=Retention)
+    rules: Rules = field(default_factory=Rules)
+    learning: Learning = field(default_factory=Learning)
 
     def of_tenant(self, tenant: str) -> tuple[Cluster, ...]:
         """The clusters that a tenant may see; to it there are no others."""
@@ -202,6 +221,8 @@ class ServeFile(Part):
         default=model_of(Watching)(), description="Jobs that ended badly; docs/by-itself.md."
     )
     pages: model_of(Linked) | None = Field(default=None, description="Pages of incidents, by signed links.")  # type: ignore[valid-type]
+    metrics: model_of(Metrics) = Field(default=model_of(Metrics)(), description="Figures of the service, at /metrics.")  # type: ignore[valid-type]
+    log: Literal["text", "json"] = Field(default="text", description="The form of the service's own log, on stderr.")
 
 
 class ConfigFile(Part):
@@ -214,6 +235,12 @@ class ConfigFile(Part):
         default=model_of(Retention)(), description="For how long evidence and answers are kept."
     )
     redact: RedactFile = RedactFile()
+    learning: model_of(Learning) = Field(  # type: ignore[valid-type]
+        default=model_of(Learning)(), description="What is learned from close-outs; docs/learning.md."
+    )
+    rules: model_of(Rules) = Field(  # type: ignore[valid-type]
+        default=model_of(Rules)(), description="Where rules come from and go to; docs/rule-pull-requests.md."
+    )
     serve: ServeFile = ServeFile()
     tenants: dict[str, model_of(Tenant)] = Field(  # type: ignore[valid-type]
         default={}, max_length=100, description="Name → what it allows in the chat, and what it is told unasked."
@@ -257,9 +284,11 @@ def load(text: str, path: Path) -> Config:
     tenants = _tenants(model.tenants, node, faults) if model is not None else {}
     collect = _built(Collect, "collect", model, node, faults)
     retention = _built(Retention, "retention", model, node, faults)
+    rules = _built(Rules, "rules", model, node, faults)
+    learning = _built(Learning, "learning", model, node, faults)
     if faults or model is None:
         raise ConfigError(tuple(set(faults)))
-    return Config(clusters, collect, model.redact.emails, path, serve, tenants, retention)
+    return Config(clusters, collect, model.redact.emails, path, serve, tenants, retention, rules, learning)
 
 
 def _built(settings: type, name: str, model: Any, root: Node, faults: list[Fault]) -> Any:
@@ -325,7 +354,14 @@ def _serve(model: ServeFile, root: Node, faults: list[Fault]) -> Serve:
             pages = build(Linked, model.pages.model_dump(exclude_unset=True))
         except ValueError as error:
             faults.append((place.get("pages") or place).fault(str(error)))
-    return Serve(host.strip("[]"), int(port), model.workers, hooks, slack, endings, pages)
+    try:
+        metrics = build(Metrics, model.metrics.model_dump(exclude_unset=True))
+    except ValueError as error:
+        faults.append((place.get("metrics") or place).fault(str(error)))
+        metrics = Metrics()
+    return Serve(
+        host.strip("[]"), int(port), model.workers, hooks, slack, endings, pages, metrics=metrics, log=model.log
+    )
 
 
 def _clusters(root: Node, faults: list[Fault]) -> list[Cluster]:

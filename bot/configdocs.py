@@ -21,6 +21,12 @@ version: 1
 # collect:                # limits of one collection; these are the defaults
 """
 
+_RULES = (
+    "# rules:                  # where rules come from and go to: docs/rule-pull-requests.md",
+    f"#   source: {{git: {_SERVER}/rules.git, ref: main, folder: rules}}",
+    "#   pull_requests: {backend: github, repository: owner/name, token: {env: NAME_OF_VARIABLE}}",
+)
+
 
 def schema_text() -> str:
     """JSON Schema (draft 2020-12) of signalbox.yaml."""
@@ -54,6 +60,7 @@ def example_text() -> str:
         lines += _connector(name, model_of(kind.settings_class(), name).model_json_schema())
     lines += ["    # topology:           # where nodes stand, where the scheduler does not tell"]
     lines += ["    #   node-001: {rack: r1, leaf: leaf-3, rail: '0', nvlink_domain: d1}"]
+    lines += ["", *_RULES]
     return "\n".join(lines) + "\n"
 
 

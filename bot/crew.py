@@ -18,17 +18,26 @@ from multiprocessing import connection
 from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 
+from bot import gauges, journal
 from bot.answering import Answering
+from bot.askedweek import asked_week
 from bot.collecting import spool_of
 from bot.config import Config, read
 from bot.digest.posting import tick
 from bot.endings import ask_of, watch_endings
+from bot.goodends import noter
+from bot.goodruns import GoodRuns
+from bot.learning import proposals
+from bot.learning.drafter import Drafting
+from bot.learning.drafts import DRAFT
+from bot.learning.proposals import PROPOSE
+from bot.learning.proposing import Proposing
 from bot.ledger import Ledger
-from bot.orders import DIAGNOSE, RECENT
-from bot.pages.links import linked_by
+from bot.orders import DIAGNOSE, DIGEST, GOOD_RUN, RECENT
+from bot.pages.links import linked_by, page_of
 from bot.recent import recent
+from bot.reloading import Current, Pulling
 from bot.retention import daily
-from bot.rulefiles import knowledge
 from bot.seen import Seen
 from bot.slack.service import send
 from bot.worker import run
@@ -76,8 +85,14 @@ class Crew:
         for index, (post, one) in enumerate(self._all):
             if not one.is_alive():
                 told.append(f"the {post.name} ended (status {one.exitcode}); another takes its place")
+                gauges.count("replaced", post.name.rstrip(" 0123456789"))
                 self._all[index] = (post, self._hired(post))
         return told
+
+    def missing(self) -> str | None:
+        """Which of them do not live, in words; None where all do."""
+        dead = [post.name for post, one in self._all if not one.is_alive()]
+        return f"not there at this moment: {', '.join(dead)}" if dead else None
 
     def stop(self) -> None:
         """Let them end what they do, for some seconds; what is not done is taken up again by others."""
@@ -90,7 +105,8 @@ class Crew:
                 one.join()
 
     def _hired(self, post: Post) -> SpawnProcess:
-        one = self._context.Process(target=post.does, args=(self._url, self._config, self._stop), daemon=False)
+        arguments = (self._url, self._config, self._stop)
+        one = self._context.Process(target=post.does, args=arguments, name=post.name, daemon=False)
         one.start()
         return one
 
@@ -100,38 +116,46 @@ class Crew:
 
 def work(url: str, path: Path | None, stop: Stop) -> None:
     """Do what is in the list."""
-    _begun(WORKER)
     config = read(path)
-    known = knowledge()
+    _begun(WORKER, config)
+    current = Current(config.rules.source)
+    current.known()
     with Ledger(url) as ledger:
-        answering = Answering(ledger, known, config)
-        run(url, {DIAGNOSE: answering.do, RECENT: lambda order: recent(config, order)}, stop.is_set)
+        does = {
+            DIAGNOSE: lambda order: Answering(ledger, current.known(), config).do(order),
+            GOOD_RUN: lambda order: GoodRuns(ledger, current.known(), config).do(order),
+            RECENT: lambda order: recent(config, order),
+            DIGEST: lambda order: asked_week(ledger, config, current.known().rulebook.faults, order),
+            DRAFT: Drafting(url, config, current).do,
+            PROPOSE: Proposing(ledger, config.rules.pull_requests).do,
+        }
+        run(url, does, stop.is_set)
 
 
 def deliver(url: str, path: Path | None, stop: Stop) -> None:
     """Send what should stand in Slack."""
-    _begun(SENDER)
+    config = read(path)
+    _begun(SENDER, config)
     with Ledger(url) as ledger:
-        config = read(path)
-        linked = linked_by(config)
-
-        def page(tenant: str, incident: int) -> str | None:
-            return None if linked is None else linked.incident(tenant, incident, time.time())
-
-        send(config, knowledge(), ledger, stop.is_set, page)
+        send(config, Current(config.rules.source).known, ledger, stop.is_set, page_of(linked_by(config)))
 
 
 def keep(url: str, path: Path | None, stop: Stop) -> None:
-    """What is due by the clock: the digest, and tidying what is old. Once, whichever replica comes first."""
-    _begun(KEEPER)
+    """What is due by the clock: the digest, and tidying what is old. Once, whichever replica comes first. And this host's rules."""
     config = read(path)
-    faults = knowledge().rulebook.faults
+    _begun(KEEPER, config)
+    current = Current(config.rules.source)
+    if config.rules.source is not None:
+        pulling = Pulling(config.rules.source)  # beside the rest, which must not wait for a slow server
+        threading.Thread(target=pulling.follow, args=(stop.wait,), daemon=True).start()
     name = f"{socket.gethostname()}:{os.getpid()}"
     with Ledger(url) as ledger:
         while True:
             now = datetime.now(UTC)
             try:
-                tick(ledger, config, faults, now, name)
+                tick(ledger, config, current.known().rulebook.faults, now, name)
+                if config.rules.pull_requests is not None:
+                    proposals.tick(ledger, now)
                 done = daily(ledger, spool_of(config.collect)[0], now, config.retention)
             except SignalboxError as error:
                 _log.warning("what is due could not be done, and is tried again in a minute: %s", error)
@@ -144,8 +168,8 @@ def keep(url: str, path: Path | None, stop: Stop) -> None:
 
 def watch(url: str, path: Path | None, stop: Stop) -> None:
     """Look for jobs that ended badly."""
-    _begun(KEEPER)
     config = read(path)
+    _begun(KEEPER, config)
     with Ledger(url) as ledger, Seen(url) as seen:
         watch_endings(
             config,
@@ -154,6 +178,7 @@ def watch(url: str, path: Path | None, stop: Stop) -> None:
             stop,
             _tell,
             watching=config.serve.endings,
+            note=noter(lambda: nullcontext(ledger)),
         )
 
 
@@ -167,7 +192,7 @@ def _tell(words: str) -> None:
     logging.getLogger("bot.endings").warning("%s", words)
 
 
-def _begun(nice: int) -> None:
+def _begun(nice: int, config: Config) -> None:
     """What every process here begins with: whoever listens to people comes first; it ends with its parent."""
     with suppress(OSError):
         os.nice(nice)
@@ -176,5 +201,5 @@ def _begun(nice: int) -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_orphaned, args=(parent.sentinel,), daemon=True).start()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs addresses, and some are secrets
+    journal.begin(config.serve.log, multiprocessing.current_process().name)
+    gauges.begin()

@@ -24,7 +24,7 @@ from sqlmodel import Session, SQLModel, create_engine, select
 from bot.tables import SchemaVersion
 from kb.errors import SignalboxError
 
-SCHEMA_VERSION = 5  # of the tables: as many as there are steps in `_migrations/versions`
+SCHEMA_VERSION = 10  # of the tables: as many as there are steps in `_migrations/versions`
 _STEPS = Path(__file__).parent / "_migrations"
 _LOCK = 0x5163616C  # of PostgreSQL: two that start at once take the steps one after the other
 _BUSY_SECONDS = 5.0

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,29 +19,36 @@ from bot.scanning import Tell
 from connectors.layout import ATTEMPTS
 from kb.engine import diagnose
 from kb.errors import SignalboxError
-from kb.evidence import Evidence, History, PastIncident
+from kb.evidence import Evidence, History, PastIncident, Try, history_digest
+from kb.l4.run import has_failed
 from kb.model import Gap
 from kb.plugin import wanted
 from kb.report import Report, Suspect
 
 if TYPE_CHECKING:
     from bot.comparing import Find
+    from bot.templating import Engine
+    from kb.memory.recalled import Past
 
 FEW = 5  # reasons in a message
 MOST_ATTEMPTS = 5
+Recall = Callable[[Evidence], "Past"]  # asks for what is remembered of other runs
 
 
 @dataclass(frozen=True, slots=True)
 class Compare:
     """How to look at what no rule knows (bot.comparing). `always`: also where the rules have an answer.
 
-    `baseline`: the logs of a good run; `find`: asks for the good run that is kept of a job's family.
+    `baseline`: the logs of a good run; `find`: asks for the good run that is kept of a job's family. `engine`: where all lines are
+    read for it; `tell` is given the bytes that were.
     """
 
     always: bool = False
     baseline: Path | None = None
     find: Find | None = None
     workers: int | None = None
+    engine: Engine = "local"
+    tell: Tell | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +75,16 @@ def diagnose_bundle(
     workers: int | None = None,
     tell: Tell | None = None,
     compare: Compare | None = None,
+    recall: Recall | None = None,
 ) -> Answer:
-    """Diagnose a bundle, a folder that holds the evidence of one job. `compare`: how to look at what no rule knows."""
+    """Diagnose a bundle, a folder that holds the evidence of one job.
+
+    `compare`: how to look at what no rule knows; `recall`: asks for what is remembered of other runs.
+    """
     begun = time.perf_counter()
     evidence = from_bundle(knowledge, folder, workers=workers, tell=tell)
-    return _answer(knowledge, evidence, folder, begun, _earlier(knowledge, folder, workers), compare=compare)
+    attempts = _earlier(knowledge, folder, workers)
+    return _answer(knowledge, evidence, folder, begun, attempts, compare=compare, recall=recall)
 
 
 def _earlier(knowledge: Knowledge, folder: Path, workers: int | None) -> History:
@@ -92,7 +103,7 @@ def _earlier(knowledge: Knowledge, folder: Path, workers: int | None) -> History
     return remember(reports)
 
 
-def remember(reports: Iterable[Report]) -> History:
+def remember(reports: Sequence[Report]) -> History:
     """Reports of earlier runs as history: each fault with the places that were suspected of it."""
     past = {
         PastIncident(one.rule, one.fault, 0.0, node=who.node, gpu=who.gpu.pci if who.gpu else None, job=report.job.name)
@@ -102,7 +113,14 @@ def remember(reports: Iterable[Report]) -> History:
         for who in (one.suspects or (Suspect("job"),))
     }
     told = tuple(sorted(past, key=repr))
-    return History(told, hashlib.sha256(repr(told).encode()).hexdigest()[:16] if told else "")
+    tries = tuple(_tried(one) for one in reports)
+    return History(told, history_digest(told, tries), tries)
+
+
+def _tried(report: Report) -> Try:
+    """An attempt as an earlier try. What would have been advised was told to nobody, so it was not tried."""
+    faults = dict.fromkeys(one.fault for one in report.diagnoses if one.band != "weak")
+    return Try(tuple(faults), reached=report.progress.last_iteration)
 
 
 def diagnose_paths(
@@ -112,23 +130,54 @@ def diagnose_paths(
     workers: int | None = None,
     tell: Tell | None = None,
     compare: Compare | None = None,
+    recall: Recall | None = None,
 ) -> Answer:
     """Diagnose log files and folders."""
     begun = time.perf_counter()
     evidence = from_paths(knowledge, paths, workers=workers, tell=tell)
-    return _answer(knowledge, evidence, None, begun, compare=compare)
+    return _answer(knowledge, evidence, None, begun, compare=compare, recall=recall)
 
 
 def _looked_deeper(report: Report, evidence: Evidence, root: Path | None, compare: Compare | None) -> Report:
     """The report with what stands out by comparison, where the rules leave something to look for."""
     weak = bool(report.diagnoses) and all(one.band == "weak" for one in report.diagnoses)
     asked = compare is not None and (compare.always or compare.baseline is not None)
-    if report.verdict != "no_match" and not weak and not asked:
+    unsaid = report.verdict == "no_fault" and has_failed(evidence.job)  # no rule saw why
+    if report.verdict != "no_match" and not weak and not asked and not unsaid:
         return report
     from bot.comparing import compared  # noqa: PLC0415 - an ordinary diagnosis must not wait for it
 
     how = compare or Compare()
-    return compared(report, evidence, root, baseline=how.baseline, find=how.find, workers=how.workers)
+    return compared(
+        report,
+        evidence,
+        root,
+        baseline=how.baseline,
+        find=how.find,
+        workers=how.workers,
+        engine=how.engine,
+        tell=how.tell,
+    )
+
+
+def _recalled(evidence: Evidence, recall: Recall | None) -> tuple[Past | None, Evidence]:
+    """What is remembered; a gap more where that cannot be told, for the answer does not need it."""
+    if recall is None:
+        return None, evidence
+    try:
+        return recall(evidence), evidence
+    except SignalboxError as error:
+        gap = Gap("not_recalled", "store", str(error), rules_out="what earlier incidents teach of this one")
+        return None, replace(evidence, gaps=(*evidence.gaps, gap))
+
+
+def _joined(attempts: History | None, past: Past | None) -> History:
+    """The history of both: of the bundle's attempts and of what is remembered."""
+    if past is None:
+        return attempts or History()
+    from kb.memory.earlier import with_attempts  # noqa: PLC0415 - only where there is a store
+
+    return with_attempts(past.history, attempts or History())
 
 
 def nothing_read(knowledge: Knowledge, folder: Path, reason: str) -> Answer:
@@ -145,6 +194,7 @@ def _answer(
     history: History | None = None,
     *,
     compare: Compare | None = None,
+    recall: Recall | None = None,
 ) -> Answer:
     if not evidence.streams and root is None:
         told = [f"{gap.source}: {gap.reason}" for gap in evidence.gaps[:FEW]]
@@ -155,9 +205,15 @@ def _answer(
 
         evidence = with_plugins(evidence, knowledge.rulebook)
     scanned = time.perf_counter()
+    past, evidence = _recalled(evidence, recall)
+    history = _joined(history, past)
     report = _looked_deeper(diagnose(evidence, knowledge.rulebook, history), evidence, root, compare)
     judged = time.perf_counter()
     report = resolve(report, root)
+    if past is not None:
+        from kb.memory.recalled import remembered  # noqa: PLC0415 - only where there is a store
+
+        report = remembered(report, evidence, replace(past, history=history))
     done = time.perf_counter()
     timing = {
         "scan_s": scanned - begun,

@@ -1,7 +1,8 @@
 """It comes by itself: looks every minute at the schedulers for jobs that ended badly, and asks for a diagnosis of each, once.
 
 What was seen is kept by whoever runs this (`Seen`), so that neither a restart nor a second replica asks twice; the work list
-folds what a hook or an alert asked for already. The first look at a cluster asks for nothing: it starts from now.
+folds what a hook or an alert asked for already. The first look at a cluster asks for nothing: it starts from now. Runs that
+ended well are noted too: they tell that advice helped, and what failed ones are compared with.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from typing import Protocol
 from bot.config import Config
 from bot.ended import Watching, fold, judged, words
 from bot.finding import side_by_side
+from bot.goodends import DONE, GoodEnd
 from bot.jobs import wire
 from bot.orders import DiagnoseOrder
+from bot.routing import JobFacts
 from bot.wiring import KINDS
 from bot.worklist import Worklist
 from connectors.asking import Deadline, Finder, Known, SourceFailed
@@ -31,6 +34,7 @@ LONGEST_PAUSE = 900.0  # seconds between tries of a scheduler that fails
 OF_ONE_ARRAY = 3  # tasks of one array that are diagnosed
 AT_ONCE = 500  # keys in one question to Seen
 LONGEST_FOLD = 30 * 86400.0
+MOST_GOOD = 200  # ends noted of one look
 
 
 class Seen(Protocol):
@@ -51,6 +55,7 @@ class Stop(Protocol):
 
 
 Ask = Callable[[DiagnoseOrder, float], object]  # the order, and when the job ended (seconds since the epoch)
+Note = Callable[[GoodEnd], object]
 Tell = Callable[[str], None]
 
 
@@ -109,6 +114,17 @@ def endings_of(tenant: str, cluster: str, known: Known, now: float, *, timeouts:
         yield Ending(tenant, cluster, job, f"{known.start} restart {known.attempt}", now, how, known.namespace)
 
 
+def good_ends(place: Place, known: Known) -> Iterator[GoodEnd]:
+    """The runs of a job that completed, as far as the scheduler tells when."""
+    facts = JobFacts(
+        place.tenant, place.cluster, known.id, known.name, known.owner, known.partition, known.namespace, known.gpus
+    )
+    ended_runs = [(one.state, one.stopped) for one in known.runs or ()] or [(known.state, known.end)]
+    for state, at in ended_runs:
+        if at is not None and (state or "").upper().partition(" ")[0] == DONE:
+            yield GoodEnd(facts, at)
+
+
 def ask_of(worklist: Callable[[], AbstractContextManager[Worklist]]) -> Ask:
     """Write the orders into the work list; what was diagnosed since the end, or is about to be, is not asked for again."""
 
@@ -121,10 +137,20 @@ def ask_of(worklist: Callable[[], AbstractContextManager[Worklist]]) -> Ask:
 
 
 def watch_endings(
-    config: Config, ask: Ask, seen: Seen, stop: Stop, tell: Tell, *, watching: Watching | None = None
+    config: Config,
+    ask: Ask,
+    seen: Seen,
+    stop: Stop,
+    tell: Tell,
+    *,
+    watching: Watching | None = None,
+    note: Note | None = None,
 ) -> None:
-    """Look until told to stop, also where there is no scheduler. What goes wrong is told once, and tried again later."""
-    watch = Watch(places(config), ask, seen, tell, watching or Watching())
+    """Look until told to stop, also where there is no scheduler. What goes wrong is told once, and tried again later.
+
+    `note` hears of runs that ended well.
+    """
+    watch = Watch(places(config), ask, seen, tell, watching or Watching(), note)
     while True:
         watch.look(time.time())
         if stop.wait(watch.pause(time.time())):
@@ -168,6 +194,7 @@ class Watch:
     seen: Seen
     tell: Tell
     watching: Watching
+    note: Note | None = None
 
     def pause(self, now: float) -> float:
         """Seconds until the next look."""
@@ -222,10 +249,23 @@ class Watch:
             self._add((place.marker, *endings))
             self.tell(f"jobs of {place.cluster} that end badly are diagnosed from now on")
             return now
+        self._note_good(place, listed, start)
         fresh = [one for one in endings.values() if one.key not in known_keys]
         free = {array: [slot for slot in _slots(array) if slot not in known_keys] for array in _arrays(fresh)}
         waiting = self._ask(place, fresh, free)
         return min([now, *(one.ended for one in waiting)])
+
+    def _note_good(self, place: Place, listed: Sequence[Known], start: float) -> None:
+        """Note the runs that ended well since, the newest so many; nobody waits for it, so more than that are let go."""
+        if self.note is None:
+            return
+        found = {one.key: one for known in listed for one in good_ends(place, known) if one.at >= start}
+        newest = sorted(found.values(), key=lambda one: (-one.at, one.key))[:MOST_GOOD]
+        known_keys = self._known([one.key for one in newest])
+        fresh = [one for one in newest if one.key not in known_keys]
+        for one in fresh:
+            self.note(one)
+        self._add([one.key for one in fresh])
 
     def _ask(self, place: Place, fresh: Sequence[Ending], free: dict[str, list[str]]) -> list[Ending]:
         """Ask for as many as one look may; those that must wait."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bot.collecting import Collected, Sharing, Spare, Spared, collect, collected_anew, shared, spool_of, window_of
 from bot.config import Cluster, Config, Connector
-from bot.diagnosing import Answer, diagnose_bundle
+from bot.diagnosing import Answer, Compare, Recall, diagnose_bundle
 from bot.ended import as_of
 from bot.finding import Located, Wired, find, side_by_side
 from bot.rulefiles import Knowledge, prefilter_of
@@ -28,6 +28,7 @@ class JobRequest:
 
     `deep`: all lines of all logs are fetched, not only those that rules look for. `ended`: the run is meant that had ended by
     then (seconds since the epoch), though the job may run again. `lost`: the bundle of a worker that died, out of reach.
+    `look_back`: how many seconds ago it may have ended.
     """
 
     job: str
@@ -41,6 +42,7 @@ class JobRequest:
     deep: bool = False
     ended: float | None = None
     lost: Path | None = None
+    look_back: float = LOOK_BACK
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +66,20 @@ def diagnose_job(
     workers: int | None = None,
     tell: Tell | None = None,
     spare: Spare = Spared,
+    compare: Compare | None = None,
+    recall: Callable[[Located], Recall | None] | None = None,
 ) -> JobAnswer:
     """Find, collect, diagnose. `spare`: says what eviction must leave, and is asked only where something must go.
+
+    `compare` and `recall`: as in `bot.diagnosing.diagnose_bundle`, the latter of the job that was found.
 
     Raises:
         SignalboxError: no such job, nothing collected, or a folder that cannot be used; the text says what to do.
     """
     located, collected = gather(knowledge, config, request, tell=tell, spare=spare)
-    return JobAnswer(diagnose_bundle(knowledge, collected.folder, workers=workers), located, collected)
+    remembered = recall(located) if recall is not None else None
+    answer = diagnose_bundle(knowledge, collected.folder, workers=workers, compare=compare, recall=remembered)
+    return JobAnswer(answer, located, collected)
 
 
 def gather(
@@ -88,7 +96,7 @@ def gather(
     limits = config.collect
     deadline = Deadline.within(request.deadline or limits.deadline)
     clusters = {one.name: wire(one) for one in visible(config, request)}
-    query = JobQuery(request.job, Window(now - LOOK_BACK, now), request.namespace, request.user)
+    query = JobQuery(request.job, Window(now - request.look_back, now), request.namespace, request.user)
     located = find(tuple(clusters.values()), query, deadline.sooner(limits.find))
     if request.ended is not None:
         located = replace(located, record=as_of(located.record, request.ended))

@@ -6,7 +6,9 @@ from datetime import datetime
 
 from sqlmodel import Session, col, select
 
+from bot.bars import Bars
 from bot.closing import Closings
+from bot.life import Lives
 from bot.postings import NOBODY, Postings
 from bot.quieting import Quieting
 from bot.store import Store
@@ -14,8 +16,8 @@ from bot.tables import RequestRow
 from bot.worklist import OPEN, Wanted, Work, Worklist, ask_within
 
 
-class Ledger(Store, Worklist, Postings, Closings, Quieting):
-    """Incidents, work, messages, close-outs and mutes, in one database."""
+class Ledger(Store, Worklist, Postings, Closings, Lives, Quieting, Bars):
+    """Incidents, work, messages, close-outs, mutes and bars, in one database."""
 
     def ask(self, wanted: Wanted, now: datetime, fold: float = 0.0) -> tuple[Work, bool]:
         """An alert or a scheduler asks for work: whoever should hear of the answer is told; see `Worklist.ask`."""

@@ -9,14 +9,27 @@ from sqlalchemy import ColumnElement, delete, update
 from sqlmodel import Session, SQLModel, col
 
 from bot.database import Database
-from bot.tables import AuditRow, ChoiceRow, ClaimRow, MuteRow, OutboxRow, RequestRow, SeenRow, WorkRow
+from bot.tables import (
+    AuditRow,
+    ChoiceRow,
+    ClaimRow,
+    DraftRow,
+    GoodEndRow,
+    MuteRow,
+    OutboxRow,
+    RequestRow,
+    SeenRow,
+    WorkRow,
+)
 
 DAYS: Mapping[type[SQLModel], int] = {
     SeenRow: 7,  # Slack delivers again for an hour at most
     ChoiceRow: 7,  # buttons that offer one of several
     OutboxRow: 30,  # what was sent
     WorkRow: 30,  # what is done
+    DraftRow: 30,  # what came of them stands in the proposals
     MuteRow: 90,  # since they ended
+    GoodEndRow: 120,  # how advice fared is told of 90 days
     AuditRow: 400,
     ClaimRow: 400,
 }

@@ -11,6 +11,8 @@ from bot.worklist import Wanted
 
 DIAGNOSE = "diagnose"
 RECENT = "recent"
+DIGEST = "digest"
+GOOD_RUN = "good_run"
 
 
 class DiagnoseOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,4 +53,37 @@ class RecentOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The order as work."""
         return Wanted(
             RECENT, f"{RECENT}:{self.tenant}:{self.who}"[:200], self.tenant, msgspec.json.encode(self).decode()
+        )
+
+
+class GoodRunOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Keep a run that ended well as what failed ones of its family are compared with. `family`: the same for its like.
+
+    `ended`: as in `DiagnoseOrder`.
+    """
+
+    job: str
+    tenant: str
+    family: str
+    cluster: str | None = None
+    namespace: str | None = None
+    ended: float | None = None
+
+    def wanted(self) -> Wanted:
+        """The order as work: the same for all runs of a family, so that one of them is kept and not each."""
+        wanted = repr((self.tenant, self.cluster, self.family))
+        key = f"{GOOD_RUN}:{sha256(wanted.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+        return Wanted(GOOD_RUN, key, self.tenant, msgspec.json.encode(self).decode())
+
+
+class DigestOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Work out the digest of a week as it stands now."""
+
+    tenant: str
+    week: str
+
+    def wanted(self) -> Wanted:
+        """The order as work."""
+        return Wanted(
+            DIGEST, f"{DIGEST}:{self.tenant}:{self.week}"[:200], self.tenant, msgspec.json.encode(self).decode()
         )

@@ -427,6 +427,25 @@ def unasked_within(
     return posting
 
 
+def tell_within(
+    session: Session,
+    once: str,
+    tenant: str,
+    *,
+    channel: str,
+    parent: int | None,
+    state: str,
+    facts: Mapping[str, Any],
+    now: datetime,
+) -> int:
+    """A message of its own kind, in the thread of another one where `parent` is one; its id. Of one `once` there is one."""
+    row = PostingRow(
+        handle=_handle(), once=once, tenant=tenant, channel=channel, parent=parent, state=state, facts=_json(facts),
+        created_at=now, ready_at=now,
+    )  # fmt: skip
+    return _posted(session, row).id or 0
+
+
 def remind_within(session: Session, posting: int, at: datetime, now: datetime) -> None:
     """Ask who asked, later and alone, what it was; once for each incident."""
     row = session.get_one(PostingRow, posting)

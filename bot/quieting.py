@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from sqlalchemy import or_
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
@@ -85,6 +86,7 @@ def verdicts_within(session: Session, tenant: str) -> Iterable[Verdict]:
             col(IncidentRow.tenant) == tenant,
             col(IncidentRow.rule).is_not(None),
             col(AnnotationRow.verdict).in_(JUDGED),
+            or_(col(IncidentRow.reopened_at).is_(None), col(AnnotationRow.at) > col(IncidentRow.reopened_at)),
         )
         .order_by(col(AnnotationRow.id).desc())
         .limit(MOST_VERDICTS)

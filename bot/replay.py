@@ -9,6 +9,7 @@ from kb.evidence import Evidence
 from kb.summary import StreamSummary
 
 MOST = 256 * 1024
+_HEADING, _REMARK = b"#! source: ", b"#! "
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]+")
 
 
@@ -21,6 +22,18 @@ def replay_text(evidence: Evidence) -> bytes:
     if len(text) <= MOST:
         return text
     return text[: text.rfind(b"\n", 0, MOST - 64) + 1] + b"#! cut here: the text was longer than 256 KB\n"
+
+
+def streams_of(text: bytes) -> dict[str, bytes]:
+    """The streams of a replay text by name, each with its lines; what stands before the first heading has no name."""
+    found: dict[str, list[bytes]] = {}
+    lines = found.setdefault("", [])
+    for line in text.split(b"\n"):
+        if line.startswith(_HEADING):
+            lines = found.setdefault(line[len(_HEADING) :].decode("utf-8", "replace"), [])
+        elif not line.startswith(_REMARK):
+            lines.append(line)
+    return {name: b"\n".join(part) + b"\n" for name, part in found.items() if any(part)}
 
 
 def _stream(summary: StreamSummary, share: int) -> str:

@@ -34,7 +34,7 @@ _TIMES = frozenset(
         "since",
     }
 )  # keys whose value is a time, wherever they stand
-_SHARES = frozenset({"confidence", "score"})  # numbers that are always there
+_SHARES = frozenset({"confidence", "score", "similarity"})  # numbers that are always there
 _OUTLINE = ("id", "fingerprint", "bundle", "window", "job", "versions", "verdict", "phase", "summary")
 
 
@@ -217,6 +217,7 @@ def _strict(name: str, part: Json) -> Json:
 _BOUNDS: Mapping[str, Json] = {
     "confidence": {"minimum": 0, "maximum": 1},
     "score": {"minimum": 0, "maximum": 1},
+    "similarity": {"minimum": 0, "maximum": 1},
     "count": {"minimum": 0},
     "streams": {"minimum": 0},
     "bytes_read": {"minimum": 0},
@@ -354,6 +355,26 @@ MEANING: Mapping[str, str] = {
     "StackBranch.inside": "The ranks that are in it, as ranges.",
     "StackBranch.outside": "The ranks that are not, of those with a stack, as ranges.",
     "StackBranch.folded": "Branches further in that are not shown.",
+    "Alike.incident": "Its number.",
+    "Alike.similarity": "How much both have in common, 0 to 1.",
+    "Alike.fault": "The class that people closed it as, null where no rule fitted.",
+    "Alike.closed_as": "What people closed it as, in words.",
+    "Alike.helped": "What was done about it.",
+    "Alike.shared": "The events that both have, the first few.",
+    "Recalled.kind": "node: a node that failed other jobs too. data: the same part of the data at each crash. iteration: the same "
+    "or never the same step. barred: a node that people had barred.",
+    "Recalled.text": "What earlier incidents teach, in words.",
+    "Recalled.incidents": "Their numbers, the first few.",
+    "Outcomes.advice": "One of the closed list in rules/actions.yaml.",
+    "Outcomes.fault": "The class of fault that it was given for.",
+    "Outcomes.helped": "How many next tries came past the point of failure.",
+    "Outcomes.tried": "Of so many.",
+    "Outcomes.open": "Further ones of which it is not known.",
+    "Memory.alike": "Earlier incidents that looked like this one, the most alike first: hints, no diagnoses.",
+    "Memory.recalled": "What earlier incidents teach of this one.",
+    "Memory.outcomes": "How advice fared for this fault here.",
+    "Memory.digest": "Digest of all that was remembered, empty where nothing was asked.",
+    "Report.memory": "What is remembered of other runs and of the job's own earlier tries.",
     "Vote.probe": "The probe.",
     "Vote.vote": "Its vote.",
     "Vote.detail": "What it saw.",

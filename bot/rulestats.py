@@ -15,6 +15,7 @@ from kb.matcher import Matcher
 from kb.model import StreamRef
 from kb.rule import Rule, Rulebook
 from kb.scanner import scan
+from kb.scanplan import ScanPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,17 @@ def costs(knowledge: Knowledge, paths: Sequence[Path]) -> tuple[list[Cost], int]
 def _read(ref: StreamRef, asked: Counter[str], knowledge: Knowledge, matcher: Matcher) -> Iterator[bytes]:
     """A stream's blocks, counted on their way to the scanner."""
     for block in Reading(ref):
-        lines = {(pattern, block.rfind(b"\n", 0, at)) for pattern, at in matcher.hits(block.replace(b"\r", b"\n"))}
-        for pattern, _ in lines:
-            for target in knowledge.plan.targets[pattern]:
-                if target.kind == "rule":
-                    asked[knowledge.plan.lines[target.index].key.partition("#")[0]] += 1
+        asked.update(pointed(knowledge.plan, matcher, block))
         yield block
+
+
+def pointed(plan: ScanPlan, matcher: Matcher, block: bytes) -> Iterator[str]:
+    """The rules that the engine points to lines of a block, each as often as it is asked about one."""
+    lines = {(pattern, block.rfind(b"\n", 0, at)) for pattern, at in matcher.hits(block.replace(b"\r", b"\n"))}
+    for pattern, _ in lines:
+        for target in plan.targets[pattern]:
+            if target.kind == "rule":
+                yield plan.lines[target.index].key.partition("#")[0]
 
 
 def render_costs(found: Sequence[Cost], size: int, most: int = 20) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
 from bot.collect import from_bundle
 from bot.plugins import observe, with_plugins
-from bot.rulefiles import Knowledge
+from bot.rulefiles import Knowledge, engine
 from bot.scanning import scan_all
 from connectors.filenames import name_hints
 from connectors.files import BLOCK, discover
@@ -23,7 +23,10 @@ from kb.plugin import view, wanted
 from kb.rule import Rule
 from kb.rulebook import Positions
 from kb.scanner import scan
+from kb.scanplan import plan
 from kb.summary import StreamSummary
+
+UNSPOKEN = ("draft", "shadow")  # states in which a rule is not heard
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,17 @@ class Outcome:
     test: RuleTest
     passed: bool
     heard: tuple[Finding, ...]
+
+
+def spoken(knowledge: Knowledge) -> Knowledge:
+    """The same rule base with its rules in status draft or shadow as if they spoke: so they are tried before they do."""
+    book = knowledge.rulebook
+    if not any(rule.status in UNSPOKEN for rule in book.rules):
+        return knowledge
+    rules = tuple(replace(rule, status="experimental") if rule.status in UNSPOKEN else rule for rule in book.rules)
+    whole = plan(replace(book, rules=rules))
+    compiled = engine()(whole.patterns).dump()
+    return Knowledge(replace(book, rules=rules), whole, compiled, knowledge.faults)
 
 
 def tests_of(folder: Path, rules: Sequence[Rule]) -> list[RuleTest]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from importlib.metadata import version
 
 from flask import Flask, Response, request
 from waitress.server import create_server
 
+from bot import gauges
 from bot.config import Config
 from bot.crew import Crew, posts
 from bot.ledger import Ledger
-from bot.pages.links import linked_by
+from bot.operating import operations, watched
+from bot.pages.links import linked_by, page_of
 from bot.pages.serving import pages
-from bot.rulefiles import knowledge
+from bot.reloading import Current, state_of
 from bot.slack.service import Listening, listen
 from bot.web import app
 from kb.errors import SignalboxError
@@ -30,22 +33,28 @@ def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threa
     Raises:
         SignalboxError: the address cannot be listened on, the store cannot be used, or Slack refuses.
     """
-    served = config.serve
+    served, source = config.serve, config.rules.source
     over = until or threading.Event()
-    with Ledger(url) as ledger:  # made, and known to work, before anything is accepted
+    with gauges.collected(), Ledger(url) as ledger:  # made, and known to work, before anything is accepted
         web = app(
             lambda: nullcontext(ledger),
             served.webhooks,
             lambda tenant: [one.name for one in config.of_tenant(tenant)],
             timeouts=served.endings.timeouts,
+            rules=None if source is None else lambda: state_of(source).words(),
         )
-        known = knowledge()
+        watched(web)
+        current = Current(config.rules.source)
+        known = current.known()
         linked = linked_by(config)
         if linked is not None:
             web.register_blueprint(pages(ledger, known, linked))
-        chat = listen(config, known, ledger) if served.slack is not None else None
+        chat = listen(config, known, ledger, page_of(linked)) if served.slack is not None else None
         if chat is not None and served.slack is not None and served.slack.mode == "http":
             mount(web, chat)
+        crew: list[Crew] = []
+        checks = _checks(crew, chat)
+        web.register_blueprint(operations(ledger, checks, served.metrics, lambda: _running(current)))
         try:
             server = create_server(web, host=served.host, port=served.port, threads=THREADS, ident="signalbox")
         except OSError as error:
@@ -55,17 +64,31 @@ def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threa
                 signal.signal(number, lambda *_: over.set())
         threading.Thread(target=server.run, daemon=True).start()
         tell(_listening(config, server.effective_port))
-        crew = Crew(url, config.path, posts(config))
+        crew.append(Crew(url, config.path, posts(config)))
         try:
             while not over.wait(DIES_AGAIN):
-                for words in crew.mend():
+                for words in crew[0].mend():
                     tell(words)
         finally:
             server.close()
             if chat is not None:
                 chat.close()
-            crew.stop()
+            crew[0].stop()
     tell("stopped")
+
+
+def _checks(crew: Sequence[Crew], chat: Listening | None) -> dict[str, Callable[[], str | None]]:
+    """What must be well for the service to be ready."""
+    checks: dict[str, Callable[[], str | None]] = {
+        "processes": lambda: crew[0].missing() if crew else "they are not started yet"
+    }
+    return checks if chat is None else checks | {"slack": chat.trouble}
+
+
+def _running(current: Current) -> Mapping[str, str]:
+    """What runs at this moment."""
+    book = current.known().rulebook
+    return {"version": version("signalbox"), "rulebook": book.version, "digest": book.digest}
 
 
 def mount(web: Flask, chat: Listening) -> None:

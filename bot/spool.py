@@ -163,6 +163,7 @@ def job_document(record: JobRecord, now: float) -> dict[str, Any]:
         "name": job.name,
         "cluster": job.cluster,
         "framework": job.framework,
+        "image": job.image,
         "world_size": job.world_size,
         "gpus": job.gpus,
         "attempt": job.attempt,

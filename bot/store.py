@@ -6,20 +6,21 @@ printed. A store that cannot be used raises `StoreError`, whose text is one line
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import zstandard
-from sqlalchemy import func
+from sqlalchemy import ColumnElement, func
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from bot.database import Database, StoreError
 from bot.reportjson import dumps
 from bot.settings import DEFAULT_TENANT, database_url
+from bot.states import State, awake, in_state, to_do
 from bot.tables import IncidentRow, KeptRow, ReplayRow, ReportRow
 from kb.digest.rows import Run
 from kb.model import Attempt
@@ -60,6 +61,52 @@ class Incident:
     closed_at: datetime | None = None
     pinned: bool = False
     archive: str | None = None
+    acked_at: datetime | None = None
+    assignee: str | None = None
+    snoozed_until: datetime | None = None
+    merged_into: int | None = None
+    reopened_at: datetime | None = None
+    backfilled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Which incidents are wanted; all that is set must hold.
+
+    `state`: as it is at `now`; `assignee`: who has it; `awake`: not those that are snoozed or merged; `to_do`: failures that wait for a word on what they were
+    (bot.states).
+    """
+
+    tenant: str | None = None
+    now: datetime | None = None
+    since: datetime | None = None
+    state: State | None = None
+    assignee: str | None = None
+    awake: bool = False
+    to_do: bool = False
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """The same for the table."""
+        now = self.now or datetime.now(UTC)
+        found: list[ColumnElement[bool]] = []
+        if self.tenant is not None:
+            found.append(col(IncidentRow.tenant) == self.tenant)
+        if self.since is not None:
+            found.append(col(IncidentRow.created_at) >= self.since)
+        if self.state is not None:
+            found.append(in_state(self.state, now))
+        if self.state == "open":
+            found.append(col(IncidentRow.verdict) != "no_fault")  # nobody need say what that was
+        if self.assignee is not None:
+            found.append(col(IncidentRow.assignee) == self.assignee)
+        if self.awake:
+            found.append(awake(now))
+        if self.to_do:
+            found.append(to_do(now))
+        return found
+
+
+EVERYTHING = Listing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +114,7 @@ class Origin:
     """Whose report it is: the tenant, the cluster, when the job ended. `kept`: what small things are kept with it, by name.
 
     `partition`, `framework`, `image`: what the job ran in; `saving`: seconds that it spent writing checkpoints.
+    `backfilled`: it was found in the past, and nobody was told of it.
     """
 
     tenant: str = DEFAULT_TENANT
@@ -77,6 +125,7 @@ class Origin:
     framework: str | None = None
     image: str | None = None
     saving: float | None = None
+    backfilled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,27 +182,10 @@ class Store(Database):
             known = self._id_of(filed.row["report_id"])
         return self.write(lambda session: add_within(session, filed)) if known is None else known
 
-    def list(
-        self,
-        limit: int = 20,
-        since: datetime | None = None,
-        *,
-        tenant: str | None = None,
-        open_only: bool = False,
-        skip: int = 0,
-    ) -> tuple[Incident, ...]:
-        """The latest incidents, the newest first; `since` leaves out those before it.
-
-        `tenant`: its own alone; `open_only`: those of which nobody has said what they were; `skip`: so many are left out first.
-        """
+    def list(self, limit: int = 20, wanted: Listing = EVERYTHING, *, skip: int = 0) -> tuple[Incident, ...]:
+        """The latest incidents that are wanted, the newest first. `skip`: so many are left out first."""
         query = select(IncidentRow).order_by(col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
-        if since is not None:
-            query = query.where(col(IncidentRow.created_at) >= since)
-        if tenant is not None:
-            query = query.where(col(IncidentRow.tenant) == tenant)
-        if open_only:
-            query = query.where(col(IncidentRow.closed_at).is_(None))
-        query = query.offset(max(skip, 0))
+        query = query.where(*wanted.conditions()).offset(max(skip, 0))
         with self.errors(), self.session() as session:
             return tuple(_incident(row) for row in session.exec(query.limit(max(limit, 0))))
 
@@ -212,11 +244,9 @@ class Store(Database):
                 )
             ).one()
 
-    def count(self, tenant: str, *, open_only: bool = False) -> int:
-        """How many incidents a tenant has; `open_only`: of which nobody has said what they were."""
-        query = select(func.count()).where(col(IncidentRow.tenant) == tenant)
-        if open_only:
-            query = query.where(col(IncidentRow.closed_at).is_(None))
+    def count(self, wanted: Listing = EVERYTHING) -> int:
+        """How many incidents are wanted."""
+        query = select(func.count(col(IncidentRow.id))).where(*wanted.conditions())
         with self.errors(), self.session() as session:
             return session.exec(query).one()
 
@@ -238,16 +268,24 @@ def remember(
     *,
     url: str | None = None,
     now: datetime | None = None,
-    kept: Mapping[str, bytes] | None = None,
+    origin: Origin | None = None,
+    within: Callable[[Session, int], None] | None = None,
 ) -> str | None:
     """Keep a report in the store of this user; a one-line warning where that cannot be done, None where it was.
 
-    The answer stands printed already, so nothing here is an error. `now` is the present unless given; `kept`: as in `Origin`.
+    The answer stands printed already, so nothing here is an error. `now` is the present unless given; `within`: what else is
+    written in the same transaction, given the incident's number.
     """
+    filed = file(dumps(report), report, replay, bundle, now or datetime.now(UTC), origin=origin)
+
+    def kept(session: Session) -> None:
+        number = add_within(session, filed)
+        if within is not None:
+            within(session, number)
+
     try:
         with Store(url or database_url()) as store:
-            origin = Origin(kept=kept or {})
-            store.add(dumps(report), report, replay, bundle, now or datetime.now(UTC), origin=origin)
+            store.write(kept)
     except (StoreError, OSError, RuntimeError) as error:  # RuntimeError: no home folder
         return f"this report is not kept among the incidents: {error}"
     return None
@@ -337,7 +375,15 @@ def _row(report: Report, bundle: str | None, now: datetime, origin: Origin) -> M
         "partition": _storable(origin.partition),
         "framework": _storable(origin.framework),
         "image": _storable(origin.image),
+        "advice": report.decision.advice,
+        "reached": _small_number(report.progress.last_iteration),
+        "backfilled": origin.backfilled,
     }
+
+
+def _small_number(number: int | None) -> int | None:
+    """A number that every database takes; a step beyond that is none."""
+    return number if number is not None and abs(number) < 2**31 else None
 
 
 def _suspected(first: Diagnosis | None) -> str:

@@ -30,7 +30,9 @@ class UtcDateTime(TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
+BAR_OPEN = "state IN ('proposed', 'barred')"
 DUE = "sent IS NULL OR sent < version"
+OPEN = "closed_at IS NULL AND merged_into IS NULL"
 WAITING = "state = 'collecting'"
 
 
@@ -49,11 +51,16 @@ class IncidentRow(SQLModel, table=True):
     `chain`: the same for the tries of a job, told by `link_job` and `link_name` (bot.routing.Link); `owner`: whose job it was; `closed_at`: since when somebody has said
     what it truly was; `pinned`: its evidence is kept whatever its age; `archive`: where its evidence lies packed. What the digest
     counts: `attempt`; `width`, its nodes; `nodes`, those suspected (JSON); `runs`, its attempts (JSON, kb.digest.rows.Run);
-    `saving`, seconds spent writing checkpoints; `partition`, `framework`, `image`.
+    `saving`, seconds spent writing checkpoints; `partition`, `framework`, `image`; whether its `advice` helped: `reached`, the last
+    iteration. Its life (bot.life; the steps that led here are StepRows): `acked_at`, since when somebody is at it; `assignee`; `snoozed_until`; `merged_into`, the incident as a part of
+    which it counts; `reopened_at`: what was said of it before holds no more. `backfilled`: found in the past, told to nobody.
     """
 
     __tablename__ = "incident"
-    __table_args__ = (Index("incident_tenant_time", "tenant", "created_at", "fault"),)
+    __table_args__ = (
+        Index("incident_tenant_time", "tenant", "created_at", "fault"),
+        Index("incident_open", "tenant", "created_at", sqlite_where=text(OPEN), postgresql_where=text(OPEN)),
+    )
 
     id: int | None = Field(default=None, primary_key=True)
     created_at: datetime = Field(sa_type=UtcDateTime, index=True)
@@ -88,6 +95,14 @@ class IncidentRow(SQLModel, table=True):
     partition: str | None = None
     framework: str | None = None
     image: str | None = None
+    advice: str | None = None
+    reached: int | None = None
+    acked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    assignee: str | None = None
+    snoozed_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    merged_into: int | None = Field(default=None, index=True)
+    reopened_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    backfilled: bool = Field(default=False, sa_column_kwargs={"server_default": text("false")})
 
 
 class ReportRow(SQLModel, table=True):
@@ -146,6 +161,45 @@ class AnnotationRow(SQLModel, table=True):
     lost_hours: float | None = None
     note: str = ""
     propose_rule: bool = False
+
+
+class StepRow(SQLModel, table=True):
+    """A step in the life of an incident, once; nothing is overwritten. `key`: of two deliveries of one click one is kept.
+
+    `verb`: ack, assign (`assignee`: to whom, None to nobody), snooze (`until`), merge (into `other`), reopen.
+    """
+
+    __tablename__ = "step"
+
+    id: int | None = Field(default=None, primary_key=True)
+    incident_id: int = Field(foreign_key="incident.id", index=True)
+    key: str = Field(unique=True, index=True, max_length=200)
+    at: datetime = Field(sa_type=UtcDateTime, index=True)
+    who: str
+    source: str
+    verb: str
+    assignee: str | None = None
+    until: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    other: int | None = Field(default=None, index=True)
+    note: str = ""
+
+
+class ShadowHitRow(SQLModel, table=True):
+    """A rule in status shadow that would have spoken on a live incident: counted, shown to nobody (bot.learning.shadowing).
+
+    `version` and `meaning` (kb.rulecodec): of the rule as it was then. `leads`: its `fault` would have been the first answer.
+    """
+
+    __tablename__ = "shadow_hit"
+    __table_args__ = (Index("shadow_hit_rule", "rule", "meaning"),)
+
+    incident_id: int = Field(primary_key=True, foreign_key="incident.id")
+    rule: str = Field(primary_key=True, max_length=128)
+    tenant: str = Field(max_length=64)
+    version: int
+    meaning: str = Field(max_length=64)
+    fault: str = Field(max_length=128)
+    leads: bool
 
 
 class SeenRow(SQLModel, table=True):
@@ -364,6 +418,134 @@ class BaselineRow(SQLModel, table=True):
     label: str
     version: int
     events_zstd: bytes
+
+
+class DraftRow(SQLModel, table=True):
+    """A rule that is being drafted with a person, from the form to the proposal (bot.learning.drafts). `handle`: names its form.
+
+    `parent`: the message in whose thread it is told of. `state`: asked, drafted, refused, proposed. `version` is raised by every
+    wish; `wish`: what the person said last (JSON), and what is to be done with it. `content_zstd`: the draft with its replay
+    (JSON, compressed).
+    """
+
+    __tablename__ = "draft"
+
+    handle: str = Field(primary_key=True, max_length=64)
+    tenant: str = Field(max_length=64)
+    incident_id: int = Field(foreign_key="incident.id", index=True)
+    who: str = Field(max_length=128)
+    channel: str
+    parent: int | None = None
+    state: str = "asked"
+    version: int = 1
+    wish: str = "{}"
+    content_zstd: bytes | None = None
+    at: datetime = Field(sa_type=UtcDateTime, index=True)
+
+
+class ProposalRow(SQLModel, table=True):
+    """A rule that is proposed to those who own the rules (bot.learning.proposals). `key`: of its patterns; closed means not again.
+
+    `state`: asked, open, merged, closed, failed. `version` is raised by every change of what is proposed; `sent` is the one
+    that stands on the forge, `commented` the last one that was only told there, because a person works on the branch.
+    `content_zstd`: its files, title and backtest (JSON, compressed). `head`: our newest commit; `etag`: of the last look.
+    `posting_id`: the message that tells of it. `opened_at`: since when it counts against the limits; `ready_at`: not before.
+    `error`: why it waits, or cannot be.
+    """
+
+    __tablename__ = "proposal"
+
+    id: int | None = Field(default=None, primary_key=True)
+    key: str = Field(unique=True, max_length=200)
+    tenant: str
+    rule: str = Field(index=True)
+    incident_id: int | None = Field(default=None, index=True)
+    who: str
+    state: str = Field(default="asked", index=True)
+    draft: bool = True
+    version: int = 1
+    sent: int | None = None
+    commented: int | None = None
+    forge: str | None = None
+    branch: str
+    number: int | None = None
+    url: str | None = None
+    head: str | None = None
+    etag: str | None = None
+    content_zstd: bytes
+    posting_id: int | None = None
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    opened_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    looked_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    ready_at: datetime = Field(sa_type=UtcDateTime)
+    tries: int = 0
+    error: str | None = None
+
+
+class PatternRow(SQLModel, table=True):
+    """What a failure looked like whose cause people named: an entry of the fault library. `events_zstd`: JSON, kb.memory.pattern.
+
+    `version`: of the miner that made its templates. `closed_as`: the cause in words; `helped`: what was done about it.
+    """
+
+    __tablename__ = "pattern"
+    __table_args__ = (Index("pattern_tenant_time", "tenant", "at"),)
+
+    incident_id: int = Field(primary_key=True, foreign_key="incident.id")
+    tenant: str = Field(max_length=64)
+    at: datetime = Field(sa_type=UtcDateTime)
+    version: int
+    fault: str | None = None
+    rule: str | None = None
+    closed_as: str
+    helped: str
+    events_zstd: bytes
+
+
+class BarRow(SQLModel, table=True):
+    """A node that is, or should be, left out. Of one `key` (tenant, cluster, node, scope, job) at most one row is open.
+
+    `state`: proposed by a diagnosis; barred, refused, lifted by people. `scope`: cluster, or job, then `job` is whose. `since`:
+    when it was proposed or barred; `until`: it ends by itself; `who`: a diagnosis or a person; `decided_by`: who confirmed,
+    refused or lifted it, at `decided_at`. `version`: raised by every change, told by who changes it: of two people one is late.
+    """
+
+    __tablename__ = "bar"
+    __table_args__ = (
+        Index("bar_open_key", "key", unique=True, sqlite_where=text(BAR_OPEN), postgresql_where=text(BAR_OPEN)),
+        Index("bar_tenant_state", "tenant", "state", "since"),
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    key: str = Field(max_length=128)
+    tenant: str = Field(max_length=64)
+    cluster: str
+    node: str
+    scope: str
+    job: str
+    state: str
+    since: datetime = Field(sa_type=UtcDateTime)
+    until: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    who: str
+    why: str
+    incident_id: int | None = Field(default=None, index=True)
+    decided_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    decided_by: str | None = None
+    version: int = 1
+
+
+class GoodEndRow(SQLModel, table=True):
+    """A run that ended well, told by `link_job` and `link_name` (bot.routing.Link): what came before it in its chain was overcome."""
+
+    __tablename__ = "good_end"
+
+    id: int | None = Field(default=None, primary_key=True)
+    key: str = Field(unique=True, max_length=200)
+    tenant: str
+    link_job: str = Field(index=True)
+    link_name: str | None = Field(default=None, index=True)
+    at: datetime = Field(sa_type=UtcDateTime, index=True)
 
 
 class WorkRow(SQLModel, table=True):

@@ -147,8 +147,11 @@ def lines(report: Report, width: int = WIDTH, verbose: bool = False) -> list[Lin
     _decision(page, report)
     _about(page, report)
     if report.verdict != "fault":
+        _memory(page, report)
         _indicators(page, report)
     _diagnoses(page, report)
+    if report.verdict == "fault":
+        _memory(page, report)
     _stacks(page, report.hang.stacks)
     if report.verdict == "fault" and (verbose or all(item.band == "weak" for item in report.diagnoses)):
         _indicators(page, report)
@@ -304,6 +307,15 @@ def _path(frames: Sequence[str], verbose: bool) -> str:
 
 
 # --- what stands out, and what was not seen --------------------------------------------------------------------------
+
+
+def _memory(page: _Page, report: Report) -> None:
+    """What earlier runs teach: the first lead where no rule knows it, a hint where one does."""
+    found = wording.remembered(report)
+    if found:
+        page.gap()
+        page.text(wording.REMEMBERED, "title")
+        page.listed(found)
 
 
 def _indicators(page: _Page, report: Report) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-from bot.diagnosing import Answer, diagnose_bundle
+from bot.diagnosing import Answer, Compare, Recall, diagnose_bundle
 from bot.livebundle import LiveBundle
 from bot.looking import Look, Looking, Sources
 from bot.resolve import resolve
@@ -85,11 +85,20 @@ class _Trouble:
 
 
 class Watch:
-    """One watch: `run` it, or take one `step` after another."""
+    """One watch: `run` it, or take one `step` after another. `compare` and `recall`: for the answer, as in bot.diagnosing."""
 
     def __init__(
-        self, knowledge: Knowledge, plan: Plan, clock: Clock, sources: Sources, tell: Callable[[News], None]
+        self,
+        knowledge: Knowledge,
+        plan: Plan,
+        clock: Clock,
+        sources: Sources,
+        tell: Callable[[News], None],
+        *,
+        compare: Compare | None = None,
+        recall: Recall | None = None,
     ) -> None:
+        self._compare, self._recall = compare, recall
         self._knowledge, self._plan, self._clock, self._tell = knowledge, plan, clock, tell
         self._looking = Looking(knowledge, sources, clock.stopping)
         self._bundle = LiveBundle(plan.save, self._looking.logs.root)
@@ -283,7 +292,7 @@ class Watch:
     def _answer(self, live: Answer, called: Called) -> Answer:
         """The bundle's diagnosis; that of what was seen live where the bundle's logs do not tell when they fell silent."""
         try:
-            answer = diagnose_bundle(self._knowledge, self._plan.save)
+            answer = diagnose_bundle(self._knowledge, self._plan.save, compare=self._compare, recall=self._recall)
         except (SignalboxError, OSError):
             return live
         lost = (called == "hang" and not answer.report.hang.called) or answer.report.verdict != live.report.verdict

@@ -38,10 +38,12 @@ def app(
     clusters: Callable[[str], Collection[str]] = lambda _: (),
     *,
     timeouts: bool = True,
+    rules: Callable[[], str] | None = None,
 ) -> Flask:
     """The application. `worklist`: opens the list; `webhooks`: by the last part of their address.
 
-    `clusters`: the names of a tenant's clusters; `timeouts`: whether to run into the time limit is a bad end.
+    `clusters`: the names of a tenant's clusters; `timeouts`: whether to run into the time limit is a bad end. `rules`: which are
+    in force and why newer ones are not, where they come from a source (bot.reloading).
     """
     web = Flask("signalbox", static_folder=None)
     web.config["MAX_CONTENT_LENGTH"] = LARGEST
@@ -82,7 +84,7 @@ def app(
         """Whether the store answers; nothing about what is in it."""
         with worklist() as works:
             works.counts()
-        return _json(200, {"status": "ok"})
+        return _json(200, {"status": "ok", **({} if rules is None else {"rules": rules()})})
 
     @web.errorhandler(HTTPException)
     def refused(error: HTTPException) -> Response:

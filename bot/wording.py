@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bot.reportjson import iso
+from kb.memory.words import told
 from kb.report import ranges
 
 if TYPE_CHECKING:
@@ -112,6 +113,11 @@ def excluded(decision: Decision) -> list[str]:
         f"{one.node}, {'for the whole cluster' if one.scope == 'cluster' else 'for this job only'}{tail(one.why)}"
         for one in decision.exclude
     ]
+
+
+def remembered(report: Report) -> list[str]:
+    """What earlier runs teach of this one, a sentence each; nothing where nothing is remembered."""
+    return list(told(report.memory))
 
 
 # --- what ran, and how far -------------------------------------------------------------------------------------------
@@ -267,6 +273,9 @@ def _reason(group: Sequence[Suspect]) -> str:
 
 
 # --- what stands out, and what was not seen --------------------------------------------------------------------------
+
+
+REMEMBERED = "What earlier runs teach (hints, no diagnoses):"
 
 
 def standing_out(report: Report) -> str:

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from bot import gauges, journal
 from bot.database import StoreError
 from bot.worklist import Within, Work, Worklist
 from kb.errors import SignalboxError
@@ -65,17 +66,21 @@ def step(worklist: Worklist, does: Mapping[str, Do], name: str) -> bool:
     if do is None:
         worklist.failed(work.id, name, datetime.now(UTC), f"nobody knows how to do {work.kind!r}")
         return True
-    with _alive(worklist, work, name):
+    began, outcome = time.perf_counter(), "failed"
+    with _alive(worklist, work, name), journal.about(work=work.id, kind=work.kind):
         try:
             done = do(work)
         except SignalboxError as error:
             worklist.failed(work.id, name, datetime.now(UTC), str(error))
         except Exception as error:  # noqa: BLE001 - the outer door of a worker: one piece of work must not end it
             _log.exception("work %d (%s) ended in an error of Signalbox itself", work.id, work.kind)
+            outcome = "error"
             told = f"an error of Signalbox itself ({type(error).__name__}); its log has more under work {work.id}"
             worklist.failed(work.id, name, datetime.now(UTC), told)
         else:
             worklist.done(work.id, name, datetime.now(UTC), done.result, done.within)
+            outcome = "done"
+    gauges.timed("work_seconds", time.perf_counter() - began, work.kind, outcome)
     return True
 
 

@@ -172,6 +172,8 @@ def _job(raw: dict[Any, Any]) -> Job:
         args=_text(raw.get("args"), LONGEST_ARGS),
         attempts=_attempts(raw.get("attempts")),
         last_good=_text(raw.get("last_good")),
+        image=_text(raw.get("image"), 400),
+        topology=_topology(raw.get("topology")),
     )
 
 
@@ -182,7 +184,7 @@ def _record(raw: dict[Any, Any], job: Job, system: str) -> JobRecord:
         namespace=_text(raw.get("namespace")),
         partition=_text(raw.get("partition")),
         attempts=job.attempts,
-        topology=_topology(raw.get("topology")),
+        topology=job.topology,
         last_good=job.last_good,
     )
 

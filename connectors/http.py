@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -154,12 +155,24 @@ class Client:
             SourceFailed: no answer, or a refusal.
         """
         with self.stream(call, deadline) as response:
-            held = bytearray()
-            for piece in response.pieces():
-                held += piece
-                if len(held) > largest:
-                    return Answer(response.status, response.headers, bytes(held[:largest]), cut=True)
-            return Answer(response.status, response.headers, bytes(held))
+            return response.whole(largest)
+
+    def once(self, call: Call, deadline: Deadline, *, largest: int = LARGEST) -> Answer:
+        """The answer of a call that is sent once, whatever its status: for calls that must not be done twice.
+
+        Raises:
+            SourceFailed: no answer, half of one, or one that sends us elsewhere.
+        """
+        asked = call.words()
+        with self.budget.call(deadline, asked):
+            try:
+                response = self._sent(self._request(call), deadline, asked)
+            except httpx.HTTPError as error:
+                raise _failed(error, asked) from None
+            try:
+                return Streamed(response, deadline, asked, self.budget).whole(largest)
+            finally:
+                response.close()
 
     @contextmanager
     def stream(self, call: Call, deadline: Deadline) -> Iterator[Streamed]:
@@ -291,6 +304,15 @@ class Streamed:
         except httpx.StreamError as error:
             raise SourceFailed("bad_answer", f"its answer cannot be read: {error}", asked=self._asked) from None
 
+    def whole(self, largest: int) -> Answer:
+        """The body as one, cut at `largest` bytes."""
+        held = bytearray()
+        for piece in self.pieces():
+            held += piece
+            if len(held) > largest:
+                return Answer(self.status, self.headers, bytes(held[:largest]), cut=True)
+        return Answer(self.status, self.headers, bytes(held))
+
     def lines(self, longest: int = 1 << 20) -> Iterator[bytes]:
         """The body as lines without their ends; longer ones are cut at `longest` bytes."""
         held = bytearray()
@@ -376,7 +398,15 @@ def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port
 
 
+@cache
+def _usual() -> ssl.SSLContext:
+    """What this machine trusts, read once: it takes a tenth of a second."""
+    return ssl.create_default_context()
+
+
 def _trust(endpoint: Endpoint) -> ssl.SSLContext:
+    if not endpoint.ca_file and not endpoint.client_cert:
+        return _usual()
     try:
         context = ssl.create_default_context(cafile=endpoint.ca_file)
         if endpoint.client_cert:

@@ -29,13 +29,22 @@ class Secret:
         Raises:
             SourceFailed: it is not there, not readable, empty, or no single line.
         """
+        text = self.block()
+        if any(ord(char) < 32 or ord(char) == 127 for char in text):
+            raise SourceFailed("not_configured", f"the secret in {self.file or self.env} is not a single line of text")
+        return text
+
+    def block(self) -> str:
+        """The secret, of several lines where it is such a one, as a private key is.
+
+        Raises:
+            SourceFailed: it is not there, not readable, or empty.
+        """
         text = self._from_file() if self.file is not None else os.environ.get(self.env or "", "")
         text = text.strip()
         if not text:
             where = f"the file {self.file} is empty" if self.file else f"the environment variable {self.env} is not set"
             raise SourceFailed("not_configured", where, hint="put the secret there, or name another place")
-        if any(ord(char) < 32 or ord(char) == 127 for char in text):
-            raise SourceFailed("not_configured", f"the secret in {self.file or self.env} is not a single line of text")
         return text
 
     def _from_file(self) -> str:

@@ -12,7 +12,7 @@ from typing import Literal
 from kb.confidence import CALIBRATION, band
 from kb.evidence import Evidence, Facts, History, Signal
 from kb.findings import Finding, find
-from kb.model import Attempt, Gap, Structure
+from kb.model import Attempt, Gap, Structure, Verdict
 from kb.places import Places
 from kb.ranking import Ranked, rank
 from kb.recovery import Run, decide, price
@@ -50,13 +50,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     """Say what went wrong in a job, or that nothing did, or that it cannot be told."""
     facts = Facts(evidence, rulebook.rules)
     judged = find(rulebook, facts, history or History())
-    ranked = rank(judged.findings, facts)
-    signs = failure_signs(facts)
-    if not signs and not ranked:
-        signs = last_words(facts)
-    verdict = judge(ranked, facts, signs)
-    if verdict != "fault":
-        ranked = []
+    verdict, ranked, signs = answered(judged.findings, facts)
     done = progress(facts)
     numbers = _Numbering(facts)
     layout = Layout(facts, Places(facts), tuple(judged.findings))
@@ -64,7 +58,8 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         _diagnosis(rulebook, place, one, layout, numbers) for place, one in enumerate(ranked[:DIAGNOSES], 1)
     )
     suspects = diagnoses[0].suspects if diagnoses else ()
-    decision = decide(rulebook, ranked, suspects, Run(done, price(facts), history or History()))
+    run = Run(done, price(facts), history or History(), frozenset(evidence.job.nodes))
+    decision = decide(rulebook, ranked, suspects, run)
     report = Report(
         id="",
         fingerprint=_fingerprint(verdict, ranked),
@@ -91,6 +86,16 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         bytes_read=facts.text_bytes(),
     )
     return identified(replace(report, summary=_summary(report)))
+
+
+def answered(findings: Sequence[Finding], facts: Facts) -> tuple[Verdict, list[Ranked], list[tuple[int, Structure]]]:
+    """What findings come to: the verdict, the faults in order where it is one, and the signs of a failure."""
+    ranked = rank(findings, facts)
+    signs = failure_signs(facts)
+    if not signs and not ranked:
+        signs = last_words(facts)
+    verdict = judge(ranked, facts, signs)
+    return verdict, ranked if verdict == "fault" else [], signs
 
 
 def identified(report: Report) -> Report:

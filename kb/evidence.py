@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from hashlib import sha256
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kb.detectors import Found, collective_behind, detect
 from kb.model import Gap, Job, ProgressPoint, Resource, SourceKind, Stage, Structure, Window
@@ -50,11 +51,56 @@ class PastIncident:
 
 
 @dataclass(frozen=True, slots=True)
+class Try:
+    """An earlier try of the same job that ended badly. `faults`: found in it, the first cause first.
+
+    `advice`: what was said to do then; `without`: the nodes to be left out; `ran_on`: a digest of those that it had
+    (`nodes_digest`), "" where they are not known. `incident`: its number, None for an attempt that lies in the bundle.
+    `reached`: its last iteration; `shards`: the data that it was at when it ended.
+    """
+
+    faults: tuple[str, ...]
+    advice: str = "none"
+    without: tuple[str, ...] = ()
+    ran_on: str = ""
+    incident: int | None = None
+    reached: int | None = None
+    shards: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Barred:
+    """A node that people have barred, for the cluster or for this job. `since`: the day, as 2026-11-22; `who` confirmed it."""
+
+    node: str
+    scope: Literal["cluster", "job"]
+    since: str
+    who: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class History:
-    """What bot chose to tell of the past; bounded. `digest` stands in the report."""
+    """What bot chose to tell of the past; bounded. `digest` stands in the report.
+
+    `tries`: the job's own earlier tries, oldest first; `barred`: nodes of this job that are barred.
+    """
 
     past: tuple[PastIncident, ...] = ()
     digest: str = ""
+    tries: tuple[Try, ...] = ()
+    barred: tuple[Barred, ...] = ()
+
+
+def history_digest(*parts: object) -> str:
+    """A digest of what was told of the past; "" for nothing."""
+    return sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16] if any(parts) else ""
+
+
+def nodes_digest(nodes: Iterable[str]) -> str:
+    """The same for the same nodes in any order; "" for none."""
+    names = sorted(set(nodes))
+    return sha256(repr(names).encode("utf-8", "surrogatepass")).hexdigest()[:16] if names else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +265,11 @@ class Facts:
             if p.time is not None and p.step is not None
         )
         self._by_kind: dict[str, list[tuple[int, Structure]]] = {}
+        self._classes: set[str] | None = None  # of the exceptions
+        self._hit: dict[str, list[int]] = {}  # key of a pattern → the streams that it hit
         for index, facts in enumerate(self.streams):
+            for key in facts.summary.hits:
+                self._hit.setdefault(key, []).append(index)
             for one in facts.summary.structures:
                 self._by_kind.setdefault(one.kind, []).append((index, one))
             if facts.points:
@@ -294,7 +344,9 @@ class Facts:
         """Look one pattern up."""
         key = f"{rule.id}#{pattern.name}"
         if pattern.exception is not None:
-            return self._structured(key, pattern, self.structures("exception"), exception_test(pattern.exception))
+            return self._structured(
+                key, pattern, self._raised(pattern.exception.type), exception_test(pattern.exception)
+            )
         if pattern.structure is not None:
             found = self.structures(pattern.structure.kind)
             return self._structured(key, pattern, found, structure_test(pattern.structure))
@@ -306,14 +358,23 @@ class Facts:
             return self._plugged(key, pattern, pattern.plugin)
         return self._lines(key, pattern)
 
+    def _raised(self, kind: str | None) -> list[tuple[int, Structure]]:
+        """The exceptions whose class a regex matches whole: there are few classes, and many ranks that raise one."""
+        everything = self.structures("exception")
+        if kind is None:
+            return everything
+        if self._classes is None:
+            self._classes = {str(one.fields.get("type") or "") for _, one in everything}
+        wanted = {name for name in self._classes if _regex(kind).fullmatch(name) is not None}
+        return [item for item in everything if str(item[1].fields.get("type") or "") in wanted] if wanted else []
+
     def _lines(self, key: str, pattern: Pattern) -> Seen:
         signals: list[Signal] = []
         ranks: dict[int | None, int] = {}
         count = 0
-        for index, facts in enumerate(self.streams):
-            hits = facts.summary.hits.get(key)
-            if hits is None:
-                continue
+        for index in self._hit.get(key, ()):
+            facts = self.streams[index]
+            hits = facts.summary.hits[key]
             here = [self._line_signal(key, index, facts, place) for place in hits.places()]
             kept = [signal for signal in here if self._stands(pattern, signal)]
             signals.extend(kept)

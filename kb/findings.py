@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kb.evaluate import Evaluator, by_time
@@ -56,12 +56,20 @@ class Judged:
 
 def find(rulebook: Rulebook, facts: Facts, history: History) -> Judged:
     """Judge every active rule."""
+    heard = hear(
+        rulebook, (rule for rule in rulebook.rules if active(rule) and rule.status != "shadow"), facts, history
+    )
+    return replace(heard, findings=settled(heard.findings, facts))
+
+
+def hear(rulebook: Rulebook, rules: Iterable[Rule], facts: Facts, history: History) -> Judged:
+    """Judge some rules, each for itself: what each finds hangs on no other rule. `settled` then weighs them together."""
     found: list[Finding] = []
     open_: list[NotEvaluated] = []
     excepted: list[Gap] = []
     framework = facts.evidence.job.framework
-    for rule in rulebook.rules:
-        if not active(rule) or rule.status == "shadow" or not _applies(rule, framework):
+    for rule in rules:
+        if not _applies(rule, framework):
             continue
         evaluator = Evaluator(rule, facts, history)
         answer = evaluator.judge()
@@ -75,8 +83,12 @@ def find(rulebook: Rulebook, facts: Facts, history: History) -> Judged:
                 count, ranks = evaluator.tally(split[0].signals)
                 split = [replace(split[0], count=count, ranks=split[0].ranks | ranks)]
             found.extend(split)
-    found = [finding for one in found if (finding := _living(one)) is not None]
-    return Judged(tuple(_without_fallbacks(found, facts)), tuple(open_), tuple(excepted))
+    return Judged(tuple(found), tuple(open_), tuple(excepted))
+
+
+def settled(heard: Iterable[Finding], facts: Facts) -> tuple[Finding, ...]:
+    """What stands of findings in the order of their rules: without what the run lived with, last resorts only where nothing else is."""
+    return tuple(_without_fallbacks([living for one in heard if (living := _living(one)) is not None], facts))
 
 
 def _applies(rule: Rule, framework: str | None) -> bool:

@@ -130,7 +130,8 @@ class Job:
     """What ran, as far as it is known (job.yaml of a bundle, or the scheduler). `args`: the program's command line.
 
     `attempts`: its runs, oldest first; the last one is this. `last_good`: the id of the last run of its name that completed.
-    `params`: numbers for this job alone, by rule and parameter, in place of the site's.
+    `params`: numbers for this job alone, by rule and parameter, in place of the site's. `image`: the container's, as it was named.
+    `topology`: node → {rack, leaf, rail, nvlink_domain}, as far as it is known.
     """
 
     id: str | None = None
@@ -152,6 +153,8 @@ class Job:
     attempts: tuple[Attempt, ...] = ()
     last_good: str | None = None
     params: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    image: str | None = None
+    topology: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

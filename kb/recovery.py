@@ -3,6 +3,7 @@
 A single explicit fault of hardware or network: replace the node and bar it for the cluster. A single implicit one (seen by
 comparison, not said by a device): replace it and bar it for this job. Nobody singled out: restart in place, and submit anew
 where an earlier attempt ended alike. The program's own fault: stop, a person must mend it. (Baidu Baige's grades.)
+What was tried and did not help is not advised again: after a restart in place other nodes, after other nodes a person.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from kb.evidence import Facts, History
+from kb.evidence import Facts, History, Try, nodes_digest
 from kb.ranking import Ranked
 from kb.report import Advice, Decision, Exclusion, Option, Progress, Suspect
 from kb.rule import Rulebook
 
+_BEGUN_AGAIN: tuple[Advice, ...] = ("requeue", "requeue_without", "restart_in_place", "resubmit")
 SINGLE = 2  # so many nodes named are still "single": the two ends of a link
 POINTS = 32  # iteration lines from which the length of a step is taken
 
@@ -38,11 +40,12 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is known of the run that a decision hangs on."""
+    """What is known of the run that a decision hangs on. `nodes`: those that it had, as far as they are known."""
 
     progress: Progress = field(default_factory=Progress)
     price: Price = field(default_factory=Price)
     history: History = field(default_factory=History)
+    nodes: frozenset[str] = frozenset()
 
 
 def price(facts: Facts) -> Price:
@@ -74,12 +77,18 @@ def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Susp
     if not ranked:
         return bare
     best = ranked[0].best
-    again = any(one.fault == best.fault.id for one in run.history.past)
-    barred = _barred(ranked[0], suspects)
-    advice, why = _graded(ranked[0], barred, again=again)
+    alike = _alike(run.history.tries, best.fault.id)
+    named = _barred(ranked[0], suspects)
+    already = _already(named, run)
+    barred = (*named, *already)
+    again = any(best.fault.id in one.faults for one in run.history.tries)
+    advice, why = _graded(ranked[0], named, again=again)
+    advice, why = _raised(advice, why, named, alike, run)
+    if advice == "restart_in_place" and barred:
+        advice, why = "requeue_without", f"{why}; {_names(barred)} {'is' if len(barred) == 1 else 'are'} barred already"
     return Decision(
         advice=advice,
-        exclude=barred if advice == "requeue_without" else (),
+        exclude=barred if advice == "requeue_without" else already if advice in _BEGUN_AGAIN else (),
         from_checkpoint=bare.from_checkpoint,
         steps_lost=bare.steps_lost,
         gpu_hours_lost=bare.gpu_hours_lost,
@@ -98,6 +107,74 @@ def _barred(ranked: Ranked, suspects: Sequence[Suspect]) -> tuple[Exclusion, ...
     title = best.row.title if best.row else best.rule.title
     named = {one.node: one for one in suspects if one.node and one.kind in ("rank", "node", "gpu", "port")}
     return tuple(Exclusion(node, scope, title) for node in named)  # type: ignore[arg-type]
+
+
+def _already(named: Sequence[Exclusion], run: Run) -> tuple[Exclusion, ...]:
+    """The nodes of this run that people have barred, which it must not get again."""
+    new = {one.node for one in named}
+    return tuple(
+        Exclusion(one.node, one.scope, f"barred since {one.since} by {one.who}{f': {one.why}' if one.why else ''}")
+        for one in run.history.barred
+        if one.node in run.nodes and one.node not in new
+    )
+
+
+def _names(barred: Sequence[Exclusion]) -> str:
+    names = [one.node for one in barred]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _alike(tries: Sequence[Try], fault: str) -> tuple[Try, ...]:
+    """The last tries in a row that ended with this fault, oldest first."""
+    found: list[Try] = []
+    for one in reversed(tries):
+        if fault not in one.faults:
+            break
+        found.append(one)
+    return tuple(reversed(found))
+
+
+def _raised(advice: Advice, why: str, named: Sequence[Exclusion], alike: Sequence[Try], run: Run) -> tuple[Advice, str]:
+    """What is advised where it was tried already and ended alike: after the same nodes others, after others a person."""
+    if not alike or advice not in _BEGUN_AGAIN:
+        return advice, why
+    back = [node for node in alike[-1].without if node in run.nodes]
+    if back:
+        return advice, f"{why}; {back[0]} was to be left out{_told(alike[-1:])} and was used again"
+    own = nodes_digest(run.nodes)
+    after = (*(one.ran_on for one in alike[1:]), own)
+    moved = [one for one, place in zip(alike, after, strict=True) if _moved(one, place)]
+    stayed = [one for one, place in zip(alike, after, strict=True) if _stayed(one, place)]
+    if moved and not named:
+        return "fix_first", f"{why}; it came back on other nodes{_told(moved)}: have a person look, and mend it"
+    if moved:
+        return advice, f"{why}; it came back with other nodes{_told(moved)}: look for what they share"
+    if stayed and advice in ("restart_in_place", "requeue"):
+        return (
+            "requeue_without" if named else "resubmit",
+            f"{why}; a restart on the same nodes did not help{_told(stayed)}: take others",
+        )
+    return advice, why
+
+
+def _moved(one: Try, place: str) -> bool:
+    """Whether the try after it had other nodes: by what is known of both, else by what was advised."""
+    if one.ran_on and place:
+        return one.ran_on != place
+    return one.advice in ("requeue_without", "resubmit")
+
+
+def _stayed(one: Try, place: str) -> bool:
+    if one.ran_on and place:
+        return one.ran_on == place
+    return one.advice == "restart_in_place"
+
+
+def _told(tries: Sequence[Try]) -> str:
+    numbers = [str(one.incident) for one in tries if one.incident is not None]
+    if not numbers:
+        return ""
+    return f" (incident{'' if len(numbers) == 1 else 's'} {', '.join(numbers[-3:])})"
 
 
 def _explicit(ranked: Ranked) -> bool:

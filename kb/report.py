@@ -222,6 +222,55 @@ class Hang:
 
 
 @dataclass(frozen=True, slots=True)
+class Alike:
+    """An earlier incident that looked like this one and whose cause people named. A hint: rules decide.
+
+    `similarity` 0 to 1; `fault`: the class that it was closed as, None where no rule fitted; `closed_as`: that in words;
+    `helped`: what was done about it; `shared`: what both have in common, the first few.
+    """
+
+    incident: int
+    similarity: float
+    fault: str | None
+    closed_as: str
+    helped: str = ""
+    shared: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """Something that earlier incidents teach of this one, in words. `incidents`: their numbers, the first few."""
+
+    kind: Literal["node", "data", "iteration", "barred"]
+    text: str
+    incidents: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """How advice fared for a fault here: of `tried` next tries so many came past the point of failure (`helped`).
+
+    `open`: further ones of which that is not known.
+    """
+
+    advice: Advice
+    fault: str
+    helped: int
+    tried: int
+    open: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What is remembered of other runs: those that looked alike, what they teach, how advice fared. `digest`: of all that was asked."""
+
+    alike: tuple[Alike, ...] = ()
+    recalled: tuple[Recalled, ...] = ()
+    outcomes: tuple[Outcomes, ...] = ()
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NotEvaluated:
     """A rule that could not be judged, and what it would need."""
 
@@ -272,6 +321,7 @@ class Report:
     diagnoses: tuple[Diagnosis, ...] = ()
     indicators: Indicators = field(default_factory=Indicators)
     hang: Hang = field(default_factory=Hang)
+    memory: Memory = field(default_factory=Memory)
     gaps: tuple[Gap, ...] = ()
     not_evaluated: tuple[NotEvaluated, ...] = ()
     streams: int = 0

@@ -300,6 +300,18 @@ class Deprecation:
 
 
 @dataclass(frozen=True, slots=True)
+class Learned:
+    """What a rule was learned from: incidents, by which miner, how many it finds of those asked, and in how many others it speaks."""
+
+    incidents: tuple[int, ...]
+    miner: str
+    support: int
+    asked: int
+    counter_examples: int = 0
+    tried: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """Knowledge: which signals mean which fault, why, and what to do about it."""
 
@@ -328,6 +340,7 @@ class Rule:
     deprecated: Deprecation | None = None
     related: Mapping[str, str] = field(default_factory=dict)
     provenance: str = "hand"
+    learned: Learned | None = None
     site: tuple[SiteException, ...] = ()
     file: str = ""
     family: str = ""

@@ -62,10 +62,17 @@ class _Draft:
     faults: tuple[Fault, ...]
 
 
-def load(files: Mapping[str, str], site: SiteFiles | None = None, today: str | None = None) -> Loaded:
+def load(
+    files: Mapping[str, str],
+    site: SiteFiles | None = None,
+    today: str | None = None,
+    *,
+    others: Collection[str] = (),
+) -> Loaded:
     """Load rule files: path relative to the rules folder → text. Paths that are no rule files are passed over.
 
-    `site`: the overlay that is laid over them. `today`: ISO date on which exceptions must still hold; None: all do.
+    `site`: the overlay that is laid over them. `today`: ISO date on which exceptions must still hold; None: all do. `others`:
+    ids of rules that are not among the files and may be named in them.
 
     Raises:
         RuleError: faults.yaml or actions.yaml is missing or has faults.
@@ -76,7 +83,7 @@ def load(files: Mapping[str, str], site: SiteFiles | None = None, today: str | N
     own, double = _new_only(own, {draft.id for draft in drafts})
     twice = {**_twice(drafts), **_twice(own)}
     drafts += own
-    words = Words(base.faults, base.actions, frozenset(draft.id for draft in drafts))
+    words = Words(base.faults, base.actions, frozenset({*others, *(draft.id for draft in drafts)}))
     overlay = read(site, words.rules) if site is not None else Overlay()
     faults = [*stray, *more, *double, *(fault for draft in drafts for fault in draft.faults), *overlay.faults]
     faults += [fault for group in twice.values() for fault in group]

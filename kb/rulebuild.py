@@ -10,6 +10,7 @@ from kb.rule import (
     DetectorTest,
     Exception_,
     ExceptionTest,
+    Learned,
     Pattern,
     PluginTest,
     Reference,
@@ -22,7 +23,7 @@ from kb.rule import (
     Table,
     Where,
 )
-from kb.ruleschema import PatternFile, RowFile, RuleFile, SeriesFile, StepFile
+from kb.ruleschema import LearnedFile, PatternFile, RowFile, RuleFile, SeriesFile, StepFile
 
 
 def build(
@@ -70,9 +71,16 @@ def build(
         deprecated=Deprecation(retired.date, retired.reason, retired.replaced_by) if retired else None,
         related=model.related,
         provenance=model.provenance,
+        learned=_learned(model.learned),
         file=file,
         family=family,
     )
+
+
+def _learned(given: LearnedFile | None) -> Learned | None:
+    if given is None:
+        return None
+    return Learned(tuple(given.incidents), given.miner, given.support, given.asked, given.counter_examples, given.tried)
 
 
 def _flat(text: str) -> str:

@@ -18,7 +18,9 @@ from kb.rulechecks import SLOW, unsafe_regex, wrong_regex
 MATCH_TESTS = 2
 SILENT_TESTS = 1
 TITLE = 80
-_LINK = re.compile(r"https?://[A-Za-z0-9][A-Za-z0-9.-]*\.[A-Za-z]{2,}(?::[0-9]{1,5})?(?:[/?#][!-~]*)?\Z")
+_LINK = re.compile(
+    r"incident:[0-9]{1,18}\Z|https?://[A-Za-z0-9][A-Za-z0-9.-]*\.[A-Za-z]{2,}(?::[0-9]{1,5})?(?:[/?#][!-~]*)?\Z"
+)
 
 
 def lint(
@@ -70,7 +72,9 @@ def _texts(rule: Rule, places: Positions) -> Iterator[Fault]:
     for index, reference in enumerate(rule.references):
         if _LINK.match(reference.url) is None:
             path = f"references.{index}.url"
-            yield places.fault(rule, path, f"{reference.url[:80]!r} is no link", "http:// or https:// and a host")
+            yield places.fault(
+                rule, path, f"{reference.url[:80]!r} is no link", "http:// or https:// and a host, or incident:<number>"
+            )
 
 
 def _tests(rule: Rule, places: Positions, given: Sequence[str], empty: Collection[str]) -> Iterator[Fault]:

@@ -228,6 +228,20 @@ class DeprecatedFile(_Part):
     replaced_by: Id | None = None
 
 
+Counted = Annotated[int, Field(ge=0, le=2**62)]
+
+
+class LearnedFile(_Part):
+    """What a rule was learned from, as the miner wrote it."""
+
+    incidents: Annotated[list[Counted], Field(min_length=1, max_length=1000)] = Field(description="Their numbers.")
+    miner: Line = Field(description="The version of the miner.")
+    support: Counted = Field(description="Incidents that it finds.")
+    asked: Counted = Field(description="Incidents that it was to find.")
+    counter_examples: Counted = Field(0, description="Incidents of other faults in which it speaks.")
+    tried: Counted = Field(0, description="Incidents of other faults that it was held against.")
+
+
 class RuleFile(_Part):
     """A rule of Signalbox: which signals mean which fault, why, and what to do about it."""
 
@@ -261,6 +275,7 @@ class RuleFile(_Part):
     deprecated: DeprecatedFile | None = None
     related: dict[str, Id] = Field(default={}, description="Other rules; renamed: the id that this one had.")
     provenance: Line = "hand"
+    learned: LearnedFile | None = None
 
     @model_validator(mode="after")
     def _retired_with_reason(self) -> RuleFile:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from kb.evidence import Facts, StreamFacts
+from kb.evidence import Evidence, Facts, StreamFacts
 from kb.model import Resource, Structure
 
 LEAST = 60.0  # seconds
@@ -64,6 +64,15 @@ def longest_save(facts: Facts) -> float | None:
     times = _times(facts.streams) if begun and ended else {}
     durations = _durations(begun, ended, times) if len(times) >= EARLIER else []
     return max(durations) if len(durations) >= EARLIER else None
+
+
+def saving(evidence: Evidence) -> float | None:
+    """Seconds that the job spent writing checkpoints: what the steps after each waited; None where its logs do not tell."""
+    facts = Facts(evidence, ())
+    begun, ended = _told(facts, "save_begin"), _told(facts, "save_end")
+    times = _times(facts.streams) if begun and ended else {}
+    durations = _durations(begun, ended, times) if len(times) >= EARLIER else []
+    return sum(durations) if durations else None
 
 
 _Told = Mapping[int, Sequence[tuple[int, Structure]]]

@@ -106,7 +106,7 @@ class Scanner:
         year: int | None = None,
     ) -> None:
         self._plan, self._matcher, self._ref, self._year = plan, matcher, ref, year
-        self._once = frozenset(index for index, pattern in enumerate(plan.patterns) if pattern.once)
+        self._once = plan.once
         self._base, self._next, self._stop = origin, own_start, own_stop
         self._chunks: list[bytes] = []
         self._waiting = 0
@@ -519,7 +519,13 @@ def _known(stream: Resource, line: Resource) -> Resource:
 
 
 def _line_time(line: bytes, year: int | None) -> float | None:
-    if line.startswith(b"{") and (time := stamp_of(line[:LONGEST_STRUCTURED])) is not None:
+    return _stamp(line[:LONGEST_STRUCTURED], year)
+
+
+@lru_cache(maxsize=4096)
+def _stamp(line: bytes, year: int | None) -> float | None:
+    """The time that a line's beginning tells; asked again and again for the lines around those that are kept."""
+    if line.startswith(b"{") and (time := stamp_of(line)) is not None:
         return time
     prefix = peel(line[:512])
     return prefix.time if prefix.time is not None else find_time(line[prefix.end : prefix.end + 128], year)

@@ -6,6 +6,7 @@ The plan is a plain value, so that it can be cached beside the compiled engine a
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,12 +47,16 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """Engine patterns, whom each concerns, and the line patterns. `digest` keys the compiled engine."""
+    """Engine patterns, whom each concerns, and the line patterns. `digest` keys the compiled engine.
+
+    `once`: the indices of the patterns that tell only that a block has them.
+    """
 
     patterns: tuple[ScanPattern, ...]
     targets: tuple[tuple[Target, ...], ...]
     lines: tuple[LinePattern, ...]
     digest: str
+    once: frozenset[int] = frozenset()
 
 
 def active(rule: Rule) -> bool:
@@ -61,17 +66,8 @@ def active(rule: Rule) -> bool:
 
 def plan(rulebook: Rulebook) -> ScanPlan:
     """Gather everything that one pass over a stream must find."""
-    engine: dict[ScanPattern, list[Target]] = {}
-    lines = [
-        _line_pattern(rule, pattern)
-        for rule in rulebook.rules
-        if active(rule)
-        for pattern in rule.patterns
-        if pattern.literal or pattern.regex
-    ]
-    for index, line in enumerate(lines):
-        form = scan_form(line.regex)
-        engine.setdefault(ScanPattern(form.expression, line.ignore_case), []).append(Target("rule", index))
+    rules = lines_plan(rule for rule in rulebook.rules if active(rule))
+    engine = {pattern: list(targets) for pattern, targets in zip(rules.patterns, rules.targets, strict=True)}
     for index, reader in enumerate(ALL_READERS):
         form = scan_form(reader.trigger)
         engine.setdefault(ScanPattern(form.expression, reader.ignore_case), []).append(Target("reader", index))
@@ -80,9 +76,39 @@ def plan(rulebook: Rulebook) -> ScanPlan:
         engine.setdefault(ScanPattern(form.expression, once=True), []).append(Target("progress", index))
     for index, (_, regex) in enumerate(STAGES):
         engine.setdefault(ScanPattern(scan_form(regex).expression), []).append(Target("stage", index))
+    return _planned(engine, rules.lines)
+
+
+def lines_plan(rules: Iterable[Rule]) -> ScanPlan:
+    """The lines alone that some rules look for, whatever their status."""
+    lines = [
+        _line_pattern(rule, pattern) for rule in rules for pattern in rule.patterns if pattern.literal or pattern.regex
+    ]
+    engine: dict[ScanPattern, list[Target]] = {}
+    for index, line in enumerate(lines):
+        form = scan_form(line.regex)
+        engine.setdefault(ScanPattern(form.expression, line.ignore_case), []).append(Target("rule", index))
+    return _planned(engine, lines)
+
+
+def joined(first: ScanPlan, lines: ScanPlan) -> ScanPlan:
+    """A plan with the lines of another one behind its own; the engine patterns stand one after the other."""
+    shift = len(first.lines)
+    moved = tuple(tuple(Target(one.kind, one.index + shift) for one in targets) for targets in lines.targets)
+    return ScanPlan(
+        (*first.patterns, *lines.patterns),
+        (*first.targets, *moved),
+        (*first.lines, *lines.lines),
+        hashlib.sha256(f"{first.digest} {lines.digest}".encode()).hexdigest(),
+        first.once | {at + len(first.patterns) for at in lines.once},
+    )
+
+
+def _planned(engine: Mapping[ScanPattern, Sequence[Target]], lines: Sequence[LinePattern]) -> ScanPlan:
     patterns = tuple(engine)
     digest = hashlib.sha256(repr(patterns).encode()).hexdigest()
-    return ScanPlan(patterns, tuple(tuple(targets) for targets in engine.values()), tuple(lines), digest)
+    once = frozenset(at for at, pattern in enumerate(patterns) if pattern.once)
+    return ScanPlan(patterns, tuple(tuple(targets) for targets in engine.values()), tuple(lines), digest, once)
 
 
 def _line_pattern(rule: Rule, pattern: Pattern) -> LinePattern:

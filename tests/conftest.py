@@ -13,11 +13,13 @@ settings.load_profile("signalbox")
 OUTSIDE = ("bot", "callbacks", "connectors", "deploy")  # folders of tests that speak to servers, browsers, processes
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test with other processes in it may try again where a starved machine let them wait; the summary tells of each.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In the whole suite, side by side, a test with other processes in it may try again: a starved machine lets them wait.
 
-    Pure code gets one try.
+    The summary tells of each. Pure code gets one try, and so does everything that somebody runs by itself.
     """
+    if not hasattr(config, "workerinput"):  # of xdist
+        return
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in OUTSIDE:

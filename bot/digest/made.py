@@ -10,11 +10,13 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from sqlmodel import col, select
+from sqlmodel import Session, col, select
 
 from bot.closing import Closing, annotate_within
 from bot.database import Database
+from bot.life import Step, step_within
 from bot.reportjson import dumps
 from bot.store import Origin, add_within, file
 from bot.tables import IncidentRow
@@ -112,7 +114,7 @@ def fill(
             "the store has incidents of your own, and made-up ones would spoil their figures: "
             "name an empty folder in SIGNALBOX_STATE"
         )
-    count = 0
+    count, still_open = 0, []
     with store.errors(), store.session(write=True) as session:
         for one in incidents(rulebook, until, days=days, seed=seed, pace=pace):
             filed = file(dumps(one.report), one.report, _replay(one.report), MADE, one.at, origin=one.origin)
@@ -124,7 +126,23 @@ def fill(
                 key = f"made:{one.report.id}:{place}"
                 annotate_within(session, number, one.origin.tenant, key=key, said=said, now=at)
             count += 1
+            if row.closed_at is None and one.report.verdict != "no_fault":
+                still_open.append(number)
+        _lived(session, still_open[-5:], until)
     return count
+
+
+def _lived(session: Session, numbers: Sequence[int], now: datetime) -> None:
+    """Of the newest that nobody has closed: one is taken, one given to somebody, one put off, one merged into another."""
+    steps: Sequence[dict[str, Any]] = (
+        {"verb": "ack"},
+        {"verb": "assign", "assignee": "ben"},
+        {"verb": "snooze", "until": now + timedelta(days=2)},
+        {"verb": "merge", "other": numbers[0] if numbers else None},
+    )
+    for number, step in zip(numbers[1:], steps, strict=False):
+        taken = Step(who="ana", source="cli", note="(Made up)", **step)
+        step_within(session, number, "default", key=f"made:life:{number}", step=taken, now=now - timedelta(hours=1))
 
 
 def incidents(

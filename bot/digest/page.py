@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,12 +13,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from bot.digest import words
-from bot.digest.pictures import pictures
+from bot.digest.pictures import captions, drawn
+from bot.pictures import Theme
 from kb.digest.figures import Digest
 from kb.digest.meaning import DEFINITIONS
 from kb.digest.numbers import Spread
 from kb.digest.recoveries import TERMS
 
+Draw = Callable[[Digest, str, Theme], bytes]  # a picture by its name, as PNG
 _HOURS = "%a %d %b %H:%M"
 
 
@@ -31,17 +33,18 @@ class Tile:
     told: str
 
 
-def page(digest: Digest) -> bytes:
-    """The page, UTF-8."""
+def page(digest: Digest, to: Callable[[int], str] | None = None, draw: Draw = drawn) -> bytes:
+    """The page, UTF-8. `to`: the address of an incident's page, where there are any; `draw`: gives the pictures."""
     text: str = _template().render(
         d=digest,
         span=words.span(digest),
         notes=[one for one in (words.unfinished(digest),) if one],
         nothing=words.none_at_all(digest),
+        to=to,
         tiles=tiles(digest),
         news=list(words.news(digest)),
         definitions=DEFINITIONS,
-        pictures=_pictures(digest),
+        pictures=_pictures(digest, draw),
         terms=[(name, getattr(digest.recovery, name)) for name in TERMS],
         parts=list(_parts(digest)),
         formula=words.formula(digest),
@@ -89,11 +92,15 @@ def tiles(digest: Digest) -> list[Tile]:
     ]
 
 
-def _pictures(digest: Digest) -> dict[str, dict[str, str]]:
-    dark = {one.name: one for one in pictures(digest, "dark")}
+def _pictures(digest: Digest, draw: Draw) -> dict[str, dict[str, str]]:
     return {
-        one.name: {"title": one.title, "alt": one.alt, "light": _uri(one.png), "dark": _uri(dark[one.name].png)}
-        for one in pictures(digest, "light")
+        one.name: {
+            "title": one.title,
+            "alt": one.alt,
+            "light": _uri(draw(digest, one.name, "light")),
+            "dark": _uri(draw(digest, one.name, "dark")),
+        }
+        for one in captions(digest)
     }
 
 

@@ -44,21 +44,41 @@ class Picture:
     alt: str
 
 
-def pictures(digest: Digest, theme: Theme = "light") -> list[Picture]:
-    """All pictures that the digest has something for."""
+@dataclass(frozen=True, slots=True)
+class Caption:
+    """A picture without its content, which takes a second to draw."""
+
+    name: str
+    title: str
+    alt: str
+
+
+def captions(digest: Digest) -> list[Caption]:
+    """Of all pictures that the digest has something for."""
     found = []
     if digest.failures:
-        found.append(_picture("pareto", "Failures by class", _Pareto(digest, theme), _pareto_words(digest)))
+        found.append(_caption("pareto", "Failures by class", _pareto_words(digest)))
     if any(one.failures for one in digest.trend):
-        found.append(_picture("trend", "Eight weeks", _Trend(digest, theme), _trend_words(digest)))
+        found.append(_caption("trend", "Eight weeks", _trend_words(digest)))
     if digest.offenders.nodes:
-        found.append(_picture("nodes", "Nodes that were named", _Heat(digest, theme), _heat_words(digest)))
+        found.append(_caption("nodes", "Nodes that were named", _heat_words(digest)))
     return found
 
 
-def _picture(name: str, title: str, sheet: _Sheet, alt: str) -> Picture:
+def pictures(digest: Digest, theme: Theme = "light") -> list[Picture]:
+    """All pictures that the digest has something for."""
+    return [Picture(one.name, one.title, drawn(digest, one.name, theme), one.alt) for one in captions(digest)]
+
+
+def drawn(digest: Digest, name: str, theme: Theme) -> bytes:
+    """One picture as PNG, by its name."""
+    sheets: dict[str, type[_Pareto | _Trend | _Heat]] = {"pareto": _Pareto, "trend": _Trend, "nodes": _Heat}
+    return sheets[name](digest, theme).png()
+
+
+def _caption(name: str, title: str, alt: str) -> Caption:
     told = redact(shown(alt))
-    return Picture(name, title, sheet.png(), told if len(told) <= MOST_ALT else f"{told[: MOST_ALT - 1]}…")
+    return Caption(name, title, told if len(told) <= MOST_ALT else f"{told[: MOST_ALT - 1]}…")
 
 
 class _Sheet:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bot import wording
+from bot.life import told as step_words
 from bot.pages.charts import Drawn, draw
 from bot.pages.drawing import render
 from bot.pages.kept import Kept
@@ -21,6 +22,7 @@ from kb.report import EvidenceItem, Report, StackBranch
 
 if TYPE_CHECKING:
     from bot.closing import Annotation
+    from bot.life import Taken
     from bot.rulefiles import Knowledge
 
 MOST_DIAGNOSES = 10
@@ -46,13 +48,22 @@ _SAID = {
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the store knows of an incident besides its report. `evidence`: where that is, in words."""
+    """What the store knows of an incident besides its report. `evidence`: where that is, in words.
+
+    `lived`: how it stands, a sentence each; `steps`: what was done with it; `whole`, `parts`: what it is joined to, each an
+    incident's number, its job and the address of its page.
+    """
 
     number: int | None = None
     at: datetime | None = None
     said: Sequence[Annotation] = ()
     evidence: str = ""
     pinned: bool = False
+    state: str = "open"
+    lived: tuple[str, ...] = ()
+    steps: tuple[Taken, ...] = ()
+    whole: tuple[int, str, str | None] | None = None
+    parts: tuple[tuple[int, str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +120,7 @@ def incident_page(
         report=report,
         about=about,
         said=[_told(one, words) for one in about.said],
+        steps=[(f"{one.at:%Y-%m-%d %H:%M}Z", one.step.who, step_words(one, about.number or 0)) for one in about.steps],
         decided=wording.decided(report),
         verdict=_VERDICTS.get(report.verdict, report.verdict),
         tone=_tone(report),

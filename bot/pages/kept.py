@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
+from bot import observing
 from bot.diagnosing import Answer
 from bot.pages import passages
 from bot.pages.passages import Passage
@@ -38,6 +39,7 @@ def small(answer: Answer) -> dict[str, bytes]:
         TIMELINE: answer.timeline(),
         CURVES: dumps(_curves(answer)),
         PASSAGES: passages.dumps(passages.passages(answer.report, answer.root)),
+        observing.OBSERVED: observing.dumps(observing.observed(answer.evidence)),
     }
 
 

@@ -7,6 +7,8 @@ that stand in it; so they are short-lived and no browser tells them to other sit
 from __future__ import annotations
 
 import hashlib
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,11 +56,20 @@ class Pages:
         """The address of an incident's page, from now on."""
         return link(self.base_url, self.secret, tenant, incident, now, expires=self.expires)
 
+    def address(self, tenant: str, incident: int | None, now: float) -> str:
+        """That of an incident's page, or of the overview."""
+        return self.overview(tenant, now) if incident is None else self.incident(tenant, incident, now)
+
     def overview(self, tenant: str, now: float) -> str:
         """The address of the overview, from now on."""
         return (
             f"{self.base_url.rstrip('/')}{PREFIX}/{signed(self.secret, Allowed(tenant, None, int(now + self.expires)))}"
         )
+
+
+def page_of(pages: Pages | None) -> Callable[[str, int | None], str | None]:
+    """Tenant and incident → the address of its page as of now, without an incident that of the overview; None without pages."""
+    return lambda tenant, incident: None if pages is None else pages.address(tenant, incident, time.time())
 
 
 def linked_by(config: Config) -> Pages | None:
@@ -78,11 +89,15 @@ def linked_by(config: Config) -> Pages | None:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What an address allows to see: one incident, or where there is none the overview, until a second since the epoch."""
+    """What an address allows to see: one incident, the digest of a week, or without both the overview; until a second.
+
+    `until`: seconds since the epoch. `week`: the name under which the digest's numbers are kept.
+    """
 
     tenant: str
     incident: int | None
     until: int
+    week: str | None = None
 
 
 def link(base_url: str, secret: str, tenant: str, incident: int, now: float, *, expires: float = EXPIRES) -> str:
@@ -92,7 +107,8 @@ def link(base_url: str, secret: str, tenant: str, incident: int, now: float, *, 
 
 def signed(secret: str, allowed: Allowed) -> str:
     """The last part of an address."""
-    return str(_signer(secret).dumps([allowed.tenant, allowed.incident, allowed.until]))
+    week = [] if allowed.week is None else [allowed.week]
+    return str(_signer(secret).dumps([allowed.tenant, allowed.incident, allowed.until, *week]))
 
 
 def read(secret: str, token: str, now: float) -> Allowed:
@@ -105,8 +121,9 @@ def read(secret: str, token: str, now: float) -> Allowed:
         raise LinkRefused("this link is not one of Signalbox's")
     try:
         told: Any = _signer(secret).loads(token)
-        tenant, incident, until = told
-        allowed = Allowed(str(tenant), None if incident is None else int(incident), int(until))
+        tenant, incident, until, *week = told
+        number = None if incident is None else int(incident)
+        allowed = Allowed(str(tenant), number, int(until), str(week[0]) if week else None)
     except (BadData, ValueError, TypeError) as error:
         raise LinkRefused("this link is not one of Signalbox's, or it was changed") from error
     if now > allowed.until:

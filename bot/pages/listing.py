@@ -12,6 +12,7 @@ import msgspec
 from sqlalchemy import ColumnElement, func
 from sqlmodel import col, or_, select
 
+from bot import states
 from bot.closing import Annotation, Word, said_within, word
 from bot.database import Database
 from bot.tables import IncidentRow
@@ -22,7 +23,7 @@ MOST_COUNTED = 10_000
 LONGEST = 128  # characters of what is looked for
 WEEKS = (1, 4, 12, 26, 52, 0)  # that can be chosen; 0: whatever their age
 USUAL_WEEKS = 4
-State = Literal["any", "open", "closed", "pinned"]
+State = Literal["any", "open", "acknowledged", "snoozed", "closed", "merged", "pinned"]
 STATES: tuple[State, ...] = get_args(State)
 
 
@@ -70,9 +71,13 @@ class Listed:
     summary: str
     nodes: tuple[str, ...]
     gpu_hours: float | None
-    closed: bool
+    state: states.State
     pinned: bool
     word: Word | None = None
+    assignee: str | None = None
+    snoozed_until: datetime | None = None
+    merged_into: int | None = None
+    backfilled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,7 @@ def find(store: Database, tenant: str, wanted: Wanted, now: datetime) -> Found:
     era = [col(IncidentRow.tenant) == tenant]
     if wanted.weeks:
         era.append(col(IncidentRow.created_at) >= now - timedelta(weeks=wanted.weeks))
-    asked = [*era, *_conditions(wanted)]
+    asked = [*era, *_conditions(wanted, now)]
     # one look at all of them gives both the page and the count: the ids alone, the newest first
     every = (
         select(IncidentRow.id, IncidentRow.fault)
@@ -115,11 +120,11 @@ def find(store: Database, tenant: str, wanted: Wanted, now: datetime) -> Found:
         faults = Counter(fault for _, fault in every_id) if once else dict(session.exec(by_fault).all())
         rows = {row.id: row for row in session.exec(select(IncidentRow).where(col(IncidentRow.id).in_(shown)))}
         said = said_within(session, shown)
-        incidents = tuple(_listed(rows[one], said.get(one, ())) for one in shown if one in rows)
+        incidents = tuple(_listed(rows[one], said.get(one, ()), now) for one in shown if one in rows)
     return Found(incidents, len(ids), faults)
 
 
-def _listed(row: IncidentRow, said: Sequence[Annotation]) -> Listed:
+def _listed(row: IncidentRow, said: Sequence[Annotation], now: datetime) -> Listed:
     return Listed(
         row.id or 0,
         row.created_at,
@@ -129,13 +134,17 @@ def _listed(row: IncidentRow, said: Sequence[Annotation]) -> Listed:
         row.summary,
         _names(row.nodes),
         row.gpu_hours_lost,
-        row.closed_at is not None,
+        states.state_of(row, now),
         row.pinned,
         word(said),
+        row.assignee,
+        row.snoozed_until,
+        row.merged_into,
+        row.backfilled,
     )
 
 
-def _conditions(wanted: Wanted) -> list[ColumnElement[bool]]:
+def _conditions(wanted: Wanted, now: datetime) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if wanted.fault:
         fault = col(IncidentRow.fault)
@@ -150,13 +159,12 @@ def _conditions(wanted: Wanted) -> list[ColumnElement[bool]]:
                 col(IncidentRow.job_id).icontains(wanted.job, autoescape=True),
             )
         )
-    if wanted.state in ("open", "closed"):
-        closed = col(IncidentRow.closed_at)
-        found.append(closed.is_(None) if wanted.state == "open" else closed.is_not(None))
-        if wanted.state == "open":
-            found.append(col(IncidentRow.verdict) != "no_fault")  # nobody need say what that was
     if wanted.state == "pinned":
         found.append(col(IncidentRow.pinned).is_(True))
+    elif wanted.state != "any":
+        found.append(states.in_state(wanted.state, now))
+        if wanted.state == "open":
+            found.append(col(IncidentRow.verdict) != "no_fault")  # nobody need say what that was
     return found
 
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from urllib.parse import urlencode
 
 from bot.database import Database
+from bot.digest.pictures import Caption
 from bot.pages.drawing import render
 from bot.pages.incident import Words
 from bot.pages.listing import MOST_COUNTED, STATES, USUAL_WEEKS, WEEKS, Found, Listed, Wanted, find
@@ -20,8 +21,20 @@ VERDICTS = {"no_fault": "nothing failed", "no_match": "no rule fits", "insuffici
 
 
 @dataclass(frozen=True, slots=True)
+class Pictured:
+    """The last digest: its week, the address of its page, and its pictures, each with the addresses of the light and the dark one."""
+
+    name: str
+    address: str
+    pictures: tuple[tuple[Caption, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Row:
-    """One incident as it is shown. `said`: what people say it was; `against`: somebody says something else."""
+    """One incident as it is shown. `said`: what people say it was; `against`: somebody says something else.
+
+    `whole`: the address of the incident that it was merged into.
+    """
 
     incident: Listed
     address: str
@@ -30,6 +43,7 @@ class _Row:
     more: int
     said: str
     against: bool
+    whole: str | None = None
 
 
 def overview_page(
@@ -40,8 +54,11 @@ def overview_page(
     *,
     words: Words,
     to: Callable[[int | None], str],
+    week: Pictured | None = None,
 ) -> str:
     """The page as HTML. `asked`: the fields of its form; `to`: the address of an incident's page, of this one for None.
+
+    `week`: the last digest, whose pictures stand below the list.
 
     Raises:
         StoreError: the store cannot be used.
@@ -64,6 +81,7 @@ def overview_page(
         older=_page(home, wanted, wanted.page + 1) if wanted.page < found.pages else None,
         home=home,
         now=now,
+        week=week,
     )
 
 
@@ -77,7 +95,8 @@ def _row(one: Listed, words: Words, to: Callable[[int | None], str]) -> _Row:
         )
         against = bool(one.word.against)
     nodes = tuple(cut(name, LONGEST_NAME) for name in one.nodes[:MOST_NODES])
-    return _Row(one, to(one.id), fault, nodes, len(one.nodes) - len(nodes), said, against)
+    whole = None if one.merged_into is None else to(one.merged_into)
+    return _Row(one, to(one.id), fault, nodes, len(one.nodes) - len(nodes), said, against, whole)
 
 
 def _short(title: str) -> str:

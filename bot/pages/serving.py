@@ -11,10 +11,12 @@ from flask import Blueprint, Response, request
 from bot.keeping import evidence
 from bot.ledger import Ledger
 from bot.pages import kept
+from bot.pages.about import about_of
 from bot.pages.drawing import policy, render
-from bot.pages.incident import About, Words, incident_page, words_of
+from bot.pages.incident import Words, incident_page, words_of
 from bot.pages.links import PREFIX, Allowed, LinkRefused, Pages, read, signed
-from bot.pages.overview import overview_page
+from bot.pages.overview import Pictured, overview_page
+from bot.pages.weeks import Week, Weeks
 from bot.reportjson import from_json
 from bot.rulefiles import Knowledge
 from kb.errors import SignalboxError
@@ -32,10 +34,14 @@ HEADERS = {
 }
 
 
+DIGEST_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+To = Callable[..., str]  # an incident's number, None for the overview, and a digest's week → an address
+
+
 def pages(ledger: Ledger, known: Knowledge, settings: Pages, *, now: Callable[[], float] = time.time) -> Blueprint:
     """The routes. `now`: seconds since the epoch."""
     served = Blueprint("incident_pages", __name__)
-    words = words_of(known)
+    words, weeks = words_of(known), Weeks(ledger)
 
     @served.get(f"{PREFIX}/<token>")
     def page(token: str) -> Response:
@@ -44,21 +50,59 @@ def pages(ledger: Ledger, known: Knowledge, settings: Pages, *, now: Callable[[]
             allowed = read(settings.secret, token, now())
         except LinkRefused as refused:
             return _refused(410 if refused.expired else 403, str(refused))
-        if allowed.incident is not None:
-            return _incident(ledger, words, allowed)
 
-        def to(incident: int | None) -> str:
+        def to(incident: int | None, week: str | None = None) -> str:
             """An address that lives as long as the one that led here."""
-            last = signed(settings.secret, Allowed(allowed.tenant, incident, allowed.until))
+            last = signed(settings.secret, Allowed(allowed.tenant, incident, allowed.until, week))
             return f"{settings.base_url.rstrip('/')}{PREFIX}/{last}"
 
         when = datetime.fromtimestamp(now(), UTC)
-        return _html(200, overview_page(ledger, allowed.tenant, request.args.to_dict(), when, words=words, to=to))
+        if allowed.week is not None:
+            return _digest(weeks, allowed, to)
+        if allowed.incident is not None:
+            return _incident(ledger, words, allowed, to, when)
+        week = _pictured(weeks.last(allowed.tenant), to)
+        shown = overview_page(ledger, allowed.tenant, request.args.to_dict(), when, words=words, to=to, week=week)
+        return _html(200, shown)
+
+    @served.get(f"{PREFIX}/<token>/<picture>")
+    def drawn(token: str, picture: str) -> Response:
+        """A picture of the digest that a signed address is of."""
+        try:
+            allowed = read(settings.secret, token, now())
+        except LinkRefused as refused:
+            return _refused(410 if refused.expired else 403, str(refused))
+        found = weeks.picture(allowed.tenant, allowed.week, picture) if allowed.week is not None else None
+        if found is None:
+            return _refused(404, "there is no such picture")
+        return Response(
+            found, 200, headers=HEADERS | {"Cache-Control": "private, max-age=600"}, content_type="image/png"
+        )
 
     return served
 
 
-def _incident(ledger: Ledger, words: Words, allowed: Allowed) -> Response:
+def _pictured(week: Week | None, to: To) -> Pictured | None:
+    """The pictures of a digest, each with its addresses."""
+    if week is None:
+        return None
+    address = to(None, week.kept_as)
+    pictures = tuple(
+        (one, f"{address}/{one.name}-light.png", f"{address}/{one.name}-dark.png") for one in week.captions
+    )
+    return Pictured(week.name, address, pictures)
+
+
+def _digest(weeks: Weeks, allowed: Allowed, to: To) -> Response:
+    """The page of a digest; its style is its own, and is told to the browser as it stands in it."""
+    found = weeks.page(allowed.tenant, allowed.week or "", to)
+    if found is None:
+        return _refused(404, "this digest is not kept any more")
+    headers = HEADERS | {"Content-Security-Policy": DIGEST_POLICY}
+    return Response(found, 200, headers=headers, content_type="text/html; charset=utf-8")
+
+
+def _incident(ledger: Ledger, words: Words, allowed: Allowed, to: To, now: datetime) -> Response:
     """The page of one incident, if it is there and this tenant's."""
     record = ledger.answer(allowed.incident or 0)
     if record is None or record.incident.tenant != allowed.tenant:
@@ -69,13 +113,7 @@ def _incident(ledger: Ledger, words: Words, allowed: Allowed) -> Response:
     except SignalboxError as error:
         return _refused(404, f"the report of this incident cannot be read: {error}")
     where = evidence(ledger, incident.id)
-    about = About(
-        number=incident.id,
-        at=incident.created_at,
-        said=ledger.said(incident.id),
-        evidence=where.words if where is not None else "",
-        pinned=incident.pinned,
-    )
+    about = about_of(ledger, incident, where.words if where is not None else "", now, to)
     return _html(200, incident_page(report, kept.read(lambda name: ledger.kept(incident.id, name)), about, words))
 
 

@@ -6,6 +6,7 @@ Every function gives a `Message` within Slack's limits. Words are those of the t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from bot import wording
 from bot.closewords import VERDICTS
@@ -14,11 +15,13 @@ from bot.slack.blocks import (
     bullets,
     button,
     choice,
+    confirmed,
     divider,
     handled,
     header,
     link,
     mention,
+    menu,
     note,
     overflow,
     paragraph,
@@ -26,7 +29,7 @@ from bot.slack.blocks import (
     rich,
     words,
 )
-from bot.slack.card import Card, Chain, Said
+from bot.slack.card import Barred, Card, Chain, Life, Said
 from bot.slack.limits import Json, Message, fit
 from bot.slack.mrkdwn import escaped, listed
 from bot.wording import few, joined, many
@@ -43,10 +46,12 @@ _GAPS = 2
 _NEEDED = 4  # gaps shown where they are the answer
 _OPINIONS = 3
 _ADVICE = 3
+_TAUGHT = 4  # sentences on earlier runs
 _UNUSUAL = 3  # lines that stand out
 _ODD = 2  # nodes, stages and iterations that stand out, of each
 _EXCLUDED = 3
 _REASONS = 2
+_LABEL = 60  # characters of a node's name on a button
 _FALLBACK = 600
 
 _MARKS = {"failed": "🔴", "hung": "🔴", "stopped": "🔴", "degraded": "🟠"}
@@ -65,12 +70,15 @@ def answered(report: Report, card: Card) -> Message:
 
     A report that was closed is shown short: who closed it, and with what.
     """
+    if card.life.whole is not None:
+        return _part(report, card)
     if card.closings:
         return _closed(report, card)
-    blocks = [header(_head(report)), *_decision(report, card), *_facts(report, card)]
-    blocks += _found(report, card)
+    blocks = [header(_head(report)), *_decision(report, card), *_lived(card.life), *_facts(report, card)]
+    lead = report.verdict != "fault"
+    blocks += [*(_memory(report) if lead else ()), *_found(report, card), *(() if lead else _memory(report))]
     blocks += _not_seen(report)
-    blocks += [*_about(report, card), _buttons(report, card)]
+    blocks += [*_bars(card), *_about(report, card), _buttons(report, card)]
     return fit(Message(_fallback(report), tuple(blocks)))
 
 
@@ -146,6 +154,25 @@ def _chain(chain: Chain | None) -> str:
         return ""
     ends = few([f"{count} x {fault}" for fault, count in chain.earlier])
     return f"Failed {many(chain.attempt, 'time')} in a row{f'; before: {ends}' if ends else ''}"
+
+
+def _lived(life: Life) -> list[Json]:
+    """Who has it, whether it sleeps, what was merged into it."""
+    told: list[list[Json]] = []
+    if life.acked or life.assignee:
+        head = "Acknowledged" if life.acked else "Assigned"
+        by = [*words(" by " if life.acked else " to "), *mention(life.assignee)] if life.assignee else []
+        told.append([*words(head, bold=True), *by])
+    if life.snoozed is not None:
+        told.append(words(f"Snoozed until {wording.clock(life.snoozed)}", bold=True))
+    if life.reopened:
+        told.append(words("Reopened: what it was closed as does not hold", _SAID))
+    if life.parts:
+        named = few([f"{number} ({wording.cut(job, _NAMED)})" for number, job in life.parts])
+        told.append(
+            [*words("With ", bold=True), *words(f"incident{'s' if len(life.parts) > 1 else ''} {named}", _SAID)]
+        )
+    return rich(paragraph(*told))
 
 
 # --- why -------------------------------------------------------------------------------------------------------------
@@ -247,6 +274,18 @@ def _remedy(one: Diagnosis, place: int) -> Iterator[list[Json]]:
 # --- what stands out, and what was not seen --------------------------------------------------------------------------
 
 
+def _memory(report: Report) -> list[Json]:
+    """What earlier runs teach: before the lines that stand out where no rule knows it, after the diagnoses where one does."""
+    found = wording.remembered(report)
+    if not found:
+        return []
+    rest = len(found) - _TAUGHT
+    return rich(
+        paragraph(words(wording.REMEMBERED, bold=True)),
+        bullets([*found[:_TAUGHT], *([f"… and {rest} more on the page"] if rest > 0 else [])], _SAID),
+    )
+
+
 def _indicators(report: Report) -> list[Json]:
     found = report.indicators
     if wording.nothing_stands_out(found):
@@ -334,8 +373,54 @@ def _buttons(report: Report, card: Card) -> Json:
         button("evidence", "Evidence", handle),
         button("close_out", "Close out", handle),
         *propose,
+        _steps(card),
         _further(report, handle, propose=not propose),
     )
+
+
+def _bars(card: Card) -> list[Json]:
+    """The nodes to be left out, as the bar list has them, and a pair of buttons while somebody must decide."""
+    if not card.bars:
+        return []
+    told = [[*words(f"{one.node}: {one.told}", _SAID), *_decided_by(one)] for one in card.bars[:_EXCLUDED]]
+    rest = len(card.bars) - _EXCLUDED
+    blocks = rich(
+        paragraph(words("Bar list", bold=True), *told, words(f"… and {many(rest, 'more node')}" if rest > 0 else ""))
+    )
+    open_ = [one.node for one in card.bars if one.state == "proposed"]
+    if not open_:
+        return blocks
+    names = few(open_)
+    what = wording.cut(open_[0], _LABEL) if len(open_) == 1 else f"{len(open_)} nodes"
+    asks = (
+        f"Signalbox will leave {names} out of what it advises, and say so where a job uses it again. "
+        "It changes nothing on the cluster."
+    )
+    pair = (
+        confirmed(button("bar_confirm", f"Bar {what}", card.handle), f"Bar {what}?", asks, "Bar"),
+        button("bar_refuse", "Do not bar", card.handle),
+    )
+    return [*blocks, actions(*pair)]
+
+
+def _decided_by(one: Barred) -> list[Json]:
+    return [*words(", by "), *mention(one.by)] if one.by else []
+
+
+def _steps(card: Card) -> Json:
+    """The menu of steps besides the close-out, those that make sense now."""
+    life, handle = card.life, handled(card.handle)
+    if life.whole is not None or card.closings:
+        told = {"reopen": "Reopen", **({} if life.whole is not None else {"merge": "Merge into…"})}
+    else:
+        told = {
+            "ack": "" if life.acked and life.snoozed is None else "Acknowledge",
+            "assign": "Assign…",
+            "snooze": "Snooze…",
+            "merge": "Merge into…",
+            "reopen": "Wake up" if life.snoozed is not None else "",
+        }
+    return menu("life", "Take, put off…", [choice(f"{verb}:{handle}", label) for verb, label in told.items() if label])
 
 
 def _further(report: Report, handle: str, *, propose: bool) -> Json:
@@ -351,7 +436,22 @@ def _further(report: Report, handle: str, *, propose: bool) -> Json:
     return overflow("more", [choice(f"{verb}:{handled(handle)}", label) for verb, label in told.items() if label])
 
 
-# --- closed ----------------------------------------------------------------------------------------------------------
+# --- closed, or a part of another one --------------------------------------------------------------------------------
+
+
+def _part(report: Report, card: Card) -> Message:
+    """An incident that counts as a part of another one, in two lines."""
+    assert card.life.whole is not None  # noqa: S101 - whoever calls has looked
+    number, job, page = card.life.whole
+    body = f"Merged into incident {number} ({wording.cut(job, _NAMED)})"
+    blocks = [
+        header(f"⚪ {wording.cut(name_of(report), _NAMED)}: {_STATES.get(report.phase, 'looked at')}, merged"),
+        *rich(paragraph([*words(body, _SAID, bold=True), *words(" "), *link(page, "page")])),
+        note(wording.cut(joined([*wording.size_facts(report.job), *wording.progress(report)]), _SAID), _summed(report)),
+        *_about(report, card),
+        actions(button("evidence", "Evidence", card.handle), _steps(card)),
+    ]
+    return fit(Message(escaped(f"{name_of(report)}: {body}", _FALLBACK), tuple(blocks)))
 
 
 def _closed(report: Report, card: Card) -> Message:
@@ -368,11 +468,13 @@ def _closed(report: Report, card: Card) -> Message:
     blocks = [
         header(f"⚪ {wording.cut(name_of(report), _NAMED)}: {_STATES.get(report.phase, 'looked at')}, closed"),
         *rich(told),
+        *_lived(replace(card.life, acked=False, assignee=None, snoozed=None, reopened=False)),
         note(wording.cut(joined([*wording.size_facts(report.job), *wording.progress(report)]), _SAID), _summed(report)),
         *_about(report, card),
         actions(
             button("close_out", "Correct this", card.handle),
             button("evidence", "Evidence", card.handle),
+            _steps(card),
             _further(report, card.handle, propose=True),
         ),
     ]

@@ -17,10 +17,13 @@ from slack_bolt import Ack, App, BoltResponse
 from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError
 
+from bot.closing import NoIncident
+from bot.learning.drafts import Wish as DraftWish
+from bot.life import NotNow
 from bot.postings import Taken
 from bot.reportjson import from_json
-from bot.slack import lists, notices, replies
-from bot.slack.commands import Diagnose, Wrong, after_mention, plain, read_diagnose
+from bot.slack import lifeforms, lists, notices, replies, ruleforms
+from bot.slack.commands import Diagnose, Wrong, after_mention, plain, read_diagnose, read_shift
 from bot.slack.compose import Composer, shown_of
 from bot.slack.desk import Desk, NotAllowed, Person, Subject
 from bot.slack.limits import Json, Message
@@ -39,6 +42,8 @@ from kb.errors import SignalboxError
 
 THREADS = 24  # that listen: each writes a row, and may open a form
 COMMANDS = ("/diagnose", "/signalbox")
+VERBS = ("help", "incidents", "handover", "digest", "rules", "config")
+USAGE = f"/signalbox {'|'.join(VERBS)}"
 SHORTCUTS = ("diagnose_message",)
 EVENTS = ("app_mention", "app_home_opened")
 SCOPES = ("app_mentions:read", "chat:write", "commands", "files:write", "usergroups:read", "users:read")
@@ -70,6 +75,8 @@ def build(desk: Desk, composer: Composer, client: WebClient, *, signing_secret: 
     app.options("other_fault")(listeners.search)
     app.view("close_out")(listeners.closed)
     app.view("mute")(listeners.muted)
+    app.view("propose_rule")(listeners.rule_sent)
+    app.view(lifeforms.LIFE)(listeners.lived)
     app.view("diagnose_message")(listeners.which)
     app.error(_last_resort)
     return app
@@ -149,25 +156,41 @@ class _Listeners:
         return replies.taken(asked.job, private=asked.private, there=posting is not None, link_to=link)
 
     def signalbox(self, ack: Ack, command: Body) -> None:
-        """`/signalbox help|incidents|rules|config`."""
+        """`/signalbox help|incidents|handover|digest|rules|config`."""
         person = Person(command["user_id"], command["channel_id"], reply_to=command.get("response_url"))
         words = plain(command.get("text") or "")
-        _answer(ack, self._safely(person, lambda: self._listed(person, words)))
+        told = self._safely(person, lambda: self._listed(person, words, _key("command", command)))
+        here = words.lower().startswith("handover") and words.lower().endswith(" here")
+        _answer(ack, told, to_all=here)
 
-    def _listed(self, person: Person, words: str) -> Message:
+    def _listed(self, person: Person, words: str, key: str) -> Message:
         verb, _, rest = words.partition(" ")
         asked, page = _paged(rest)
-        if verb.lower() in ("", "help"):
-            return lists.guide()
-        if verb.lower() == "incidents":
-            tenant = self._desk.allow(person, "read", "incidents")
-            found = self._composer.incidents(tenant, limit=lists.PAGE, skip=(page - 1) * lists.PAGE)
-            return lists.incidents(found, page, self._desk.ledger.count(tenant))
-        if verb.lower() == "rules":
-            return self._rules(person, asked, page)
-        if verb.lower() == "config":
-            return lists.config(self._composer.clusters(self._desk.allow(person, "read", "config")))
-        return notices.usage(f"there is no “{verb[:40]}”", "/signalbox help|incidents|rules|config")
+        does: dict[str, Callable[[], Message]] = {
+            "": lists.guide,
+            "help": lists.guide,
+            "incidents": lambda: self._incidents(person, page),
+            "handover": lambda: self._handover(person, rest),
+            "digest": lambda: self._digest(person, rest, key),
+            "rules": lambda: self._rules(person, asked, page),
+            "config": lambda: lists.config(self._composer.clusters(self._desk.allow(person, "read", "config"))),
+        }
+        does_this = does.get(verb.lower())
+        return notices.usage(f"there is no “{verb[:40]}”", USAGE) if does_this is None else does_this()
+
+    def _incidents(self, person: Person, page: int) -> Message:
+        tenant = self._desk.allow(person, "read", "incidents")
+        found = self._composer.incidents(tenant, limit=lists.PAGE, skip=(page - 1) * lists.PAGE)
+        total = self._desk.ledger.count(self._composer.listing(tenant))
+        return lists.incidents(found, page, total, self._composer.page(tenant, None))
+
+    def _handover(self, person: Person, rest: str) -> Message:
+        tenant = self._desk.allow(person, "read", "handover")
+        return self._composer.handover(tenant, read_shift(rest))
+
+    def _digest(self, person: Person, rest: str, key: str) -> Message:
+        week = self._desk.digest(person, rest.strip(), key)
+        return replies.said(f"Working out the digest of {week}; it comes to you alone.")
 
     def _rules(self, person: Person, asked: str, page: int) -> Message:
         head, _, rule = asked.partition(" ")
@@ -192,13 +215,13 @@ class _Listeners:
         key = f"event:{body['event_id']}"
         words = after_mention(str(event.get("text") or ""))
         verb, _, rest = words.partition(" ")
-        if verb.lower() == "diagnose" or (words and verb.lower() not in ("help", "incidents", "rules", "config")):
+        if verb.lower() == "diagnose" or (words and verb.lower() not in VERBS):
             text = rest if verb.lower() == "diagnose" else words
             told = self._safely(person, lambda: self._diagnosed(person, text, key))
             if _is_answer(told):
                 return  # the message itself is the answer
         else:
-            told = self._safely(person, lambda: self._listed(person, words))
+            told = self._safely(person, lambda: self._listed(person, words, key))
         self._desk.tell(person, key, {"form": "message", "text": told.text, "blocks": list(told.blocks)})
 
     def home_opened(self, event: Body, body: Body, next_: Callable[[], BoltResponse]) -> BoltResponse:
@@ -243,7 +266,10 @@ class _Listeners:
             "evidence": self._pressed(self._evidence),
             "close_out": self._pressed(self._close_out),
             "propose_rule": self._pressed(self._propose),
+            "bar_confirm": self._pressed(self._bar),
+            "bar_refuse": self._pressed(self._bar_not),
             "more": self._more,
+            "life": self._life,
             "open_incident": self._pressed(self._open),
             "digest_open": self._open_incidents,
             "remind_later": self._pressed(self._later),
@@ -251,6 +277,7 @@ class _Listeners:
             "pick_job": self._pick,
             "home_refresh": self._refresh,
             "cause": self._cause,
+            "try_rule": self._try_rule,
         }
 
     def _pressed(self, do: Do) -> Callable[..., None]:
@@ -287,7 +314,55 @@ class _Listeners:
         press.open(self._composer.close_out(place, subject.record, wrong=wrong, propose=propose))
 
     def _propose(self, person: Person, subject: Subject, press: _Press) -> None:
-        self._close_out(person, subject, press, propose=True)
+        """Propose a rule: at once where it is known what the incident was, else what it was is asked first."""
+        if subject.record is None or subject.record.incident.closed_at is None:
+            self._close_out(person, subject, press, propose=True)
+            return
+        handle = self._desk.draft(person, subject, press.key)
+        press.open(ruleforms.loading(handle, self._composer.subject_words(subject.record.incident)))
+
+    def _try_rule(self, ack: Ack, body: Body, action: Body, client: WebClient) -> None:
+        """The draft as it was changed in the form is replayed; the form says so, and is filled again."""
+        ack()
+        view, person = body.get("view") or {}, _who(body)
+        try:
+            draft = self._desk.drafted(person, str(action.get("value") or ""))
+            edits, errors = ruleforms.read_form(view.get("state"))
+            if errors:  # a button cannot say so beside the field
+                form = self._composer.rule_form(draft, edits, problem="; ".join(errors.values()))
+            elif self._desk.redraft(draft, DraftWish("show", edits)):
+                form = self._composer.rule_form(draft, edits, busy=True)
+            else:
+                return  # pressed twice
+        except SignalboxError as error:
+            form = broken("Propose a rule", str(error))
+        client.views_update(view_id=view["id"], view=form)
+
+    def rule_sent(self, ack: Ack, body: Body, view: Body) -> None:
+        """The draft is to be proposed. What can be seen at once to be wrong is told beside the field; a worker does the rest."""
+        person = _who(body)
+
+        def kept() -> Json:
+            draft = self._desk.drafted(person, str(view.get("private_metadata") or ""))
+            edits, errors = ruleforms.read_form(view.get("state"))
+            errors |= self._composer.rule_errors(draft, edits) if not errors else {}
+            if draft.content is not None and draft.content.hurts and not edits.all_the_same and not errors:
+                errors["all_the_same"] = "The replay speaks against it: mend it and try again, or tick this"
+            if errors:
+                return {"response_action": "errors", "errors": errors}
+            self._desk.redraft(draft, DraftWish("propose", edits))
+            told = "It is written down, replayed once more and proposed; a message here says where it stands."
+            return {"response_action": "update", "view": done("Propose a rule", told)}
+
+        self._submitted(ack, "Propose a rule", kept)
+
+    def _bar(self, person: Person, subject: Subject, _press: _Press) -> Message:
+        done, late = self._desk.bar(person, subject, "barred")
+        return replies.barred([one.node for one in done], self._desk.drains(subject, done), late)
+
+    def _bar_not(self, person: Person, subject: Subject, _press: _Press) -> Message | None:
+        _, late = self._desk.bar(person, subject, "refused")
+        return replies.said("; ".join(late)) if late else None
 
     def _evidence(self, person: Person, subject: Subject, press: _Press) -> None:
         self._desk.evidence(person, subject, press.key)
@@ -304,8 +379,8 @@ class _Listeners:
 
         def listed() -> Message:
             tenant = self._desk.allow(person, "read", "open incidents")
-            found = self._composer.incidents(tenant, limit=lists.PAGE, open_only=True)
-            return lists.incidents(found, 1, self._desk.ledger.count(tenant, open_only=True))
+            found = self._composer.incidents(tenant, limit=lists.PAGE, to_do=True)
+            return lists.incidents(found, 1, self._desk.ledger.count(self._composer.listing(tenant, to_do=True)))
 
         told = self._safely(person, listed)
         self._desk.tell(person, _key("action", body), {"text": told.text, "blocks": list(told.blocks)})
@@ -340,6 +415,43 @@ class _Listeners:
             raise SignalboxError("this choice is not known any more")
 
         self._about(_Press(body, client, ack), handle, do)
+
+    def _life(self, ack: Ack, body: Body, action: Body, client: WebClient) -> None:
+        """The menu of an incident's life: `verb:handle`. What needs no more words is done at once."""
+        verb, _, handle = str((action.get("selected_option") or {}).get("value") or "").partition(":")
+
+        def do(person: Person, subject: Subject, press: _Press) -> None:
+            if verb in ("ack", "reopen"):
+                self._desk.step(person, subject, press.key, verb)  # type: ignore[arg-type]
+                return
+            if verb not in ("assign", "snooze", "merge") or subject.record is None:
+                raise SignalboxError("this choice is not known any more")
+            incident = subject.record.incident
+            self._desk.allow(person, "annotate", f"incident {incident.id}")
+            near = self._composer.near(incident) if verb == "merge" else ()
+            told = f"incident {incident.id} ({incident.job_name or incident.job_id or 'a job'}: {incident.summary})"
+            press.open(lifeforms.form(verb, self._desk.place(person, subject, verb), told, near, incident.assignee))
+
+        self._about(_Press(body, client, ack), handle, do)
+
+    def lived(self, ack: Ack, body: Body, view: Body) -> None:
+        """The form of a step was sent."""
+        place = self._desk.placed(str(view.get("private_metadata") or ""))
+        person, verb = _who(body, place), str(place.get("kind") or "")
+
+        def kept() -> Json:
+            form, errors = lifeforms.read_form(verb, view.get("state"))
+            if errors:
+                return {"response_action": "errors", "errors": errors}
+            subject = self._desk.subject(person, _about_of(place))
+            try:
+                self._desk.step(person, subject, f"view:{view['id']}", verb, form)  # type: ignore[arg-type]
+            except (NoIncident, NotNow) as error:
+                field = {"assign": "assignee", "snooze": "span"}.get(verb, "other")
+                return {"response_action": "errors", "errors": {field: str(error)}}
+            return {"response_action": "clear"}
+
+        self._submitted(ack, "This incident", kept)
 
     def _pick(self, ack: Ack, body: Body, action: Body) -> None:
         """One of the jobs that may have been meant."""
@@ -396,9 +508,23 @@ class _Listeners:
             if errors:
                 return {"response_action": "errors", "errors": errors}
             self._desk.close(person, subject, f"view:{view['id']}", form)
+            if form.propose_rule and form.cause not in (None, "unknown") and self._desk.proposes:
+                return {"response_action": "update", "view": self._drafted(person, subject, f"view:{view['id']}:rule")}
             return {"response_action": "clear"}
 
         self._submitted(ack, "Close out", kept)
+
+    def _drafted(self, person: Person, subject: Subject, key: str) -> Json:
+        """What comes after a close-out that wishes for a rule: its form, or why there is none; the close-out is kept either way."""
+        try:
+            handle = self._desk.draft(person, subject, key)
+        except NotAllowed as refused:
+            told = self._composer.refused(refused.refused.verb, refused.refused.ask)
+            return done("Close out", f"It is closed. {told.text}")
+        except SignalboxError as error:
+            return done("Close out", f"It is closed. No rule is drafted: {error}")
+        incident = subject.record.incident if subject.record is not None else None
+        return ruleforms.loading(handle, "it" if incident is None else self._composer.subject_words(incident))
 
     def muted(self, ack: Ack, body: Body, view: Body) -> None:
         """The form to mute was sent."""
@@ -477,8 +603,8 @@ def _logged(told: str) -> str:
     return number
 
 
-def _answer(ack: Ack, message: Message) -> None:
-    ack(text=message.text, blocks=list(message.blocks))
+def _answer(ack: Ack, message: Message, *, to_all: bool = False) -> None:
+    ack(text=message.text, blocks=list(message.blocks), response_type="in_channel" if to_all else "ephemeral")
 
 
 def _is_answer(message: Message) -> bool:

@@ -111,6 +111,17 @@ def button(action: str, label: str, handle: str, *, style: str = "") -> Json:
     return {"type": "button", "action_id": action, "text": plain(label, 75), "value": handled(handle), **look}
 
 
+def confirmed(element: Json, title: str, text: str, yes: str) -> Json:
+    """A button that asks once more before it does anything."""
+    asks = {
+        "title": plain(title, 100),
+        "text": plain(text, 300),
+        "confirm": plain(yes, 30),
+        "deny": plain("Cancel", 30),
+    }
+    return element | {"confirm": asks}
+
+
 def choice(value: str, label: str, description: str = "") -> Json:
     """An option of a menu. Its text must not be empty."""
     more = {"description": plain(description, 75)} if description else {}
@@ -120,6 +131,11 @@ def choice(value: str, label: str, description: str = "") -> Json:
 def overflow(action: str, choices: Sequence[Json]) -> Json:
     """The menu of further things to do."""
     return {"type": "overflow", "action_id": action, "options": list(choices)}
+
+
+def menu(action: str, label: str, choices: Sequence[Json]) -> Json:
+    """A menu with words on it."""
+    return {"type": "static_select", "action_id": action, "placeholder": plain(label, 150), "options": list(choices)}
 
 
 def actions(*elements: Json) -> Json:

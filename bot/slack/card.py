@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from bot.closewords import Verdict
 
@@ -32,6 +33,32 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
+class Life:
+    """How far an incident is besides its close-out (bot.life). `assignee`: a Slack user id, or a name; `acked`: somebody is at it.
+
+    `snoozed`: asleep until then, seconds since the epoch; `whole`: the incident as a part of which it counts, its job, and the
+    address of its page; `parts`: those that are parts of it, each with its job; `reopened`: it was closed once.
+    """
+
+    acked: bool = False
+    assignee: str | None = None
+    snoozed: float | None = None
+    whole: tuple[int, str, str | None] | None = None
+    parts: tuple[tuple[int, str], ...] = ()
+    reopened: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Barred:
+    """A node that the decision leaves out, as the bar list has it now. `told`: what holds, in words; `by`: who decided, or None."""
+
+    node: str
+    state: Literal["proposed", "barred", "refused", "lifted"]
+    told: str
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Card:
     """What goes with a report into its message.
 
@@ -40,6 +67,7 @@ class Card:
     whose record is poor, with that record in words ("right in 4 of 11"). `owner`: Slack id of the user group or user who
     should act. `link`: address of the incident's page. `later`: attempts that failed after this one; `times`: how often the
     same failure came. `private`: only who asked sees it. `muted`: in words what is muted here and until when, by `muted_by`.
+    `life`: who has it, and whether it sleeps or is a part of another one. `bars`: the nodes that it wants left out.
     """
 
     handle: str
@@ -56,3 +84,5 @@ class Card:
     private: bool = False
     muted: str = ""
     muted_by: str | None = None
+    life: Life = field(default_factory=Life)
+    bars: tuple[Barred, ...] = ()

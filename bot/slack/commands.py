@@ -6,8 +6,10 @@ import re
 from dataclasses import dataclass
 
 from bot.configmodel import seconds
+from kb.errors import UnreadableInput
 
 LONGEST = 256  # characters of a job's name
+SHIFT = 12 * 3600.0  # seconds
 USAGE = "/diagnose JOB [last 2h] [private] [deep]"
 _LINKED = re.compile(r"<(?:https?://|mailto:)[^|>]*\|([^>]*)>")  # Slack makes a link of `train.py`
 _BARE_LINK = re.compile(r"<(https?://[^|>]*)>")
@@ -59,6 +61,19 @@ def read_diagnose(text: str) -> Diagnose | Wrong:
     if not job.isprintable():
         return Wrong("a job's name has no line breaks or control characters")
     return Diagnose(job, last, flags["private"], flags["deep"])
+
+
+def read_shift(text: str) -> float:
+    """`[12h] [here]`: the seconds of a shift, twelve hours for nothing.
+
+    Raises:
+        UnreadableInput: it is no span of time.
+    """
+    told = plain(text).lower().removesuffix("here").removeprefix("since ").strip()
+    found = _span(told) if told else SHIFT
+    if found is None:
+        raise UnreadableInput(f"“{told[:40]}” is no span of time: write it as 8h, 12h or 3d")
+    return found
 
 
 def plain(text: str) -> str:

@@ -8,36 +8,45 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from bot.bars import in_words
 from bot.closewords import nameless
 from bot.closing import Annotation, word
 from bot.config import Config
 from bot.digest.posting import numbers_of
+from bot.handover import handover
+from bot.learning.drafts import Draft, Edits
+from bot.learning.editing import edited, wrong
+from bot.learning.proposals import PROPOSAL, proposal_of
 from bot.ledger import Ledger
 from bot.noise import Mute, Standing, muted, subject_of
 from bot.postings import Posting
 from bot.reportjson import from_json
-from bot.rulefiles import Knowledge
-from bot.slack import notices, replies, weekly
+from bot.rulefiles import Knowledge, default_folder
+from bot.slack import notices, replies, ruleforms, shift, weekly
 from bot.slack.answer import answered
-from bot.slack.card import Card, Chain, Said
+from bot.slack.card import Barred, Card, Chain, Life, Said
+from bot.slack.lifeforms import Near
 from bot.slack.limits import Json, Message
 from bot.slack.lists import ClusterState, ConnectorState, ListedIncident, ListedRule
 from bot.slack.modals import CloseOut, CloseOutForm, Shown, close_out
-from bot.store import Answered, Incident
+from bot.slack.mrkdwn import is_person
+from bot.slack.ruleforms import proposed
+from bot.states import state_of
+from bot.store import Answered, Incident, Listing
 from bot.wording import clock
 from kb.model import Gap
 from kb.report import Report
 
-WHOLE_AT_ONCE = ("rest", "reminder", "digest")  # states whose opening words are all there is to say
+WHOLE_AT_ONCE = ("rest", "reminder", "digest", PROPOSAL)  # states whose opening words are all there is to say
 HOUR, MINUTES = 3600.0, 60
 STANDINGS = 60.0  # seconds for which the rules' records are taken as they were
-Page = Callable[[str, int], str | None]  # tenant and incident → the address of its page
+Page = Callable[[str, int | None], str | None]  # tenant and incident → the address of its page; None: the overview
 
 
-def no_page(_tenant: str, _incident: int) -> str | None:
+def no_page(_tenant: str, _incident: int | None) -> str | None:
     """Where incidents have no page."""
     return None
 
@@ -71,20 +80,20 @@ class Composer:
         if posting.state != "reminder" or posting.incident_id is None:
             return True
         record = self.ledger.answer(posting.incident_id)
-        return record is not None and record.incident.closed_at is None and not posting.facts.get("dismissed")
+        said = record is None or record.incident.closed_at is not None or record.incident.merged_into is not None
+        return not said and not posting.facts.get("dismissed")
 
     def message(self, posting: Posting) -> Message:
         """What it says now."""
-        if posting.state == "reminder":
-            return self._reminder(posting)
-        if posting.state == "collecting":
-            return self._collecting(posting)
-        if posting.state == "digest":
-            return self._weekly(posting)
-        if posting.state == "rest":
-            held = posting.facts.get("held", [])
-            listed = [notices.Held(str(one["job"]), self.title(str(one["fault"]))) for one in held]
-            return notices.held_back(listed, self._span(posting.tenant))
+        besides: Mapping[str, Callable[[Posting], Message]] = {
+            "reminder": self._reminder,
+            "collecting": self._collecting,
+            "digest": self._weekly,
+            "rest": self._held_back,
+            PROPOSAL: self._proposal,
+        }
+        if posting.state in besides:
+            return besides[posting.state](posting)
         record = self.ledger.answer(posting.incident_id) if posting.incident_id else None
         if record is None:
             why = str(posting.facts.get("error") or "its report is not kept any more")
@@ -93,6 +102,17 @@ class Composer:
             return notices.not_collected(job, why, f"work {work}" if work else "", posting.handle)
         report = from_json(record.report_json)
         return answered(report, self.card(posting, record.incident, report))
+
+    def _held_back(self, posting: Posting) -> Message:
+        """What was too much for the channel."""
+        held = posting.facts.get("held", [])
+        listed = [notices.Held(str(one["job"]), self.title(str(one["fault"]))) for one in held]
+        return notices.held_back(listed, self._span(posting.tenant))
+
+    def _proposal(self, posting: Posting) -> Message:
+        """A proposed rule, in the thread of the incident that it came from."""
+        found = proposal_of(self.ledger, int(posting.facts.get("proposal") or 0))
+        return replies.said("This proposal is not kept any more.") if found is None else proposed(found)
 
     def _weekly(self, posting: Posting) -> Message:
         """The digest of a week, with a handle for the button that lists what nobody has closed."""
@@ -130,6 +150,11 @@ class Composer:
             return self.refused(str(payload["verb"]), tuple(payload.get("ask", ())))
         if form == "incident":
             return self._shown(payload)
+        if form == "digest":
+            numbers = numbers_of(self.ledger, str(payload["tenant"]), str(payload["week"]))
+            if numbers is None:
+                return replies.said("This digest is not kept any more: ask again.")
+            return weekly.message_of(numbers, str(payload["handle"]), alone=True)
         return self._told(payload)
 
     def _told(self, payload: Mapping[str, Any]) -> Message:
@@ -157,7 +182,13 @@ class Composer:
     def refused(self, verb: str, ask: Sequence[str]) -> Message:
         """Somebody may not; whom to ask."""
         group = next((one for one in ask if one.startswith(("S", "U", "W"))), None)
-        words = {"annotate": "say what an incident was", "mute": "mute", "read": "see this", "admin": "change this"}
+        words = {
+            "annotate": "say what an incident was",
+            "mute": "mute",
+            "propose_rule": "propose rules",
+            "read": "see this",
+            "admin": "change this",
+        }
         return notices.refused(words.get(verb, verb.replace("_", " ")), group, "here" if verb != "read" else "")
 
     # -- what goes with a report ---------------------------------------------------------------------------------------
@@ -186,6 +217,29 @@ class Composer:
             link=self.page(incident.tenant, incident.id),
             muted=mute_words(mute) if mute is not None else "",
             muted_by=mute.by or None if mute is not None else None,
+            life=self._life(incident),
+            bars=self.bars(incident.id),
+        )
+
+    def bars(self, incident: int) -> tuple[Barred, ...]:
+        """The nodes that an incident's decision leaves out, as the bar list has them now."""
+        now = datetime.fromtimestamp(self.now(), UTC)
+        return tuple(
+            Barred(one.node, one.state, in_words(one, now, named=False), one.decided_by if one.decided_at else None)
+            for one in self.ledger.bars_of(incident)
+        )
+
+    def _life(self, incident: Incident) -> Life:
+        family, until = self.ledger.family(incident.id), incident.snoozed_until
+        state = state_of(incident, datetime.fromtimestamp(self.now(), UTC))
+        whole = family.whole
+        return Life(
+            acked=incident.acked_at is not None,
+            assignee=incident.assignee,
+            snoozed=until.timestamp() if until is not None and state == "snoozed" else None,
+            whole=None if whole is None else (*whole, self.page(incident.tenant, whole[0])),
+            parts=family.parts,
+            reopened=incident.reopened_at is not None and state != "closed",
         )
 
     def _later(self, posting: Posting, incident: Incident) -> int:
@@ -242,6 +296,44 @@ class Composer:
 
     # -- forms and lists -----------------------------------------------------------------------------------------------
 
+    def rule_form(self, draft: Draft, edits: Edits | None = None, *, busy: bool = False, problem: str = "") -> Json:
+        """A draft as its form, or what the form says while there is none. `edits`: what was just typed."""
+        record = self.ledger.answer(draft.incident_id)
+        name = "this incident" if record is None else self.subject_words(record.incident)
+        content = draft.content
+        if content is None:
+            return ruleforms.loading(draft.handle, name)
+        if content.reasons:
+            return ruleforms.refused(draft.handle, name, content.reasons)
+        numbers = ", ".join(str(one) for one in content.incidents[:10])
+        many = len(content.incidents) > 1
+        return ruleforms.form(
+            ruleforms.RuleForm(
+                handle=draft.handle,
+                subject=f"incidents {numbers}" if many else f"{name}, the only incident of its kind so far",
+                edits=edits or content.edits,
+                looks_for=content.looks_for,
+                lines=content.lines,
+                figures=content.figures,
+                hurts=content.hurts,
+                notes=content.notes,
+                busy=busy,
+                problem=problem,
+            )
+        )
+
+    @staticmethod
+    def rule_errors(draft: Draft, edits: Edits) -> dict[str, str]:
+        """What of a draft as it was mended can be seen at once to be wrong, by field."""
+        if draft.content is None or not draft.content.files:
+            return {"title": "There is no draft yet; wait until the form is filled"}
+        return wrong(edited(draft.content.files, edits), default_folder())
+
+    @staticmethod
+    def subject_words(incident: Incident) -> str:
+        """An incident in a few words."""
+        return f"incident {incident.id} ({incident.job_name or incident.job_id or 'a job'})"
+
     def close_out(
         self,
         handle: str,
@@ -277,9 +369,29 @@ class Composer:
             return CloseOut(cause=None, nodes=nodes)
         return CloseOut(cause="shown", fault=first.fault, rule=first.rule, verdict="right", nodes=nodes[:20])
 
-    def incidents(self, tenant: str, *, limit: int, skip: int = 0, open_only: bool = False) -> list[ListedIncident]:
-        """The latest incidents of a tenant, each with a handle that opens it."""
-        found = self.ledger.list(limit, tenant=tenant, skip=skip, open_only=open_only)
+    def near(self, incident: Incident) -> list[Near]:
+        """Incidents into which this one may be merged: those of the same job or fault first, then the latest."""
+        now = datetime.fromtimestamp(self.now(), UTC)
+        since = now - timedelta(days=14)
+        found = self.ledger.list(100, Listing(incident.tenant, now, since, awake=True))
+        likely = sorted(
+            (one for one in found if one.id != incident.id),
+            key=lambda one: (
+                one.chain is None or one.chain != incident.chain,
+                one.fault is None or one.fault != incident.fault,
+                -one.id,
+            ),
+        )
+        return [Near(one.id, f"{one.job_name or one.job_id or 'a job'}: {one.summary}") for one in likely[:20]]
+
+    def handover(self, tenant: str, seconds: float) -> Message:
+        """What the next shift must know."""
+        now = datetime.fromtimestamp(self.now(), UTC)
+        return shift.message_of(handover(self.ledger, tenant, now - timedelta(seconds=seconds), now))
+
+    def incidents(self, tenant: str, *, limit: int, skip: int = 0, to_do: bool = False) -> list[ListedIncident]:
+        """The latest incidents of a tenant, each with a handle that opens it; without those that sleep or are merged."""
+        found = self.ledger.list(limit, self.listing(tenant, to_do=to_do), skip=skip)
         payloads = [f'{{"incident":{one.id}}}' for one in found]
         handles = self.ledger.choices(tenant, payloads, datetime.fromtimestamp(self.now(), UTC))
         return [
@@ -293,9 +405,14 @@ class Composer:
             for handle, one in zip(handles, found, strict=True)
         ]
 
+    def listing(self, tenant: str, *, to_do: bool = False) -> Listing:
+        """Which incidents stand in lists; `to_do`: those alone of which nobody has said what they were."""
+        return Listing(tenant, datetime.fromtimestamp(self.now(), UTC), awake=True, to_do=to_do)
+
     def _closed(self, incident: Incident) -> str:
         if incident.closed_at is None:
-            return ""
+            by = f" by {incident.assignee}" if incident.assignee and not is_person(incident.assignee) else ""
+            return f"acknowledged{by}" if incident.acked_at is not None else ""
         said = self.closings(incident.id)
         return f"closed: {said[0].cause}" if said else "closed"
 

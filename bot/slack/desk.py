@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 import msgspec
 from rapidfuzz import fuzz, process
@@ -18,23 +19,30 @@ from sqlmodel import Session
 
 from bot.access import Refusal, Verb, refusal
 from bot.answering import next_working_day
+from bot.bars import Bar, command
 from bot.chatconfig import Tenant
 from bot.closewords import Verdict, implied
 from bot.closing import Closing, annotate_within
 from bot.config import Config
 from bot.grafana import owe_within
+from bot.learning.drafts import Draft, ask_draft_within, draft_of, wish_draft_within
+from bot.learning.drafts import Wish as DraftWish
 from bot.ledger import Ledger
+from bot.life import Step, step_within
+from bot.life import Verb as StepVerb
 from bot.noise import Mute
-from bot.orders import DiagnoseOrder, RecentOrder
+from bot.orders import DiagnoseOrder, DigestOrder, RecentOrder
 from bot.postings import Posting, Taken, Wish, changed_within, put_within, wish_within
 from bot.quieting import mute_within
 from bot.reportjson import from_json
 from bot.settings import DEFAULT_TENANT
 from bot.slack.commands import Diagnose
+from bot.slack.lifeforms import SPANS, Filled
 from bot.slack.modals import CloseOut
 from bot.slack.modals import Mute as MuteForm
 from bot.store import Answered
 from bot.tables import AuditRow, LookedRow
+from kb.digest.weeks import week_named, week_of
 from kb.errors import SignalboxError
 
 _LISTED = 100
@@ -181,6 +189,20 @@ class Desk:
         wish = Wish(key, tenant, person.channel, person.id, person.thread_ts, reply_to=person.reply_to)
         self.ledger.wish(wish, order.wanted(), self._time(), 0.0)
 
+    def digest(self, person: Person, week: str, key: str) -> str:
+        """A worker works out the digest of a week, the last whole one for no name; its name.
+
+        Raises:
+            SignalboxError: there is no such week.
+        """
+        tenant = self.allow(person, "digest", week)
+        zone = ZoneInfo(self.settings(tenant).zone)
+        running = week_of(self._time(), zone)
+        wanted = {"": running.shifted(-1), "now": running}.get(week.lower()) or week_named(week)
+        wish = Wish(key, tenant, person.channel, person.id, person.thread_ts, private=True, reply_to=person.reply_to)
+        self.ledger.wish(wish, DigestOrder(tenant, str(wanted)).wanted(), self._time(), 0.0)
+        return str(wanted)
+
     # -- what a button is about ----------------------------------------------------------------------------------------
 
     def subject(self, person: Person, handle: str) -> Subject:
@@ -286,6 +308,78 @@ class Desk:
 
         return self.ledger.write(annotated)
 
+    def step(self, person: Person, subject: Subject, key: str, verb: StepVerb, filled: Filled | None = None) -> bool:
+        """A step in the incident's life; whether this is new."""
+        incident = _record(subject).incident.id
+        self.allow(person, "annotate", f"incident {incident}")
+        now, filled = self._time(), filled or Filled()
+        until = None
+        if verb == "snooze":
+            _, seconds = SPANS.get(filled.span, ("", None))
+            zone = self.settings(subject.tenant).zone
+            until = next_working_day(now, zone) if seconds is None else now + timedelta(seconds=seconds)
+        step = Step(verb, person.id, "slack", filled.assignee, until, filled.other, filled.note)
+
+        def taken(session: Session) -> bool:
+            new = step_within(session, incident, subject.tenant, key=key, step=step, now=now)
+            if new:
+                session.add(self._audit(person, subject.tenant, "annotate", f"{verb} incident {incident}"))
+            return new
+
+        return self.ledger.write(taken)
+
+    # -- rules ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def proposes(self) -> bool:
+        """Whether rules can be proposed here at all."""
+        return self.config.rules.pull_requests is not None
+
+    def draft(self, person: Person, subject: Subject, key: str) -> str:
+        """A rule is drafted from an incident; the draft's handle, the same for a second delivery."""
+        incident = _record(subject).incident.id
+        self.allow(person, "propose_rule", f"incident {incident}")
+        if not self.proposes:
+            raise SignalboxError("rules cannot be proposed here: `rules: pull_requests:` is not configured")
+        posting = subject.posting
+        channel = posting.channel if posting is not None else person.id  # without a thread: to who asked
+        parent = posting.id if posting is not None else None
+
+        def asked(session: Session) -> str:
+            handle, new = ask_draft_within(
+                session, key, subject.tenant, incident, who=person.id, channel=channel, parent=parent, now=self._time()
+            )
+            if new:
+                session.add(self._audit(person, subject.tenant, "propose_rule", f"incident {incident}"))
+            return handle
+
+        return self.ledger.write(asked)
+
+    def drafted(self, person: Person, handle: str) -> Draft:
+        """A draft of this person's tenant.
+
+        Raises:
+            SignalboxError: there is none of this handle.
+        """
+        found = draft_of(self.ledger, handle)
+        if found is None:
+            raise SignalboxError("this draft is too old: propose the rule once more")
+        shared = found.channel.startswith(("C", "G"))
+        at = replace(person, channel=found.channel if shared else "D")
+        tenant = self.allow(at, "propose_rule", f"incident {found.incident_id}")
+        if (found.tenant != tenant) if shared else (found.who != person.id):
+            raise SignalboxError("this draft is somebody else's")
+        return found
+
+    def redraft(self, draft: Draft, wish: DraftWish) -> bool:
+        """Something is to be done with a draft; whether it was still at the version that the person saw."""
+        now = self._time()
+        return self.ledger.write(
+            lambda session: wish_draft_within(
+                session, draft.handle, draft.tenant, version=draft.version, wish=wish, now=now
+            )
+        )
+
     def evidence(self, person: Person, subject: Subject, key: str) -> bool:
         """The files, once more; whether this is new."""
         record = _record(subject)
@@ -347,6 +441,28 @@ class Desk:
             return new
 
         return self.ledger.write(muted)
+
+    # -- nodes to be left out ------------------------------------------------------------------------------------------
+
+    def bar(self, person: Person, subject: Subject, to: Literal["barred", "refused"]) -> tuple[list[Bar], list[str]]:
+        """Confirm or refuse the bars that an answer proposes: those decided, and where somebody was faster, in words."""
+        incident = _record(subject).incident
+        self.allow(person, "bar", f"incident {incident.id}")
+        found = self.ledger.bars_of(incident.id)
+        if not found:
+            raise SignalboxError("nothing is proposed here any more")
+        open_ = [one for one in found if one.state == "proposed"]
+        done, late = self.ledger.decide_all(open_ or found, to, person.id, self._time())
+        return list(done), list(late)
+
+    def drains(self, subject: Subject, bars: Sequence[Bar]) -> list[str]:
+        """What would take barred nodes out of the cluster, for a person to run."""
+        named = _record(subject).incident.cluster
+        types = {
+            each.type for one in self.config.of_tenant(subject.tenant) if one.name == named for each in one.connectors
+        }
+        system = "kubernetes" if any(one.startswith("kubernetes") for one in types) else "slurm"
+        return [command(one, system) for one in bars if one.state == "barred" and one.scope == "cluster"]
 
     # -- lists ---------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bot.slack.blocks import actions, divider, header, note, paragraph, plain, rich, words
 from bot.slack.limits import Json, fit_view
-from bot.slack.lists import ClusterState, ListedIncident, cluster, how_to, incident
+from bot.slack.lists import ClusterState, ListedIncident, all_of_them, cluster, how_to, incident
 from bot.wording import clock
 
 _INCIDENTS = 10
@@ -14,9 +14,17 @@ _CLUSTERS = 10
 
 
 def home(
-    incidents: Sequence[ListedIncident], clusters: Sequence[ClusterState], *, now: float, total: int | None = None
+    incidents: Sequence[ListedIncident],
+    clusters: Sequence[ClusterState],
+    *,
+    now: float,
+    total: int | None = None,
+    overview: str | None = None,
 ) -> Json:
-    """The view of views.publish. `incidents`: the tenant's newest; `total`: how many there are in all; `now`: epoch seconds."""
+    """The view of views.publish. `incidents`: the tenant's newest; `total`: how many there are in all; `now`: epoch seconds.
+
+    `overview`: the address of the page with all of them.
+    """
     more = max(total or 0, len(incidents)) - min(len(incidents), _INCIDENTS)
     unseen = len(clusters) - _CLUSTERS
     blocks = [
@@ -26,6 +34,7 @@ def home(
         header("Of late"),
         *([incident(one) for one in incidents[:_INCIDENTS]] or _nothing("No incident yet.")),
         *([note(f"… {more} more: /signalbox incidents")] if more > 0 else []),
+        *all_of_them(overview),
         divider(),
         header("What it sees"),
         *([part for one in clusters[:_CLUSTERS] for part in cluster(one)] or _nothing("No cluster is configured.")),

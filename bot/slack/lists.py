@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from bot import wording
-from bot.slack.blocks import button, note, paragraph, rich, section, words
+from bot.slack.blocks import button, link, note, paragraph, rich, section, words
 from bot.slack.limits import Json, Message, fit
 from bot.slack.mrkdwn import escaped
 from bot.wording import clock, joined, tail
@@ -26,6 +26,11 @@ COMMANDS = (
     ("/diagnose JOB deep", "all log lines, not only those that rules ask for"),
     ("@signalbox diagnose JOB", "the same in a thread, where commands do not work"),
     ("/signalbox incidents [page N]", "what was said of late"),
+    (
+        "/signalbox handover [12h] [here]",
+        "for the shift change: what is open, barred, waiting, new; `here`: for all to see",
+    ),
+    ("/signalbox digest [2026-W47]", "the failures of a week in figures; `now`: of this one so far"),
     ("/signalbox rules [WORDS] [page N]", "what it knows, and how good each rule's record is"),
     ("/signalbox config", "which clusters and sources it sees"),
 )
@@ -72,9 +77,18 @@ class ClusterState:
     connectors: tuple[ConnectorState, ...] = ()
 
 
-def incidents(found: Sequence[ListedIncident], page: int, total: int) -> Message:
-    """One page of incidents, newest first. `found`: those of the page (from 1); `total`: how many there are in all."""
-    return _page("Incidents", found, page, total, row=incident, again="/signalbox incidents")
+def incidents(found: Sequence[ListedIncident], page: int, total: int, overview: str | None = None) -> Message:
+    """One page of incidents, newest first. `found`: those of the page (from 1); `total`: how many there are in all.
+
+    `overview`: the address of the page with all of them.
+    """
+    message = _page("Incidents", found, page, total, row=incident, again="/signalbox incidents")
+    return fit(Message(message.text, (*message.blocks, *all_of_them(overview))))
+
+
+def all_of_them(overview: str | None) -> list[Json]:
+    """A link to the page with all incidents; nothing where there is none."""
+    return rich(paragraph(link(overview, "All of them, with filters and pictures")))
 
 
 def rules(found: Sequence[ListedRule], page: int, total: int, asked: str = "") -> Message:

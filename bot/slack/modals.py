@@ -15,7 +15,8 @@ from typing import Any
 from bot import wording
 from bot.closewords import LONGEST, MOST_NODES, NAMELESS, VERDICTS, Cause, Verdict
 from bot.slack.blocks import choice, handled, note, plain, section
-from bot.slack.limits import Json, fit_view
+from bot.slack.forms import Errors, box, entry, modal, pick, picked, state_values, string, ticked, typed, typing
+from bot.slack.limits import Json
 from bot.slack.mrkdwn import safe
 
 CLOSE_OUT = "close_out"
@@ -92,9 +93,6 @@ class Picked:
     text: str = ""
 
 
-Errors = dict[str, str]  # by block_id: what response_action `errors` takes
-
-
 # --- close-out -------------------------------------------------------------------------------------------------------
 
 
@@ -110,17 +108,17 @@ def close_out(form: CloseOutForm) -> Json:
     chosen = _chosen(form)
     blocks = [
         section(wording.cut(form.subject, 300)),
-        _input("cause", "What was it?", _select("cause", causes, chosen), dispatch=True),
-        *([_other_fault(known.fault)] if known.cause == "fault" else []),
-        _input("verdict", "Was the answer right?", _select("verdict", _choices(VERDICTS), known.verdict)),
-        _input(
-            "nodes", "Nodes at fault", _text("nodes", ", ".join(known.nodes)), hint="Names, with commas; may be empty"
+        entry("cause", "What was it?", pick("cause", causes, chosen), dispatch=True),
+        *([fault_field("Which fault?", known.fault)] if known.cause == "fault" else []),
+        entry("verdict", "Was the answer right?", pick("verdict", _choices(VERDICTS), known.verdict)),
+        entry(
+            "nodes", "Nodes at fault", typing("nodes", ", ".join(known.nodes)), hint="Names, with commas; may be empty"
         ),
-        _input("action", "What was done about it", _text("action", known.action, most=LONGEST["action"])),
+        entry("action", "What was done about it", typing("action", known.action, most=LONGEST["action"])),
         _fifth(known),
-        _input("propose_rule", "Rule", _box("propose_rule", "Propose a rule for this", ticked=known.propose_rule)),
+        entry("propose_rule", "Rule", box("propose_rule", "Propose a rule for this", ticked=known.propose_rule)),
     ]
-    return _modal(CLOSE_OUT, "Close out", blocks, form.handle, submit="Close out")
+    return modal(CLOSE_OUT, "Close out", blocks, form.handle, submit="Close out")
 
 
 def _chosen(form: CloseOutForm) -> str | None:
@@ -140,7 +138,8 @@ def _choices(words: Mapping[Any, str]) -> list[Json]:
     return [choice(key, label[0].upper() + label[1:]) for key, label in words.items()]
 
 
-def _other_fault(fault: str | None) -> Json:
+def fault_field(label: str, fault: str | None) -> Json:
+    """A field in which a class of faults is searched as one types; `other_fault` in what comes back."""
     element: Json = {
         "type": "external_select",
         "action_id": "other_fault",
@@ -149,12 +148,12 @@ def _other_fault(fault: str | None) -> Json:
     }
     if fault and _FAULT.match(fault):
         element["initial_option"] = choice(fault, fault)
-    return _input("other_fault", "Which fault?", element)
+    return entry("other_fault", label, element)
 
 
 def _fifth(known: CloseOut) -> Json:
     if known.lost_hours is None or known.note:
-        return _input("note", "Note", _text("note", known.note, most=LONGEST["note"], lines=True))
+        return entry("note", "Note", typing("note", known.note, most=LONGEST["note"], lines=True))
     element: Json = {
         "type": "number_input",
         "action_id": "lost",
@@ -162,7 +161,7 @@ def _fifth(known: CloseOut) -> Json:
         "min_value": "0",
         "initial_value": f"{min(max(known.lost_hours, 0.0), _MOST_HOURS):.2f}",
     }
-    return _input("lost", "Hours lost", element, hint="Wall time from the failure until training went on")
+    return entry("lost", "Hours lost", element, hint="Wall time from the failure until training went on")
 
 
 def fault_options(faults: Sequence[tuple[str, str]]) -> Json:
@@ -173,10 +172,10 @@ def fault_options(faults: Sequence[tuple[str, str]]) -> Json:
 
 def read_close_out(state: object, shown: Sequence[Shown]) -> tuple[CloseOut, Errors]:
     """What was filled in, and what is wrong with it by field. `state`: `view.state` or its `values`."""
-    values = _values(state)
+    values = state_values(state)
     errors: Errors = {}
     cause, fault, rule = _cause(values, shown, errors)
-    verdict = _selected(values, "verdict")
+    verdict = picked(values, "verdict")
     return (
         CloseOut(
             cause=cause,
@@ -184,10 +183,10 @@ def read_close_out(state: object, shown: Sequence[Shown]) -> tuple[CloseOut, Err
             rule=rule,
             verdict=next((key for key in VERDICTS if key == verdict), None),
             nodes=_nodes(values, errors),
-            action=_typed(values, "action", LONGEST["action"], errors),
+            action=typed(values, "action", LONGEST["action"], errors),
             lost_hours=_hours(values, errors),
-            note=_typed(values, "note", LONGEST["note"], errors),
-            propose_rule="propose_rule" in _ticked(values, "propose_rule"),
+            note=typed(values, "note", LONGEST["note"], errors),
+            propose_rule="propose_rule" in ticked(values, "propose_rule"),
         ),
         errors,
     )
@@ -196,15 +195,15 @@ def read_close_out(state: object, shown: Sequence[Shown]) -> tuple[CloseOut, Err
 def _cause(
     values: Mapping[str, Any], shown: Sequence[Shown], errors: Errors
 ) -> tuple[Cause | None, str | None, str | None]:
-    told = _selected(values, "cause")
+    told = picked(values, "cause")
     if told is None:
         return None, None, None
     for one in shown:
         if told == f"{_SHOWN}{one.rank}":
             return "shown", one.fault, one.rule
     if told == "fault":
-        fault = _selected(values, "other_fault")
-        if fault is None or not _FAULT.match(fault):
+        fault = picked_fault(values)
+        if fault is None:
             errors["other_fault" if "other_fault" in values else "cause"] = "Choose the fault that it was"
             return "fault", None, None
         return "fault", fault, None
@@ -214,8 +213,14 @@ def _cause(
     return cause, None, None
 
 
+def picked_fault(values: Mapping[str, Any]) -> str | None:
+    """The class that was chosen in `fault_field`; None for none, and for what is no name of one."""
+    fault = picked(values, "other_fault")
+    return fault if fault is not None and _FAULT.match(fault) else None
+
+
 def _nodes(values: Mapping[str, Any], errors: Errors) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(name for name in _SPLIT.split(_string(values, "nodes")) if name))
+    names = tuple(dict.fromkeys(name for name in _SPLIT.split(string(values, "nodes")) if name))
     if len(names) > MOST_NODES:
         errors["nodes"] = f"At most {MOST_NODES} nodes, these are {len(names)}"
     elif any(len(name) > LONGEST["node"] or not name.isprintable() for name in names):
@@ -226,7 +231,7 @@ def _nodes(values: Mapping[str, Any], errors: Errors) -> tuple[str, ...]:
 
 
 def _hours(values: Mapping[str, Any], errors: Errors) -> float | None:
-    told = _string(values, "lost").strip()
+    told = string(values, "lost").strip()
     if not told:
         return None
     try:
@@ -248,24 +253,24 @@ def mute(handle: str, subject: str) -> Json:
     wheres = [choice("channel", "In this channel"), choice("everywhere", "Everywhere")]
     blocks = [
         section(f"No unasked messages about {wording.cut(subject, 200)}. Who asks still gets an answer."),
-        _input("until", "For how long?", _select("until", untils, "1d"), optional=False),
-        _input("where", "Where?", _select("where", wheres, "channel"), optional=False),
-        _input("why", "Why", _text("why", "", most=LONGEST["action"])),
+        entry("until", "For how long?", pick("until", untils, "1d"), optional=False),
+        entry("where", "Where?", pick("where", wheres, "channel"), optional=False),
+        entry("why", "Why", typing("why", "", most=LONGEST["action"])),
     ]
-    return _modal(MUTE, "Mute", blocks, handle, submit="Mute")
+    return modal(MUTE, "Mute", blocks, handle, submit="Mute")
 
 
 def read_mute(state: object) -> tuple[Mute, Errors]:
     """The mute that was asked for, and what is wrong with it by field."""
-    values = _values(state)
+    values = state_values(state)
     errors: Errors = {}
-    until, where = _selected(values, "until"), _selected(values, "where")
+    until, where = picked(values, "until"), picked(values, "where")
     if until not in UNTIL:
         errors["until"] = "Choose for how long"
     if where not in ("channel", "everywhere"):
         errors["where"] = "Choose where"
     _, seconds = UNTIL.get(until or "", ("", 0))
-    return Mute(seconds, where == "everywhere", _typed(values, "why", LONGEST["action"], errors)), errors
+    return Mute(seconds, where == "everywhere", typed(values, "why", LONGEST["action"], errors)), errors
 
 
 def which_job(handle: str, named: Sequence[tuple[str, str]]) -> Json:
@@ -274,18 +279,18 @@ def which_job(handle: str, named: Sequence[tuple[str, str]]) -> Json:
     ask = "The message names several jobs." if options else "The message names no job that is known."
     blocks = [
         section(ask),
-        *([_input("job", "Which one?", _select("job", options, None))] if options else []),
-        _input("name", "Another job" if options else "Job", _text("name", "", most=256), hint="Its name or id"),
+        *([entry("job", "Which one?", pick("job", options, None))] if options else []),
+        entry("name", "Another job" if options else "Job", typing("name", "", most=256), hint="Its name or id"),
     ]
-    return _modal(WHICH_JOB, "Diagnose a job", blocks, handle, submit="Diagnose")
+    return modal(WHICH_JOB, "Diagnose a job", blocks, handle, submit="Diagnose")
 
 
 def read_which_job(state: object) -> tuple[Picked, Errors]:
     """The job that was meant: what was typed counts before what was picked."""
-    values = _values(state)
+    values = state_values(state)
     errors: Errors = {}
-    text = _typed(values, "name", 256, errors)
-    handle = _selected(values, "job")
+    text = typed(values, "name", 256, errors)
+    handle = picked(values, "job")
     if text or handle:
         return Picked(None if text else handle, text), errors
     errors["name"] = "Name a job"
@@ -301,101 +306,9 @@ def broken(title: str, problem: str, error: str = "") -> Json:
         section(wording.cut(problem, 1000)),
         *([note(f"Error {error}, also in the log of Signalbox")] if error else []),
     ]
-    return _modal("failed", title, blocks, "")
+    return modal("failed", title, blocks, "")
 
 
 def done(title: str, told: str) -> Json:
     """A view that says that it is done, or refused."""
-    return _modal("done", title, [section(wording.cut(told, 1000))], "")
-
-
-# --- parts -----------------------------------------------------------------------------------------------------------
-
-
-def _modal(callback: str, title: str, blocks: Sequence[Json], handle: str, submit: str = "") -> Json:
-    view: Json = {
-        "type": "modal",
-        "callback_id": callback,
-        "title": plain(title, 24),
-        "close": plain("Cancel" if submit else "Close", 24),
-        "blocks": list(blocks),
-        "private_metadata": handled(handle) if handle else "",
-    }
-    return fit_view(view | {"submit": plain(submit, 24)} if submit else view)
-
-
-def _input(
-    name: str, label: str, element: Json, *, hint: str = "", optional: bool = True, dispatch: bool = False
-) -> Json:
-    """A field; `name` is its block_id, as in the errors."""
-    block: Json = {
-        "type": "input",
-        "block_id": name,
-        "label": plain(label, 200),
-        "element": element,
-        "optional": optional,
-    }
-    if hint:
-        block["hint"] = plain(hint, 200)
-    return block | {"dispatch_action": True} if dispatch else block
-
-
-def _select(name: str, choices: Sequence[Json], chosen: str | None) -> Json:
-    element: Json = {"type": "static_select", "action_id": name, "options": list(choices)}
-    first = next((one for one in choices if one["value"] == chosen), None)
-    return element if first is None else element | {"initial_option": first}
-
-
-def _text(name: str, known: str, *, most: int = LONGEST["note"], lines: bool = False) -> Json:
-    element: Json = {"type": "plain_text_input", "action_id": name, "max_length": most, "multiline": lines}
-    filled = "\n".join(safe(line, most) for line in known.splitlines())[:most]
-    return element | {"initial_value": filled} if filled else element
-
-
-def _box(name: str, label: str, *, ticked: bool) -> Json:
-    options = [choice(name, label)]
-    element: Json = {"type": "checkboxes", "action_id": name, "options": options}
-    return element | {"initial_options": options} if ticked else element
-
-
-# --- what comes back -------------------------------------------------------------------------------------------------
-
-
-def _values(state: object) -> Mapping[str, Any]:
-    """block_id → the state of its element; empty for what is no state."""
-    if isinstance(state, Mapping) and isinstance(state.get("values"), Mapping):
-        state = state["values"]
-    if not isinstance(state, Mapping):
-        return {}
-    return {
-        str(block): inner[block]
-        for block, inner in state.items()
-        if isinstance(inner, Mapping) and isinstance(inner.get(block), Mapping)
-    }
-
-
-def _selected(values: Mapping[str, Any], name: str) -> str | None:
-    option = values.get(name, {}).get("selected_option")
-    value = option.get("value") if isinstance(option, Mapping) else None
-    return value if isinstance(value, str) and 0 < len(value) <= 150 else None
-
-
-def _ticked(values: Mapping[str, Any], name: str) -> list[str]:
-    options = values.get(name, {}).get("selected_options")
-    if not isinstance(options, list):
-        return []
-    return [str(one.get("value")) for one in options[:100] if isinstance(one, Mapping)]
-
-
-def _string(values: Mapping[str, Any], name: str) -> str:
-    value = values.get(name, {}).get("value")
-    return value if isinstance(value, str) else ""
-
-
-def _typed(values: Mapping[str, Any], name: str, most: int, errors: Errors) -> str:
-    """A text as typed; its secrets masked, its line ends kept."""
-    told = _string(values, name).strip()
-    if len(told) > most:
-        errors[name] = f"At most {most} characters, these are {len(told)}"
-        return ""
-    return "\n".join(safe(line, most) for line in told.splitlines())
+    return modal("done", title, [section(wording.cut(told, 1000))], "")

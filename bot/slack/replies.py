@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bot import wording
-from bot.slack.blocks import link, mention, paragraph, rich, words
+from bot.slack.blocks import link, mention, paragraph, preformatted, rich, words
 from bot.slack.limits import Message, fit
 from bot.slack.mrkdwn import escaped
 
 TAKEN = "Looking at "  # how words begin that only say that an answer will come
 _SAID = 600
 _NAMED = 80
+_DRAINS = 8  # commands shown
 
 
 def said(text: str) -> Message:
@@ -37,6 +38,15 @@ def opened(job: str, why: str, called: Sequence[str]) -> Message:
     people = [part for one in called for part in (*words(" "), *mention(one))]
     told = paragraph([*words(f"{head}: the answer comes here."), *people], words(why, _SAID, italic=True))
     return fit(Message(escaped(f"{head}{wording.tail(why)}", _SAID), tuple(rich(told))))
+
+
+def barred(nodes: Sequence[str], drains: Sequence[str], late: Sequence[str]) -> Message:
+    """What became of bars that somebody confirmed, with the commands that would drain; they are never run by Signalbox."""
+    head = f"Barred: {wording.few(nodes)}." if nodes else "Nothing was barred."
+    more = f" {'; '.join(late)}." if late else ""
+    how = "Signalbox changes nothing on the cluster; this would take the node out:" if drains else ""
+    parts = [paragraph(words(f"{head}{more}", _SAID), words(how)), preformatted("\n".join(drains), _DRAINS, _SAID)]
+    return fit(Message(escaped(f"{head}{more}", _SAID), tuple(rich(*parts))))
 
 
 def looking() -> Message:

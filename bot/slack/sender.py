@@ -18,9 +18,11 @@ import httpx
 from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError, SlackClientError
 
+from bot import gauges
 from bot.database import StoreError
 from bot.digest.files import File, files_of
 from bot.digest.posting import FILES, numbers_of
+from bot.learning.drafts import draft_of
 from bot.ledger import Ledger
 from bot.postings import GIVEN_UP, Parcel, Posting
 from bot.slack.compose import WHOLE_AT_ONCE, Composer
@@ -179,9 +181,14 @@ class Sender:
     # -- the rest ------------------------------------------------------------------------------------------------------
 
     def _parcel(self, parcel: Parcel, now: datetime) -> None:
-        send = {"reply": self._reply, "files": self._files, FILES: self._files, "home": self._home, **self.more}.get(
-            parcel.method
-        )
+        send = {
+            "reply": self._reply,
+            "files": self._files,
+            FILES: self._files,
+            "home": self._home,
+            "view": self._view,
+            **self.more,
+        }.get(parcel.method)
         if send is None:
             self.ledger.parcel_is(parcel, "failed", f"nobody knows how to send {parcel.method!r}")
             return
@@ -239,8 +246,21 @@ class Sender:
     def _home(self, parcel: Parcel) -> None:
         tenant, user = parcel.tenant, str(parcel.payload["who"])
         listed = self.composer.incidents(tenant, limit=10)
-        view = home(listed, self.composer.clusters(tenant), now=self.composer.now(), total=self.ledger.count(tenant))
+        view = home(
+            listed,
+            self.composer.clusters(tenant),
+            now=self.composer.now(),
+            total=self.ledger.count(self.composer.listing(tenant)),
+            overview=self.composer.page(tenant, None),
+        )
         self._call("views.publish", {"user_id": user, "view": view})
+
+    def _view(self, parcel: Parcel) -> None:
+        """A form that was opened before its draft was there."""
+        draft = draft_of(self.ledger, str(parcel.payload["draft"]))
+        if draft is None or draft.version != parcel.payload["version"]:
+            return  # somebody has gone on meanwhile
+        self._call("views.update", {"external_id": draft.handle, "view": self.composer.rule_form(draft)})
 
     def _files(self, parcel: Parcel) -> None:
         """The evidence and the picture into the thread of a message."""
@@ -286,14 +306,21 @@ class Sender:
         held = self._held.get(method, 0.0) - time.monotonic()
         if held > 0:
             raise _NotSent("later", "Slack's rate limit", held)
+        began, outcome = time.perf_counter(), "ok"
         try:
             if method == "files.getUploadURLExternal":
                 return self.client.api_call(method, data=body)
             return self.client.api_call(method, json=body)
         except SlackApiError as error:
-            raise self._refused(method, error) from None
+            refused = self._refused(method, error)
+            outcome = refused.kind
+            raise refused from None
         except (SlackClientError, OSError, httpx.HTTPError) as error:
+            outcome = "unreachable"
             raise _NotSent("later", f"{method}: {type(error).__name__}") from None
+        finally:
+            gauges.count("slack_calls", method, outcome)
+            gauges.timed("slack_seconds", time.perf_counter() - began, method)
 
     def _refused(self, method: str, error: SlackApiError) -> _NotSent:
         response: Any = error.response

@@ -32,10 +32,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The app as it listens. `close`: ends the connection of Socket Mode."""
+    """The app as it listens. `close`: ends the connection of Socket Mode; `trouble`: why Slack does not reach it now."""
 
     app: App
     close: Callable[[], None]
+    trouble: Callable[[], str | None] = lambda: None
 
 
 def client_of(slack: Slack) -> WebClient:
@@ -123,20 +124,27 @@ def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_pag
     handler = SocketModeHandler(app, app_token, proxy=slack.proxy, ping_interval=PING, concurrency=THREADS)
     handler.client.web_client.base_url = slack.api
     handler.connect()  # type: ignore[no-untyped-call]
-    return Listening(app, handler.close)
+
+    def trouble() -> str | None:
+        return None if handler.client.is_connected() else "the connection of Socket Mode is down"
+
+    return Listening(app, handler.close, trouble)
 
 
-def send(config: Config, known: Knowledge, ledger: Ledger, stop: Callable[[], bool], page: Page = no_page) -> None:
-    """Send until told to stop; the user groups are asked for in between."""
+def send(
+    config: Config, known: Callable[[], Knowledge], ledger: Ledger, stop: Callable[[], bool], page: Page = no_page
+) -> None:
+    """Send until told to stop; the user groups are asked for in between, and so is the newest `known`."""
     slack = config.serve.slack
     if slack is None:
         return
     client = client_of(slack)
     groups = groups_of(config)
+    composer = Composer(ledger, known(), config, page)
     sender = Sender(
         ledger,
         client,
-        Composer(ledger, known, config, page),
+        composer,
         {"grafana": lambda parcel: _grafana(config, ledger, parcel)},
     )
     asked = 0.0
@@ -146,6 +154,7 @@ def send(config: Config, known: Knowledge, ledger: Ledger, stop: Callable[[], bo
         if groups and time.monotonic() - asked > REFRESH:
             asked = time.monotonic()
             refresh(ledger, client, groups)
+        composer.known = known()
         return stop()
 
     sender.run(stopped)

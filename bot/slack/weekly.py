@@ -12,10 +12,13 @@ from kb.digest.figures import Digest
 
 OPEN = "digest_open"  # the button that lists what nobody has closed
 _CLASSES = 5
+_THREAD = "In the thread: the pictures, the full report with all definitions (HTML), the numbers (JSON)."
 
 
-def message_of(numbers: bytes, open_handle: str | None = None) -> Message:
+def message_of(numbers: bytes, open_handle: str | None = None, *, alone: bool = False) -> Message:
     """The digest as a message, from its numbers as they were kept. `open_handle`: what the button carries that lists the open.
+
+    `alone`: it is for one person, and has no thread with files.
 
     Raises:
         UnreadableInput: the numbers are of another version.
@@ -30,7 +33,8 @@ def message_of(numbers: bytes, open_handle: str | None = None) -> Message:
     blocks += [note(_record(digest))]
     if open_handle is not None and digest.open_all:
         blocks += [actions(button(OPEN, f"Not closed ({digest.open_all})", open_handle))]
-    blocks += [note("In the thread: the pictures, the full report with all definitions (HTML), the numbers (JSON).")]
+    files = f"As of now, to you alone. `signalbox digest --week {digest.week} --html FILE` in a shell gives the full report."
+    blocks += [note(files if alone else _THREAD)]
     return fit(Message(f"{head}: {_short(digest)}", tuple(blocks)))
 
 

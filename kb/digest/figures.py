@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kb.digest.numbers import LEAST, Rate, Share, Spread, Sum, rate, share, spread, total
 from kb.digest.offenders import Offenders, offenders
 from kb.digest.recoveries import Jobs, Recoveries, Recovery, jobs, recoveries, recovery
-from kb.digest.rows import JUDGED, UNKNOWN, Row, ends
+from kb.digest.rows import JUDGED, UNKNOWN, Row, counted
 from kb.digest.weeks import Week
 
 SCHEMA = "signalbox.digest/1"
@@ -211,6 +211,7 @@ class _Failure(NamedTuple):
     row: Row
     recovery: Recovery
     gpu_hours: float | None
+    parts: tuple[Row, ...] = ()
 
 
 @dataclass(slots=True)
@@ -264,12 +265,12 @@ def figures(
     weeks = _weeks(every, week, zone, until)
     whole = jobs(every)
     for one in weeks:
-        one.failures = [_failure(failure.row, whole) for failure in one.failures]
+        one.failures = [_failure(failure, whole) for failure in one.failures]
     this, before = weeks[-1], weeks[-2]
     judged = [row for one in weeks for row in one.rows]
     standing = _standing(judged)
     fired = Counter(row.rule for row in this.rows if row.rule is not None and not row.unanswered)
-    still_open = [one for each in weeks for one in each.failures if not one.row.closed]
+    still_open = [one for each in weeks for one in each.failures if not (one.row.closed or one.row.quiet)]
     domains = {name: one.domain for name, one in known.items()}
     return Digest(
         tenant=tenant,
@@ -295,7 +296,7 @@ def figures(
         fired=tuple(RuleLine(rule, count, standing.get(rule, Share(0, 0))) for rule, count in _most(fired)[:MOST]),
         wrong=_wrong(standing, fired),
         thinly_judged=sum(one.n < LEAST for one in standing.values()),
-        open_week=sum(not row.closed for row in this.rows),
+        open_week=sum(not (row.closed or row.quiet) for row in this.rows),
         open_all=len(still_open),
         open=_open(still_open, known),
         new=_new(weeks, known),
@@ -313,20 +314,30 @@ def _weeks(rows: Sequence[Row], week: Week, zone: tzinfo, until: float) -> list[
     for row in rows:
         if edges[0] <= row.at < edges[-1]:
             weeks[bisect_right(edges, row.at) - 1].reports += 1
-    for row in ends([row for row in rows if row.failed]):
+    for row, parts in counted([row for row in rows if row.failed]):
         if edges[0] <= row.at < edges[-1]:
-            weeks[bisect_right(edges, row.at) - 1].failures.append(_Failure(row, Recovery(), None))
+            weeks[bisect_right(edges, row.at) - 1].failures.append(_Failure(row, Recovery(), None, parts))
     return weeks
 
 
-def _failure(row: Row, whole: Jobs) -> _Failure:
-    found = recovery(row, whole)
+def _failure(one: _Failure, whole: Jobs) -> _Failure:
+    """With its times, and the GPU-hours of all its parts."""
+    found = recovery(one.row, whole)
+    hours = _gpu_hours(one.row, found)
+    if not one.parts:
+        return _Failure(one.row, found, hours)
+    each = [hours, *(_gpu_hours(part, recovery(part, whole)) for part in one.parts)]
+    known = [value for value in each if value is not None]
+    return _Failure(one.row, found, math.fsum(known) if known else None, one.parts)
+
+
+def _gpu_hours(row: Row, found: Recovery) -> float | None:
     if row.lost is not None and row.gpus is not None:
-        return _Failure(row, found, row.lost * row.gpus)
+        return row.lost * row.gpus
     lost = found.lost
     if lost is not None and row.gpus:
-        return _Failure(row, found, lost * row.gpus / 3600.0)
-    return _Failure(row, found, row.redone)
+        return lost * row.gpus / 3600.0
+    return row.redone
 
 
 def _lost(failures: Sequence[_Failure]) -> Sum:
@@ -421,7 +432,7 @@ def _sizes(this: _Week, rows: Sequence[Row], whole: Jobs) -> tuple[Size, ...]:
 def _ineffective(week: _Week, whole: Jobs) -> Ineffective:
     """Baidu's: interruptions x recovery time + time for writing checkpoints."""
     again = [one for one in week.failures if one.recovery.again]
-    known = [one.recovery.whole for one in again if one.recovery.whole is not None]
+    known = [value for one in again if (value := one.recovery.whole) is not None]
     saving = total(None if one.row.saving is None else one.row.saving / 3600.0 for one in again)
     interrupted = {one.row.one_job for one in again}
     wall = math.fsum(_wall(job, week, whole) for job in sorted(interrupted)) / 3600.0

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 DEFINITIONS: Mapping[str, str] = {
     "failures": (
         "Ends of jobs in the week that Signalbox was asked about and in which something failed: every verdict but no_fault, "
-        "unless the run completed or was stopped on purpose. A job's end that was diagnosed again counts once. Jobs that nobody "
-        "asked about are not in the store and not in here."
+        "unless the run completed or was stopped on purpose. A job's end that was diagnosed again counts once, and "
+        "failures that people merged count as one. Jobs that nobody asked about are not in the store and not in here."
     ),
     "week": (
         "A week by ISO 8601, from Monday 00:00 to Monday 00:00 by the team's clock, so 167 or 169 hours long when clocks change. "
@@ -16,7 +16,7 @@ DEFINITIONS: Mapping[str, str] = {
     ),
     "class": "The cause that people closed the failure as; else the fault of the first diagnosis; else no diagnosis.",
     "gpu_hours": (
-        "GPUs of the job times the time lost: the hours that the close-out says; else the known ones of detection, scheduling, "
+        "GPUs of the job times the time lost, those of failures merged into it too: the hours that the close-out says; else the known ones of detection, scheduling, "
         "initialisation and recomputation. What is not known counts nothing, so sums are lower bounds; n says of how many "
         "failures anything is known."
     ),
@@ -60,7 +60,10 @@ DEFINITIONS: Mapping[str, str] = {
         "Answers of eight weeks whose first diagnosis came from the rule and was not the cause, of those that people judged. "
         "Rules judged fewer than five times are left out."
     ),
-    "open": "Failures of eight weeks of which nobody has said the cause; the dearest first.",
+    "open": (
+        "Failures of eight weeks of which nobody has said the cause, but for those that are snoozed and those that a backfill "
+        "found; the dearest first. What was said of an incident before it was reopened does not count, here and in all shares."
+    ),
     "new": "Classes, rules and nodes of this week's failures that the seven weeks before had not.",
     "share": "Behind each share: n, and the ends of Wilson's interval of 95 %.",
     "few": "Shares, means and medians of fewer than 5 cases are left out.",

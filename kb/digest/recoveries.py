@@ -32,7 +32,7 @@ class Recovery(NamedTuple):
     @property
     def whole(self) -> float | None:
         """The recovery time, where the job ran again and all four terms are known."""
-        known = [one for one in self.terms if one is not None]
+        known = [one for one in self[1:] if one is not None]
         return math.fsum(known) if self.again and len(known) == len(TERMS) else None
 
     @property
@@ -68,16 +68,20 @@ def jobs(rows: Iterable[Row]) -> Jobs:
     runs: dict[Key, Run] = {}
     of_job: dict[str, dict[Key, None]] = {}
     for row in sorted(rows, key=lambda one: (one.made, one.id)):
-        if row.job is None:
+        cluster, job = row.cluster, row.job
+        if job is None:
             continue
         keys = of_job.setdefault(row.one_job, {})
         for run in row.runs:
-            key = (row.cluster, row.job, run.number)
+            key = (cluster, job, run.number)
             known = runs.get(key)
             runs[key] = run if known is None else _joined(run, known)
             keys[key] = None
-    ordered = {job: tuple(sorted(keys, key=lambda key: _order(key, runs[key]))) for job, keys in of_job.items()}
-    after = {key: runs[following] for keys in ordered.values() for key, following in pairwise(keys)}
+    ordered = {
+        job: tuple(sorted(keys, key=lambda key: _order(key, runs[key])) if len(keys) > 1 else keys)
+        for job, keys in of_job.items()
+    }
+    after = {key: runs[following] for keys in ordered.values() if len(keys) > 1 for key, following in pairwise(keys)}
     return Jobs(runs, after, ordered)
 
 
@@ -89,11 +93,11 @@ def recovery(row: Row, known: Jobs) -> Recovery:
     key = (row.cluster, row.job, row.attempt)
     this, following = known.runs.get(key), known.after.get(key)
     return Recovery(
-        again=following is not None,
-        detection=_between(this.last_iterated, this.stopped) if this else None,
-        scheduling=_between(this.stopped, following.scheduled) if this and following else None,
-        initialisation=_between(following.scheduled, following.first_iterated) if following else None,
-        recomputation=_length(redone),
+        following is not None,
+        _between(this.last_iterated, this.stopped) if this else None,
+        _between(this.stopped, following.scheduled) if this and following else None,
+        _between(following.scheduled, following.first_iterated) if following else None,
+        _length(redone),
     )
 
 
@@ -115,7 +119,9 @@ def _joined(newer: Run, older: Run) -> Run:
 
 def _order(key: Key, run: Run) -> tuple[float, str, int]:
     """By when it began; an attempt of which no time is known comes first."""
-    times = (run.scheduled, run.initialised, run.first_iterated, run.last_iterated, run.stopped, run.queued)
+    if run.scheduled is not None:
+        return run.scheduled, key[1], key[2]
+    times = (run.initialised, run.first_iterated, run.last_iterated, run.stopped, run.queued)
     return next((one for one in times if one is not None), -math.inf), key[1], key[2]
 
 

@@ -29,7 +29,8 @@ class Row(NamedTuple):
     report knows them; `redone`: GPU-hours of steps that were lost with it; `saving`: seconds that the attempt spent writing
     checkpoints. What people said: `closed`, whether somebody named a cause; `cause` and `said_fault`, the last one named;
     `said_nodes`; `judged`, the last word on whether the bot was right, of `JUDGED` or abstained_rightly; `lost`, hours of wall
-    time. (A tuple, as there may be a hundred thousand of them.)
+    time. `part_of`: the report as a part of which it counts; `quiet`: nobody is asked what it was: it is snoozed, or was found in
+    the past. (A tuple, as there may be a hundred thousand of them.)
     """
 
     id: int
@@ -60,6 +61,8 @@ class Row(NamedTuple):
     said_nodes: tuple[str, ...] = ()
     judged: str | None = None
     lost: float | None = None
+    part_of: int | None = None
+    quiet: bool = False
 
     @property
     def failed(self) -> bool:
@@ -100,11 +103,44 @@ class Row(NamedTuple):
         return (self.cluster, self.job, float(self.attempt) if self.attempt is not None else self.at)
 
 
+class End(NamedTuple):
+    """One end of a job as it counts: its row, and those of other ends that people merged into it."""
+
+    row: Row
+    parts: tuple[Row, ...] = ()
+
+
 def ends(rows: Sequence[Row]) -> list[Row]:
-    """One row for each end of a job: the latest report of those that people closed, else the latest; in order of time."""
+    """The rows of `counted`."""
+    return [one.row for one in counted(rows)]
+
+
+def counted(rows: Sequence[Row]) -> list[End]:
+    """One row for each end of a job: the latest report of those that people closed, else the latest; in order of time.
+
+    An end of which that row was merged into a report on another end counts with that one, which may not be among the rows.
+    """
     best: dict[object, Row] = {}
+    merged = False
     for row in rows:
-        known = best.get(row.one_end)
+        end = row.one_end
+        known = best.get(end)
+        merged = merged or row.part_of is not None
         if known is None or (row.closed, row.made, row.id) > (known.closed, known.made, known.id):
-            best[row.one_end] = row
-    return sorted(best.values(), key=lambda row: (row.at, row.id))
+            best[end] = row
+    ordered = sorted(best.values(), key=lambda row: (row.at, row.id))
+    return _joined(rows, ordered) if merged else [End(row) for row in ordered]
+
+
+def _joined(rows: Sequence[Row], ordered: Sequence[Row]) -> list[End]:
+    """The ends without those that count with others, which have them as parts."""
+    end_of = {row.id: row.one_end for row in rows}
+    parts: dict[object, list[Row]] = {}
+    alone: list[Row] = []
+    for row in ordered:
+        whole = end_of.get(row.part_of) if row.part_of is not None else row.one_end
+        if whole == row.one_end:
+            alone.append(row)
+        elif whole is not None:
+            parts.setdefault(whole, []).append(row)
+    return [End(row, tuple(parts.get(row.one_end, ()))) for row in alone]

@@ -9,27 +9,68 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from statistics import median
 
 from kb.l4.run import Run, Spot
 
-FEWEST = 4  # events that nodes must share
+FEWEST = 4  # events that nodes must share, each with its first and last line
 SMALLEST = 30.0  # seconds; less than that is the time that nodes take, not their clocks
 HALF_HOUR = 1800.0
+FAR = 12 * 3600.0  # seconds between two lines that are kept
+ROOM = 120.0  # seconds by which lines of one source may stand in the wrong order
+WRONG_ZONE = (
+    26 * 3600.0
+)  # seconds; a clock that is further off is none, but another thing that is told: when a machine started
+YEAR = 365 * 86400.0
 _ZONED = re.compile(r"\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)\b")
 
 
 def leveled(run: Run, start: float | None = None) -> Run:
     """The run with all lines on one clock. `start`: when the scheduler says that the job began, seconds since the epoch."""
+    run = _in_year(run, start)
     shift = _shift(run, start)
     near = _Neighbours(run, shift)
 
     def spot(one: Spot) -> Spot:
         return replace(one, time=near.time(one))
 
+    moved = _moved(run, spot)
+    return replace(
+        moved, turns=tuple(replace(one, spot=replace(one.spot, time=near.before(one.spot))) for one in run.turns)
+    )
+
+
+def _in_year(run: Run, start: float | None) -> Run:
+    """The run with lines whose stamp names no year, read a year off at New Year, in the year in which it ran."""
+    times = [spot.time for spot in _spots(run) if spot.time is not None]
+    if not times:
+        return run
+    middle = start if start is not None else median(times)
+    if max(times) - middle < YEAR * 0.9 and middle - min(times) < YEAR * 0.9:
+        return run
+
+    def spot(one: Spot) -> Spot:
+        if one.time is None or abs(one.time - middle) < YEAR * 0.9:
+            return one
+        years = round((middle - one.time) / (YEAR + 0.25 * 86400))
+        return replace(one, time=_years_on(one.time, years))
+
+    return _moved(run, spot)
+
+
+def _years_on(time: float, years: int) -> float:
+    """A time in another year, on the same day."""
+    then = datetime.fromtimestamp(time, UTC)
+    day = min(then.day, 28) if then.month == 2 else then.day
+    return then.replace(year=then.year + years, day=day).timestamp()
+
+
+def _moved(run: Run, spot: Callable[[Spot], Spot]) -> Run:
+    """The run with each of its lines changed."""
     events = {
         name: replace(
             event,
@@ -41,7 +82,7 @@ def leveled(run: Run, start: float | None = None) -> Run:
         run,
         events=events,
         beats=tuple(replace(one, spot=spot(one.spot)) for one in run.beats),
-        turns=tuple(replace(one, spot=replace(one.spot, time=near.before(one.spot))) for one in run.turns),
+        turns=tuple(replace(one, spot=spot(one.spot)) for one in run.turns),
         voices=tuple(replace(one, last=spot(one.last) if one.last else None) for one in run.voices),
     )
 
@@ -60,21 +101,32 @@ def _shift(run: Run, start: float | None) -> float:
     for spot in _spots(run):
         if spot.dated and spot.time is not None:
             dated[spot.source].append((spot.offset, spot.time, _is_zoned(spot)))
-    votes: Counter[float] = Counter()
+    votes: dict[float, float] = defaultdict(float)
     for places in dated.values():
         local = sorted((offset, time) for offset, time, zoned in places if not zoned)
         for offset, time, zoned in places:
             if zoned and local:
-                at = bisect_left(local, (offset, -math.inf))
-                beside = local[max(0, at - 1)][1]
-                votes[round((beside - time) / HALF_HOUR) * HALF_HOUR] += 1
+                fitting = _fitting(time, local, bisect_left(local, (offset, -math.inf)))
+                for one in fitting:
+                    votes[one] += 1 / len(fitting)
     if votes:
-        return votes.most_common(1)[0][0]
+        return max(votes, key=lambda one: (votes[one], -abs(one), one))
     local_times = [min(t for _, t, zoned in places) for places in dated.values() if not any(z for *_, z in places)]
     if start is None or not local_times or not any(zoned for places in dated.values() for *_, zoned in places):
         return 0.0
     shift = round((median(local_times) - start) / HALF_HOUR) * HALF_HOUR
     return shift if abs(shift) <= 14 * 3600 else 0.0
+
+
+def _fitting(time: float, local: Sequence[tuple[int, float]], at: int) -> Sequence[float]:
+    """The shifts that put a time between the lines that stand above and below it; few lines are kept, so several may."""
+    before = local[at - 1][1] if at else -math.inf
+    after = local[at][1] if at < len(local) else math.inf
+    if math.isinf(before) or math.isinf(after) or not 0 <= after - before <= FAR:
+        beside = before if math.isfinite(before) else after
+        return (round((beside - time) / HALF_HOUR) * HALF_HOUR,)
+    first, last = math.ceil((before - time - ROOM) / HALF_HOUR), math.floor((after - time + ROOM) / HALF_HOUR)
+    return [one * HALF_HOUR for one in range(first, last + 1)]
 
 
 class _Neighbours:
@@ -115,19 +167,31 @@ def skews(run: Run) -> Mapping[str, float]:
     nodes = run.heard
     if len(nodes) < 3:
         return {}
+    of_job = {one.source for one in run.voices if one.kind == "job"}
     apart: dict[str, list[float]] = defaultdict(list)
     for event in run.events.values():
-        firsts = {node: seen.spots[0].time for node, seen in event.nodes.items() if seen.spots and seen.spots[0].dated}
-        known = {node: time for node, time in firsts.items() if time is not None}
-        if len(known) * 3 < len(nodes) * 2:
-            continue
-        middle = median(known.values())
-        for node, time in known.items():
-            apart[node].append(time - middle)
+        for place in (0, -1):
+            known = {
+                node: time
+                for node, seen in event.nodes.items()
+                if seen.spots
+                and (spot := seen.spots[place]).dated
+                and (time := spot.time) is not None
+                and spot.source in of_job
+            }
+            if len(known) * 3 < len(nodes) * 2:
+                continue
+            middle = median(known.values())
+            for node, time in known.items():
+                apart[node].append(time - middle)
     off = {}
     for node, gaps in apart.items():
         usual = median(gaps)
-        if len(gaps) >= FEWEST and abs(usual) >= SMALLEST and median([abs(g - usual) for g in gaps]) < abs(usual) / 4:
+        if (
+            len(gaps) >= 2 * FEWEST
+            and SMALLEST <= abs(usual) <= WRONG_ZONE
+            and median([abs(g - usual) for g in gaps]) < abs(usual) / 4
+        ):
             off[node] = usual
     return off
 

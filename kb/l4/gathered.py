@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kb.l4.run import Beat, Event, Run, Seen, Spot, Turn, Voice
@@ -16,15 +16,20 @@ from kb.templates.table import Occurrence, Place, TemplateTable
 MOST_EVENTS = 6000
 MOST_SPOTS = 12  # of an event on one node
 MOST_BEATS = 200_000
+MOST_ANCHORS = 16  # of a stream
 MOST_SETTINGS = 400
 FEW_LINES = 16  # of an event on one node; more are no lines of a start
 LONGEST_VALUE = 120
+FEW_VALUES = 3  # of a setting that nodes may have otherwise; more are numbers of each
+
+_Printed = Mapping[str, Mapping[str, Collection[str]]]
 
 _PAIR = re.compile(r"(?<![\w-])([A-Za-z][A-Za-z0-9_.-]{1,39})(?:=|: | version )['\"]?([A-Za-z0-9_./+-]{1,80})")
 _SETTING = re.compile(
-    r"(?i)version|driver|cuda|nccl|torch|commit|image|batch|seq(?:uence)?_?len|learning_?rate|(?:^|_)lr$|precision|dtype|parallel|world_?size"
+    r"(?i)version|driver|firmware|fw_ver|kernel|cuda|cudnn|nccl|torch|commit|image|batch|seq(?:uence)?_?len|learning_?rate|(?:^|_)lr$|precision|dtype|parallel|world_?size"
     r"|seed|optimi[sz]er|(?:^|_)(?:tp|pp|dp|ep|cp)$|hidden|layers|heads|model|dataset|data_?path|tokeni[sz]er|env|workers|interval"
 )
+_SECRET = re.compile(r"(?i)token|secret|passw|credential|api_?key|auth")
 _OPTION = re.compile(r"--([A-Za-z][\w-]*)(?:[= ]([^\s-][^\s]*))?")
 
 
@@ -81,6 +86,7 @@ def run_of(
         for name, one in growing.items()
     }
     job = job or Job()
+    printed = _printed(events.values())
     return Run(
         events,
         tuple(sorted(job.nodes)),
@@ -89,7 +95,9 @@ def run_of(
         tuple(voices),
         state if state is not None else job.state or "",
         job.start,
-        _settings(job, events.values()),
+        _settings(job, printed),
+        _own_settings(printed),
+        _anchors(summaries),
     )
 
 
@@ -164,9 +172,10 @@ def _beats(summaries: Iterable[StreamSummary]) -> tuple[Beat, ...]:
         Beat(
             Spot(one.ref.uri, point.offset, "", None, point.time, node_of(one.ref, None), point.rank),
             point.step,
-            point.seconds or (1.0 / point.throughput if point.throughput else None),
+            point.seconds,
             point.loss,
             point.validation,
+            point.throughput,
         )
         for one in summaries
         if one.ref.kind == "job"
@@ -174,6 +183,17 @@ def _beats(summaries: Iterable[StreamSummary]) -> tuple[Beat, ...]:
         if point.step is not None and point.format not in (OWN, RESIZED)
     ]
     return tuple(beats[:MOST_BEATS])
+
+
+def _anchors(summaries: Iterable[StreamSummary]) -> tuple[Beat, ...]:
+    """The last steps that ranks name of their own."""
+    return tuple(
+        Beat(Spot(one.ref.uri, point.offset, "", None, point.time, node_of(one.ref, None), point.rank), point.step)
+        for one in summaries
+        if one.ref.kind == "job"
+        for point in [one for one in one.series.points if one.format == OWN][-MOST_ANCHORS:]
+        if point.step is not None
+    )
 
 
 def _turns(summaries: Iterable[StreamSummary]) -> tuple[Turn, ...]:
@@ -188,18 +208,47 @@ def _turns(summaries: Iterable[StreamSummary]) -> tuple[Turn, ...]:
     )
 
 
-def _settings(job: Job, events: Iterable[Event]) -> Mapping[str, str]:
-    """What was set: the job's options, and pairs of a name and a value that its lines print once or so, the same everywhere."""
-    found = {f"--{name}": value or "given" for name, value in _OPTION.findall(job.args or "")}
-    if job.framework:
-        found["framework"] = job.framework
+def _settings(job: Job, printed: _Printed) -> Mapping[str, str]:
+    """What was set: the job's options, and pairs of a name and a value that its lines print, the same everywhere."""
+    found = {
+        f"--{name}": value or "given" for name, value in _OPTION.findall(job.args or "") if not _SECRET.search(name)
+    }
+    told = {"framework": job.framework, "image": job.image, "nodes": str(len(job.nodes) or "")}
+    found |= {name: value[:LONGEST_VALUE] for name, value in told.items() if value}
     if job.world_size:
         found["world_size"] = str(job.world_size)
-    printed: dict[str, set[str]] = defaultdict(set)
+    for name, by_value in printed.items():
+        if len(by_value) == 1:
+            found.setdefault(name, next(iter(by_value)))
+    return found
+
+
+def _own_settings(printed: _Printed) -> Mapping[str, Mapping[str, str]]:
+    """What nodes have set otherwise: by name and node, where each of several nodes prints one value and they are two or three."""
+    found = {}
+    for name, by_value in printed.items():
+        by_node: dict[str, set[str]] = defaultdict(set)
+        for value, nodes in by_value.items():
+            for node in nodes:
+                by_node[node].add(value)
+        if 1 < len(by_value) <= FEW_VALUES and all(len(values) == 1 for values in by_node.values()):
+            found[name] = {node: next(iter(values)) for node, values in sorted(by_node.items())}
+    return found
+
+
+def _printed(events: Iterable[Event]) -> _Printed:
+    """By name of a setting, by value, the nodes that print it, of lines that come once or so."""
+    printed: dict[str, dict[str, set[str]]] = {}
     for event in sorted(events, key=lambda one: one.id):
-        if event.count <= FEW_LINES * len(event.nodes) and len(printed) <= MOST_SETTINGS:
-            for seen in event.nodes.values():
-                for name, value in _PAIR.findall(seen.spots[0].text):
-                    if _SETTING.search(name) and not name.endswith(("Error", "Exception")):
-                        printed[name].add(value[:LONGEST_VALUE])
-    return found | {name: next(iter(values)) for name, values in printed.items() if len(values) == 1}
+        if event.count > FEW_LINES * len(event.nodes):
+            continue
+        for node, seen in event.nodes.items():
+            for name, value in _PAIR.findall(seen.spots[0].text):
+                wanted = (
+                    _SETTING.search(name) and not _SECRET.search(name) and not name.endswith(("Error", "Exception"))
+                )
+                if wanted and (name in printed or len(printed) < MOST_SETTINGS):
+                    values = printed.setdefault(name, {})
+                    if len(values) <= FEW_VALUES:
+                        values.setdefault(value[:LONGEST_VALUE], set()).add(node)
+    return printed

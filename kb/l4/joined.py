@@ -5,28 +5,30 @@ Without a good run the first comparison is left out, and all later ones work on 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kb.l4.clocks import corrected, leveled, skews
-from kb.l4.cross import Baseline, Compared, changed, compare, is_foreign
-from kb.l4.ranking import Ending, Weighed, choose, ending_of, weigh
+from kb.l4.cross import Baseline, Compared, Unlike, changed, compare, doubts, is_foreign, out_of_order, unlike
+from kb.l4.features import Measure, Measured
+from kb.l4.grounds import Moment
+from kb.l4.moments import Ending
+from kb.l4.ranking import Weighed, choose, ending_of, weigh
 from kb.l4.run import JOB, Run, Spot
-from kb.l4.spatial import Odd, apart, ended_early, groups, lacking, off_values, silent
-from kb.l4.temporal import Change, changes, course_of, stage_at, step_at
-from kb.l4.words import is_raised
+from kb.l4.spatial import Odd, Shared, ended_early, groups, usual_end
+from kb.l4.stages import stage_at
+from kb.l4.suspicion import suspects
+from kb.l4.temporal import Change, Course, changes, course_of, is_stalled, step_at, step_told
 from kb.report import EvidenceItem, Indicator, Indicators
 
-MOST_NODES = 8
-FAINT_EVENTS = 12  # too weak to be told, which may still speak against a node
-FAINT = 0.1  # less than that names nobody
-CERTAIN, UNSURE = 0.8, 0.6  # of a first event
-NAMED = 0.25  # least worth of a node that is named
-WIDE = 0.6  # share of the nodes with which an event is the job's and not theirs
 SHOWN = 200  # characters of a line
 MOST_CHANGED = 8
+MOST_UNLIKE = 4
+FEW_NODES = 3
 NEAR_END = 0.95
-HUNG = 120.0  # seconds without a step, at least
+STALLED = "TIMEOUT"  # the state of a run that hangs
+ENDED_ITSELF = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
+MOST_STILL = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +39,51 @@ class Found:
     turn: Change | None = None
     absent: tuple[Odd, ...] = ()
     nodes: tuple[Odd, ...] = ()
-    places: tuple[str, ...] = ()
+    places: tuple[Shared, ...] = ()
     stage: str | None = None
     step: int | None = None
     changed: tuple[tuple[str, str, str], ...] = ()
+    unlike: tuple[Unlike, ...] = ()
     said: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A run as the comparisons see it: its clocks brought together, its steps, where it turned, its events measured."""
+
+    run: Run
+    off: Mapping[str, float]
+    course: Course
+    turned: tuple[Change, ...]
+    ending: Ending
+    measured: tuple[Measured, ...]
+    fresh: Mapping[str, float]
+
+
+def view(
+    run: Run,
+    good: Baseline | None = None,
+    known: Mapping[tuple[str, int], float] | None = None,
+    pool: Baseline | None = None,
+) -> View:
+    """Measure a run. `known`: by source and offset what a rule's word adds; `pool`: what healthy runs of any job say."""
+    run = leveled(run, run.start)
+    off = skews(run)
+    course = course_of(run, off)
+    compared = compare(run, good) if good else _by_rarity(run, pool)
+    displaced = out_of_order(run, good) if good else ()
+    turned = changes(course)
+    ending = ending_of(run, course, turned, off)
+    if ending.well and not turned and is_stalled(course, usual_end(run, off)):
+        run = replace(run, state=STALLED)  # whatever the scheduler says
+        ending = ending_of(run, course, turned, off)
+    measure = Measure(run, compared, ending, off, known=known or {}, displaced=displaced)
+    if turned and run.state.upper() in ENDED_ITSELF and measure.raised:
+        turned = ()  # it went on until something ended it: what was slow before did not
+        ending = ending_of(run, course, turned, off)
+        measure = Measure(run, compared, ending, off, known=known or {}, displaced=displaced)
+    fresh = {name: one.fresh for name, one in compared.items()}
+    return View(run, off, course, turned, ending, tuple(measure.all()), fresh)
 
 
 def look(
@@ -50,8 +92,9 @@ def look(
     *,
     known: Mapping[tuple[str, int], float] | None = None,
     topology: Mapping[str, Mapping[str, str]] | None = None,
+    pool: Baseline | None = None,
 ) -> Found:
-    """All that stands out in a run. `good`: a good run of the same job, or a pool of such."""
+    """All that stands out in a run. `good`: a good run of the same job; `pool`: good runs of any."""
     said: list[str] = []
     if good is not None and good.empty:
         said.append("the good run to compare with is empty")
@@ -59,161 +102,84 @@ def look(
     if good is not None and is_foreign(run, good):
         said.append("the good run seems to be of another job; it is not used")
         good = None
-    if good is None:
+    if good is None and pool is not None:
+        said.append(f"no good run of this job was compared with; what {pool.label} print is left out instead")
+    elif good is None:
         said.append("no good run was compared with; lines are not filtered")
-    run = leveled(run, run.start)
-    off = skews(run)
-    course = course_of(run, off)
-    compared = compare(run, good) if good else _by_rarity(run)
-    turned = changes(course)
-    ending = ending_of(run, course, turned, off)
-    weighed = weigh(run, compared, ending, off, known)
-    if turned and any(is_raised(one.spot.text) and one.score > 0.9 for one in weighed[:3]):
-        turned = ()
-        ending = ending_of(run, course, turned, off)
-        weighed = weigh(run, compared, ending, off, known)
+    else:
+        said += doubts(run, good)
+    seen = view(run, good, known, pool)
+    run, off, course, turned, ending = seen.run, seen.off, seen.course, seen.turned, seen.ending
     if ending.well and not turned:
         return Found(said=tuple(said), changed=changed(run, good) if good else ())
-    suspects = _suspects(weighed)
-    events = choose(_raised_by_place(weighed, suspects))
-    still = _still(run, events, turned, ending)
-    nodes = _nodes(run, events, weighed, ending, off)
+    weighed = weigh(seen.measured, len(run.heard), filtered=good is not None)
+    events = choose(weighed)
+    still = _still(run, events, ending, off)
+    nodes = _nodes(seen, events)
     spot = events[0].spot if events else (turned[0].beats[0].spot if turned else None)
     if turned:
         spot = turned[0].beats[0].spot
     when = corrected(spot, off) if spot else None
     step = turned[0].step if turned else step_at(course, when)
     if not turned and course.last is not None and ending.crashed:
-        step = max(step or 0, course.last.step)
+        step = step_told(events[0].spot.text if events else "", course) or max(step or 0, course.last.step)
     return Found(
         events,
         turned[0] if turned else None,
         still,
         nodes,
         groups([one.node for one in nodes], topology or {}),
-        stage_at(run, spot, course, off, f"{events[0].event.text} {spot.text}" if spot and events else ""),
+        _stage(seen, events),
         step,
         changed(run, good) if good else (),
+        unlike(run),
         tuple(said),
     )
 
 
-def _still(run: Run, events: Sequence[Weighed], turned: Sequence[Change], ending: Ending) -> tuple[Odd, ...]:
-    """Who fell silent first in a run that hung: long nothing after the last step, and nothing raised before the end."""
-    if turned or ending.at is None or ending.over is None or any(is_raised(one.spot.text) for one in events[:1]):
-        return ()
-    if ending.over - ending.at < max(HUNG, 6 * ending.interval):
-        return ()
-    return tuple(one for one in lacking(run) if one.spot is not None)[:1]
+def _still(run: Run, events: Sequence[Weighed], ending: Ending, off: Mapping[str, float]) -> tuple[Odd, ...]:
+    """Of nodes whose log ends long before the others', and who do not say why, the last lines that they have."""
+    found = []
+    for odd in ended_early(run, off, ending.interval)[:MOST_STILL]:
+        ends = [one.last for one in run.voices if one.node == odd.node and one.kind == "job" and one.last]
+        says_why = any(one.raised and odd.node in one.nodes for one in events)
+        if ends and not says_why:
+            found.append(replace(odd, spot=max(ends, key=lambda one: (one.time or 0.0, one.source, one.offset))))
+    return tuple(found)
 
 
-def _by_rarity(run: Run) -> Mapping[str, Compared]:
-    """Without a good run: what the run prints all the time is usual, the rest is not known."""
+def _by_rarity(run: Run, pool: Baseline | None = None) -> Mapping[str, Compared]:
+    """Without a good run: what the run prints all the time is usual, and what healthy runs of other jobs say; the rest is not known."""
     nodes = max(1, len(run.heard))
+    usual = {one.event for one in compare(run, pool).values() if one.known} if pool else set()
     found = {}
     for event in run.events.values():
         often = event.count / nodes
         fresh = 0.3 if often > 20 and len(event.nodes) * 2 > nodes else 0.7
-        found[event.id] = Compared(event.id, fresh, 0, "")
+        found[event.id] = Compared(event.id, 0.0 if event.id in usual else fresh, 0, "")
     return found
 
 
-def _suspects(weighed: Sequence[Weighed]) -> frozenset[str]:
-    """The nodes of the first event, where it is of few."""
-    if not weighed or weighed[0].score < 0.45:
-        return frozenset()
-    nodes = frozenset(weighed[0].event.nodes)
-    return nodes if len(nodes) <= 2 else frozenset()
+def _nodes(seen: View, events: Sequence[Weighed]) -> tuple[Odd, ...]:
+    """The nodes that are suspected; of a run without steps, from where the first of its events stands."""
+    at = seen.ending.at
+    if at is None and events:
+        at = corrected(events[0].spot, seen.off)
+    told = [(one.event.id, one.score) for one in events if not one.consequence]
+    return suspects(seen.run, seen.fresh, told, Moment(at, seen.ending.interval, seen.ending.crashed), seen.off)
 
 
-def _raised_by_place(weighed: Sequence[Weighed], suspects: frozenset[str]) -> tuple[Weighed, ...]:
-    """Events of the first one's nodes alone count for more: what a machine said before it failed."""
-    if not suspects:
-        return tuple(weighed)
-    first = weighed[0]
-    lifted = [
-        replace(one, score=min(1.0, one.score + 0.25))
-        if one is not first and not one.consequence and one.harm >= 0.15 and frozenset(one.event.nodes) <= suspects
-        else one
-        for one in weighed
-    ]
-    return tuple(sorted(lifted, key=lambda one: (-one.score, one.event.id)))
-
-
-class _Blame:
-    """What speaks against each node, added up; the strongest word of it is kept."""
-
-    def __init__(self) -> None:
-        self._score: dict[str, float] = {}
-        self._why: dict[str, Odd] = {}
-
-    def add(self, odd: Odd, part: float) -> None:
-        """Let a part of a word against a node count."""
-        worth = part * odd.score
-        if odd.node == JOB:
-            return
-        self._score[odd.node] = self._score.get(odd.node, 0.0) + worth
-        if odd.node not in self._why or worth > self._why[odd.node].score:
-            self._why[odd.node] = replace(odd, score=worth)
-
-    def ranked(self) -> tuple[Odd, ...]:
-        """The nodes against which enough speaks, most first."""
-        order = sorted(self._score, key=lambda node: (-self._score[node], node))
-        top = self._score[order[0]] if order else 0.0
-        if top < FAINT:
-            return ()
-        bar = min(NAMED, 0.5 * top)
-        return tuple(
-            replace(self._why[node], score=min(1.0, self._score[node]))
-            for node in order[:MOST_NODES]
-            if self._score[node] >= bar
-        )
-
-
-def _nodes(
-    run: Run,
-    events: Sequence[Weighed],
-    weighed: Sequence[Weighed],
-    ending: Ending,
-    off: Mapping[str, float],
-) -> tuple[Odd, ...]:
-    """Nodes by what speaks against them, together."""
-    heard = max(1, len(run.heard - {JOB}))
-    if len(run.nodes or run.heard) < 2:  # there are no peers
-        return ()
-    if events and heard > 1 and len(events[0].event.nodes) > WIDE * heard and events[0].score > CERTAIN:
-        return ()  # the job's own fault
-    blame = _Blame()
-    for odd, part in (*_by_events(events, WIDE * heard), *_by_shape(run, events, weighed, ending, off)):
-        blame.add(odd, part)
-    if not events or len(events[0].event.nodes) <= WIDE * heard:
-        rest = [one for one in weighed[:FAINT_EVENTS] if not one.consequence and one not in events]
-        for odd, part in _by_events(rest, heard / 4):
-            blame.add(replace(odd, why="it says what few others do"), 0.3 * part)
-    return blame.ranked()
-
-
-def _by_events(events: Sequence[Weighed], wide: float) -> Iterator[tuple[Odd, float]]:
-    """Nodes that say what is told, where few do; each with how much that counts."""
-    for one in events:
-        few = len(one.event.nodes)
-        if few == 1 or few <= wide:
-            why = "it alone says what stands out" if few == 1 else "few nodes say what stands out"
-            for node in one.event.nodes:
-                yield Odd(node, one.score, why, (one.event.id,)), few**-0.25
-
-
-def _by_shape(
-    run: Run, events: Sequence[Weighed], weighed: Sequence[Weighed], ending: Ending, off: Mapping[str, float]
-) -> Iterator[tuple[Odd, float]]:
-    """Nodes whose log as a whole is unlike the others'; each with how much that counts."""
-    yield from ((odd, 0.75) for odd in silent(run))
-    yield from ((odd, 0.6) for odd in ended_early(run, off, ending.interval))
-    yield from ((odd, 0.5) for odd in lacking(run))
-    if not ending.crashed or not events or events[0].score < UNSURE:
-        yield from ((odd, 0.35) for odd in off_values(run, ending.at, off)[:3])
-    weight = {one.event.id: one.score for one in weighed[:100] if not one.consequence}
-    yield from ((odd, 0.12 / (1 + place)) for place, odd in enumerate(apart(run, weight)[:5]))
+def _stage(seen: View, events: Sequence[Weighed]) -> str:
+    """The stage in which it turned; a run that was another from a step on was iterating."""
+    if seen.turned:
+        return "iterating"
+    spot = events[0].spot if events else None
+    when = corrected(spot, seen.off) if spot else seen.ending.over
+    last = seen.course.stopped
+    if when is not None and last is not None and when < last:
+        when = seen.ending.over
+    text = f"{events[0].event.text} {spot.text}" if spot and events[0].raised else ""
+    return stage_at(seen.run, seen.course, when, seen.off, spot=spot, text=text)
 
 
 # --- as the report shows it ------------------------------------------------------------------------------------------
@@ -237,7 +203,9 @@ def shown(found: Found) -> Indicators:
         beat = found.turn.beats[0]
         events.append(Indicator(f"step {found.turn.step}", found.turn.told, _item(len(events), beat.spot)))
     events += [
-        Indicator(one.spot.text.strip()[:SHOWN], "the last line of who fell silent first", _item(len(events), one.spot))
+        Indicator(
+            one.spot.text.strip()[:SHOWN], "the last line of a node whose log ends early", _item(len(events), one.spot)
+        )
         for one in found.absent
         if one.spot
     ]
@@ -246,17 +214,26 @@ def shown(found: Found) -> Indicators:
             (*one.why, "a consequence" if one.consequence else "near the end" if one.near > NEAR_END else "")
         )
         events.append(Indicator(_text(one), why.strip(", "), _item(len(events), one.spot)))
-    nodes = [Indicator(one.node, one.why) for one in found.nodes]
-    nodes += [Indicator(place, "most of these nodes share it, and few others do") for place in found.places]
+    nodes = [Indicator(place.place, place.why) for place in found.places[:1]]  # before the nodes: it is one suspect
+    nodes += [Indicator(one.node, one.why) for one in found.nodes]
     if not events and not nodes:
         return Indicators()
     events += [
         Indicator(f"{name}: {now or 'not set'}", f"{before or 'not set'} in the last good run")
         for name, before, now in found.changed[:MOST_CHANGED]
     ]
+    events += [
+        Indicator(f"{one.name}: {one.value} on {_few(one.nodes)}", f"{one.usual} on the other nodes")
+        for one in found.unlike[:MOST_UNLIKE]
+    ]
     stages = (Indicator(found.stage, "the stage in which it turned"),) if found.stage else ()
     steps = (Indicator(str(found.step), "the step in which it turned"),) if found.step is not None else ()
     return Indicators(tuple(events), tuple(nodes), stages, steps)
+
+
+def _few(nodes: Sequence[str]) -> str:
+    shown = ", ".join(nodes[:FEW_NODES])
+    return shown if len(nodes) <= FEW_NODES else f"{shown} and {len(nodes) - FEW_NODES} more"
 
 
 def _text(one: Weighed) -> str:
@@ -272,5 +249,5 @@ def _item(place: int, spot: Spot) -> EvidenceItem:
         offset=spot.offset,
         time=spot.time,
         rank=spot.rank,
-        node=spot.node if spot.node not in (JOB, spot.source) else None,
+        node=spot.node if spot.node not in (JOB, spot.source, f"rank {spot.rank}") else None,
     )

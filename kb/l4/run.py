@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kb.model import Job
+
+FAILED = ("FAILED", "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY", "LAUNCH_FAILED")
 JOB = ""  # the node of a line that belongs to no node: a launcher's or a scheduler's
 
 
@@ -51,13 +54,14 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """A line that tells a step. `seconds` a step, `loss` where it says them; `held_out`: of an evaluation."""
+    """A line that tells a step. `seconds` a step, `loss` where it says them; `rate`: what was done in a second; `held_out`: of an evaluation."""
 
     spot: Spot
     step: int
     seconds: float | None = None
     loss: float | None = None
     held_out: bool = False
+    rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +99,17 @@ class Run:
     state: str = ""
     start: float | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    own_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by name and node, where nodes differ
+    anchors: tuple[Beat, ...] = ()  # steps that single ranks name beside the job's own step lines
 
     @property
     def heard(self) -> frozenset[str]:
         """The nodes that said anything."""
         return frozenset(one.node for one in self.voices if one.lines)
+
+
+def has_failed(job: Job) -> bool:
+    """Whether the scheduler says so, by its word or by the exit code of the last attempt."""
+    last = job.attempts[-1] if job.attempts else None
+    state = job.state or (last.state if last else None) or ""
+    return state.upper().startswith(FAILED) or bool(last and last.exit_code)

@@ -1,29 +1,32 @@
-"""Against its own past: in which stage a run was, and at which step it turned.
+"""Against its own past: at which step a run turned.
 
 What a step line says of itself is compared, seconds a step and loss; the distance of windows of events by dynamic time warping, as in
-L4, is in bench/l4_faithful.py only. What comes again and again in the same run (evaluations, checkpoints, first steps) is not
+L4, is in bench/l4_faithful.py only. Stages are told by `kb.l4.stages`. What comes again and again in the same run (evaluations, checkpoints, first steps) is not
 what turned it: a step counts only if those after it stay as it is.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
 from kb.l4.clocks import corrected
-from kb.l4.run import Beat, Run, Spot
-from kb.l4.words import stage_told
+from kb.l4.run import Beat, Run
 
 FEWEST = 6  # steps before and, of a loss, after the turn
 SLOWER = 1.3  # times as long a step
 SIGMAS = 6.0
+MANY = 8  # steps on either side, of which the mean is told though they vary
+_STEP = re.compile(r"(?i)\b(?:iteration|iter|global[ _]?step|step)\W{0,3}(\d{1,9})\b")
+STALLED = 600.0  # seconds without a step, at least
+LOOSE = 10  # steps by which two counters of the same steps may differ
 FIRST_STEPS = 3  # slow in every run
-STAGES = ("launch", "init", "data_load", "checkpoint_load", "iterating", "evaluating", "saving")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +73,42 @@ def course_of(run: Run, off: Mapping[str, float]) -> Course:
     best = min(told, key=lambda name: (-min(1, rich[name]), -max(b.step for b in told[name]), -len(told[name]), name))
     beats = _rising(sorted(told[best], key=lambda one: one.spot.offset))
     times = tuple(corrected(one.spot, off) for one in beats)
+    ahead = _ahead(run, beats, times, off)
+    if ahead:
+        beats = tuple(replace(one, step=one.step + ahead) for one in beats)
     gaps = [b - a for a, b in pairwise(times) if a is not None and b is not None and b >= a]
     strides = Counter(b.step - a.step for a, b in pairwise(beats) if b.step > a.step)
     return Course(beats, times, median(gaps) if gaps else None, strides.most_common(1)[0][0] if strides else 1)
 
 
+def _ahead(run: Run, beats: Sequence[Beat], times: Sequence[float | None], off: Mapping[str, float]) -> int:
+    """How far the steps that ranks name are ahead of a bar that began to count anew when the run was resumed."""
+    known = [(time, beat.step) for time, beat in zip(times, beats, strict=True) if time is not None]
+    gaps = []
+    for one in run.anchors:
+        time = corrected(one.spot, off)
+        place = bisect_right(known, (time, math.inf)) if time is not None else 0
+        if place:
+            gaps.append(one.step - known[place - 1][1])
+    if len(gaps) < FEWEST:
+        return 0
+    usual = round(median(gaps))
+    steady = sum(abs(one - usual) <= LOOSE for one in gaps) * 3 >= 2 * len(gaps)
+    return usual if steady and usual > 5 * LOOSE else 0
+
+
 def _rising(beats: Sequence[Beat]) -> tuple[Beat, ...]:
-    """One line of each step, the richest; a step that is lower than the one before begins anew."""
+    """One line of each step, with what all lines of that step say; a step that is lower than the one before begins anew."""
     kept: list[Beat] = []
     for beat in beats:
         if kept and beat.step == kept[-1].step:
-            if kept[-1].seconds is None and kept[-1].loss is None:
-                kept[-1] = beat
+            one = kept[-1]
+            kept[-1] = replace(
+                one if one.loss is not None or beat.loss is None else replace(one, spot=beat.spot),
+                seconds=beat.seconds if one.seconds is None else one.seconds,
+                rate=beat.rate if one.rate is None else one.rate,
+                loss=beat.loss if one.loss is None else one.loss,
+            )
         else:
             kept.append(beat)
     return tuple(kept)
@@ -106,6 +133,14 @@ def step_at(course: Course, time: float | None) -> int | None:
     return step + min(course.stride, max(1, round((time - at) / course.interval * course.stride)))
 
 
+def step_told(text: str, course: Course) -> int | None:
+    """The step that a line names itself, where it is not one that was done before."""
+    match = _STEP.search(text)
+    step = int(match[1]) if match else None
+    last = course.last
+    return step if step is not None and last is not None and step >= last.step else None
+
+
 def changes(course: Course) -> tuple[Change, ...]:
     """Where the job's steps turned for good: became slower, or their loss went off."""
     found = [one for one in (_slower(course), _loss(course)) if one is not None]
@@ -113,17 +148,26 @@ def changes(course: Course) -> tuple[Change, ...]:
 
 
 def _paces(course: Course) -> list[tuple[int, float]]:
-    """Seconds a step by index of the line: as it says, else by the clock."""
-    said = [(i, one.seconds) for i, one in enumerate(course.beats) if one.seconds]
-    if len(said) * 2 > len(course.beats):
-        return [(i, value) for i, value in said if value is not None]
-    paces = []
-    for i in range(1, len(course.beats)):
-        before, now = course.times[i - 1], course.times[i]
-        steps = course.beats[i].step - course.beats[i - 1].step
-        if before is not None and now is not None and now > before and steps > 0:
-            paces.append((i, (now - before) / steps))
-    return paces
+    """Seconds a step by index of the line: as it says, else by what it says was done in a second, else by the clock."""
+    for said in (
+        [(i, one.seconds) for i, one in enumerate(course.beats) if one.seconds],
+        [(i, 1.0 / one.rate) for i, one in enumerate(course.beats) if one.rate],
+    ):
+        if len(said) * 2 > len(course.beats):
+            return said
+    # Lines without a time bear that of an earlier line: of several that bear the same, the first is nearest to it.
+    stamped = [
+        (i, time, beat.step)
+        for i, (time, beat) in enumerate(zip(course.times, course.beats, strict=True))
+        if time is not None and (i == 0 or time != course.times[i - 1])
+    ]
+    if len(stamped) * 2 < len(course.beats):
+        return []  # times of other lines, now and then
+    return [
+        (j, (after - before) / (then - now))
+        for (_, before, now), (j, after, then) in pairwise(stamped)
+        if after > before and then > now
+    ]
 
 
 def _slower(course: Course) -> Change | None:
@@ -133,13 +177,10 @@ def _slower(course: Course) -> Change | None:
     values = [value for _, value in paces]
     best: tuple[float, int] | None = None
     for cut in range(FEWEST, len(values) - 2):
-        before, after = values[:cut], values[cut:]
-        usual = median(before[-200:])
-        spread = median([abs(v - usual) for v in before[-200:]]) * 1.4826 + 0.02 * usual
-        slow = median(after)
-        if slow > SLOWER * usual and slow - usual > SIGMAS * spread and values[cut] - usual > 0.5 * (slow - usual):
+        if _is_slower(values[:cut], values[cut:]):
             # the cut at which both sides are most of one kind
-            cost = sum(abs(v - usual) for v in before) + sum(abs(v - slow) for v in after)
+            usual, slow = median(values[max(0, cut - 200) : cut]), median(values[cut:])
+            cost = sum(abs(v - usual) for v in values[:cut]) + sum(abs(v - slow) for v in values[cut:])
             if best is None or cost < best[0]:
                 best = (cost, cut)
     if best is None:
@@ -147,8 +188,28 @@ def _slower(course: Course) -> Change | None:
     cut = best[1]
     first = paces[cut][0]
     usual, slow = median(values[:cut]), median(values[cut:])
-    told = f"steps take {slow:.3g} s from here on, {usual:.3g} s before"
-    return Change(course.beats[first].step, "slower", course.beats[first : first + 3], told, slow / usual)
+    beats = course.beats[first : first + 3]
+    if any(one.seconds for one in beats) or not any(one.rate for one in beats):
+        told = f"steps take {slow:.3g} s from here on, {usual:.3g} s before"
+    else:
+        told = f"steps take {slow / usual:.2g} times as long from here on"
+    return Change(course.beats[first].step, "slower", beats, told, slow / usual)
+
+
+def _is_slower(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Whether steps became slower here for good: by more than they vary, or by less if many did."""
+    recent = before[-200:]
+    usual, slow = median(recent), median(after)
+    if slow <= SLOWER * usual or after[0] - usual <= 0.5 * (slow - usual):
+        return False
+    spread = median([abs(v - usual) for v in recent]) * 1.4826 + 0.02 * usual
+    if slow - usual > SIGMAS * spread:
+        return True
+    # Lengths that change make steps vary; then the mean of many tells, if it was steady before.
+    half = len(recent) // 2
+    drift = abs(median(recent[:half]) - median(recent[half:])) if half >= MANY else math.inf
+    error = 1.25 * spread * math.sqrt(1 / len(recent) + 1 / len(after))
+    return len(after) >= MANY and slow - usual > 1.5 * SIGMAS * error and slow - usual > 3 * drift
 
 
 def _loss(course: Course) -> Change | None:
@@ -172,24 +233,11 @@ def _loss(course: Course) -> Change | None:
     return None
 
 
-def stage_at(run: Run, spot: Spot | None, course: Course, off: Mapping[str, float], text: str = "") -> str | None:
-    """The stage in which a line stands: what the line itself says, else the last mark of all sources before it.
-
-    A held-out loss ends an evaluation. Without a step, a stage is taken from the words where no mark tells it.
-    """
-    when = corrected(spot, off) if spot else None
-    marks = [(corrected(one.spot, off), one.stage, one.spot) for one in run.turns]
-    marks += [(corrected(one.spot, off), "iterating", one.spot) for one in run.beats]
-    marks = [one for one in marks if one[1] != "teardown"]
-    timed = [(t, STAGES.index(s), s) for t, s, _ in marks if t is not None and (when is None or t <= when + 1.0)]
-    last = max(timed)[2] if timed else None
-    if last is None and spot is not None:
-        own = [(at.offset, s) for _, s, at in marks if at.source == spot.source and at.offset < spot.offset]
-        last = max(own)[1] if own else None
-    if course.beats:
-        told = stage_told(text, ("saving", "evaluating"))
-        return told or last or "iterating"
-    told = stage_told(text, ("checkpoint_load", "data_load", "init", "launch"))
-    if last is None or (told is not None and STAGES.index(told) >= STAGES.index(last)):
-        return told or last or "launch"
-    return last
+def is_stalled(course: Course, over: float | None) -> bool:
+    """Whether lines went on long after the last step, longer than ever between two steps of the run (evaluations and checkpoints among them)."""
+    last = course.stopped
+    known = [time for time in course.times if time is not None]
+    if last is None or over is None or len(known) < FEWEST or not course.interval:
+        return False
+    longest = max((after - before for before, after in pairwise(known)), default=0.0)
+    return over - last > max(STALLED, 20 * course.interval, 3 * longest)

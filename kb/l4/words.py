@@ -60,9 +60,21 @@ _ASIDE = re.compile(
     r"|userwarning)\b"
 )
 _RAISED = re.compile(
-    r"^(?:\[\w:.-]{1,40}\]:? ?)*(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Failure|Expired)(?:: |$)|^(?:socket\.)\w+: "
+    r"^(?:\[\w:.-]{1,40}\]:? ?)*(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception|Exit|Interrupt|Failure|Expired)(?:: |$)"
+    r"|^(?:\[[\w:.-]{1,40}\]:? ?)*(?:[a-z_]\w*\.)+(?:error|timeout|gaierror|herror): "
 )
 _BODY = re.compile(r"^\W*$|^\s+\S|^Traceback|^\s*File \"|^\^+|^During handling|^The above exception")
+
+# What ends a process that can say nothing: killed, a bad address, a bus error, an illegal instruction; not what launchers and watchdogs send.
+_SIGNAL = re.compile(
+    r"\bSIG(?:KILL|SEGV|BUS|ILL|FPE)\b|(?i:\bexit ?(?:code|status)\W{1,4}-(?:4|7|8|9|11)\b|\bsignal:? (?:4|7|8|9|11)\b|core dumped|segmentation fault|bus error)"
+)
+_IGNORED = re.compile(
+    r"(?i)^(?:\W|rank|\d)*exception (?:was )?ignored\b|^(?:\W|rank|\d)*exception in thread|handled|suppressed"
+)
+_MACHINE = re.compile(
+    r"(?:^|\s)\[ {0,6}\d{1,9}\.\d{3,6}\]|\bkernel:|(?:^|\s)\[[A-Z][a-z]{2} [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d \d{4}\]"
+)
 
 
 def harm(text: str, level: str | None) -> float:
@@ -81,6 +93,11 @@ def harm(text: str, level: str | None) -> float:
     return min(1.0, max(0.0, score))
 
 
+def is_bad(word: str) -> bool:
+    """Whether a word by itself tells of something wrong."""
+    return _GRAVE.search(word) is not None or _BAD.search(word) is not None
+
+
 def is_consequence(text: str) -> bool:
     """Whether a line tells what another's failure, or the launcher, did to the speaker."""
     return _CONSEQUENCE.search(text) is not None
@@ -89,6 +106,41 @@ def is_consequence(text: str) -> bool:
 def is_raised(text: str) -> bool:
     """Whether a line is the last one of a traceback: an exception that nobody caught there."""
     return _RAISED.match(text) is not None
+
+
+def is_grave(text: str) -> bool:
+    """Whether its words tell of what does not pass by itself."""
+    return _GRAVE.search(text) is not None
+
+
+def is_uneasy(text: str) -> bool:
+    """Whether its words tell of what may become trouble."""
+    return _UNEASY.search(text) is not None
+
+
+def is_mild(text: str) -> bool:
+    """Whether its words tell that the speaker goes on."""
+    return _MILD.search(text) is not None
+
+
+def is_aside(text: str) -> bool:
+    """Whether it is about what only watches the job, or tidies the host."""
+    return _ASIDE.search(text) is not None
+
+
+def by_signal(text: str) -> bool:
+    """Whether it tells of a process that a signal ended, which could not say why itself."""
+    return _SIGNAL.search(text) is not None
+
+
+def is_ignored(text: str) -> bool:
+    """Whether it opens a traceback that ends nothing."""
+    return _IGNORED.search(text) is not None
+
+
+def of_machine(text: str) -> bool:
+    """Whether an operating system's kernel says it."""
+    return _MACHINE.search(text) is not None
 
 
 def is_body(text: str) -> bool:

@@ -66,7 +66,7 @@ class Pod:
     """A pod: its main container and the others that ended badly, its place in the job, and its last lives, oldest first.
 
     `reason`: why it was ended as a whole; `waits`: why its container does not run. `role`, `group` and `index`: which of
-    the job's replicas it is; `node_rank` and `processes`: as its environment or arguments say; `odd`: other containers
+    the job's replicas it is; `image`: of the main container, as it is named; `node_rank` and `processes`: as its environment or arguments say; `odd`: other containers
     that ended badly.
     """
 
@@ -91,6 +91,7 @@ class Pod:
     gpus: int
     restarts: int
     lives: tuple[Life, ...]
+    image: str = ""
 
     @property
     def suspicious(self) -> bool:
@@ -133,6 +134,7 @@ def read_pod(item: Mapping[str, Any], containers: Sequence[str] = ()) -> Pod:
         gpus=gpus_of(spec),
         restarts=integer(own.get("restartCount")) or 0,
         lives=_lives(own),
+        image=string(main.get("image"), 400),
     )
 
 

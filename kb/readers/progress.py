@@ -640,6 +640,8 @@ def _general(word: str, *, capture: bytes = b"step") -> ProgressFormat:
         + head
         + rb")"
     )
+    # not the function's name and line of loguru (`loop:step:462 - step 5090 …`)
+    tail += rb"(?!(?<=[\w>]:" + head + rb"):\d{1,6} - [^\n]{0,80}?\b" + head + rb"\b)"
     tail += _ITERATION if word in {"iter", "Iter"} else b""
     tail += (
         (_IS_TOO if word == "step" else _IS)

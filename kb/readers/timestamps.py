@@ -27,7 +27,7 @@ STAMP = (
     rb"(?:[.,](?P<fraction>\d{1,9}))?"
     rb"(?: (?P<half>[AP]M)\b)?"
     rb"(?P<zone>Z|(?: ?UTC| ?GMT)\b| ?[+-]\d\d:?\d\d(?![\d:]))?"
-    rb"(?:(?<=[0-9CT])(?: [A-Z]{3,4})? (?P<name_y>20\d\d)(?![\d-]))?"
+    rb"(?(name_m)(?:(?<=[0-9CT])(?: [A-Z]{3,4})? (?P<name_y>20\d\d)(?![\d-]))?)"  # behind other dates it is a process
 )
 _STAMP = re.compile(STAMP)
 _CLOCK = re.compile(rb":[0-5]\d:[0-5]\d")  # quick to find; most lines have none

@@ -219,6 +219,7 @@ def workload(
         owner=told.owner
         or next((one.labels[key] for one in pods for key in (*site.owners, *_OWNERS) if key in one.labels), None),
         gpus=sum(one.gpus for one in current) or None,
+        image=next((one.image for one in current if one.image), None),
     )
     record = JobRecord(
         job,

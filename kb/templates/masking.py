@@ -18,6 +18,7 @@ from kb.readers.prefixes import peel
 from kb.readers.progress import read_line
 from kb.readers.timestamps import STAMP
 from kb.templates.table import VARIABLE, VERSION, WIDEST, Template
+from kb.templates.wrapped import part_of
 
 LOOKED_AT = 1024  # bytes of a line; more never tells kinds of lines apart
 SHOWN = 320  # characters of a template's text
@@ -48,7 +49,8 @@ class Shape:
 
     `template` is None for a blank line. `voice`, `rank`, `node`, `step` and `stamp` are byte ranges of the line: what tells
     who speaks, the digits of the rank, the host, the digits of the step that an iteration line names, and the time stamp to
-    its minutes; `start` is where the message begins behind the prefixes.
+    its minutes; `start` is where the message begins behind the prefixes. `partial`: the container's runtime says that the line
+    goes on in a later one.
     """
 
     template: Template | None
@@ -58,6 +60,7 @@ class Shape:
     node: Range | None = None
     step: Range | None = None
     stamp: Range | None = None
+    partial: bool = False
 
 
 BLANK = Shape(None, Kind.BLANK)
@@ -68,27 +71,46 @@ def fold(text: bytes) -> bytes:
     return text.translate(_FOLD)
 
 
+_IDS = re.compile(
+    rb"(?<![\w-])[0a-f]{8}-(?:[0a-f]{4}-){3}[0a-f]{12}(?![\w-])"
+    rb"|(?<![\w.])(?=[a-f]{0,63}0)(?=0{0,63}[a-f])[0a-f]{7,64}(?![\w]|[+-]0)"  # 0.0000000e-00 is a number
+    rb"|\b0x[0a-f]{1,64}\b"
+)
+_LETTERS = bytes.maketrans(b"abcdef", b"0" * 6)
+
+
+def alike(folded: bytes) -> bytes:
+    """The folded line with all hexadecimal ids of one length the same, as long as before."""
+    return _IDS.sub(_same_id, folded)
+
+
+def _same_id(match: re.Match[bytes]) -> bytes:
+    found = match[0]
+    return found[:2] + found[2:].translate(_LETTERS) if found[1:2] == b"x" else b"a" + found[1:].translate(_LETTERS)
+
+
 def shape_of(folded: bytes, *, dated: bool = False) -> Shape:
     """The shape of a folded line, of which the first `LOOKED_AT` bytes count. `dated`: stamps without a year give times, too."""
-    folded = folded[:LOOKED_AT]
+    folded = alike(folded[:LOOKED_AT])
     if not folded.strip(_EMPTY):
         return BLANK
     spoken = _with_dates(folded)
     prefix = peel(spoken)
     start = max(prefix.end, _behind_nccl(spoken, prefix.end))
     told = _structured(spoken, start) or spoken[start:]
-    level = _level(spoken, start)
+    level = level_of(spoken, start)
     text = masked(fold(told))
     if not text:
         return BLANK
     return Shape(
         template_of(text, level),
-        _kind(spoken[start:]),
+        kind_of(spoken[start:]),
         start,
         _rank(spoken, start),
         _node(spoken, start, prefix.node),
         _step(text, spoken),
         _stamp(spoken, dated=dated),
+        part_of(spoken[:start])[1],
     )
 
 
@@ -98,7 +120,7 @@ def template_of(text: str, level: str | None) -> Template:
     words = text.split(" ", WIDEST - 1)
     short = " ".join(word if len(word) <= 3 and word.isalpha() else "." for word in words)
     low = text.lower()
-    trouble = level in ("warning", "error", "critical") or any(word in low for word in _TROUBLE)
+    trouble = level in ("warning", "error", "critical") or any(word in low for word in TROUBLE)
     family = f"f{'0' if trouble else '1'}{_digest(level, str(len(words)), short)}"
     return Template(
         id=_digest(level, text),
@@ -150,7 +172,7 @@ _SEVERAL = re.compile(rb"(?<=[\[({])<\*>(?:(?:, ?| )<\*>){1,400}|<\*>(?:,?<\*>){
 _SPACES = re.compile(rb"[\s\0]{1,1024}")
 _ANSI = re.compile(rb"\x1b\[[0-9;?]{0,16}[A-Za-z]|\[[0-9;]{1,9}m|[\x01-\x08\x0b-\x1a\x1c-\x1f]")
 _EMPTY = bytes(range(33))
-_TROUBLE = (
+TROUBLE = (
     *(
         "error",
         "fail",
@@ -193,9 +215,22 @@ def masked(folded: bytes) -> str:
         plain = _PORTS.sub(b"<*>", plain)
     if b"busId " in plain:
         plain = _BUS.sub(b"<*>", plain)
-    text = _SUSPECT.sub(_suspect, plain)
-    text = _SEVERAL.sub(b"<*>", text)
+    text = _SEVERAL.sub(b"<*>", words_masked(plain))
     return _SPACES.sub(b" ", text).decode("utf-8", "replace").strip()[:SHOWN].rstrip()
+
+
+def words_masked(plain: bytes) -> bytes:
+    """The text with its words masked, each by itself."""
+    return _SUSPECT.sub(_suspect, plain)
+
+
+def is_simple(folded: bytes) -> bool:
+    """Whether its words are all that there is to mask in a text: it is ASCII, and nothing in it goes over several words."""
+    if folded.translate(None, _SIMPLE) or b"%|" in folded or b"busId " in folded:
+        return False
+    if b"]" in folded and b"/" in folded and _PORTS.search(folded) is not None:
+        return False
+    return b"[0" not in folded or _ANSI.search(folded) is None
 
 
 def _suspect(match: re.Match[bytes]) -> bytes:
@@ -223,6 +258,7 @@ def _path(match: re.Match[bytes]) -> bytes:
 
 
 _ZEROS = re.compile(rb"0{1,80}")
+_SIMPLE = bytes(range(0x20, 0x7F))
 _PRINTED = bytes(range(0x20, 0x7F)) + b"\t\r\n\x1b"
 
 
@@ -303,7 +339,7 @@ def _structured(line: bytes, start: int) -> bytes | None:
     return told if named is None else named[1] + b": " + told
 
 
-def _level(line: bytes, start: int) -> str | None:
+def level_of(line: bytes, start: int) -> str | None:
     """The level that the line tells within its first bytes or those of its message."""
     head = line[: start + 200]
     letter, word = _LEVEL_LETTER.search(head), _LEVEL_WORD.search(head)
@@ -341,19 +377,19 @@ _STEPPED = re.compile(
     rb"(?i)(?:(?<![a-z])(?:global_?)?(?:iter(?:ation)?|step|batch)s?|num_updates|current_steps)"
     rb"['\"]?\]?[ \t]{0,2}[:=#\[(]{0,2}[ \t]{0,12}(0{1,12})(?![\w.])|\|[ \t]{0,8}(0{1,12})/0{1,12}[ \t]{1,2}\["
 )
-_MAY_STEP = re.compile(r"(?i)iter|step|batch|num_updates|it/s|s/it")
+MAY_STEP = re.compile(r"(?i)iter|step|batch|num_updates|it/s|s/it")
 
 
 def _step(text: str, line: bytes) -> Range | None:
     """Where an iteration line of training names its step; None for other lines."""
-    if _MAY_STEP.search(text) is None:
+    if MAY_STEP.search(text) is None:
         return None
     match = _STEPPED.search(fold(line))
-    return match.span(match.lastindex or 0) if match is not None and _is_iteration(text) else None
+    return match.span(match.lastindex or 0) if match is not None and is_iteration(text) else None
 
 
 @lru_cache(4096)
-def _is_iteration(text: str) -> bool:
+def is_iteration(text: str) -> bool:
     """Whether a template is that of an iteration line, judged by one that it could have been made of."""
     line = text.replace("%|<*>|", "%|#|").replace("[<*><<*>, ", "[00:01<00:01, ").replace(VARIABLE, "1")
     point = read_line(line.encode())
@@ -370,7 +406,8 @@ _WEAK_LAST_LINE = re.compile(rb"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z_]\w{0,60}(?:
 _INNERMOST = re.compile(rb"File \"(?:[^\"\n]{0,400}/)?([^\"/\n]{1,200})\", line \d{1,9}(?:, in ([^\n]{1,120}))?")
 
 
-def _kind(message: bytes) -> Kind:
+def kind_of(message: bytes) -> Kind:
+    """The kind of what stands behind a line's prefixes."""
     if message.startswith(b"Traceback (most recent call last)"):
         return Kind.HEAD
     if message[:1] in b" \t":

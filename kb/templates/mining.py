@@ -7,9 +7,8 @@ masked once. A miner may be given a shard of a stream: it counts the lines that 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,14 +17,16 @@ import numpy as np
 
 from kb.model import StreamRef
 from kb.readers.timestamps import find_time
-from kb.templates.blocks import FOLDED, SHAPES, Block, Shapes
-from kb.templates.masking import LOOKED_AT, Kind, Range, Shape, frame_of, raised
+from kb.templates.blocks import SHAPES, Block, Shapes
+from kb.templates.counting import NONE, ByWindow, Voices
+from kb.templates.joining import CutLines, Tracebacks
+from kb.templates.likeness import Loose
+from kb.templates.looks import LOOKS, Looks
+from kb.templates.masking import LOOKED_AT, Range, Shape
 from kb.templates.table import (
-    COARSE_WINDOWS,
     FIRST,
     KEEP,
     LAST,
-    LAST_WINDOWS,
     MOST,
     SECONDS,
     STEPS,
@@ -34,7 +35,6 @@ from kb.templates.table import (
     Span,
     Template,
     TemplateTable,
-    Windows,
     common,
     folding,
     merge,
@@ -50,16 +50,13 @@ if TYPE_CHECKING:
 
 WARM = 64 * 1024
 AFTER = 4 * 1024
-LONGEST_TRACEBACK = 32 * 1024  # bytes from its head on, those of others in between included
 LONGEST_LINE = 256 * 1024  # that is waited for
 SHOWN = 512
 STAMPED = 160  # bytes in which a time stands
 MOST_COUNTED = 4_000_000  # counts kept of a part
-PART = 64  # blocks between two joinings with the table
-
-_HEAD = b"Traceback (most"
-_RANKS = 10**9  # more than a rank has digits
-_NONE = -(2**62)  # the window of a line before any is known
+PART = 1 << 28  # bytes between two joinings with the table
+FEWEST, MOST_BYTES = 1 << 16, 1 << 22  # bytes counted at once
+NEW = 128  # templates that are new among them: then fewer
 
 
 class _Seen(NamedTuple):
@@ -86,25 +83,17 @@ class _Record:
     count: int = 0
     first: list[_Seen] = field(default_factory=list)
     last: list[_Seen] = field(default_factory=list)
+    late: list[tuple[Block, int]] = field(default_factory=list)  # behind `last`; read if nothing comes behind them
     ranks: Counter[int] = field(default_factory=Counter)
     nodes: Counter[str] = field(default_factory=Counter)
-
-
-@dataclass(slots=True)
-class _Voice:
-    """A speaker whose traceback is under way, or just over."""
-
-    until: int
-    frame: str = ""
-    frames: int = 0
-    near: bool = True  # the line before was its own
-    over: bool = False
 
 
 class Miner:
     """Mines one stream, or the shard [own_start, own_stop) of it whose first fed byte lies at `origin`.
 
+    `width`: at which a terminal cut the stream's lines (kb.templates.wrapped); such a stream is mined whole, not in shards.
     `year`: of stamps that name none. `shapes`: what earlier miners of the same process have learned, for streams alike.
+    `looks`: so many lines are looked at in full; those unlike all others behind them are only counted (kb.templates.looks).
     """
 
     def __init__(
@@ -115,7 +104,9 @@ class Miner:
         own_start: int = 0,
         own_stop: int | None = None,
         year: int | None = None,
+        width: int | None = None,
         shapes: Shapes | None = None,
+        looks: int = LOOKS,
     ) -> None:
         self._ref, self._year = ref, year
         self._own_start, self._own_stop = own_start, own_stop
@@ -123,8 +114,9 @@ class Miner:
         self._carry = b""
         self._skipping = origin > 0  # to the end of a line whose start was not seen, or that is too long
         self._shapes = shapes or Shapes(dated=year is not None)
-        self._raised: dict[tuple[object, ...], Shape] = {}
-        self._voices: dict[bytes, _Voice] = {}
+        self._loose, self.looks = Loose(), Looks(looks)
+        self._few = FEWEST
+        self._cut, self._tracebacks = CutLines(width), Tracebacks()
         self._minutes: dict[bytes, int | None] = {}
         self._table = TemplateTable(ref)
         self._stepped = False  # whether any line named a step: then minutes are not asked for
@@ -132,9 +124,12 @@ class Miner:
 
     def _begin(self, start: int) -> None:
         self._start = self._end = start
-        self._blocks = self._events = self._lines = 0
+        self._bytes = self._events = self._lines = 0
         self._records: dict[str, _Record] = {}
-        self._steps, self._by_minute = _Counting(STEPS), _Counting(SECONDS)
+        self._late: list[_Record] = []  # with places in the block before
+        self._steps, self._by_minute = ByWindow(STEPS), ByWindow(SECONDS)
+        self._ranks, self._by_node = Voices(), Voices()
+        self._nodes: dict[str, int] = {}
         self._step: int | None = None
         self._minute: int | None = None
         self._stamped: bytes | None = None
@@ -144,16 +139,22 @@ class Miner:
         if self._skipping:
             block = self._skipped(block)
         ends = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
+        if self._cut.width is not None:
+            block, self._carry = self._carry + block, b""
+            ends = self._uncut(block)
+            if not ends and len(block) > LONGEST_LINE:  # no terminal did that
+                self._cut.width = None
+                ends = block.rfind(b"\n") + 1
         if not ends:
             self._carry += block
             if len(self._carry) > LONGEST_LINE:
-                self._cut()
+                self._shorten()
             return
-        whole = self._carry + block[:ends]
+        whole = b"".join((self._carry, memoryview(block)[:ends])) if self._carry or ends < len(block) else block
         start, self._base, self._carry = self._base, self._base + len(whole), block[ends:]
         self._take(whole, start)
         if len(self._carry) > LONGEST_LINE:
-            self._cut()
+            self._shorten()
 
     def finish(self) -> TemplateTable:
         """The table of what was fed; the miner is done then."""
@@ -177,7 +178,17 @@ class Miner:
         self._base += behind + 1
         return block[behind + 1 :]
 
-    def _cut(self) -> None:
+    def _uncut(self, text: bytes) -> int:
+        """Behind the last line after which none goes on that a terminal cut."""
+        end = text.rfind(b"\n") + 1
+        while end:
+            begin = text.rfind(b"\n", 0, end - 1) + 1
+            if end - 1 - begin != self._cut.width:
+                break
+            end = begin
+        return end
+
+    def _shorten(self) -> None:
         """Take the start of a line that is too long for the whole of it, and skip the rest."""
         whole, start = self._carry, self._base
         self._carry, self._base, self._skipping = b"", start + len(whole), True
@@ -198,8 +209,7 @@ class Miner:
             ahead = block[:split]
             cut = max(ahead.rfind(b"\n"), ahead.rfind(b"\r")) + 1 if len(block) > split else len(block)
             if len(block) > split and cut < split:  # a line of the shard before reaches into this one
-                ends = [at + 1 for at in (block.find(b"\n", split), block.find(b"\r", split)) if at >= 0]
-                cut = min(ends) if ends else len(block)
+                cut = self._behind(block, split)
                 self._lines += block.count(
                     b"\n", split, cut if self._own_stop is None else min(cut, self._own_stop - start)
                 )
@@ -210,147 +220,108 @@ class Miner:
             if keep <= 0:
                 return
             if block[keep - 1 : keep] not in (b"\n", b"\r"):
-                ends = [at + 1 for at in (block.find(b"\n", keep), block.find(b"\r", keep)) if at >= 0]
-                keep = min(ends) if ends else len(block)
+                keep = self._behind(block, keep)
             block = block[:keep]
         if block:
             self._count(block, start)
 
     def _look(self, text: bytes, start: int) -> None:
-        if text and (self._voices or _HEAD in text):
-            self._fold_tracebacks(Block(text, start, self._shapes, 0))
+        if text:
+            block = Block(text, start, self._shapes, 0, looks=self.looks)
+            self._cut.join(block)
+            self._tracebacks.fold(block)
 
     def _count(self, text: bytes, start: int) -> None:
-        block = Block(text, start, self._shapes, self._lines)
-        if self._voices or _HEAD in text:
-            self._fold_tracebacks(block)
+        """Count lines, few at a time as long as many of them are new, so that what is learned of them helps with the next."""
+        at = 0
+        while at < len(text):
+            stop = len(text)
+            if self._few < stop - at and self._cut.width is None:
+                stop = max(text.rfind(b"\n", at, at + self._few), text.rfind(b"\r", at, at + self._few - 1)) + 1
+                stop = stop if stop > at else min(self._behind(text, at + self._few), len(text))
+            known = len(self._records)
+            self._count_some(text[at:stop] if at or stop < len(text) else text, start + at)
+            new = max(len(self._records) - known, 0)
+            self._few = max(self._few // 4, FEWEST) if new > NEW else min(self._few * 4, MOST_BYTES)
+            at = stop
+
+    @staticmethod
+    def _behind(text: bytes, at: int) -> int:
+        """Behind the end of the line that reaches over a place."""
+        ends = [end + 1 for end in (text.find(b"\n", at), text.find(b"\r", at)) if end >= 0]
+        return min(ends) if ends else len(text)
+
+    def _count_some(self, text: bytes, start: int) -> None:
+        loose = None if self._tracebacks or self._cut else self._loose
+        block = Block(
+            text,
+            start,
+            self._shapes,
+            self._lines,
+            step=self._step,
+            stamped=self._stamped,
+            loose=loose,
+            looks=self.looks,
+        )
+        self._cut.join(block)
+        self._tracebacks.fold(block)
         block.settle()
-        self._note(block)
-        self._window(block)
+        numbers = self._note(block)
+        self._note_voices(block, numbers)
+        self._window(block, numbers)
         own = len(text) if self._own_stop is None else min(len(text), self._own_stop - start)
-        self._lines += text.count(b"\n", 0, own)
+        self._lines += block.feeds_before(own)
         self._end = start + own
-        self._blocks += 1
-        counted = self._steps.size + self._by_minute.size
-        if self._blocks >= PART or len(self._records) > 2 * MOST or counted > MOST_COUNTED:
+        self._bytes += own
+        counted = self._steps.size + self._by_minute.size + self._ranks.size + self._by_node.size
+        if self._bytes >= PART or counted > MOST_COUNTED or max(len(self._records), len(self._nodes)) > 2 * MOST:
             self._close(self._end)
 
-    def _fold_tracebacks(self, block: Block) -> None:
-        """Take the bodies of tracebacks out, and name the innermost frame with the exceptions that end them."""
-        heads = block.of_kind(Kind.HEAD)
-        index = 0
-        while index < len(block):
-            if not self._voices:
-                at = bisect_left(heads, index)
-                if at == len(heads):
-                    return
-                index = heads[at]
-            shape = block.shape(index)
-            if shape.kind is not Kind.BLANK:
-                heard = self._heard(shape, block.line(index), block.offset(index))
-                if heard is not shape:
-                    block.reshape(index, heard)
-            index += 1
-        end = block.offset(len(block) - 1) if len(block) else 0
-        for speaker in [one for one, voice in self._voices.items() if voice.until < end]:
-            del self._voices[speaker]
-
-    def _heard(self, shape: Shape, line: bytes, offset: int) -> Shape:  # noqa: PLR0911 - one for each way it may go
-        """What a line counts as beside the tracebacks that are under way."""
-        span = shape.rank or shape.node
-        speaker = b"" if span is None else line[: shape.start][span[0] : span[1]]
-        if shape.kind is Kind.HEAD:
-            self._voices[speaker] = _Voice(offset + LONGEST_TRACEBACK)
-            return shape
-        voice = self._voices.get(speaker)
-        if voice is None:
-            return shape
-        if offset > voice.until:
-            del self._voices[speaker]
-            return shape
-        if voice.over:
-            if shape.kind is not Kind.EXCEPTION:
-                del self._voices[speaker]
-                return shape
-        elif shape.kind is Kind.FRAME:
-            voice.frames, voice.frame, voice.near = voice.frames + 1, frame_of(line), True
-            return FOLDED
-        elif shape.kind is Kind.INDENTED and voice.near:
-            return FOLDED
-        elif not voice.frames or not (shape.kind is Kind.EXCEPTION or (shape.kind is Kind.WEAK and voice.near)):
-            voice.near = False
-            return shape
-        voice.over = True
-        return self._raised_at(shape, voice.frame)
-
-    def _raised_at(self, shape: Shape, frame: str) -> Shape:
-        if shape.template is None or not frame:
-            return shape
-        key = (shape.template.id, frame, shape.start, shape.rank, shape.node, shape.stamp)
-        found = self._raised.get(key)
-        if found is None:
-            if len(self._raised) >= SHAPES:
-                self._raised.clear()
-            found = self._raised[key] = replace(shape, template=raised(shape.template, frame))
-        return found
-
-    def _note(self, block: Block) -> None:
-        """Count the templates, and keep their first and last places."""
-        alike: dict[str, list[tuple[Shape, _Ints]]] = {}
-        for shape, indexes in block.groups:
-            if shape.template is not None:
-                alike.setdefault(shape.template.id, []).append((shape, indexes))
-        for name, groups in alike.items():
-            record = self._records.get(name)
+    def _note(self, block: Block) -> _Ints:
+        """Count the templates, and keep their first and last places; their records' numbers as the block orders them."""
+        records: list[_Record] = []
+        for template, indexes in block.templates:
+            record = self._records.get(template.id)
             if record is None:
-                template = groups[0][0].template
-                if template is None:
-                    continue
-                record = self._records[name] = _Record(template, len(self._records))
-            count = sum(len(indexes) for _, indexes in groups)
-            record.count += count
-            self._events += count
+                record = self._records[template.id] = _Record(template, len(self._records))
+                if template.id not in self._table.templates:
+                    self._loose.count(template)
+            records.append(record)
+            record.count += len(indexes)
+            self._events += len(indexes)
             if len(record.first) < FIRST:  # blocks come in order: what is full stays
-                early = sorted(
-                    ((index, shape) for shape, indexes in groups for index in indexes[:FIRST].tolist()), key=_INDEX
-                )
-                record.first += [self._seen(block, *one) for one in early[: FIRST - len(record.first)]]
-            late = sorted(
-                ((index, shape) for shape, indexes in groups for index in indexes[-LAST:].tolist()), key=_INDEX
-            )
-            record.last = [*record.last, *(self._seen(block, *one) for one in late[-LAST:])][-LAST:]
-        self._note_voices(block)
+                early = indexes[: FIRST - len(record.first)].tolist()
+                record.first += [self._seen(block, index) for index in early]
+            if len(indexes) < LAST:
+                self._read_late(record)
+            record.late = [(block, index) for index in indexes[-LAST:].tolist()]
+        for record in self._late:
+            if record.late and record.late[0][0] is not block:
+                self._read_late(record)
+        self._late = records
+        return np.array([record.number for record in records], np.int64)
 
-    def _note_voices(self, block: Block) -> None:
+    def _read_late(self, record: _Record) -> None:
+        record.last = [*record.last, *(self._seen(*place) for place in record.late)][-LAST:]
+        record.late = []
+
+    def _note_voices(self, block: Block, numbers: _Ints) -> None:
         """Count the templates by rank and by node."""
-        names = list(self._records)
-        ranked: dict[Range, list[tuple[int, _Ints]]] = {}
-        for shape, indexes in block.groups:
-            if shape.template is None:
-                continue
-            record = self._records[shape.template.id]
-            if shape.rank is not None:
-                ranked.setdefault(shape.rank, []).append((record.number, indexes))
-            if shape.node is not None:
-                for node, count in Counter(block.pieces(indexes, shape.node)).items():
-                    record.nodes[node.decode("utf-8", "replace")] += count
-        for span, groups in ranked.items():
-            ranks = block.digits(np.concatenate([indexes for _, indexes in groups]), span)
-            numbers = np.repeat([number for number, _ in groups], [len(indexes) for _, indexes in groups])
-            pairs, counts = np.unique(numbers * _RANKS + ranks, return_counts=True)
-            for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
-                number, rank = divmod(pair, _RANKS)
-                self._records[names[number]].ranks[rank] += count
+        places, ranks, counts = block.ranks()
+        self._ranks.count(numbers[places], ranks, counts)
+        places, nodes, counts, names = block.nodes()
+        known = np.array([self._nodes.setdefault(name, len(self._nodes)) for name in names], np.int64)
+        self._by_node.count(numbers[places], known[nodes], counts)
 
-    def _seen(self, block: Block, index: int, shape: Shape) -> _Seen:
+    def _seen(self, block: Block, index: int) -> _Seen:
         step = int(block.steps[index])
         return _Seen(
             block.offset(index),
             block.line_number(index),
             block.line(index)[: 2 * SHOWN],
             self._dated(block, index),
-            self._step if step < 0 else step,
-            shape,
+            block.step if step < 0 else step,
+            block.shape(index),
         )
 
     def _dated(self, block: Block, index: int) -> bytes | None:
@@ -359,7 +330,7 @@ class Miner:
             line = block.line(at)
             if self._minute_of(line, block.shape(at).stamp) is not None:
                 return line[:STAMPED]
-        return self._stamped
+        return block.stamped
 
     def _minute_of(self, line: bytes, stamp: Range | None) -> int | None:
         if stamp is None:
@@ -373,21 +344,21 @@ class Miner:
             minute = self._minutes[key] = None if time is None else int(time // SECONDS)
         return minute
 
-    def _window(self, block: Block) -> None:
+    def _window(self, block: Block, numbers: _Ints) -> None:
         """Count the templates by windows of steps, and of minutes as long as no step was named."""
+        if not len(block):
+            return
         steps = np.where(block.steps < 0, -1 if self._step is None else self._step, block.steps)
-        names = {shape: self._records[shape.template.id].number for shape, _ in block.groups if shape.template}
-        self._steps.count(block.counts(np.where(steps < 0, _NONE, steps // STEPS), names))
-        self._stepped = self._stepped or bool(len(steps) and steps[-1] >= 0)
+        self._steps.count(block.counts(np.where(steps < 0, NONE, steps // STEPS)), numbers)
+        self._stepped = self._stepped or bool(steps[-1] >= 0)
         if not self._stepped:
-            self._by_minute.count(block.counts(self._minutes_at(block), names))
-        if len(block):
-            self._step = int(steps[-1]) if steps[-1] >= 0 else None
-            self._stamped = self._dated(block, len(block) - 1)
+            self._by_minute.count(block.counts(self._minutes_at(block)), numbers)
+        self._step = int(steps[-1]) if steps[-1] >= 0 else None
+        self._stamped = self._dated(block, len(block) - 1)
 
     def _minutes_at(self, block: Block) -> _Ints:
         """The minute that holds at each line."""
-        minutes = np.full(len(block), _NONE if self._minute is None else self._minute, np.int64)
+        minutes = np.full(len(block), NONE if self._minute is None else self._minute, np.int64)
         for index in block.stamps():
             minute = self._minute_of(block.line(index), block.shape(index).stamp)
             if minute is not None:
@@ -398,6 +369,13 @@ class Miner:
         """Join what was counted with the table, and begin anew at `end`."""
         time = None if self._stamped is None else find_time(self._stamped, self._year)
         order = list(self._records)
+        for record in self._late:
+            self._read_late(record)
+        records, nodes = list(self._records.values()), list(self._nodes)
+        for number, rank, count in self._ranks.counts():
+            records[number].ranks[rank] += count
+        for number, node, count in self._by_node.counts():
+            records[number].nodes[nodes[node]] += count
         keep, limit, names = folding({key: one.template for key, one in self._records.items()}, KEEP, self._table.limit)
         templates = {key: self._occurrence(record) for key, record in self._folded(names).items()}
         part = TemplateTable(
@@ -457,50 +435,3 @@ class Miner:
             None if shape.rank is None else int(seen.line[shape.rank[0] : shape.rank[1]]),
             None if shape.node is None else seen.line[shape.node[0] : shape.node[1]].decode("utf-8", "replace"),
         )
-
-
-class _Counting:
-    """Counts by windows while a part is read."""
-
-    def __init__(self, width: int) -> None:
-        self._width = width
-        self._parts: list[tuple[_Ints, _Ints, _Ints]] = []
-        self.size = 0
-
-    def count(self, part: tuple[_Ints, _Ints, _Ints]) -> None:
-        """Take windows, the templates' numbers and counts."""
-        self._parts.append(part)
-        self.size += len(part[0])
-
-    def windows_from(self, start: int, names: Sequence[str]) -> Windows:
-        """The windows of the part that starts there; `names` are the templates' ids by number."""
-        if not self.size:
-            return Windows(self._width)
-        windows, templates, counts = (np.concatenate(column) for column in zip(*self._parts, strict=True))
-        head = windows == _NONE
-        found = _counted(windows[head] * 0, templates[head], counts[head], names)
-        windows, templates, counts = windows[~head], templates[~head], counts[~head]
-        distinct = np.unique(windows)
-        level = 0
-        while len(np.unique(distinct >> level)) > COARSE_WINDOWS:
-            level += 1
-        late = windows >= distinct[-LAST_WINDOWS:][0] if len(distinct) else head[:0]
-        return Windows(
-            self._width,
-            _counted(windows[late], templates[late], counts[late], names),
-            _counted(windows >> level, templates, counts, names),
-            level,
-            {start: found[0]} if found else {},
-        )
-
-
-def _counted(windows: _Ints, templates: _Ints, counts: _Ints, names: Sequence[str]) -> dict[int, dict[str, int]]:
-    """Counts by window, of which there are few, and template."""
-    distinct, place = np.unique(windows, return_inverse=True)
-    sums = np.bincount(place * len(names) + templates, counts).astype(np.int64)
-    pairs = np.flatnonzero(sums)
-    found: dict[int, dict[str, int]] = {}
-    for pair, count in zip(pairs.tolist(), sums[pairs].tolist(), strict=True):
-        window, template = divmod(pair, len(names))
-        found.setdefault(int(distinct[window]), {})[names[template]] = count
-    return found

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from kb.model import StreamRef
 
-VERSION = 1  # of masking and folding; tables of different versions do not compare
+VERSION = 2  # of masking and folding; tables of different versions do not compare
 VARIABLE = "<*>"
 MOST = 4096  # templates of a table, nearly: what `_weight` may come to
 KEEP = 64  # different templates of a group before it folds; a family folds at FAMILY times as many
@@ -85,6 +85,10 @@ class Occurrence:
         return _by_offset((*self.first, *self.last))
 
 
+# Lines that were counted and not looked at (kb.templates.looks): their family comes first, so that it is never left out.
+OTHER = Template("other", "<lines unlike all others>", None, 4, "gother", "f0" + 16 * "0")
+OTHER_TROUBLE = Template("othertrouble", "<errors unlike all others>", "error", 4, "gothertrouble", "f0" + 16 * "0")
+
 Counts = Mapping[str, int]  # by template id
 
 
@@ -152,6 +156,11 @@ class TemplateTable:
     def other(self) -> int:
         """Lines of templates that were left out because there were too many."""
         return self.events - sum(one.count for one in self.templates.values())
+
+    @property
+    def unlike(self) -> int:
+        """Lines that were only counted, because too many were unlike all others."""
+        return sum(self.templates[one.id].count for one in (OTHER, OTHER_TROUBLE) if one.id in self.templates)
 
     @property
     def numbered(self) -> bool:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -131,11 +132,12 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_url() -> Iterator[str]:
     """A real PostgreSQL; skips, saying so, where it is not installed."""
     if program("postgres") is None or program("initdb") is None:
         pytest.skip("PostgreSQL is not installed (Debian: postgresql)")
-    with postgres(tmp_path_factory.mktemp("postgres")) as url:
+    # not below pytest's own folder: whoever starts pytest closes that to other users, and the server is one
+    with TemporaryDirectory(prefix="signalbox-postgres-") as folder, postgres(Path(folder)) as url:
         yield url
 
 

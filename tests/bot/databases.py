@@ -44,7 +44,7 @@ def postgres(folder: Path) -> Iterator[str]:
     flags = [word for one in settings for word in ("-c", one)]
     running = subprocess.Popen([*as_nobody, server, "-D", str(data), *flags], **quiet)
     try:
-        for _ in range(200):
+        for _ in range(1200):  # a minute: the machine may be at other things
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
@@ -53,4 +53,4 @@ def postgres(folder: Path) -> Iterator[str]:
         yield f"postgresql+psycopg://signalbox@127.0.0.1:{port}/postgres"
     finally:
         running.terminate()
-        running.wait(10)
+        running.wait(60)

@@ -18,6 +18,7 @@ from bot.settings import database_url
 from bot.store import Store
 from bot.tables import IncidentRow
 from bot.terminal import plain
+from kb.errors import SignalboxError
 from tests.bot.samples import FALLEN_GPU, HEALTHY, UNKNOWN
 
 NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
@@ -125,3 +126,50 @@ def test_a_hostile_summary_does_not_move_the_cursor():
     text = run("list").stdout
 
     assert "a\\x0db\n       \\x1b[2Jgone \\u202eback\n" in text
+
+
+@pytest.mark.usefixtures("_three")
+def test_a_life_from_the_shell():
+    """Each step says how the incident stands then; the list and the incident tell it, the history has all steps."""
+    with Store(database_url()) as store:
+        store.add(dumps(replace(UNKNOWN, id="more")), UNKNOWN, b"", None, NOW)
+    assert run("ack", "3").stdout.startswith("Incident 3: acknowledged; it is acknowledged")
+    assert run("assign", "3", "grace", "--note", "knows it").stdout == (
+        "Incident 3: assigned to grace: knows it; it is acknowledged\n"
+    )
+    assert "snoozed until" in run("snooze", "2", "--for", "8h").stdout
+    assert run("list", "--assignee", "grace").stdout.split("\n")[0].endswith("[acknowledged, of grace]")
+    assert "[snoozed until" in run("list", "--state", "snoozed").stdout
+    assert run("list", "--state", "merged").stdout == "No incident is as asked.\n"
+    assert run("merge", "2", "3").stdout == "Incident 2: merged into incident 3; it is merged\n"
+    shown = run("show", "3").stdout
+    assert "Incident 3, 2026-03-02 10:30Z, bundle night-run, acknowledged, of grace" in shown
+    assert [line.split(": ", 1)[1] for line in shown.split("\n")[-4:-1]] == [
+        "acknowledged",
+        "assigned to grace: knows it",
+        "incident 2 merged into it",
+    ]
+    assert run("reopen", "2").stdout == "Incident 2: reopened; it is open\n"
+    assert "Open: 2" in run("handover", "--since", "90d").stdout
+    assert json.loads(run("handover", "--json").stdout)["schema"] == "signalbox.handover/1"
+
+
+@pytest.mark.usefixtures("_three")
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("list", "--state", "asleep"), "there is no 'asleep'"),
+        (("snooze", "3"), "either --for"),
+        (("snooze", "3", "--for", "soon"), "--for"),
+        (("snooze", "3", "--until", "tomorrow"), "is no time"),
+        (("snooze", "3", "--until", "2020-01-01"), "over already"),
+        (("handover", "--since", "0h"), "--since"),
+        (("merge", "3", "99"), "no incident 99"),
+        (("ack", "99"), "no incident 99"),
+    ],
+)
+def test_words_that_make_no_sense_are_explained(words, why):
+    """In one line."""
+    with pytest.raises(SignalboxError) as refused:
+        run(*words)
+    assert why in str(refused.value)

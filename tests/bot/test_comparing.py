@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from bot.baselines import family_of, find, keep, packed, unpacked
+from bot.baselines import drop, family_of, find, keep, listed, packed, unpacked
 from bot.comparing import read_baseline
 from bot.database import Database, StoreError
 from bot.diagnosing import Compare, diagnose_bundle
+from bot.healthypool import healthy
 from bot.rulefiles import knowledge
-from kb.l4.cross import Baseline
+from kb.l4.cross import Baseline, Lookup
+from kb.l4.words import skeleton
 from kb.model import Gap, Job
 
 KNOWN = knowledge()
@@ -56,10 +58,12 @@ def test_the_line_that_no_rule_knows_is_told_with_its_place(tmp_path: Path) -> N
 
 
 def test_without_a_good_run_a_gap_says_so(tmp_path: Path) -> None:
-    """The comparison works on all lines, and tells."""
+    """What healthy runs of common frameworks print is left out instead, and that is told."""
     bundle = a_bundle(tmp_path / "b", baseline=False)
     report = diagnose_bundle(KNOWN, bundle, workers=1, compare=Compare(always=True)).report
-    reason = "no good run was compared with; lines are not filtered"
+    reason = (
+        "no good run of this job was compared with; what healthy runs of common frameworks print is left out instead"
+    )
     assert Gap("not_compared", "logs", reason) in report.gaps
 
 
@@ -72,6 +76,50 @@ def test_a_good_run_without_logs_is_a_gap(tmp_path: Path) -> None:
     (tmp_path / "short" / "a.log").write_text("one\ntwo\n", "utf-8")
     good, gaps = read_baseline([tmp_path / "short"])
     assert (good, [gap.code for gap in gaps]) == (None, ["no_baseline"])
+
+
+def test_a_good_run_that_failed_or_is_of_another_job_is_told(tmp_path: Path) -> None:
+    """What makes the comparison less sure stands in the report's gaps, in words."""
+    bundle = a_bundle(tmp_path / "b", baseline=False)
+    wrong = tmp_path / "wrong"
+    wrong.mkdir()
+    ends = ["Traceback (most recent call last):", '  File "a.py", line 1, in f', "ValueError: no"]
+    stop = ["W0301 10:20:00 1 api.py:897] Sending process 7 closing signal SIGTERM"]
+    trades = ("baking", "sewing", "mining", "sailing", "fishing", "riding", "mowing", "rowing", "skiing")
+    for log in (bundle / "logs").iterdir():
+        usual = [f"2026-03-01 09:59:0{n} begin of {word} with all its tools" for n, word in enumerate(trades)]
+        log.write_text("\n".join((*usual, log.read_text("utf-8"))), "utf-8")
+    other = [f"2026-03-01 10:00:{n:02d} quite {word}: nothing like that, part {n}" for n in range(9) for word in trades]
+    (wrong / "x.log").write_text("\n".join((*other, "")), "utf-8")
+    told = _told(bundle, wrong)
+    assert "the good run seems to be of another job; it is not used" in told
+    failed = written(tmp_path / "failed", 2, broken=False)
+    with (failed / "node1.log").open("a", encoding="utf-8") as file:
+        file.write("\n".join((*ends, *stop, "")))
+    assert any(
+        one.startswith("the good run seems to have failed itself ('ValueError: no") for one in _told(bundle, failed)
+    )
+
+
+def _told(bundle: Path, good: Path) -> list[str]:
+    report = diagnose_bundle(KNOWN, bundle, workers=1, compare=Compare(baseline=good)).report
+    return [gap.reason for gap in report.gaps if gap.code == "not_compared"]
+
+
+@pytest.mark.parametrize(("state", "looked"), [("FAILED", True), ("COMPLETED", False), ("CANCELLED", False)])
+def test_a_failed_job_in_which_no_rule_sees_a_fault_is_compared(tmp_path: Path, state: str, *, looked: bool) -> None:
+    """The scheduler says that it failed, the rules that nothing is wrong: then the lines are looked at without being asked."""
+    bundle = a_bundle(tmp_path / "b")
+    (bundle / "job.yaml").write_text(f"name: llm\nstate: {state}\n", "utf-8")
+    report = diagnose_bundle(KNOWN, bundle, workers=1).report
+    assert any("frobnicator" in one.what for one in report.indicators.events) is looked
+
+
+def test_the_pool_of_healthy_runs_ships_and_knows_common_lines() -> None:
+    """Its lines are words of healthy runs; what ends a run is not among them."""
+    known = Lookup(healthy().counts)
+    assert known.find(skeleton("saving checkpoint at iteration <*> to <*> in torch_dist format")) is not None
+    assert known.find(skeleton("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate <*> GiB")) is None
 
 
 def test_the_same_bundle_gives_the_same_report(tmp_path: Path) -> None:
@@ -119,11 +167,44 @@ def test_a_damaged_row_is_an_error_of_the_store(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "family"),
-    [("llm-70b-run12", "llm-70b|x"), ("llm-70b-20260301-2", "llm-70b|x"), ("llm", "llm|x"), ("exp-deadbeef", "exp|x")],
+    [
+        ("llm-70b-run12", "llm-70b|x|"),
+        ("llm-70b-20260301-2", "llm-70b|x|"),
+        ("llm", "llm|x|"),
+        ("exp-deadbeef", "exp|x|"),
+        ("a|b", "a_b|x|"),
+    ],
 )
 def test_the_family_of_a_job_leaves_out_what_changes(name: str, family: str) -> None:
     """Numbers of runs, dates and digests at the end of a name are no part of it."""
     assert family_of(Job(name=name, framework="x")) == family
+
+
+def test_a_run_in_another_image_is_compared_with_where_there_is_none_of_the_same(tmp_path: Path) -> None:
+    """The same image goes before; a name that only begins alike is another family, whatever signs are in it."""
+    old, new, other = (Baseline({("a", "b", name): (1, 1, 1)}, label=name) for name in ("old", "new", "other"))
+    with Database(f"sqlite:///{tmp_path}/s.db") as database:
+        first = family_of(Job(name="llm%", framework="x", image="img:1"))
+        keep(database, first, old, datetime(2026, 1, 1, tzinfo=UTC))
+        keep(database, "llmX|x|img:1", other, datetime(2026, 1, 3, tzinfo=UTC))
+        second = family_of(Job(name="llm%", framework="x", image="img:2"))
+        assert find(database, second).label == "old"
+        keep(database, second, new, datetime(2026, 1, 2, tzinfo=UTC))
+        assert [find(database, one).label for one in (first, second)] == ["old", "new"]
+        assert find(database, "llm%|y|img:2") is None
+        assert find(database, second, tenant="another") is None
+
+
+def test_the_oldest_families_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site that names every run anew fills the store with no more than so many."""
+    monkeypatch.setattr("bot.baselines.MOST_FAMILIES", 3)
+    with Database(f"sqlite:///{tmp_path}/s.db") as database:
+        for day in range(1, 6):
+            keep(database, f"f{day}|x|", Baseline({("a",): (1, 1, 1)}), datetime(2026, 1, day, tzinfo=UTC))
+        assert [one.family for one in listed(database, "default")] == ["f5|x|", "f4|x|", "f3|x|"]
+        assert drop(database, "f4|x|")
+        assert not drop(database, "f4|x|")
+        assert [one.family for one in listed(database, "default")] == ["f5|x|", "f3|x|"]
 
 
 def test_a_job_without_a_name_has_no_family() -> None:

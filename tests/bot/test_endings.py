@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +11,8 @@ import pytest
 
 from bot.config import Cluster, Config, Connector
 from bot.ended import Watching
-from bot.endings import OF_ONE_ARRAY, Place, Watch, ask_of, endings_of, places, watch_endings
+from bot.endings import MOST_GOOD, OF_ONE_ARRAY, Place, Watch, ask_of, endings_of, places, watch_endings
+from bot.goodends import GoodEnd
 from bot.orders import DiagnoseOrder
 from bot.seen import Seen
 from bot.store import StoreError
@@ -80,6 +81,7 @@ class Bench:
     watching: Watching = field(default_factory=Watching)
     asked: list[tuple[DiagnoseOrder, float]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
+    good: list[GoodEnd] = field(default_factory=list)
 
     def watch(self) -> Watch:
         """One that starts now, as after a restart."""
@@ -88,7 +90,7 @@ class Bench:
             self.asked.append((order, ended))
 
         place = Place("red", "west", "slurm", self.scheduler)
-        return Watch((place,), ask, self.shelf, self.said.append, self.watching)
+        return Watch((place,), ask, self.shelf, self.said.append, self.watching, self.good.append)
 
     @property
     def jobs(self) -> list[str]:
@@ -118,6 +120,33 @@ def test_each_end_is_asked_for_once() -> None:
     bench.watch().look(NOW + 121)
     assert bench.jobs == ["2", "3"]
     assert bench.said[1:] == ["jobs of west that ended badly: 2 to be diagnosed"]
+
+
+def test_each_good_end_is_noted_once() -> None:
+    """Those since the start that completed; the newest where there are very many."""
+    bench = Bench(Scheduler([failed("1", NOW - 50, "COMPLETED")]))
+    watch = bench.watch()
+    watch.look(NOW)
+    assert bench.good == []
+    runs = (Attempt(1, "FAILED", stopped=NOW + 5), Attempt(2, "COMPLETED", stopped=NOW + 20))
+    bench.scheduler.jobs += [
+        failed("2", NOW + 10, "COMPLETED"),
+        replace(failed("3", NOW + 20), runs=runs),
+        failed("4", NOW + 20, "CANCELLED"),
+        Known("5", "llm", "COMPLETED"),
+    ]
+    for _ in range(2):
+        watch.look(NOW + 60)
+        bench.watch().look(NOW + 61)
+    noted = [(one.facts.id, one.facts.name, one.facts.user, one.at) for one in bench.good]
+    assert sorted(noted) == [
+        ("1", "llm", "ada", NOW - 50),
+        ("2", "llm", "ada", NOW + 10),
+        ("3", "llm", "ada", NOW + 20),
+    ]
+    bench.scheduler.jobs = [failed(f"many-{n}", NOW + 100 + n, "COMPLETED") for n in range(MOST_GOOD + 50)]
+    watch.look(NOW + 400)
+    assert len(bench.good) == 3 + MOST_GOOD
 
 
 def test_looks_are_a_minute_apart_and_reach_back_half_an_hour() -> None:

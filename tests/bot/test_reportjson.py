@@ -69,6 +69,7 @@ def test_a_report_has_the_documented_shape():
         "diagnoses": [],
         "indicators": {"events": [], "nodes": [], "stages": [], "iterations": []},
         "hang": {"called": False, "votes": [], "suspected": False, "advice": [], "stacks": []},
+        "memory": {"alike": [], "recalled": [], "outcomes": [], "digest": ""},
         "gaps": [
             {
                 "code": "absent",

@@ -140,7 +140,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def until(what: Callable[[], object], seconds: float = 30.0) -> None:
+def until(what: Callable[[], object], seconds: float = 90.0) -> None:
     """Wait until something is so."""
     end = time.monotonic() + seconds
     while not what():
@@ -149,11 +149,11 @@ def until(what: Callable[[], object], seconds: float = 30.0) -> None:
 
 
 @contextmanager
-def served(folder: Path, cache: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    """The service as a process."""
+def served(folder: Path, cache: Path, port: int, more: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """The service as a process. `more`: lines of its part `serve`."""
     path = folder / "signalbox.yaml"
     path.write_text(
-        f"version: 1\nserve:\n  listen: 127.0.0.1:{port}\n  workers: 1\n"
+        f"version: 1\nserve:\n  listen: 127.0.0.1:{port}\n  workers: 1\n{more}"
         "  webhooks:\n    alerts: {secret: {env: HOOK_SECRET}}\nclusters: {east: {}}\n"
     )
     known = {key: value for key, value in os.environ.items() if not key.startswith("SIGNALBOX_")}
@@ -223,7 +223,7 @@ def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path,
         os.kill(worker_of(service.pid), signal.SIGKILL)
         until(lambda: "another takes its place" in (tmp_path / "serve.log").read_text())
         service.send_signal(signal.SIGTERM)
-        assert service.wait(20) == 0
+        assert service.wait(60) == 0
     assert "stopped" in (tmp_path / "serve.log").read_text()
 
 

@@ -15,7 +15,7 @@ import pytest
 from bot import settings
 from bot.database import SCHEMA_VERSION, StoreError
 from bot.reportjson import dumps
-from bot.store import REPLAY_BYTES, Incident, Store, remember
+from bot.store import REPLAY_BYTES, Incident, Listing, Store, remember
 from tests.bot.samples import FALLEN_GPU, HEALTHY, UNKNOWN
 
 NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
@@ -95,7 +95,7 @@ def test_the_list_is_newest_first_and_bounded(url):
 
         assert [item.report_id for item in store.list()] == ["r3", "r2", "r1", "r0"]
         assert [item.report_id for item in store.list(limit=2)] == ["r3", "r2"]
-        assert [item.report_id for item in store.list(since=NOW + timedelta(hours=2))] == ["r3", "r2"]
+        assert [item.report_id for item in store.list(wanted=Listing(since=NOW + timedelta(hours=2)))] == ["r3", "r2"]
         assert store.list(limit=0) == ()
 
 

@@ -15,6 +15,7 @@ from connectors.files import discover
 from kb.errors import UnreadableInput
 from kb.templates.table import TemplateTable
 from tests.kb.templates.samples import log
+from tests.kb.templates.test_looks import noise
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def test_a_worker_that_dies_is_a_gap_that_names_its_part(streams, monkeypatch):
 def test_ray_that_is_missing_is_said(streams, monkeypatch):
     """Without Ray the message names the extra and the other engine."""
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    with pytest.raises(UnreadableInput, match=r"signalbox\[ray\].*--engine processes"):
+    with pytest.raises(UnreadableInput, match=r"signalbox\[ray\].*--engine local"):
         tables(streams, engine="ray")
 
 
@@ -139,3 +140,22 @@ def test_a_task_that_kills_each_worker_of_ray_is_a_gap(streams, ray, monkeypatch
     assert {(gap.code, gap.source) for gap in found.gaps} == {("worker_died", streams[1].uri)}
     assert found.tables[0] == tables(streams, workers=1).tables[0]
     assert isinstance(found.tables[1], TemplateTable)
+
+
+def test_a_stream_of_unlike_lines_is_told_and_the_same_whoever_mines_it(tmp_path, monkeypatch):
+    """What other streams taught a worker changes nothing; the gap says how many lines were only counted."""
+    for name, size in {"LOOKS": 900, "FEWEST_LOOKS": 300, "LEARNED": 150, "STRANGE": 100}.items():
+        monkeypatch.setattr(templating, name, size)
+    paths = []
+    for seed in (1, 2, 1):
+        paths.append(tmp_path / f"{len(paths)}.log")
+        paths[-1].write_bytes(noise(6000, seed) + log(300, seed))
+    streams = discover(paths).streams
+    alone = [tables([stream], workers=1, shard=1 << 17) for stream in streams]
+    together = tables(streams, workers=1, shard=1 << 17)
+    assert tuple(one.tables[0] for one in alone) == together.tables
+    assert tables(streams, workers=2, shard=1 << 17) == together
+    assert [gap.reason for gap in together.gaps] == [
+        f"{table.unlike} lines unlike all others were only counted: too many differ to look at each for templates"
+        for table in together.tables
+    ]

@@ -131,6 +131,7 @@ last_good: 6
         nodes={"n1": (0, 1), "n2": (2, 3)},
         attempts=attempts,
         last_good="6",
+        topology={"n1": {"rack": "r1", "leaf": "3"}},
     )
     assert found == JobRecord(
         job,

@@ -236,3 +236,29 @@ def test_safe_names() -> None:
     safe = [safe_name(name) for name in names]
     assert len(set(safe)) == len(names)
     assert not [one for one in safe if "/" in one or one.startswith(".") or len(one) > 100 or not one.isascii()]
+
+
+def test_a_call_that_is_sent_once(server: Hostile) -> None:
+    """Whatever its status, its answer is given, headers and all; nothing is tried again, and half an answer is none."""
+    client = Client(Endpoint(server.url))
+    assert client.once(Call("/x"), soon()).status == 200
+    for fault, status in (("refuse_404", 404), ("limit_always", 429), ("error_always", 500)):
+        server.fault = fault
+        before = len(server.seen)
+        answer = client.once(Call("/x", body={"a": 1}), soon())
+        assert (answer.status, len(server.seen) - before) == (status, 1)
+    server.fault = "cut"
+    with pytest.raises(SourceFailed, match="broke off"):
+        client.once(Call("/x"), soon())
+    server.fault = "elsewhere"
+    with pytest.raises(SourceFailed, match="another place"):
+        client.once(Call("/x"), soon())
+
+
+def test_a_secret_of_several_lines(tmp_path: Path) -> None:
+    """A private key has many; as a value for a header it is refused."""
+    (tmp_path / "key").write_text("-----BEGIN-----\nabc\n-----END-----\n")
+    secret = Secret(file=str(tmp_path / "key"))
+    assert secret.block() == "-----BEGIN-----\nabc\n-----END-----"
+    with pytest.raises(SourceFailed, match="is not a single line"):
+        secret.value()

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from bot.config import Cluster, Connector
+from bot.pastjobs import past_jobs
 from connectors.asking import Asked, Deadline, JobQuery, SourceFailed
 from connectors.http import Endpoint
 from connectors.secret import Secret
@@ -311,3 +313,21 @@ def test_how_jobs_end(cluster, slurm, name, ended):
             break
         time.sleep(0.5)
     assert told == ended
+
+
+def test_a_backfill_sees_the_bad_ends(cluster, slurm):
+    """Every job that ended badly, the requeued one's runs too; those that ended well or were stopped are told apart."""
+    bad = {"failed", "odd", "broken", "het", "again"}
+    cluster_ = Cluster("west", connectors=(Connector("slurm", "slurm", slurm.settings),))
+    now = time.time()
+    past = past_jobs((cluster_,), now - 2 * 86400, now + 60)
+    found = {one.job: one for one in past.jobs}
+    assert past.troubles == ()
+    assert {cluster.ids[name] for name in bad} <= set(found)
+    assert not {cluster.ids[name] for name in ("good", "stopped")} & set(found)
+    assert f"{cluster.ids['array']}_1" in found
+    assert found[cluster.ids["odd"]].how == "FAILED, exit code 5"
+    assert {one.job for one in past_jobs((cluster_,), now - 86400, now + 60, pattern="pre*").jobs} == {
+        cluster.ids["failed"],
+        cluster.ids["odd"],
+    }

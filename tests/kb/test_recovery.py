@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kb.evidence import Evidence, Facts, History, PastIncident
+from kb.evidence import Barred, Evidence, Facts, History, Try, nodes_digest
 from kb.findings import find
 from kb.model import Job, Resource, Structure
 from kb.ranking import rank
@@ -65,7 +65,7 @@ def test_a_lock_up_that_comes_again_wants_a_person() -> None:
     known = facts(stream(found={"stuck#line": [place(5000)]}, points=steps(1, 9)))
     ranked = rank(find(book, known, History()).findings, known)
     assert decide(book, ranked, (), Run()).advice == "requeue"
-    before = History((PastIncident("stuck", "deadlock", 0.0),))
+    before = History(tries=(Try(("deadlock",)),))
     assert decide(book, ranked, (), Run(history=before)).advice == "fix_first"
 
 
@@ -98,7 +98,7 @@ def test_a_fault_that_only_comparison_shows_bars_a_node_for_this_job_alone() -> 
     assert [(one.node, one.scope) for one in decision.exclude] == [("node-c", "job")]
     nobody = decide(book, ranked, (), Run())
     assert nobody.advice == "restart_in_place"
-    before = History((PastIncident("slow", "gpu_memory_ecc", 0.0),))
+    before = History(tries=(Try(("gpu_memory_ecc",)),))
     assert decide(book, ranked, (), Run(history=before)).advice == "resubmit"
 
 
@@ -125,3 +125,72 @@ def test_the_price_comes_from_the_jobs_size_and_its_last_steps() -> None:
     known = Facts(Evidence(size, streams=(stream(points=timed),)), BOOK.rules)
     assert price(known) == Price(64, 5.0, 605.0)
     assert price(Facts(Evidence(), BOOK.rules)) == Price()
+
+
+# --- what was tried before -------------------------------------------------------------------------------------------
+
+STUCK = rulebook(rule("stuck", "peer_failure", LINE, role="symptom"))
+HERE, ELSEWHERE = nodes_digest(["a", "b"]), nodes_digest(["a", "c"])
+
+
+def tried(*tries: Try, nodes: str = "ab", barred: tuple[Barred, ...] = ()) -> tuple[str, str, list[str]]:
+    """The decision on a lost peer, which wants a restart in place, after these tries: advice, why, nodes to leave out."""
+    known = facts(stream(found={"stuck#line": [place(5000)]}, points=steps(1, 9)))
+    ranked = rank(find(STUCK, known, History()).findings, known)
+    run = Run(history=History(tries=tries, barred=barred), nodes=frozenset(nodes))
+    decision = decide(STUCK, ranked, (), run)
+    return decision.advice, decision.why, [one.node for one in decision.exclude]
+
+
+def before(number: int, advice: str = "restart_in_place", ran_on: str = "", **parts: object) -> Try:
+    """A try that ended with the same lost peer."""
+    return Try(("peer_failure",), advice, ran_on=ran_on, incident=number, **parts)  # type: ignore[arg-type]
+
+
+def test_after_a_restart_on_the_same_nodes_others_are_taken() -> None:
+    """By what was advised, or by the nodes that it really had, whatever was advised."""
+    assert tried()[0] == "restart_in_place"
+    assert tried(before(40), nodes="")[0] == "resubmit"
+    assert tried(before(40, "requeue_without", HERE))[0] == "resubmit"
+
+
+def test_after_other_nodes_a_person_must_look() -> None:
+    """It came back on nodes that it had not had before."""
+    advice, why, _ = tried(before(40, ran_on=ELSEWHERE))
+    assert advice == "fix_first"
+    assert why.endswith("it came back on other nodes (incident 40): have a person look, and mend it")
+    assert tried(before(40), before(41, "resubmit"), nodes="")[0] == "fix_first"
+
+
+def test_another_fault_in_between_begins_anew() -> None:
+    """What was tried against one fault says nothing of another one."""
+    assert tried(before(40, ran_on=ELSEWHERE), Try(("code_bug",)))[0] != "fix_first"
+
+
+def test_a_node_that_was_to_be_left_out_and_was_not() -> None:
+    """Then nothing was tried, and the advice stands and says it."""
+    known = seen("ecc")
+    last = Try(("gpu_memory_ecc",), "requeue_without", ("node-b",), ELSEWHERE, 41)
+    run = Run(history=History(tries=(last,)), nodes=frozenset({"node-a", "node-b"}))
+    decision = decide(BOOK, places(known), NODES, run)
+    assert decision.advice == "requeue_without"
+    assert decision.why.endswith("node-b was to be left out (incident 41) and was used again")
+
+
+def test_the_same_fault_on_another_named_node_is_left_out_too() -> None:
+    """Two bad GPUs in a row are no fault of the program; but what the nodes share may be."""
+    known = seen("ecc")
+    last = Try(("gpu_memory_ecc",), "requeue_without", ("node-x",), ELSEWHERE, 41)
+    run = Run(history=History(tries=(last,)), nodes=frozenset({"node-a", "node-b"}))
+    decision = decide(BOOK, places(known), NODES, run)
+    assert (decision.advice, [one.node for one in decision.exclude]) == ("requeue_without", ["node-b", "node-a"])
+    assert decision.why.endswith("it came back with other nodes (incident 41): look for what they share")
+
+
+def test_barred_nodes_are_left_out_of_what_is_begun_again() -> None:
+    """A restart in place would use them again; those that this job does not have are not its matter."""
+    bars = (Barred("b", "cluster", "2026-02-01", "ana", "ECC"), Barred("z", "cluster", "2026-02-01", "ana"))
+    assert tried(barred=bars) == ("requeue_without", "A peer was lost; b is barred already", ["b"])
+    known = seen("ecc")
+    run = Run(history=History(barred=(Barred("node-b", "job", "2026-02-01", "ana"),)), nodes=frozenset({"node-b"}))
+    assert [one.node for one in decide(BOOK, places(known), NODES, run).exclude] == ["node-b", "node-a"]

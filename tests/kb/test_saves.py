@@ -6,7 +6,7 @@ import pytest
 
 from kb.evidence import Evidence, Facts
 from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
-from kb.saves import longest_save, slow_save
+from kb.saves import longest_save, saving, slow_save
 from kb.summary import Series, StreamSummary
 
 START = 1_790_000_000.0
@@ -64,3 +64,11 @@ def test_the_longest_save_is_told_by_two_logs() -> None:
     assert longest_save(run(30.0)[0]) == pytest.approx(30.0)
     assert longest_save(run(30.0, saves=2)[0]) is None
     assert longest_save(run(30.0, timed=False)[0]) is None
+
+
+def test_the_time_spent_saving_is_what_the_steps_waited() -> None:
+    """Of the saves that are over and have steps behind them; unknown where no log tells of saves, or of times."""
+    facts, _ = run(3.0)
+    assert saving(facts.evidence) == pytest.approx(9.0)
+    assert saving(run(3.0, timed=False)[0].evidence) is None
+    assert saving(Evidence(Job())) is None

@@ -29,6 +29,8 @@ class End:
     at: float
     row: Any
     said: list[Any] = field(default_factory=list)
+    quiet: bool = False
+    parts: list[End] = field(default_factory=list)
 
     @property
     def cause(self) -> Any:
@@ -90,10 +92,15 @@ def every(store: Store, tenant: str, until: datetime) -> list[End]:
         if made > until.timestamp():
             continue
         at = made if row.ended_at is None else min(made, stamp(row.ended_at))
-        said = [one.said for one in store.said(row.id) if one.at <= until]
+        opened = None if row.reopened_at is None else stamp(row.reopened_at)
+        since = opened if opened is not None and opened <= until.timestamp() else 0.0
+        said = [one.said for one in store.said(row.id) if since < one.at.timestamp() <= until.timestamp()]
+        asleep = (
+            row.snoozed_until is not None and row.closed_at is None and stamp(row.snoozed_until) > until.timestamp()
+        )
         record = store.get(row.id)
         assert record is not None
-        found.append(End(row.id, from_json(record.report_json), made, at, row, said))
+        found.append(End(row.id, from_json(record.report_json), made, at, row, said, asleep or bool(row.backfilled)))
     return found
 
 
@@ -111,7 +118,25 @@ def failures(ends: list[End], start: float, end: float) -> list[End]:
         )
         groups[key].append(one)
     best = [max(group, key=lambda one: (one.cause is not None, one.made, one.id)) for group in groups.values()]
+    best = _without_parts(best, list(groups.values()))
     return sorted((one for one in best if start <= one.at < end), key=lambda one: (one.at, one.id))
+
+
+def _without_parts(best: list[End], groups: list[list[End]]) -> list[End]:
+    """Those that were merged into a report on another end are parts of it."""
+    alone = []
+    for one in best:
+        own = next(group for group in groups if any(each.id == one.id for each in group))
+        there = [group for group in groups if any(each.id == one.row.merged_into for each in group)]
+        if one.row.merged_into is None or there == [own]:
+            one.parts = []
+            alone.append(one)
+    for one in best:
+        for whole in alone:
+            group = next(group for group in groups if any(each.id == whole.id for each in group))
+            if one not in alone and any(each.id == one.row.merged_into for each in group):
+                whole.parts.append(one)
+    return alone
 
 
 def attempts(ends: list[End]) -> tuple[dict[Any, dict[str, float | None]], dict[str, list[Any]]]:
@@ -175,6 +200,13 @@ def lost(one: End, found: list[float | None]) -> float | None:
     if seconds and gpus:
         return sum(seconds) * gpus / 3600
     return one.report.decision.gpu_hours_lost
+
+
+def lost_with_parts(one: End, known: Any, chains: Any) -> float | None:
+    """GPU-hours of a failure and all that was merged into it."""
+    each = [lost(part, terms(part, known, chains)[1]) for part in (one, *one.parts)]
+    there = [hours for hours in each if hours is not None]
+    return sum(there) if there else None
 
 
 def middle(values: list[float]) -> dict[str, Any]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 
+from sqlmodel import Session
+
 from bot.closing import Closing, annotate_within
 from bot.digest.made import incidents
+from bot.life import NotNow, Step, step_within
 from bot.reportjson import dumps
 from bot.store import Origin, Store, add_within, file
 from bot.tables import IncidentRow
@@ -32,7 +36,7 @@ def fill(
     store: Store, seed: int, *, days: int = 75, pace: float = 1.0, until: datetime = NOW, tenant: str = "default"
 ) -> int:
     """Spoilt incidents of some days; how many reports."""
-    chance, count = Random(seed), 0
+    chance, numbers = Random(seed), []
     with store.session(write=True) as session:
         for one in incidents(BOOK, until, days=days, seed=seed, pace=pace, tenant=tenant):
             for report, at in _told(chance, one.report, one.at):
@@ -45,8 +49,29 @@ def fill(
                 session.add(row)
                 for place, (when, said) in enumerate(_said(chance, one.said, at)):
                     annotate_within(session, number, tenant, key=f"{report.id}:{place}", said=said, now=when)
-                count += 1
-    return count
+                numbers.append((number, at))
+    with store.session(write=True) as session:
+        _lived(session, chance, numbers, tenant)
+    return len(numbers)
+
+
+def _lived(session: Session, chance: Random, numbers: list[tuple[int, datetime]], tenant: str) -> None:
+    """What people do with some of them besides: merge, put off, open again; and some were found in the past."""
+    for place, (number, at) in enumerate(numbers):
+        roll, who = chance.random(), {"who": "eve", "source": "cli"}
+        other, _ = numbers[max(0, place - chance.randint(1, 12))]
+        step = None
+        if roll < 0.07:
+            step = Step("merge", other=other, **who)
+        elif roll < 0.14:
+            step = Step("snooze", until=at + timedelta(days=chance.uniform(5, 80)), **who)
+        elif roll < 0.2:
+            step = Step("reopen", **who)
+        elif roll < 0.23:
+            session.get_one(IncidentRow, number).backfilled = True
+        if step is not None:
+            with suppress(NotNow):
+                step_within(session, number, tenant, key=f"life:{number}", step=step, now=at + timedelta(days=3))
 
 
 def _told(chance: Random, report: Report, at: datetime) -> list[tuple[Report, datetime]]:

@@ -16,6 +16,7 @@ from bot.digest.made import incidents
 from bot.digest.numbers import dumps, loads
 from bot.digest.reading import compute
 from bot.ledger import Ledger
+from bot.life import Step
 from bot.reportjson import dumps as dumps_report
 from kb.digest.weeks import Week
 from tests.bot.digest import by_hand
@@ -78,7 +79,7 @@ def test_gpu_hours(both):
     """Lost GPU-hours of each week and class, with the number of failures of which they are known."""
     digest, window, weeks, _, _ = both
     known, chains = by_hand.attempts(window)
-    costs = [[by_hand.lost(one, by_hand.terms(one, known, chains)[1]) for one in week] for week in weeks]
+    costs = [[by_hand.lost_with_parts(one, known, chains) for one in week] for week in weeks]
     for point, week in zip(digest.trend, costs, strict=True):
         there = [one for one in week if one is not None]
         assert {"value": close(sum(there)), "n": len(there), "of": len(week)} == plain(point.gpu_hours)
@@ -204,8 +205,8 @@ def test_own_record(both):
     for line in digest.wrong:
         assert (sum(rules[line.rule]), len(rules[line.rule])) == (line.wrong.hits, line.wrong.n)
     assert min(10, sum(len(one) >= 5 and any(one) for one in rules.values())) == len(digest.wrong)
-    still = [one for week in weeks for one in week if one.cause is None]
-    assert (len(still), sum(one.cause is None for one in weeks[-1])) == (digest.open_all, digest.open_week)
+    still = [one for week in weeks for one in week if one.cause is None and not one.quiet]
+    assert (len(still), sum(one in still for one in weeks[-1])) == (digest.open_all, digest.open_week)
     assert {one.incident for one in digest.open} <= {one.id for one in still}
 
 
@@ -272,6 +273,27 @@ def test_the_same_by_sql(database):
     assert found["partition"] == lines["partition"]
     assert next(iter(found.values())) == {one.fault: one.failures for one in digest.classes}
     assert sum(found["cluster"].values()) == digest.failures > 5
+
+
+def test_merged_failures_count_once(tmp_path):
+    """One failure less for each that is merged, the same GPU-hours; opened again they are as many as before."""
+    week = Week(2026, 47)
+    with Ledger(f"sqlite:///{tmp_path / 'signalbox.db'}") as ledger:
+        for one in incidents(BOOK, NOW, days=6, seed=8):
+            ledger.add(dumps_report(one.report), one.report, b"", None, one.at, origin=one.origin)
+
+        def counted():
+            found = compute(ledger, "default", week, BERLIN, until=NOW, faults=FAULTS)
+            return found.failures, pytest.approx(found.gpu_hours.value), found.open_all
+
+        before = failures, hours, still = counted()
+        first, second, third = [one.id for one in ledger.list(30) if one.verdict != "no_fault" and one.job_id][:3]
+        ledger.step(second, "default", "1", Step("merge", "ana", "cli", other=first), NOW)
+        ledger.step(third, "default", "2", Step("merge", "ana", "cli", other=second), NOW)
+        assert counted() == (failures - 2, hours, still - 2)
+        ledger.step(second, "default", "3", Step("reopen", "ana", "cli"), NOW)
+        ledger.step(third, "default", "4", Step("reopen", "ana", "cli"), NOW)
+        assert counted() == before
 
 
 def test_an_empty_store(tmp_path):

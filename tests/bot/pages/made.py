@@ -179,8 +179,10 @@ class Read(HTMLParser):
         ]
     )
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, page: str, *, pictures: str | None = None) -> None:
+        """`pictures`: how the addresses of the pictures begin that it may have; None for none."""
         super().__init__()
+        self._pictures = pictures
         self.faults: list[str] = []
         self.links: list[str] = []
         self.styles: list[str] = []
@@ -207,11 +209,23 @@ class Read(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         """An element begins."""
+        if tag in ("img", "source", "picture") and self._pictures is not None:
+            self._picture(tag, dict(attrs))
+            return
         if tag not in self.TAGS:
             self.faults.append(f"<{tag}>")
         self.faults += [f"{tag} {name}" for name, _ in attrs if name not in self.ATTRIBUTES]
         self.links += [value or "" for name, value in attrs if name in ("href", "action")]
         if tag not in ("meta", "input"):
+            self._open.append(tag)
+
+    def _picture(self, tag: str, attrs: dict[str, str | None]) -> None:
+        """One of the service's own, with words for those who cannot see it."""
+        known = {"img": {"src", "alt", "width", "loading"}, "source": {"media", "srcset"}, "picture": set()}[tag]
+        address = attrs.get("src") or attrs.get("srcset") or ""
+        if set(attrs) != known or (tag != "picture" and not address.startswith(self._pictures or "")):
+            self.faults.append(f"{tag} {attrs}")
+        if tag == "picture":
             self._open.append(tag)
 
     def handle_startendtag(self, tag, attrs):

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
-from shutil import which
 
 import pytest
+import zstandard
 from flask import Flask
 from waitress.server import create_server
 
+from bot.digest.numbers import dumps as numbers_of
+from bot.digest.reading import compute
 from bot.ledger import Ledger
+from bot.life import Step
 from bot.pages.incident import About, incident_page, words_of
 from bot.pages.kept import Kept
 from bot.pages.kept import dumps as curves_of
-from bot.pages.links import Pages
+from bot.pages.links import PREFIX, Allowed, Pages, signed
 from bot.pages.serving import pages
 from bot.reportjson import dumps
 from bot.store import Origin
+from bot.tables import DigestRow, ReportRow
 from bot.timeline import dumps as timeline_of
+from kb.digest.weeks import week_named
 from kb.report import Hang, StackBranch, Vote
-from tests.bot.chromium import complaints, followed
+from tests.bot.chromium import PATIENCE, complaints, followed
+from tests.bot.digest import hostile_store
+from tests.bot.digest.filled import FAULTS
+from tests.bot.digest.filled import NOW as LATER
+from tests.bot.digest.hostile_store import SCRIPTS
 from tests.bot.pages.made import ATTACKS, EVERYTHING, curves, kept, timeline
 from tests.bot.pages.test_incident import hostile_report
 from tests.bot.samples import FALLEN_GPU, NOON, UNKNOWN
@@ -82,12 +91,47 @@ def served(tmp_path_factory, known):
         for name, page in alone.items():
             (folder / f"{name}.html").write_text(page, encoding="utf-8")
             addresses[name] = (folder / f"{name}.html").as_uri()
+        addresses |= weekly(ledger, settings)
         yield addresses
         server.close()
 
 
+def weekly(ledger: Ledger, settings: Pages) -> dict[str, str]:
+    """The overview with the pictures of a digest, the digest's page, and a merged incident: all names and words are hostile."""
+    hostile_store.fill(ledger, 12)
+    digest = compute(ledger, "default", week_named("2026-W47"), UTC, until=LATER, faults=FAULTS)
+    with ledger.session(write=True) as session:
+        session.add(
+            DigestRow(tenant="default", week="2026-W47", at=LATER, numbers_zstd=zstandard.compress(numbers_of(digest)))
+        )
+    first, second, third, fourth, *_ = (
+        one.id for one in ledger.list(90) if one.verdict != "no_fault" and one.closed_at is None
+    )
+    bad = SCRIPTS[0] + SCRIPTS[1]
+    steps = (
+        (first, Step("assign", bad, "cli", assignee=bad, note=bad)),
+        (second, Step("merge", bad, "cli", other=first, note=bad)),
+        (third, Step("snooze", bad, "cli", until=LATER + timedelta(days=1), note=bad)),
+        (fourth, Step("ack", bad, "cli")),
+    )
+    for number, step in steps:
+        ledger.step(number, "default", f"{number}", step, LATER)
+    whole = replace(hostile_report(EVERYTHING), id="whole")
+    with ledger.session(write=True) as session:
+        session.get_one(ReportRow, first).json_zstd = zstandard.compress(dumps(whole))
+    until = int(AT.timestamp() + 9e8)
+    address = f"{settings.base_url}{PREFIX}/{signed(settings.secret, Allowed('default', None, until, '2026-W47'))}"
+    return {
+        "weekly": settings.overview("default", AT.timestamp()) + "?weeks=0",
+        "digest": address,
+        "lived": settings.incident("default", first, AT.timestamp()),
+    }
+
+
 OPEN = "for (const one of document.querySelectorAll('details')) one.open = true"
-EVERY = ("incident", "hostile", "overview", "alone", "alone-hostile", "unknown")
+PLAIN = ("incident", "hostile", "alone", "alone-hostile", "unknown", "lived")
+PICTURED = ("overview", "weekly", "digest")  # with the digest's pictures
+EVERY = (*PLAIN, *PICTURED)
 
 
 @pytest.fixture
@@ -114,9 +158,43 @@ def test_nothing_runs_and_nothing_is_asked_of_others(browser, served, name):
     browser.execute_script("for (const one of document.querySelectorAll('input, a, pre, [tabindex]')) one.focus()")
     assert "owned" not in browser.title.replace("document.title='owned'", "")
     asked = browser.execute_script("return performance.getEntriesByType('resource').map(one => one.name)")
-    assert [one for one in asked if not one.endswith("/favicon.ico")] == []
-    assert browser.execute_script("return document.scripts.length + document.images.length") == 0
+    own = "/pages/" if name in PICTURED else None
+    assert [one for one in asked if not one.endswith("/favicon.ico") and not _ours(one, own)] == []
+    assert browser.execute_script("return document.scripts.length") == 0
+    assert browser.execute_script("return document.images.length") == (3 if name in PICTURED else 0)
+    assert browser.execute_script("return document.querySelectorAll('[onerror], [onload], [onmouseover]').length") == 0
     assert [one for one in complaints(browser) if "favicon.ico" not in one] == []
+
+
+def _ours(address: str, own: str | None) -> bool:
+    """Whether it is a picture that the page itself has, or one of the service's."""
+    return address.startswith("data:image/png") or (own is not None and own in address and address.endswith(".png"))
+
+
+@pytest.mark.parametrize("name", ["weekly", "digest"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_pictures_are_there(browser, served, screen, name, scheme):
+    """Drawn for the scheme, each with words for those who cannot see it; the overview leads to the digest, and that to incidents."""
+    screen(1280, scheme)
+    browser.get(served[name])
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.execute_script("for (const one of document.images) one.loading = 'eager'")
+    WebDriverWait(browser, PATIENCE).until(
+        lambda one: one.execute_script(
+            "return [...document.images].every(each => each.complete && each.naturalWidth === 1200)"
+        )
+    )
+    alts = browser.execute_script("return [...document.images].map(one => one.alt.length > 40)")
+    assert alts == [True, True, True]
+    links = [one.get_attribute("href") for one in browser.find_elements("css selector", "main a[href*='/pages/']")]
+    if name == "weekly":
+        assert served["digest"].partition("/pages/")[0] + "/pages/" in links[0]
+        used = browser.execute_script("return [...document.images].map(one => one.currentSrc)")
+        assert [one.rpartition("-")[2] for one in used] == [f"{scheme}.png"] * 3
+    else:
+        followed(browser, browser.find_element("css selector", "#open ~ .scroll a"))
+        assert "of this incident" in browser.find_element("tag name", "body").text  # it has no report that can be read
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -129,17 +207,16 @@ def test_it_fits(browser, served, screen, width, scheme):
         browser.execute_script(OPEN)
         assert browser.execute_script("return document.documentElement.scrollWidth - window.innerWidth") <= 0, name
         ground = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
-        assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 23, 26)"}[scheme]
+        dark = "rgb(26, 29, 33)" if name == "digest" else "rgb(20, 23, 26)"
+        assert ground == {"light": "rgb(255, 255, 255)", "dark": dark}[scheme]
 
 
 def axe() -> str | None:
-    """The program of axe-core, where npm has it."""
-    npm = which("npm")
-    if npm is None:
-        return None
-    root = subprocess.run([npm, "root", "-g"], capture_output=True, text=True, check=False).stdout.strip()
-    file = Path(root) / "axe-core" / "axe.min.js"
-    return file.read_text(encoding="utf-8") if file.is_file() else None
+    """The program of axe-core, from the package that carries it; that is not imported, for it wants a browser of its own."""
+    package = find_spec("axe_playwright_python")
+    folders = package.submodule_search_locations if package is not None else None
+    file = Path(folders[0]) / "axe.min.js" if folders else None
+    return file.read_text(encoding="utf-8") if file is not None and file.is_file() else None
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
@@ -147,7 +224,7 @@ def test_everybody_can_read_them(browser, served, screen, width, scheme):
     """axe-core finds nothing at all: contrast, names, order of headings, what a keyboard reaches."""
     program = axe()
     if program is None:
-        pytest.skip("the accessibility check needs axe-core (npm install --global axe-core)")
+        pytest.skip("the accessibility check needs axe-core (pip install axe-playwright-python)")
     screen(width, scheme)
     for name in EVERY:
         browser.get(served[name])

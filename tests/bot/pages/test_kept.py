@@ -84,12 +84,12 @@ def test_sources_that_are_gone_have_no_passage(tmp_path):
 
 
 @pytest.mark.parametrize("bundle", ["bot/_demo/shard-corrupt", "tests/bundles/lab-nan"])
-def test_an_answer_keeps_all_three_and_they_are_read_again(known, bundle):
+def test_an_answer_keeps_all_of_them_and_they_are_read_again(known, bundle):
     """Within their bounds."""
     answer = diagnose_bundle(known, ROOT / bundle, workers=1)
     small = kept.small(answer)
     assert {name: len(data) < kept.MOST_BYTES for name, data in small.items()} == dict.fromkeys(
-        ("timeline", "curves", "passages"), True
+        ("timeline", "curves", "passages", "observed"), True
     )
     found = kept.read(small.get)
     assert found.timeline.rows

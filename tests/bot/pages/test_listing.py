@@ -8,7 +8,8 @@ import pytest
 
 from bot.closing import Closing
 from bot.ledger import Ledger
-from bot.pages.listing import MOST_PAGES, SIZE, USUAL_WEEKS, Wanted, find
+from bot.life import Step
+from bot.pages.listing import MOST_PAGES, SIZE, STATES, USUAL_WEEKS, Wanted, find
 from bot.tables import IncidentRow
 
 NOW = datetime(2026, 11, 22, 8, 0, tzinfo=UTC)
@@ -74,6 +75,9 @@ def filled(database):
         ({"state": "open"}, ["nccl", "none"]),
         ({"state": "closed"}, ["ecc"]),
         ({"state": "closed", "fault": "collective_timeout"}, []),
+        ({"state": "snoozed"}, []),
+        ({"state": "merged"}, []),
+        ({"state": "asleep"}, ["ecc", "nccl", "none"]),
         ({"page": "2"}, []),
     ],
 )
@@ -86,13 +90,40 @@ def test_those_asked_for_come_the_newest_first(filled, asked, expected):
     assert found.count == (3 if "page" in asked else len(expected))
 
 
+def test_each_state_has_its_own(filled):
+    """Those that are taken, put off, merged: with who has them, until when, and into which."""
+    ledger, numbers = filled
+    until = NOW + timedelta(hours=8)
+    ledger.step(numbers["ecc"], "default", "1", Step("ack", "ana", "cli"), NOW)
+    ledger.step(numbers["nccl"], "default", "2", Step("snooze", "ana", "cli", until=until), NOW)
+    ledger.step(numbers["none"], "default", "3", Step("merge", "ana", "cli", other=numbers["ecc"]), NOW)
+    found = {one: find(ledger, "default", Wanted.of({"state": one}), NOW).incidents for one in STATES}
+    assert {one: [each.summary for each in listed] for one, listed in found.items()} == {
+        "any": ["ecc", "nccl", "none"],
+        "open": [],
+        "acknowledged": ["ecc"],
+        "snoozed": ["nccl"],
+        "closed": [],
+        "merged": ["none"],
+        "pinned": ["none"],
+    }
+    told = [(one.state, one.assignee, one.snoozed_until, one.merged_into) for one in found["any"]]
+    assert told == [
+        ("acknowledged", "ana", None, None),
+        ("snoozed", None, until, None),
+        ("merged", None, None, numbers["ecc"]),
+    ]
+    later = find(ledger, "default", Wanted.of({"state": "open"}), until)
+    assert [one.summary for one in later.incidents] == ["nccl"]
+
+
 def test_what_is_known_of_an_incident_is_listed(filled):
     """Its nodes, and what people say it was; how many there are of each fault in these weeks, whatever is filtered."""
     ledger, numbers = filled
     ledger.annotate(numbers["nccl"], "default", "k", Closing("ana", "cli", "wrong", "fault", "rdma_link"), NOW)
     found = find(ledger, "default", Wanted(fault="collective_timeout"), NOW)
     (one,) = found.incidents
-    assert (one.id, one.job, one.nodes, one.closed) == (numbers["nccl"], "llm-7b", ("gpu-10",), True)
+    assert (one.id, one.job, one.nodes, one.state) == (numbers["nccl"], "llm-7b", ("gpu-10",), "closed")
     assert one.word.last.said.fault == "rdma_link"
     assert found.faults == {"gpu_memory_ecc": 1, "collective_timeout": 1, None: 1}
 

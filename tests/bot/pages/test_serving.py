@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
+import zstandard
 from flask import Flask
 
 from bot.closing import Closing
+from bot.digest.numbers import dumps as numbers_of
+from bot.digest.reading import compute
 from bot.ledger import Ledger
+from bot.life import Step
 from bot.pages.drawing import policy
 from bot.pages.kept import dumps as curves_of
 from bot.pages.links import Allowed, Pages, signed
 from bot.pages.serving import pages
 from bot.reportjson import dumps
 from bot.store import Origin
+from bot.tables import DigestRow
 from bot.timeline import dumps as timeline_of
+from kb.digest.weeks import Week
 from tests.bot.pages.made import ATTACKS, Read, curves, timeline
 from tests.bot.pages.test_incident import hostile_report
 from tests.bot.samples import FALLEN_GPU, HEALTHY
@@ -24,6 +30,7 @@ from tests.bot.samples import FALLEN_GPU, HEALTHY
 SECRET = "0123456789abcdef" * 2
 SETTINGS = Pages("https://bot.example", SECRET, 3600.0)
 AT = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
+WEEK = Week(2026, 10)
 
 
 class Served:
@@ -142,6 +149,48 @@ def test_a_report_that_cannot_be_read_is_said_so(served):
     number = served.ledger.add(b'{"schema":"other"}', FALLEN_GPU, b"", None, AT)
     answer = served.get(SETTINGS.incident("default", getattr(number, "id", number), served.now))
     assert (answer.status_code, "cannot be read" in answer.text) == (404, True)
+
+
+def test_the_digest_and_its_pictures(served):
+    """The last one's pictures stand on the overview, at addresses that end with its own; other names and tenants have none."""
+    served.add(FALLEN_GPU)
+    assert "in pictures" not in served.get(SETTINGS.overview("default", served.now)).text
+    with served.ledger.session(write=True) as session:
+        digest = compute(served.ledger, "default", WEEK, UTC, until=AT + timedelta(hours=1), faults={})
+        row = DigestRow(tenant="default", week=str(WEEK), at=AT, numbers_zstd=zstandard.compress(numbers_of(digest)))
+        session.add_all([row, DigestRow(tenant="b", week=str(WEEK), at=AT, error="broken")])
+    page = Read(served.get(SETTINGS.overview("default", served.now)).text, pictures=f"{SETTINGS.base_url}/pages/")
+    assert page.missing(f"Week {WEEK} in pictures", "Failures by class", "Eight weeks") == []
+    assert page.faults == []
+    address = next(one for one in page.links if one.count("/") == 4 and "?" not in one and served.get(one).text.startswith("<!doctype html>")
+                   and "Failures of training jobs" in served.get(one).text)  # fmt: skip
+    names = {name: served.get(f"{address}/{name}") for name in ("pareto-light.png", "trend-dark.png")}
+    assert {(one.status_code, one.content_type, one.data[:4]) for one in names.values()} == {
+        (200, "image/png", b"\x89PNG")
+    }
+    for name in ("nodes-dark.png", "pareto-blue.png", "other-light.png", "..", "pareto-light.png%00"):
+        assert served.get(f"{address}/{name}").status_code == 404
+    assert served.get(f"{SETTINGS.incident('default', 1, served.now)}/pareto-light.png").status_code == 404
+    assert "in pictures" not in served.get(SETTINGS.overview("b", served.now)).text
+    foreign = signed(SECRET, Allowed("b", None, int(served.now + 99), str(WEEK)))
+    assert served.get(f"/pages/{foreign}").status_code == 404
+    assert served.get(f"/pages/{foreign}/pareto-light.png").status_code == 404
+    served.now += 3601.0
+    assert [served.get(one).status_code for one in (address, f"{address}/pareto-light.png")] == [410, 410]
+
+
+def test_a_merged_incident_and_its_whole_lead_to_each_other(served):
+    """Both sides, with what was done by whom."""
+    first, second = served.add(FALLEN_GPU), served.add(HEALTHY)
+    served.ledger.step(second, "default", "k", Step("merge", "ana", "cli", other=first, note="one switch"), AT)
+    whole, part = (Read(served.get(SETTINGS.incident("default", one, served.now)).text) for one in (first, second))
+    assert whole.missing("With", f"incident {second}", "merged into it: one switch", "ana") == []
+    assert (
+        part.missing("merged", "Counts as a part of", f"incident {first}", f"merged into incident {first}", "ana") == []
+    )
+    for page, title in ((whole, "healthy"), (part, "Requeue without")):
+        linked = [served.get(one).text for one in page.links if one.startswith(SETTINGS.base_url)]
+        assert any(title in text or HEALTHY.summary in text for text in linked)
 
 
 def test_nothing_can_be_changed(served):

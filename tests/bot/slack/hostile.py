@@ -9,7 +9,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from bot.closewords import VERDICTS
-from bot.slack.card import Card, Chain, Said
+from bot.slack.card import Card, Chain, Life, Said
 from kb.report import Report
 
 # Each is made up; `ghp_` and the like are forms that GitHub and others document.
@@ -96,6 +96,22 @@ def card(chance: Random) -> Card:
         ),
         private=chance.random() < 0.5,
         muted=text(chance),
+        life=life(chance),
+    )
+
+
+def life(chance: Random) -> Life:
+    """How far an incident is, at random: nothing of it in most."""
+    if chance.random() < 0.5:
+        return Life()
+    link = chance.choice((None, "https://signalbox.example/i/7", "javascript:alert(1)", "https://x/" + "y" * 4000))
+    return Life(
+        acked=chance.random() < 0.5,
+        assignee=chance.choice((None, "U012ABC", "<!channel>", text(chance))),
+        snoozed=chance.choice((None, 1.8e9, 1e300)),
+        whole=chance.choice((None, None, (10**15, text(chance), link))),
+        parts=chance.choice(((), tuple((number, text(chance)) for number in range(300)))),
+        reopened=chance.random() < 0.3,
     )
 
 

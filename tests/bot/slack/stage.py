@@ -14,14 +14,20 @@ from flask import Flask
 from slack_sdk import WebClient
 
 from bot.answering import Answering
+from bot.askedweek import asked_week
 from bot.chat.rates import Rates, unlimited
 from bot.chat.serving import serving
 from bot.chat.values import App as ChatApp
 from bot.chat.values import Message
 from bot.chat.workspace import Workspace
 from bot.config import Config, read
+from bot.goodruns import GoodRuns
+from bot.learning.drafter import Drafter
+from bot.learning.drafts import DRAFT
+from bot.learning.proposals import PROPOSE
+from bot.learning.proposing import Proposing
 from bot.ledger import Ledger
-from bot.orders import DIAGNOSE, RECENT
+from bot.orders import DIAGNOSE, DIGEST, GOOD_RUN, RECENT
 from bot.recent import recent
 from bot.rulefiles import Knowledge
 from bot.serving import mount
@@ -49,6 +55,7 @@ tenants:
   default:
     channels: [{channel}, {other}]
 {tenant}
+{more}
 """
 
 
@@ -63,14 +70,24 @@ class Stage:
     replicas: list[Listening]
     senders: list[Sender]
     runs: Path
+    url: str
     answering: Answering = field(init=False)
+    drafter: Drafter = field(init=False)
 
     def __post_init__(self) -> None:
         self.answering = Answering(self.ledger, self.known, self.config)
+        self.drafter = Drafter(self.url, self.config)
 
     def work(self, name: str = "worker") -> bool:
         """Do one piece of work; whether there was one."""
-        does = {DIAGNOSE: self.answering.do, RECENT: lambda work: recent(self.config, work)}
+        does = {
+            DIAGNOSE: self.answering.do,
+            GOOD_RUN: GoodRuns(self.ledger, self.known, self.config).do,
+            RECENT: lambda work: recent(self.config, work),
+            DRAFT: self.drafter.do,
+            PROPOSE: Proposing(self.ledger, self.config.rules.pull_requests).do,
+            DIGEST: lambda work: asked_week(self.ledger, self.config, self.known.rulebook.faults, work),
+        }
         return step(self.ledger, does, name)
 
     def send(self, most: int = 200) -> None:
@@ -115,12 +132,13 @@ def stage(
     setenv: Callable[[str, str], None],
     *,
     tenant: str = "",
+    more: str = "",
     bundles: Mapping[str, Path] = BUNDLES,
     replicas: int = 1,
     duplicate: bool = False,
     rates: Rates | None = None,
 ) -> Iterator[Stage]:
-    """Everything, until the block ends. `tenant`: more lines for the tenant of the configuration."""
+    """Everything, until the block ends. `tenant`: more lines for the tenant of the configuration; `more`: other parts of it."""
     workspace = Workspace(ChatApp(scopes=SCOPES), duplicate=duplicate, rates=rates or unlimited())
     for user, name in ((ADA, "ada"), (GRACE, "grace"), (EVE, "eve")):
         workspace.add_user(user, name)
@@ -135,7 +153,7 @@ def stage(
     setenv("STAGE_SECRET", workspace.app.signing_secret)
     with serving(workspace, pages=False) as address, Ledger(url) as ledger:
         text = CONFIG.format(
-            spool=folder / "spool", runs=runs, api=address, channel=CHANNEL, other=OTHER, tenant=tenant
+            spool=folder / "spool", runs=runs, api=address, channel=CHANNEL, other=OTHER, tenant=tenant, more=more
         )
         (folder / "signalbox.yaml").write_text(text)
         config = read(folder / "signalbox.yaml")
@@ -152,7 +170,7 @@ def stage(
         client = WebClient(workspace.app.bot_token, base_url=config.serve.slack.api, retry_handlers=[])
         senders = [Sender(ledger, client, Composer(ledger, known, config), pace=0.0) for _ in range(replicas)]
         try:
-            yield Stage(workspace, ledger, config, known, listening, senders, runs)
+            yield Stage(workspace, ledger, config, known, listening, senders, runs, url)
         finally:
             for one in listening:
                 one.app._listener_runner.listener_executor.shutdown(wait=True)

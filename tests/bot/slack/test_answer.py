@@ -54,7 +54,7 @@ logs/rank-7.log:40213 (rank 7)
   • 2 rules not judged, for want of: metrics (2)
 Asked by @U012ABC · Incident page <https://signalbox.example/incidents/7>
 (Report b7f3a91c02d8, rulebook 2026.3, 72 sources, 1.8 GB read)
-[👍 Right] [👎 Wrong] [Evidence] [Close out] [Run again / Mute this rule… / Mute this job… / Mute this node… / Propose a rule…]
+[👍 Right] [👎 Wrong] [Evidence] [Close out] [Acknowledge / Assign… / Snooze… / Merge into…] [Run again / Mute this rule… / Mute this job… / Mute this node… / Propose a rule…]
 """
 
 UNKNOWN_TEXT = """\
@@ -74,7 +74,7 @@ logs/rank-12.log:5120 (rank 12): on rank 12 alone, in no earlier run
   • 1 rule not judged, for want of: stacks (1)
 Asked by @U012ABC
 (Report 0d55e2, rulebook 2026.3)
-[Evidence] [Close out] [Propose a rule] [Run again / Mute this job…]
+[Evidence] [Close out] [Propose a rule] [Acknowledge / Assign… / Snooze… / Merge into…] [Run again / Mute this job…]
 """
 
 TOO_LITTLE_TEXT = """\
@@ -87,7 +87,7 @@ Only the launcher's output was there, and it ends before the first step.
   • 1 rule not judged, for want of: kernel log (1)
 Unasked: alerts JobFailed
 (Report 31c4, rulebook 2026.3)
-[Evidence] [Close out] [Run again / Mute this job… / Propose a rule…]
+[Evidence] [Close out] [Acknowledge / Assign… / Snooze… / Merge into…] [Run again / Mute this job… / Propose a rule…]
 """
 
 
@@ -203,7 +203,7 @@ def test_a_closed_incident_is_short_and_shows_who_does_not_agree():
         "@U2 does not agree: GPU fell off, node n12 (bot: right, but not first)",
     ]
     assert "@U3" not in read(message.blocks)
-    assert _actions(message) == ["close_out", "evidence", "more"]
+    assert _actions(message) == ["close_out", "evidence", "life", "more"]
 
 
 def test_what_is_muted_or_private_is_said():
@@ -220,7 +220,7 @@ def test_long_lists_say_how_much_is_left_out():
         FALLEN_GPU,
         summary="s" * 1000,
         decision=replace(FALLEN_GPU.decision, exclude=tuple(Exclusion(f"n{n}", "job", "") for n in range(9))),
-        diagnoses=(replace(first, evidence=(quote,) * 8), *(replace(first, rank=n) for n in range(2, 9))),
+        diagnoses=(replace(first, evidence=(quote,) * 8), *(replace(first, rank=n, evidence=()) for n in range(2, 9))),
         gaps=tuple(Gap("absent", f"source {n}", f"reason {n}") for n in range(9)),
     )
     told = read(answered(report, CARD).blocks)

@@ -50,3 +50,10 @@ def test_home_tabs_of_hostile_texts_fit():
         sources = tuple(ConnectorState(text(chance), text(chance), None, text(chance)) for _ in range(many))
         view = home(found, [ClusterState(text(chance), sources)] * min(many, 30), now=NOON)
         assert faults_of_view(view) == []
+
+
+def test_the_page_with_all_incidents_is_linked():
+    """Where pages are served; nothing else leads there."""
+    view = home([], [], now=NOON, overview="https://signalbox.example/pages/abc")
+    assert "https://signalbox.example/pages/abc" in str(view)
+    assert "All of them" not in str(home([], [], now=NOON))

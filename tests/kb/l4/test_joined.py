@@ -7,9 +7,10 @@ from dataclasses import replace
 from kb.l4.clocks import leveled, skews
 from kb.l4.cross import Baseline, baseline_of, changed, compare, is_foreign, out_of_order, pooled
 from kb.l4.gathered import run_of
-from kb.l4.joined import indicators, look
+from kb.l4.joined import indicators, look, shown, view
 from kb.l4.run import Beat, Event, Run, Seen, Spot, Voice
 from kb.l4.temporal import changes, course_of
+from kb.l4.weights import BARE, FILTERED
 from kb.model import Job, Resource, StreamRef
 from kb.report import Indicators
 from kb.templates.mining import Miner
@@ -83,11 +84,13 @@ def test_an_empty_good_run_and_one_of_another_job_are_not_used() -> None:
     assert "another job" in look(a_run(BROKEN), stranger).said[0]
 
 
-def test_a_good_run_that_failed_itself_hides_its_own_failure_only() -> None:
-    """What the baseline has as often is no news; another failure is."""
-    failed = baseline_of(a_run(BROKEN))
-    other = ("n1", "OSError: No space left on device", None, 61.0)
-    assert [other[1]] == [one.event.text for one in look(a_run(BROKEN, other), failed).events]
+def test_a_good_run_that_failed_itself_does_not_hide_the_same_failure() -> None:
+    """It is said, and the lines with which it failed do not count as usual."""
+    stopped = tuple((f"n{i}", "Sending process 7 closing signal SIGTERM", "warning", 75.0) for i in range(4))
+    failed = baseline_of(a_run(BROKEN, *stopped))
+    found = look(a_run(BROKEN, *stopped), failed)
+    assert [BROKEN[1]] == [one.event.text for one in found.events]
+    assert "failed itself" in found.said[0]
 
 
 def test_two_healthy_runs_give_no_indicator() -> None:
@@ -191,10 +194,14 @@ def test_what_was_set_otherwise_is_told() -> None:
     assert changed(run, good) == (("--bf16", "", "given"), ("--lr", "1e-4", "3e-4"))
 
 
-def test_a_pool_of_good_runs_knows_what_any_of_them_has() -> None:
-    """Pooled good runs serve as one."""
-    pool = pooled([baseline_of(a_run(state="COMPLETED")), baseline_of(a_run(BROKEN))])
-    assert look(a_run(BROKEN), pool).events == ()
+def test_what_any_of_several_good_runs_has_is_known_to_their_pool() -> None:
+    """Pooled good runs serve as one; without one of the job itself, what they print is not told."""
+    odd = ("n1", "fatal: device is dead, cannot read it", "error", 61.0)
+    pool = pooled([baseline_of(a_run(state="COMPLETED")), baseline_of(a_run(odd, state="COMPLETED"))], "other jobs")
+    assert odd[1] in [one.event.text for one in look(a_run(odd)).events]
+    found = look(a_run(odd, BROKEN), pool=pool)
+    assert [BROKEN[1]] == [one.event.text for one in found.events]
+    assert found.said == ("no good run of this job was compared with; what other jobs print is left out instead",)
 
 
 def test_clocks_and_zones_are_brought_together() -> None:
@@ -239,3 +246,40 @@ def test_the_report_shows_what_was_found_with_its_lines() -> None:
     assert (evidence.source, evidence.node, evidence.time, evidence.id) == ("n2.log", "n2", 1061.0, "i1")
     assert told.events[0].why.startswith("not in the last good run, ")
     assert [one.what for one in told.stages] == ["iterating"]
+
+
+def test_every_weight_is_of_a_feature_that_is_measured() -> None:
+    """A name that nobody measures would be an error at the first failed job."""
+    measured = view(a_run(BROKEN), baseline_of(a_run(state="COMPLETED"))).measured
+    wanted = {name for weights in (FILTERED, BARE) for key in weights.first for name in key.split("*") if name}
+    assert measured
+    assert all(wanted <= set(one.features) for one in measured)
+
+
+def test_an_exception_that_the_interpreter_ignores_is_not_told() -> None:
+    """Python says itself that it goes on: what follows that word ends nothing."""
+    ignored = (
+        ("n1", "Exception ignored in: <function Loader.__del__>", None, 60.5),
+        ("n1", "AssertionError: can only close what is open", None, 60.5),
+    )
+    found = look(a_run(*ignored, BROKEN), baseline_of(a_run(state="COMPLETED")))
+    assert [BROKEN[1]] == [one.event.text for one in found.events]
+
+
+def test_a_run_that_is_said_to_go_on_and_stands_still_for_long_has_not_ended_well() -> None:
+    """Others still speak an hour after the last step of a job that the scheduler calls running."""
+    stuck = ("n1", "task of the loader is blocked: cannot read the shard", "error", 400.0)
+    speaking = [(f"n{i}", "fatal: nobody answers, lost the file server", "error", 4000.0) for i in (1, 2, 3)]
+    good = baseline_of(a_run(state="COMPLETED"))
+    assert not view(a_run(stuck, *speaking, state="RUNNING"), good).ending.well
+    assert view(a_run(stuck, state="RUNNING"), good).ending.well
+
+
+def test_the_last_line_of_a_node_that_ends_early_is_told() -> None:
+    """What should have come next is missing; where it stopped is the evidence."""
+    run = a_run()
+    last = Spot("n3.log", 50, "step is under way", 7, 700.0, "n3")
+    short = replace(run.voices[3], last=last)
+    found = look(replace(run, voices=(*run.voices[:3], short)))
+    assert [(one.node, one.spot) for one in found.absent] == [("n3", last)]
+    assert "the last line of a node whose log ends early" in {one.why for one in shown(found).events}

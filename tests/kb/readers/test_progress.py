@@ -426,6 +426,11 @@ LINES = [
         {"step": 945, "epoch": 2.0, "format": "lightning_callback"},
     ),
     (b"iter=45 loss=inf lr=0.001", {"step": 45, "loss": math.inf, "learning_rate": 1e-3, "format": "iter_loss"}),
+    (
+        b"2026-09-14 20:07:13.430 | INFO     | train.loop:step:462 - step 45 loss 4.25 lr 3e-05",
+        {"step": 45, "loss": 4.25, "learning_rate": 3e-5, "format": "step_loss"},
+    ),
+    (b"train:step:45 - loss 4.25", {"step": 45, "loss": 4.25, "format": "step_loss"}),
     (b"step 45 loss -nan", {"step": 45, "loss": math.nan, "format": "step_loss"}),
     (b"[Epoch 2/20] Train Loss: 0.25, Val Loss: 0.50", {"epoch": 2.0, "loss": 0.25, "format": "epoch_loss"}),
     (b"Epoch: 2 Validation Loss: 0.50", {"epoch": 2.0, "loss": 0.5, "validation": True, "format": "epoch_loss"}),

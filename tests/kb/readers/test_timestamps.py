@@ -41,6 +41,7 @@ def test_a_stamp_with_a_year_needs_nothing_else(line: bytes, expected: float) ->
     ("line", "expected"),
     [
         (b"[rank4]:[E0209 17:40:08.125000000 ProcessGroupNCCL.cpp:684] x", at(2027, 2, 9, 17, 40, 8, fraction=0.125)),
+        (b"E0209 17:40:08.125000 2098 torch/distributed/api.py:874] x", at(2027, 2, 9, 17, 40, 8, fraction=0.125)),
         (b"E209 17:40:08 x", at(2027, 2, 9, 17, 40, 8)),
         (b"ERROR 02-09 17:40:08 worker.py:9] x", at(2027, 2, 9, 17, 40, 8)),
         (b"[02/09 17:40:08 d2.utils.events]: x", at(2027, 2, 9, 17, 40, 8)),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kb.templates import mining, table
+from kb.templates import joining, mining, table
 from kb.templates.masking import template_of
 from kb.templates.table import VARIABLE, Occurrence, Place, Span, TemplateTable, alike, bounded, merge
 from tests.kb.templates.samples import REF, log, mined, part
@@ -26,8 +26,9 @@ def tight(monkeypatch):
     monkeypatch.setattr(table, "LAST_WINDOWS", 6)
     monkeypatch.setattr(table, "COARSE_WINDOWS", 8)
     monkeypatch.setattr(table, "MOST_VOICES", 2)
-    monkeypatch.setattr(mining, "PART", 3)
-    monkeypatch.setattr(mining, "LONGEST_TRACEBACK", 500)
+    monkeypatch.setattr(mining, "PART", 9000)
+    monkeypatch.setattr(mining, "FEWEST", 300)
+    monkeypatch.setattr(joining, "LONGEST_TRACEBACK", 500)
 
 
 def in_parts(text: bytes, cuts: list[int], order: random.Random, warm: int = mining.WARM) -> TemplateTable:

@@ -1,0 +1,89 @@
+"""How logreduce does on bench/l4set, to stand beside bench/l4.py: the same cases, the same scorer.
+
+    python -m venv V && V/bin/pip install logreduce
+    python bench/l4_logreduce.py --set DIR --program V/bin/logreduce [--jobs 2] [--half even|odd] [--cases N] [--out FILE]
+
+logreduce 0.6 learns the good run as it is (a bag of words, nearest neighbour) and gives each line of the other a distance. Told are the
+lines beyond its own threshold, the farthest first; it names no node, stage or step. Every case, healthy pairs too, is put to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import perf_counter
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE / "l4set")]
+
+from score import Prediction, render, score  # noqa: E402 - the path is set above
+
+THRESHOLD = 0.2  # its own
+LONGEST = 600.0  # seconds a case
+
+
+def told(program: Path, folder: Path) -> Prediction:
+    """The lines of a case that it calls anomalies.
+
+    Raises:
+        SystemExit: it failed or gave what is no answer.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        out = Path(place) / "told.json"
+        command = [str(program), "diff", "--json", str(out), str(folder / "baseline"), str(folder / "logs")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
+        if "No test lines found" in done.stderr + done.stdout:  # it found no file of the good run for any of this one's
+            return Prediction()
+        if not out.exists():
+            sys.exit(f"{folder.name}: logreduce failed: {done.stderr[-400:]}")
+        files = json.loads(out.read_text("utf-8"))["files"]
+    lines = [
+        (distance, f"logs/{name}", int(index) + 1)
+        for name, one in files.items()
+        for index, distance in one["scores"]
+        if distance > THRESHOLD
+    ]
+    return Prediction(tuple((file, line) for _, file, line in sorted(lines, key=lambda one: (-one[0], *one[1:]))))
+
+
+def main() -> None:
+    """Run it over a set, score, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", type=Path, required=True)
+    parser.add_argument("--program", type=Path, required=True)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--half", choices=("even", "odd"))
+    parser.add_argument("--cases", type=int, help="so many of them only, the first")
+    parser.add_argument("--out", type=Path)
+    args = parser.parse_args()
+    if not args.program.exists():
+        sys.exit(f"{args.program}: there is no logreduce; skipped")
+    truth = json.loads((args.set / "truth.json").read_text("utf-8"))
+    names = sorted(truth["cases"])
+    if args.half:
+        names = names[args.half == "odd" :: 2]
+    names = names[: args.cases]
+    truth["cases"] = {name: truth["cases"][name] for name in names}
+    began = perf_counter()
+    with ThreadPoolExecutor(args.jobs) as pool:
+        said = dict(
+            zip(names, pool.map(lambda name: told(args.program, args.set / "cases" / name), names), strict=True)
+        )
+    print(render(score(truth, said)))
+    for top in (1, 5):
+        found = score(truth, said, top)["lines: F1"]
+        print(f"F1 of the first {top}: {'-' if found is None else f'{found[0]:.3f}'}")
+    print(f"{perf_counter() - began:.0f} s for {len(names)} cases")
+    if args.out:
+        args.out.write_text(
+            json.dumps({name: {"lines": [list(x) for x in one.lines]} for name, one in said.items()}), "utf-8"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,674 @@
+"""Learning from resolved incidents: signatures are taken out of the rule base, mined anew from three incidents, and tried on others.
+
+    python bench/learning.py [--l4-seeds 4] [--made-seeds 6] [--benchmark DIR] [--keep DIR] [--verbose] [--json]
+
+A signature is a kind of failure for which the base has rules. These rules are taken away; three incidents are diagnosed without
+them and filed as the store would file them (unlike lines, redacted); the miner is given these with their close-outs, and as its
+background the filed incidents of all other kinds and good runs. The rule that it proposes is put into the base and tried on whole
+incidents that it never saw, by the engine: of the same kind with other seeds, of the same signature from other sources (the same
+pattern of the base finds them), of all other kinds, and on healthy runs. Everything comes from seeds but the recordings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "bench" / "l4set")]
+
+import yaml  # noqa: E402 - the paths are set above
+
+from bench import healthy, incidents  # noqa: E402
+from bot.collect import from_bundle, from_paths  # noqa: E402
+from bot.comparing import compared  # noqa: E402
+from bot.learning.cases import logs_of  # noqa: E402
+from bot.learning.drafting import Draft, draft  # noqa: E402
+from bot.observing import observed  # noqa: E402
+from bot.redact import redact_bytes  # noqa: E402
+from bot.replay import replay_text  # noqa: E402
+from bot.rulefiles import Knowledge, default_folder, engine, knowledge, read_files  # noqa: E402
+from bot.rulestats import costs  # noqa: E402
+from kb.engine import diagnose  # noqa: E402
+from kb.evidence import Evidence, Facts, History  # noqa: E402
+from kb.findings import find  # noqa: E402
+from kb.learning.background import Background, background, held  # noqa: E402
+from kb.learning.cases import Candidate, Case, Observation, Refusal  # noqa: E402
+from kb.learning.mining import mine  # noqa: E402
+from kb.rulebook import load  # noqa: E402
+from kb.scanplan import plan  # noqa: E402
+
+GIVEN = 3  # incidents of a signature
+GOOD = 1_000_000  # numbers of good runs begin here
+JOBS = 2
+LEARNED = ("made", "l4set", "lab")  # sources with several incidents of a kind
+
+# Kinds of bench/l4set → the classes that a person may close them as. Kinds that only a missing line or a slower step tells are
+# left out, and so are recordings: each is one run, played again with every seed.
+_L4 = """
+aicore:gpu_fault bad-sample:data_error checkpoint-shape:checkpoint_load
+checkpoint-shard-lost:checkpoint_load,data_error,storage_io commit-reset:checkpoint_save,storage_io
+config-key:config_error cublas:gpu_library,gpu_fault,cuda_memory_access cuda-oom:cuda_oom
+data-not-mounted:data_error,storage_io device-assert:device_assert disk-readonly:host_hardware,storage_io
+dns-down:external_network drained:preempted driver-too-old:driver_mismatch ecc:gpu_memory_ecc
+ecc-contained:gpu_memory_ecc eval-key:code_bug file-removed:data_error,checkpoint_load gpu-missing:cuda_init
+gpu-off-bus:gpu_fell_off_bus gsp:gpu_firmware hbm-multibit:gpu_memory_ecc hccl-init:nccl_bootstrap
+hccl-slow-link:rdma_link,network_congestion host-oom:host_oom ib-absent:nccl_bootstrap,rdma_setup
+ib-flapping:rdma_link ib-port-down:rdma_link last-batch:shape_or_dtype,code_bug late-node:rendezvous
+loader-stuck:dataloader_fault,storage_io loss-scale:loss_not_finite machine-check:host_hardware maintenance:preempted
+memlock:rdma_setup nccl-mixed:nccl_bootstrap no-module:dependency no-permission:access_denied,storage_io
+node-heartbeat:node_lost npu-hang:gpu_fault npu-occupied:cuda_init npu-oom:cuda_oom npu-port-down:rdma_link
+nvlink:nvlink_fault peermem:rdma_setup port-taken:port_in_use qp-error:rdma_link quota:disk_full
+registry:rendezvous,container_start resolve:rendezvous,external_network roce-cqe:rdma_link save-no-space:disk_full
+save-timeouts:storage_io,checkpoint_save scheduler-lost:node_lost sdc-nan:silent_corruption,loss_not_finite
+segfault:segfault shm-small:shm_exhausted stale-handle:storage_io store-unavailable:external_network,storage_io
+thermal-stop:gpu_thermal_power token-expired:access_denied,external_network too-many-files:resource_limit
+toolkit-mismatch:driver_mismatch,dependency vocab-file:data_error,checkpoint_load
+worker-killed:host_oom,dataloader_fault world-indivisible:config_error wrong-interface:nccl_bootstrap
+"""
+L4: Mapping[str, str] = dict(row.split(":") for row in _L4.split())
+
+
+# --- incidents ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """A whole incident on disk. `faults`: the classes that its truth allows, the first as it was closed; none: a healthy run."""
+
+    number: int
+    source: str
+    kind: str
+    path: Path
+    faults: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """An incident as the base as it is answers it: rules that name a true fault, their patterns that hit, the first answer, its text."""
+
+    rules: tuple[str, ...]
+    patterns: tuple[str, ...]
+    first: str | None
+    replay: bytes
+    stage: str | None
+    observed: tuple[Observation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A kind of failure with the rules that are taken away, the incidents given to the miner, and those kept back."""
+
+    source: str
+    kind: str
+    fault: str
+    gone: frozenset[str]
+    patterns: frozenset[str]
+    given: tuple[Incident, ...]
+    kept: tuple[Incident, ...]
+
+    @property
+    def name(self) -> str:
+        """Its name in tables."""
+        return f"{self.source}/{self.kind}"
+
+
+def made(seeds: int, folder: Path) -> Iterator[tuple[str, str, Path, tuple[str, ...], tuple[str, ...]]]:
+    """The incidents of bench/incidents.py."""
+    for seed in range(1, seeds + 1):
+        for number, kind in enumerate(incidents.KINDS):
+            path = folder / "made" / str(seed) / kind
+            truth = incidents.make(kind, number, seed, path)
+            yield "made", kind, path, (truth.fault, *truth.accept), tuple(truth.nodes)
+
+
+def l4_like(seeds: int, folder: Path) -> Iterator[tuple[str, str, Path, tuple[str, ...], tuple[str, ...]]]:
+    """The incidents of bench/l4set, and its healthy runs."""
+    from build import build  # noqa: PLC0415 - a script beside this one
+
+    for seed in range(1, seeds + 1):
+        out = folder / "l4set" / str(seed)
+        if not (out / "truth.json").exists():
+            build(out, seed, 100, 10, "small", JOBS)
+        for name, one in json.loads((out / "truth.json").read_text())["cases"].items():
+            path = out / "cases" / name
+            if one.get("fault") is None:
+                yield "l4set", "healthy", path, (), ()
+            elif one["fault"] in L4 and any(event["kind"] == "line" for event in one["events"]):
+                yield "l4set", one["fault"], path, tuple(L4[one["fault"]].split(",")), tuple(one["nodes"])
+
+
+def recorded(folder: Path) -> Iterator[tuple[str, str, Path, tuple[str, ...], tuple[str, ...]]]:
+    """The recordings of the lab."""
+    for path in sorted((ROOT / "tests" / "bundles").iterdir()):
+        case = yaml.safe_load((path / "case.yaml").read_text()) if (path / "case.yaml").exists() else {}
+        named = case.get("fault") or case.get("label")
+        faults = (named, *case.get("also", ())) if named and named != "healthy" else ()
+        yield "lab", faults[0] if faults else "healthy", path, faults, ()
+    del folder
+
+
+def benchmark(folder: Path) -> Iterator[tuple[str, str, Path, tuple[str, ...], tuple[str, ...]]]:
+    """Real cases, each by its class."""
+    for path in sorted((folder / "cases").iterdir()) if (folder / "cases").is_dir() else ():
+        case = yaml.safe_load((path / "case.yaml").read_text())
+        faults = (case["label"], *case.get("accept", ())) if case["label"] != "healthy" else ()
+        yield "benchmark", case["label"], path, faults, ()
+
+
+def healthy_runs(folder: Path) -> Iterator[tuple[str, str, Path, tuple[str, ...], tuple[str, ...]]]:
+    """Noisy healthy logs (bench/healthy.py)."""
+    (folder / "healthy").mkdir(parents=True, exist_ok=True)
+    for number in range(100):
+        yield "healthy", "healthy", healthy.write(healthy.make(1, number), folder / "healthy"), (), ()
+
+
+def evidence_of(known: Knowledge, path: Path) -> Evidence:
+    """The evidence of a bundle, or of a log alone."""
+    return from_bundle(known, path, workers=1) if path.is_dir() else from_paths(known, [path], workers=1)
+
+
+def without(evidence: Evidence, gone: frozenset[str]) -> Evidence:
+    """The evidence as it is where the base never had these rules."""
+    streams = tuple(
+        replace(one, hits={key: hits for key, hits in one.hits.items() if key.partition("#")[0] not in gone})
+        for one in evidence.streams
+    )
+    return replace(evidence, streams=streams)
+
+
+# --- the base as it is -------------------------------------------------------------------------------------------------
+
+_known: Knowledge | None = None
+_background: Background | None = None
+_base: dict[str, str] = {}
+
+
+def _begin() -> None:
+    global _known, _base  # noqa: PLW0603 - a worker process has one, made once
+    _known = knowledge()
+    _base = read_files(default_folder())[0]
+
+
+def _file(one: Incident) -> Filed:
+    assert _known is not None
+    evidence = evidence_of(_known, one.path)
+    report = diagnose(evidence, _known.rulebook)
+    rules = tuple(dict.fromkeys(found.rule for found in report.diagnoses if found.fault in one.faults))
+    hits = tuple(sorted({key for stream in evidence.streams for key in stream.hits if key.partition("#")[0] in rules}))
+    first = report.diagnoses[0].fault if report.diagnoses else None
+    return Filed(rules, hits, first, replay_text(evidence), report.progress.stage, observed(evidence))
+
+
+def _case(one: Incident, gone: frozenset[str], known: Knowledge) -> Case:
+    """An incident as it is filed where the base has none of the rules that are taken away."""
+    evidence = without(evidence_of(known, one.path), gone)
+    book = replace(known.rulebook, rules=tuple(rule for rule in known.rulebook.rules if rule.id not in gone))
+    report = diagnose(evidence, book)
+    if report.verdict == "no_match" or (report.diagnoses and all(found.band == "weak" for found in report.diagnoses)):
+        report = compared(report, evidence, one.path, workers=1)
+    return Case(
+        one.number,
+        fault=one.faults[0] if one.faults else None,
+        texts=logs_of(replay_text(evidence)),
+        names=frozenset(name.lower() for name in one.nodes),
+        told=tuple(event.evidence.text for event in report.indicators.events if event.evidence is not None),
+        observed=observed(evidence),
+        stage=report.progress.stage,
+    )
+
+
+# --- mining ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Mined:
+    """What the miner made of a signature, with so many incidents given."""
+
+    signature: Signature
+    given: int
+    result: Candidate | Refusal
+    folder: Draft | None = None
+    planted: tuple[int, list[str]] = (0, [])
+
+
+def _begin_mining(filed: Mapping[int, tuple[Incident, Filed]], good: Mapping[int, Mapping[str, str]]) -> None:
+    global _background  # noqa: PLW0603 - a worker process has one, made once
+    _begin()
+    others = [
+        held(
+            number,
+            one.faults[0] if one.faults else "healthy",
+            logs_of(what.replay),
+            stage=what.stage,
+            observed=what.observed,
+        )
+        for number, (one, what) in sorted(filed.items())
+    ]
+    others += [held(number, "healthy", texts) for number, texts in sorted(good.items())]
+    _background = background(others)
+
+
+def _mine(task: tuple[Signature, tuple[int, ...], bool]) -> list[Mined]:
+    signature, counts, plant = task
+    assert _known is not None
+    assert _background is not None
+    cases = [_case(one, signature.gone, _known) for one in signature.given]
+    book = replace(
+        _known.rulebook, rules=tuple(rule for rule in _known.rulebook.rules if rule.id not in signature.gone)
+    )
+    known = replace(_known, rulebook=book)
+    found = []
+    for count in counts:
+        result = mine(cases[:count], _background, book)
+        made = None
+        if isinstance(result, Candidate):
+            texts = {one.id: one.texts for one in cases}
+            made = draft(result, texts, known, _base, names=[name for one in cases for name in one.names])
+        sow = count == GIVEN and plant
+        planted = _planted(cases, result, known, signature.name) if isinstance(result, Candidate) and sow else (0, [])
+        found.append(Mined(signature, count, result, made, planted))
+    return found
+
+
+def good_runs(folder: Path) -> dict[int, dict[str, str]]:
+    """Good runs of jobs whose incidents are given to the miner: their ends, as much of them as is kept of an incident."""
+    found = {}
+    for number, path in enumerate(sorted(folder.glob("l4set/*/cases/*/baseline"))[::7]):
+        found[GOOD + number] = {
+            str(one.relative_to(path)): one.read_text("utf-8", "replace")[-60_000:]
+            for one in sorted(path.rglob("*"))
+            if one.is_file()
+        }
+    for number in range(80):  # of another seed than those that rules are tried on
+        found[2 * GOOD + number] = {name: text[-60_000:] for name, text in healthy.make(2, number).files.items()}
+    return found
+
+
+# --- trying ------------------------------------------------------------------------------------------------------------
+
+
+def learned_id(index: int) -> str:
+    """The id under which a learned rule is tried: several signatures may give rules of one name."""
+    return f"learned-{index}"
+
+
+def with_learned(mined: Sequence[Mined]) -> Knowledge:
+    """The base with the learned rules, as if they were merged and shown."""
+    files = dict(read_files(default_folder())[0])
+    for index, one in enumerate(mined):
+        if one.folder is None:
+            continue
+        text = one.folder.files[f"{one.folder.folder}/rule.yaml"].decode()
+        values = {**yaml.safe_load(text), "id": learned_id(index), "status": "experimental"}
+        files[f"{one.folder.candidate.family}/{learned_id(index)}/rule.yaml"] = yaml.safe_dump(values, sort_keys=False)
+    loaded = load(files)
+    if loaded.faults:
+        raise ValueError(f"a learned rule does not load: {loaded.faults[0]}")
+    made = plan(loaded.rulebook)
+    return Knowledge(loaded.rulebook, made, engine()(made.patterns).dump())
+
+
+def _begin_trying(known: Knowledge) -> None:
+    global _known  # noqa: PLW0603 - a worker process has one, made once
+    _known = known
+
+
+def _try(path: Path) -> tuple[tuple[str, ...], str | None]:
+    """The learned rules that speak on an incident, and the first answer of the base with all of those that were given three."""
+    assert _known is not None
+    evidence = evidence_of(_known, path)
+    heard = find(_known.rulebook, Facts(evidence, _known.rulebook.rules), History()).findings
+    spoke = tuple(sorted({one.rule.id for one in heard if one.rule.id.startswith("learned-")}))
+    report = diagnose(evidence, _known.rulebook) if spoke else None
+    return spoke, report.diagnoses[0].fault if report is not None and report.diagnoses else None
+
+
+# --- figures -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of one source and one number of incidents given."""
+
+    signatures: int = 0
+    refused: int = 0
+    found: int = 0
+    of: int = 0
+    each: list[float] = field(default_factory=list)
+    elsewhere: Counter[str] = field(default_factory=Counter)
+    elsewhere_of: Counter[str] = field(default_factory=Counter)
+    right: int = 0
+    wrong: int = 0
+    clean: int = 0
+
+    def row(self) -> dict[str, Any]:
+        """The figures as plain values."""
+        return {
+            "signatures": self.signatures,
+            "no candidate": self.refused,
+            "recall": round(self.found / max(1, self.of), 4),
+            "recall, mean of signatures": round(sum(self.each) / max(1, len(self.each)), 4),
+            "n": self.of,
+            "elsewhere": {
+                name: f"{self.elsewhere[name]} of {count}" for name, count in sorted(self.elsewhere_of.items())
+            },
+            "precision on others": round(self.right / max(1, self.right + self.wrong), 4),
+            "spoke": self.right + self.wrong,
+            "on clean runs": self.clean,
+        }
+
+
+def tallied(
+    mined: Sequence[Mined], spoke: Mapping[int, tuple[str, ...]], all_: Mapping[int, tuple[Incident, Filed]]
+) -> dict[tuple[str, int], Tally]:
+    """Figures by source and incidents given. Incidents that a rule was learned from are not counted for it."""
+    found: dict[tuple[str, int], Tally] = defaultdict(Tally)
+    speaking: dict[str, set[int]] = defaultdict(set)
+    for number, rules in spoke.items():
+        for rule in rules:
+            speaking[rule].add(number)
+    for index, one in enumerate(mined):
+        signature = one.signature
+        tally = found[signature.source, one.given]
+        tally.signatures += 1
+        tally.refused += isinstance(one.result, Refusal)
+        hits = speaking[learned_id(index)] - {given.number for given in signature.given}
+        own = {kept.number for kept in signature.kept}
+        tally.found += len(hits & own)
+        tally.of += len(own)
+        tally.each.append(len(hits & own) / len(own))
+        for number, (other, filed) in all_.items():
+            foreign = (
+                other.source != signature.source
+                and signature.fault in other.faults
+                and signature.patterns & set(filed.patterns)
+            )
+            if foreign and isinstance(one.result, Candidate):
+                tally.elsewhere_of[other.source] += 1
+                tally.elsewhere[other.source] += number in hits
+        for number in hits:
+            faults = all_[number][0].faults
+            tally.clean += not faults
+            tally.right += signature.fault in faults
+            tally.wrong += bool(faults) and signature.fault not in faults
+    return dict(found)
+
+
+def signatures(filed: Mapping[int, tuple[Incident, Filed]]) -> list[Signature]:
+    """Kinds that the base knows and of which there are incidents to learn from and to try."""
+    kinds: dict[tuple[str, str], list[tuple[Incident, Filed]]] = defaultdict(list)
+    for one, what in filed.values():
+        if one.faults and one.source in LEARNED:
+            kinds[one.source, one.kind].append((one, what))
+    found = []
+    for (source, kind), group in sorted(kinds.items()):
+        given, kept = group[:GIVEN], group[GIVEN:]
+        known = [what for _, what in given if what.rules]
+        fault = given[0][0].faults[0]
+        if len(given) == GIVEN and kept and len(known) > 1 and fault != "code_bug":
+            gone = frozenset(rule for _, what in group for rule in what.rules)
+            patterns = frozenset(key for what in known for key in what.patterns)
+            found.append(
+                Signature(
+                    source, kind, fault, gone, patterns, tuple(one for one, _ in given), tuple(one for one, _ in kept)
+                )
+            )
+    return found
+
+
+def _pool(begin: Callable[..., None], *given: object) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(JOBS, initializer=begin, initargs=given)
+
+
+def plain_bugs(filed: Mapping[int, tuple[Incident, Filed]]) -> list[Signature]:
+    """Incidents whose truth is a bug of the run's own code, each by itself; the miner must propose nothing."""
+    return [
+        Signature(
+            one.source, f"{one.kind} {one.path.name}", "code_bug", frozenset(what.rules), frozenset(), (one,), (one,)
+        )
+        for one, what in filed.values()
+        if one.faults[:1] == ("code_bug",)
+    ]
+
+
+# --- what must not leave -----------------------------------------------------------------------------------------------
+
+PLANTED = 200
+
+
+def _letters(chance: Random, count: int) -> str:
+    return "".join(chance.choice("ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789") for _ in range(count))
+
+
+def _name(chance: Random) -> str:
+    return "".join(
+        chance.choice(part)
+        for part in ("bdfgklmnprstvz", "aeiou", "bdgklmnprstvz", "aeiou", "klmnprstx", "aeiou", "dfgkmnr")
+    )
+
+
+_FORMS: tuple[tuple[str, Callable[[Random], str]], ...] = (
+    ("password={}", lambda chance: _letters(chance, 14)),
+    ("token: hf_{}", lambda chance: _letters(chance, 34)),
+    ("owner {}@research.example-lab.org", _name),
+    ("on host {}", _name),
+    ("({}.corp.example-site.net)", lambda chance: f"{_name(chance)}{chance.randrange(100)}"),
+    ("peer 10.{}", lambda chance: f"{chance.randrange(256)}.{chance.randrange(256)}.{chance.randrange(1, 255)}"),
+    ("file=/home/{}/runs/out.pt", _name),
+    ("asked by {}", lambda chance: _name(chance).capitalize()),
+    ("AWS_SECRET_ACCESS_KEY={}", lambda chance: _letters(chance, 40)),
+    ("[{}-gpu-0417]", _name),
+)
+
+
+def _sown(case: Case, lines: Sequence[str], secrets: Sequence[tuple[str, str]]) -> Case:
+    """The case with things planted on its deciding lines, before and behind what they say, and right below them."""
+    texts = dict(case.texts)
+    told = list(lines)
+    for index, (form, secret) in enumerate(secrets):
+        text = form.format(secret)
+        source = next((name for name, whole in texts.items() if any(line in whole for line in told)), None)
+        if source is None:
+            break
+        target = next(line for line in told if line in texts[source])
+        changed = (f"{target}\n{text} of the run", f"{text} {target}", f"{target} {text}")[index % 3]
+        texts[source] = texts[source].replace(target, changed, 1)
+        told = [changed if line == target and index % 3 else line for line in told]
+    said = f"{secrets[7][1]} swapped the cable of {secrets[3][1]}, password={secrets[0][1]}"
+    # incidents are filed with their secrets masked
+    masked = {name: redact_bytes(whole.encode(), emails=True).decode() for name, whole in texts.items()}
+    return replace(case, texts=masked, said=said)
+
+
+def _planted(cases: Sequence[Case], plain: Candidate, known: Knowledge, seed: str) -> tuple[int, list[str]]:
+    """How many planted things were in the incidents given, and those that the folder made of them holds."""
+    assert _background is not None
+    chance = Random(f"planted {seed}")
+    secrets = [(form, make(chance)) for form, make in _FORMS]
+    sown = [
+        _sown(one, [line for own in plain.lines.get(one.id, {}).values() for line in own], secrets) for one in cases
+    ]
+    result = mine(sown, _background, known.rulebook)
+    if isinstance(result, Refusal):
+        return 0, []
+    folder = draft(result, {one.id: one.texts for one in sown}, known, _base)
+    written = "\n".join([*folder.files, *(data.decode("utf-8", "replace") for data in folder.files.values())]).lower()
+    return len(secrets), [f"{seed}: {form.format(secret)}" for form, secret in secrets if secret.lower() in written]
+
+
+# --- the command -------------------------------------------------------------------------------------------------------
+
+
+def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """All figures."""
+    rows = [
+        *made(options.made_seeds, folder),
+        *l4_like(options.l4_seeds, folder),
+        *recorded(folder),
+        *benchmark(options.benchmark),
+        *healthy_runs(folder),
+    ]
+    rows = [row for row in rows if re.search(options.only, row[1])]
+    all_ = [Incident(number, *row) for number, row in enumerate(rows, start=1)]
+    with _pool(_begin) as pool:
+        filed = {one.number: (one, what) for one, what in zip(all_, pool.map(_file, all_, chunksize=4), strict=True)}
+    wanted = signatures(filed)
+    given = {one.number for signature in wanted for one in signature.given}
+    first = {one.number for group in _kinds(all_).values() for one in group[:GIVEN]}
+    known = {
+        number: filed[number] for number in filed if number in given | first and filed[number][0].source in LEARNED
+    }
+    bugs = plain_bugs(filed)
+    with _pool(_begin_mining, known, good_runs(folder)) as pool:
+        sowing = PLANTED // len(_FORMS) * 5 // 4  # some give no candidate
+        tasks = [
+            (one, (GIVEN, 1), index * sowing // len(wanted) != (index - 1) * sowing // len(wanted))
+            for index, one in enumerate(wanted)
+        ]
+        mined = [one for found in pool.map(_mine, tasks) for one in found]
+        bugged = [one for found in pool.map(_mine, [(one, (1,), False) for one in bugs]) for one in found]
+    book = with_learned(mined)
+    with _pool(_begin_trying, book) as pool:
+        tried = dict(
+            zip([one.number for one in all_], pool.map(_try, [one.path for one in all_], chunksize=4), strict=True)
+        )
+    tallies = tallied(mined, {number: spoke for number, (spoke, _) in tried.items()}, filed)
+    return {
+        "incidents": len(all_),
+        "signatures": len(wanted),
+        "figures": {f"{source}, {count} given": tally.row() for (source, count), tally in sorted(tallies.items())},
+        "all, 3 given": _summed(tallies, GIVEN),
+        "all, 1 given": _summed(tallies, 1),
+        "plain code bugs": {
+            "incidents": len(bugged),
+            "candidates": sum(isinstance(one.result, Candidate) for one in bugged),
+        },
+        "folders": {
+            "written": sum(one.folder is not None for one in mined),
+            "not lint-clean": sum(bool(one.folder.missing) for one in mined if one.folder is not None),
+            "regexes refused": sum(
+                "regex" in text for one in mined if one.folder is not None for text in one.folder.missing
+            ),
+        },
+        "cost": _costs(book, folder),
+        "planted": {
+            "planted": sum(one.planted[0] for one in mined),
+            "reached a folder": sum(len(one.planted[1]) for one in mined),
+            "which": [leak for one in mined for leak in one.planted[1]][:10],
+        },
+        "each": [_told(index, one, tried, filed) for index, one in enumerate(mined)],
+    }
+
+
+def _kinds(all_: Sequence[Incident]) -> dict[tuple[str, str], list[Incident]]:
+    found: dict[tuple[str, str], list[Incident]] = defaultdict(list)
+    for one in all_:
+        found[one.source, one.kind].append(one)
+    return found
+
+
+def _summed(tallies: Mapping[tuple[str, int], Tally], given: int) -> dict[str, Any]:
+    total = Tally()
+    for (_, count), one in tallies.items():
+        if count == given:
+            total.signatures += one.signatures
+            total.refused += one.refused
+            total.found += one.found
+            total.of += one.of
+            total.each += one.each
+            total.elsewhere.update(one.elsewhere)
+            total.elsewhere_of.update(one.elsewhere_of)
+            total.right += one.right
+            total.wrong += one.wrong
+            total.clean += one.clean
+    return total.row()
+
+
+def _costs(book: Knowledge, folder: Path) -> dict[str, Any]:
+    """Lines that the engine points learned rules to on healthy logs, beside the rules of the base."""
+    found, size = costs(book, [folder / "healthy"])
+    base = sorted(one.asked for one in found if not one.rule.startswith("learned-"))
+    own = [one.asked for one in found if one.rule.startswith("learned-")]
+    bound = base[int(0.95 * (len(base) - 1))]
+    return {
+        "MB": round(size / 1e6, 1),
+        "base, 95th percentile": bound,
+        "learned, most": max(own, default=0),
+        "above": sum(one > bound for one in own),
+    }
+
+
+def _told(
+    index: int,
+    one: Mined,
+    tried: Mapping[int, tuple[tuple[str, ...], str | None]],
+    filed: Mapping[int, tuple[Incident, Filed]],
+) -> dict[str, Any]:
+    signature = one.signature
+    hits = {number for number, (spoke, _) in tried.items() if learned_id(index) in spoke} - {
+        given.number for given in signature.given
+    }
+    own = {kept.number for kept in signature.kept}
+    wrong = [
+        f"{filed[number][0].source}/{filed[number][0].kind}"
+        for number in sorted(hits)
+        if signature.fault not in filed[number][0].faults
+    ]
+    told = {
+        "signature": signature.name,
+        "given": one.given,
+        "fault": signature.fault,
+        "found": f"{len(hits & own)} of {len(own)}",
+        "wrong": wrong,
+    }
+    if isinstance(one.result, Refusal):
+        return {**told, "refused": one.result.code}
+    return {
+        **told,
+        "match": dict(one.result.match),
+        "when": one.result.when,
+        "missing": list(one.folder.missing) if one.folder else [],
+    }
+
+
+def main() -> int:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--l4-seeds", type=int, default=4)
+    parser.add_argument("--made-seeds", type=int, default=6)
+    parser.add_argument("--benchmark", type=Path, default=ROOT.parent / "shared" / "benchmark")
+    parser.add_argument("--only", default="", help="a regex: kinds of incidents, for a quick look")
+    parser.add_argument("--keep", type=Path, help="folder for the incidents, used again where they are there")
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="learning-") as scratch:
+        figures = run(options, options.keep or Path(scratch))
+    each = figures.pop("each")
+    if options.json:
+        print(json.dumps({**figures, "each": each}, indent=1))
+        return 0
+    print(yaml.safe_dump(figures, sort_keys=False, width=140))
+    for one in (
+        each
+        if options.verbose
+        else [row for row in each if row["given"] == GIVEN and (row["wrong"] or "refused" in row)]
+    ):
+        print(json.dumps(one))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,115 @@
+"""How well the fault library recognises a failure: every example of the rules, and every case of a folder, left out once.
+
+Each example is an incident that people closed as its rule's class; each is then asked for among all others. Told: the share for
+which the library names anything; right: of those, the share whose nearest likeness was closed as the same class (or as one that
+the case accepts). Without the rule's own other examples it must be silent or name the same class: `strangers` counts that.
+
+    .venv/bin/python bench/likeness.py [--cases ../shared/benchmark/cases] [--blind]
+
+`--blind`: patterns of the bare lines, as where no rule knows the failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import yaml
+
+from bot.diagnosing import diagnose_paths
+from bot.rulefiles import Knowledge, default_folder, knowledge
+from kb.errors import SignalboxError
+from kb.memory.pattern import Known, Library, Pattern, pattern_of
+from kb.report import Indicator, Indicators
+
+
+@dataclass(frozen=True)
+class Example:
+    """A failure with its class; `kin`: what examples of one rule have in common."""
+
+    name: str
+    kin: str
+    fault: str
+    accept: frozenset[str]
+    pattern: Pattern
+
+
+def pattern(known: Knowledge, path: Path, *, blind: bool) -> Pattern:
+    """The pattern of a log; `blind`: of its quoted lines, with nothing that a rule says."""
+    report = diagnose_paths(known, [path], workers=1).report
+    if blind and report.verdict == "fault":
+        lines = tuple(Indicator(item.text, "", item) for item in report.diagnoses[0].evidence)
+        report = replace(report, verdict="no_match", diagnoses=(), indicators=Indicators(lines))
+    return pattern_of(report)
+
+
+def of_rules(known: Knowledge, *, blind: bool) -> Iterator[Example]:
+    """The logs on which rules must speak."""
+    for rule in sorted(default_folder().glob("*/*/rule.yaml")):
+        fault = str(yaml.safe_load(rule.read_text("utf-8")).get("fault"))
+        for log in sorted((rule.parent / "match").iterdir()):
+            if log.is_file():
+                found = pattern(known, log, blind=blind)
+                if found.events:
+                    yield Example(f"{rule.parent.name}/{log.name}", rule.parent.name, fault, frozenset({fault}), found)
+
+
+def of_cases(known: Knowledge, folder: Path, *, blind: bool) -> Iterator[Example]:
+    """Recorded incidents with their class."""
+    for case in sorted(folder.iterdir()):
+        told = yaml.safe_load((case / "case.yaml").read_text("utf-8"))
+        try:
+            found = pattern(known, case / "logs", blind=blind)
+        except SignalboxError:
+            continue
+        if found.events:
+            label = str(told["label"])
+            yield Example(case.name, case.name, label, frozenset({label, *told.get("accept", ())}), found)
+
+
+def measure(examples: list[Example], *, kin: bool) -> tuple[int, int, int, float]:
+    """Asked, told, right, and the mean similarity of the wrong ones. `kin`: with the other examples of the same rule."""
+    entries = {n: Known(n, one.pattern, one.fault, one.fault) for n, one in enumerate(examples)}
+    library = Library(entries.values())
+    told = right = 0
+    wrong: list[float] = []
+    for number, one in enumerate(examples):
+        left_out = frozenset(n for n, other in enumerate(examples) if n == number or (not kin and other.kin == one.kin))
+        found = library.alike(one.pattern, but=left_out, most=1)
+        if not found:
+            continue
+        told += 1
+        fault = found[0].known.fault or ""
+        other = examples[found[0].known.incident]
+        if fault in one.accept or one.fault in other.accept:
+            right += 1
+        else:
+            wrong.append(found[0].similarity)
+            print(f"  {one.name} ({one.fault}) ~ {other.name} ({fault}) {found[0].similarity:.2f}")
+    return len(examples), told, right, sum(wrong) / len(wrong) if wrong else 0.0
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--cases", type=Path)
+    parser.add_argument("--blind", action="store_true")
+    told = parser.parse_args()
+    known = knowledge()
+    sets = {"examples of rules": list(of_rules(known, blind=told.blind))}
+    if told.cases is not None:
+        sets["cases among the examples"] = [*sets["examples of rules"], *of_cases(known, told.cases, blind=told.blind)]
+    for name, examples in sets.items():
+        for kin in (True, False):
+            asked, named, right, mean = measure(examples, kin=kin)
+            who = "with kin" if kin else "strangers"
+            share = f"{right / named:.1%}" if named else "-"
+            print(
+                f"{name}, {who}: {asked} asked, {named} told ({named / asked:.1%}), {right} right ({share}); wrong at {mean:.2f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

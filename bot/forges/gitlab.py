@@ -1,0 +1,299 @@
+"""GitLab, hosted or one's own: one commit of several actions, merge requests, by a project access token.
+
+A commit here makes its branch in the same call and its id is known only afterwards. So one that we have not written down is told
+by the plan's mark in its message, by its author, and by never having been touched since: its two times are the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+from bot.forges.body import hidden, renewed
+from bot.forges.calling import PACE, Api
+from bot.forges.plan import Checks, Dressed, ForgeFailed, Plan, Pull
+from bot.rulesconfig import PullRequests
+from connectors.asking import Checked
+from connectors.http import Call, path_of
+
+HEADERS = {"accept": "application/json"}
+DEVELOPER = 30  # the access level that pushes branches
+RUNNING = ("created", "waiting_for_resource", "preparing", "pending", "running", "scheduled", "manual")
+_DRAFT = re.compile(r"\A\s*(?:draft:|\[draft\]|\(draft\))\s*", re.IGNORECASE)
+_SHA = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
+
+
+class GitLab:
+    """One project on GitLab."""
+
+    def __init__(self, settings: PullRequests, *, pace: float = PACE, clock: Callable[[], float] = time.time) -> None:
+        self._settings = settings
+        self._api = Api("GitLab", settings.endpoint(), HEADERS, pace=pace, clock=clock)
+        self._known: dict[str, Any] | None = None
+
+    def tip(self, branch: str) -> str | None:
+        """See Forge."""
+        call = Call(self._path("repository", "branches", branch))
+        found = self._api.json(call, 404)
+        if found is None:
+            self._project()  # a project that cannot be seen answers 404 too
+            return None
+        if not isinstance(found, dict) or found.get("name") != branch:
+            raise self._api.strange(call, "it names another branch")
+        return self._sha(call, found.get("commit"))
+
+    def ours(self, commit: str, plan: Plan) -> bool:
+        """See Forge. Of the branch every commit must be ours: somebody may have pushed below our newest one."""
+        base = plan.base or self._base(plan)[0]
+        call = Call(self._path("repository", "compare"), {"from": base, "to": commit})
+        found = self._api.json(call)
+        commits = found.get("commits") if isinstance(found, dict) else None
+        if not isinstance(commits, list):
+            raise self._api.strange(call, "it compares nothing")
+        return bool(commits) and all(isinstance(one, dict) and self._is_ours(one, plan) for one in commits)
+
+    def _is_ours(self, commit: Mapping[str, Any], plan: Plan) -> bool:
+        untouched = commit.get("authored_date") == commit.get("committed_date")
+        by_us = commit.get("author_email") == self._settings.email
+        return by_us and untouched and _trailer(plan.mark) in str(commit.get("message")).splitlines()
+
+    def commit(self, plan: Plan, tip: str | None, noted: Callable[[str], None]) -> str:
+        """See Forge. `noted` hears of it when it is there: nothing is known before."""
+        base = None if tip is not None else self._base(plan)
+        parent = tip or (base[1] if base else "")
+        there = {path: self._blob(path, parent) for path in [*plan.files, *plan.gone]}
+        actions = [
+            {
+                "action": "create" if there[path] is None else "update",
+                "file_path": path,
+                "content": base64.b64encode(data).decode(),
+                "encoding": "base64",
+            }
+            for path, data in plan.files.items()
+            if there[path] != data
+        ]
+        actions += [{"action": "delete", "file_path": path} for path in plan.gone if there[path] is not None]
+        if not actions:
+            if tip is None:
+                raise ForgeFailed("nothing", f"the branch {base[0] if base else ''} holds this rule already")
+            return tip
+        body: dict[str, Any] = {
+            "branch": plan.branch,
+            "commit_message": f"{plan.message}\n\n{_trailer(plan.mark)}",
+            "author_name": self._settings.author,
+            "author_email": self._settings.email,
+            "actions": actions,
+        }
+        if tip is None:
+            body["start_sha"] = parent
+        call = Call(self._path("repository", "commits"), body=body)
+        try:
+            found = self._api.json(call)
+        except ForgeFailed as failed:
+            if failed.kind == "refused" and "already exists" in str(failed):
+                raise ForgeFailed("moved", f"GitLab: the branch {plan.branch} was made at the same moment") from None
+            raise
+        made = self._sha(call, found)
+        if isinstance(found, dict) and found.get("parent_ids") != [parent]:
+            # somebody pushed in between: theirs stands below ours, nothing is lost, and the branch is theirs now
+            raise ForgeFailed("moved", f"GitLab: the branch {plan.branch} moved at the same moment")
+        noted(made)
+        return made
+
+    def find(self, plan: Plan) -> Pull | None:
+        """See Forge."""
+        project = self._project().get("id")
+        params = {"source_branch": plan.branch, "state": "all", "order_by": "created_at", "sort": "desc"}
+        call = Call(self._path("merge_requests"), params)
+        found = [
+            one
+            for one in self._api.pages(call)
+            if isinstance(one, dict)
+            and one.get("source_branch") == plan.branch
+            and one.get("source_project_id") == project
+        ]
+        marked = [one for one in found if hidden(plan.mark) in str(one.get("description"))]
+        standing = [one for one in found if one.get("state") == "opened"]
+        best = next(iter([*marked, *standing]), None)
+        return None if best is None else self._pull(call, best)
+
+    def open(self, plan: Plan) -> Pull:
+        """See Forge."""
+        body = {
+            "source_branch": plan.branch,
+            "target_branch": plan.base or self._base(plan)[0],
+            "title": f"Draft: {plan.title}" if plan.draft else plan.title,
+            "description": plan.body,
+            "labels": ",".join(plan.labels),
+            "remove_source_branch": True,
+        }
+        call = Call(self._path("merge_requests"), body=body)
+        try:
+            return self._pull(call, self._api.json(call))
+        except ForgeFailed as failed:
+            if failed.kind == "moved":  # 409: there is one
+                found = self.find(plan)
+                if found is not None:
+                    return found
+            raise
+
+    def look(self, number: int | None, branch: str, head: str | None, etag: str | None) -> Pull | None:
+        """See Forge."""
+        del branch, head
+        call = Call(self._path("merge_requests", str(number)), headers={"if-none-match": etag} if etag else {})
+        answer = self._api.ask(call, 304)
+        if answer.status == 304:
+            return None
+        return self._pull(call, self._api.decoded(answer, call), answer.headers.get("etag"))
+
+    def edit(self, pull: Pull, plan: Plan) -> None:
+        """Its description says the plan's; what people wrote around it stays."""
+        body = renewed(pull.body, plan.body)
+        if body != pull.body:
+            self._put(pull, {"description": body})
+
+    def dress(self, pull: Pull, plan: Plan) -> Dressed:
+        """See Forge."""
+        lacking: list[str] = []
+        change: dict[str, Any] = {"add_labels": ",".join(plan.labels)} if plan.labels else {}
+        ids = []
+        for name in plan.reviewers:
+            found = next((one for one in self._users(name) if one.get("username") == name), None)
+            if found is None or not isinstance(found.get("id"), int):
+                lacking.append(f"reviewer {name}: there is no such user")
+            else:
+                ids.append(found["id"])
+        if ids:
+            change["reviewer_ids"] = ids
+        if change:
+            try:
+                self._put(pull, change)
+            except ForgeFailed as failed:
+                if failed.kind not in ("refused", "missing", "forbidden"):
+                    raise
+                lacking.append(f"labels and reviewers: {failed}")
+        return Dressed(tuple(lacking))
+
+    def checks(self, pull: Pull) -> Checks:
+        """The newest pipeline of the merge request, where it is of its newest commit."""
+        call = Call(self._path("merge_requests", str(pull.number)))
+        found = self._api.json(call)
+        pipeline = found.get("head_pipeline") if isinstance(found, dict) else None
+        if not isinstance(pipeline, dict) or pipeline.get("sha") not in (None, pull.head):
+            return Checks()
+        state = str(pipeline.get("status"))
+        if state in ("success", "skipped"):
+            return Checks(1)
+        return Checks(1, 1) if state in RUNNING else Checks(1, 0, (f"pipeline {state}",))
+
+    def ready(self, pull: Pull, plan: Plan) -> None:
+        """See Forge. A draft is one by its title; what a person made of the rest of it stays."""
+        self._put(pull, {"title": _DRAFT.sub("", pull.title) or plan.title})
+
+    def comment(self, pull: Pull, mark: str, text: str) -> None:
+        """See Forge."""
+        path = self._path("merge_requests", str(pull.number), "notes")
+        if any(hidden(mark) in str(one.get("body")) for one in self._api.pages(Call(path)) if isinstance(one, dict)):
+            return
+        self._api.json(Call(path, body={"body": f"{text}\n\n{hidden(mark)}"}))
+
+    def check(self) -> Checked:
+        """See Forge."""
+        sent = self._path()
+        try:
+            found = self._project()
+            base = self._settings.base or str(found.get("default_branch"))
+            tip = self.tip(base)
+        except ForgeFailed as failed:
+            return Checked(False, str(failed), sent)
+        if found.get("archived") is True:
+            return Checked(False, "the project is archived: it is read only", sent, "name another one")
+        if (level := _level(found)) is not None and level < DEVELOPER:
+            return Checked(False, "this token may not push branches", sent, "give it the role Developer, scope api")
+        if tip is None:
+            return Checked(False, f"there is no branch {base}", sent, "name one: rules.pull_requests.base")
+        return Checked(True, f"{self._settings.repository}, base {base} at {tip[:12]}; nothing was written", sent)
+
+    # -- how -------------------------------------------------------------------------------------------------------
+
+    def _path(self, *more: str) -> str:
+        return path_of("projects", self._settings.repository, *more)
+
+    def _project(self) -> dict[str, Any]:
+        if self._known is None:
+            call = Call(self._path())
+            found = self._api.json(call)
+            if not isinstance(found, dict) or not isinstance(found.get("id"), int):
+                raise self._api.strange(call, "it is no project")
+            self._known = found
+        return self._known
+
+    def _base(self, plan: Plan) -> tuple[str, str]:
+        name = plan.base or self._settings.base or str(self._project().get("default_branch") or "main")
+        tip = self.tip(name)
+        if tip is None:
+            raise ForgeFailed(
+                "missing", f"{self._settings.repository} has no branch {name}", "see rules.pull_requests.base"
+            )
+        return name, tip
+
+    def _blob(self, path: str, commit: str) -> bytes | None:
+        """A file as it stands in a commit; None where there is none."""
+        call = Call(self._path("repository", "files", path), {"ref": commit})
+        found = self._api.json(call, 404)
+        if found is None:
+            return None
+        try:
+            return base64.b64decode(found["content"], validate=True)
+        except (KeyError, TypeError, ValueError):
+            raise self._api.strange(call, "it is no file") from None
+
+    def _users(self, name: str) -> Iterator[dict[str, Any]]:
+        found = self._api.json(Call("/users", {"username": name}))
+        yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
+
+    def _put(self, pull: Pull, change: Mapping[str, Any]) -> None:
+        path = self._path("merge_requests", str(pull.number))
+        self._api.json(Call(path, body=dict(change), method="PUT"))
+
+    def _pull(self, call: Call, found: Any, etag: str | None = None) -> Pull:
+        if not isinstance(found, dict) or not isinstance(found.get("iid"), int):
+            raise self._api.strange(call, "it is no merge request")
+        states: Mapping[str, Literal["open", "merged", "closed"]] = {
+            "opened": "open",
+            "locked": "open",
+            "merged": "merged",
+        }
+        title = str(found.get("title") or "")
+        return Pull(
+            number=found["iid"],
+            url=str(found.get("web_url") or "") or None,
+            state=states.get(str(found.get("state")), "closed"),
+            head=str(found.get("sha") or "") or None,
+            draft=bool(found.get("draft")) or _DRAFT.match(title) is not None,
+            title=title,
+            body=str(found.get("description") or ""),
+            etag=etag,
+        )
+
+    def _sha(self, call: Call, found: Any) -> str:
+        sha = found.get("id") if isinstance(found, dict) else None
+        if not isinstance(sha, str) or not _SHA.match(sha):
+            raise self._api.strange(call, "it names no commit")
+        return sha
+
+
+def _trailer(mark: str) -> str:
+    return f"Signalbox-Proposal: {mark}"
+
+
+def _level(project: Mapping[str, Any]) -> int | None:
+    """The higher of the rights in the project and in its group; None where neither is told."""
+    rights = project.get("permissions")
+    if not isinstance(rights, dict):
+        return None
+    levels = [one.get("access_level") for one in rights.values() if isinstance(one, dict)]
+    return max((one for one in levels if isinstance(one, int)), default=None)

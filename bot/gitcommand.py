@@ -1,0 +1,45 @@
+"""The program git: called with words of ours, asking nobody anything, bounded in time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+PATIENCE = 60.0  # seconds for one call
+# how the user reaches servers; everything else that the environment says of a repository is of another one
+_KEPT = (
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_SSL_CAINFO",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
+    "GIT_CONFIG_NOSYSTEM",
+)
+_QUIET = {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_REPLACE_OBJECTS": "1"}
+
+
+def run_git(
+    words: Sequence[str],
+    home: Path,
+    *,
+    given: bytes = b"",
+    env: Mapping[str, str] | None = None,
+    patience: float = PATIENCE,
+) -> subprocess.CompletedProcess[bytes]:
+    """What git does in a folder. `given`: its standard input.
+
+    Raises:
+        OSError: there is no git.
+        subprocess.TimeoutExpired: it took longer than `patience`.
+    """
+    own = {key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key in _KEPT}
+    return subprocess.run(  # noqa: S603 - words of ours; names and paths were checked
+        ["git", "-C", str(home), *words],  # noqa: S607 - wherever it is installed
+        input=given,
+        capture_output=True,
+        timeout=patience,
+        env={**own, **_QUIET, **(env or {})},
+        check=False,
+    )

@@ -1,0 +1,184 @@
+"""How answers fared: what people said of each incident, and what that makes of each rule and of the confidence shipped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import inspect, select
+from sqlmodel import Session, col
+
+from bot.closewords import JUDGED
+from bot.closing import Annotation, said_within, word
+from bot.tables import AnnotationRow, IncidentRow, LookedRow
+from kb.learning.precision import Outcome, Share
+from kb.rule import Rule, Rulebook
+
+_BATCH = 500
+_COLUMNS = ("id", "tenant", "created_at", "verdict", "fault", "rule", "gpu_hours_lost", "gpus")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An incident as it was answered, and what people said that it was.
+
+    `fault`, `rule`: of the first diagnosis. `said`: somebody named a cause; `truth`: the fault that the last of them named;
+    `disputed`: others named another one. `right`: what the last word on the answer says of it, at `judged`. `lost`: GPU-hours.
+    """
+
+    incident: int
+    tenant: str
+    at: datetime
+    verdict: str
+    fault: str | None = None
+    rule: str | None = None
+    said: bool = False
+    truth: str | None = None
+    disputed: bool = False
+    right: bool | None = None
+    judged: datetime | None = None
+    lost: float | None = None
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether people said that the fault that came first was it."""
+        return self.fault is not None and self.truth == self.fault
+
+
+def told_within(session: Session, tenant: str | None = None) -> dict[int, Told]:
+    """All incidents, or a tenant's, with what people said of them; those that were merged into others are not among them."""
+    table = inspect(IncidentRow).local_table.c
+    query = select(*(table[name] for name in _COLUMNS)).where(table.merged_into.is_(None))
+    spoken = select(col(AnnotationRow.incident_id)).distinct()
+    if tenant is not None:
+        query = query.where(table.tenant == tenant)
+        spoken = spoken.join(IncidentRow, table.id == col(AnnotationRow.incident_id)).where(table.tenant == tenant)
+    said = _said(session, session.execute(spoken).scalars().all())
+    return {one[0]: _told(one, said.get(one[0], ())) for one in session.execute(query)}
+
+
+def _said(session: Session, incidents: Sequence[int]) -> Mapping[int, tuple[Annotation, ...]]:
+    found: dict[int, tuple[Annotation, ...]] = {}
+    for at in range(0, len(incidents), _BATCH):  # databases bound how many values a statement may have
+        found |= said_within(session, incidents[at : at + _BATCH])
+    return found
+
+
+def _told(row: Sequence[Any], said: Iterable[Annotation]) -> Told:
+    number, tenant, at, verdict, fault, rule, lost, gpus = row
+    told = Told(number, tenant, at, verdict, fault, rule, lost=lost)
+    valid = [one for one in said if not one.void]
+    judged = next((one for one in reversed(valid) if one.said.verdict in JUDGED), None)
+    if judged is not None:
+        told = replace(told, right=judged.said.verdict == "right", judged=judged.at)
+    holds = word(valid)
+    if holds is None:
+        return told
+    last = holds.last.said
+    hours = last.lost_hours * gpus if last.lost_hours is not None and gpus else lost
+    truth = last.fault if last.cause in ("shown", "fault") else None
+    return replace(told, said=True, truth=truth, disputed=bool(holds.against), lost=hours)
+
+
+# --- rules -----------------------------------------------------------------------------------------------------------
+
+
+def outcomes_within(session: Session, rulebook: Rulebook, tenant: str | None = None) -> tuple[Outcome, ...]:
+    """How each rule of the base and each that ever came first fared, the worst first.
+
+    What was said of a rule before somebody looked at it (bot.quieting) counts no more.
+    """
+    return outcomes(rulebook, told_within(session, tenant).values(), looked_within(session))
+
+
+def looked_within(session: Session) -> Mapping[tuple[str, str], datetime]:
+    """(tenant, rule) → when somebody last looked at the rule because it was often wrong."""
+    return {(row.tenant, row.rule): row.at for row in session.execute(select(LookedRow)).scalars()}
+
+
+def outcomes(
+    rulebook: Rulebook, told: Iterable[Told], looked: Mapping[tuple[str, str], datetime] | None = None
+) -> tuple[Outcome, ...]:
+    """`outcomes_within` on what was read."""
+    confirmed, refuted, unseen, missed = (Counter[str]() for _ in range(4))
+    naming = _naming(rulebook)
+    for one in told:
+        if one.rule is not None:
+            since = (looked or {}).get((one.tenant, one.rule))
+            if one.right is None:
+                unseen[one.rule] += 1
+            elif since is None or one.judged is None or one.judged > since:
+                (confirmed if one.right else refuted)[one.rule] += 1
+        if one.truth is not None and one.truth != one.fault:
+            missed.update(naming.get(one.truth, ()))
+    names = {*confirmed, *refuted, *unseen, *(rule.id for rule in rulebook.rules)}
+    found = [Outcome(name, confirmed[name], refuted[name], unseen[name], missed[name]) for name in names]
+    return tuple(sorted(found, key=_worst_first))
+
+
+def shares(found: Iterable[Outcome]) -> Mapping[str, Share]:
+    """Rule → its precision, as `kb.learning.precision.calibrated` takes it."""
+    return {one.rule: one.precision for one in found if one.precision.n}
+
+
+def faults_of(rule: Rule) -> frozenset[str]:
+    """The fault classes that a rule may name."""
+    if rule.table is None:
+        return frozenset({rule.fault})
+    rows = (*rule.table.rows.values(), *((rule.table.default,) if rule.table.default else ()))
+    return frozenset({rule.fault, *(row.fault for row in rows if row.fault)})
+
+
+def _naming(rulebook: Rulebook) -> Mapping[str, tuple[str, ...]]:
+    """Fault → the rules that name it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for rule in rulebook.rules:
+        for fault in faults_of(rule):
+            found[fault] = (*found.get(fault, ()), rule.id)
+    return found
+
+
+def _worst_first(one: Outcome) -> tuple[object, ...]:
+    return not one.precision.n, one.precision.high, -one.precision.n, -one.fired, one.rule
+
+
+def render(found: Sequence[Outcome], statuses: Mapping[str, str]) -> str:
+    """The rules that ever fired as text for people, the worst first; of the others how many there are."""
+    fired = [one for one in found if one.fired]
+    silent = [one for one in found if not one.fired and statuses.get(one.rule) not in (None, "deprecated", "draft")]
+    judged = sum(one.precision.n for one in fired)
+    right = sum(one.confirmed for one in fired)
+    lines = [
+        f"{sum(one.fired for one in fired)} first answers of {len(fired)} rules; right: {Share(right, judged).words}",
+        "",
+        f"{'confirmed':>9} {'refuted':>8} {'unseen':>7} {'missed':>7}  {'precision, 95 %':22} rule",
+    ]
+    lines += [_line(one) for one in fired]
+    lines.append(f"\n{len(silent)} rules never came first here")
+    return "\n".join(lines)
+
+
+def _line(one: Outcome) -> str:
+    seen = one.precision
+    told = f"{seen.hits / seen.n:4.0%} ({seen.low:.0%} to {seen.high:.0%})" if seen.n else "not judged"
+    return f"{one.confirmed:9d} {one.refuted:8d} {one.unseen:7d} {one.missed:7d}  {told:22} {one.rule}"
+
+
+def as_json(found: Sequence[Outcome]) -> Iterator[Mapping[str, Any]]:
+    """Each rule as plain values."""
+    for one in found:
+        seen = one.precision
+        yield {
+            "rule": one.rule,
+            "confirmed": one.confirmed,
+            "refuted": one.refuted,
+            "unseen": one.unseen,
+            "missed": one.missed,
+            "precision": seen.hits / seen.n if seen.n else None,
+            "n": seen.n,
+            "low": seen.low,
+            "high": seen.high,
+        }

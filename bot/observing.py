@@ -1,0 +1,66 @@
+"""What comparisons and series showed of a job, kept with its incident: no line of a log says it, so later nobody could read it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kb.errors import UnreadableInput
+from kb.evidence import Evidence, Facts
+from kb.learning.cases import Observation
+from kb.learning.standing import ASKED
+from kb.rule import SeriesTest
+from kb.series import look
+
+OBSERVED = "observed"  # the name under which it is kept
+MOST = 200
+MOST_BYTES = 256 * 1024
+LONGEST = 300  # characters of a field
+_SERIES = (
+    ("loss", "not_finite"),
+    ("loss", "broken"),
+    ("grad_norm", "jump"),
+    ("throughput", "drop"),
+    ("step_time", "slower"),
+    ("throughput", "decline"),
+    ("memory", "growth"),
+)
+_DECODER = msgspec.json.Decoder(list[tuple[str, dict[str, str]]])
+
+
+def observed(evidence: Evidence) -> tuple[Observation, ...]:
+    """The structures that no log holds, and the changes of series, in order and each once."""
+    found = [
+        Observation(
+            one.kind, {name: str(one.fields[name])[:LONGEST] for name in ASKED[one.kind] if one.fields.get(name)}
+        )
+        for summary in evidence.streams
+        for one in summary.structures
+        if one.kind in ASKED
+    ]
+    facts = Facts(evidence, ())
+    streams = [(index, one.summary) for index, one in enumerate(facts.streams)]
+    for metric, change in _SERIES:
+        if look(SeriesTest(metric, change=change), streams, evidence.panels):
+            found.append(Observation("series", {"metric": metric, "change": change}))
+    return tuple({repr(one): one for one in found}.values())[:MOST]
+
+
+def dumps(found: tuple[Observation, ...]) -> bytes:
+    """Observations as bytes, to be kept."""
+    return msgspec.json.encode([(one.kind, dict(one.fields)) for one in found])
+
+
+def loads(data: bytes | None) -> tuple[Observation, ...]:
+    """Observations back; None: none were kept.
+
+    Raises:
+        UnreadableInput: these are not the bytes of observations.
+    """
+    if data is None:
+        return ()
+    if len(data) > MOST_BYTES:
+        raise UnreadableInput("what was observed of an incident is longer than anything that is kept")
+    try:
+        return tuple(Observation(kind, fields) for kind, fields in _DECODER.decode(data)[:MOST])
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise UnreadableInput(f"not what was observed of an incident: {error}") from error

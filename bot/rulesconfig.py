@@ -1,0 +1,193 @@
+"""What is configured of the rules: where they come from while the service runs, and where proposed ones go."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from connectors.asking import Seconds
+from connectors.http import Endpoint, Login
+from connectors.secret import Secret
+
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")  # of a path in a repository: never hidden, never ".."
+_REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+-]{0,199}\Z")
+_SSH = re.compile(
+    r"(?:ssh://)?[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]+)?[:/][A-Za-z0-9_~./-]+\Z"
+)
+_ADDRESS = {"github": "https://api.github.com", "gitlab": "https://gitlab.com/api/v4"}
+ROOT = "."
+Backend = Literal["local", "github", "gitlab"]
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """A GitHub App, better than a person's token: it leaves with nobody, and has two rights in one repository.
+
+    `id`: its client id or app id. `key`: its private key (PEM). `installation`: the number of its installation; left out, the one
+    of the repository.
+    """
+
+    id: str
+    key: Secret
+    installation: int | None = None
+
+    def __post_init__(self) -> None:
+        if not _PART.match(self.id):
+            raise ValueError(f"app.id: {self.id[:40]!r} is no client id or app id")
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequests:
+    """Where proposed rules go; docs/rule-pull-requests.md.
+
+    `backend`: local, a branch in a clone on this machine, without any forge; github; gitlab. `repository`: owner/name,
+    group/project, or the path of the clone (bare or not; its work tree is not touched). `base`: the branch that rules are merged
+    into; left out: the repository's own. `folder`: of the rules in it; nothing is ever written elsewhere. `url`: of the API, for
+    GitHub Enterprise (https://host/api/v3) or a GitLab of your own (https://host/api/v4). `token`: of a project or person; for
+    GitHub, `app` is better. `ca_file`: certificates to trust in place of the usual ones. `labels`, `reviewers`: names
+    on the forge. `hourly`: new ones an hour; `at_once`: open ones. `checks`: the forge's own checks must pass before one is marked
+    ready; where none is reported within `settle`, the replay alone decides. `every`: how often their state is asked for.
+    `author`, `email`: of commits, where the forge has none of its own. `patches`: for local, a folder that gets each as .patch.
+    """
+
+    backend: Backend
+    repository: str
+    base: str | None = None
+    folder: str = "rules"
+    url: str | None = None
+    token: Secret | None = None
+    app: App | None = None
+    ca_file: str | None = None
+    labels: tuple[str, ...] = ("signalbox", "rule")
+    reviewers: tuple[str, ...] = ()
+    hourly: int = 2
+    at_once: int = 5
+    checks: bool = True
+    settle: Seconds = 600.0
+    every: Seconds = 300.0
+    author: str = "Signalbox"
+    email: str = "signalbox@localhost"
+    patches: str | None = None
+
+    def __post_init__(self) -> None:
+        refuse_folder(self.folder)
+        if self.base is not None:
+            refuse_ref("base", self.base)
+        if self.hourly < 1 or self.at_once < 1:
+            raise ValueError("hourly and at_once are at least 1; without the section nothing is proposed")
+        if not self.every >= 60.0:
+            raise ValueError("every: at least a minute: the forge is not ours alone")
+        for word in (self.author, self.email):
+            if not word.strip() or any(char in word for char in "<>\n\0"):
+                raise ValueError(f"author, email: {word[:40]!r} cannot stand in a commit")
+        if self.backend == "local":
+            self._refuse_local()
+        else:
+            self._refuse_remote()
+
+    def _refuse_local(self) -> None:
+        if not self.repository.startswith("/"):
+            raise ValueError(f"repository: {self.repository[:200]!r} is no whole path: begin with /")
+        if self.patches is not None and not self.patches.startswith("/"):
+            raise ValueError(f"patches: {self.patches[:200]!r} is no whole path: begin with /")
+        if self.token or self.app or self.url:
+            raise ValueError("local needs no url, token or app")
+
+    def _refuse_remote(self) -> None:
+        parts = self.repository.split("/")
+        if len(parts) < 2 or not all(map(_PART.match, parts)) or (self.backend == "github" and len(parts) > 2):
+            raise ValueError(f"repository: {self.repository[:200]!r} is no owner/name")
+        if self.backend == "gitlab" and self.app is not None:
+            raise ValueError("app is GitHub's; for GitLab give a project access token: token:")
+        if (self.token is None) == (self.app is None):
+            raise ValueError("give a token, or (GitHub) an app")
+        if self.patches is not None:
+            raise ValueError("patches is for the backend local")
+        self.endpoint()
+
+    def endpoint(self) -> Endpoint:
+        """The API's server; the login of an app is made anew each hour, and not here."""
+        token = Login(token=self.token) if self.backend == "github" else Login(secret_headers=self._private())
+        return Endpoint(self.url or _ADDRESS[self.backend], token, self.ca_file)
+
+    def _private(self) -> dict[str, Secret]:
+        return {} if self.token is None else {"private-token": self.token}
+
+    @property
+    def forge(self) -> str:
+        """What proposals say of where they stand: they stay there when the configuration changes."""
+        where = "" if self.backend == "local" else (self.url or _ADDRESS[self.backend]).rstrip("/")
+        return f"{self.backend}:{where}/{self.repository.lstrip('/')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the service takes its rules from while it runs: `git`, or `path`; docs/rule-pull-requests.md.
+
+    `git`: the address of a repository (https, ssh, or a path on this machine). `ref`: its branch or tag. `folder`: of the rules in it. `path`: a folder that is
+    watched instead. `overlay`: they are laid over the rules that came with this installation, as a site's overlay is
+    (docs/site-overlay.md); else they take their place. `every`: how often it is looked at. `token`: for https. `user`: that goes
+    with the token. `ca_file`: certificates to trust in place of the usual ones.
+    """
+
+    git: str | None = None
+    ref: str = "main"
+    folder: str = "rules"
+    path: str | None = None
+    overlay: bool = False
+    every: Seconds = 300.0
+    token: Secret | None = None
+    user: str = "x-access-token"
+    ca_file: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.git is None) == (self.path is None):
+            raise ValueError("give exactly one of git: and path:")
+        if self.path is not None and not self.path.startswith("/"):
+            raise ValueError(f"path: {self.path[:200]!r} is no whole path: begin with /")
+        if self.every < 1:
+            raise ValueError("every: at least a second")
+        if self.git is None:
+            return
+        refuse_folder(self.folder)
+        refuse_ref("ref", self.ref)
+        parts = urlsplit(self.git)
+        if parts.password or (parts.username and parts.scheme in ("http", "https")):
+            raise ValueError("git: the address holds a user or password: give token: by reference")
+        web = parts.scheme in ("http", "https") and bool(parts.hostname)
+        if not (web or self.git.startswith(("/", "file:///")) or _SSH.match(self.git)):
+            raise ValueError(f"git: {self.git[:200]!r} is no address: write https://…, user@host:path, or a path")
+        if self.token is not None and not web:
+            raise ValueError("token is for https; for ssh the user's own keys count")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules of a running service. `source`: where they come from; `pull_requests`: where proposed ones go."""
+
+    source: Source | None = None
+    pull_requests: PullRequests | None = None
+
+
+def refuse_folder(folder: str) -> None:
+    """A folder inside a repository, "." for its root: never hidden (.git, .github), never outside.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if folder != ROOT and not all(map(_PART.match, folder.split("/"))):
+        raise ValueError(
+            f"folder: {folder[:80]!r} is no folder of a repository: parts of letters, digits, . _ -, none hidden"
+        )
+
+
+def refuse_ref(what: str, ref: str) -> None:
+    """A branch or tag that git would take.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not _REF.match(ref) or ".." in ref or "//" in ref or ref.endswith(("/", ".", ".lock")) or "/." in ref:
+        raise ValueError(f"{what}: {ref[:80]!r} is no branch or tag")

@@ -1,0 +1,88 @@
+"""Resolved incidents as the miner sees them, and what it makes of them. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kb.model import Role
+
+MINER = "1"  # raised whenever the same incidents give another rule
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What no line of a log says: a structure that a comparison of ranks gave, or a change of a series.
+
+    `kind` is one of docs/structures.md with its fields as text, or "series" with `metric` and `change`.
+    """
+
+    kind: str
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One past incident and what people said of it.
+
+    `fault`: the class that it was closed as, None where nobody named one; `against`: classes that others named. `said`: the
+    words of the close-out. `texts`: source → the lines kept of it, secrets masked; none where the logs are gone. `names`:
+    hosts, people, jobs and the like that go into no rule. `told`: lines that a comparison or a person pointed at. `usual`:
+    the words of each event of a good run of the job (kb.l4.words.skeleton). `when`: seconds since the epoch.
+    """
+
+    id: int
+    fault: str | None = None
+    against: tuple[str, ...] = ()
+    said: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    names: frozenset[str] = frozenset()
+    told: tuple[str, ...] = ()
+    usual: frozenset[tuple[str, ...]] = frozenset()
+    observed: tuple[Observation, ...] = ()
+    stage: str | None = None
+    job: str | None = None
+    family: str | None = None
+    when: float | None = None
+    gpu_hours: float | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to learn from: no text and nothing observed."""
+        return not any(text.strip() for text in self.texts.values()) and not self.observed
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A rule that incidents support. `match` and `when` are the values of rule.yaml; `alone`: one incident is all there is.
+
+    `support`: the incidents that it finds, `asked` those that it was to find, `counter` those of other faults in which it
+    speaks all the same, of `tried`. `lines`: incident → the lines that decide there, by source. `near`: lines like them that
+    it must leave alone. `remarks`: what a reviewer should know, each a sentence.
+    """
+
+    id: str
+    family: str
+    fault: str
+    title: str
+    role: Role
+    match: Mapping[str, Mapping[str, Any]]
+    when: Any
+    support: tuple[int, ...]
+    asked: tuple[int, ...]
+    counter: tuple[int, ...] = ()
+    tried: int = 0
+    alone: bool = False
+    lines: Mapping[int, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    near: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why no rule is proposed, each reason a sentence. `code`: gone, unnamed, disputed, plain_bug, explained, no_support."""
+
+    code: str
+    reasons: tuple[str, ...]

@@ -1,0 +1,196 @@
+"""What happened in an incident, line by line: kept lines become events, alike where they say the same in other numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from kb.l4.cross import ALIKE, SPARSE
+from kb.l4.words import harm, is_consequence, skeleton
+from kb.learning.cases import Case
+from kb.templates.masking import Kind, fold, shape_of
+
+MOST_LINES = 20_000  # of a case
+LONGEST = 600  # characters of a line
+MOST_NEAR = 200  # events that one word leads to
+HEAD = 12 * 1024  # characters; of a stream that is longer not all is kept
+_RAISED = re.compile(
+    r"(?P<type>(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit|Timeout|Expired|Failure|Warning)"
+    r"|(?:[A-Za-z_]\w{0,60}\.){1,8}[A-Z]\w{2,60})(?:: (?P<message>.{1,500})|:?\s*$)"
+)
+_TOLD = re.compile(r"(?:\"(?:msg|message|log|event|text)\": ?|(?<= )msg=)\"((?:[^\"\\\n]|\\.){1,900})")
+_VOICE = re.compile(r"\[(?:rank|default)(\d{1,6})\]|^ {0,6}(\d{1,6}): ")
+_FRAME = re.compile(r"File \"([^\"\n]{1,400})\", line \d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A kept line: its source and place there, all of it, and the message behind its prefixes. `voice`: which rank spoke."""
+
+    source: str
+    number: int
+    whole: str
+    message: str
+    voice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Lines that say the same, by case. `key`: their words; `raised`: they are an exception's last line, as type and message.
+
+    `harm` 0 to 1; `after`: they tell what another's failure did; `told`: a comparison or a person pointed at one of them.
+    """
+
+    key: tuple[str, ...]
+    lines: Mapping[int, tuple[Line, ...]]
+    raised: bool = False
+    harm: float = 0.0
+    after: bool = False
+    told: bool = False
+
+    @property
+    def support(self) -> frozenset[int]:
+        """The cases that have it."""
+        return frozenset(self.lines)
+
+
+@dataclass(slots=True)
+class _Gathered:
+    lines: dict[int, list[Line]] = field(default_factory=dict)
+    raised: bool = False
+    harm: float = 0.0
+    after: bool = False
+    told: bool = False
+
+
+def events_of(cases: Iterable[Case]) -> tuple[Event, ...]:
+    """The events of some cases. Those of a case's good run are left out, and parts of tracebacks."""
+    found: dict[tuple[str, ...], _Gathered] = {}
+    for case in cases:
+        pointed = {_key_of(line) for line in case.told}
+        for key, line, raised, level in _read(case):
+            if key in case.usual:
+                continue
+            event = found.setdefault(key, _Gathered())
+            event.lines.setdefault(case.id, []).append(line)
+            event.raised = raised
+            event.harm = max(event.harm, harm(line.message, level))
+            event.after = event.after or is_consequence(line.message)
+            event.told = event.told or key in pointed
+    return tuple(_joined(found))
+
+
+def _joined(found: Mapping[tuple[str, ...], _Gathered]) -> Iterable[Event]:
+    """Events whose words are nearly the same are one."""
+    groups: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    holding: dict[str, list[tuple[str, ...]]] = {}
+    for key in sorted(found, key=lambda one: (-len(found[one].lines), one)):
+        near = [one for one in _alike(key, holding) if found[one].raised == found[key].raised]
+        if near:
+            groups[near[0]].append(key)
+            continue
+        groups[key] = [key]
+        for word in set(key):
+            holding.setdefault(word, []).append(key)
+    for first, keys in groups.items():
+        lines: dict[int, tuple[Line, ...]] = {}
+        for key in keys:
+            for case, own in found[key].lines.items():
+                lines[case] = (*lines.get(case, ()), *own)
+        each = [found[key] for key in keys]
+        yield Event(
+            first,
+            lines,
+            all(one.raised for one in each),
+            max(one.harm for one in each),
+            all(one.after for one in each),
+            any(one.told for one in each),
+        )
+
+
+def _alike(key: tuple[str, ...], holding: Mapping[str, list[tuple[str, ...]]]) -> list[tuple[str, ...]]:
+    """The keys that share nearly all words with one, the nearest first."""
+    words = frozenset(key)
+    if len(words) <= SPARSE:
+        return []
+    # a near one shares all but a few of the words, so one of the rarest few is among what they share
+    rare = sorted(words, key=lambda word: (len(holding.get(word, ())), word))
+    few = rare[: int(len(words) * (1 - ALIKE)) + 2]
+    shares = {
+        one: len(words & set(one)) / len(words | set(one)) for word in few for one in holding.get(word, ())[:MOST_NEAR]
+    }
+    return sorted((one for one, share in shares.items() if share > ALIKE), key=lambda one: (-shares[one], one))
+
+
+def _read(case: Case) -> Iterable[tuple[tuple[str, ...], Line, bool, str | None]]:
+    left = MOST_LINES
+    for source, text in case.texts.items():
+        traced = False
+        for number, whole in enumerate(_whole_lines(text)[:left]):
+            left -= 1
+            read = _line(whole[:LONGEST])
+            if read is None:
+                continue
+            kind, message, words, level = read
+            key = tuple(word for word in words if word not in case.names)
+            body = kind in (Kind.HEAD, Kind.FRAME) or (traced and kind is Kind.INDENTED)
+            traced = body
+            if body or not key:
+                continue
+            yield (
+                key,
+                Line(source, number, whole[:LONGEST], message, voice_of(whole)),
+                raised(message) is not None,
+                level,
+            )
+
+
+def _whole_lines(text: str) -> list[str]:
+    """The lines of a text. Of a long source only its head and tail are kept, and the last line of the head may be cut."""
+    lines = text.rstrip("\n").split("\n")
+    return lines[:-1] if len(text) > HEAD else lines
+
+
+@lru_cache(1 << 16)
+def _line(whole: str) -> tuple[Kind, str, tuple[str, ...], str | None] | None:
+    """What kind of line it is, its message, its words, its level; None for one without text, and for iteration lines."""
+    data = whole.encode("utf-8", "replace")
+    shape = shape_of(fold(data))
+    if shape.template is None or shape.step is not None:
+        return None
+    message = data[shape.start :].decode("utf-8", "replace").strip()
+    inner = _TOLD.search(message)
+    message = inner[1] if inner is not None else message
+    key = skeleton(shape.template.text)
+    return shape.kind, message, key if len(key) > 1 or raised(message) else (), shape.template.level
+
+
+def _key_of(line: str) -> tuple[str, ...]:
+    read = _line(line[:LONGEST])
+    return () if read is None else read[2]
+
+
+def voice_of(whole: str) -> str:
+    """The rank that speaks, as its prefix says it; empty where it has none."""
+    hit = _VOICE.search(whole[:200])
+    return "" if hit is None else hit[1] or hit[2]
+
+
+def raised(message: str) -> tuple[str, str] | None:
+    """Type (without its module) and message, where a line is the last one of an exception."""
+    hit = _RAISED.match(message)
+    if hit is None or hit["type"].endswith("Warning"):
+        return None
+    return hit["type"].rpartition(".")[2], (hit["message"] or "").strip()
+
+
+def innermost(case: Case, line: Line) -> str | None:
+    """The file of the last frame that the same voice has in the source of an exception's line; None where none is kept."""
+    found = None
+    for whole in case.texts.get(line.source, "").split("\n"):
+        frame = _FRAME.search(whole)
+        if frame is not None and (not line.voice or voice_of(whole) == line.voice):
+            found = frame[1]
+    return found

@@ -1,0 +1,101 @@
+"""How often a rule was right, with the interval that small numbers deserve, and what that makes of the confidence shipped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kb.confidence import band
+from kb.digest.numbers import wilson
+from kb.report import Diagnosis, Report
+from kb.rule import Rulebook
+
+PRIOR = 10.0  # close-outs that the confidence shipped is worth
+LEAST = 8  # close-outs of a rule under which its confidence stays as it is
+LOWEST, HIGHEST = 0.02, 0.98
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """`hits` of `n`, with the ends of Wilson's interval of 95 %: 0 to 1 where n is 0."""
+
+    hits: int
+    n: int
+
+    @property
+    def low(self) -> float:
+        """The lower end."""
+        return wilson(self.hits, self.n)[0]
+
+    @property
+    def high(self) -> float:
+        """The upper end."""
+        return wilson(self.hits, self.n)[1]
+
+    @property
+    def words(self) -> str:
+        """The share with its n and interval, in words."""
+        if not self.n:
+            return "nothing to judge it by"
+        return f"{self.hits} of {self.n} ({self.hits / self.n:.0%}; 95 %: {self.low:.0%} to {self.high:.0%})"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the first answers of a rule fared. `unseen`: of those nobody has said whether they were right.
+
+    `missed`: incidents of the causes that it names, as people closed them, in which another answer, or none, came first.
+    """
+
+    rule: str
+    confirmed: int = 0
+    refuted: int = 0
+    unseen: int = 0
+    missed: int = 0
+
+    @property
+    def precision(self) -> Share:
+        """Of the answers that were judged, those that were right."""
+        return Share(self.confirmed, self.confirmed + self.refuted)
+
+    @property
+    def fired(self) -> int:
+        """How often it came first."""
+        return self.confirmed + self.refuted + self.unseen
+
+
+def fits(book: Rulebook, truth: str, fault: str) -> bool:
+    """Whether it is right to name a fault where people named another as the cause: the cause itself, or a symptom of it."""
+    known, cause = book.faults.get(fault), book.faults.get(truth)
+    return fault == truth or (known is not None and known.symptom and cause is not None and fault in cause.explains)
+
+
+def shrunk(shipped: float, seen: Share) -> float:
+    """The confidence that close-outs make of the one shipped: the mean of a Beta distribution whose prior is centred on it.
+
+    With fewer than `LEAST` of them it stays.
+    """
+    if seen.n < LEAST:
+        return shipped
+    return round(min(HIGHEST, max(LOWEST, (PRIOR * shipped + seen.hits) / (PRIOR + seen.n))), 3)
+
+
+def calibrated(report: Report, seen: Mapping[str, Share]) -> Report:
+    """A report whose first answer is as sure as its rule was right here; the reasons say so. `seen`: rule → how it fared.
+
+    Only the first: of those behind it nobody says whether they were right. The report keeps its id, which is that of the evidence
+    as the rules judge it: the same logs asked about after another close-out are no other incident.
+    """
+    if not report.diagnoses:
+        return report
+    first, *rest = report.diagnoses
+    share = seen.get(first.rule)
+    if share is None or share.n < LEAST:
+        return report
+    return replace(report, diagnoses=(_as_seen(first, share), *rest))
+
+
+def _as_seen(one: Diagnosis, share: Share) -> Diagnosis:
+    sure = shrunk(one.confidence, share)
+    why = f"right in {share.hits} of {share.n} close-outs here: {one.confidence:.0%} became {sure:.0%}"
+    return replace(one, confidence=sure, band=band(sure), reasons=(*one.reasons, why))

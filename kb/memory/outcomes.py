@@ -1,0 +1,65 @@
+"""How advice fared: of the tries that came after a fault, how many got past the point at which the one before failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kb.report import Advice, Outcomes
+
+ADVICE: tuple[Advice, ...] = ("requeue", "requeue_without", "restart_in_place", "resubmit")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A failure and what came next. `ran_on`, `reached`, `fault`: of the failure; those with `next_`, of the next try.
+
+    `over`: the next try ended well. `tried`: there was a next try, or the job ended well.
+    """
+
+    fault: str
+    advice: str
+    reached: int | None = None
+    ran_on: str = ""
+    tried: bool = False
+    over: bool = False
+    next_fault: str | None = None
+    next_reached: int | None = None
+    next_ran_on: str = ""
+
+    @property
+    def done(self) -> str:
+        """What was done: told by the nodes of both where they are known, else what was advised."""
+        if self.ran_on and self.next_ran_on:
+            if self.ran_on == self.next_ran_on:
+                return "restart_in_place"
+            return self.advice if self.advice in ("requeue_without", "resubmit") else "resubmit"
+        return self.advice
+
+    @property
+    def helped(self) -> bool | None:
+        """Whether the next try came past the point of failure; None where that is not known."""
+        if self.over:
+            return True
+        if self.reached is not None and self.next_reached is not None:
+            return self.next_reached > self.reached
+        if self.reached is None and self.next_reached is not None:
+            return True  # it had failed before its first step
+        return False if self.next_fault == self.fault else None
+
+
+def outcomes(steps: Iterable[Step], fault: str) -> tuple[Outcomes, ...]:
+    """How each advice fared for a fault, the one tried most first; those that were never tried are left out."""
+    found: dict[Advice, list[bool | None]] = {}
+    for one in steps:
+        if one.fault == fault and one.tried:
+            for advice in ADVICE:
+                if one.done == advice:
+                    found.setdefault(advice, []).append(one.helped)
+    told = [_counted(advice, fault, marks) for advice, marks in found.items()]
+    return tuple(sorted((one for one in told if one.tried), key=lambda one: (-one.tried, one.advice)))
+
+
+def _counted(advice: Advice, fault: str, marks: list[bool | None]) -> Outcomes:
+    known = [one for one in marks if one is not None]
+    return Outcomes(advice, fault, sum(known), len(known), len(marks) - len(known))

@@ -1,0 +1,91 @@
+"""How many lines of a stream may be looked at in full, so that a stream of lines that are all unlike ends soon.
+
+A full look costs a hundred times what a line costs that folds like one before. Training logs need some hundred looks; lines of
+random words need one each. What counts is looks and never time, so that the same stream always gives the same table.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kb.templates.masking import Kind, Shape, level_of
+from kb.templates.table import OTHER, OTHER_TROUBLE
+
+LOOKS = 50_000  # of a stream, if nothing else is said: some ten seconds
+FEWEST_LOOKS = 8192  # of a part of a stream, however small its share: more than a table has templates
+GLANCES = 1  # lines compared with known ones in vain, for each look, once no more looks are left
+REMEMBERED = 1 << 16  # unlike lines, to know one that comes again
+_SPOKEN = 200  # bytes in which prefixes stand
+
+UNLIKE = Shape(OTHER)
+UNLIKE_INDENTED = Shape(OTHER, Kind.INDENTED)
+UNLIKE_TROUBLE = Shape(OTHER_TROUBLE)
+
+_TELLS_NOTHING = bytes(range(ord("a"), ord("z") + 1)) + b" 0.,-_/\t"  # without a capital or a sign there is no level
+_RAISED = re.compile(
+    rb"Traceback \(most recent|File \"[^\"\n]{1,400}\", line \d"
+    rb"|(?:Error|Exception|ExceptionGroup|Interrupt|Exit|Timeout|Expired|Iteration)(?:\(\w{1,80}\))?(?::|[ \t]{0,8}$)"
+)
+
+
+class Looks:
+    """The full looks that are left of `most`, with as many again for lines of trouble, and some for lines that come again."""
+
+    def __init__(self, most: int = LOOKS) -> None:
+        self._left = self._for_trouble = most
+        self._for_again = most // 4
+        self._glances = GLANCES * most
+        self._once: set[int] = set()
+        self.made = 0
+
+    @property
+    def spent(self) -> bool:
+        """Whether none is left for lines that tell of no trouble."""
+        return self._left <= 0
+
+    def may_glance(self, folded: bytes) -> bool:
+        """Whether a folded line may be compared with known ones."""
+        if self._left > 0 or self._glances > 0 or hash(folded) in self._once or _tells(folded):
+            return True
+        self.remember(folded)
+        return False
+
+    def remember(self, folded: bytes) -> None:
+        """Take a folded line for one that was met before."""
+        if len(self._once) >= REMEMBERED:
+            self._once.clear()
+        self._once.add(hash(folded))
+
+    def take(self, folded: bytes) -> bool:
+        """Whether a folded line may be looked at in full, which counts then."""
+        allowed = self._taken(folded)
+        self.made += allowed
+        return allowed
+
+    def _taken(self, folded: bytes) -> bool:
+        if self._left > 0:
+            self._left -= 1
+            return True
+        self._glances -= 1
+        if _tells(folded):
+            self._for_trouble -= 1
+            return self._for_trouble >= 0
+        if hash(folded) in self._once:
+            self._for_again -= 1
+            return self._for_again >= 0
+        self.remember(folded)
+        return False
+
+
+def unlike(folded: bytes) -> Shape:
+    """The shape of a folded line that is not looked at."""
+    if _tells(folded):
+        return UNLIKE_TROUBLE
+    return UNLIKE_INDENTED if folded[:1] in (b" ", b"\t") else UNLIKE
+
+
+def _tells(folded: bytes) -> bool:
+    """Whether a line has the level of a warning or more, or is part of a traceback."""
+    if not folded.translate(None, _TELLS_NOTHING):
+        return False
+    return level_of(folded, _SPOKEN) in ("warning", "error", "critical") or _RAISED.search(folded) is not None

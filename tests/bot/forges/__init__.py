@@ -1,0 +1,1 @@
+"""Doubles of forges and the tests of what speaks to them."""

@@ -1,0 +1,76 @@
+"""What a worker does beside answering: it counts shadows with the incident, and is as sure as its rules were right here."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from sqlmodel import select
+
+from bot.answering import Answering
+from bot.config import read
+from bot.learning.trying import base_of
+from bot.ledger import Ledger
+from bot.orders import DIAGNOSE, DiagnoseOrder
+from bot.tables import ShadowHitRow
+from bot.worker import step
+from tests.bot.learning.seeing import LEASE, OOM, add, right, rule, wrong
+
+CONFIG = """\
+version: 1
+collect: {{spool: {spool}}}
+learning: {{calibrate: {calibrate}}}
+clusters:
+  main:
+    connectors:
+      recorded: {{type: bundles, folder: {runs}}}
+tenants: {{default: {{}}}}
+"""
+
+
+@pytest.fixture
+def base(few_rules, cache, monkeypatch):
+    """Two shipped rules, and a shadow on revoked leases."""
+    monkeypatch.setenv("SIGNALBOX_CACHE", str(cache))
+    path = few_rules / "storage" / "lease-revoked" / "rule.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(rule(status="shadow"))
+    return base_of(few_rules)
+
+
+def answered(database, base, folder, text, *, calibrate="false"):
+    """A job whose log this is, diagnosed as a worker does it: the incident, its report, the shadows counted with it."""
+    bundle = folder / "runs" / "demo"
+    (bundle / "logs").mkdir(parents=True)
+    (bundle / "logs" / "rank-0.log").write_text(text)
+    (bundle / "job.yaml").write_text("id: '9001'\nname: demo\nstate: FAILED\n")
+    (folder / "spool").mkdir()
+    (folder / "signalbox.yaml").write_text(
+        CONFIG.format(spool=folder / "spool", runs=folder / "runs", calibrate=calibrate)
+    )
+    config = read(folder / "signalbox.yaml")
+    with Ledger(database) as ledger:
+        ledger.ask(DiagnoseOrder("demo", "default").wanted(), datetime.now(UTC))
+        assert step(ledger, {DIAGNOSE: Answering(ledger, base.known, config).do}, "worker")
+        with ledger.session() as session:
+            hits = [(one.rule, one.incident_id, one.leads) for one in session.exec(select(ShadowHitRow))]
+        newest = max(ledger.list(), key=lambda one: one.id)
+        return newest, ledger.answer(newest.id).report_json.decode(), hits
+
+
+def test_a_shadow_is_counted_with_the_live_incident(base, database, tmp_path):
+    """In the transaction that keeps it; the report does not name it."""
+    incident, report, hits = answered(database, base, tmp_path, LEASE)
+    assert incident.verdict == "no_match"
+    assert hits == [("lease-revoked", incident.id, True)]
+    assert "lease-revoked" not in report
+
+
+@pytest.mark.parametrize("calibrate", ["false", "true"])
+def test_confidence_follows_close_outs_only_where_that_is_wanted(base, url, tmp_path, calibrate):
+    """Else the report is as the rules judge it."""
+    for at in range(10):
+        add(url, base.known, OOM, job=f"{at}", said=right("cuda_oom") if at < 4 else wrong("disk_full"))
+    incident, report, hits = answered(url, base, tmp_path, OOM, calibrate=calibrate)
+    assert (incident.rule, hits) == ("cuda-out-of-memory", [])
+    assert ("right in 4 of 10 close-outs here" in report) is (calibrate == "true")

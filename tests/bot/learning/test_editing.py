@@ -1,0 +1,101 @@
+"""What a person made of a drafted rule goes into its files; what is wrong with it is told by field."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from bot.learning.drafts import Edits
+from bot.learning.editing import BY_HAND, edited, regexes_of, wrong
+from bot.rulefiles import default_folder
+
+RULE = {
+    "format": 1,
+    "id": "fabric-lost",
+    "title": "Fabric lost",
+    "fault": "rdma_link",
+    "role": "root_cause",
+    "status": "draft",
+    "severity": "high",
+    "summary": "Fabric lost (rank {rank|unknown}).",
+    "cause": "Not known.",
+    "impact": "The run ends.",
+    "match": {"line": {"regex": "fabricd: partition \\w+ lost"}, "after": {"regex": "backend gave up"}},
+    "when": {"all": ["line", "after"]},
+    "remediation": [{"action": "check_link", "text": "Look at the port.", "command": "ibstat"}],
+}
+PATH = "rdma/fabric-lost/rule.yaml"
+FILES = {PATH: yaml.safe_dump(RULE, sort_keys=False).encode(), "rdma/fabric-lost/match/1.log": b"x\n"}
+
+
+def rule(files):
+    """The rule of some files."""
+    return yaml.safe_load(files[PATH])
+
+
+def test_nothing_changed_is_the_same_rule():
+    """All that it says, and its logs."""
+    same = edited(FILES, Edits(title="Fabric lost", regexes=regexes_of(RULE), remediation=("Look at the port.",)))
+    assert rule(same) == RULE
+    assert same.keys() == FILES.keys()
+
+
+def test_what_was_changed_is_in_the_file():
+    """A step keeps its action and command, a new one has the first one's action; conditions stay with the number of patterns."""
+    changed = edited(
+        FILES,
+        Edits("Fabric gone", "rdma_config", ("a+ gone", "gave up"), ("it is gone",), ("First.", "Then."), "network"),
+    )
+    assert rule(changed) == {
+        **RULE,
+        "title": "Fabric gone",
+        "fault": "rdma_config",
+        "owner": "network",
+        "match": {"line": {"regex": "a+ gone"}, "after": {"regex": "gave up"}},
+        "remediation": [
+            {"action": "check_link", "text": "First.", "command": "ibstat"},
+            {"action": "check_link", "text": "Then."},
+        ],
+    }
+    assert changed[f"rdma/fabric-lost/{BY_HAND}"] == b"it is gone\n"
+
+
+def test_another_number_of_patterns_is_any_of_them():
+    """A condition over names that are gone would be wrong."""
+    changed = rule(edited(FILES, Edits("t", regexes=("one long word",))))
+    assert (changed["match"], "when" in changed) == ({"line": {"regex": "one long word"}}, False)
+
+
+def test_texts_stay_texts():
+    """Whatever YAML they look like."""
+    text = "a: [b\n- !!python/object:os.system {}\n#"
+    changed = edited(FILES, Edits(text, regexes=("x'\": {y}",), remediation=(text,)))
+    assert (rule(changed)["title"], rule(changed)["remediation"][0]["text"]) == (text, text)
+    assert rule(changed)["match"]["line"]["regex"] == "x'\": {y}"
+
+
+@pytest.mark.parametrize(
+    ("edits", "field"),
+    [
+        (Edits("Fabric lost", regexes=("fabricd: (partition", "gave up")), "patterns"),
+        (Edits("Fabric lost", regexes=("(?<!x)fabricd partition",)), "patterns"),
+        (Edits("Fabric lost", regexes=("a",)), "patterns"),
+        (Edits("Fabric lost", fault="no_such_fault"), "other_fault"),
+        (Edits("Fabric lost", owner="Who Knows?!"), "owner"),
+    ],
+)
+def test_what_is_wrong_is_told_at_its_field(edits, field):
+    """By what the loader of rules says, so that nobody learns of it after the form is closed."""
+    assert list(wrong(edited(FILES, edits), default_folder())) == [field]
+
+
+def test_a_sound_rule_has_nothing_wrong():
+    """Nor does what a person may well write."""
+    assert wrong(edited(FILES, Edits("Fabric lost", remediation=("Look: at {node}.",))), default_folder()) == {}
+
+
+def test_what_is_more_than_lines_is_not_edited_as_lines():
+    """Exceptions and structures stay as they were drafted."""
+    assert regexes_of({"match": {"error": {"exception": {"type": "X"}}}}) is None
+    assert regexes_of({"match": {"line": {"regex": "x", "where": {"stages": ["init"]}}}}) is None
+    assert regexes_of({}) is None

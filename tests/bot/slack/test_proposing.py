@@ -1,0 +1,225 @@
+"""A rule from the close-out to the pull request, as people see it in Slack: the form at once, then filled; a reply that is edited."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from bot.closing import Closing
+from bot.diagnosing import diagnose_bundle
+from bot.learning.proposals import proposals, tick
+from bot.reportjson import dumps
+from bot.slack.groups import refresh
+from tests.bot.slack.stage import ADA, CHANNEL, EVE, GRACE, ONCALL, stage
+from tests.bot.slack.test_app import form, only, text_of
+
+RUNS = 4
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+NEEDLE = "fabricd: partition key table of hca"
+
+
+def fields(view):
+    """block_id → the element of each field of a form."""
+    return {one["block_id"]: one["element"] for one in view.source["blocks"] if one["type"] == "input"}
+
+
+def words(view):
+    """All that a view says."""
+    return str(view.source["blocks"])
+
+
+def made(folder, number):
+    """A run that no rule knows: one rank's fabric loses its partition, the others stop."""
+    chance = random.Random(number)
+    logs = folder / f"fabric-{number}" / "logs"
+    logs.mkdir(parents=True)
+    bad, last, begun = chance.randrange(4), chance.randrange(200, 900), 1_760_000_000 + number * 90_000
+    for rank in range(4):
+        lines = [(begun, f"INFO launching rank {rank} on gpu{number}{rank // 4:02d} world 8")]
+        for step in range(last - 20, last):
+            loss, took = 2.5 - step / 1000 + chance.random() / 10, 900 + chance.random() * 20
+            lines.append((begun + step, f"INFO iteration {step}/ 5000 | loss {loss:.4f} | step time {took:.1f} ms"))
+        if rank == bad:
+            stale = f"{NEEDLE} mlx5_{chance.randrange(4)} went stale (epoch {chance.randrange(9999)})"
+            lines.append((begun + last, f"ERROR {stale}, port left the partition 0x{chance.randrange(65536):04x}"))
+            lines.append((begun + last + 1, "ERROR trainer: collective backend gave up, exiting with 77"))
+        else:
+            lines.append((begun + last + 2, "WARN trainer: peer went away, stopping"))
+        told = [f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime(at))} {text}" for at, text in lines]
+        (logs / f"rank{rank}.log").write_text("\n".join(told) + "\n")
+    job = f"job: {{id: '{100 + number}', name: fabric-{number}, state: FAILED, exit_code: 77}}\n"
+    (logs.parent / "job.yaml").write_text(job)
+    return logs.parent
+
+
+def git(folder, *words_):
+    """What git says."""
+    done = subprocess.run(["git", "-C", str(folder), *words_], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A repository of rules with one commit."""
+    folder = tmp_path / "rules-repository"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    git(folder, "config", "user.email", "a@example.org")
+    git(folder, "config", "user.name", "A")
+    (folder / "README.md").write_text("rules\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "begun")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def past(tmp_path_factory, known):
+    """The rules, and what was told of three runs of a failure that they do not know."""
+    folder = tmp_path_factory.mktemp("past")
+    return known, [diagnose_bundle(known, made(folder, number), workers=1) for number in range(RUNS - 1)]
+
+
+@pytest.fixture
+def play(tmp_path, url, monkeypatch, clone, past):
+    """A stage on which these three are closed, and a fourth was just asked about."""
+    known, answers = past
+    bundles = {"fabric": made(tmp_path / "made", RUNS - 1)}
+    more = f"rules:\n  pull_requests: {{backend: local, repository: {clone}}}\n"
+    tenant = f"    verbs: {{propose_rule: [{ADA}, {ONCALL}]}}\n"
+    with stage(tmp_path, known, url, monkeypatch.setenv, tenant=tenant, more=more, bundles=bundles) as one:
+        for number, answer in enumerate(answers):
+            incident = one.ledger.add(dumps(answer.report), answer.report, answer.replay, None, NOW)
+            said = Closing(ADA, "slack", "abstained_rightly", "fault", "rdma_link", None, action="reset the partition")
+            one.ledger.annotate(incident, "default", f"closed:{number}", said, NOW)
+        one.diagnose("fabric")
+        yield one
+
+
+def asked(play, user=ADA):
+    """The last incident is closed with the wish for a rule; the form that follows."""
+    answer = play.answers()[-1]
+    play.workspace.click(user, CHANNEL, answer.ts, "close_out")
+    form(play, user)
+    play.workspace.act(user, "cause", "fault", "cause")
+    play.workspace.until(lambda: "other_fault" in fields(play.workspace.modal(user)))
+    play.workspace.suggest(user, "other_fault", "rdma link")
+    play.workspace.submit(
+        user,
+        {
+            "cause": "fault",
+            "other_fault": "rdma_link",
+            "action": "reset the partition",
+            "propose_rule": ["propose_rule"],
+        },
+    )
+    return answer
+
+
+def closed(play, fault):
+    """Somebody has said what the last incident was."""
+    incident = max(one.id for one in play.ledger.list())
+    play.ledger.annotate(incident, "default", "said", Closing(ADA, "slack", "wrong", "fault", fault), NOW)
+    play.settle()
+
+
+def pressed(play):
+    """The message's menu: propose a rule."""
+    [answer] = play.answers()
+    elements = [one for block in answer.blocks if block["type"] == "actions" for one in block["elements"]]
+    [wanted] = [option["value"] for one in elements if one["type"] == "overflow" for option in one["options"]
+                if option["value"].startswith("propose_rule")]  # fmt: skip
+    play.workspace.click(ADA, CHANNEL, answer.ts, "more", wanted)
+
+
+def test_from_the_close_out_to_the_branch(play, clone):
+    """The form is there at once and says that it waits; then it is filled; what it proposes is a branch of the repository."""
+    answer = asked(play)
+    assert "Looking for what tells" in words(form(play))
+    assert "submit" not in form(play).source
+    play.settle()
+
+    filled = form(play)
+    assert NEEDLE.split(maxsplit=1)[0] in fields(filled)["patterns"]["initial_value"]
+    assert fields(filled)["other_fault"]["initial_option"]["value"] == "rdma_link"
+    assert "Incidents searched" in words(filled)
+    assert "4" in words(filled)
+
+    play.workspace.submit(ADA, {"patterns": "fabricd: (partition"})
+    assert set(form(play).errors) == {"patterns"}
+
+    play.workspace.submit(
+        ADA, {"patterns": fields(filled)["patterns"]["initial_value"], "title": "HCA lost its partition"}
+    )
+    assert "It is written down" in words(form(play))
+    play.settle()
+    reply = only([one for one in play.workspace.thread(CHANNEL, answer.ts) if "Rule " in one.text])
+    assert "HCA lost its partition" in reply.text
+    assert "is proposed" in text_of(reply) or "is open as a draft" in text_of(reply)
+
+    proposal = only(proposals(play.ledger))
+    files = git(clone, "ls-tree", "-r", "--name-only", proposal.branch).split()
+    assert sum(name.endswith(f"/{proposal.rule}/rule.yaml") for name in files) == 1
+    assert sum("/match/" in name for name in files) >= 2
+    assert "HCA lost its partition" in git(
+        clone, "show", f"{proposal.branch}:{next(one for one in files if one.endswith('rule.yaml'))}"
+    )
+    assert git(clone, "status", "--porcelain") == ""
+
+    git(clone, "merge", "-q", "--no-edit", proposal.branch)
+    tick(play.ledger, datetime(2100, 1, 1, tzinfo=UTC))
+    play.settle()
+    merged = only([one for one in play.workspace.thread(CHANNEL, answer.ts) if "Rule " in one.text])
+    assert "was merged" in text_of(merged)
+    assert merged.ts == reply.ts
+
+
+def test_the_draft_is_tried_again_as_it_was_mended(play):
+    """The button replays what stands in the form; what was typed stays."""
+    asked(play)
+    play.settle()
+    play.workspace.fill(ADA, {"patterns": "iteration \\d+/ 5000", "title": "Every step"})
+    play.workspace.act(ADA, "try_rule")
+    assert play.workspace.until(lambda: "Trying it on the past incidents" in words(form(play)))
+    play.settle()
+    filled = form(play)
+    assert fields(filled)["patterns"]["initial_value"] == "iteration \\d+/ 5000"
+    assert fields(filled)["title"]["initial_value"] == "Every step"
+
+
+def test_pressed_on_a_closed_incident_the_form_comes_at_once(play):
+    """What it was is known already: nobody is asked again."""
+    closed(play, "rdma_link")
+    pressed(play)
+    assert "Looking for what tells" in words(form(play))
+    play.settle()
+    assert "patterns" in fields(form(play))
+
+
+def test_who_may_not_is_told_whom_to_ask(play):
+    """The close-out is kept; the rule is not drafted."""
+    asked(play, EVE)
+    assert "It is closed. You may not propose rules here" in words(form(play, EVE))
+    play.settle()
+    assert proposals(play.ledger) == ()
+    assert all(one.closed_at is not None for one in play.ledger.list())
+
+
+def test_another_person_of_the_group_may_go_on(play):
+    """What is shared in a channel is not one person's."""
+    refresh(play.ledger, play.senders[0].client, [ONCALL])
+    asked(play, GRACE)
+    play.settle()
+    assert "patterns" in fields(form(play, GRACE))
+
+
+def test_an_incident_that_nothing_tells_apart_gives_no_rule(play):
+    """The form says why, and has no button to propose."""
+    closed(play, "code_bug")
+    pressed(play)
+    play.settle()
+    assert "No rule is proposed" in words(form(play))
+    assert "submit" not in form(play).source

@@ -1,0 +1,72 @@
+"""What a run was set to, out of its job's record and its first lines (kb.l4.gathered), and what nodes have otherwise (kb.l4.cross)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kb.l4.cross import Baseline, Unlike, changed, unlike
+from kb.l4.gathered import run_of
+from kb.l4.joined import Found, shown
+from kb.l4.run import Run, has_failed
+from kb.l4.spatial import Odd
+from kb.model import Attempt, Job, Resource, StreamRef
+from kb.templates.mining import Miner
+from kb.templates.table import TemplateTable
+
+
+def a_table(node: str, *lines: str) -> TemplateTable:
+    """A node's log."""
+    miner = Miner(StreamRef(f"{node}.log", Resource(node=node)))
+    miner.feed("\n".join((*lines, "")).encode())
+    return miner.finish()
+
+
+def a_run(drivers: dict[str, str]) -> Run:
+    """Nodes that say which driver they have."""
+    tables = [
+        a_table(node, f"driver_version: {driver}", "commit=abc123 batch_size=512") for node, driver in drivers.items()
+    ]
+    return run_of(tables, (), Job(args="--lr 1e-4 --bf16 --hub-token hf_secret", framework="megatron", image="train:7"))
+
+
+def test_settings_come_from_the_record_and_from_lines_that_all_nodes_print_alike() -> None:
+    """Options, image, framework; versions, commits and batch sizes as logged. No secret is among them."""
+    assert a_run({"a": "570.1", "b": "570.1"}).settings == {
+        "--lr": "1e-4", "--bf16": "given", "framework": "megatron", "image": "train:7",
+        "driver_version": "570.1", "commit": "abc123", "batch_size": "512",
+    }  # fmt: skip
+
+
+def test_a_setting_that_few_nodes_have_otherwise_is_told_with_them() -> None:
+    """One node's driver is not the others'."""
+    run = a_run({"a": "570.1", "b": "570.1", "c": "565.4", "d": "570.1"})
+    assert unlike(run) == (Unlike("driver_version", "565.4", ("c",), "570.1"),)
+    told = shown(Found(nodes=(Odd("c", 0.5, "it is odd"),), unlike=unlike(run)))
+    assert [(one.what, one.why) for one in told.events] == [("driver_version: 565.4 on c", "570.1 on the other nodes")]
+
+
+def test_halves_and_numbers_of_each_node_are_no_odd_settings() -> None:
+    """Two kinds of nodes are a design, and a value of each node's own is an identity."""
+    assert unlike(a_run({"a": "1", "b": "1", "c": "2", "d": "2"})) == ()
+    assert unlike(a_run({f"n{i}": f"9.{i}" for i in range(8)})) == ()
+
+
+def test_what_the_job_was_built_of_stands_first_among_what_changed() -> None:
+    """Image and driver before a learning rate."""
+    run = a_run({"a": "570.1", "b": "570.1"})
+    good = Baseline({}, settings={"--lr": "3e-4", "image": "train:6", "driver_version": "570.1", "batch_size": "256"})
+    now = replace(run, settings={name: value for name, value in run.settings.items() if name in (good.settings or {})})
+    assert changed(now, good) == (
+        ("image", "train:6", "train:7"),
+        ("--lr", "3e-4", "1e-4"),
+        ("batch_size", "256", "512"),
+    )
+
+
+def test_a_job_has_failed_by_its_state_or_its_exit_code() -> None:
+    """Not by being stopped, or by nothing known."""
+    assert has_failed(Job(state="FAILED"))
+    assert has_failed(Job(attempts=(Attempt(1), Attempt(2, exit_code=137))))
+    assert not has_failed(Job(state="CANCELLED"))
+    assert not has_failed(Job(attempts=(Attempt(1, exit_code=1), Attempt(2, exit_code=0))))
+    assert not has_failed(Job())

@@ -1,0 +1,72 @@
+"""What features are worth, alone and beside the likeliest event (kb.l4.judging)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kb.l4.features import Measured
+from kb.l4.judging import alone, among, chance, judged
+from kb.l4.run import Event, Seen, Spot
+from kb.l4.weights import BARE, FILTERED, Weights
+
+PLAIN = {name: 0.0 for weights in (FILTERED, BARE) for key in weights.first for name in key.split("*") if name}
+
+
+def an_event(text: str, node: str = "n1", **features: float) -> Measured:
+    """An event of one node with some features; the others are nought."""
+    spot = Spot(f"{node}.log", 10, text, 1, 100.0, node)
+    event = Event(text, text, None, {node: Seen(1, (spot,))})
+    return Measured(
+        event, spot, 100.0, 1.0, 1.0, 0.5, consequence=False, raised=False, why="",
+        features={**PLAIN, "one node": 1.0, **features}, nodes=frozenset({node}),
+    )  # fmt: skip
+
+
+def test_weights_add_up_in_log_odds_and_joined_ones_count_where_both_hold() -> None:
+    """The chance of the sum; a product with a nought is nought."""
+    weights = {"": -1.0, "a": 1.0, "a*b": 2.0}
+    assert chance({"a": 0.0, "b": 1.0}, weights) == pytest.approx(0.2689, abs=1e-4)
+    assert chance({"a": 1.0, "b": 0.0}, weights) == 0.5
+    assert chance({"a": 1.0, "b": 1.0}, weights) == pytest.approx(0.8808, abs=1e-4)
+
+
+def test_a_chance_is_never_quite_nought_or_one() -> None:
+    """However far the weights go."""
+    assert (chance({"a": 1e9}, {"a": 1.0}), chance({"a": 1e9}, {"a": -1.0})) == (1 - 1e-4, 1e-4)
+
+
+def test_the_second_look_knows_who_speaks_where_the_likeliest_does() -> None:
+    """Of two alike events the one of the likeliest one's node is with it, the other off it."""
+    first, near, far = an_event("boom went it"), an_event("mild one here"), an_event("mild one there", "n2")
+    seen = among((first, near, far), (0.9, 0.2, 0.2))
+    assert [(one["top"], one["with top"], one["off top"]) for one in seen] == [(1, 1, 0), (0, 1, 0), (0, 0, 1)]
+    assert [one["above"] for one in seen] == [0, 1, 2]
+
+
+def test_one_event_alone_is_judged() -> None:
+    """It is the likeliest, beside nothing; none at all gives none."""
+    only = an_event("boom", harm=1.0, new=1.0, near=1.0, raised=1.0)
+    assert [round(p) for p in judged((only,), filtered=True)] == [1]
+    assert judged((), filtered=True) == ()
+
+
+def test_the_same_events_in_another_order_get_the_same_chances() -> None:
+    """Whatever comes first."""
+    events = (
+        an_event("a b c", harm=0.7, new=1.0),
+        an_event("d e f", "n2", harm=0.3),
+        an_event("g h i", raised=1.0, new=1.0),
+    )
+    there, back = judged(events, filtered=False), judged(events[::-1], filtered=False)
+    assert there == pytest.approx(back[::-1])
+
+
+def test_every_weight_is_of_a_feature_that_there_is() -> None:
+    """A weight of a feature that nobody measures would be an error at the first failed job."""
+    events = (an_event("a b c"), replace(an_event("d e f"), when=None))
+    first = alone(events, Weights({"": 0.0}, {}))
+    known = set(among(events, first)[0])
+    names = {name for weights in (FILTERED, BARE) for key in weights.second for name in key.split("*") if name}
+    assert names <= known

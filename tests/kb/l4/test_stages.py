@@ -1,0 +1,92 @@
+"""In which stage a run was (kb.l4.stages)."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.l4.run import Beat, Event, Run, Seen, Spot
+from kb.l4.stages import stage_at
+from kb.l4.temporal import course_of
+
+STEPS = 45
+
+
+def run_with(*said: tuple[str, float, str], steps: int = STEPS) -> Run:
+    """A run of one step in ten seconds, and what its nodes say: (node, time, text)."""
+    spots: dict[str, dict[str, list[Spot]]] = {}
+    for node, time, text in said:
+        spots.setdefault(text, {}).setdefault(node, []).append(
+            Spot(f"{node}.log", int(time * 10), text, None, time, node)
+        )
+    events = {
+        text: Event(
+            text, text, "info", {n: Seen(len(one), tuple(one), {(f"{n}.log", None): len(one)}) for n, one in by.items()}
+        )
+        for text, by in spots.items()
+    }
+    beats = tuple(Beat(Spot("n0.log", int(i * 100), "", None, 10.0 * i, "n0"), i) for i in range(1, steps + 1))
+    return Run(events, ("n0", "n1"), beats)
+
+
+def stage(run: Run, when: float, text: str = "") -> str:
+    """The stage of a run at a time."""
+    return stage_at(run, course_of(run, {}), when, {}, text=text)
+
+
+EVALUATIONS = tuple(("n0", 10.0 * i + 1.0, "evaluation begins") for i in (10, 20, 30, 40))
+RESULTS = tuple(("n0", 10.0 * i + 6.0, "evaluation loss <*>") for i in (10, 20, 30, 40))
+
+
+def test_between_two_interludes_it_iterates() -> None:
+    """What was begun was ended, and steps followed."""
+    assert stage(run_with(*EVALUATIONS, *RESULTS), 452.0) == "iterating"
+
+
+def test_an_evaluation_that_began_and_did_not_end_is_under_way() -> None:
+    """The last step line is that before it, and no result came."""
+    run = run_with(*EVALUATIONS, *RESULTS[:3], steps=40)
+    assert stage(run, 500.0) == "evaluating"
+    assert stage(run_with(*EVALUATIONS, *RESULTS, steps=40), 500.0) == "iterating"
+
+
+def test_an_interlude_that_is_due_and_tells_only_its_end_is_under_way() -> None:
+    """The run itself shows that every tenth step one comes; of this one nothing came."""
+    assert stage(run_with(*RESULTS[:3], steps=40), 404.0) == "evaluating"
+    assert stage(run_with(*RESULTS[:3], steps=44), 444.0) == "iterating"
+
+
+def test_a_checkpoint_is_ended_only_when_all_that_write_have_written() -> None:
+    """One of two nodes has not."""
+    written = [(n, 10.0 * i + 3.0, "shard of the checkpoint written") for n in ("n0", "n1") for i in (10, 20, 30)]
+    begun = [("n0", 10.0 * i + 1.0, "saving checkpoint at step <*>") for i in (10, 20, 30, 40)]
+    half = [*begun, *written, ("n0", 403.0, "shard of the checkpoint written")]
+    assert stage(run_with(*half, steps=40), 500.0) == "saving"
+    assert stage(run_with(*half, ("n1", 403.0, "shard of the checkpoint written"), steps=40), 500.0) == "iterating"
+
+
+def test_an_exception_that_says_where_it_was_raised_is_believed() -> None:
+    """While something was saved, whatever the lines before it say."""
+    assert stage(run_with(), 460.0, "OSError: Disk quota exceeded [in save_checkpoint (checkpointing.py)]") == "saving"
+
+
+@pytest.mark.parametrize(
+    ("when", "expected"),
+    [(5.0, "launch"), (12.0, "init"), (22.0, "data_load"), (32.0, "checkpoint_load")],
+)
+def test_before_the_first_step_the_last_line_that_tells_a_stage_counts(when: float, expected: str) -> None:
+    """Lines after the one that decides tell nothing of it."""
+    run = run_with(
+        ("n0", 10.0, "initialized the process group"),
+        ("n1", 20.0, "building train datasets"),
+        ("n0", 30.0, "loading checkpoint from <*>"),
+        steps=0,
+    )
+    assert stage(run, when) == expected
+
+
+def test_lines_that_warn_tell_no_stage() -> None:
+    """A warning about a tokenizer's dataset is printed at any time."""
+    run = run_with(("n0", 20.0, "building train datasets"), steps=0)
+    event = run.events["building train datasets"]
+    warned = Run({"e": Event("e", event.text, "warning", event.nodes)}, run.nodes)
+    assert stage(warned, 30.0) == "launch"

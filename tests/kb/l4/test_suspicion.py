@@ -1,0 +1,161 @@
+"""Who is suspected, and what speaks against whom (kb.l4.mentions, kb.l4.grounds, kb.l4.suspicion)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kb.l4.grounds import Moment
+from kb.l4.joined import indicators
+from kb.l4.mentions import Names
+from kb.l4.run import Beat, Event, Run, Seen, Spot, Voice
+from kb.l4.spatial import Odd
+from kb.l4.suspicion import suspects
+
+AT = 1000.0
+MOMENT = Moment(AT, 10.0, crashed=True)
+Said = tuple[int, str, float]  # node, text, seconds since the last step
+
+
+def a_job(*said: Said, nodes: int = 8, level: str | None = "info", steps: bool = True) -> Run:
+    """A run whose nodes print usual lines, each with its address, and some lines beside: all since an hour before the turn."""
+    lines = [(i, f"bootstrap: using eth0:10.0.0.{i + 1}<0>", -3600.0) for i in range(nodes)]
+    lines += [(i, "samples of this part have been read", float(-100 * k)) for i in range(nodes) for k in range(1, 5)]
+    spots: dict[str, dict[str, list[Spot]]] = {}
+    for node, text, after in sorted((*lines, *said), key=lambda one: one[2]):
+        name = "bootstrap: using eth0:<*><0>" if text.startswith("bootstrap") else text
+        spot = Spot(f"n{node}.log", int(after) + 10_000, text, None, AT + after, f"n{node}", node)
+        spots.setdefault(name, {}).setdefault(f"n{node}", []).append(spot)
+    events = {
+        name: Event(
+            name,
+            name,
+            level if any(name == text for _, text, _ in said) else "info",
+            {
+                n: Seen(len(one), tuple(one[:4] + one[4:][-4:]), {(f"{n}.log", one[0].rank): len(one)})
+                for n, one in by.items()
+            },
+        )
+        for name, by in spots.items()
+    }
+    names = tuple(f"n{i}" for i in range(nodes))
+    voices = tuple(
+        Voice(f"{n}.log", n, i, 50, Spot(f"{n}.log", 99_999, "", None, AT + 90, n)) for i, n in enumerate(names)
+    )
+    beats = tuple(Beat(Spot("n0.log", i, "", None, AT - 10 * (20 - i), "n0"), i) for i in range(1, 21)) if steps else ()
+    return Run(events, names, beats, (), voices, "FAILED")
+
+
+def named(run: Run, *, new: tuple[str, ...] = (), moment: Moment = MOMENT) -> tuple[Odd, ...]:
+    """The suspects, where the good run lacks the given events."""
+    fresh = {name: 1.0 if name in new else 0.0 for name in run.events}
+    return suspects(run, fresh, (), moment, {})
+
+
+def test_nodes_that_all_say_the_same_are_no_suspects() -> None:
+    """Nothing speaks against anybody."""
+    assert named(a_job()) == ()
+
+
+def test_the_node_whose_peers_name_its_address_is_suspected_though_it_says_nothing() -> None:
+    """Whose address it is stands in a line that all print."""
+    text = "connection closed by remote peer 10.0.0.6<4242>"
+    run = a_job(*[(i, text, 30.0 + i) for i in range(8) if i != 5], level="warning")
+    first = named(run, new=(text,))[0]
+    assert first.node == "n5"
+    assert "7 other nodes name it" in first.why
+
+
+def test_names_of_hosts_addresses_and_ranks_are_found_in_lines() -> None:
+    """Of a line's own speaker, of addresses that nobody has and of a process group's own numbers nothing is said."""
+    names = Names(a_job())
+    spot = Spot("n0.log", 1, "", None, AT, "n0")
+
+    def of(text: str) -> set[str]:
+        return set(names.of(replace(spot, text=text), ranks=True))
+
+    assert of("no answer from node n3.cluster.local or n4 for 59 s") == {"n4"}
+    assert of("closed by remote peer 10.0.0.8<31>, own 10.0.0.1, 10.9.9.9") == {"n7"}
+    assert of("waiting for rank 6") == {"n6"}
+    assert of("[Rank 2] watchdog caught a timeout") == set()
+
+
+def test_what_one_node_says_since_the_turn_counts_more_than_what_another_said_long_before() -> None:
+    """The same words, at another time."""
+    text, old = "device lost the link", "device lost the lane"
+    run = a_job((2, text, 5.0), (6, old, -3000.0), level="warning")
+    assert named(run, new=(text, old))[0].node == "n2"
+
+
+def test_a_line_that_healthy_nodes_print_too_counts_where_it_comes_far_oftener_since_the_turn() -> None:
+    """One retry here and there is usual, six in a minute on one node are not."""
+    text = "read timed out, trying another replica"
+    run = a_job(*[(4, text, 10.0 * k) for k in range(6)], (1, text, -900.0), (6, text, -2000.0), level="warning")
+    assert named(run)[0].node == "n4"
+
+
+def test_several_nodes_that_are_odd_alike_are_all_named() -> None:
+    """Two of eight say the same at the same time, a third another thing at another."""
+    text = "node will be shut down for maintenance"
+    run = a_job((2, text, 1.0), (5, text, 2.0), (7, "sensor could not be read", -1500.0), level="warning")
+    found = [one.node for one in named(run, new=(text, "sensor could not be read"))]
+    assert set(found[:2]) == {"n2", "n5"}
+
+
+def test_two_nodes_are_enough_to_compare() -> None:
+    """Who raises what the other does not is suspected."""
+    text = "RuntimeError: an illegal instruction was encountered"
+    assert [one.node for one in named(a_job((1, text, 2.0), nodes=2, level="error"), new=(text,))][:1] == ["n1"]
+
+
+def test_one_node_has_no_peers_and_a_fault_of_all_names_none() -> None:
+    """Either way there is nobody to tell from the others."""
+    text = "ValueError: the batch cannot be divided"
+    assert named(a_job((0, text, 1.0), nodes=1, level="error"), new=(text,)) == ()
+    run = a_job(*[(i, text, 1.0) for i in range(8)], level="error")
+    assert suspects(run, dict.fromkeys(run.events, 1.0), [(text, 0.9)], MOMENT, {}) == ()
+
+
+def test_a_node_that_left_no_log_is_named_and_more_so_where_no_step_was_done() -> None:
+    """Silence is an indicator itself: a node that never came holds all others up."""
+    run = a_job()
+    trained = named(replace(run, nodes=(*run.nodes, "n9")))
+    waiting = named(replace(run, nodes=(*run.nodes, "n9"), beats=()), moment=Moment(AT, 10.0, crashed=True))
+    assert [(one.node, one.why) for one in trained] == [("n9", "it left no log")]
+    assert [one.node for one in waiting] == ["n9"]
+    assert waiting[0].score > trained[0].score
+
+
+def test_a_node_whose_log_is_cut_off_is_named() -> None:
+    """It ends ten minutes before the others'."""
+    run = a_job()
+    cut = replace(run.voices[3], last=Spot("n3.log", 50, "", None, AT - 600.0, "n3"))
+    found = named(replace(run, voices=(*run.voices[:3], cut, *run.voices[4:])))
+    assert [one.node for one in found] == ["n3"]
+    assert found[0].why.startswith("its log ends")
+
+
+def test_a_rank_that_does_not_cry_with_the_others_is_suspected() -> None:
+    """All others time out; the one that hangs says nothing."""
+    text = "RuntimeError: collective timed out"
+    run = a_job(*[(i, text, 40.0) for i in range(8) if i != 6], level="error")
+    assert named(run, new=(text,))[0].node == "n6"
+
+
+def test_usual_lines_that_one_node_lacks_at_the_end_tell_a_hang() -> None:
+    """Its peers reached the evaluation, it did not."""
+    lines = [
+        (i, text, 20.0) for i in range(8) if i != 2 for text in ("evaluation of my part is done", "my part is sent")
+    ]
+    assert named(a_job(*lines))[0].node == "n2"
+
+
+def test_suspects_of_one_leaf_are_one_suspect_in_the_report() -> None:
+    """Six of six nodes that lose their link hang on one switch of four: the switch is named before them."""
+    text = "RuntimeError: link of the device went down"
+    lost = [(i, text, 1.0 + i / 10) for i in range(6)]
+    run = a_job(*lost, nodes=32, level="error")
+    topology = {f"n{i}": {"leaf": f"l{i // 8}", "rail": str(i % 2)} for i in range(32)}
+    told = indicators(run, topology=topology).nodes
+    assert told[0].what == "leaf l0"
+    assert told[0].why.startswith("6 of the 6 nodes that stand out are on it, of 8 of the job's 32 nodes")
+    assert {one.what for one in told[1:]} == {f"n{i}" for i in range(6)}

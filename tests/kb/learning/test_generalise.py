@@ -1,0 +1,98 @@
+"""Messages that say the same become regexes that find them all."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kb.learning.generalise import aligned, escaped, regexes
+from kb.learning.wordlike import Weights, tokens
+from kb.patterns import check
+
+FEW = Weights()
+MESSAGES = [
+    ["lease of volume 7 was refused by its owner", "lease of volume 12 was refused by its owner"],
+    ["Call to ibv_reg_mr failed with error Cannot allocate memory", "Call to ibv_reg_dm failed with error Cannot allocate memory"],
+    ["[PG 0 (default_pg) Rank 7] watchdog (a+b)*c? ^x$ {3} \\d | terminated", "[PG 1 (tp) Rank 9] watchdog (a+b)*c? ^x$ {3} \\d | terminated"],
+    ["größer als erlaubt: shard unreadable at /data/a/b.idx", "größer als erlaubt: shard unreadable at /mnt/c.idx"],
+    ["Xid (PCI:0000:3b:00): 48, pid=311, name=python3, engine halted", "Xid (PCI:0000:af:00): 48, pid=9, name=python3, engine halted"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("messages", MESSAGES)
+@pytest.mark.parametrize("numbers", [False, True])
+def test_each_regex_finds_each_message_and_is_safe(messages, numbers):
+    """Whatever signs stand in them; none is outside the safe subset."""
+    found = list(regexes(aligned(messages), FEW, numbers=numbers))
+    assert found
+    assert [one.text for one in found for message in messages if not re.search(one.text, message)] == []
+    assert [fault for one in found for fault in check(one.text)] == []
+
+
+@pytest.mark.parametrize("messages", MESSAGES)
+def test_each_later_regex_keeps_more_words(messages):
+    """The most general stands first."""
+    counts = [len(one.words) for one in regexes(aligned(messages), FEW)]
+    assert counts == sorted(set(counts))
+
+
+def test_a_stretch_in_which_they_differ_may_be_anything():
+    """What is common before and behind it stays."""
+    messages = [
+        "handshake with broker failed: certificate was revoked",
+        "handshake with store failed: certificate was revoked",
+    ]
+    last = list(regexes(aligned(messages), FEW))[-1]
+    assert last.text == "handshake with .{0,160} failed: certificate was revoked"
+
+
+def test_words_that_all_texts_have_tell_nothing():
+    """The run of words moves to those that are rare."""
+    weights = Weights(400, {"handshake": 400, "with": 400, "certificate": 1, "revoked": 0, "authority": 2})
+    found = next(iter(regexes(aligned(["handshake with certificate revoked authority"]), weights)))
+    assert found.words == ("certificate", "revoked", "authority")
+
+
+def test_a_message_of_common_words_gives_none():
+    """Nothing could be told by it."""
+    assert list(regexes(aligned(["step 7 of 9", "step 8 of 9"]), FEW)) == []
+
+
+def test_what_is_no_printable_ascii_may_be_anything():
+    """So that one encoding is as good as another."""
+    assert re.fullmatch(escaped("größe (a)").encode(), "größe (a)".encode()) is not None
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("see https://x.example/a?b=1 now", [("https://x.example/a?b=1", "url")]),
+        ("read /data/run/part-1.idx twice", [("/data/run/part-1.idx", "path")]),
+        ("tokens/s fell", []),
+        ("NVRM: Xid (PCI:0000:3b:00): 48", [("0000:3b:00", "pci")]),
+        ("from 10.1.2.3<4011>", [("10.1.2.3<4011>", "ip")]),
+        ("at 0x7f3b6d41 in abc1234f", [("0x7f3b6d41", "hex"), ("abc1234f", "hex")]),
+        ("key 'lease_of' lost", [("'lease_of'", "quoted")]),
+        ("on gpu-b07.cluster: lost", [("gpu-b07.cluster", "name")]),
+        ("host hopper failed", [("hopper", "name")]),
+        ("user=jdoe quota", [("jdoe", "name")]),
+        ("host unreachable", []),
+        ("asked by Marguerite", [("Marguerite", "name")]),
+        ("2026-11-20 09:00:01,123 at 10:11:12", [("2026-11-20 09:00:01,123", "time"), ("10:11:12", "time")]),
+        ("jane@corp.example wrote", [("jane@corp.example", "email")]),
+    ],
+)
+def test_what_varies_is_told_by_its_form(message, expected):
+    """Addresses, paths, ids, times and names never become words of a rule."""
+    assert [(one.text, one.form) for one in tokens(message) if one.kind == "varying"] == expected
+
+
+def test_names_of_the_incident_vary_wherever_they_stand():
+    """In any case of letters."""
+    assert [one.text for one in tokens("lost Hopper again", {"hopper"}) if one.form == "name"] == ["Hopper"]
+
+
+def test_a_line_without_end_is_cut():
+    """However long it is."""
+    assert sum(len(one.text) for one in tokens("lease " * 100_000)) == 600
