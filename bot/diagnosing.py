@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from bot.templating import Engine
     from kb.memory.recalled import Past
 
+_log = logging.getLogger(__name__)
 FEW = 5  # reasons in a message
 MOST_ATTEMPTS = 5
 Recall = Callable[[Evidence], "Past"]  # asks for what is remembered of other runs
@@ -148,16 +150,25 @@ def _looked_deeper(report: Report, evidence: Evidence, root: Path | None, compar
     from bot.comparing import compared  # noqa: PLC0415 - an ordinary diagnosis must not wait for it
 
     how = compare or Compare()
-    return compared(
-        report,
-        evidence,
-        root,
-        baseline=how.baseline,
-        find=how.find,
-        workers=how.workers,
-        engine=how.engine,
-        tell=how.tell,
-    )
+    try:
+        return compared(
+            report,
+            evidence,
+            root,
+            baseline=how.baseline,
+            find=how.find,
+            workers=how.workers,
+            engine=how.engine,
+            tell=how.tell,
+        )
+    except SignalboxError:
+        raise
+    except Exception as error:  # what the rules found must not be lost to it
+        if asked:
+            raise
+        _log.exception("the comparison of runs, nodes and steps ended in an error of Signalbox itself")
+        reason = f"an error of Signalbox itself ({type(error).__name__}); with --deep it shows itself"
+        return replace(report, gaps=(*report.gaps, Gap("not_compared", "logs", reason, rules_out="what stands out")))
 
 
 def _recalled(evidence: Evidence, recall: Recall | None) -> tuple[Past | None, Evidence]:

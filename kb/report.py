@@ -241,7 +241,7 @@ class Alike:
 class Recalled:
     """Something that earlier incidents teach of this one, in words. `incidents`: their numbers, the first few."""
 
-    kind: Literal["node", "data", "iteration", "barred"]
+    kind: Literal["node", "data", "iteration", "barred", "fleet"]
     text: str
     incidents: tuple[int, ...] = ()
 

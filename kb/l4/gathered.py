@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kb.l4.run import Beat, Event, Run, Seen, Spot, Turn, Voice
@@ -243,12 +243,16 @@ def _printed(events: Iterable[Event]) -> _Printed:
         if event.count > FEW_LINES * len(event.nodes):
             continue
         for node, seen in event.nodes.items():
-            for name, value in _PAIR.findall(seen.spots[0].text):
-                wanted = (
-                    _SETTING.search(name) and not _SECRET.search(name) and not name.endswith(("Error", "Exception"))
-                )
-                if wanted and (name in printed or len(printed) < MOST_SETTINGS):
+            for name, value in settings_in(seen.spots[0].text):
+                if name in printed or len(printed) < MOST_SETTINGS:
                     values = printed.setdefault(name, {})
                     if len(values) <= FEW_VALUES:
-                        values.setdefault(value[:LONGEST_VALUE], set()).add(node)
+                        values.setdefault(value, set()).add(node)
     return printed
+
+
+def settings_in(line: str) -> Iterator[tuple[str, str]]:
+    """Names and values of what a line says was set or is installed; nothing that is a secret by its name."""
+    for name, value in _PAIR.findall(line):
+        if _SETTING.search(name) and not _SECRET.search(name) and not name.endswith(("Error", "Exception")):
+            yield name, value[:LONGEST_VALUE]

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import pairwise
 from statistics import median
 
 from kb.evidence import Evidence, History, Try
+from kb.l4.fleet import Witness, shared
 from kb.memory.earlier import DAY, Earlier
 from kb.memory.outcomes import Step, outcomes
 from kb.memory.pattern import Library, Likeness, Words, pattern_of
 from kb.memory.shards import decisive, in_common, shards_of
-from kb.memory.trace import nodes_of
+from kb.memory.trace import installed_on, nodes_of
 from kb.memory.words import like
 from kb.report import Alike, Memory, Recalled, Report
 
@@ -25,6 +27,8 @@ MOST_NODES = 5  # of which anything is said
 MOST_NUMBERS = 8  # incidents named in a sentence
 MOST_SHARED = 4
 FEW_PARTS = 2  # of the data
+MOST_FLEET = 3  # settings told
+FEW_FAILED = 3  # nodes that share one
 FEW_TRIES = 3  # of fewer that ended at unlike steps nothing is said
 SHOWN = 160
 DOMAINS = ("hardware", "network")
@@ -56,6 +60,7 @@ def remembered(report: Report, evidence: Evidence, past: Past) -> Report:
         *_same_data(report, evidence, past.history.tries),
         *_same_step(report, evidence, past.history.tries),
         *_nodes(report, evidence, past),
+        *_fleet(report, evidence, past),
     )
     first = report.diagnoses[0].fault if report.diagnoses else ""
     memory = Memory(alike, told, outcomes(past.steps, first) if first else (), past.history.digest)
@@ -106,6 +111,32 @@ def _nodes(report: Report, evidence: Evidence, past: Past) -> Iterator[Recalled]
     told.sort(key=lambda one: (one[0] not in suspected, -_jobs(one[1]), one[0]))
     for node, of in told[:MOST_NODES]:
         yield _node(node, of, past)
+
+
+def _fleet(report: Report, evidence: Evidence, past: Past) -> Iterator[Recalled]:
+    """What the nodes that fail run on and the others do not, over this job and those of the last weeks: a driver since a date."""
+    suspected = frozenset(node for one in report.diagnoses[:2] for node in one.nodes)
+    suspected = suspected or frozenset(one.what for one in report.indicators.nodes)
+    here = installed_on(evidence)
+    if not suspected & here.keys():
+        return
+    witnesses = [Witness(node, node in suspected, told, past.at) for node, told in here.items()]
+    by_value: dict[tuple[str, str], list[int]] = {}
+    for one in past.earlier:
+        blamed = (
+            {place.node for place in one.places if past.domains.get(place.fault) in DOMAINS} if one.failed else set()
+        )
+        for node, told in one.trace.installed.items():
+            witnesses.append(Witness(node, node in blamed, told, one.row.at))
+            for pair in told.items() if node in blamed else ():
+                by_value.setdefault(pair, []).append(one.row.id)
+    mine = {pair for node in suspected & here.keys() for pair in here[node].items()}
+    for found in shared(witnesses)[:MOST_FLEET]:
+        pair = found.name, found.value
+        if pair in mine and found.failed >= FEW_FAILED:
+            since = "" if found.since is None else f", seen since {datetime.fromtimestamp(found.since, UTC):%Y-%m-%d}"
+            numbers = tuple(dict.fromkeys(reversed(by_value.get(pair, []))))[:MOST_NUMBERS]
+            yield Recalled("fleet", f"{found.told()}{since}", numbers)
 
 
 def _jobs(of: Sequence[tuple[Earlier, str]]) -> int:

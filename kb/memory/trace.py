@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from kb.evidence import Evidence, nodes_digest
+from kb.l4.gathered import settings_in
 from kb.memory.shards import shards_of
 from kb.report import Report
 
 MOST_PLACES = 32
 MOST_NODES = 4096
+MOST_TELLING, MOST_INSTALLED = 128, 8  # nodes, names of one
+_INSTALLED = re.compile(r"(?i)version|driver|firmware|fw_ver|kernel|image")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +29,16 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """All faults found with their places, the data that the run was at, a digest of its nodes, and the nodes to be left out."""
+    """All faults found with their places, the data that the run was at, a digest of its nodes, and the nodes to be left out.
+
+    `installed`: by node, name and value of what its first lines say that it runs on: driver, firmware, kernel, libraries, image.
+    """
 
     found: tuple[Place, ...] = ()
     shards: tuple[str, ...] = ()
     ran_on: str = ""
     without: tuple[str, ...] = ()
+    installed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def trace_of(report: Report, evidence: Evidence) -> Trace:
@@ -39,7 +48,23 @@ def trace_of(report: Report, evidence: Evidence) -> Trace:
         shards_of(report, evidence) if report.verdict in ("fault", "no_match") else (),
         nodes_digest(nodes_of(evidence)),
         tuple(dict.fromkeys(one.node for one in report.decision.exclude))[:MOST_PLACES],
+        installed_on(evidence),
     )
+
+
+def installed_on(evidence: Evidence) -> dict[str, dict[str, str]]:
+    """What each node says that it runs on, in the first lines of its logs; of the first nodes, where there are many."""
+    found: dict[str, dict[str, str]] = {}
+    for stream in evidence.streams:
+        node = stream.ref.resource.node
+        if node is None or (node not in found and len(found) >= MOST_TELLING):
+            continue
+        for line in stream.head.splitlines():
+            for name, value in settings_in(line):
+                known = found.setdefault(node, {})
+                if _INSTALLED.search(name) and len(known) < MOST_INSTALLED:
+                    known.setdefault(name, value)
+    return {node: known for node, known in sorted(found.items()) if known}
 
 
 def places(report: Report) -> tuple[Place, ...]:

@@ -10,7 +10,7 @@ import pytest
 from bot.baselines import drop, family_of, find, keep, listed, packed, unpacked
 from bot.comparing import read_baseline
 from bot.database import Database, StoreError
-from bot.diagnosing import Compare, diagnose_bundle
+from bot.diagnosing import Compare, diagnose_bundle, diagnose_paths
 from bot.healthypool import healthy
 from bot.rulefiles import knowledge
 from kb.l4.cross import Baseline, Lookup
@@ -210,3 +210,21 @@ def test_the_oldest_families_make_room(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_job_without_a_name_has_no_family() -> None:
     """Nothing is kept for it."""
     assert family_of(Job()) is None
+
+
+def test_a_comparison_that_fails_costs_no_answer(known, tmp_path, monkeypatch, caplog):
+    """By itself it is a gap, and the log has more; who asked for it sees the error."""
+    (tmp_path / "run.log").write_text("iteration 1 loss 2\nERROR flux capacitor lost its phase, giving up\n")
+
+    def lost(*_: object, **__: object) -> None:
+        raise KeyError("no such feature")
+
+    monkeypatch.setattr("bot.comparing.compared", lost)
+    report = diagnose_paths(known, [tmp_path]).report
+    assert (report.verdict, [one.code for one in report.gaps if one.code == "not_compared"]) == (
+        "no_match",
+        ["not_compared"],
+    )
+    assert "KeyError" in caplog.text
+    with pytest.raises(KeyError):
+        diagnose_paths(known, [tmp_path], compare=Compare(always=True))

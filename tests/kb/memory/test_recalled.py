@@ -254,3 +254,57 @@ def test_what_an_answer_leaves_for_later_ones() -> None:
     assert found.without == ("gpu-1",)
     assert found.ran_on == trace_of(one, Evidence(job=Job(nodes={"a": (1,), "b": (0,)}))).ran_on != ""
     assert trace_of(replace(BARE, verdict="no_fault"), Evidence()) == Trace()
+
+
+# --- across the fleet ------------------------------------------------------------------------------------------------
+
+NEW, OLD = {"driver_version": "580.95.05"}, {"driver_version": "570.86.15"}
+
+
+def fleet(*, shared: bool) -> Past:
+    """Five jobs of other people, each on two nodes of which one failed by its hardware; with the new driver, or whichever."""
+    earlier = []
+    for number in range(1, 6):
+        bad, well = f"gpu-1{number}", f"gpu-2{number}"
+        told_ = {bad: NEW, well: OLD} if shared or number % 2 else {bad: OLD, well: NEW}
+        earlier.append(Earlier(row(number, number, nodes=(bad,)), trace=Trace(installed=told_)))
+    return past(*earlier)
+
+
+def here(node: str, driver: str) -> Evidence:
+    """A run of two nodes that say their drivers as they start."""
+    heads = {node: driver, "gpu-030": OLD["driver_version"]}
+    streams = [
+        StreamSummary(ref(f"{name}.log", node=name), head=f"driver_version={version} api_token=0123456789\nstep 1\n")
+        for name, version in heads.items()
+    ]
+    return Evidence(streams=tuple(streams))
+
+
+def test_what_failed_nodes_share_across_jobs_is_told() -> None:
+    """A driver that all nodes that failed have, and none of the others, with the day on which it was first seen."""
+    found = remembered(replace(BARE, diagnoses=(OOM,)), here("gpu-017", "580.95.05"), fleet(shared=True)).memory
+    [one] = [each for each in found.recalled if each.kind == "fleet"]
+    assert (one.text, one.incidents) == (
+        "6 of 6 failed nodes have driver_version 580.95.05, 0 of 6 others, seen since 2026-02-24",
+        (5, 4, 3, 2, 1),
+    )
+
+
+def test_what_chance_would_give_is_not_told() -> None:
+    """Nor what this job's suspect does not have, nor without a suspect."""
+    told_by = [
+        remembered(one, evidence, before).memory.recalled
+        for one, evidence, before in (
+            (replace(BARE, diagnoses=(OOM,)), here("gpu-017", "580.95.05"), fleet(shared=False)),
+            (replace(BARE, diagnoses=(OOM,)), here("gpu-017", "570.86.15"), fleet(shared=True)),
+            (BARE, here("gpu-017", "580.95.05"), fleet(shared=True)),
+        )
+    ]
+    assert [[one.kind for one in each if one.kind == "fleet"] for each in told_by] == [[], [], []]
+
+
+def test_what_a_node_runs_on_is_left_for_later_ones_without_secrets() -> None:
+    """As its first lines say."""
+    left = trace_of(BARE, here("gpu-017", "580.95.05"))
+    assert left.installed == {"gpu-017": NEW, "gpu-030": OLD}
