@@ -105,7 +105,7 @@ def login() -> str:
     """Who uses this shell."""
     try:
         return getpass.getuser()
-    except (OSError, KeyError):
+    except (OSError, KeyError, ImportError):
         return f"uid {os.getuid()}"
 
 

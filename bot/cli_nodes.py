@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -73,13 +71,14 @@ def bar(
 ) -> None:
     """Bar a node: for everybody, or for one job; a proposal that is there is confirmed. Nothing is changed on the cluster."""
     from bot.bars import Wanted
+    from bot.cli_closing import login
 
     _known_system(system)
     now = _now()
     scope: Literal["cluster", "job"] = "job" if job else "cluster"
     wanted = Wanted(tenant, cluster or "", node, scope, job, _end(until, now), why)
     with _bars() as store:
-        told = store.bar(wanted, _login(), now)
+        told = store.bar(wanted, login(), now)
     _decided(told, now, system, as_json=as_json)
 
 
@@ -138,9 +137,11 @@ def lemons(
 def _decide(
     number: int, to: State, tenant: str, *, as_json: bool, until: str | None = None, system: str = "slurm"
 ) -> None:
+    from bot.cli_closing import login
+
     now = _now()
     with _bars() as store:
-        told, _ = store.decide(number, tenant, to, _login(), now, until=_end(until, now))
+        told, _ = store.decide(number, tenant, to, login(), now, until=_end(until, now))
     _decided(told, now, system, as_json=as_json)
 
 
@@ -200,13 +201,6 @@ def _bars() -> Bars:
 
 def _now() -> datetime:
     return datetime.now(UTC)
-
-
-def _login() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):
-        return f"uid {os.getuid()}"
 
 
 def _say(text: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from bot.forges.body import hidden
 from bot.forges.plan import HOUR, MINUTE, ForgeFailed, Kind, failed_of
 from bot.wording import shown
 from connectors.asking import Deadline, SourceFailed
@@ -79,6 +80,11 @@ class Api:
             yield from listed
             if 'rel="next"' not in answer.headers.get("link", ""):
                 return
+
+    def say_once(self, path: str, mark: str, text: str) -> None:
+        """A comment of a list of them, unless one with this mark stands there already."""
+        if not any(hidden(mark) in str(one.get("body")) for one in self.pages(Call(path)) if isinstance(one, dict)):
+            self.json(Call(path, body={"body": f"{text}\n\n{hidden(mark)}"}))
 
     def decoded(self, answer: Answer, call: Call) -> Any:
         """The JSON of an answer.

@@ -196,9 +196,7 @@ class GitLab:
     def comment(self, pull: Pull, mark: str, text: str) -> None:
         """See Forge."""
         path = self._path("merge_requests", str(pull.number), "notes")
-        if any(hidden(mark) in str(one.get("body")) for one in self._api.pages(Call(path)) if isinstance(one, dict)):
-            return
-        self._api.json(Call(path, body={"body": f"{text}\n\n{hidden(mark)}"}))
+        self._api.say_once(path, mark, text)
 
     def check(self) -> Checked:
         """See Forge."""
