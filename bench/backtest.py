@@ -37,9 +37,9 @@ from bot.ledger import Ledger
 from bot.rulefiles import Knowledge, default_folder, engine, knowledge
 from bot.store import file
 from bot.tables import AnnotationRow, IncidentRow, ReplayRow
-from kb.learning.edits import with_value
+from kb.learning.yaml_edits import with_value
 from kb.report import Report
-from kb.scanplan import plan as scan_plan
+from kb.scanning.plan import plan as scan_plan
 
 NOW = datetime(2026, 11, 23, 8, tzinfo=UTC)
 DATA = Path(__file__).parent / "data"

@@ -49,8 +49,8 @@ from scan_data import byte_count  # both lie beside this script
 from bot.accuracy import Case, Judged, evaluate_cases, figures, judge, read_case
 from bot.diagnosing import diagnose_bundle
 from bot.rulefiles import Knowledge, knowledge
-from kb.readers.progress import read_line
-from kb.readers.timestamps import find_time
+from kb.parsers.logs.progress import read_line
+from kb.parsers.logs.timestamps import find_time
 
 BENCHMARK = Path(__file__).resolve().parent.parent.parent / "shared" / "benchmark"
 MOST_LOST = 3.0  # points of top-1, as asked

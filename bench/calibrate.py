@@ -1,4 +1,4 @@
-"""Fits the weights of kb.confidence, and says by cross-validation how well such a fit tells right from wrong.
+"""Fits the weights of kb.diagnosis.confidence, and says by cross-validation how well such a fit tells right from wrong.
 
     python bench/calibrate.py                               fit and judge on bench/calibration.json
     python bench/calibrate.py --add NAME CASES [--rules R]  first score cases that the rules have not seen; keep the rows
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bot.accuracy import answered, evaluate_cases, reliability
 from bot.rulefiles import knowledge
-from kb.confidence import BASE, WEIGHTS, confidence
+from kb.diagnosis.confidence import BASE, WEIGHTS, confidence
 
 ROWS = Path(__file__).with_name("calibration.json")
 FREE = ("last_resort", "rival", "contributing", "measured", "repeated", "agreed")  # the other two are set by hand

@@ -31,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `python bench
 import yaml
 
 from bot.dumps import read_dumps
-from kb.collectives.judging import judge_rings
-from kb.collectives.verdict import CollectiveVerdict
+from kb.collectives.analyse import judge_rings
+from kb.collectives.result import CollectiveVerdict
 
 CASES = Path(__file__).resolve().parents[2] / "shared" / "benchmark" / "flight_recorder"
 TENSOR = 8  # ranks of a tensor group

@@ -3,7 +3,7 @@
     python bench/hang.py [--hours 500] [--hangs 140] [--seed N] [--world first|anew|third] [--processes N] [--json]
 
 Three worlds of jobs: two that the probes were mended with (hang_sim.FIRST, ANEW), and one that was never looked at before
-(THIRD). Each made job is looked at as `signalbox watch` would, every 20 s, through kb.observed.votes. Where nothing but short
+(THIRD). Each made job is looked at as `signalbox watch` would, every 20 s, through kb.hangs.observe.votes. Where nothing but short
 steps filled the last three minutes one look in six is taken: silence and spinning need more than that to begin. A
 healthy trace may give false calls, each counted once until ten minutes without one have passed. A hang is found where it is
 called before the collective time-out (or 45 minutes in a phase with a ceiling of its own) is over; its delay counts from the
@@ -32,13 +32,13 @@ from hang_sim import ANEW, BASE, FIRST, KINDS, LOOK, THIRD, Made, World, made_jo
 
 from bot.looking import HELD
 from bot.rulefiles import knowledge
-from kb.evidence import Facts
-from kb.history import Lateness
+from kb.facts.evidence import Facts
+from kb.hangs.observe import Parts, votes
+from kb.hangs.pace import Lateness
 from kb.model import StackSample
-from kb.observed import Parts, votes
-from kb.readers.ras.values import RasReport
+from kb.parsers.nccl_ras.values import RasReport
 from kb.report import Hang
-from kb.rule import Rulebook
+from kb.rulebase.rule import Rulebook
 
 ASKED_FALSE = 0.05  # calls a job-day
 ASKED_DELAY = {"logs and stacks": 300.0, "logs, stacks and a recorder": 60.0}

@@ -23,7 +23,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kb.evidence import Evidence
+from kb.collectives.trace import Ring, digest
+from kb.facts.evidence import Evidence
+from kb.metrics.panel import Panel, Row, make_panel
 from kb.model import (
     Collective,
     CollectiveTrace,
@@ -36,10 +38,8 @@ from kb.model import (
     StreamRef,
     ThreadStack,
 )
-from kb.panel import Panel, Row, make_panel
-from kb.readers.ras.values import RasCommunicator, RasRank, RasReport
-from kb.rings import Ring, digest
-from kb.summary import Series, StageMark, StreamSummary
+from kb.parsers.nccl_ras.values import RasCommunicator, RasRank, RasReport
+from kb.scanning.summary import Series, StageMark, StreamSummary
 
 BASE = 1_800_000_000.0
 LOOK = 20.0  # seconds between two looks of `watch`

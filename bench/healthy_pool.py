@@ -25,8 +25,8 @@ from bot.baselines import packed  # noqa: E402
 from bot.healthypool import FILE, LABEL  # noqa: E402
 from bot.templating import tables  # noqa: E402
 from connectors.files import discover  # noqa: E402
-from kb.l4.cross import Baseline, baseline_of, pooled  # noqa: E402
-from kb.l4.gathered import run_of  # noqa: E402
+from kb.anomalies.build_run import run_of  # noqa: E402
+from kb.anomalies.runs.baseline_diff import Baseline, baseline_of, pooled  # noqa: E402
 
 SEED = 20261122
 COUNT = 240

@@ -32,11 +32,11 @@ from bot.healthypool import healthy  # noqa: E402
 from bot.rulefiles import Knowledge, knowledge  # noqa: E402
 from bot.templating import tables  # noqa: E402
 from connectors.files import discover  # noqa: E402
-from kb.engine import diagnose  # noqa: E402
-from kb.l4.cross import baseline_of  # noqa: E402
-from kb.l4.gathered import run_of  # noqa: E402
-from kb.l4.joined import Found, look  # noqa: E402
-from kb.l4.run import Run, Spot  # noqa: E402
+from kb.anomalies.analyse import Found, look  # noqa: E402
+from kb.anomalies.build_run import run_of  # noqa: E402
+from kb.anomalies.core.run import Run, Spot  # noqa: E402
+from kb.anomalies.runs.baseline_diff import baseline_of  # noqa: E402
+from kb.diagnosis.engine import diagnose  # noqa: E402
 from kb.report import Report  # noqa: E402
 from kb.templates.table import TemplateTable  # noqa: E402
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import mean, pstdev
 
-from kb.l4.run import Run, Spot
-from kb.l4.spatial import apart
+from kb.anomalies.core.run import Run, Spot
+from kb.anomalies.nodes.peers import apart
 from kb.templates.table import TemplateTable
 
 

@@ -1,4 +1,4 @@
-"""Fits kb/l4/weights.py, by which events of a failed run are judged (kb.l4.judging), on sets that bench/l4set/build.py made.
+"""Fits kb/anomalies/events/weights.py, by which events of a failed run are judged (kb.anomalies.events.model), on sets that bench/l4set/build.py made.
 
     python bench/l4_fit.py --set DIR [--set DIR ...] [--jobs 2] [--check DIR] [--write]
 
@@ -26,12 +26,12 @@ sys.path[:0] = [str(HERE.parent), str(HERE), str(HERE / "l4set")]
 from l4 import Numbers, begin, carried  # noqa: E402 - the paths are set above
 from score import _is, _within  # noqa: E402
 
-from kb.l4.cross import baseline_of  # noqa: E402
-from kb.l4.features import Measured  # noqa: E402
-from kb.l4.joined import view  # noqa: E402
-from kb.l4.judging import alone, among, chance  # noqa: E402
-from kb.l4.ranking import TOLD  # noqa: E402
-from kb.l4.weights import Weights  # noqa: E402
+from kb.anomalies.analyse import view  # noqa: E402
+from kb.anomalies.events.features import Measured  # noqa: E402
+from kb.anomalies.events.model import alone, among, chance  # noqa: E402
+from kb.anomalies.events.ranking import TOLD  # noqa: E402
+from kb.anomalies.events.weights import Weights  # noqa: E402
+from kb.anomalies.runs.baseline_diff import baseline_of  # noqa: E402
 
 INTO = HERE.parent / "kb" / "l4" / "weights.py"
 FOLDS = 4
@@ -229,7 +229,7 @@ def _by_kinds(train: Sequence[Sample]) -> str:
 
 
 def _module(filtered: Weights, bare: Weights) -> str:
-    return f'''"""What each feature of an event is worth (kb.l4.judging), in log-odds; `a*b` is worth that much where both hold.
+    return f'''"""What each feature of an event is worth (kb.anomalies.events.model), in log-odds; `a*b` is worth that much where both hold.
 
 Written by `bench/l4_fit.py`, fitted on jobs of bench/l4set with other seeds than the one whose figures are published.
 """

@@ -1,4 +1,4 @@
-"""Fits the weights of kb.l4.suspicion: what each ground says of who is at fault, on sets of bench/l4set that are not the measured one.
+"""Fits the weights of kb.anomalies.nodes.suspects: what each ground says of who is at fault, on sets of bench/l4set that are not the measured one.
 
     python bench/l4set/build.py --out DIR --seed 4242          (and others; never the default seed, which is measured)
     python bench/l4_nodes.py --set DIR [--set DIR …] [--jobs 2]
@@ -28,13 +28,13 @@ from bot.collect import from_bundle  # noqa: E402 - the paths are set above
 from bot.rulefiles import Knowledge, knowledge  # noqa: E402
 from bot.templating import tables  # noqa: E402
 from connectors.files import discover  # noqa: E402
-from kb.l4.clocks import corrected  # noqa: E402
-from kb.l4.cross import baseline_of  # noqa: E402
-from kb.l4.gathered import run_of  # noqa: E402
-from kb.l4.grounds import Moment, grounds  # noqa: E402
-from kb.l4.joined import view  # noqa: E402
-from kb.l4.ranking import choose, weigh  # noqa: E402
-from kb.l4.suspicion import WEIGHTS  # noqa: E402
+from kb.anomalies.analyse import view  # noqa: E402
+from kb.anomalies.build_run import run_of  # noqa: E402
+from kb.anomalies.core.clock_skew import corrected  # noqa: E402
+from kb.anomalies.events.ranking import choose, weigh  # noqa: E402
+from kb.anomalies.nodes.evidence import Moment, grounds  # noqa: E402
+from kb.anomalies.nodes.suspects import WEIGHTS  # noqa: E402
+from kb.anomalies.runs.baseline_diff import baseline_of  # noqa: E402
 
 SHRINK = 0.02  # of each weight, so that what seldom comes is not trusted
 ROUNDS = 1500
@@ -114,7 +114,9 @@ def main() -> None:
         others = [choice for other, choices in enumerate(sets) if other != place for choice in choices]
         weights = fit(others) if others else np.array(list(WEIGHTS.values()))
         shares = ", ".join(f"top-{most} {_hits(sets[place], weights, most):.3f}" for most in (1, 5))
-        print(f"{root.name}: {shares} by the weights of {'the other sets' if others else 'kb.l4.suspicion'}")
+        print(
+            f"{root.name}: {shares} by the weights of {'the other sets' if others else 'kb.anomalies.nodes.suspects'}"
+        )
     fitted = fit([choice for choices in sets for choice in choices])
     for ground, weight in zip(WEIGHTS, fitted, strict=True):
         print(f'    "{ground}": {weight:.2f},')

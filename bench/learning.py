@@ -39,14 +39,14 @@ from bot.redact import redact_bytes  # noqa: E402
 from bot.replay import replay_text  # noqa: E402
 from bot.rulefiles import Knowledge, default_folder, engine, knowledge, read_files  # noqa: E402
 from bot.rulestats import costs  # noqa: E402
-from kb.engine import diagnose  # noqa: E402
-from kb.evidence import Evidence, Facts, History  # noqa: E402
-from kb.findings import find  # noqa: E402
-from kb.learning.background import Background, background, held  # noqa: E402
+from kb.diagnosis.engine import diagnose  # noqa: E402
+from kb.diagnosis.findings import find  # noqa: E402
+from kb.facts.evidence import Evidence, Facts, History  # noqa: E402
 from kb.learning.cases import Candidate, Case, Observation, Refusal  # noqa: E402
-from kb.learning.mining import mine  # noqa: E402
-from kb.rulebook import load  # noqa: E402
-from kb.scanplan import plan  # noqa: E402
+from kb.learning.miner import mine  # noqa: E402
+from kb.learning.negative_corpus import Background, background, held  # noqa: E402
+from kb.rulebase.rulebook import load  # noqa: E402
+from kb.scanning.plan import plan  # noqa: E402
 
 GIVEN = 3  # incidents of a signature
 GOOD = 1_000_000  # numbers of good runs begin here

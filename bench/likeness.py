@@ -21,7 +21,7 @@ import yaml
 from bot.diagnosing import diagnose_paths
 from bot.rulefiles import Knowledge, default_folder, knowledge
 from kb.errors import SignalboxError
-from kb.memory.pattern import Known, Library, Pattern, pattern_of
+from kb.precedents.signature import Known, Library, Pattern, pattern_of
 from kb.report import Indicator, Indicators
 
 

@@ -36,9 +36,9 @@ from connectors.asking import Asked, Bounds, Deadline  # noqa: E402
 from connectors.http import Client, Endpoint  # noqa: E402
 from connectors.loki_store import LokiSettings, LokiStore  # noqa: E402
 from connectors.pulling import pull  # noqa: E402
-from kb.matcher import HyperscanMatcher, ScanPattern  # noqa: E402
 from kb.model import Job, JobRecord, Window  # noqa: E402
-from kb.prefilter import prefilter  # noqa: E402
+from kb.scanning.matcher import HyperscanMatcher, ScanPattern  # noqa: E402
+from kb.scanning.prefilter import prefilter  # noqa: E402
 from tests.connectors.doubles.loki import Entry, LineFilter, LokiDouble, Refused, Selected, serving  # noqa: E402
 
 NS = 1_000_000_000

@@ -30,10 +30,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 import metrics_sim  # it lies beside this script
 from metrics_sim import Made, made_job
 
-from kb.changes import slower, track
+from kb.metrics.change_points import slower, track
+from kb.metrics.panel import Panel, Row, make_panel
+from kb.metrics.peer_outliers import odd_rows
 from kb.model import Resource
-from kb.panel import Panel, Row, make_panel
-from kb.peers import odd_rows
 
 ASKED_F1 = 0.93
 ASKED_FALSE = 0.3
@@ -57,7 +57,7 @@ def panels(job: Made) -> list[Panel]:
 
 
 def our_calls(job: Made) -> Calls:
-    """The machines that kb.peers calls, each with when it first could."""
+    """The machines that kb.metrics.peer_outliers calls, each with when it first could."""
     return [
         (int(str(one.row.resource.node)[5:]), round(told.found / metrics_sim.STEP))
         for one in odd_rows(panels(job))

@@ -30,16 +30,16 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).parent))
 import scan_data  # it lies beside this script
 
-from kb.matcher import HyperscanMatcher, ScanPattern
-from kb.patterns import portable
-from kb.readers.all import ALL_READERS
-from kb.readers.progress import FORMATS
-from kb.readers.stages import STAGES
+from kb.parsers.logs.progress import FORMATS
+from kb.parsers.logs.registry import ALL_READERS
+from kb.parsers.logs.stages import STAGES
+from kb.rulebase.patterns import portable
+from kb.scanning.matcher import HyperscanMatcher, ScanPattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kb.scanplan import ScanPlan
+    from kb.scanning.plan import ScanPlan
 
 
 ROOT = Path(__file__).parent.parent

@@ -23,7 +23,7 @@ from bot.batch import bundles, reports
 from bot.rulefiles import Knowledge
 from kb.errors import UnreadableInput
 from kb.report import Report
-from kb.rule import FaultClass
+from kb.rulebase.rule import FaultClass
 
 # % of the GPU time that failures cost, from the published table, on our classes; a class it does not have weighs little.
 GPU_TIME = {

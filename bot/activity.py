@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from connectors.files import Reading, is_plain
-from kb.evidence import Evidence
+from kb.facts.evidence import Evidence
 from kb.model import Resource, StreamRef
-from kb.readers.prefixes import peel
-from kb.readers.structured import rank_of, stamp_of
-from kb.readers.timestamps import HEAD, find_time
-from kb.summary import StreamSummary
-from kb.timeline import COLUMNS
-from kb.timerows import CLOSE, Heard, Span, Voice, is_log, known_stamps, shared
+from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.structured import rank_of, stamp_of
+from kb.parsers.logs.timestamps import HEAD, find_time
+from kb.scanning.summary import StreamSummary
+from kb.timeline.rows import CLOSE, Heard, Span, Voice, is_log, known_stamps, shared
+from kb.timeline.timeline import COLUMNS
 
 READS = 20_000  # of all logs of one rank together
 MOST, LEAST = 64, 6  # reads of one log; where there is room for fewer, what the summary keeps must do

@@ -52,9 +52,9 @@ from bot.tables import IncidentRow
 from bot.worker import Done
 from bot.worklist import Work
 from connectors.asking import Known
+from kb.hangs.checkpoint_saves import saving
 from kb.learning.precision import Share, calibrated
 from kb.report import Report
-from kb.saves import saving
 
 SATURDAY = 5
 BETWEEN = 1.0  # seconds between two notes of how far collecting is

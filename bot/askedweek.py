@@ -20,7 +20,7 @@ from bot.tables import DigestRow
 from bot.worker import Done
 from bot.worklist import Work
 from kb.digest.weeks import week_named
-from kb.rule import FaultClass
+from kb.rulebase.rule import FaultClass
 
 FORM = "digest"
 

@@ -34,8 +34,8 @@ from bot.rulefiles import Knowledge
 from bot.store import Origin, add_within, file
 from bot.tables import IncidentRow
 from kb.errors import SignalboxError, UnreadableInput
+from kb.hangs.checkpoint_saves import saving
 from kb.report import Report
-from kb.saves import saving
 
 SCHEMA = "signalbox.backfill-notes/1"
 CHANNEL = "the channel"  # where there is none configured: one for all

@@ -21,7 +21,7 @@ from bot.database import Database, StoreError
 from bot.redact import redact
 from bot.settings import DEFAULT_TENANT
 from bot.tables import BaselineRow
-from kb.l4.cross import Baseline
+from kb.anomalies.runs.baseline_diff import Baseline
 from kb.model import Job
 from kb.templates.table import VERSION
 

@@ -19,7 +19,7 @@ from bot.rulefiles import knowledge
 from bot.settings import config_path, database_url
 from kb.errors import SignalboxError
 from kb.report import Report
-from kb.yamltree import nearest
+from kb.rulebase.yaml_nodes import nearest
 
 
 def run(

@@ -82,7 +82,7 @@ class Remembering:
         """Keep the answer among the incidents; a warning where that cannot be done."""
         from bot.recalling import moment, traced
         from bot.store import Origin, remember
-        from kb.saves import saving
+        from kb.hangs.checkpoint_saves import saving
 
         now = datetime.now(UTC)
         job, facts = answer.evidence.job, self.facts

@@ -117,7 +117,7 @@ def lemons(
     from bot.digest.reading import lemons as counted
     from bot.rulefiles import knowledge
     from bot.settings import database_url
-    from kb.digest.meaning import DEFINITIONS
+    from kb.digest.definitions import DEFINITIONS
 
     with Database(database_url()) as store:
         found = counted(store, tenant, WEEKS, _now(), knowledge().rulebook.faults)

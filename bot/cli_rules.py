@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from bot.rulefiles import Knowledge
     from bot.ruletests import Outcome
-    from kb.rule import Rule, Rulebook
+    from kb.rulebase.rule import Rule, Rulebook
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 Site = Annotated[Path | None, typer.Option("--site", help="The overlay's folder in place of the one configured.")]
@@ -64,8 +64,8 @@ def lint(
     from bot.rulefiles import default_folder, read_files, site_files, today
     from bot.ruletests import detector_faults, empty, names_of, tests_of
     from kb.plugin import wanted
-    from kb.rulebook import load
-    from kb.rulelint import lint as lint_rules
+    from kb.rulebase.lint import lint as lint_rules
+    from kb.rulebase.rulebook import load
 
     folder = rules or default_folder()
     files, unread = read_files(folder)
@@ -359,7 +359,7 @@ def _errors_told() -> Iterator[None]:
 
 def _sound(files: Mapping[str, str], unread: Sequence[Fault]) -> Rulebook:
     """The rules of a folder's files; where any has faults they are told and nothing is made of the rest."""
-    from kb.rulebook import load
+    from kb.rulebase.rulebook import load
 
     loaded = load(files)
     if faults := [*unread, *loaded.faults]:

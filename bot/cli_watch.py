@@ -33,7 +33,7 @@ from connectors.processes import Host, Wanted
 from connectors.ras import RasSource
 from connectors.recorder import RecorderSource
 from kb.errors import UnreadableInput
-from kb.hang import unknown_params
+from kb.hangs.votes import unknown_params
 
 _SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(s|m|h|d)?")
 _PARAM = re.compile(r"(?P<rule>[a-z][a-z0-9-]{0,99})\.(?P<name>[a-z][a-z0-9_]{0,99})=(?P<number>\d{1,9}(?:\.\d{1,6})?)")

@@ -14,13 +14,13 @@ from bot.scanning import Tell, scan_all
 from connectors.bundle import read_description, read_job
 from connectors.files import discover
 from connectors.layout import PARTS
-from kb.evidence import Evidence
+from kb.facts.evidence import Evidence
 from kb.model import Gap, Job, Resource, StreamRef
-from kb.summary import StreamSummary
+from kb.scanning.summary import StreamSummary
 
 if TYPE_CHECKING:
-    from kb.panel import Panel
-    from kb.readers.promql import MetricSeries
+    from kb.metrics.panel import Panel
+    from kb.parsers.artefacts.promql import MetricSeries
 
 
 def from_bundle(
@@ -68,7 +68,7 @@ def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written:
         return evidence
     from bot.dumps import read_dumps  # noqa: PLC0415 - most bundles are logs alone; a start must not wait for the rest
     from connectors.parts import read_parts  # noqa: PLC0415
-    from kb.observed import Parts, observe  # noqa: PLC0415
+    from kb.hangs.observe import Parts, observe  # noqa: PLC0415
 
     read = read_parts(folder, evidence.job.id)
     rings, odd = read_dumps(read.dumps) if read.dumps else ((), ())
@@ -83,7 +83,7 @@ def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written:
 def _panels(series: Sequence[MetricSeries]) -> tuple[Mapping[str, Panel], tuple[Gap, ...]]:
     if not series:
         return {}, ()
-    from kb.panel import panels_of  # noqa: PLC0415 - numpy
+    from kb.metrics.panel import panels_of  # noqa: PLC0415 - numpy
 
     return panels_of(series)
 

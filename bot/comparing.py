@@ -1,4 +1,4 @@
-"""Looks at what no rule knows: mines templates of a job's logs and compares runs, nodes and steps (kb.l4).
+"""Looks at what no rule knows: mines templates of a job's logs and compares runs, nodes and steps (kb.anomalies).
 
 Slow beside an ordinary diagnosis, for it reads all lines once more; so it is done where the rules have little to say, or on request.
 """
@@ -16,13 +16,13 @@ from bot.scanning import Tell
 from bot.templating import Engine, Mined, tables
 from connectors.files import discover
 from connectors.layout import BASELINE
-from kb.engine import identified
+from kb.anomalies.analyse import look, shown
+from kb.anomalies.build_run import run_of
+from kb.anomalies.core.run import has_failed
+from kb.anomalies.runs.baseline_diff import Baseline, baseline_of
+from kb.diagnosis.engine import identified
 from kb.errors import SignalboxError
-from kb.evidence import Evidence
-from kb.l4.cross import Baseline, baseline_of
-from kb.l4.gathered import run_of
-from kb.l4.joined import look, shown
-from kb.l4.run import has_failed
+from kb.facts.evidence import Evidence
 from kb.model import Gap, Job, StreamRef
 from kb.report import Report
 

@@ -24,8 +24,8 @@ from bot.wiring import KINDS
 from connectors.asking import Seconds, Size
 from connectors.secret import Secret
 from kb.errors import Fault, SignalboxError
-from kb.ruleschema import check
-from kb.yamltree import Node, nearest, parse
+from kb.rulebase.schema import check
+from kb.rulebase.yaml_nodes import Node, nearest, parse
 
 LARGEST = 1 << 20
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"

@@ -18,10 +18,10 @@ from bot.resolve import resolve
 from bot.rulefiles import Knowledge
 from bot.scanning import Tell
 from connectors.layout import ATTEMPTS
-from kb.engine import diagnose
+from kb.anomalies.core.run import has_failed
+from kb.diagnosis.engine import diagnose
 from kb.errors import SignalboxError
-from kb.evidence import Evidence, History, PastIncident, Try, history_digest
-from kb.l4.run import has_failed
+from kb.facts.evidence import Evidence, History, PastIncident, Try, history_digest
 from kb.model import Gap
 from kb.plugin import wanted
 from kb.report import Report, Suspect
@@ -29,7 +29,7 @@ from kb.report import Report, Suspect
 if TYPE_CHECKING:
     from bot.comparing import Find
     from bot.templating import Engine
-    from kb.memory.recalled import Past
+    from kb.precedents.report_section import Past
 
 _log = logging.getLogger(__name__)
 FEW = 5  # reasons in a message
@@ -186,7 +186,7 @@ def _joined(attempts: History | None, past: Past | None) -> History:
     """The history of both: of the bundle's attempts and of what is remembered."""
     if past is None:
         return attempts or History()
-    from kb.memory.earlier import with_attempts  # noqa: PLC0415 - only where there is a store
+    from kb.precedents.history import with_attempts  # noqa: PLC0415 - only where there is a store
 
     return with_attempts(past.history, attempts or History())
 
@@ -222,7 +222,7 @@ def _answer(
     judged = time.perf_counter()
     report = resolve(report, root)
     if past is not None:
-        from kb.memory.recalled import remembered  # noqa: PLC0415 - only where there is a store
+        from kb.precedents.report_section import remembered  # noqa: PLC0415 - only where there is a store
 
         report = remembered(report, evidence, replace(past, history=history))
     done = time.perf_counter()

@@ -26,9 +26,9 @@ from typing import Any
 import msgspec
 
 from bot.confined import bare_environment, limit
+from kb.collectives.trace import Ring, digest
 from kb.model import Gap
-from kb.readers.flight import Limits, read_dump
-from kb.rings import Ring, digest
+from kb.parsers.artefacts.flight import Limits, read_dump
 
 CHILDREN = 2
 AHEAD = 4  # dumps that a child is told of before it has answered

@@ -1,6 +1,6 @@
 """How jobs end in a scheduler's words: which ends are bad, and what its hook sends of one.
 
-Values only. States are Slurm's, in which Kubernetes' are told too (kb.readers.workloads).
+Values only. States are Slurm's, in which Kubernetes' are told too (kb.parsers.schedulers.workloads).
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from bot.rulefiles import Knowledge
 from connectors.files import Reading, discover, is_plain
 from kb.errors import SignalboxError
 from kb.model import Gap, ProgressPoint, StreamRef
-from kb.scanner import AFTER, BEFORE, Scanner, scan
-from kb.summary import StreamSummary, merge
+from kb.scanning.scanner import AFTER, BEFORE, Scanner, scan
+from kb.scanning.summary import StreamSummary, merge
 
 MOST_STREAMS = 4096
 MANY = 512  # with more files than that new ones are looked for less often

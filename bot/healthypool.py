@@ -8,7 +8,7 @@ from pathlib import Path
 import zstandard
 
 from bot.baselines import MOST_BYTES, unpacked
-from kb.l4.cross import Baseline
+from kb.anomalies.runs.baseline_diff import Baseline
 
 FILE = Path(__file__).parent / "_pool" / "healthy.json.zst"
 LABEL = "healthy runs of common frameworks"

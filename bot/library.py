@@ -18,7 +18,7 @@ from bot.redact import redact
 from bot.reportjson import from_json
 from bot.tables import IncidentRow, PatternRow, ReportRow
 from kb.errors import UnreadableInput
-from kb.memory.pattern import Known, Library, Pattern, pattern_of
+from kb.precedents.signature import Known, Library, Pattern, pattern_of
 from kb.templates.table import VERSION
 
 MOST = 1000  # entries that a run is compared with, the newest

@@ -24,7 +24,7 @@ from connectors.processes import Dump
 from connectors.recorder import Dumped
 from kb.errors import UnreadableInput
 from kb.model import Gap, Job, StreamRef
-from kb.readers.processes import Ended, written
+from kb.parsers.artefacts.processes import Ended, written
 from kb.report import Hang
 
 MOST_LOGS = 512 << 20  # bytes of all logs together

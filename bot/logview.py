@@ -22,8 +22,8 @@ from connectors.bundle import read_description
 from connectors.files import Reading, discover
 from kb.errors import UnreadableInput
 from kb.model import Gap, Resource, StreamRef
-from kb.readers.prefixes import Prefix, peel
-from kb.readers.structured import rank_of, stamp_of
+from kb.parsers.logs.prefixes import Prefix, peel
+from kb.parsers.logs.structured import rank_of, stamp_of
 
 LONGEST = 16 << 10  # bytes shown of a line
 MEMORY = 128 << 20  # of all blocks together

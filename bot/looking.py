@@ -22,17 +22,17 @@ from connectors.kernellog import KernelLog
 from connectors.processes import Dump, Process, RankProcess, Wanted
 from connectors.ras import RasSource
 from connectors.recorder import Dumped, RecorderSource, ask
-from kb.evidence import Evidence, Facts
-from kb.hang import limits_of
-from kb.history import Lateness
+from kb.collectives.trace import Ring
+from kb.facts.evidence import Evidence, Facts
+from kb.hangs.observe import Parts, observe
+from kb.hangs.pace import Lateness
+from kb.hangs.votes import limits_of
 from kb.model import Gap, Job, JobRecord, Resource, StackSample, StreamRef
-from kb.observed import Parts, observe
-from kb.readers.processes import GONE, Ended, event_of
-from kb.readers.pystacks import read_stacks
-from kb.readers.ras.answers import read_ras
-from kb.readers.ras.values import RasReport
-from kb.rings import Ring
-from kb.summary import StreamSummary
+from kb.parsers.artefacts.processes import GONE, Ended, event_of
+from kb.parsers.artefacts.pystacks import read_stacks
+from kb.parsers.nccl_ras.answers import read_ras
+from kb.parsers.nccl_ras.values import RasReport
+from kb.scanning.summary import StreamSummary
 
 _EXITS_UNKNOWN = Gap(
     "exits_unknown",
@@ -44,7 +44,7 @@ _LAUNCHERS = frozenset({"elastic_failure", "elastic_exit", "launcher_exit"})
 _NOTHING = b"[signalbox: the kernel log has said nothing since the watch began]\n"
 
 if TYPE_CHECKING:
-    from kb.panel import Panel
+    from kb.metrics.panel import Panel
 
 ROUNDS = 6  # of stacks that are kept as they were written, for the bundle
 HELD = 18  # of stacks that are compared: steps may be long
@@ -325,8 +325,8 @@ class Looking:
         found = metering.look(now, JobRecord(Job(id=self._sources.job, nodes=here), "watch"))
         if found is None:
             return
-        from kb.panel import panels_of  # noqa: PLC0415 - numpy: only where there are metrics
-        from kb.readers.promql import read_prometheus  # noqa: PLC0415 - likewise
+        from kb.metrics.panel import panels_of  # noqa: PLC0415 - numpy: only where there are metrics
+        from kb.parsers.artefacts.promql import read_prometheus  # noqa: PLC0415 - likewise
 
         files, gaps = found
         self._note(gaps)

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Final, Literal
 
 from connectors.asking import Seconds
-from kb.digest.numbers import wilson
+from kb.digest.statistics import wilson
 from kb.report import Report
 
 HOUR: Final = 3600.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from kb.errors import UnreadableInput
-from kb.evidence import Evidence, Facts
+from kb.facts.evidence import Evidence, Facts
+from kb.facts.series_tests import look
 from kb.learning.cases import Observation
-from kb.learning.standing import ASKED
-from kb.rule import SeriesTest
-from kb.series import look
+from kb.learning.structural_conditions import ASKED
+from kb.rulebase.rule import SeriesTest
 
 OBSERVED = "observed"  # the name under which it is kept
 MOST = 200

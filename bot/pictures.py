@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from kb.timeline import Mark, Row, Timeline, lasting
+from kb.timeline.timeline import Mark, Row, Timeline, lasting
 
 if TYPE_CHECKING:
     import numpy as np

@@ -20,10 +20,10 @@ import msgspec
 
 from bot.confined import bare_environment
 from bot.plugin_child import SECONDS, Outcome, Task
-from kb.evidence import Evidence
+from kb.facts.evidence import Evidence
 from kb.model import Gap, Job
 from kb.plugin import Observed, Plugged, Stream, view, wanted
-from kb.rule import PluginTest, Rulebook
+from kb.rulebase.rule import PluginTest, Rulebook
 
 GROUP = "signalbox.detectors"
 WALL = 2.0 * SECONDS  # seconds, starting the process and importing it included

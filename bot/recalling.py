@@ -26,14 +26,14 @@ from bot.routing import CHAIN, NAMELESS, JobFacts, Link, continues, link_of
 from bot.settings import DEFAULT_TENANT
 from bot.tables import GoodEndRow, IncidentRow, KeptRow
 from kb.digest.rows import Row, ends
-from kb.evidence import Barred, Evidence
-from kb.memory.earlier import Earlier, history_of
-from kb.memory.outcomes import Step
-from kb.memory.pattern import Library
-from kb.memory.recalled import Past
-from kb.memory.trace import Trace, nodes_of, trace_of
+from kb.facts.evidence import Barred, Evidence
 from kb.model import Job
-from kb.rule import FaultClass
+from kb.precedents.advice_outcomes import Step
+from kb.precedents.history import Earlier, history_of
+from kb.precedents.incident_trace import Trace, nodes_of, trace_of
+from kb.precedents.report_section import Past
+from kb.precedents.signature import Library
+from kb.rulebase.rule import FaultClass
 
 TRACE = "trace"  # the name under which an incident keeps what it leaves for later ones
 SPAN = timedelta(days=90)

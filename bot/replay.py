@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from bot.redact import redact
-from kb.evidence import Evidence
-from kb.summary import StreamSummary
+from kb.facts.evidence import Evidence
+from kb.scanning.summary import StreamSummary
 
 MOST = 256 * 1024
 _HEADING, _REMARK = b"#! source: ", b"#! "

@@ -295,7 +295,7 @@ MEANING: Mapping[str, str] = {
     "Diagnosis.band": "The confidence in a word.",
     "Diagnosis.role": "Its place in the causal chain.",
     "Diagnosis.reasons": "Why it stands where it stands.",
-    "Diagnosis.traits": "What its confidence was worked out from, in the words of kb.confidence.",
+    "Diagnosis.traits": "What its confidence was worked out from, in the words of kb.diagnosis.confidence.",
     "Diagnosis.suspects": "Who is at fault, the likeliest first.",
     "Diagnosis.first_seen": "When it first showed.",
     "Diagnosis.stage": "Stage of the run at that time.",

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Final, Literal
 
 from kb.model import JobRecord
-from kb.readers.workloads import stem
+from kb.parsers.schedulers.workloads import stem
 from kb.report import Report
 
 DAY: Final = 86400.0

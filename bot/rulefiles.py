@@ -24,10 +24,10 @@ import msgspec
 
 from bot.settings import cache_dir, site_dir
 from kb.errors import Fault, RuleError, UnreadableInput
-from kb.matcher import HyperscanMatcher, Matcher, Re2Matcher, ScanPattern, self_test
 from kb.model import Prefilter
-from kb.rule import Rulebook, SiteFiles
-from kb.scanplan import ScanPlan
+from kb.rulebase.rule import Rulebook, SiteFiles
+from kb.scanning.matcher import HyperscanMatcher, Matcher, Re2Matcher, ScanPattern, self_test
+from kb.scanning.plan import ScanPlan
 
 CACHE_FORMAT = 3
 _LARGEST = 1 << 20  # more than the loader takes
@@ -139,7 +139,7 @@ def knowledge(folder: Path | None = None, site: Path | None = None) -> Knowledge
     path = cache_dir() / f"knowledge-{_key(files, overlay, day)}.bin"
     cached = _read_cache(path, _Cached)
     if cached is not None:
-        from kb.rulecodec import decode  # noqa: PLC0415
+        from kb.rulebase.codec import decode  # noqa: PLC0415
 
         faults = (*unread, *cached.faults)
         return Knowledge(decode(cached.rulebook), cached.plan, cached.compiled, faults)
@@ -170,7 +170,7 @@ def prefilter_of(known: Knowledge) -> Prefilter:
     path = cache_dir() / f"prefilter-{known.rulebook.digest[:32]}-{_code_version()[:16]}.bin"
     cached = _read_cache(path, Prefilter)
     if cached is None:
-        from kb.prefilter import prefilter  # noqa: PLC0415 - only a job's own collection needs it
+        from kb.scanning.prefilter import prefilter  # noqa: PLC0415 - only a job's own collection needs it
 
         cached = prefilter(known.rulebook)
         _write_cache(path, cached)
@@ -180,9 +180,9 @@ def prefilter_of(known: Knowledge) -> Prefilter:
 def _build(
     files: Mapping[str, str], site: SiteFiles | None, day: str, unread: tuple[Fault, ...], path: Path
 ) -> Knowledge:
-    from kb.rulebook import load  # noqa: PLC0415 - pydantic and yaml are slow to import; a cached start needs neither
-    from kb.rulecodec import encode  # noqa: PLC0415
-    from kb.scanplan import plan  # noqa: PLC0415
+    from kb.rulebase.codec import encode  # noqa: PLC0415
+    from kb.rulebase.rulebook import load  # noqa: PLC0415 - pydantic and yaml are slow to import; a cached start needs neither
+    from kb.scanning.plan import plan  # noqa: PLC0415
 
     loaded = load(files, site, day)
     scan_plan = plan(loaded.rulebook)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kb.errors import Fault, UnreadableInput
-from kb.rule import Rulebook
-from kb.rulecodec import Locked, meaning, read_lock
+from kb.rulebase.codec import Locked, meaning, read_lock
+from kb.rulebase.rule import Rulebook
 
 NAME = "lock.json"
 

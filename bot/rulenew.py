@@ -9,10 +9,10 @@ from pathlib import Path
 
 from bot.redact import redact_bytes
 from kb.errors import Fault, UnreadableInput
-from kb.readers.prefixes import peel
-from kb.rule import Rule
-from kb.rulebook import load
-from kb.rulelint import MATCH_TESTS, SILENT_TESTS, TITLE
+from kb.parsers.logs.prefixes import peel
+from kb.rulebase.lint import MATCH_TESTS, SILENT_TESTS, TITLE
+from kb.rulebase.rule import Rule
+from kb.rulebase.rulebook import load
 
 LARGEST = 1 << 20  # bytes of a log: a test is a few lines, not a run
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*\Z")

@@ -11,11 +11,11 @@ from statistics import median
 from bot.ruledocs import faults_of
 from bot.rulefiles import Knowledge
 from connectors.files import Reading, discover
-from kb.matcher import Matcher
 from kb.model import StreamRef
-from kb.rule import Rule, Rulebook
-from kb.scanner import scan
-from kb.scanplan import ScanPlan
+from kb.rulebase.rule import Rule, Rulebook
+from kb.scanning.matcher import Matcher
+from kb.scanning.plan import ScanPlan
+from kb.scanning.scanner import scan
 
 
 @dataclass(frozen=True, slots=True)

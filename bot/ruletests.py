@@ -14,17 +14,17 @@ from bot.scanning import scan_all
 from connectors.filenames import name_hints
 from connectors.files import BLOCK, discover
 from connectors.layout import PARTS
+from kb.diagnosis.findings import Finding, find
 from kb.errors import Fault
-from kb.evidence import Evidence, Facts, History, PastIncident
-from kb.findings import Finding, find
-from kb.matcher import Matcher
+from kb.facts.evidence import Evidence, Facts, History, PastIncident
 from kb.model import Gap, StreamRef
 from kb.plugin import view, wanted
-from kb.rule import Rule
-from kb.rulebook import Positions
-from kb.scanner import scan
-from kb.scanplan import plan
-from kb.summary import StreamSummary
+from kb.rulebase.rule import Rule
+from kb.rulebase.rulebook import Positions
+from kb.scanning.matcher import Matcher
+from kb.scanning.plan import plan
+from kb.scanning.scanner import scan
+from kb.scanning.summary import StreamSummary
 
 UNSPOKEN = ("draft", "shadow")  # states in which a rule is not heard
 

@@ -14,10 +14,10 @@ from multiprocessing.context import BaseContext
 
 from bot.rulefiles import Knowledge
 from connectors.files import Reading, is_plain
-from kb.matcher import Matcher
 from kb.model import Gap, StreamRef
-from kb.scanner import AFTER, BEFORE, Scanner
-from kb.summary import StreamSummary, merge
+from kb.scanning.matcher import Matcher
+from kb.scanning.scanner import AFTER, BEFORE, Scanner
+from kb.scanning.summary import StreamSummary, merge
 
 SHARD = 96 * 1024 * 1024
 ALONE = 24 * 1024 * 1024  # up to so many bytes a pool costs more than it gives

@@ -187,7 +187,7 @@ class StepRow(SQLModel, table=True):
 class ShadowHitRow(SQLModel, table=True):
     """A rule in status shadow that would have spoken on a live incident: counted, shown to nobody (bot.learning.shadowing).
 
-    `version` and `meaning` (kb.rulecodec): of the rule as it was then. `leads`: its `fault` would have been the first answer.
+    `version` and `meaning` (kb.rulebase.codec): of the rule as it was then. `leads`: its `fault` would have been the first answer.
     """
 
     __tablename__ = "shadow_hit"
@@ -484,7 +484,7 @@ class ProposalRow(SQLModel, table=True):
 
 
 class PatternRow(SQLModel, table=True):
-    """What a failure looked like whose cause people named: an entry of the fault library. `events_zstd`: JSON, kb.memory.pattern.
+    """What a failure looked like whose cause people named: an entry of the fault library. `events_zstd`: JSON, kb.precedents.signature.
 
     `version`: of the miner that made its templates. `closed_as`: the cause in words; `helped`: what was done about it.
     """

@@ -21,11 +21,11 @@ from bot.scanning import keep_memory, leave_interrupts, process_context
 from connectors.files import Reading, is_plain
 from kb.errors import UnreadableInput
 from kb.model import Gap, StreamRef
-from kb.templates.blocks import Shapes
-from kb.templates.looks import FEWEST_LOOKS, LOOKS
-from kb.templates.mining import AFTER, WARM, Miner
+from kb.templates.line_blocks import Shapes
+from kb.templates.lookup_budget import FEWEST_LOOKS, LOOKS
+from kb.templates.miner import AFTER, WARM, Miner
 from kb.templates.table import VERSION, TemplateTable, merge
-from kb.templates.wrapped import HEAD, width_of
+from kb.templates.wrapped_lines import HEAD, width_of
 
 Engine = Literal["local", "ray"]
 Tell = Callable[[int], None]

@@ -11,9 +11,9 @@ import msgspec
 
 from bot.activity import listen
 from kb.errors import UnreadableInput
-from kb.evidence import Evidence
+from kb.facts.evidence import Evidence
 from kb.report import Report
-from kb.timeline import MOST_ROWS, Row, Timeline, timeline
+from kb.timeline.timeline import MOST_ROWS, Row, Timeline, timeline
 
 SCHEMA = "signalbox.timeline/1"
 MOST_BYTES = 64 * 1024

@@ -17,7 +17,7 @@ from bot.livebundle import LiveBundle
 from bot.looking import Look, Looking, Sources
 from bot.resolve import resolve
 from bot.rulefiles import Knowledge
-from kb.engine import diagnose
+from kb.diagnosis.engine import diagnose
 from kb.errors import SignalboxError
 from kb.report import Hang, Report
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bot.reportjson import iso
-from kb.memory.words import told
+from kb.precedents.phrases import told
 from kb.report import ranges
 
 if TYPE_CHECKING:

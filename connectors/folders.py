@@ -20,7 +20,7 @@ from connectors.objectstore import ObjectLogin, ObjectStore
 from connectors.secret import Secret
 from connectors.stores import Entry, HostFolders, Store, host_root
 from kb.model import Gap, Job, JobRecord, Member, StreamRef, Window
-from kb.readers.prefixes import peel
+from kb.parsers.logs.prefixes import peel
 
 MOST_FOUND = 20  # records of one name
 MOST_RECENT = 2000

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from connectors.asking import Asked, Checked, Deadline, Gives, SourceFailed, Spool, safe_name
 from kb.model import Gap, Resource
-from kb.readers.journal import KERNEL, read_journal
-from kb.readers.timestamps import find_time
+from kb.parsers.artefacts.journal import KERNEL, read_journal
+from kb.parsers.logs.timestamps import find_time
 
 AROUND = 600.0  # seconds on either side of the job's time
 MOST_READ = 64 << 20  # bytes of one file, the last ones

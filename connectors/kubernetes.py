@@ -38,8 +38,8 @@ from connectors.kubernetes_jobs import Found, Jobs
 from connectors.kubernetes_login import from_kubeconfig, in_cluster
 from connectors.kubernetes_logs import fetch, plan
 from kb.model import Gap, JobRecord, Window
-from kb.readers.jsondocs import mapping, objects
-from kb.readers.workloads import KINDS, Site
+from kb.parsers.schedulers.jsondocs import mapping, objects
+from kb.parsers.schedulers.workloads import KINDS, Site
 
 SOURCE = "kubernetes"
 MOST_LEASES = 64

@@ -13,7 +13,7 @@ from typing import Any
 
 from connectors.asking import Deadline, SourceFailed
 from connectors.http import Answer, Call, Client, path_of
-from kb.readers.jsondocs import mapping, objects, string
+from kb.parsers.schedulers.jsondocs import mapping, objects, string
 
 PAGE = 500  # objects of an answer
 LARGEST = 64 << 20  # bytes of an answer

@@ -10,7 +10,7 @@ from connectors.asking import Deadline, SourceFailed
 from connectors.kubernetes_api import Api, Where
 from connectors.kubernetes_jobs import Found
 from kb.model import Gap
-from kb.readers.jsondocs import mapping, string
+from kb.parsers.schedulers.jsondocs import mapping, string
 
 NODES_IN = "default"  # the namespace that holds events about nodes
 _MADE = re.compile(r"[Cc]reated (?:new )?(?:worker |head |replica )?[Pp]od:? (?:[a-z0-9-]{1,63}/)?([a-z0-9.-]{1,253})")

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from connectors.asking import Deadline, Known, SourceFailed
 from connectors.kubernetes_api import Api, Listed, Where, is_name, is_namespace, selector
 from kb.model import Window
-from kb.readers.jsondocs import mapping, string
-from kb.readers.pods import Pod, read_pod
-from kb.readers.workloads import ENDED, KINDS, PODS, Kind, Outline, Site, Workload, outline, stem, workload
+from kb.parsers.schedulers.jsondocs import mapping, string
+from kb.parsers.schedulers.pods import Pod, read_pod
+from kb.parsers.schedulers.workloads import ENDED, KINDS, PODS, Kind, Outline, Site, Workload, outline, stem, workload
 
 SIDE_BY_SIDE = 8
 ONE_BY_ONE = 16  # nodes; of more all are listed

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from connectors.asking import Asked, SourceFailed, Spool, safe_name
 from connectors.kubernetes_api import Api, is_name, is_namespace
 from kb.model import Gap, Resource
-from kb.readers.pods import Pod, Ranks
+from kb.parsers.schedulers.pods import Pod, Ranks
 
 WHOLE = 64  # pods
 SIDE_BY_SIDE = 16

@@ -13,7 +13,7 @@ from connectors.asking import Asked, Checked, Deadline, Gives, SourceFailed, Spo
 from connectors.http import Call, Client, Endpoint
 from connectors.tracking import MOST_POINTS, MOST_RUNS, Point, chosen, lines, value_of
 from kb.model import Gap, JobRecord, Window
-from kb.readers.jsondocs import integer, mapping, objects, string
+from kb.parsers.schedulers.jsondocs import integer, mapping, objects, string
 
 API = "/api/2.0/mlflow"
 PAGE = 20_000  # points of an answer; a server gives 25,000 at most

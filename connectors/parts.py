@@ -15,16 +15,16 @@ from pathlib import Path
 
 from connectors.layout import CHECKS
 from kb.model import Event, Gap, Resource, StackSample
-from kb.readers.ebpf import EbpfReading, read_ebpf
-from kb.readers.health import read_health
-from kb.readers.kubernetes import read_kubernetes
-from kb.readers.processes import read_processes
-from kb.readers.promql import MetricSeries, read_prometheus
-from kb.readers.pystacks import read_stacks
-from kb.readers.ras.answers import read_ras
-from kb.readers.ras.monitor import read_ras_monitor
-from kb.readers.ras.values import RasReport
-from kb.readers.slurmjson import read_slurm
+from kb.parsers.artefacts.ebpf import EbpfReading, read_ebpf
+from kb.parsers.artefacts.health import read_health
+from kb.parsers.artefacts.processes import read_processes
+from kb.parsers.artefacts.promql import MetricSeries, read_prometheus
+from kb.parsers.artefacts.pystacks import read_stacks
+from kb.parsers.nccl_ras.answers import read_ras
+from kb.parsers.nccl_ras.monitor import read_ras_monitor
+from kb.parsers.nccl_ras.values import RasReport
+from kb.parsers.schedulers.kubernetes import read_kubernetes
+from kb.parsers.schedulers.slurmjson import read_slurm
 
 MOST_FILES = 100_000  # of one part
 LARGEST = 64 << 20  # bytes of one file

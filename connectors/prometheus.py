@@ -1,7 +1,7 @@
 """Metrics of a job from Prometheus, Thanos, Mimir or VictoriaMetrics: what its GPUs, links and nodes did, as bundle parts.
 
 First one query tells which metrics there are and how many series each has; then each is asked for, its answer kept as it
-came with query and unit beside it (kb.readers.promql reads it). Where a metric has too many series for one answer the
+came with query and unit beside it (kb.parsers.artefacts.promql reads it). Where a metric has too many series for one answer the
 server works out the medians by node, and only the GPUs furthest up and down come one by one.
 """
 
@@ -27,7 +27,7 @@ from connectors.selectors import (
     step_of,
 )
 from kb.model import Gap, JobRecord, Window
-from kb.readers.promql import KNOWN, read_prometheus
+from kb.parsers.artefacts.promql import KNOWN, read_prometheus
 
 MOST_SERIES = 2000  # of one metric, one by one
 LARGEST = 32 << 20  # bytes of an answer

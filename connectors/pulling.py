@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from connectors.asking import Asked, SourceFailed, Spool
 from connectors.heard import Heard, Line, Speaker
 from kb.model import Gap
-from kb.readers.progress import read_line
+from kb.parsers.logs.progress import read_line
 
 NS = 1_000_000_000
 QUERIES = 60  # of one collection

@@ -21,7 +21,7 @@ from connectors.slurm_commands import JOB_ID, Commands, Jobs
 from connectors.slurm_records import known_of, outputs, record_of, switches
 from connectors.slurm_rest import Rest
 from kb.model import Gap, JobRecord, Window
-from kb.readers.slurmjson import MAX_JOBS, SlurmRun, read_slurm
+from kb.parsers.schedulers.slurmjson import MAX_JOBS, SlurmRun, read_slurm
 
 MOST_FOUND = 20  # jobs of one name that are told of
 ENRICHED = 3  # of them, the newest, with output files and the last good run

@@ -16,7 +16,7 @@ from typing import Any
 
 from connectors.asking import Deadline, Failure, SourceFailed
 from connectors.commands import run_bounded
-from kb.readers.sacct import FIELDS, LAST, NEWER, read_sacct
+from kb.parsers.schedulers.sacct import FIELDS, LAST, NEWER, read_sacct
 
 LARGEST = 16 << 20  # bytes of one answer
 MOST_SHOWN = 300

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from connectors.asking import Known
 from kb.model import Attempt, JobRecord, Member
-from kb.readers.hostlists import hostlist
-from kb.readers.slurmjson import SlurmRun
+from kb.parsers.schedulers.hostlists import hostlist
+from kb.parsers.schedulers.slurmjson import SlurmRun
 
 MOST_PATHS = 4096
 MOST_SWITCHES = 20_000

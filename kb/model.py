@@ -1,6 +1,6 @@
 """The values that travel between the floors. All frozen; nothing in here does anything but describe.
 
-Text is never held whole in a value: a `StreamRef` says where it lies, a `StreamSummary` (kb.summary) keeps what a
+Text is never held whole in a value: a `StreamRef` says where it lies, a `StreamSummary` (kb.scanning.summary) keeps what a
 scanner saw of it. Times are seconds since the epoch, UTC, as floats; `None` is "not known", never zero.
 """
 
@@ -82,7 +82,7 @@ class Gap:
 class Structure:
     """Something of fixed form read out of a log once for all rules.
 
-    `kind` is one of kb.readers.KINDS; `offset` the byte at which its decisive line starts, `end` the byte behind its
+    `kind` is one of kb.parsers.KINDS; `offset` the byte at which its decisive line starts, `end` the byte behind its
     last line; `line` the decisive line, cut to 512 characters. `fields` are the parsed parts.
     """
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kb.model import Job, ProgressPoint, Resource, SourceKind, Structure
-from kb.rule import PluginTest, Rule
-from kb.scanplan import active
-from kb.summary import StreamSummary, tail_lines
+from kb.rulebase.rule import PluginTest, Rule
+from kb.scanning.plan import active
+from kb.scanning.summary import StreamSummary, tail_lines
 
 MOST = 1000  # signals that one detector may give for a job
 LONGEST = 512  # characters of a signal's text, and of each thing that it captured

@@ -12,7 +12,7 @@ import pytest
 
 import kb.model
 import kb.report
-import kb.rule
+import kb.rulebase.rule
 
 ROOT = Path(__file__).resolve().parent.parent
 MODULES = sorted(path for package in ("kb", "connectors", "bot") for path in (ROOT / package).rglob("*.py"))
@@ -45,7 +45,7 @@ def test_every_module_opens_with_what_it_is_for(path: Path) -> None:
     assert ast.get_docstring(ast.parse(path.read_text("utf-8")))
 
 
-@pytest.mark.parametrize("module", [kb.model, kb.rule, kb.report], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("module", [kb.model, kb.rulebase.rule, kb.report], ids=lambda m: m.__name__)
 def test_values_are_frozen(module: object) -> None:
     """Every value of the model is a frozen dataclass."""
     values = [one for _, one in inspect.getmembers(module, dataclasses.is_dataclass) if isinstance(one, type)]

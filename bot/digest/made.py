@@ -23,7 +23,7 @@ from bot.tables import IncidentRow
 from kb.errors import SignalboxError
 from kb.model import Attempt, Phase, Verdict
 from kb.report import Decision, Diagnosis, EvidenceItem, Exclusion, JobView, Progress, Report, Suspect, Versions
-from kb.rule import Rulebook
+from kb.rulebase.rule import Rulebook
 
 MADE = "made-up"  # the bundle, and the engine in the versions
 LEMONS = ("gpu-017", "gpu-042")

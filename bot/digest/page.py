@@ -15,10 +15,10 @@ from markupsafe import Markup
 from bot.digest import words
 from bot.digest.pictures import captions, drawn
 from bot.pictures import Theme
+from kb.digest.definitions import DEFINITIONS
 from kb.digest.figures import Digest
-from kb.digest.meaning import DEFINITIONS
-from kb.digest.numbers import Spread
-from kb.digest.recoveries import TERMS
+from kb.digest.recovery_times import TERMS
+from kb.digest.statistics import Spread
 
 Draw = Callable[[Digest, str, Theme], bytes]  # a picture by its name, as PNG
 _HOURS = "%a %d %b %H:%M"

@@ -16,7 +16,7 @@ from bot.pictures import BODY, DPI, MARGIN, MOST_ALT, PALETTES, SMALL, TITLE, Le
 from bot.redact import redact
 from bot.wording import shown
 from kb.digest.figures import ClassLine, Digest, Point
-from kb.digest.offenders import LEMON_JOBS, LEMON_SCORE
+from kb.digest.repeat_offenders import LEMON_JOBS, LEMON_SCORE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -26,7 +26,7 @@ from bot.digest.words import zone_named
 from bot.postings import put_within
 from bot.tables import ClaimRow, DigestRow, PostingRow
 from kb.digest.weeks import Period, due
-from kb.rule import FaultClass
+from kb.rulebase.rule import FaultClass
 
 STATE = "digest"  # of a posting that is one
 FILES = "digest_files"  # the parcel with its files

@@ -20,10 +20,10 @@ from bot.redact import redact
 from bot.tables import AnnotationRow, IncidentRow, UtcDateTime
 from bot.wording import cut, shown
 from kb.digest.figures import Class, Digest, figures, first_of
-from kb.digest.offenders import Offenders, offenders
+from kb.digest.repeat_offenders import Offenders, offenders
 from kb.digest.rows import JUDGED, Row, Run, ends
 from kb.digest.weeks import Week
-from kb.rule import FaultClass
+from kb.rulebase.rule import FaultClass
 
 AFTER = timedelta(days=14)  # reports of so long after the week may tell how its failures went on
 LONGEST = 100  # characters of a name

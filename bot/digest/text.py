@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from bot.digest import words
 from bot.digest.page import tiles
 from bot.wording import shown
+from kb.digest.definitions import DEFINITIONS
 from kb.digest.figures import Cut, Digest
-from kb.digest.meaning import DEFINITIONS
-from kb.digest.recoveries import TERMS
+from kb.digest.recovery_times import TERMS
 
 _WIDTH = 100
 

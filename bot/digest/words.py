@@ -8,8 +8,8 @@ from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kb.digest.figures import Digest, Size
-from kb.digest.numbers import LEAST, Rate, Share, Spread, Sum
-from kb.digest.numbers import share as share_of
+from kb.digest.statistics import LEAST, Rate, Share, Spread, Sum
+from kb.digest.statistics import share as share_of
 from kb.errors import UnreadableInput
 
 

@@ -21,13 +21,13 @@ from bot.learning.reading import Seen, SeenReport, reports_of
 from bot.learning.shadowing import Bar, promoted, shadows_within
 from bot.learning.trying import Base
 from bot.learning.unknowns import Unknown, unknown
-from kb.learning.background import Background, background, other
 from kb.learning.cases import Case
-from kb.learning.edits import value_of, with_pattern, with_value
-from kb.learning.narrowing import LEAST_WRONG, Near, exclusion, nearest, pairs, widening
+from kb.learning.negative_corpus import Background, background, other
 from kb.learning.precision import Outcome, Share
-from kb.rule import Rule
-from kb.scanplan import active
+from kb.learning.refinement import LEAST_WRONG, Near, exclusion, nearest, pairs, widening
+from kb.learning.yaml_edits import value_of, with_pattern, with_value
+from kb.rulebase.rule import Rule
+from kb.scanning.plan import active
 
 MOST_AGAINST = 200  # incidents of other faults that a wider pattern is held against
 MOST_MISSED = 12

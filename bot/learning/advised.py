@@ -14,8 +14,8 @@ from bot.learning.drafter import lines_of
 from bot.learning.growing import OneRule
 from bot.learning.proposals import Proposal, Proposed, replayed
 from bot.learning.trying import Base, Trial
-from kb.rule import Rule
-from kb.rulecodec import meaning
+from kb.rulebase.codec import meaning
+from kb.rulebase.rule import Rule
 
 
 def proposed_of(advice: Advice, tried: Trial, told: Backtest, *, tenant: str, who: str) -> Proposed:

@@ -1,6 +1,6 @@
 """A change of rules tried on every incident that is stored and on logs of good runs, before a person is asked to read it.
 
-Two passes. The first looks, in each stored text, for what the changed rules could speak on (`kb.learning.needles`); only
+Two passes. The first looks, in each stored text, for what the changed rules could speak on (`kb.learning.required_literals`); only
 the texts that have any of it are judged by both rule bases. Whatever has none of it is answered as before: a rule speaks for
 itself, and one that says nothing changes no answer. What is compared are answers on the stored text, old and new alike: of an
 incident that stacks or metrics decided, the text alone may say less than its report did.
@@ -30,7 +30,7 @@ from bot.store import REPLAY_BYTES
 from bot.tables import ReplayRow
 from kb.errors import SignalboxError
 from kb.learning.precision import Share, fits
-from kb.rule import Rulebook
+from kb.rulebase.rule import Rulebook
 
 MOST_JUDGED = 1_500  # incidents that both rule bases judge: those that people spoke of first, then the newest
 FEW = 8  # incidents or logs named in a reason

@@ -14,15 +14,15 @@ from bot.reportjson import from_json
 from bot.store import Listing, Record, Store
 from connectors.layout import PARTS
 from kb.errors import UnreadableInput
-from kb.learning.background import Background, background, held, other
 from kb.learning.cases import Case, Observation
+from kb.learning.negative_corpus import Background, background, held, other
 from kb.report import Report
 
 MOST_ALIKE = 8  # incidents that sharpen a rule, the newest
 MOST_OTHERS = 2000  # that it is held against, the newest
 LEAST_NAME = 3  # characters of a name that is kept out of rules; shorter ones are parts of many words
 _NO_FAULT = "no_fault"
-_NO_LOGS = frozenset({*PARTS, "hang probes"})  # sources that kb.observed makes
+_NO_LOGS = frozenset({*PARTS, "hang probes"})  # sources that kb.hangs.observe makes
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from bot.redact import redact_bytes
-from kb.learning.wordlike import Token, tokens
-from kb.prefilter import COMMON, TELLING
-from kb.rule import Rulebook
+from kb.learning.tokenizer import Token, tokens
+from kb.rulebase.rule import Rulebook
+from kb.scanning.prefilter import COMMON, TELLING
 
 LONGEST = 600  # characters of a line
 NAME = "name"  # in place of a word that nobody knows

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from bot.rulefiles import Knowledge
 from bot.ruletests import evidence_of, read_streams, tests_of
-from kb.engine import answered
+from kb.diagnosis.engine import answered
+from kb.diagnosis.findings import find
 from kb.errors import UnreadableInput
-from kb.evidence import Facts, History
-from kb.findings import find
+from kb.facts.evidence import Facts, History
 
 LARGEST = 8 << 20  # bytes of a log that are looked at
 

@@ -12,9 +12,9 @@ from math import ceil
 from bot.learning.trying import Trial
 from bot.rulefiles import engine
 from bot.rulestats import pointed
-from kb.matcher import Matcher
-from kb.rule import Rule
-from kb.scanplan import ScanPlan, lines_plan
+from kb.rulebase.rule import Rule
+from kb.scanning.matcher import Matcher
+from kb.scanning.plan import ScanPlan, lines_plan
 
 SHARE = 0.95
 LEAST_RULES, LEAST_BYTES = 20, 100_000  # of fewer there is nothing to be compared with

@@ -33,7 +33,7 @@ from bot.worker import Done
 from bot.worklist import Work
 from kb.errors import RuleError
 from kb.learning.cases import Candidate, Refusal
-from kb.learning.mining import mine
+from kb.learning.miner import mine
 
 SHOWN = 12  # lines of logs in a form or a pull request
 

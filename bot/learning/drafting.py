@@ -17,17 +17,17 @@ from bot.learning.cleaning import Cleaner, words_of
 from bot.redact import redact_bytes
 from bot.rulefiles import Knowledge, engine
 from bot.ruletests import evidence_of
+from kb.diagnosis.findings import find
 from kb.errors import Fault
-from kb.evidence import Facts, History
-from kb.findings import find
+from kb.facts.evidence import Facts, History
 from kb.learning.cases import MINER, Candidate
 from kb.learning.events import raised
-from kb.learning.generalise import aligned
-from kb.readers.prefixes import peel
-from kb.rule import Rulebook
-from kb.rulebook import Loaded, load
-from kb.rulelint import lint
-from kb.scanplan import plan
+from kb.learning.regex_generalisation import aligned
+from kb.parsers.logs.prefixes import peel
+from kb.rulebase.lint import lint
+from kb.rulebase.rule import Rulebook
+from kb.rulebase.rulebook import Loaded, load
+from kb.scanning.plan import plan
 
 MOST_LOGS = 4
 AROUND = 2  # lines of context on each side

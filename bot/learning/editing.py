@@ -11,7 +11,7 @@ import yaml
 
 from bot.learning.drafts import Edits
 from kb.errors import Fault, RuleError
-from kb.rulebook import load
+from kb.rulebase.rulebook import load
 
 VOCABULARY = ("VERSION", "faults.yaml", "actions.yaml")
 BY_HAND = "silent/by-hand.log"  # lines that a person added

@@ -18,13 +18,13 @@ from bot.redact import redact
 from bot.rulefiles import Knowledge
 from bot.ruletests import findings_on, run, tests_of
 from kb.errors import RuleError
-from kb.learning.background import compiled, line_at
 from kb.learning.cases import Case
-from kb.learning.edits import value_of
-from kb.learning.telling import Found
-from kb.rule import Rule
-from kb.rulebook import load
-from kb.scanplan import plan
+from kb.learning.discriminating_patterns import Found
+from kb.learning.negative_corpus import compiled, line_at
+from kb.learning.yaml_edits import value_of
+from kb.rulebase.rule import Rule
+from kb.rulebase.rulebook import load
+from kb.scanning.plan import plan
 
 MOST_LOGS = 2
 MOST_LINES = 4  # of a source that decide

@@ -15,7 +15,7 @@ from bot.closewords import JUDGED
 from bot.closing import Annotation, said_within, word
 from bot.tables import AnnotationRow, IncidentRow, LookedRow
 from kb.learning.precision import Outcome, Share
-from kb.rule import Rule, Rulebook
+from kb.rulebase.rule import Rule, Rulebook
 
 _BATCH = 500
 _COLUMNS = ("id", "tenant", "created_at", "verdict", "fault", "rule", "gpu_hours_lost", "gpus")

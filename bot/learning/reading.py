@@ -19,7 +19,7 @@ from bot.learning.trying import Base
 from bot.store import REPLAY_BYTES
 from bot.tables import IncidentRow, ReplayRow, ReportRow
 from kb.learning.cases import Case
-from kb.rule import Rule
+from kb.rulebase.rule import Rule
 
 _T = TypeVar("_T")
 _BATCH = 500

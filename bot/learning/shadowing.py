@@ -16,14 +16,14 @@ from sqlmodel import Session, col
 from bot.learning.outcomes import Told, told_within
 from bot.rulefiles import Knowledge
 from bot.tables import ShadowHitRow
-from kb.engine import answered
-from kb.evidence import Evidence, Facts, History
-from kb.findings import Finding, hear, settled
-from kb.learning.edits import with_value
+from kb.diagnosis.engine import answered
+from kb.diagnosis.findings import Finding, hear, settled
+from kb.facts.evidence import Evidence, Facts, History
 from kb.learning.precision import Share, fits
-from kb.rule import Rule, Rulebook
-from kb.rulecodec import meaning
-from kb.scanplan import active
+from kb.learning.yaml_edits import with_value
+from kb.rulebase.codec import meaning
+from kb.rulebase.rule import Rule, Rulebook
+from kb.scanning.plan import active
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class ShadowHit:
-    """What a shadow found in an incident: its rule with version and meaning (kb.rulecodec), the fault that it would have named.
+    """What a shadow found in an incident: its rule with version and meaning (kb.rulebase.codec), the fault that it would have named.
 
     `leads`: that would have been the first answer.
     """

@@ -1,6 +1,6 @@
 """A change of rules, and what the rule bases before and after it say of a text.
 
-A text is scanned once for both, and the rules that are the same are asked once: a rule speaks for itself (`kb.findings.hear`),
+A text is scanned once for both, and the rules that are the same are asked once: a rule speaks for itself (`kb.diagnosis.findings.hear`),
 so only the touched ones can say anything else. Rules that are not shown yet, drafts and shadows, are tried as if they spoke.
 """
 
@@ -13,17 +13,17 @@ from pathlib import Path
 from bot.learning.outcomes import faults_of
 from bot.rulefiles import Knowledge, engine, knowledge, read_files, site_files, today
 from bot.ruletests import evidence_of
-from kb.engine import answered
+from kb.diagnosis.engine import answered
+from kb.diagnosis.findings import Finding, hear, settled
 from kb.errors import RuleError
-from kb.evidence import Facts, History
-from kb.findings import Finding, hear, settled
-from kb.learning.needles import Sieve, sieve
-from kb.matcher import Hit, Matcher
-from kb.overlay import NAME
-from kb.rule import FaultClass, Rule, Rulebook, SiteFiles
-from kb.rulebook import load
-from kb.rulecodec import meaning
-from kb.scanplan import ScanPlan, active, joined, lines_plan
+from kb.facts.evidence import Facts, History
+from kb.learning.required_literals import Sieve, sieve
+from kb.rulebase.codec import meaning
+from kb.rulebase.overlay import NAME
+from kb.rulebase.rule import FaultClass, Rule, Rulebook, SiteFiles
+from kb.rulebase.rulebook import load
+from kb.scanning.matcher import Hit, Matcher
+from kb.scanning.plan import ScanPlan, active, joined, lines_plan
 
 _NEW = "~new~"  # before the id of a rule as it will be, while texts are scanned: no rule's id has it
 _VOCABULARY = ("faults.yaml", "actions.yaml", "VERSION")

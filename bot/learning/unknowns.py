@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bot.learning.reading import Seen, SeenReport
-from kb.learning.narrowing import clusters
+from kb.learning.refinement import clusters
 from kb.templates.masking import fold, shape_of
 
 MOST_UNKNOWN = 2_000  # unanswered incidents that are grouped, the newest

@@ -10,7 +10,7 @@ from statistics import median
 
 from bot.pages.lanes import SPARSE, Tick, across, anchor
 from bot.pictures import clock, ticks
-from kb.curves import Chart, Line
+from kb.timeline.curves import Chart, Line
 
 WIDE, HIGH = 1000.0, 100.0
 LOGARITHMIC = 1000.0  # so much larger the largest value is than the smallest, from where on the axis is logarithmic

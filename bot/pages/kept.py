@@ -14,9 +14,9 @@ from bot.diagnosing import Answer
 from bot.pages import passages
 from bot.pages.passages import Passage
 from bot.timeline import loads as timeline_of
-from kb.curves import COLUMNS, LINES, Curves, curves
 from kb.errors import UnreadableInput
-from kb.timeline import Timeline
+from kb.timeline.curves import COLUMNS, LINES, Curves, curves
+from kb.timeline.timeline import Timeline
 
 TIMELINE, CURVES, PASSAGES = "timeline", "curves", "passages"
 SCHEMA = "signalbox.curves/1"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from bot.pictures import clock, day, ticks
-from kb.timeline import Mark, Row, Timeline, lasting
+from kb.timeline.timeline import Mark, Row, Timeline, lasting
 
 TALL, USUAL, LEAST = 34, 17, 4  # pixels of a row that stands out, of another one, of one among very many
 FLEET = 560  # pixels for all rows that do not stand out, where they need so many

@@ -12,7 +12,7 @@ from bot.configdocs import example_text
 from bot.configdocs import schema_text as config_schema_text
 from bot.reportjson import schema_text
 from bot.rulefiles import knowledge
-from kb.ruleschema import rule_json_schema, site_json_schema
+from kb.rulebase.schema import rule_json_schema, site_json_schema
 
 DOCS = Path(__file__).resolve().parent.parent
 

@@ -1,6 +1,6 @@
 """The digest of a week, worked out from rows. Pure: the same rows give the same digest, whoever asks and when.
 
-What each figure means stands in `kb.digest.meaning`, by its name here.
+What each figure means stands in `kb.digest.definitions`, by its name here.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from datetime import tzinfo
 from itertools import pairwise
 from typing import NamedTuple
 
-from kb.digest.numbers import LEAST, Rate, Share, Spread, Sum, rate, share, spread, total
-from kb.digest.offenders import Offenders, offenders
-from kb.digest.recoveries import Jobs, Recoveries, Recovery, jobs, recoveries, recovery
+from kb.digest.recovery_times import Jobs, Recoveries, Recovery, jobs, recoveries, recovery
+from kb.digest.repeat_offenders import Offenders, offenders
 from kb.digest.rows import JUDGED, UNKNOWN, Row, counted
+from kb.digest.statistics import LEAST, Rate, Share, Spread, Sum, rate, share, spread, total
 from kb.digest.weeks import Week
 
 SCHEMA = "signalbox.digest/1"

@@ -29,7 +29,7 @@ class Case:
     `fault`: the class that it was closed as, None where nobody named one; `against`: classes that others named. `said`: the
     words of the close-out. `texts`: source → the lines kept of it, secrets masked; none where the logs are gone. `names`:
     hosts, people, jobs and the like that go into no rule. `told`: lines that a comparison or a person pointed at. `usual`:
-    the words of each event of a good run of the job (kb.l4.words.skeleton). `when`: seconds since the epoch.
+    the words of each event of a good run of the job (kb.anomalies.core.severity_words.skeleton). `when`: seconds since the epoch.
     """
 
     id: int

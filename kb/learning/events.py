@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from kb.l4.cross import ALIKE, SPARSE
-from kb.l4.words import harm, is_consequence, skeleton
+from kb.anomalies.core.severity_words import harm, is_consequence, skeleton
+from kb.anomalies.runs.baseline_diff import ALIKE, SPARSE
 from kb.learning.cases import Case
 from kb.templates.masking import Kind, fold, shape_of
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kb.confidence import band
-from kb.digest.numbers import wilson
+from kb.diagnosis.confidence import band
+from kb.digest.statistics import wilson
 from kb.report import Diagnosis, Report
-from kb.rule import Rulebook
+from kb.rulebase.rule import Rulebook
 
 PRIOR = 10.0  # close-outs that the confidence shipped is worth
 LEAST = 8  # close-outs of a rule under which its confidence stays as it is

@@ -14,11 +14,11 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from kb.model import OWN
-from kb.readers.prefixes import peel
-from kb.readers.progress import read_line
-from kb.readers.timestamps import STAMP
+from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.progress import read_line
+from kb.parsers.logs.timestamps import STAMP
 from kb.templates.table import VARIABLE, VERSION, WIDEST, Template
-from kb.templates.wrapped import part_of
+from kb.templates.wrapped_lines import part_of
 
 LOOKED_AT = 1024  # bytes of a line; more never tells kinds of lines apart
 SHOWN = 320  # characters of a template's text

@@ -85,7 +85,7 @@ class Occurrence:
         return _by_offset((*self.first, *self.last))
 
 
-# Lines that were counted and not looked at (kb.templates.looks): their family comes first, so that it is never left out.
+# Lines that were counted and not looked at (kb.templates.lookup_budget): their family comes first, so that it is never left out.
 OTHER = Template("other", "<lines unlike all others>", None, 4, "gother", "f0" + 16 * "0")
 OTHER_TROUBLE = Template("othertrouble", "<errors unlike all others>", "error", 4, "gothertrouble", "f0" + 16 * "0")
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from bot.accuracy import Case
-from kb.readers.progress import read_line
-from kb.readers.timestamps import find_time
+from kb.parsers.logs.progress import read_line
+from kb.parsers.logs.timestamps import find_time
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))  # scripts beside each other, no package
 import buried

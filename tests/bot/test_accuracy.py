@@ -23,7 +23,7 @@ from bot.accuracy import (
     to_json,
 )
 from kb.errors import UnreadableInput
-from kb.rule import FaultClass
+from kb.rulebase.rule import FaultClass
 from tests.bot.samples import FALLEN_GPU, HEALTHY, TOO_LITTLE, UNKNOWN
 
 BUNDLES = Path(__file__).parents[1] / "bundles"

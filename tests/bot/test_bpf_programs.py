@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import bot
-from kb.readers.ebpf import measures, read_ebpf
+from kb.parsers.artefacts.ebpf import measures, read_ebpf
 
 FOLDER = Path(bot.__file__).parent / "_bpf"
 PROGRAMS = sorted(FOLDER.glob("*.bt"))

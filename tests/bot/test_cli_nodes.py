@@ -79,7 +79,7 @@ def test_for_one_job_only() -> None:
 
 def test_lemons_come_with_their_definition() -> None:
     """The same one as the digest's."""
-    from kb.digest.meaning import DEFINITIONS
+    from kb.digest.definitions import DEFINITIONS
 
     assert DEFINITIONS["lemon"] in run("lemons")
     assert json.loads(run("lemons", "--json")) == {

@@ -13,8 +13,8 @@ from bot.database import Database, StoreError
 from bot.diagnosing import Compare, diagnose_bundle, diagnose_paths
 from bot.healthypool import healthy
 from bot.rulefiles import knowledge
-from kb.l4.cross import Baseline, Lookup
-from kb.l4.words import skeleton
+from kb.anomalies.core.severity_words import skeleton
+from kb.anomalies.runs.baseline_diff import Baseline, Lookup
 from kb.model import Gap, Job
 
 KNOWN = knowledge()

@@ -11,9 +11,9 @@ import pytest
 
 from bot import dumps
 from bot.dumps import Bounds, read_dumps
-from kb.collectives.judging import judge, judge_rings
-from kb.readers.flight import Limits, read_dump
-from kb.rings import digest
+from kb.collectives.analyse import judge, judge_rings
+from kb.collectives.trace import digest
+from kb.parsers.artefacts.flight import Limits, read_dump
 
 MADE = 1_795_000_000_000_000_000
 

@@ -16,7 +16,7 @@ from bot.life import Step
 from bot.reportjson import dumps
 from bot.store import Origin
 from bot.tables import PatternRow, ReportRow
-from kb.memory.pattern import pattern_of
+from kb.precedents.signature import pattern_of
 from tests.bot.samples import FALLEN_GPU, HEALTHY, UNKNOWN
 
 NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)

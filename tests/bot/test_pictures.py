@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 from bot.pictures import MOST_ALT, WIDTH, alt_text, clock, draw, ticks
-from kb.timeline import COLUMNS, Mark, Row, Timeline
-from kb.timerows import Mishap
+from kb.timeline.rows import Mishap
+from kb.timeline.timeline import COLUMNS, Mark, Row, Timeline
 
 NOON = 1_772_366_400.0  # 2026-03-01 12:00:00 UTC
 DEMO = Path(__file__).parents[2] / "bot" / "_demo" / "shard-corrupt"

@@ -14,11 +14,11 @@ from bot import ruletests
 from bot.diagnosing import diagnose_paths
 from bot.plugins import observe, with_plugins
 from bot.rulefiles import default_folder, knowledge, read_files, site_files
-from kb.evidence import Evidence
+from kb.facts.evidence import Evidence
 from kb.model import Job, ProgressPoint, Resource
 from kb.plugin import Observed, Plugged, Stream, plugin_key
-from kb.rule import PluginTest
-from kb.rulebook import load
+from kb.rulebase.rule import PluginTest
+from kb.rulebase.rulebook import load
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 Install = Callable[..., None]

@@ -23,14 +23,14 @@ from bot.routing import JobFacts, link_of
 from bot.rulefiles import Knowledge
 from bot.store import Origin, StoreError, add_within, file
 from bot.tables import IncidentRow
-from kb.evidence import Evidence, Try
-from kb.memory.outcomes import outcomes
-from kb.memory.recalled import Past
-from kb.memory.trace import Place, Trace
+from kb.facts.evidence import Evidence, Try
 from kb.model import Attempt, Gap, Job
+from kb.precedents.advice_outcomes import outcomes
+from kb.precedents.incident_trace import Place, Trace
+from kb.precedents.report_section import Past
 from kb.report import Decision, JobView, Outcomes, Progress, Report
-from kb.rule import FaultClass
-from kb.summary import StreamSummary
+from kb.rulebase.rule import FaultClass
+from kb.scanning.summary import StreamSummary
 from tests.bot.samples import FALLEN_GPU, HEALTHY
 from tests.kb.samples import ref
 

@@ -17,12 +17,12 @@ from bot.ruledocs import MARK, differences, pages
 from bot.rulefiles import default_folder, knowledge, read_files
 from bot.rulelock import locked_in, step
 from bot.rulestats import costs, render
-from kb.engine import diagnose
+from kb.diagnosis.engine import diagnose
 from kb.errors import UnreadableInput
-from kb.evidence import Evidence
-from kb.rule import Deprecation, Pattern, Row, Step, Table, Where
-from kb.rulebook import load
-from kb.rulecodec import decode, encode, meaning
+from kb.facts.evidence import Evidence
+from kb.rulebase.codec import decode, encode, meaning
+from kb.rulebase.rule import Deprecation, Pattern, Row, Step, Table, Where
+from kb.rulebase.rulebook import load
 
 ROOT = Path(__file__).resolve().parents[2]
 OOM = b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.25 GiB. GPU 2 has 1.00 GiB free.\n"

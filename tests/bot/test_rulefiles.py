@@ -7,7 +7,7 @@ import pytest
 from bot import rulefiles
 from bot.rulefiles import Knowledge, default_folder, engine, knowledge, read_files
 from kb.errors import RuleError, UnreadableInput
-from kb.matcher import HyperscanMatcher, Re2Matcher
+from kb.scanning.matcher import HyperscanMatcher, Re2Matcher
 
 
 @pytest.fixture

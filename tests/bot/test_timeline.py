@@ -13,11 +13,11 @@ import pytest
 from bot.diagnosing import diagnose_bundle, diagnose_paths, nothing_read
 from bot.timeline import MOST_BYTES, dumps, loads, timeline_of
 from kb.errors import UnreadableInput
-from kb.evidence import Evidence
+from kb.facts.evidence import Evidence
 from kb.model import Resource, StreamRef
 from kb.report import Hang, Report, Versions
-from kb.summary import StreamSummary
-from kb.timeline import COLUMNS, MOST_ROWS
+from kb.scanning.summary import StreamSummary
+from kb.timeline.timeline import COLUMNS, MOST_ROWS
 from tests.bot.conftest import copy
 
 ROOT = Path(__file__).parents[2]

@@ -27,9 +27,9 @@ from connectors.kernellog import KernelLog
 from connectors.processes import Dump, Process, RankProcess, Wanted
 from connectors.ras import RasSource
 from kb.errors import UnreadableInput
-from kb.hang import RULE
+from kb.hangs.votes import RULE
 from kb.model import Gap, StreamRef
-from kb.scanner import scan
+from kb.scanning.scanner import scan
 from tests.kb.readers.test_ras import document, four
 
 START = 1_780_000_000.0

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kb.readers.progress import read_line
+from kb.parsers.logs.progress import read_line
 
 FILE = Path(__file__).parents[2] / "callbacks/signalbox_callback.py"
 

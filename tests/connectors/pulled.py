@@ -14,7 +14,7 @@ from bot.spool import Bundle
 from connectors.asking import Asked, Bounds, Deadline, Spool
 from connectors.pulling import Store, pull
 from kb.model import Gap, Prefilter
-from kb.prefilter import prefilter
+from kb.scanning.prefilter import prefilter
 from tests.connectors import stored
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from connectors.bundle import read_job
 from connectors.files import discover
 from kb.model import Job, JobRecord, Window
-from kb.readers.timestamps import find_time
+from kb.parsers.logs.timestamps import find_time
 
 NS = 1_000_000_000
 JOB = "llm-7b"

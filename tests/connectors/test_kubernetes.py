@@ -15,8 +15,8 @@ from connectors.kubernetes_api import selector
 from connectors.kubernetes_login import from_kubeconfig, in_cluster
 from connectors.secret import Secret
 from kb.model import Job, JobRecord, Resource, Window
-from kb.readers.kubernetes import read_kubernetes
-from kb.readers.prefixes import peel
+from kb.parsers.logs.prefixes import peel
+from kb.parsers.schedulers.kubernetes import read_kubernetes
 from tests.connectors.contract.subject import END, Memory, Subject, hasty
 from tests.connectors.contract.suite import Contract
 from tests.connectors.doubles.kubernetes import TOKEN, Cluster, serving

@@ -13,8 +13,8 @@ from connectors.mlflow import Mlflow, MlflowSettings
 from connectors.secret import Secret
 from connectors.tracking import MEASURES, Point, chosen, lines, value_of
 from kb.model import Job, JobRecord, Window
-from kb.readers.prefixes import peel
-from kb.readers.progress import read_line
+from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.progress import read_line
 from tests.connectors.contract.subject import END, START, Memory, Subject, hasty
 from tests.connectors.contract.suite import Contract
 from tests.connectors.doubles.mlflow import Run, Tracker, serving

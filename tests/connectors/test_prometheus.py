@@ -17,7 +17,7 @@ from connectors.asking import Asked, Deadline
 from connectors.http import Client, Endpoint
 from connectors.prometheus import Prometheus
 from kb.model import Job, JobRecord, Member, Window
-from kb.readers.promql import read_prometheus
+from kb.parsers.artefacts.promql import read_prometheus
 from tests.connectors.contract.subject import Memory, Subject
 from tests.connectors.contract.suite import Contract
 from tests.connectors.prometheus_server import line, needed, serving

@@ -13,7 +13,7 @@ import pytest
 from connectors.asking import Asked, Deadline
 from connectors.remote import Remote, RemoteSettings
 from kb.model import Job, JobRecord, Member, Resource, Window
-from kb.readers.pystacks import read_stacks
+from kb.parsers.artefacts.pystacks import read_stacks
 from tests.connectors.contract.subject import Memory
 
 PY_SPY = shutil.which("py-spy") or str(Path(sys.executable).with_name("py-spy"))

@@ -10,7 +10,7 @@ from connectors.secret import Secret
 from connectors.slurm import Slurm, SlurmSettings
 from connectors.slurm_records import expanded, outputs, switches
 from kb.model import Attempt, Job, JobRecord, Window
-from kb.readers.slurmjson import SlurmRun, read_slurm
+from kb.parsers.schedulers.slurmjson import SlurmRun, read_slurm
 from tests.connectors.contract.subject import Memory, Subject, hasty
 from tests.connectors.contract.suite import Contract
 from tests.connectors.doubles.slurmrestd import END, START, TOKEN, USER, VERSION, slurmrestd

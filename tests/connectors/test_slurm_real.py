@@ -13,7 +13,7 @@ from connectors.http import Endpoint
 from connectors.secret import Secret
 from connectors.slurm import Slurm, SlurmSettings
 from kb.model import Job, JobRecord, Window
-from kb.readers.slurmjson import read_slurm
+from kb.parsers.schedulers.slurmjson import read_slurm
 from tests.connectors.contract.subject import Memory
 from tests.connectors.real_slurm import NODES, real_slurm, with_rest
 

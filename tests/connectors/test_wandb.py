@@ -8,7 +8,7 @@ import pytest
 from connectors.asking import Asked, Deadline, SourceFailed
 from connectors.wandb import Wandb, WandbSettings
 from kb.model import Job, JobRecord, Window
-from kb.readers.progress import read_line
+from kb.parsers.logs.progress import read_line
 from tests.connectors.contract.subject import END, START, Memory
 
 

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kb.evidence import Evidence, Facts
-from kb.matcher import HyperscanMatcher
+from kb.facts.evidence import Evidence, Facts
 from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
-from kb.rule import ActionWord, FaultClass, Name, Pattern, Rule, Rulebook
-from kb.scanner import scan
-from kb.scanplan import ScanPlan, plan
-from kb.summary import PatternHits, Place, RankTally, Series, StageMark, StreamSummary, first_places, last_places
+from kb.rulebase.rule import ActionWord, FaultClass, Name, Pattern, Rule, Rulebook
+from kb.scanning.matcher import HyperscanMatcher
+from kb.scanning.plan import ScanPlan, plan
+from kb.scanning.scanner import scan
+from kb.scanning.summary import (
+    PatternHits,
+    Place,
+    RankTally,
+    Series,
+    StageMark,
+    StreamSummary,
+    first_places,
+    last_places,
+)
 
 FAULTS = {
     one.id: one

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kb.arrivals import last_within, late_ranks, rounds_of
+from kb.collectives.trace import Ring, digest
+from kb.hangs.late_ranks import last_within, late_ranks, rounds_of
 from kb.model import Collective, CollectiveTrace
-from kb.rings import Ring, digest
 
 Lag = Callable[[int, int], float]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kb.changes import (
+from kb.metrics.change_points import (
     Track,
     decline,
     gradient_jump,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kb.clusters import standing
+from kb.hangs.kubernetes_events import standing
 from kb.model import Event, Job, Resource
 
 NOON = 1_790_942_400.0

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kb.conditions import ConditionParser, any_of, names, read_span
-from kb.rule import Absent, All, Any, Count, Name, Not, Past, Ranks, Sequence, Span
-from kb.yamltree import Node, parse
+from kb.rulebase.conditions import ConditionParser, any_of, names, read_span
+from kb.rulebase.rule import Absent, All, Any, Count, Name, Not, Past, Ranks, Sequence, Span
+from kb.rulebase.yaml_nodes import Node, parse
 
 NAMES = ("a", "b", "c", "d", "retry", "oom_kill")
 A, B, C, D = Name("a"), Name("b"), Name("c"), Name("d")

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from kb.confidence import SYMPTOM, TRAITS, WEIGHTS, band, confidence
+from kb.diagnosis.confidence import SYMPTOM, TRAITS, WEIGHTS, band, confidence
 
 
 @pytest.mark.parametrize(

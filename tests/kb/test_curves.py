@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kb.curves import COLUMNS, LINES, METRICS, OWN, Curves, curves
-from kb.evidence import Evidence
+from kb.facts.evidence import Evidence
+from kb.metrics.panel import Row, make_panel
 from kb.model import Job, ProgressPoint, Resource, StreamRef
-from kb.panel import Row, make_panel
 from kb.report import Diagnosis, GpuRef, Progress, Report, Suspect, Versions
-from kb.summary import Series, StreamSummary
+from kb.scanning.summary import Series, StreamSummary
+from kb.timeline.curves import COLUMNS, LINES, METRICS, OWN, Curves, curves
 
 NOON = 1_772_366_400.0
 

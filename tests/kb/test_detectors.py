@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kb.detectors import DETECTORS, Found, collective_behind, detect
+from kb.metrics.series_detectors import DETECTORS, Found, collective_behind, detect
 from kb.model import RESIZED, ProgressPoint, Resource, Structure
-from kb.summary import POINTS
+from kb.scanning.summary import POINTS
 
 NONE: dict[str, float] = {}
 NAN = math.nan

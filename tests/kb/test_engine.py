@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kb.engine import INDICATORS, SHOWN_LINES, SHOWN_TEXT, diagnose, ranges
-from kb.evidence import Evidence
-from kb.matcher import Hit, HyperscanMatcher
+from kb.diagnosis.engine import INDICATORS, SHOWN_LINES, SHOWN_TEXT, diagnose, ranges
+from kb.facts.evidence import Evidence
 from kb.model import Gap, Job, StreamRef
 from kb.report import Report
-from kb.rule import (
+from kb.rulebase.rule import (
     Absent,
     All,
     DetectorTest,
@@ -28,7 +27,8 @@ from kb.rule import (
     StructureTest,
     Table,
 )
-from kb.scanner import scan
+from kb.scanning.matcher import Hit, HyperscanMatcher
+from kb.scanning.scanner import scan
 from tests.kb.samples import CLOSED, OOM, prepared, ref, rule, rulebook, scanned
 
 ECC = rule(

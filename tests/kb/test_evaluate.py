@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kb.evaluate import Answer, Evaluator, by_time
-from kb.evidence import History, PastIncident
+from kb.diagnosis.conditions import Answer, Evaluator, by_time
+from kb.facts.evidence import History, PastIncident
 from kb.model import Job
-from kb.rule import (
+from kb.rulebase.rule import (
     Absent,
     All,
     Any,
@@ -22,7 +22,7 @@ from kb.rule import (
     Sequence,
     Span,
 )
-from kb.summary import PatternHits, Place, StreamSummary
+from kb.scanning.summary import PatternHits, Place, StreamSummary
 from tests.kb.samples import facts, hits, place, ref, rule, stream
 
 Found = dict[str, list[Place] | PatternHits]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kb.evidence import Seen, StreamFacts, exception_test, structure_test
+from kb.facts.evidence import Seen, StreamFacts, exception_test, structure_test
 from kb.model import Job, Structure
-from kb.rule import DetectorTest, ExceptionTest, Pattern, StructureTest, Where
-from kb.summary import StageMark
+from kb.rulebase.rule import DetectorTest, ExceptionTest, Pattern, StructureTest, Where
+from kb.scanning.summary import StageMark
 from tests.kb.samples import exception, facts, hits, place, ref, rule, steps, stream
 
 LINE = Pattern("line", literal="trouble")

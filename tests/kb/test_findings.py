@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kb.evidence import Evidence, Facts, History
-from kb.findings import Finding, Judged, chain_span, find
+from kb.diagnosis.findings import Finding, Judged, chain_span, find
+from kb.facts.evidence import Evidence, Facts, History
 from kb.model import Job, Structure
 from kb.report import NotEvaluated
-from kb.rule import Count, ExceptionTest, Name, Pattern, Row, Rule, Span, StructureTest, Table
-from kb.summary import StreamSummary
+from kb.rulebase.rule import Count, ExceptionTest, Name, Pattern, Row, Rule, Span, StructureTest, Table
+from kb.scanning.summary import StreamSummary
 from tests.kb.samples import exception, facts, hits, place, ref, rule, rulebook, steps, stream
 
 LINE = Pattern("line", literal="trouble")

@@ -8,12 +8,12 @@ from dataclasses import asdict, replace
 import pytest
 
 from bot.rulefiles import knowledge
-from kb.evidence import Evidence, Facts
-from kb.hang import RULE, HangLimits, Phase, Probe, called, limits_of, phase_of, silence, unknown_params
+from kb.facts.evidence import Evidence, Facts
+from kb.hangs.votes import RULE, HangLimits, Phase, Probe, called, limits_of, phase_of, silence, unknown_params
 from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
-from kb.rule import Pattern, SiteFiles
-from kb.rulebook import load
-from kb.summary import Series, StageMark, StreamSummary
+from kb.rulebase.rule import Pattern, SiteFiles
+from kb.rulebase.rulebook import load
+from kb.scanning.summary import Series, StageMark, StreamSummary
 from tests.kb.samples import rule, rulebook
 
 START = 1_790_000_000.0

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from kb.evidence import Evidence, Facts, StreamFacts
-from kb.history import Lateness, begun, long_step, pace_of, pauses, usual_gap
+from kb.facts.evidence import Evidence, Facts, StreamFacts
+from kb.hangs.pace import Lateness, begun, long_step, pace_of, pauses, usual_gap
 from kb.model import Job, ProgressPoint, Resource, StreamRef
-from kb.summary import Series, StageMark, StreamSummary
+from kb.scanning.summary import Series, StageMark, StreamSummary
 
 START = 1_790_000_000.0
 

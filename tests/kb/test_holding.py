@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from kb.hang import HangLimits, Phase, Probe
-from kb.holding import DATA, Scene, explained, launching
+from kb.hangs.exonerations import DATA, Scene, explained, launching
+from kb.hangs.nccl_ras.standstill import RasVote
+from kb.hangs.votes import HangLimits, Phase, Probe
 from kb.model import Resource
-from kb.ras.standstill import RasVote
-from kb.stacks.comparison import Comparison, Outlier, StackGroup
-from kb.stacks.doing import Doing
+from kb.stacks.activity import Doing
 from kb.stacks.frames import Activity
-from kb.stacks.stillness import RankStillness, StackVote
+from kb.stacks.outliers import Comparison, Outlier, StackGroup
+from kb.stacks.stall_vote import RankStillness, StackVote
 
 NOW = 1_790_000_000.0
 LIMITS = HangLimits()

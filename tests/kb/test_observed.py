@@ -8,7 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kb.evidence import Evidence
+from kb.collectives.trace import Ring, digest
+from kb.facts.evidence import Evidence
+from kb.hangs.observe import Parts, observe, votes
+from kb.metrics.panel import Panel, Row, make_panel
 from kb.model import (
     OWN,
     Collective,
@@ -23,13 +26,10 @@ from kb.model import (
     Structure,
     ThreadStack,
 )
-from kb.observed import Parts, observe, votes
-from kb.panel import Panel, Row, make_panel
-from kb.readers.ras.values import RasCommunicator, RasRank, RasReport
+from kb.parsers.nccl_ras.values import RasCommunicator, RasRank, RasReport
 from kb.report import StackBranch
-from kb.rings import Ring, digest
-from kb.rule import Rulebook
-from kb.summary import Series, StageMark, StreamSummary
+from kb.rulebase.rule import Rulebook
+from kb.scanning.summary import Series, StageMark, StreamSummary
 from tests.kb.samples import rulebook
 
 NOW = 1_790_001_000.0

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from kb.evidence import Evidence, Facts, History
-from kb.findings import Judged, find
+from kb.diagnosis.findings import Judged, find
+from kb.facts.evidence import Evidence, Facts, History
 from kb.model import Job, Resource, StreamRef
-from kb.rule import SiteFiles
-from kb.rulebook import Loaded, load
-from kb.rulecodec import decode, encode
-from kb.summary import PatternHits, Place, RankTally, StreamSummary
+from kb.rulebase.codec import decode, encode
+from kb.rulebase.rule import SiteFiles
+from kb.rulebase.rulebook import Loaded, load
+from kb.scanning.summary import PatternHits, Place, RankTally, StreamSummary
 
 BASE = {
     "VERSION": "1.0",

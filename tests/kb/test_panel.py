@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kb.model import Resource
-from kb.panel import (
+from kb.metrics.panel import (
     MOST_CELLS,
     Panel,
     Row,
@@ -22,7 +21,8 @@ from kb.panel import (
     rates,
     resampled,
 )
-from kb.readers.promql import MetricSeries
+from kb.model import Resource
+from kb.parsers.artefacts.promql import MetricSeries
 
 T0 = 1_800_000_000.0
 

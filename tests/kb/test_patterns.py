@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from kb.matcher import HyperscanMatcher, Re2Matcher, ScanPattern, self_test
-from kb.patterns import check, informative, portable, scan_form
+from kb.rulebase.patterns import check, informative, portable, scan_form
+from kb.scanning.matcher import HyperscanMatcher, Re2Matcher, ScanPattern, self_test
 
 
 @pytest.mark.parametrize(

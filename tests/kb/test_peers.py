@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from kb.model import Event, Resource
-from kb.panel import Panel, Row, make_panel
-from kb.peers import (
+from kb.metrics.panel import Panel, Row, make_panel
+from kb.metrics.peer_outliers import (
     Judged,
     Limits,
     compare,
@@ -24,6 +23,7 @@ from kb.peers import (
     stalled_compound,
     vanished,
 )
+from kb.model import Event, Resource
 
 T0 = 1_800_000_000.0
 STEP = 15.0

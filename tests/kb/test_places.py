@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kb.evidence import Evidence, Facts
+from kb.facts.evidence import Evidence, Facts
+from kb.facts.topology import Place, Places
 from kb.model import Job, Resource, StreamRef, Structure
-from kb.places import Place, Places
-from kb.summary import StreamSummary
+from kb.scanning.summary import StreamSummary
 from tests.kb.samples import BOOK, scanned, stream
 
 

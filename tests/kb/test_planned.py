@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kb.hangs.warmup import stuck_warm_up, warm_up_of
 from kb.model import ProgressPoint
-from kb.planned import stuck_warm_up, warm_up_of
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from bot.rulefiles import knowledge
-from kb.matcher import HyperscanMatcher, ScanPattern
 from kb.model import Prefilter
-from kb.patterns import scan_form
-from kb.prefilter import RECURRING, cover, prefilter, wanted, ways_of, words_of
-from kb.readers.all import ALL_READERS
-from kb.readers.stages import STAGES
-from kb.rule import Rulebook
-from kb.scanplan import active
+from kb.parsers.logs.registry import ALL_READERS
+from kb.parsers.logs.stages import STAGES
+from kb.rulebase.patterns import scan_form
+from kb.rulebase.rule import Rulebook
+from kb.scanning.matcher import HyperscanMatcher, ScanPattern
+from kb.scanning.plan import active
+from kb.scanning.prefilter import RECURRING, cover, prefilter, wanted, ways_of, words_of
 
 ROOT = Path(__file__).parent.parent.parent
 MOST_WORDS = 1000  # queries of log stores have limits: 1,024 clauses, some kilobytes

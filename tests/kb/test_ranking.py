@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kb.confidence import band
-from kb.evidence import Facts, History
-from kb.findings import find
+from kb.diagnosis.confidence import band
+from kb.diagnosis.findings import find
+from kb.diagnosis.ranking import Ranked, explains, precedes, rank
+from kb.facts.evidence import Facts, History
 from kb.model import Resource, StreamRef
-from kb.ranking import Ranked, explains, precedes, rank
-from kb.rule import ExceptionTest, Pattern, Rule
-from kb.summary import Place, StreamSummary
+from kb.rulebase.rule import ExceptionTest, Pattern, Rule
+from kb.scanning.summary import Place, StreamSummary
 from tests.kb.samples import exception, facts, place, ref, rule, rulebook, steps, stream
 
 LINE = Pattern("line", literal="trouble")

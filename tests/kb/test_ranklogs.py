@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from kb.hangs.rank_timing import SlowRank, slow_group, slow_ranks
 from kb.model import OWN, ProgressPoint, StreamRef
-from kb.ranklogs import SlowRank, slow_group, slow_ranks
-from kb.summary import Series, StreamSummary
+from kb.scanning.summary import Series, StreamSummary
 
 
 def logs(

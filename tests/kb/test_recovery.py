@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from kb.evidence import Barred, Evidence, Facts, History, Try, nodes_digest
-from kb.findings import find
+from kb.diagnosis.findings import find
+from kb.diagnosis.ranking import rank
+from kb.diagnosis.recovery import Price, Run, decide, price
+from kb.facts.evidence import Barred, Evidence, Facts, History, Try, nodes_digest
 from kb.model import Job, Resource, Structure
-from kb.ranking import rank
-from kb.recovery import Price, Run, decide, price
 from kb.report import Exclusion, Progress, Suspect
-from kb.rule import Pattern, Row, StructureTest, Table
+from kb.rulebase.rule import Pattern, Row, StructureTest, Table
 from tests.kb.samples import facts, place, ref, rule, rulebook, steps, stream
 from tests.kb.troubles import BOOK, LINE, places, seen
 

@@ -2,7 +2,19 @@
 
 import itertools
 
-from kb.rings import ORDER, Step, as_ranges, at, contains, digest, last_step, position, shape_at, size, steps
+from kb.collectives.trace import (
+    ORDER,
+    Step,
+    as_ranges,
+    at,
+    contains,
+    digest,
+    last_step,
+    position,
+    shape_at,
+    size,
+    steps,
+)
 from tests.kb.collectives.samples import done, op, p2p, trace
 
 

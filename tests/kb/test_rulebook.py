@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kb.errors import RuleError, UnreadableInput
-from kb.readers.all import KINDS
-from kb.rule import Absent, All, Any, Count, Name, Not, Past, Ranks, Rulebook, Sequence, Span, Step
-from kb.rulebook import load
-from kb.rulechecks import STRUCTURES
-from kb.rulecodec import decode, digest, encode
+from kb.parsers.logs.registry import KINDS
+from kb.rulebase.checks import STRUCTURES
+from kb.rulebase.codec import decode, digest, encode
+from kb.rulebase.rule import Absent, All, Any, Count, Name, Not, Past, Ranks, Rulebook, Sequence, Span, Step
+from kb.rulebase.rulebook import load
 
 ROOT = Path(__file__).parents[2]
 FAULTS = """\
@@ -400,7 +400,7 @@ def test_damaged_bytes_never_crash(place: int, damage: bytes) -> None:
 
 def test_a_start_from_the_cache_is_light() -> None:
     """A cached rulebook is read without YAML or pydantic."""
-    code = "import sys, kb.rulecodec; print([m for m in ('yaml', 'pydantic', 'rapidfuzz') if m in sys.modules])"
+    code = "import sys, kb.rulebase.codec; print([m for m in ('yaml', 'pydantic', 'rapidfuzz') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "[]"
 

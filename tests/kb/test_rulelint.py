@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from kb.rule import (
+from kb.rulebase.lint import lint
+from kb.rulebase.rule import (
     ActionWord,
     Any,
     Deprecation,
@@ -25,8 +26,7 @@ from kb.rule import (
     Table,
     Where,
 )
-from kb.rulebook import Positions
-from kb.rulelint import lint
+from kb.rulebase.rulebook import Positions
 
 RULE = Rule(
     id="fan-stopped",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import jsonschema
 import pytest
 
-from kb.ruleschema import ActionsFile, FaultsFile, RuleFile, check, rule_json_schema
-from kb.yamltree import parse
+from kb.rulebase.schema import ActionsFile, FaultsFile, RuleFile, check, rule_json_schema
+from kb.rulebase.yaml_nodes import parse
 
 RULE = """\
 format: 1

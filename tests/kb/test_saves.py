@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kb.evidence import Evidence, Facts
+from kb.facts.evidence import Evidence, Facts
+from kb.hangs.checkpoint_saves import longest_save, saving, slow_save
 from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
-from kb.saves import longest_save, saving, slow_save
-from kb.summary import Series, StreamSummary
+from kb.scanning.summary import Series, StreamSummary
 
 START = 1_790_000_000.0
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 
 from kb.model import Resource, StreamRef
-from kb.scanner import AFTER, BEFORE, Scanner, scan
-from kb.summary import FIRST_PLACES, LAST_PLACES, LAST_POINTS, POINTS, StreamSummary, merge
+from kb.scanning.scanner import AFTER, BEFORE, Scanner, scan
+from kb.scanning.summary import FIRST_PLACES, LAST_PLACES, LAST_POINTS, POINTS, StreamSummary, merge
 from tests.kb.samples import PLAN, matcher
 
 ENGINE = matcher()

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kb.facts.series_tests import CHANGES, SHARE, Spot, look
+from kb.metrics.panel import Panel, Row, make_panel
 from kb.model import OWN, RESIZED, ProgressPoint, Resource, StreamRef
-from kb.panel import Panel, Row, make_panel
-from kb.rule import MEASURED, SeriesTest
-from kb.rulechecks import CHANGES as NAMED
-from kb.series import CHANGES, SHARE, Spot, look
-from kb.summary import Series, StageMark, StreamSummary
+from kb.rulebase.checks import CHANGES as NAMED
+from kb.rulebase.rule import MEASURED, SeriesTest
+from kb.scanning.summary import Series, StageMark, StreamSummary
 
 NAN = math.nan
 
@@ -167,7 +167,7 @@ def rates(level: float, count: int, seed: int = 3) -> list[float]:
     ],
 )
 def test_a_change_is_told_where_it_begins(test: SeriesTest, values: list[float], expected: list[int]) -> None:
-    """Each kind of kb.changes, with the rule's numbers."""
+    """Each kind of kb.metrics.change_points, with the rule's numbers."""
     found = steps(test, log(MEASURED[test.metric], values))
     assert len(found) == len(expected)
     assert all(abs((step or 0) - wanted) <= 12 for step, wanted in zip(found, expected, strict=True))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kb.model import RESIZED, Gap, ProgressPoint, Resource, StreamRef, Structure
-from kb.summary import (
+from kb.scanning.summary import (
     FIRST_PLACES,
     FIRST_STRUCTURES,
     LAST_PLACES,

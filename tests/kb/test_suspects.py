@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from kb.engine import diagnose
-from kb.evidence import Evidence
+from kb.diagnosis.engine import diagnose
+from kb.diagnosis.suspects import SUSPECTS
+from kb.facts.evidence import Evidence
 from kb.model import Job, Resource, StreamRef
 from kb.report import Suspect
-from kb.rule import ExceptionTest, FaultClass, Pattern, Rulebook, StructureTest
-from kb.suspects import SUSPECTS
+from kb.rulebase.rule import ExceptionTest, FaultClass, Pattern, Rulebook, StructureTest
 from tests.kb.samples import ACTIONS, OWNERS, ref, rule, scanned
 
 FAULTS = {

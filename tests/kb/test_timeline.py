@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from kb.engine import diagnose
-from kb.evidence import Evidence
+from kb.diagnosis.engine import diagnose
+from kb.facts.evidence import Evidence
 from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
 from kb.report import Diagnosis, EvidenceItem, Hang, Report, Suspect, Versions, Vote
-from kb.timeline import COLUMNS, MOST_ROWS, STANDOUTS, Timeline, timeline
-from kb.timerows import Heard, Mishap, Voice, cleaned, levels
+from kb.timeline.rows import Heard, Mishap, Voice, cleaned, levels
+from kb.timeline.timeline import COLUMNS, MOST_ROWS, STANDOUTS, Timeline, timeline
 from tests.kb.samples import BOOK, place, ref, stream
 
 NOON = 1_772_366_400.0  # 2026-03-01 12:00:00 UTC

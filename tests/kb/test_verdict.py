@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from kb.evidence import Facts
+from kb.diagnosis.ranking import Ranked
+from kb.diagnosis.verdict import failure_signs, judge, last_words, phase, progress
+from kb.facts.evidence import Facts
 from kb.model import Structure
-from kb.ranking import Ranked
 from kb.report import Hang, Progress, Vote
-from kb.summary import StageMark
-from kb.verdict import failure_signs, judge, last_words, phase, progress
+from kb.scanning.summary import StageMark
 from tests.kb.samples import exception, facts, steps, stream
 from tests.kb.troubles import places, seen
 

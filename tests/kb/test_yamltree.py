@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kb.yamltree import MAX_BYTES, nearest, parse
+from kb.rulebase.yaml_nodes import MAX_BYTES, nearest, parse
 
 
 def faults(text: str) -> list[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kb.evidence import Facts, History
-from kb.findings import find
-from kb.ranking import Ranked, rank
-from kb.rule import Pattern
+from kb.diagnosis.findings import find
+from kb.diagnosis.ranking import Ranked, rank
+from kb.facts.evidence import Facts, History
+from kb.rulebase.rule import Pattern
 from tests.kb.samples import facts, place, rule, rulebook, steps, stream
 
 LINE = Pattern("line", literal="trouble")

@@ -6,9 +6,9 @@ import pytest
 
 from bot.rulefiles import knowledge
 from bot.ruletests import evidence_of
-from kb.engine import diagnose
-from kb.matcher import Matcher
+from kb.diagnosis.engine import diagnose
 from kb.report import Report
+from kb.scanning.matcher import Matcher
 
 KNOWN = knowledge()
 

@@ -13,11 +13,11 @@ from bot import ruletests
 from bot.accuracy import evaluate_cases
 from bot.diagnosing import diagnose_bundle, diagnose_paths
 from bot.rulefiles import default_folder, knowledge
-from kb.evidence import Facts
-from kb.findings import find
-from kb.matcher import HyperscanMatcher, Matcher, Re2Matcher
-from kb.patterns import check, scan_form
-from kb.ranking import explains, rank
+from kb.diagnosis.findings import find
+from kb.diagnosis.ranking import explains, rank
+from kb.facts.evidence import Facts
+from kb.rulebase.patterns import check, scan_form
+from kb.scanning.matcher import HyperscanMatcher, Matcher, Re2Matcher
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BENCHMARK = ROOT.parent / "shared" / "benchmark"

@@ -16,7 +16,7 @@ from bot.reportjson import dumps
 from bot.store import Origin, Store, add_within, file
 from bot.tables import IncidentRow
 from kb.report import Report
-from kb.rule import FaultClass, Rulebook
+from kb.rulebase.rule import FaultClass, Rulebook
 
 NOW = datetime(2026, 11, 23, 8, 0, tzinfo=UTC)
 FAULTS = {

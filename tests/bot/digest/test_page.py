@@ -16,8 +16,8 @@ from bot.digest.pictures import pictures
 from bot.digest.reading import compute
 from bot.digest.text import text
 from bot.ledger import Ledger
+from kb.digest.definitions import DEFINITIONS
 from kb.digest.figures import figures
-from kb.digest.meaning import DEFINITIONS
 from kb.digest.weeks import Week
 from kb.errors import UnreadableInput
 from tests.bot.chromium import chromium, complaints

@@ -12,7 +12,7 @@ from bot.reportjson import dumps
 from bot.rulefiles import Knowledge
 from bot.ruletests import evidence_of
 from bot.store import Origin
-from kb.engine import diagnose
+from kb.diagnosis.engine import diagnose
 from kb.report import JobView
 
 NOW = datetime(2026, 11, 20, 9, tzinfo=UTC)

@@ -17,7 +17,7 @@ from bot.learning.trying import Base, base_of
 from bot.ledger import Ledger
 from bot.ruletests import evidence_of
 from kb.errors import SignalboxError
-from kb.learning.edits import with_value
+from kb.learning.yaml_edits import with_value
 from tests.bot.forges.staged import git
 from tests.bot.learning.seeing import FULL, LEASE, add, right, rule, wrong
 

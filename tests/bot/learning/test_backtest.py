@@ -14,12 +14,12 @@ from bot.rulefiles import default_folder, engine
 from bot.ruletests import evidence_of
 from bot.ruletests import tests_of as logs_beside
 from bot.tables import ReplayRow
-from kb.engine import diagnose
+from kb.diagnosis.engine import diagnose
+from kb.diagnosis.findings import hear
 from kb.errors import RuleError, UnreadableInput
-from kb.evidence import Facts, History
-from kb.findings import hear
-from kb.learning.needles import sieve
+from kb.facts.evidence import Facts, History
 from kb.learning.precision import Share
+from kb.learning.required_literals import sieve
 from tests.bot.learning.seeing import FULL, GOOD, LEASE, OOM, add, right, rule, wrong
 
 PATH = "storage/lease-revoked/rule.yaml"

@@ -8,7 +8,7 @@ from bot.learning.backtest import backtest
 from bot.learning.costing import LEAST_BYTES, dearer
 from bot.learning.trying import base_of, trial
 from bot.rulefiles import default_folder
-from kb.learning.edits import with_pattern
+from kb.learning.yaml_edits import with_pattern
 from tests.bot.learning.seeing import GOOD, rule
 
 FILE = "storage/lease-revoked/rule.yaml"

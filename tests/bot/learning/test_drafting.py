@@ -12,11 +12,11 @@ from bot.learning.cleaning import Cleaner, words_of
 from bot.learning.drafting import draft
 from bot.rulefiles import default_folder, knowledge, read_files
 from kb.errors import Fault
-from kb.learning.background import background, held
 from kb.learning.cases import Candidate, Case
-from kb.learning.mining import mine
-from kb.rulebook import load
-from kb.rulelint import lint
+from kb.learning.miner import mine
+from kb.learning.negative_corpus import background, held
+from kb.rulebase.lint import lint
+from kb.rulebase.rulebook import load
 
 STEPS = "".join(f"[rank0]: iteration {at}/ 500 | lm loss: {3 - at / 50:.4f} | lr: 3.0e-4\n" for at in range(1, 6))
 LEASE = "[rank{rank}]: lease agent: lease of volume {volume} was refused by its owner on {host}\n"

@@ -12,10 +12,10 @@ from bot.learning.growing import OneRule, fit
 from bot.learning.trying import base_of
 from bot.ledger import Ledger
 from kb.errors import RuleError
-from kb.learning.background import background
 from kb.learning.cases import Case
+from kb.learning.discriminating_patterns import told_apart
 from kb.learning.events import events_of
-from kb.learning.telling import told_apart
+from kb.learning.negative_corpus import background
 from tests.bot.learning.seeing import FULL, NOW, OOM, STEPS, add, right, wrong
 
 HOSTS = ("atlas", "gpu-b07.corp.example.net")

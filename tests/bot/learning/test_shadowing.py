@@ -13,9 +13,9 @@ from bot.learning.trying import base_of, trial
 from bot.ledger import Ledger
 from bot.ruletests import evidence_of
 from bot.tables import ShadowHitRow
-from kb.engine import diagnose
+from kb.diagnosis.engine import diagnose
 from kb.learning.precision import Share
-from kb.rulecodec import meaning
+from kb.rulebase.codec import meaning
 from tests.bot.learning.seeing import GOOD, LEASE, NOW, OOM, add, right, rule, wrong
 
 

@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 
 from bot.pages.kept import Kept
 from bot.pages.passages import Passage
-from kb.curves import Chart, Curves, Line
-from kb.timeline import COLUMNS, Mark, Row, Timeline
-from kb.timerows import Mishap
+from kb.timeline.curves import Chart, Curves, Line
+from kb.timeline.rows import Mishap
+from kb.timeline.timeline import COLUMNS, Mark, Row, Timeline
 from tests.bot.samples import NOON
 
 ATTACKS = (

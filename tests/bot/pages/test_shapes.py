@@ -9,8 +9,8 @@ import pytest
 
 from bot.pages.charts import draw, told
 from bot.pages.lanes import across, anchor, lanes
-from kb.curves import Chart, Line
-from kb.timeline import COLUMNS, Mark, Timeline
+from kb.timeline.curves import Chart, Line
+from kb.timeline.timeline import COLUMNS, Mark, Timeline
 from tests.bot.pages.made import curves, row, timeline
 from tests.bot.samples import NOON
 

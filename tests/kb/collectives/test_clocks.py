@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from kb.collectives.clocks import corrected, offsets
-from kb.collectives.judging import judge
-from kb.rings import digest
+from kb.collectives.analyse import judge
+from kb.collectives.clock_skew import corrected, offsets
+from kb.collectives.trace import digest
 from tests.kb.collectives.samples import NOW, named, op, trace, world
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from kb.collectives.judging import judge
+from kb.collectives.analyse import judge
+from kb.collectives.trace import contains, digest, size
 from kb.model import CollectiveTrace
-from kb.rings import contains, digest, size
 from tests.kb.collectives.samples import FRAME, NOW, done, named, op, p2p, trace, world
 
 

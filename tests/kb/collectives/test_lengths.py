@@ -2,8 +2,8 @@
 
 import pytest
 
-from kb.collectives.judging import judge
-from kb.collectives.lengths import Received, received, settled
+from kb.collectives.analyse import judge
+from kb.collectives.size_mismatch import Received, received, settled
 from tests.kb.collectives.samples import named, retired
 
 GLOO_SAYS = (

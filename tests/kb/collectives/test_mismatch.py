@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kb.collectives.judging import judge
+from kb.collectives.analyse import judge
 from tests.kb.collectives.samples import NOW, done, named, op, retired, trace
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.digest.numbers import Rate, Share, Spread, Sum, rate, share, spread, total
-from kb.digest.offenders import lemon_score
+from kb.digest.repeat_offenders import lemon_score
+from kb.digest.statistics import Rate, Share, Spread, Sum, rate, share, spread, total
 
 
 def test_too_few_cases_give_no_share():

@@ -1,11 +1,11 @@
-"""Times of a run's lines on one clock (kb.l4.clocks)."""
+"""Times of a run's lines on one clock (kb.anomalies.core.clock_skew)."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from kb.l4.clocks import leveled, skews
-from kb.l4.run import Event, Run, Seen, Spot, Voice
+from kb.anomalies.core.clock_skew import leveled, skews
+from kb.anomalies.core.run import Event, Run, Seen, Spot, Voice
 
 
 def a_run(ahead: dict[str, float], *, kind: str = "job", nodes: int = 4) -> Run:

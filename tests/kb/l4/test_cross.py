@@ -1,11 +1,11 @@
-"""A run against a good one: its own failure, its length, the order of its events (kb.l4.cross)."""
+"""A run against a good one: its own failure, its length, the order of its events (kb.anomalies.runs.baseline_diff)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from kb.l4.cross import baseline_of, compare, doubts, out_of_order
-from kb.l4.run import Event, Run, Seen, Spot, Voice
+from kb.anomalies.core.run import Event, Run, Seen, Spot, Voice
+from kb.anomalies.runs.baseline_diff import baseline_of, compare, doubts, out_of_order
 
 
 def a_run(*texts: str, nodes: int = 2, lines: int = 100) -> Run:

@@ -1,8 +1,8 @@
-"""Which setting failed nodes share and the others lack (kb.l4.fleet)."""
+"""Which setting failed nodes share and the others lack (kb.anomalies.runs.shared_settings)."""
 
 from __future__ import annotations
 
-from kb.l4.fleet import Shared, Witness, shared
+from kb.anomalies.runs.shared_settings import Shared, Witness, shared
 
 
 def nodes(prefix: str, count: int, *, failed: bool, driver: str, at: float) -> list[Witness]:

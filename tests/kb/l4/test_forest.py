@@ -1,8 +1,8 @@
-"""The isolation forest (kb.l4.forest)."""
+"""The isolation forest (kb.anomalies.nodes.isolation_forest)."""
 
 from __future__ import annotations
 
-from kb.l4.forest import Isolation, isolate
+from kb.anomalies.nodes.isolation_forest import Isolation, isolate
 
 
 def test_the_odd_row_scores_highest_and_names_its_column() -> None:

@@ -1,16 +1,16 @@
-"""What a run was set to, out of its job's record and its first lines (kb.l4.gathered), and what nodes have otherwise (kb.l4.cross)."""
+"""What a run was set to, out of its job's record and its first lines (kb.anomalies.build_run), and what nodes have otherwise (kb.anomalies.runs.baseline_diff)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from kb.l4.cross import Baseline, Unlike, changed, unlike
-from kb.l4.gathered import run_of
-from kb.l4.joined import Found, shown
-from kb.l4.run import Run, has_failed
-from kb.l4.spatial import Odd
+from kb.anomalies.analyse import Found, shown
+from kb.anomalies.build_run import run_of
+from kb.anomalies.core.run import Run, has_failed
+from kb.anomalies.nodes.peers import Odd
+from kb.anomalies.runs.baseline_diff import Baseline, Unlike, changed, unlike
 from kb.model import Attempt, Job, Resource, StreamRef
-from kb.templates.mining import Miner
+from kb.templates.miner import Miner
 from kb.templates.table import TemplateTable
 
 

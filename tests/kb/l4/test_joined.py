@@ -1,19 +1,19 @@
-"""Comparisons of a failed run with a good one, with its peers, and with its own past, joined (kb.l4)."""
+"""Comparisons of a failed run with a good one, with its peers, and with its own past, joined (kb.anomalies)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from kb.l4.clocks import leveled, skews
-from kb.l4.cross import Baseline, baseline_of, changed, compare, is_foreign, out_of_order, pooled
-from kb.l4.gathered import run_of
-from kb.l4.joined import indicators, look, shown, view
-from kb.l4.run import Beat, Event, Run, Seen, Spot, Voice
-from kb.l4.temporal import changes, course_of
-from kb.l4.weights import BARE, FILTERED
+from kb.anomalies.analyse import indicators, look, shown, view
+from kb.anomalies.build_run import run_of
+from kb.anomalies.core.clock_skew import leveled, skews
+from kb.anomalies.core.run import Beat, Event, Run, Seen, Spot, Voice
+from kb.anomalies.events.weights import BARE, FILTERED
+from kb.anomalies.runs.baseline_diff import Baseline, baseline_of, changed, compare, is_foreign, out_of_order, pooled
+from kb.anomalies.time.change_step import changes, course_of
 from kb.model import Job, Resource, StreamRef
 from kb.report import Indicators
-from kb.templates.mining import Miner
+from kb.templates.miner import Miner
 
 USUAL = (
     "loading module fused kernels",

@@ -1,4 +1,4 @@
-"""What features are worth, alone and beside the likeliest event (kb.l4.judging)."""
+"""What features are worth, alone and beside the likeliest event (kb.anomalies.events.model)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from kb.l4.features import Measured
-from kb.l4.judging import alone, among, chance, judged
-from kb.l4.run import Event, Seen, Spot
-from kb.l4.weights import BARE, FILTERED, Weights
+from kb.anomalies.core.run import Event, Seen, Spot
+from kb.anomalies.events.features import Measured
+from kb.anomalies.events.model import alone, among, chance, judged
+from kb.anomalies.events.weights import BARE, FILTERED, Weights
 
 PLAIN = {name: 0.0 for weights in (FILTERED, BARE) for key in weights.first for name in key.split("*") if name}
 

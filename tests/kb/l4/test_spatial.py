@@ -1,9 +1,9 @@
-"""Nodes beside their peers (kb.l4.spatial)."""
+"""Nodes beside their peers (kb.anomalies.nodes.peers)."""
 
 from __future__ import annotations
 
-from kb.l4.run import Event, Run, Seen, Spot, Voice
-from kb.l4.spatial import groups, lacking, off_values
+from kb.anomalies.core.run import Event, Run, Seen, Spot, Voice
+from kb.anomalies.nodes.peers import groups, lacking, off_values
 
 
 def printed(text: str, counts: dict[str, int], number: dict[str, float] | None = None) -> Run:

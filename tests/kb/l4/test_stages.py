@@ -1,12 +1,12 @@
-"""In which stage a run was (kb.l4.stages)."""
+"""In which stage a run was (kb.anomalies.time.stage)."""
 
 from __future__ import annotations
 
 import pytest
 
-from kb.l4.run import Beat, Event, Run, Seen, Spot
-from kb.l4.stages import stage_at
-from kb.l4.temporal import course_of
+from kb.anomalies.core.run import Beat, Event, Run, Seen, Spot
+from kb.anomalies.time.change_step import course_of
+from kb.anomalies.time.stage import stage_at
 
 STEPS = 45
 

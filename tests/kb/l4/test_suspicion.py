@@ -1,15 +1,15 @@
-"""Who is suspected, and what speaks against whom (kb.l4.mentions, kb.l4.grounds, kb.l4.suspicion)."""
+"""Who is suspected, and what speaks against whom (kb.anomalies.nodes.mentions, kb.anomalies.nodes.evidence, kb.anomalies.nodes.suspects)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from kb.l4.grounds import Moment
-from kb.l4.joined import indicators
-from kb.l4.mentions import Names
-from kb.l4.run import Beat, Event, Run, Seen, Spot, Voice
-from kb.l4.spatial import Odd
-from kb.l4.suspicion import suspects
+from kb.anomalies.analyse import indicators
+from kb.anomalies.core.run import Beat, Event, Run, Seen, Spot, Voice
+from kb.anomalies.nodes.evidence import Moment
+from kb.anomalies.nodes.mentions import Names
+from kb.anomalies.nodes.peers import Odd
+from kb.anomalies.nodes.suspects import suspects
 
 AT = 1000.0
 MOMENT = Moment(AT, 10.0, crashed=True)

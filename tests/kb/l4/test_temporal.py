@@ -1,4 +1,4 @@
-"""A run beside its own past: its steps, where it turned, whether it stands (kb.l4.temporal)."""
+"""A run beside its own past: its steps, where it turned, whether it stands (kb.anomalies.time.change_step)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from kb.l4.run import Beat, Run, Spot
-from kb.l4.temporal import Course, changes, course_of, is_stalled, step_told
+from kb.anomalies.core.run import Beat, Run, Spot
+from kb.anomalies.time.change_step import Course, changes, course_of, is_stalled, step_told
 
 
 def beat(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kb.learning.background import background, held
 from kb.learning.cases import Case, Observation
-from kb.rule import FaultClass, Rulebook
+from kb.learning.negative_corpus import background, held
+from kb.rulebase.rule import FaultClass, Rulebook
 
 STEPS = "".join(f"[rank0]: step {at} | loss: {3 - at / 50:.4f} | lr: 3.0e-4\n" for at in range(1, 6))
 NOISE = (

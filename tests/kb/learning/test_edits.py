@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kb.errors import RuleError
-from kb.learning.edits import value_of, with_pattern, with_value
+from kb.learning.yaml_edits import value_of, with_pattern, with_value
 
 TEXT = """format: 1
 id: a-rule  # its name

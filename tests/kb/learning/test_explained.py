@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kb.learning.explained import explained
-from kb.rule import ExceptionTest, Name, Pattern, Rule, Table
+from kb.learning.existing_rules import explained
+from kb.rulebase.rule import ExceptionTest, Name, Pattern, Rule, Table
 from tests.kb.learning.resolved import BOOK
 
 LINE = Pattern("line", regex="volume .{1,9} is gone", not_line="dry run")

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from kb.learning.generalise import aligned, escaped, regexes
-from kb.learning.wordlike import Weights, tokens
-from kb.patterns import check
+from kb.learning.regex_generalisation import aligned, escaped, regexes
+from kb.learning.tokenizer import Weights, tokens
+from kb.rulebase.patterns import check
 
 FEW = Weights()
 MESSAGES = [

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from kb.learning.background import background, held
 from kb.learning.cases import Candidate, Refusal
-from kb.learning.mining import mine
-from kb.rule import Name, Pattern, Rule
+from kb.learning.miner import mine
+from kb.learning.negative_corpus import background, held
+from kb.rulebase.rule import Name, Pattern, Rule
 from tests.kb.learning.resolved import BOOK, GONE, LEASE, STEPS, case, leases, others, seen
 
 OTHER = "[rank0]: sample 17 of part 3 cannot be decoded\n"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kb.learning.background import background, other
 from kb.learning.cases import Case
-from kb.learning.narrowing import Cluster, Near, Pair, clusters, exclusion, nearest, pairs, widening
-from kb.rule import ExceptionTest, Name, Pattern, Rule
+from kb.learning.negative_corpus import background, other
+from kb.learning.refinement import Cluster, Near, Pair, clusters, exclusion, nearest, pairs, widening
+from kb.rulebase.rule import ExceptionTest, Name, Pattern, Rule
 
 STEPS = "step 1 | loss: 2.9\nstep 2 | loss: 2.8\n"
 FULL = "OSError: [Errno 28] No space left on device\n"

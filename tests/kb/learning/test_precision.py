@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kb.learning.precision import LEAST, Outcome, Share, calibrated, fits, shrunk
-from kb.rule import FaultClass, Rulebook
+from kb.rulebase.rule import FaultClass, Rulebook
 from tests.bot.samples import FALLEN_GPU
 
 BOOK = Rulebook(

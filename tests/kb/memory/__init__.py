@@ -1,1 +1,1 @@
-"""Tests of kb.memory."""
+"""Tests of kb.precedents."""

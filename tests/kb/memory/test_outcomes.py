@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kb.memory.outcomes import Step, outcomes
-from kb.memory.words import fared
+from kb.precedents.advice_outcomes import Step, outcomes
+from kb.precedents.phrases import fared
 from kb.report import Outcomes
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.memory.pattern import MOST_EVENTS, Event, Known, Library, Pattern, pattern_of, similarity, words_of
+from kb.precedents.signature import MOST_EVENTS, Event, Known, Library, Pattern, pattern_of, similarity, words_of
 from kb.report import Diagnosis, EvidenceItem, Indicator, Indicators, Progress, Report, Versions
 
 LOST = "frobnicator on gpu-017: phase lock is gone after 812 s, giving up"

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from kb.digest.rows import Row
-from kb.evidence import Barred, Evidence, History, PastIncident, Try
-from kb.memory.earlier import Earlier, history_of, with_attempts
-from kb.memory.outcomes import Step
-from kb.memory.pattern import Library
-from kb.memory.recalled import Past, remembered
-from kb.memory.trace import Place, Trace, trace_of
-from kb.memory.words import told
+from kb.facts.evidence import Barred, Evidence, History, PastIncident, Try
 from kb.model import Job, ProgressPoint
+from kb.precedents.advice_outcomes import Step
+from kb.precedents.history import Earlier, history_of, with_attempts
+from kb.precedents.incident_trace import Place, Trace, trace_of
+from kb.precedents.phrases import told
+from kb.precedents.report_section import Past, remembered
+from kb.precedents.signature import Library
 from kb.report import Decision, Diagnosis, Exclusion, GpuRef, Progress, Report, Suspect, Versions
-from kb.summary import StreamSummary, series_of
+from kb.scanning.summary import StreamSummary, series_of
 from tests.kb.memory.test_pattern import LOST, known, report
 from tests.kb.samples import ref
 

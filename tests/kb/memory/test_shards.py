@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from kb.evidence import Evidence
-from kb.memory.shards import in_common, named, shards_of
+from kb.facts.evidence import Evidence
+from kb.precedents.data_shards import in_common, named, shards_of
 from kb.report import Indicator, Indicators, Report, Versions
-from kb.summary import StreamSummary
+from kb.scanning.summary import StreamSummary
 from tests.kb.samples import ref
 
 REPORT = Report("", "", "no_match", "failed", "", Versions("1", "1", "", "1"))

@@ -1,1 +1,1 @@
-"""Tests of kb.ras."""
+"""Tests of kb.hangs.nccl_ras."""

@@ -1,6 +1,6 @@
 """Answers of NCCL RAS, written as NCCL writes them."""
 
-from kb.readers.ras.answers import read_ras
+from kb.parsers.nccl_ras.answers import read_ras
 
 START = 1_793_000_000.0
 OPS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")

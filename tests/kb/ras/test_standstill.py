@@ -2,9 +2,9 @@
 
 import pytest
 
-from kb.ras.standstill import pending
-from kb.readers.ras.answers import read_ras
-from kb.readers.ras.values import RasReport
+from kb.hangs.nccl_ras.standstill import pending
+from kb.parsers.nccl_ras.answers import read_ras
+from kb.parsers.nccl_ras.values import RasReport
 from tests.kb.ras.samples import MISMATCH, START, communicator, four, gone, rank, report
 
 

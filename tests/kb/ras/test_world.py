@@ -1,7 +1,7 @@
 """Global ranks of the processes that NCCL RAS names."""
 
+from kb.hangs.nccl_ras.world import init_ranks, world_ranks
 from kb.model import Resource, Structure
-from kb.ras.world import init_ranks, world_ranks
 from tests.kb.ras.samples import communicator, rank, report
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kb.readers.all import ALL_READERS, KINDS
+from kb.parsers.logs.registry import ALL_READERS, KINDS
 
 SAMPLES = (
     b'[rank3]: Traceback (most recent call last):\n[rank3]:   File "a.py", line 1, in f\n[rank3]:     f()\n[rank3]: ValueError: x\n',

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from kb import patterns
-from kb.readers.checkpoints import READERS
+from kb.parsers.logs.checkpoints import READERS
+from kb.rulebase import patterns
 
 CHECKPOINT, RUN_END = READERS
 

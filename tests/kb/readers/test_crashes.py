@@ -3,7 +3,7 @@
 import pytest
 from reading import one, structures
 
-from kb.readers.crashes import READERS
+from kb.parsers.logs.crashes import READERS
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kb.model import Resource
-from kb.readers.ebpf import EbpfLimits, blocked_on, measures, quantile, read_ebpf, stand_out
+from kb.parsers.artefacts.ebpf import EbpfLimits, blocked_on, measures, quantile, read_ebpf, stand_out
 
 BOOT = 1_000_000_000_000  # nanoseconds since boot at the first tick
 NOON = 1_790_942_400

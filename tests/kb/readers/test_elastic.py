@@ -3,7 +3,7 @@
 import pytest
 from reading import one, structures
 
-from kb.readers.elastic import READERS
+from kb.parsers.logs.elastic import READERS
 
 TAIL = "  error_file: <N/A>\n  traceback : To enable traceback see: https://example.org/errors.html\n"
 

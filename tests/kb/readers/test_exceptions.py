@@ -3,7 +3,7 @@
 import pytest
 from reading import one, structures
 
-from kb.readers.exceptions import MAX_FRAMES, MAX_MESSAGE, READERS
+from kb.parsers.logs.exceptions import MAX_FRAMES, MAX_MESSAGE, READERS
 
 
 def headed(text):

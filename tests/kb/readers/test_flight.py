@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from kb.model import Frame
-from kb.readers.flight import Limits, rank_of, read_dump, refusal
+from kb.parsers.artefacts.flight import Limits, rank_of, read_dump, refusal
 
 MADE = 1_795_000_000_000_000_000
 

@@ -3,7 +3,7 @@
 import pytest
 from reading import one, structures
 
-from kb.readers.gputests import READERS
+from kb.parsers.logs.gputests import READERS
 
 
 def table(off, on, prefix=""):

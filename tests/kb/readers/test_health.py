@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kb.readers.health import MAX_EVENTS, read_health
+from kb.parsers.artefacts.health import MAX_EVENTS, read_health
 
 DIAG = """Successfully ran diagnostic for group.
 +---------------------------+------------------------------------------------+

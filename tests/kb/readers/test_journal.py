@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kb.readers.journal import JournalEntry, read_journal
+from kb.parsers.artefacts.journal import JournalEntry, read_journal
 
 AT = 1_763_000_000_123_456
 ENTRY = JournalEntry(AT, "NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus.", "kernel", "gpu-014", 3)

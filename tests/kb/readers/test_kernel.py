@@ -3,7 +3,7 @@
 import pytest
 from reading import one, structures
 
-from kb.readers.kernel import READERS
+from kb.parsers.logs.kernel import READERS
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kb.model import Resource
-from kb.readers.kubernetes import read_kubernetes
+from kb.parsers.schedulers.kubernetes import read_kubernetes
 
 NOON = 1_790_942_400.0  # 2026-10-02 12:00:00 UTC
 

@@ -3,7 +3,7 @@
 import pytest
 from reading import one, structures
 
-from kb.readers.launchers import READERS, signal_name
+from kb.parsers.logs.launchers import READERS, signal_name
 
 
 def ends(text):

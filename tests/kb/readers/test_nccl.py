@@ -3,7 +3,7 @@
 import pytest
 from reading import one, structures
 
-from kb.readers.nccl import READERS
+from kb.parsers.logs.nccl import READERS
 
 HEAD = "[rank21]:[E502 03:04:05.114205330 ProcessGroupNCCL.cpp:683] "
 

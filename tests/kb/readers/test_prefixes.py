@@ -2,7 +2,7 @@
 
 import pytest
 
-from kb.readers.prefixes import MAX_BYTES, Prefix, peel
+from kb.parsers.logs.prefixes import MAX_BYTES, Prefix, peel
 
 CASES = [
     (b"[rank17]: Traceback", b"Traceback", {"rank": 17}),

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kb.model import Event, Resource
-from kb.readers.processes import Ended, read_processes, written
+from kb.parsers.artefacts.processes import Ended, read_processes, written
 
 KILLED = Ended(3, 4711, 1780000000.5, "SIGKILL", "gpu-31", 7)
 

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from kb import patterns
-from kb.readers.progress import FORMATS, read_line
+from kb.parsers.logs.progress import FORMATS, read_line
+from kb.rulebase import patterns
 
 GIB = 2.0**30
 MIB = 2.0**20

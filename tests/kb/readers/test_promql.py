@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kb.model import Gap, Resource
-from kb.readers.promql import MOST_POINTS, MetricSeries, read_prometheus, resource_of
+from kb.parsers.artefacts.promql import MOST_POINTS, MetricSeries, read_prometheus, resource_of
 
 T0 = 1_793_000_000.0
 

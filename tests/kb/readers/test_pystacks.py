@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kb.model import Frame, Resource
-from kb.readers.pystacks import MOST_FRAMES, read_all_stacks, read_stacks
+from kb.parsers.artefacts.pystacks import MOST_FRAMES, read_all_stacks, read_stacks
 
 SPY = """Process 4410: /opt/py/bin/python fit.py --steps 9
 Python v3.12.1 (/opt/py/bin/python3.12)

@@ -3,8 +3,8 @@
 import pytest
 
 from kb.model import Resource
-from kb.readers.ras.answers import read_ras
-from kb.readers.ras.monitor import read_ras_monitor
+from kb.parsers.nccl_ras.answers import read_ras
+from kb.parsers.nccl_ras.monitor import read_ras_monitor
 from tests.kb.ras.samples import INCOMPLETE, MISMATCH, START, communicator, document, four, gone, rank, report
 
 

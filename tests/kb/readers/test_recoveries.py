@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kb.readers.recoveries import READERS
+from kb.parsers.logs.recoveries import READERS
 
 
 def reads(line: bytes) -> int:

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from kb.readers.sacct import FIELDS, LAST, read_sacct
-from kb.readers.slurmjson import read_slurm
+from kb.parsers.schedulers.sacct import FIELDS, LAST, read_sacct
+from kb.parsers.schedulers.slurmjson import read_slurm
 
 COLUMNS = (*FIELDS, LAST)
 BAR = "|77f1|"

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from kb.readers.hostlists import MAX_NODES, hostlist
-from kb.readers.slurmjson import read_slurm
+from kb.parsers.schedulers.hostlists import MAX_NODES, hostlist
+from kb.parsers.schedulers.slurmjson import read_slurm
 
 START, END = 1_790_900_000, 1_790_942_400
 

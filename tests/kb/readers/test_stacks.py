@@ -2,7 +2,7 @@
 
 from reading import one, structures
 
-from kb.readers.stacks import READERS
+from kb.parsers.logs.stacks import READERS
 
 SPY = (
     "Process 771: python fit.py\nPython v3.11.4 (/opt/py/bin/python3.11)\n\n"

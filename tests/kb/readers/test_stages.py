@@ -2,8 +2,8 @@
 
 import pytest
 
-from kb import patterns
-from kb.readers.stages import STAGES, stage_of
+from kb.parsers.logs.stages import STAGES, stage_of
+from kb.rulebase import patterns
 
 LINES = [
     (b"WARNING:torch.distributed.run:", "launch"),

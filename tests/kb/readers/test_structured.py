@@ -8,8 +8,8 @@ import math
 import pytest
 
 from kb.model import ProgressPoint
-from kb.readers.progress import read_line
-from kb.readers.structured import memory_of, stamp_of
+from kb.parsers.logs.progress import read_line
+from kb.parsers.logs.structured import memory_of, stamp_of
 
 LINE = {
     "timestamp": "2026-11-20T03:04:05.5Z",

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kb.readers.timestamps import find_time
+from kb.parsers.logs.timestamps import find_time
 
 
 def at(*parts: int, fraction: float = 0.0) -> float:

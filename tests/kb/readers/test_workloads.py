@@ -3,8 +3,8 @@
 import pytest
 
 from kb.model import Attempt, Member
-from kb.readers.pods import read_pod
-from kb.readers.workloads import KINDS, PODS, Site, outline, stem, workload
+from kb.parsers.schedulers.pods import read_pod
+from kb.parsers.schedulers.workloads import KINDS, PODS, Site, outline, stem, workload
 from tests.kubeobjects import START, condition, ended, kubeflow, node, pod, running, thing
 
 KIND = {one.word: one for one in KINDS}

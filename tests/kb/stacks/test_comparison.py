@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from kb.model import Frame, Resource, StackSample, ThreadStack
-from kb.stacks.comparison import compare
-from kb.stacks.merged import merged
-from kb.stacks.stillness import Stillness, probe_stillness
+from kb.stacks.call_tree import merged
+from kb.stacks.outliers import compare
+from kb.stacks.stall_vote import Stillness, probe_stillness
 from tests.kb.stacks.samples import BACKWARD, C10D, NEXT, REDUCE, TRAIN, crowd, rounds, stack
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kb.model import Frame, ThreadStack
-from kb.stacks.doing import doing
+from kb.stacks.activity import doing
 from tests.kb.stacks.samples import BACKWARD, C10D, FORKED, LOADER, NEXT, POLL, TRAIN, frames, stack
 
 

@@ -1,7 +1,7 @@
 """The merged view of all ranks' stacks."""
 
 from kb.report import StackBranch
-from kb.stacks.merged import branches, merged
+from kb.stacks.call_tree import branches, merged
 from tests.kb.stacks.samples import NEXT, REDUCE, TRAIN, crowd
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from kb.model import ThreadStack
-from kb.stacks.stillness import Stillness, probe_stillness
+from kb.stacks.stall_vote import Stillness, probe_stillness
 from tests.kb.stacks.samples import BACKWARD, NEXT, REDUCE, TRAIN, frames, rounds, stack
 
 

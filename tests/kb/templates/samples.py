@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from kb.model import StreamRef
-from kb.templates.mining import AFTER, Miner
+from kb.templates.miner import AFTER, Miner
 from kb.templates.table import TemplateTable
 
 REF = StreamRef("node-1.log")

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from kb.templates.keys import Fold, KeyTable
+from kb.templates.line_keys import Fold, KeyTable
 from kb.templates.masking import fold
 
 

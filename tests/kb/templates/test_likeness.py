@@ -7,12 +7,13 @@ from itertools import cycle
 
 import pytest
 
-from kb.templates import blocks, mining
-from kb.templates.blocks import Shapes
-from kb.templates.likeness import Likeness, Loose
-from kb.templates.looks import Looks
+from kb.templates import line_blocks
+from kb.templates import miner as templates_miner
+from kb.templates.line_blocks import Shapes
+from kb.templates.lookup_budget import Looks
 from kb.templates.masking import Shape, fold, shape_of
-from kb.templates.mining import Miner
+from kb.templates.miner import Miner
+from kb.templates.similarity import Likeness, Loose
 from kb.templates.table import KEEP, TemplateTable
 from tests.kb.templates.samples import REF
 
@@ -79,7 +80,7 @@ def test_what_is_learned_changes_no_table(seed, monkeypatch):
     text, shapes = random_log(seed), Shapes(dated=False)
     table(random_log(seed + 100), shapes)
     known, fresh = table(text, shapes), table(text)
-    monkeypatch.setattr(blocks, "Likeness", Full)
+    monkeypatch.setattr(line_blocks, "Likeness", Full)
     assert [table(text)] * 2 == [fresh, known]
 
 
@@ -97,13 +98,13 @@ def test_what_is_learned_changes_no_table(seed, monkeypatch):
 )
 def test_lines_of_few_forms_are_what_a_full_look_says(forms, monkeypatch):
     """Wherever the word stands, and whether its lines fold as a group, as a family or not yet."""
-    monkeypatch.setattr(mining, "FEWEST", 2000)  # what is learned helps soon
+    monkeypatch.setattr(templates_miner, "FEWEST", 2000)  # what is learned helps soon
     chance = random.Random(7)
     words = ["".join(chance.choices(_LETTERS, k=8)) for _ in range(1400)]
     lines = zip(cycle(forms), [*words, "error", "warning"], strict=False)
     text = "".join(form.format(word, word[::-1]) + "\n" for form, word in lines).encode()
     shapes = [table(text[: len(text) * part // 7]) for part in (1, 7)]
-    monkeypatch.setattr(blocks, "Likeness", Full)
+    monkeypatch.setattr(line_blocks, "Likeness", Full)
     assert [table(text[: len(text) * part // 7]) for part in (1, 7)] == shapes
 
 

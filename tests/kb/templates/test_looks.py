@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from kb.templates.looks import LOOKS, Looks
-from kb.templates.mining import Miner
+from kb.templates.lookup_budget import LOOKS, Looks
+from kb.templates.miner import Miner
 from kb.templates.table import MOST, OTHER, OTHER_TROUBLE, TemplateTable, merge
 from tests.kb.templates.samples import REF, log
 

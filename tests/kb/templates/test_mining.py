@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kb.templates.mining import LONGEST_LINE
+from kb.templates.miner import LONGEST_LINE
 from tests.kb.templates.samples import mined
 
 

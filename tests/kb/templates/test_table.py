@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kb.templates import joining, mining, table
+from kb.templates import miner, multiline, table
 from kb.templates.masking import template_of
 from kb.templates.table import VARIABLE, Occurrence, Place, Span, TemplateTable, alike, bounded, merge
 from tests.kb.templates.samples import REF, log, mined, part
@@ -26,12 +26,12 @@ def tight(monkeypatch):
     monkeypatch.setattr(table, "LAST_WINDOWS", 6)
     monkeypatch.setattr(table, "COARSE_WINDOWS", 8)
     monkeypatch.setattr(table, "MOST_VOICES", 2)
-    monkeypatch.setattr(mining, "PART", 9000)
-    monkeypatch.setattr(mining, "FEWEST", 300)
-    monkeypatch.setattr(joining, "LONGEST_TRACEBACK", 500)
+    monkeypatch.setattr(miner, "PART", 9000)
+    monkeypatch.setattr(miner, "FEWEST", 300)
+    monkeypatch.setattr(multiline, "LONGEST_TRACEBACK", 500)
 
 
-def in_parts(text: bytes, cuts: list[int], order: random.Random, warm: int = mining.WARM) -> TemplateTable:
+def in_parts(text: bytes, cuts: list[int], order: random.Random, warm: int = miner.WARM) -> TemplateTable:
     """The table of a text mined in parts, joined in any order and any grouping."""
     edges = [0, *sorted({cut % (len(text) + 1) for cut in cuts} - {0, len(text)}), None]
     block = order.choice([300, 5000, 1 << 20])

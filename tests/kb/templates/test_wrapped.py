@@ -7,9 +7,9 @@ from textwrap import wrap
 
 import pytest
 
-from kb.templates.mining import Miner
+from kb.templates.miner import Miner
 from kb.templates.table import TemplateTable
-from kb.templates.wrapped import part_of, width_of
+from kb.templates.wrapped_lines import part_of, width_of
 from tests.kb.templates.samples import REF, mined, part
 
 _CLOCK = "2026-11-03T04:12:{:02d}.123456789Z"

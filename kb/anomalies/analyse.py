@@ -1,0 +1,263 @@
+"""The three comparisons joined: which lines, nodes, stage and step tell a failure, for the report and for whoever asks.
+
+Without a good run the first comparison is left out, and all later ones work on every event; the answer says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kb.anomalies.core.clock_skew import corrected, leveled, skews
+from kb.anomalies.core.run import JOB, Run, Spot
+from kb.anomalies.events.features import Measure, Measured
+from kb.anomalies.events.ranking import Weighed, choose, ending_of, weigh
+from kb.anomalies.nodes.evidence import Moment
+from kb.anomalies.nodes.peers import Odd, Shared, ended_early, groups, usual_end
+from kb.anomalies.nodes.suspects import suspects
+from kb.anomalies.runs.baseline_diff import (
+    Baseline,
+    Compared,
+    Unlike,
+    changed,
+    compare,
+    doubts,
+    is_foreign,
+    out_of_order,
+    unlike,
+)
+from kb.anomalies.time.change_step import Change, Course, changes, course_of, is_stalled, step_at, step_told
+from kb.anomalies.time.run_end import Ending
+from kb.anomalies.time.stage import stage_at
+from kb.report import EvidenceItem, Indicator, Indicators
+
+SHOWN = 200  # characters of a line
+MOST_CHANGED = 8
+MOST_UNLIKE = 4
+FEW_NODES = 3
+NEAR_END = 0.95
+STALLED = "TIMEOUT"  # the state of a run that hangs
+ENDED_ITSELF = frozenset({"FAILED", "NODE_FAIL", "OUT_OF_MEMORY"})
+MOST_STILL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What stands out in a run. `events` the likeliest first; `nodes` likewise; `said`: what the reader must know of the comparison."""
+
+    events: tuple[Weighed, ...] = ()
+    turn: Change | None = None
+    absent: tuple[Odd, ...] = ()
+    nodes: tuple[Odd, ...] = ()
+    places: tuple[Shared, ...] = ()
+    stage: str | None = None
+    step: int | None = None
+    changed: tuple[tuple[str, str, str], ...] = ()
+    unlike: tuple[Unlike, ...] = ()
+    said: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A run as the comparisons see it: its clocks brought together, its steps, where it turned, its events measured."""
+
+    run: Run
+    off: Mapping[str, float]
+    course: Course
+    turned: tuple[Change, ...]
+    ending: Ending
+    measured: tuple[Measured, ...]
+    fresh: Mapping[str, float]
+
+
+def view(
+    run: Run,
+    good: Baseline | None = None,
+    known: Mapping[tuple[str, int], float] | None = None,
+    pool: Baseline | None = None,
+) -> View:
+    """Measure a run. `known`: by source and offset what a rule's word adds; `pool`: what healthy runs of any job say."""
+    run = leveled(run, run.start)
+    off = skews(run)
+    course = course_of(run, off)
+    compared = compare(run, good) if good else _by_rarity(run, pool)
+    displaced = out_of_order(run, good) if good else ()
+    turned = changes(course)
+    ending = ending_of(run, course, turned, off)
+    if ending.well and not turned and is_stalled(course, usual_end(run, off)):
+        run = replace(run, state=STALLED)  # whatever the scheduler says
+        ending = ending_of(run, course, turned, off)
+    measure = Measure(run, compared, ending, off, known=known or {}, displaced=displaced)
+    if turned and run.state.upper() in ENDED_ITSELF and measure.raised:
+        turned = ()  # it went on until something ended it: what was slow before did not
+        ending = ending_of(run, course, turned, off)
+        measure = Measure(run, compared, ending, off, known=known or {}, displaced=displaced)
+    fresh = {name: one.fresh for name, one in compared.items()}
+    return View(run, off, course, turned, ending, tuple(measure.all()), fresh)
+
+
+def look(
+    run: Run,
+    good: Baseline | None = None,
+    *,
+    known: Mapping[tuple[str, int], float] | None = None,
+    topology: Mapping[str, Mapping[str, str]] | None = None,
+    pool: Baseline | None = None,
+) -> Found:
+    """All that stands out in a run. `good`: a good run of the same job; `pool`: good runs of any."""
+    said: list[str] = []
+    if good is not None and good.empty:
+        said.append("the good run to compare with is empty")
+        good = None
+    if good is not None and is_foreign(run, good):
+        said.append("the good run seems to be of another job; it is not used")
+        good = None
+    if good is None and pool is not None:
+        said.append(f"no good run of this job was compared with; what {pool.label} print is left out instead")
+    elif good is None:
+        said.append("no good run was compared with; lines are not filtered")
+    else:
+        said += doubts(run, good)
+    seen = view(run, good, known, pool)
+    run, off, course, turned, ending = seen.run, seen.off, seen.course, seen.turned, seen.ending
+    if ending.well and not turned:
+        return Found(said=tuple(said), changed=changed(run, good) if good else ())
+    weighed = weigh(seen.measured, len(run.heard), filtered=good is not None)
+    events = choose(weighed)
+    still = _still(run, events, ending, off)
+    nodes = _nodes(seen, events)
+    spot = events[0].spot if events else (turned[0].beats[0].spot if turned else None)
+    if turned:
+        spot = turned[0].beats[0].spot
+    when = corrected(spot, off) if spot else None
+    step = turned[0].step if turned else step_at(course, when)
+    if not turned and course.last is not None and ending.crashed:
+        step = step_told(events[0].spot.text if events else "", course) or max(step or 0, course.last.step)
+    return Found(
+        events,
+        turned[0] if turned else None,
+        still,
+        nodes,
+        groups([one.node for one in nodes], topology or {}),
+        _stage(seen, events),
+        step,
+        changed(run, good) if good else (),
+        unlike(run),
+        tuple(said),
+    )
+
+
+def _still(run: Run, events: Sequence[Weighed], ending: Ending, off: Mapping[str, float]) -> tuple[Odd, ...]:
+    """Of nodes whose log ends long before the others', and who do not say why, the last lines that they have."""
+    found = []
+    for odd in ended_early(run, off, ending.interval)[:MOST_STILL]:
+        ends = [one.last for one in run.voices if one.node == odd.node and one.kind == "job" and one.last]
+        says_why = any(one.raised and odd.node in one.nodes for one in events)
+        if ends and not says_why:
+            found.append(replace(odd, spot=max(ends, key=lambda one: (one.time or 0.0, one.source, one.offset))))
+    return tuple(found)
+
+
+def _by_rarity(run: Run, pool: Baseline | None = None) -> Mapping[str, Compared]:
+    """Without a good run: what the run prints all the time is usual, and what healthy runs of other jobs say; the rest is not known."""
+    nodes = max(1, len(run.heard))
+    usual = {one.event for one in compare(run, pool).values() if one.known} if pool else set()
+    found = {}
+    for event in run.events.values():
+        often = event.count / nodes
+        fresh = 0.3 if often > 20 and len(event.nodes) * 2 > nodes else 0.7
+        found[event.id] = Compared(event.id, 0.0 if event.id in usual else fresh, 0, "")
+    return found
+
+
+def _nodes(seen: View, events: Sequence[Weighed]) -> tuple[Odd, ...]:
+    """The nodes that are suspected; of a run without steps, from where the first of its events stands."""
+    at = seen.ending.at
+    if at is None and events:
+        at = corrected(events[0].spot, seen.off)
+    told = [(one.event.id, one.score) for one in events if not one.consequence]
+    return suspects(seen.run, seen.fresh, told, Moment(at, seen.ending.interval, seen.ending.crashed), seen.off)
+
+
+def _stage(seen: View, events: Sequence[Weighed]) -> str:
+    """The stage in which it turned; a run that was another from a step on was iterating."""
+    if seen.turned:
+        return "iterating"
+    spot = events[0].spot if events else None
+    when = corrected(spot, seen.off) if spot else seen.ending.over
+    last = seen.course.stopped
+    if when is not None and last is not None and when < last:
+        when = seen.ending.over
+    text = f"{events[0].event.text} {spot.text}" if spot and events[0].raised else ""
+    return stage_at(seen.run, seen.course, when, seen.off, spot=spot, text=text)
+
+
+# --- as the report shows it ------------------------------------------------------------------------------------------
+
+
+def indicators(
+    run: Run,
+    good: Baseline | None = None,
+    *,
+    known: Mapping[tuple[str, int], float] | None = None,
+    topology: Mapping[str, Mapping[str, str]] | None = None,
+) -> Indicators:
+    """What stands out in a run, ranked, with its lines: the report's `indicators`. See `look` for the arguments."""
+    return shown(look(run, good, known=known, topology=topology))
+
+
+def shown(found: Found) -> Indicators:
+    """Findings as the report's indicators: lines, then what was set otherwise; nodes; stage; step."""
+    events: list[Indicator] = []
+    if found.turn:
+        beat = found.turn.beats[0]
+        events.append(Indicator(f"step {found.turn.step}", found.turn.told, _item(len(events), beat.spot)))
+    events += [
+        Indicator(
+            one.spot.text.strip()[:SHOWN], "the last line of a node whose log ends early", _item(len(events), one.spot)
+        )
+        for one in found.absent
+        if one.spot
+    ]
+    for one in found.events:
+        why = ", ".join(
+            (*one.why, "a consequence" if one.consequence else "near the end" if one.near > NEAR_END else "")
+        )
+        events.append(Indicator(_text(one), why.strip(", "), _item(len(events), one.spot)))
+    nodes = [Indicator(place.place, place.why) for place in found.places[:1]]  # before the nodes: it is one suspect
+    nodes += [Indicator(one.node, one.why) for one in found.nodes]
+    if not events and not nodes:
+        return Indicators()
+    events += [
+        Indicator(f"{name}: {now or 'not set'}", f"{before or 'not set'} in the last good run")
+        for name, before, now in found.changed[:MOST_CHANGED]
+    ]
+    events += [
+        Indicator(f"{one.name}: {one.value} on {_few(one.nodes)}", f"{one.usual} on the other nodes")
+        for one in found.unlike[:MOST_UNLIKE]
+    ]
+    stages = (Indicator(found.stage, "the stage in which it turned"),) if found.stage else ()
+    steps = (Indicator(str(found.step), "the step in which it turned"),) if found.step is not None else ()
+    return Indicators(tuple(events), tuple(nodes), stages, steps)
+
+
+def _few(nodes: Sequence[str]) -> str:
+    shown = ", ".join(nodes[:FEW_NODES])
+    return shown if len(nodes) <= FEW_NODES else f"{shown} and {len(nodes) - FEW_NODES} more"
+
+
+def _text(one: Weighed) -> str:
+    return (one.spot.text or one.event.text).strip()[:SHOWN]
+
+
+def _item(place: int, spot: Spot) -> EvidenceItem:
+    return EvidenceItem(
+        f"i{place + 1}",
+        "line",
+        spot.source,
+        spot.text,
+        offset=spot.offset,
+        time=spot.time,
+        rank=spot.rank,
+        node=spot.node if spot.node not in (JOB, spot.source, f"rank {spot.rank}") else None,
+    )

@@ -1,0 +1,258 @@
+"""Makes a run of what the miner and the scanner saw of its streams."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kb.anomalies.core.run import Beat, Event, Run, Seen, Spot, Turn, Voice
+from kb.model import OWN, RESIZED, Job, StreamRef
+from kb.parsers.logs.timestamps import find_time
+from kb.scanning.summary import StreamSummary
+from kb.templates.table import Occurrence, Place, TemplateTable
+
+MOST_EVENTS = 6000
+MOST_SPOTS = 12  # of an event on one node
+MOST_BEATS = 200_000
+MOST_ANCHORS = 16  # of a stream
+MOST_SETTINGS = 400
+FEW_LINES = 16  # of an event on one node; more are no lines of a start
+LONGEST_VALUE = 120
+FEW_VALUES = 3  # of a setting that nodes may have otherwise; more are numbers of each
+
+_Printed = Mapping[str, Mapping[str, Collection[str]]]
+
+_PAIR = re.compile(r"(?<![\w-])([A-Za-z][A-Za-z0-9_.-]{1,39})(?:=|: | version )['\"]?([A-Za-z0-9_./+-]{1,80})")
+_SETTING = re.compile(
+    r"(?i)version|driver|firmware|fw_ver|kernel|cuda|cudnn|nccl|torch|commit|image|batch|seq(?:uence)?_?len|learning_?rate|(?:^|_)lr$|precision|dtype|parallel|world_?size"
+    r"|seed|optimi[sz]er|(?:^|_)(?:tp|pp|dp|ep|cp)$|hidden|layers|heads|model|dataset|data_?path|tokeni[sz]er|env|workers|interval"
+)
+_SECRET = re.compile(r"(?i)token|secret|passw|credential|api_?key|auth")
+_OPTION = re.compile(r"--([A-Za-z][\w-]*)(?:[= ]([^\s-][^\s]*))?")
+
+
+@dataclass(slots=True)
+class _Growing:
+    text: str
+    level: str | None
+    counts: dict[str, int]
+    spots: dict[str, list[Spot]]
+    voices: dict[str, dict[tuple[str, int | None], int]]
+
+
+def run_of(
+    tables: Sequence[TemplateTable],
+    summaries: Sequence[StreamSummary] = (),
+    job: Job | None = None,
+    *,
+    state: str | None = None,
+) -> Run:
+    """A run of its streams' tables, the scanner's summaries of the same streams (by `uri`), and what is known of the job.
+
+    `state`: the scheduler's word for its end, where the caller knows better than the job.
+    """
+    growing: dict[str, _Growing] = {}
+    voices = []
+    for table in sorted(tables, key=lambda one: one.ref.uri):
+        last: Spot | None = None
+        for name in table.order[:MOST_EVENTS]:
+            spots = _add(growing, table.ref, table.templates[name], numbered=table.numbered)
+            if spots and (last is None or spots[-1].offset > last.offset):
+                last = spots[-1]
+        who = table.ref.resource
+        if last is not None:
+            times = [one.time for one in table.spans if one.time is not None]
+            if last.time is None and times:
+                last = replace(last, time=max(times))
+        voices.append(
+            Voice(
+                table.ref.uri,
+                node_of(table.ref, None),
+                who.rank,
+                max(table.lines, last is not None),
+                last,
+                table.ref.kind,
+            )
+        )
+    events = {
+        name: Event(
+            name,
+            one.text,
+            one.level,
+            {node: Seen(one.counts[node], _few(one.spots[node]), one.voices[node]) for node in sorted(one.counts)},
+        )
+        for name, one in growing.items()
+    }
+    job = job or Job()
+    printed = _printed(events.values())
+    return Run(
+        events,
+        tuple(sorted(job.nodes)),
+        _beats(summaries),
+        _turns(summaries),
+        tuple(voices),
+        state if state is not None else job.state or "",
+        job.start,
+        _settings(job, printed),
+        _own_settings(printed),
+        _anchors(summaries),
+    )
+
+
+def node_of(ref: StreamRef, named: str | None) -> str:
+    """Whose a stream's line is: the stream's node, that which the line names, its rank, else the stream itself."""
+    who = ref.resource
+    if who.node or named:
+        return who.node or named or ""
+    return f"rank {who.rank}" if who.rank is not None else ref.uri
+
+
+def _add(growing: dict[str, _Growing], ref: StreamRef, seen: Occurrence, *, numbered: bool) -> list[Spot]:
+    """Add a template of one stream to its event; the places of it that are kept."""
+    template = seen.template
+    one = growing.get(template.id)
+    if one is None:
+        one = growing[template.id] = _Growing(
+            template.text, template.level, defaultdict(int), defaultdict(list), defaultdict(lambda: defaultdict(int))
+        )
+    spots = [_spot(ref, place, numbered=numbered) for place in seen.places]
+    if not spots:
+        return []
+    counts = _by_node(ref, seen, spots)
+    for node, count in counts.items():
+        here = [spot for spot in spots if spot.node == node] or [replace(spots[0], node=node)]
+        one.counts[node] += count
+        one.spots[node] += here
+        if seen.ranks and len(counts) == 1 and ref.resource.rank is None:
+            for rank, lines in seen.ranks.items():
+                one.voices[node][ref.uri, rank] += lines
+        else:
+            one.voices[node][ref.uri, ref.resource.rank] += count
+    return spots
+
+
+def _by_node(ref: StreamRef, seen: Occurrence, spots: Sequence[Spot]) -> Mapping[str, int]:
+    """Lines of a template by node: all the stream's, or as the lines name them."""
+    if ref.resource.node or not seen.nodes:
+        return {spots[0].node: seen.count}
+    return seen.nodes
+
+
+def _spot(ref: StreamRef, place: Place, *, numbered: bool) -> Spot:
+    who = ref.resource
+    return Spot(
+        ref.uri,
+        place.offset,
+        place.line,
+        place.number if numbered else None,
+        place.time,
+        node_of(ref, place.node),
+        place.rank if place.rank is not None else who.rank,
+        _has_time(place),
+    )
+
+
+def _has_time(place: Place) -> bool:
+    """Whether the time is the line's own, and not that of a line before it."""
+    return place.time is not None and find_time(place.line.encode("utf-8", "replace"), 2000) is not None
+
+
+def _few(spots: Sequence[Spot]) -> tuple[Spot, ...]:
+    """The first and the last few, by source and offset."""
+    ordered = sorted(spots, key=lambda one: (one.time is None, one.time or 0.0, one.source, one.offset))
+    if len(ordered) <= MOST_SPOTS:
+        return tuple(ordered)
+    return tuple(ordered[: MOST_SPOTS // 2] + ordered[-MOST_SPOTS // 2 :])
+
+
+def _beats(summaries: Iterable[StreamSummary]) -> tuple[Beat, ...]:
+    beats = [
+        Beat(
+            Spot(one.ref.uri, point.offset, "", None, point.time, node_of(one.ref, None), point.rank),
+            point.step,
+            point.seconds,
+            point.loss,
+            point.validation,
+            point.throughput,
+        )
+        for one in summaries
+        if one.ref.kind == "job"
+        for point in one.series.points
+        if point.step is not None and point.format not in (OWN, RESIZED)
+    ]
+    return tuple(beats[:MOST_BEATS])
+
+
+def _anchors(summaries: Iterable[StreamSummary]) -> tuple[Beat, ...]:
+    """The last steps that ranks name of their own."""
+    return tuple(
+        Beat(Spot(one.ref.uri, point.offset, "", None, point.time, node_of(one.ref, None), point.rank), point.step)
+        for one in summaries
+        if one.ref.kind == "job"
+        for point in [one for one in one.series.points if one.format == OWN][-MOST_ANCHORS:]
+        if point.step is not None
+    )
+
+
+def _turns(summaries: Iterable[StreamSummary]) -> tuple[Turn, ...]:
+    """Lines with which stages begin; their times come from the lines beside them."""
+    return tuple(
+        Turn(
+            Spot(one.ref.uri, mark.offset, "", None, one.first_time, node_of(one.ref, None), None, dated=False),
+            mark.stage,
+        )
+        for one in summaries
+        for mark in one.marks
+    )
+
+
+def _settings(job: Job, printed: _Printed) -> Mapping[str, str]:
+    """What was set: the job's options, and pairs of a name and a value that its lines print, the same everywhere."""
+    found = {
+        f"--{name}": value or "given" for name, value in _OPTION.findall(job.args or "") if not _SECRET.search(name)
+    }
+    told = {"framework": job.framework, "image": job.image, "nodes": str(len(job.nodes) or "")}
+    found |= {name: value[:LONGEST_VALUE] for name, value in told.items() if value}
+    if job.world_size:
+        found["world_size"] = str(job.world_size)
+    for name, by_value in printed.items():
+        if len(by_value) == 1:
+            found.setdefault(name, next(iter(by_value)))
+    return found
+
+
+def _own_settings(printed: _Printed) -> Mapping[str, Mapping[str, str]]:
+    """What nodes have set otherwise: by name and node, where each of several nodes prints one value and they are two or three."""
+    found = {}
+    for name, by_value in printed.items():
+        by_node: dict[str, set[str]] = defaultdict(set)
+        for value, nodes in by_value.items():
+            for node in nodes:
+                by_node[node].add(value)
+        if 1 < len(by_value) <= FEW_VALUES and all(len(values) == 1 for values in by_node.values()):
+            found[name] = {node: next(iter(values)) for node, values in sorted(by_node.items())}
+    return found
+
+
+def _printed(events: Iterable[Event]) -> _Printed:
+    """By name of a setting, by value, the nodes that print it, of lines that come once or so."""
+    printed: dict[str, dict[str, set[str]]] = {}
+    for event in sorted(events, key=lambda one: one.id):
+        if event.count > FEW_LINES * len(event.nodes):
+            continue
+        for node, seen in event.nodes.items():
+            for name, value in settings_in(seen.spots[0].text):
+                if name in printed or len(printed) < MOST_SETTINGS:
+                    values = printed.setdefault(name, {})
+                    if len(values) <= FEW_VALUES:
+                        values.setdefault(value, set()).add(node)
+    return printed
+
+
+def settings_in(line: str) -> Iterator[tuple[str, str]]:
+    """Names and values of what a line says was set or is installed; nothing that is a secret by its name."""
+    for name, value in _PAIR.findall(line):
+        if _SETTING.search(name) and not _SECRET.search(name) and not name.endswith(("Error", "Exception")):
+            yield name, value[:LONGEST_VALUE]

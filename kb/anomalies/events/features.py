@@ -1,0 +1,347 @@
+"""What speaks for an event being one that tells the failure, as numbers: new, near the end, rare among peers, harmful in its words.
+
+Each is a property that any log has; none knows a message. `kb.anomalies.events.weights` says what each is worth, and was fitted on made runs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from kb.anomalies.core.run import JOB, Event, Run, Seen, Spot
+from kb.anomalies.core.severity_words import (
+    by_signal,
+    harm,
+    is_aside,
+    is_body,
+    is_consequence,
+    is_grave,
+    is_ignored,
+    is_mild,
+    is_raised,
+    is_uneasy,
+    of_machine,
+    skeleton,
+)
+from kb.anomalies.runs.baseline_diff import IGNORED, Compared
+from kb.anomalies.time.run_end import JUST_BEFORE, Behind, Ending, nearness
+
+OFTEN = 4  # times its peers' count with which a node says an event more than they do
+MOST_SLOTS = 8
+ALL_NEW = 0.999
+CHAIN = 6000  # bytes between the exceptions of one chain
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """An event with its features, the line that shows it best, and when that was written."""
+
+    event: Event
+    spot: Spot
+    when: float | None
+    near: float
+    fresh: float
+    harm: float
+    consequence: bool
+    raised: bool
+    why: str
+    features: Mapping[str, float]
+    nodes: frozenset[str]
+
+
+class Measure:
+    """Measures the events of one run."""
+
+    def __init__(
+        self,
+        run: Run,
+        compared: Mapping[str, Compared],
+        ending: Ending,
+        off: Mapping[str, float],
+        *,
+        known: Mapping[tuple[str, int], float],
+        displaced: Collection[str] = (),
+    ) -> None:
+        self._run, self._compared, self._ending, self._known = run, compared, ending, known
+        self._displaced = frozenset(displaced)
+        self._behind = Behind(run, off)
+        self._nodes = max(1, len(run.heard - {JOB}))
+        self._steps = {(beat.spot.source, beat.spot.offset) for beat in run.beats}
+        self._wave = self._first_consequence()
+        self._routine = self._last_routine()
+        self._lines = {voice.source: voice.lines for voice in run.voices}
+        self._voices = Counter(voice.node for voice in run.voices)
+        self._writers = self._by_writer()
+        self._first_raised = self._first_of_raised()
+        self._exceptions = self._places(is_raised)
+        self._ignored = self._places(is_ignored)
+        self._reporters = Counter(beat.spot.source for beat in run.beats)
+
+    @property
+    def wave(self) -> float | None:
+        """When the first consequence came."""
+        return self._wave
+
+    @property
+    def raised(self) -> bool:
+        """Whether something was raised, or a consequence seen, once the run had turned."""
+        return self._wave is not None or self._first_raised is not None
+
+    def all(self) -> list[Measured]:
+        """All events that may tell a failure, by id."""
+        found = []
+        for event in sorted(self._run.events.values(), key=lambda one: one.id):
+            spots = (spot for seen in event.nodes.values() for spot in seen.spots)
+            if is_body(event.text) or any((spot.source, spot.offset) in self._steps for spot in spots):
+                continue  # the words of a step line name what it measures; `temporal` reads its numbers
+            found.append(self._measure(event))
+        return found
+
+    # What all events are seen against
+
+    def _first_consequence(self) -> float | None:
+        """When the first consequence came after the turn, of those that the good run has not as often."""
+        ending = self._ending
+        times = [
+            t
+            for event in self._run.events.values()
+            if is_consequence(event.text) and ((one := self._compared.get(event.id)) is None or one.fresh >= 0.5)
+            for seen in event.nodes.values()
+            for spot in seen.spots
+            if (t := self._behind.time(spot)) is not None and (ending.at is None or t >= ending.at - 1)
+        ]
+        return min(times, default=None)
+
+    def _last_routine(self) -> Mapping[str, int]:
+        """By source the offset of its last line of an event that most nodes print, and the good run, too."""
+        last: dict[str, int] = {}
+        for event in self._run.events.values():
+            one = self._compared.get(event.id)
+            usual = (
+                len(event.nodes) * 2 > self._nodes
+                and event.count > len(event.nodes)
+                and (one is None or one.fresh < 0.5)
+            )
+            if usual and not is_consequence(event.text) and not is_body(event.text):
+                for seen in event.nodes.values():
+                    for spot in seen.spots:
+                        last[spot.source] = max(last.get(spot.source, -1), spot.offset)
+        for beat in self._run.beats:
+            last[beat.spot.source] = max(last.get(beat.spot.source, -1), beat.spot.offset)
+        return last
+
+    def _by_writer(self) -> Mapping[str, tuple[int, int]]:
+        """By first word of events, how many such there are of few lines, and on how many nodes."""
+        found: dict[str, set[str]] = defaultdict(set)
+        count: Counter[str] = Counter()
+        for event in self._run.events.values():
+            if len(event.nodes) <= max(2, self._nodes // 4) and event.count <= 4:
+                writer = _writer(event)
+                count[writer] += 1
+                found[writer] |= set(event.nodes)
+        return {writer: (count[writer], len(found[writer])) for writer in count}
+
+    def _first_of_raised(self) -> float | None:
+        """When the first exception was raised that nobody caught."""
+        times = [
+            t
+            for event in self._run.events.values()
+            if is_raised(event.text) and not is_consequence(event.text) and self._fresh(event) >= 0.5
+            for seen in event.nodes.values()
+            for spot in seen.spots
+            if (t := self._behind.time(spot)) is not None
+            and (self._ending.at is None or t >= self._ending.at - JUST_BEFORE)
+        ]
+        return min(times, default=None)
+
+    def _places(self, wanted: Callable[[str], bool]) -> Mapping[str, list[int]]:
+        """By source where events of a kind stand, in order."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for event in self._run.events.values():
+            if wanted(event.text):
+                for seen in event.nodes.values():
+                    for spot in seen.spots:
+                        found[spot.source].append(spot.offset)
+        return {source: sorted(places) for source, places in found.items()}
+
+    def _fresh(self, event: Event) -> float:
+        one = self._compared.get(event.id)
+        return one.fresh if one else 0.5
+
+    # One event
+
+    def _measure(self, event: Event) -> Measured:
+        against = self._compared.get(event.id, Compared(event.id, 0.5, 0, ""))
+        where = self._where(event)
+        near, when, spot = self._best(where)
+        told = max(harm(event.text, event.level), harm(spot.text, event.level) if spot.text else 0.0)
+        consequence = is_consequence(event.text) or is_consequence(spot.text)
+        raised = (is_raised(event.text) or is_raised(spot.text)) and not consequence
+        if raised and _just_before(self._ignored.get(spot.source, []), spot.offset, IGNORED):
+            raised, told = False, 0.0  # the interpreter itself says that it goes on
+        features = {
+            **_of_words(event, f"{event.text} {spot.text}"),
+            **self._of_place(event, where, spot),
+            **self._of_time(where, near, when, spot),
+            "harm": told,
+            "consequence": float(consequence),
+            "raised": float(raised),
+            "new": float(against.fresh >= ALL_NEW),
+            "fresh": against.fresh,
+            "excess": against.excess,
+            "like": against.like,
+            "displaced": float(event.id in self._displaced),
+            "known": self._of_rules(where),
+            "value": _value(event, where),
+        }
+        return Measured(
+            event, spot, when, near, against.fresh, told, consequence, raised, against.why, features, frozenset(where)
+        )
+
+    def _of_rules(self, where: Mapping[str, Seen]) -> float:
+        """What a rule's word for one of its lines adds."""
+        spots = (spot for seen in where.values() for spot in seen.spots)
+        return max((self._known.get((spot.source, spot.offset), 0.0) for spot in spots), default=0.0)
+
+    def _where(self, event: Event) -> Mapping[str, Seen]:
+        """The nodes on which it came: those that say it far more often than the others that do, where there are such."""
+        counts = sorted(seen.count for seen in event.nodes.values())
+        if len(counts) < 2:
+            return event.nodes
+        usual = counts[(len(counts) - 1) // 2]
+        more = {node: seen for node, seen in event.nodes.items() if seen.count >= OFTEN * usual}
+        return more if 0 < len(more) <= max(1, len(counts) // 2) else event.nodes
+
+    def _best(self, where: Mapping[str, Seen]) -> tuple[float, float | None, Spot]:
+        """The line that stands nearest the turn, the first of several."""
+        timed = [
+            (nearness(when := self._behind.time(spot), self._ending, self._wave), when, spot)
+            for seen in where.values()
+            for spot in seen.spots
+        ]
+        by_hand = [one for one in timed if by_signal(one[2].text)]
+        timed = by_hand or timed
+        near = max(one[0] for one in timed)
+        return min(
+            (one for one in timed if one[0] >= near - 1e-9),
+            key=lambda one: (one[1] is None, one[1] or 0.0, one[2].source, one[2].offset),
+        )
+
+    def _of_place(self, event: Event, where: Mapping[str, Seen], spot: Spot) -> dict[str, float]:
+        few = len(where)
+        others = sorted(seen.count for node, seen in event.nodes.items() if node not in where)
+        usual = median((*others, *[0] * (self._nodes - few - len(others)))) if self._nodes > few else 0.0
+        most = max(seen.count for seen in where.values())
+        voices = len(where[spot.node].voices) if spot.node in where else 1
+        writer = self._writers.get(_writer(event), (0, 0))
+        return {
+            "one node": float(few == 1 and self._nodes > 1),
+            "few nodes": float(1 < few <= self._nodes / 4),
+            "most nodes": float(few > 0.6 * self._nodes and self._nodes > 2),
+            "small job": float(self._nodes <= 2),
+            "peers": min(5.0, math.log2((most + 1) / (usual + 1))) if self._nodes > 1 else 0.0,
+            "often": min(6.0, math.log2(1 + most)),
+            "single": float(event.count == 1),
+            "voices": min(3.0, math.log2(1 + voices)),
+            "all voices": float(voices > 1 and voices == self._voices[spot.node]),
+            "chatty writer": min(4.0, math.log2(1 + max(0, writer[0] - 1))),
+            "writer's nodes": writer[1] / self._nodes,
+            "reporter": float(self._reporters[spot.source] > 0 and few == 1),
+            "chained": float(_just_before(self._exceptions.get(spot.source, []), spot.offset, CHAIN)),
+            "chains": float(_just_behind(self._exceptions.get(spot.source, []), spot.offset, CHAIN)),
+            "framed": float("[in " in event.text),
+        }
+
+    def _of_time(self, where: Mapping[str, Seen], near: float, when: float | None, spot: Spot) -> dict[str, float]:
+        ending = self._ending
+        firsts = [t for seen in where.values() if (t := self._behind.time(seen.spots[0])) is not None]
+        lasts = [t for seen in where.values() if (t := self._behind.time(seen.spots[-1])) is not None]
+        length = max(1.0, (ending.over or 0.0) - (ending.begun or 0.0))
+        turned = ending.at is not None and when is not None
+        ahead = (ending.at or 0.0) - (when or 0.0) if turned else 0.0
+        lines = self._lines.get(spot.source, 0)
+        left = max(0, lines - spot.line) if spot.line is not None and lines else 0
+        return {
+            "near": near,
+            "undated": float(when is None),
+            "before": min(8.0, math.log2(1 + max(0.0, ahead) / max(1.0, ending.interval))),
+            "passed": float(turned and ahead > JUST_BEFORE),
+            "stepless": float(ending.at is None),
+            "late": float(self._wave is not None and when is not None and ending.crashed and when > self._wave + 2.0),
+            "behind raised": min(8.0, math.log2(1 + max(0.0, when - self._first_raised)))
+            if when is not None and self._first_raised is not None
+            else 0.0,
+            "ahead of raised": min(12.0, math.log2(1 + max(0.0, self._first_raised - when)))
+            if when is not None and self._first_raised is not None
+            else 0.0,
+            "first of wave": float(self._wave is not None and when is not None and when <= self._wave + 1.0),
+            "crashed": float(ending.crashed),
+            "any raised": float(self._first_raised is not None),
+            "stalled": min(
+                8.0, math.log2(1 + max(0.0, (ending.over or 0.0) - (ending.at or 0.0)) / max(1.0, ending.interval))
+            )
+            if ending.at is not None
+            else 0.0,
+            "scattered": float(len(firsts) > 1 and max(firsts) - min(firsts) > max(30.0, 2 * ending.interval)),
+            "span": (max(lasts) - min(firsts)) / length if firsts and lasts else 0.0,
+            "begun": ((min(firsts) - (ending.begun or 0.0)) / length) if firsts else 0.5,
+            "went on": float(self._routine.get(spot.source, -1) > spot.offset),
+            "left": min(10.0, math.log2(1 + left)),
+        }
+
+
+def _of_words(event: Event, text: str) -> dict[str, float]:
+    return {
+        "grave": float(is_grave(text)),
+        "uneasy": float(is_uneasy(text)),
+        "mild": float(is_mild(text)),
+        "aside": float(is_aside(text)),
+        "signal": float(by_signal(text)),
+        "machine": float(of_machine(text)),
+        "debug": float(event.level == "debug"),
+        "info": float(event.level == "info"),
+        "warning": float(event.level == "warning"),
+        "error": float(event.level in ("error", "critical")),
+    }
+
+
+def _value(event: Event, where: Mapping[str, Seen]) -> float:
+    """How far the largest number of its lines there is beyond those of the other nodes, as a power of two."""
+    others = [spot.text for node, seen in event.nodes.items() if node not in where for spot in seen.spots]
+    if not others:
+        return 0.0
+    mine = _highest([spot.text for seen in where.values() for spot in seen.spots])
+    theirs = _highest(others)
+    ratios = [math.log2((a + 1) / (b + 1)) for a, b in zip(mine, theirs, strict=False)]
+    return min(6.0, max(0.0, max(ratios, default=0.0)))
+
+
+def _just_before(places: Sequence[int], offset: int, room: int) -> bool:
+    at = bisect_left(places, offset)
+    return at > 0 and offset - places[at - 1] <= room
+
+
+def _just_behind(places: Sequence[int], offset: int, room: int) -> bool:
+    at = bisect_right(places, offset)
+    return at < len(places) and places[at] - offset <= room
+
+
+def _highest(texts: Sequence[str]) -> list[float]:
+    columns: list[float] = []
+    for text in texts:
+        for i, value in enumerate(_NUMBER.findall(text)[:MOST_SLOTS]):
+            number = float(value)
+            if i == len(columns):
+                columns.append(number)
+            columns[i] = max(columns[i], number)
+    return columns
+
+
+def _writer(event: Event) -> str:
+    return next(iter(skeleton(event.text)), "")

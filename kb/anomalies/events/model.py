@@ -1,0 +1,101 @@
+"""How likely each event is to be one that tells the failure: its features, weighed, then weighed once more beside the likeliest.
+
+The first look takes an event by itself. The second knows what the first thinks of all others: what the likeliest one's node also
+said gains, what another node said at another time loses, and a consequence counts where nothing better is said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from kb.anomalies.core.severity_words import skeleton
+from kb.anomalies.events.features import Measured
+from kb.anomalies.events.weights import BARE, FILTERED, Weights
+
+TOPS = 8  # of the likeliest, beside which the others are seen
+SURE_ENOUGH = 0.1  # of what counts as said besides
+LEAST = 1e-4
+_APART = 2.0  # seconds
+
+
+def judged(measured: Sequence[Measured], *, filtered: bool) -> tuple[float, ...]:
+    """By event the probability that it tells the failure, 0 to 1. `filtered`: a good run was compared with."""
+    weights = FILTERED if filtered else BARE
+    first = alone(measured, weights)
+    return tuple(chance(beside, weights.second) for beside in among(measured, first))
+
+
+def alone(measured: Sequence[Measured], weights: Weights) -> tuple[float, ...]:
+    """The first look: each by itself."""
+    return tuple(chance(one.features, weights.first) for one in measured)
+
+
+def chance(features: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """The probability of features under weights in log-odds: of a feature by its name, of several at once by `a*b`, "" of none."""
+    odds = 0.0
+    for names, weight in _split(weights):
+        value = weight
+        for name in names:
+            value *= features[name]
+            if not value:
+                break
+        odds += value
+    return min(1 - LEAST, max(LEAST, 1.0 / (1.0 + math.exp(-min(30.0, max(-30.0, odds))))))
+
+
+def _split(weights: Mapping[str, float]) -> tuple[tuple[tuple[str, ...], float], ...]:
+    return _parted(tuple(weights.items()))
+
+
+@lru_cache(8)
+def _parted(weights: tuple[tuple[str, float], ...]) -> tuple[tuple[tuple[str, ...], float], ...]:
+    return tuple((tuple(name.split("*")) if name else (), weight) for name, weight in weights)
+
+
+def among(measured: Sequence[Measured], first: Sequence[float]) -> list[Mapping[str, float]]:
+    """Each event's features, with those that it has beside the likeliest others."""
+    order = sorted(range(len(measured)), key=lambda i: (-first[i], measured[i].event.id))
+    place = {i: rank for rank, i in enumerate(order)}
+    words = {i: frozenset(skeleton(measured[i].event.text)) for i in order[:TOPS]}
+    said = sum(p for p in first if p > SURE_ENOUGH)
+    found: list[Mapping[str, float]] = []
+    for i, one in enumerate(measured):
+        other = next((j for j in order[:2] if j != i), i)
+        above = order[: min(TOPS, place[i])]
+        mine = frozenset(skeleton(one.event.text))
+        found.append(
+            {
+                **one.features,
+                "odds": _odds(first[i]),
+                "top": float(place[i] == 0),
+                "top chance": first[other],
+                "margin": min(6.0, max(-6.0, _odds(first[i]) - _odds(first[other]))),
+                **_beside(one, measured[other]),
+                "rest": min(5.0, said - (first[i] if first[i] > SURE_ENOUGH else 0.0)),
+                "above": min(8.0, float(place[i])),
+                "alike": max((len(mine & words[j]) / max(1, len(mine | words[j])) for j in above), default=0.0),
+            }
+        )
+    return found
+
+
+def _odds(p: float) -> float:
+    return math.log(p / (1.0 - p))
+
+
+def _beside(one: Measured, top: Measured) -> dict[str, float]:
+    few = bool(top.features["one node"] or top.features["few nodes"])
+    timed = one.when is not None and top.when is not None
+    gap = (one.when or 0.0) - (top.when or 0.0) if timed else 0.0
+    return {
+        "with top": float(few and one.nodes <= top.nodes),
+        "off top": float(few and not one.nodes & top.nodes),
+        "top wide": top.features["most nodes"],
+        "same source": float(one.spot.source == top.spot.source),
+        "gap": min(12.0, math.log2(1 + abs(gap))),
+        "after top": float(timed and gap > _APART),
+        "untimed": float(not timed),
+        "top raised": float(top.raised),
+    }

@@ -1,0 +1,78 @@
+"""Which events tell the failure, the likeliest first: what `kb.anomalies.events.model` makes of their features, as joined answers want it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kb.anomalies.core.clock_skew import corrected
+from kb.anomalies.core.run import Event, Run, Spot
+from kb.anomalies.events.features import Measured
+from kb.anomalies.events.model import judged
+from kb.anomalies.time.change_step import Change, Course
+from kb.anomalies.time.run_end import Ending
+
+TOLD = 0.36  # a probability from which on an event is told: about half of the F1 reached, where the sum of both errors is least
+ALONE = 0.2  # of the likeliest, where none is told
+MOST = 8
+WELL = frozenset({"COMPLETED", "SUCCEEDED", "RUNNING", ""})
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """An event with the probability that it tells the failure, the line that shows it best, and why it is told.
+
+    `nodes`: those of its nodes on which it stands out.
+    """
+
+    event: Event
+    score: float
+    spot: Spot
+    fresh: float
+    harm: float
+    near: float
+    consequence: bool
+    why: tuple[str, ...]
+    nodes: frozenset[str] = frozenset()
+    raised: bool = False
+
+
+def ending_of(run: Run, course: Course, turned: Sequence[Change], off: Mapping[str, float]) -> Ending:
+    """When and how a run turned."""
+    times = [
+        t
+        for event in run.events.values()
+        for seen in event.nodes.values()
+        for spot in (seen.spots[0], seen.spots[-1])
+        if (t := corrected(spot, off)) is not None
+    ]
+    begun, over = min(times, default=None), max(times, default=None)
+    at, interval = course.stopped, course.interval or 10.0
+    well = run.state.upper() in WELL
+    crashed = not well
+    if turned:
+        when = corrected(turned[0].beats[0].spot, off)
+        at, crashed = (when if when is not None else at), False
+    return Ending(at, begun, over, interval, crashed, well)
+
+
+def weigh(measured: Sequence[Measured], nodes: int, *, filtered: bool) -> tuple[Weighed, ...]:
+    """All events by how likely they tell the failure. `nodes` of the run that said anything; `filtered`: a good run is known."""
+    scores = judged(measured, filtered=filtered)
+    found = [_weighed(one, score, nodes) for one, score in zip(measured, scores, strict=True)]
+    return tuple(sorted(found, key=lambda one: (-one.score, one.event.id)))
+
+
+def _weighed(one: Measured, score: float, nodes: int) -> Weighed:
+    why = [one.why] if one.why else []
+    if nodes > 2 and len(one.nodes) <= max(1, nodes // 8):
+        why.append(f"on {len(one.nodes)} of {nodes} nodes")
+    return Weighed(
+        one.event, score, one.spot, one.fresh, one.harm, one.near, one.consequence, tuple(why), one.nodes, one.raised
+    )
+
+
+def choose(weighed: Sequence[Weighed]) -> tuple[Weighed, ...]:
+    """The events worth telling: the likely ones, or else the likeliest if it is not too unlikely."""
+    told = tuple(one for one in weighed[:MOST] if one.score >= TOLD)
+    return told or tuple(one for one in weighed[:1] if one.score >= ALONE)

@@ -1,0 +1,329 @@
+"""What speaks against each node: what it says, how often, in which numbers, what it lacks, and what others say of it.
+
+Each ground is a number from 0 to 1 that any log gives; none knows a message. `kb.anomalies.nodes.suspects` says what each is worth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kb.anomalies.core.clock_skew import corrected
+from kb.anomalies.core.run import JOB, Event, Run, Seen
+from kb.anomalies.core.severity_words import by_signal, harm, is_body, is_consequence, is_raised
+from kb.anomalies.nodes.mentions import Names
+from kb.anomalies.nodes.peers import Odd, apart, ended_early, lacking, off_values, silent
+
+JUST_BEFORE = 3.0  # seconds before the last step, in which what ends a run may be said
+SOON = 90.0
+TOGETHER = 30.0  # seconds within which several nodes say a thing alike
+ALONG = 5.0  # seconds in which the first to speak is not the first any more
+MANY = 0.6  # share of the nodes with which an event is all's
+NEARLY_ALL = 0.75
+TROUBLE = 0.35  # harm from which on an event speaks of trouble
+MOST_FOREST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a run turned: `at`, its last step or where it became another; `interval` seconds between step lines; `crashed`: no step came after.
+
+    `wave`: when the first consequence came.
+    """
+
+    at: float | None
+    interval: float
+    crashed: bool
+    wave: float | None = None
+
+    @property
+    def since(self) -> float:
+        """From when on a line may belong to the turn."""
+        return math.inf if self.at is None else self.at - JUST_BEFORE
+
+    def near(self, time: float | None) -> float:
+        """0 to 1: how near the turn a line stands."""
+        if time is None or self.at is None:
+            return 0.6
+        before = self.at - time
+        if before > max(JUST_BEFORE, 1.2 * self.interval):
+            return 0.1 + 0.4 * math.exp(-before / max(240.0, 10 * self.interval))
+        soon = max(SOON, 3 * self.interval)
+        late = -before - soon
+        near = 1.0 if late <= 0 else 0.1 + 0.9 * math.exp(-late / max(300.0, 10 * self.interval))
+        if self.wave is not None and self.crashed and self.wave - soon <= time <= self.wave + JUST_BEFORE:
+            return max(near, 0.8)
+        return near
+
+
+@dataclass(slots=True)
+class Grounds:
+    """What speaks against one node: by ground how much, and what it is."""
+
+    worth: dict[str, float] = field(default_factory=dict)
+    why: dict[str, Odd] = field(default_factory=dict)
+
+    def take(self, ground: str, worth: float, odd: Odd) -> None:
+        """Keep the strongest word of a ground."""
+        if worth > self.worth.get(ground, 0.0):
+            self.worth[ground] = min(1.0, worth)
+            self.why[ground] = odd
+
+
+def grounds(
+    run: Run,
+    fresh: Mapping[str, float],
+    told: Sequence[tuple[str, float]],
+    moment: Moment,
+    off: Mapping[str, float],
+) -> Mapping[str, Grounds]:
+    """What speaks against each node.
+
+    `fresh`: by event, 0 to 1, how little the good run has of it; `told`: the events that tell the failure, with their worth.
+    """
+    look = _Look(run, fresh, moment, off)
+    if len(look.found) >= 2:
+        look.by_events()
+        look.by_names()
+        look.by_absence()
+        look.by_ranks()
+        look.by_told(told)
+        look.by_shape()
+    return look.found
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """One node's lines of an event: how near the turn; how many kept lines stand since it, soon after it and before it; how many there are in all."""
+
+    near: float
+    since: int
+    soon: int
+    before: int
+    count: int
+    first: float | None
+    first_since: float | None
+
+
+class _Look:
+    """One run, looked at from all sides."""
+
+    def __init__(self, run: Run, fresh: Mapping[str, float], moment: Moment, off: Mapping[str, float]) -> None:
+        self._run, self._fresh, self._off = run, fresh, off
+        self.found = {node: Grounds() for node in sorted({*run.nodes, *run.heard} - {JOB})}
+        self._heard = sorted(run.heard - {JOB})
+        self._moment = Moment(moment.at, moment.interval, moment.crashed, self._wave(moment.at))
+
+    def _wave(self, at: float | None) -> float | None:
+        """When the first consequence came that the good run has not as often."""
+        times = (
+            time
+            for event in self._run.events.values()
+            if self._new(event) >= 0.5 and is_consequence(event.text)
+            for seen in event.nodes.values()
+            for time in self._known(seen)
+            if at is None or time >= at - 1
+        )
+        return min(times, default=None)
+
+    def _new(self, event: Event) -> float:
+        return self._fresh.get(event.id, 0.5)
+
+    def _known(self, seen: Seen) -> list[float]:
+        return [time for spot in seen.spots if (time := corrected(spot, self._off)) is not None]
+
+    def _rare(self, few: int) -> float:
+        """0 to 1: how few of the nodes do it; 1 for one alone."""
+        nodes = len(self._heard)
+        return 0.0 if few >= nodes else math.log(nodes / few) / math.log(nodes)
+
+    def _times(self, seen: Seen) -> _Times:
+        moment = self._moment
+        times = [corrected(spot, self._off) for spot in seen.spots]
+        known = [time for time in times if time is not None]
+        since = [time for time in known if time >= moment.since - moment.interval]
+        return _Times(
+            max((moment.near(time) for time in times), default=0.0),
+            len(since),
+            sum(moment.near(time) > 0.5 for time in since),
+            len(times) - len(since),
+            seen.count,
+            min(known, default=None),
+            min(since, default=None),
+        )
+
+    # What it says
+
+    def by_events(self) -> None:
+        """What few nodes say, or say oftener, near the turn or since it."""
+        says: dict[str, list[tuple[float, str, int]]] = defaultdict(list)
+        first: list[tuple[float, str, str, float]] = []
+        for event in self._run.events.values():
+            signal = by_signal(event.text)
+            if (is_body(event.text) or is_consequence(event.text)) and not signal:
+                continue
+            told = 1.0 if signal else harm(event.text, event.level)
+            seen = {node: self._times(one) for node, one in event.nodes.items() if node in self.found}
+            self._alike(event, told, seen)
+            self._together(event, told, seen)
+            new = self._new(event)
+            for node, times in seen.items():
+                says[node].append(
+                    (told * times.near * (0.25 + 0.75 * new) * self._rare(len(seen)), event.id, len(seen))
+                )
+                if told >= TROUBLE and times.first_since is not None and len(seen) <= MANY * len(self._heard):
+                    first.append((times.first_since, node, event.id, told * (0.3 + 0.7 * new)))
+        for node, several in says.items():
+            self._said(node, sorted(several, key=lambda one: (-one[0], one[1])))
+        start = min(first, default=(0.0,))[0]
+        for time, node, name, worth in first:
+            odd = Odd(node, worth, "it was the first to speak of trouble", (name,))
+            self.found[node].take("first", worth * math.exp(-(time - start) / ALONG), odd)
+
+    def _said(self, node: str, several: Sequence[tuple[float, str, int]]) -> None:
+        worth, name, few = several[0]
+        why = "it alone says this" if few == 1 else "it says what few others do"
+        self.found[node].take("says", worth, Odd(node, worth, why, (name,)))
+        rest = sum(one[0] / (1 + place) for place, one in enumerate(several[1:5])) / 1.5
+        names = tuple(one[1] for one in several[1:4])
+        self.found[node].take("says more", rest, Odd(node, rest, "it says several things that few others do", names))
+
+    def _alike(self, event: Event, told: float, seen: Mapping[str, _Times]) -> None:
+        """New lines of few, lines that come oftener than elsewhere, lines that come since the turn."""
+        new = self._new(event)
+        for node, one in seen.items():
+            found = self.found[node]
+            worth = one.near * max(0.0, new - 0.3) / 0.7 * self._rare(len(seen)) * min(1.0, (1 + one.soon) / 3)
+            why = "it alone prints new lines since it turned" if len(seen) == 1 else "few nodes print these new lines"
+            found.take("new", worth * (0.5 if one.before else 1.0), Odd(node, worth, why, (event.id,)))
+            if one.count > 1:
+                alike = self._rare(sum(other.count * 2 >= one.count for other in seen.values()))
+                worth = alike * min(1.0, one.count / 5) * (0.3 + 0.7 * one.near) * (0.1 + 0.9 * told)
+                found.take("often", worth, Odd(node, worth, "it says often what others seldom do", (event.id,)))
+            if one.since > 1:
+                alike = self._rare(sum(other.since * 2 >= one.since for other in seen.values()))
+                only = max(0.1, 1 - one.before / one.since)
+                worth = alike * min(1.0, one.since / 4) * (0.15 + 0.85 * told) * only * (0.4 + 0.6 * one.near)
+                found.take("onset", worth, Odd(node, worth, "it says this since it turned, others do not", (event.id,)))
+
+    def _together(self, event: Event, told: float, seen: Mapping[str, _Times]) -> None:
+        """What several nodes say at one time, and the others do not: they are odd alike."""
+        if not 2 <= len(seen) <= len(self._heard) / 3:
+            return
+        starts = [one.first for one in seen.values() if one.first is not None]
+        close = len(starts) == len(seen) and max(starts) - min(starts) <= max(TOGETHER, self._moment.interval)
+        for node, one in seen.items():
+            worth = one.near * (0.2 + 0.8 * told) * self._new(event) * (1.0 if close else 0.3)
+            why = f"{len(seen)} nodes say so together, the others do not"
+            self.found[node].take("together", worth, Odd(node, worth, why, (event.id,)))
+
+    def by_told(self, told: Sequence[tuple[str, float]]) -> None:
+        """What tells the failure, where few nodes say it."""
+        for name, worth in told:
+            nodes = [node for node in self._run.events[name].nodes if node in self.found]
+            why = "it alone says what stands out" if len(nodes) == 1 else "few nodes say what stands out"
+            for node in nodes:
+                part = worth * self._rare(len(nodes))
+                self.found[node].take("told", part, Odd(node, part, why, (name,)))
+
+    # What others say of it, and what it does not say
+
+    def by_names(self) -> None:
+        """Nodes that others name in what they say of trouble since the turn."""
+        names = Names(self._run)
+        speakers: dict[str, set[str]] = defaultdict(set)
+        first: dict[str, float] = {}
+        for event in self._run.events.values():
+            trouble = harm(event.text, event.level) >= 0.3 or is_consequence(event.text)
+            if not trouble or is_body(event.text) or self._new(event) < 0.3:
+                continue
+            for node, seen in event.nodes.items():
+                for spot in seen.spots:
+                    time = corrected(spot, self._off)
+                    if time is not None and self._moment.at is not None and time < self._moment.at - SOON:
+                        continue
+                    for other in names.of(spot, ranks=True) & self.found.keys():
+                        speakers[other].add(node)
+                        if time is not None:
+                            first[other] = min(time, first.get(other, time))
+        most = max(map(len, speakers.values()), default=0)
+        total = sum(map(len, speakers.values()))
+        start = min(first.values(), default=0.0)
+        for node, by in speakers.items():
+            soon = first.get(node, math.inf) - start <= 2.0
+            worth = 0.6 * len(by) / most * min(1.0, 0.4 + len(by) / total) + (0.4 if soon else 0.0)
+            why = "another node names it" if len(by) == 1 else f"{len(by)} other nodes name it"
+            self.found[node].take("named", worth, Odd(node, worth, why))
+
+    def by_absence(self) -> None:
+        """What nearly all others say since the turn, and it does not: consequences, and usual lines."""
+        count = len(self._heard)
+        if count < 3 or self._moment.at is None:
+            return
+        for ground, consequences in (("quiet", True), ("misses", False)):
+            lacks: dict[str, list[tuple[float, str]]] = defaultdict(list)
+            common = 0
+            for event in self._run.events.values():
+                if is_body(event.text) or is_consequence(event.text) != consequences:
+                    continue
+                said = self._since(event)
+                if len(said) >= NEARLY_ALL * count:
+                    common += 1
+                    for node in self._heard:
+                        if node not in said:
+                            lacks[node].append((1 / (count - len(said)), event.id))
+            for node, parts in lacks.items():
+                worth = sum(part for part, _ in parts) / math.sqrt(max(2.0, common))
+                why = "it does not say what nearly all others do at the end"
+                self.found[node].take(ground, worth, Odd(node, worth, why, tuple(name for _, name in parts[:5])))
+
+    def _since(self, event: Event) -> Collection[str]:
+        """The nodes that said it since the turn."""
+        return {
+            node
+            for node, seen in event.nodes.items()
+            if node in self.found and any(time >= self._moment.since for time in self._known(seen))
+        }
+
+    def by_ranks(self) -> None:
+        """Nodes with ranks that say nothing of what the others' ranks cry at the end."""
+        voices: dict[str, set[tuple[str, int | None]]] = defaultdict(set)
+        crying: dict[str, set[tuple[str, int | None]]] = defaultdict(set)
+        for event in self._run.events.values():
+            late = self._since(event) if is_consequence(event.text) or is_raised(event.text) else ()
+            for node, seen in event.nodes.items():
+                if node in self.found:
+                    ranks = {voice for voice in seen.voices if voice[1] is not None}
+                    voices[node] |= ranks
+                    if node in late:
+                        crying[node] |= ranks
+        total = sum(map(len, voices.values()))
+        if total < 3 or sum(map(len, crying.values())) * 2 < total:
+            return
+        mute = {node: len(ranks - crying[node]) for node, ranks in voices.items()}
+        for node, few in mute.items():
+            if few:
+                worth = few / sum(mute.values())
+                why = f"{few} of its ranks do not say what the others do at the end"
+                self.found[node].take("mute ranks", worth, Odd(node, worth, why))
+
+    # Its log as a whole
+
+    def by_shape(self) -> None:
+        """Nodes without a log, whose log ends early, that lack lines, whose numbers or counts are unlike the others'."""
+        run, moment, off = self._run, self._moment, self._off
+        mute = silent(run)
+        for odd in mute:
+            self.found[odd.node].take("no log" if run.beats else "never came", len(mute) ** -0.5, odd)
+        for odd in ended_early(run, off, moment.interval):
+            self.found[odd.node].take("early", 1.0, odd)
+        for odd in lacking(run):
+            if odd.node in self.found:
+                self.found[odd.node].take("lacks", odd.score / 0.7, odd)
+        for odd in off_values(run, moment.at, off):
+            self.found[odd.node].take("values", odd.score, odd)
+        weight = {name: worth for name, worth in self._fresh.items() if worth >= 0.5}
+        for place, odd in enumerate(apart(run, weight)[:MOST_FOREST]):
+            self.found[odd.node].take("forest", 1 / (1 + place) if odd.score else 0.0, odd)

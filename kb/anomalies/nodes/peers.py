@@ -1,0 +1,272 @@
+"""Against the peers: which nodes log otherwise than others of their role.
+
+Three looks, each of which names the events that make a node odd: an isolation forest over counts of events (as in L4), a test of each
+event by itself (it works for two nodes, and for several that are odd alike), and the numbers in lines that all print. A node
+without a log, or whose log ends long before the others', is odd without any.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from kb.anomalies.core.clock_skew import corrected
+from kb.anomalies.core.run import JOB, Event, Run, Spot
+from kb.anomalies.core.severity_words import is_body, is_consequence
+from kb.anomalies.nodes.isolation_forest import isolate
+
+MOST_COLUMNS = 400
+MOST_NODES = 512  # of which a forest is grown
+EARLY = 60.0  # seconds before the others, at least
+USUAL = 0.7  # share of the voices that print an event with which it is a usual one
+FEWEST_SHARING = 3  # suspects that share a part of the topology
+UNLIKELY = 0.01
+LACKS = "it printed usual lines less often than its peers"
+FAR = 6.0  # spreads from what is usual
+FEWEST_LINES = 2  # since a time, for their numbers to be compared
+_STAMPS = re.compile(
+    r"\d{2,4}[-/]\d\d[-/]\d{2,4}[ T-]?|\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|\[\d+\.\d+\]|\b0x[0-9a-f]+\b|\bpid[= ]?\d+|(?<=[\w.]):\d+"
+)
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]*\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """A node that stands out: how much, 0 to 1, why, and the events that make it so."""
+
+    node: str
+    score: float
+    why: str
+    events: tuple[str, ...] = ()
+    spot: Spot | None = None  # of a voice that fell silent, its last line
+
+
+def silent(run: Run) -> tuple[Odd, ...]:
+    """Nodes of the job that left no log, where others did."""
+    heard = run.heard
+    mute = [node for node in run.nodes if node not in heard]
+    if len(mute) > len(heard):
+        return ()
+    return tuple(Odd(node, 0.8 if run.beats else 1.0, "it left no log") for node in sorted(mute))
+
+
+def _ends(run: Run, off: Mapping[str, float]) -> Mapping[str, float]:
+    """When each node's log ends."""
+    ends: dict[str, float] = {}
+    for voice in run.voices:
+        when = corrected(voice.last, off) if voice.last else None
+        if when is not None and voice.node != JOB:
+            ends[voice.node] = max(when, ends.get(voice.node, when))
+    return ends
+
+
+def usual_end(run: Run, off: Mapping[str, float]) -> float | None:
+    """When the logs of most nodes end."""
+    ends = dict(_ends(run, off))
+    for event in run.events.values():
+        for node, seen in event.nodes.items():
+            when = corrected(seen.spots[-1], off) if node in ends and seen.spots else None
+            if when is not None:
+                ends[node] = max(when, ends[node])
+    return median(ends.values()) if ends else None
+
+
+def ended_early(run: Run, off: Mapping[str, float], interval: float) -> tuple[Odd, ...]:
+    """Nodes, of at least three, whose log ends long before the others' do."""
+    ends = _ends(run, off)
+    if len(ends) < 3:
+        return ()
+    usual = median(ends.values())
+    spread = median([abs(one - usual) for one in ends.values()])
+    room = max(EARLY, 3 * interval, 6 * spread)
+    early = [(node, usual - end) for node, end in ends.items() if usual - end > room]
+    if len(early) * 3 > len(ends):
+        return ()
+    return tuple(Odd(node, 0.6, f"its log ends {gap:.0f} s before the others'") for node, gap in sorted(early))
+
+
+def lacking(run: Run) -> tuple[Odd, ...]:
+    """Nodes with a voice that printed an event less often than nearly all others of its kind, which print it equally often."""
+    kinds = Counter(one.kind for one in run.voices)
+    if not kinds:
+        return ()
+    found: dict[tuple[str, tuple[str, int | None]], tuple[float, list[str]]] = {}
+    for event in sorted(run.events.values(), key=lambda one: one.id):
+        counts = {(node, voice): n for node, seen in event.nodes.items() for voice, n in seen.voices.items()}
+        if len(counts) < 3:
+            continue
+        usual, same = Counter(counts.values()).most_common(1)[0]
+        fewer = [who for who, n in counts.items() if n < usual]
+        if same < USUAL * len(counts) or not fewer or len(fewer) * 6 > len(counts):
+            continue
+        for who in fewer:
+            score, events = found.setdefault(who, (0.0, []))
+            found[who] = (max(score, 0.35 / len(fewer)), [*events, event.id])
+    odd = [
+        Odd(
+            who[0],
+            min(0.7, score * (1 + 0.5 * min(4, len(events) - 1))),
+            LACKS,
+            tuple(events[:5]),
+            _last_line(run, *who),
+        )
+        for who, (score, events) in found.items()
+    ]
+    return tuple(sorted(odd, key=lambda one: (-one.score, one.node, one.spot.offset if one.spot else 0)))
+
+
+def _last_line(run: Run, node: str, voice: tuple[str, int | None]) -> Spot | None:
+    """The last line kept of a voice."""
+    source, rank = voice
+    spots = [
+        spot
+        for event in run.events.values()
+        if (seen := event.nodes.get(node))
+        for spot in seen.spots
+        if spot.source == source and spot.rank == rank and not is_consequence(spot.text) and not is_body(spot.text)
+    ]
+    return max(spots, key=lambda one: one.offset, default=None)
+
+
+def apart(run: Run, weight: Mapping[str, float]) -> tuple[Odd, ...]:
+    """The isolation forest over the nodes' counts of the given events; `weight` by event says which count."""
+    nodes = sorted(run.heard - {JOB})[:MOST_NODES]
+    columns = sorted((one for one in weight if one in run.events), key=lambda one: (-weight[one], one))[:MOST_COLUMNS]
+    if len(nodes) < 3 or not columns:
+        return ()
+    rows = [[float(seen.count) if (seen := run.events[c].nodes.get(n)) else 0.0 for c in columns] for n in nodes]
+    told = isolate(rows)
+    return tuple(
+        sorted(
+            (
+                Odd(node, score, "its counts of events are unlike its peers'", tuple(columns[c] for c in best[:5]))
+                for node, score, best in zip(nodes, told.scores, told.columns, strict=True)
+            ),
+            key=lambda one: (-one.score, one.node),
+        )
+    )
+
+
+def off_values(run: Run, since: float | None, off: Mapping[str, float]) -> tuple[Odd, ...]:
+    """Nodes whose numbers, in lines that most nodes print, are far from all others' since a time, more than they were before."""
+    best: dict[str, tuple[float, str, str]] = {}
+    nodes = run.heard - {JOB}
+    for event in run.events.values():
+        if len(event.nodes) < max(3, USUAL * len(nodes)) or is_consequence(event.text) or is_body(event.text):
+            continue
+        for node, worth, told in _unlike(event, since, off):
+            if worth > best.get(node, (0.0, "", ""))[0]:
+                best[node] = (worth, told, event.id)
+    return tuple(
+        sorted(
+            (Odd(node, worth, told, (event,)) for node, (worth, told, event) in best.items()),
+            key=lambda one: (-one.score, one.node),
+        )
+    )
+
+
+_Columns = dict[int, dict[str, float]]  # by place in the line: by node its usual number there
+
+
+def _unlike(event: Event, since: float | None, off: Mapping[str, float]) -> list[tuple[str, float, str]]:
+    """Nodes with a number that is unlike the others': how much, and in words."""
+    then, now = _numbers(event, since, off)
+    found = []
+    for place, values in now.items():
+        if len(values) < 3:
+            continue
+        usual = median(values.values())
+        room = FAR * (median([abs(v - usual) for v in values.values()]) * 1.4826 + 0.05 * abs(usual) + 1e-9)
+        far = [node for node, value in values.items() if abs(value - usual) > room]
+        before = then.get(place, {})
+        was = median(before.values()) if len(before) >= 3 else 0.0
+        for node in far:
+            doublings = _doublings(values[node], usual)
+            if was and node in before:
+                doublings -= _doublings(before[node], was)  # it was so before
+            if doublings > 0.25:
+                worth = min(1.0, doublings / 3) / len(far)
+                found.append((node, worth, f"{values[node]:g} where others have {usual:g}"))
+    return found
+
+
+def _numbers(event: Event, since: float | None, off: Mapping[str, float]) -> tuple[_Columns, _Columns]:
+    """The usual numbers of each node's lines before a time, and since."""
+    then: _Columns = defaultdict(dict)
+    now: _Columns = defaultdict(dict)
+    for node, seen in event.nodes.items():
+        early: list[list[float]] = []
+        late: list[list[float]] = []
+        for spot in seen.spots:
+            time = corrected(spot, off)
+            lines = late if since is None or time is None or time >= since else early
+            lines.append([float(x) for x in _NUMBER.findall(_STAMPS.sub(" ", spot.text))])
+        if since is not None and len(late) < FEWEST_LINES:
+            late = []
+        for columns, lines in ((then, early), (now, late)):
+            for place in range(min(min(map(len, lines), default=0), 12)):
+                columns[place][node] = median(one[place] for one in lines)
+    return then, now
+
+
+def _doublings(value: float, usual: float) -> float:
+    """How many times a number is twice, or half, another."""
+    return abs(math.log2((abs(value) + 1e-9) / (abs(usual) + 1e-9))) if usual else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A part of the topology ("leaf l3") that most suspects share: so many of them, of all suspects; so many of the job's nodes are on it, of all.
+
+    `chance`: how likely as many would be on it if they were drawn by lot.
+    """
+
+    place: str
+    suspects: int
+    of: int
+    members: int
+    nodes: int
+    chance: float
+
+    @property
+    def why(self) -> str:
+        """What makes it one suspect, in words."""
+        return (
+            f"{self.suspects} of the {self.of} nodes that stand out are on it, of {self.members} of the job's {self.nodes} nodes that are"
+            f" (by chance: {self.chance:.1g}); the fault is in what they share rather than in each"
+        )
+
+
+def groups(suspects: Sequence[str], topology: Mapping[str, Mapping[str, str]]) -> tuple[Shared, ...]:
+    """Parts of the topology that several suspects share and others do not, beyond chance: there lies the fault. The least likely first.
+
+    The chance is the upper tail of the hypergeometric distribution, times the parts looked at.
+    """
+    wanted = set(suspects) & set(topology)
+    if len(wanted) < FEWEST_SHARING:
+        return ()
+    members: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for node, places in topology.items():
+        for kind, name in places.items():
+            members[kind, name].add(node)
+    found = {}
+    for (kind, name), inside in sorted(members.items()):
+        both = inside & wanted
+        if len(both) < FEWEST_SHARING or len(both) * 4 < len(wanted) * 3 or len(inside) == len(topology):
+            continue
+        chance = min(1.0, _tail(len(both), len(wanted), len(inside), len(topology)) * len(members))
+        if chance <= UNLIKELY and frozenset(inside) not in found:
+            found[frozenset(inside)] = Shared(
+                f"{kind} {name}", len(both), len(wanted), len(inside), len(topology), chance
+            )
+    return tuple(sorted(found.values(), key=lambda one: (one.chance, one.members, one.place)))
+
+
+def _tail(hits: int, drawn: int, marked: int, total: int) -> float:
+    """How likely at least so many of the drawn are marked."""
+    ways = sum(math.comb(marked, k) * math.comb(total - marked, drawn - k) for k in range(hits, min(drawn, marked) + 1))
+    return ways / math.comb(total, drawn)

@@ -1,0 +1,77 @@
+"""Which nodes are suspected: what speaks against each, weighed together.
+
+The weights are those of a choice between the nodes of a job (conditional logit), fitted by bench/l4_nodes.py on made runs of other
+seeds than those that are measured; none is below nothing. A node whose log alone is missing is named, though on made runs that says
+nothing where the others trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from kb.anomalies.core.run import JOB, Run
+from kb.anomalies.nodes.evidence import Grounds, Moment, grounds
+from kb.anomalies.nodes.peers import Odd
+
+WEIGHTS: Mapping[str, float] = {
+    "says": 1.40,  # what few others say, harmful, new and near the turn
+    "says more": 0.54,
+    "new": 0.82,
+    "often": 1.21,
+    "onset": 1.01,
+    "values": 0.30,
+    "named": 2.34,
+    "quiet": 0.95,
+    "misses": 0.52,
+    "early": 0.81,
+    "no log": 0.60,
+    "never came": 0.80,
+    "together": 0.47,
+    "mute ranks": 1.25,
+    "lacks": 0.23,
+    "first": 0.98,
+    "forest": 0.78,
+    "told": 1.74,
+}
+MOST_NODES = 8
+FAINT = 0.5  # of the sum; less names nobody
+BESIDE = 0.15  # share of the first's sum with which others are named beside it
+ALL = 0.9  # share of the nodes with which an event is the job's and not theirs
+FULL = 4.0  # the sum that is as good as certain
+
+
+def suspects(
+    run: Run,
+    fresh: Mapping[str, float],
+    told: Sequence[tuple[str, float]],
+    moment: Moment,
+    off: Mapping[str, float],
+) -> tuple[Odd, ...]:
+    """The nodes that are suspected, the likeliest first; none where what tells the failure is all nodes'. See `grounds` for the arguments."""
+    heard = len(run.heard - {JOB})
+    if told and heard > 1:
+        name, worth = told[0]
+        if worth > 0.5 and len(run.events[name].nodes) > ALL * heard:
+            return ()
+    found = grounds(run, fresh, told, moment, off)
+    worth_of = {node: weighed(one) for node, one in found.items()}
+    order = sorted(worth_of, key=lambda node: (-worth_of[node], node))
+    if not order or worth_of[order[0]] < FAINT:
+        return ()
+    bar = BESIDE * worth_of[order[0]]
+    return tuple(_odd(node, found[node], worth_of[node]) for node in order[:MOST_NODES] if worth_of[node] >= bar)
+
+
+def weighed(one: Grounds) -> float:
+    """What speaks against a node, in all."""
+    return sum(WEIGHTS[ground] * worth for ground, worth in one.worth.items())
+
+
+def _odd(node: str, one: Grounds, worth: float) -> Odd:
+    """The node with the two strongest grounds, in words, and the events of both."""
+    best = sorted(one.worth, key=lambda ground: (-WEIGHTS[ground] * one.worth[ground], ground))
+    strong = [ground for ground in best[:2] if WEIGHTS[ground] * one.worth[ground] * 4 >= worth]
+    words = "; ".join(dict.fromkeys(one.why[ground].why for ground in strong or best[:1]))
+    events = dict.fromkeys(name for ground in strong or best[:1] for name in one.why[ground].events)
+    return replace(one.why[best[0]], node=node, score=min(1.0, worth / FULL), why=words, events=tuple(events))

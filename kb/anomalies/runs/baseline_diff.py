@@ -1,0 +1,336 @@
+"""Against a good run: which events it does not have, which come in other numbers, and what was set otherwise.
+
+Events match by their words, not by their ids alone, so that versions, paths and a different mask do not make an event new.
+Numbers are compared as rates: a good run is often smaller and shorter.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kb.anomalies.core.run import Event, Run, Spot
+from kb.anomalies.core.severity_words import harm, is_body, is_consequence, is_ignored, is_raised, skeleton
+
+ALIKE = 0.8  # share of words that two events must have in common to be one
+SPARSE = 3  # fewer words than that must be equal
+LONGEST = 4000  # events of an order that are aligned
+LONGEST_LINE = 160  # characters of the line that is told
+IGNORED = 2000  # bytes behind the head of a traceback that ends nothing
+LONGER = 30.0  # times as long a good run is told
+FOREIGN = 0.35  # a good run that knows less than this share of the usual lines is of another job
+_BUILT = re.compile(r"(?i)image|commit|driver|firmware|fw_ver|version|kernel|cuda|nccl|torch|framework")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """An event against the good run. `fresh` 0 to 1: how little the good run has of it; `known` lines that it has; why, in words.
+
+    `excess`: how far its count on one node is beyond what the good run lets expect, as a power of two. `like`: the share of words
+    that the most alike event of the good run has in common with a new one.
+    """
+
+    event: str
+    fresh: float
+    known: int
+    why: str
+    excess: float = 0.0
+    like: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """A good run, or a pool of such, as far as a comparison needs it: by the words of each event its lines, nodes and most by node.
+
+    `failed`: the line with which it seems to have failed itself; what is said from there on is not among its events.
+    """
+
+    counts: Mapping[tuple[str, ...], tuple[int, int, int]]
+    nodes: int = 1
+    lines: int = 0
+    label: str = ""
+    order: tuple[tuple[str, ...], ...] = ()
+    settings: Mapping[str, str] | None = None
+    failed: str = ""
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to compare with."""
+        return not self.counts
+
+
+def baseline_of(run: Run, label: str = "") -> Baseline:
+    """What a comparison needs of a good run."""
+    counts: dict[tuple[str, ...], tuple[int, int, int]] = {}
+    failed, behind = _failure(run)
+    for event in run.events.values():
+        if event.id in behind:
+            continue
+        key = skeleton(event.text)
+        lines, nodes, most = counts.get(key, (0, 0, 0))
+        here = max((one.count for one in event.nodes.values()), default=0)
+        counts[key] = (lines + event.count, max(nodes, len(event.nodes)), max(most, here))
+    order = keys_in_order(run)
+    return Baseline(
+        counts, max(1, len(run.heard)), sum(one.lines for one in run.voices), label, order, run.settings, failed
+    )
+
+
+def _failure(run: Run) -> tuple[str, frozenset[str]]:
+    """The first exception after which its source says nothing usual any more, "" where there is none or nobody was stopped with it.
+
+    With it the events that came no earlier than such in all their sources: they are no usual ones.
+    """
+    usual = max(1, len(run.heard)) / 2
+    last: dict[str, int] = defaultdict(int)
+    steady = {beat.spot.source: beat.spot.offset for beat in run.beats}
+    for event in run.events.values():
+        if (
+            len(event.nodes) >= usual
+            and event.count > 2 * len(event.nodes)
+            and not _is_end(event)
+            and not is_body(event.text)
+        ):
+            for spot in _spots(event):
+                last[spot.source] = max(last[spot.source], spot.offset, steady.get(spot.source, 0))
+    ends = [
+        (one, is_raised(event.text))
+        for event in run.events.values()
+        if _is_end(event)
+        for one in _spots(event)
+        if one.offset > last[one.source]
+    ]
+    ignored = [one for event in run.events.values() if is_ignored(event.text) for one in _spots(event)]
+    raised = [
+        one
+        for one, was_raised in ends
+        if was_raised
+        and not any(other.source == one.source and 0 < one.offset - other.offset < IGNORED for other in ignored)
+    ]
+    if not raised or len(raised) == len(ends):  # nobody stopped the others
+        return "", frozenset()
+    first = min(raised, key=lambda one: (one.time is None, one.time or 0.0, one.source, one.offset))
+    cut: dict[str, int] = {}
+    for one, _ in ends:
+        cut[one.source] = min(cut.get(one.source, one.offset), one.offset)
+    behind = {
+        event.id
+        for event in run.events.values()
+        if all(spot.offset >= cut.get(spot.source, math.inf) for spot in _spots(event))
+    }
+    return first.text[:LONGEST_LINE], frozenset(behind)
+
+
+def _is_end(event: Event) -> bool:
+    return is_raised(event.text) or is_consequence(event.text)
+
+
+def _spots(event: Event) -> list[Spot]:
+    return [spot for seen in event.nodes.values() for spot in seen.spots]
+
+
+def _ordered(run: Run) -> list[Event]:
+    def first(event: Event) -> tuple[float, str]:
+        times = [one.spots[0].time for one in event.nodes.values() if one.spots and one.spots[0].time is not None]
+        return (min(times) if times else math.inf, event.id)
+
+    return sorted(run.events.values(), key=first)
+
+
+def pooled(runs: Sequence[Baseline], label: str = "") -> Baseline:
+    """Several good runs as one: an event is known where any of them has it."""
+    counts: dict[tuple[str, ...], tuple[int, int, int]] = {}
+    for one in runs:
+        for key, (lines, nodes, most) in one.counts.items():
+            old = counts.get(key, (0, 0, 0))
+            counts[key] = (max(old[0], lines), max(old[1], nodes), max(old[2], most))
+    best = max(runs, key=lambda one: len(one.counts), default=None)
+    return Baseline(
+        counts,
+        max((one.nodes for one in runs), default=1),
+        max((one.lines for one in runs), default=0),
+        label,
+        best.order if best else (),
+        best.settings if best else None,
+        next((one.failed for one in runs if one.failed), ""),
+    )
+
+
+class Lookup:
+    """Finds the event of a good run that an event of another run is."""
+
+    def __init__(self, keys: Iterable[tuple[str, ...]]) -> None:
+        self._exact: dict[frozenset[str], tuple[str, ...]] = {}
+        self._holding: dict[str, list[tuple[str, ...]]] = defaultdict(list)
+        for key in sorted(set(keys)):
+            words = frozenset(key)
+            self._exact.setdefault(words, key)
+            for word in words:
+                self._holding[word].append(key)
+
+    def find(self, key: tuple[str, ...]) -> tuple[str, ...] | None:
+        """The event with the same words, or nearly the same; None where there is none."""
+        words = frozenset(key)
+        if words in self._exact:
+            return self._exact[words]
+        if len(words) <= SPARSE:
+            return None
+        # Near ones share all but a few of the words, so one of the rarest few is among what they share.
+        rare = sorted(words, key=lambda word: (len(self._holding.get(word, ())), word))
+        few = rare[: int(len(words) * (1 - ALIKE)) + 2]
+        best, most = None, ALIKE
+        for other in {one for word in few for one in self._holding.get(word, ())[:200]}:
+            theirs = frozenset(other)
+            share = len(words & theirs) / len(words | theirs)
+            if share > most or (share == most and best is not None and other < best):
+                best, most = other, share
+        return best
+
+    def nearest(self, key: tuple[str, ...]) -> float:
+        """The share of words that the most alike event has in common with it, of those that share one of its rarer words."""
+        words = frozenset(key)
+        rare = sorted(words, key=lambda word: (len(self._holding.get(word, ())), word))
+        others = {one for word in rare[:4] for one in self._holding.get(word, ())[:50]}
+        return max((len(words & set(one)) / len(words | set(one)) for one in others), default=0.0)
+
+
+def compare(run: Run, good: Baseline) -> Mapping[str, Compared]:
+    """Each event of a run against a good run."""
+    lookup = Lookup(good.counts)
+    size = max(1.0, len(run.heard) / max(1, good.nodes))
+    each = sum(one.lines for one in run.voices) / max(1, len(run.heard))
+    length = max(1.0, each / max(1.0, good.lines / max(1, good.nodes)))
+    found = {}
+    for event in run.events.values():
+        key = lookup.find(skeleton(event.text))
+        if key is None:
+            found[event.id] = Compared(
+                event.id, 1.0, 0, "not in the last good run", like=lookup.nearest(skeleton(event.text))
+            )
+            continue
+        lines, nodes, most = good.counts[key]
+        here = max((one.count for one in event.nodes.values()), default=0)
+        fresh = _more(here, most * length)
+        wide = _more(len(event.nodes), nodes * size) if len(event.nodes) > 1 else 0.0
+        why = f"{here} times on one node, {most} at most in the last good run" if fresh else ""
+        excess = min(6.0, max(0.0, math.log2((here + 1) / (most * length + 1))))
+        found[event.id] = Compared(event.id, max(fresh, wide * 0.5), lines, why, excess)
+    return found
+
+
+def _more(here: float, usual: float) -> float:
+    """0 to 1: how far a count is beyond the usual one; a chance of a few more says little."""
+    if here <= usual + 2 * math.sqrt(usual) + 1:
+        return 0.0
+    return min(0.8, math.log2(here / max(usual, 0.5)) / 5)
+
+
+def is_foreign(run: Run, good: Baseline) -> bool:
+    """Whether the good run seems to be of another job: it knows few of the lines that most nodes of this one print."""
+    usual = [
+        one
+        for one in run.events.values()
+        if len(one.nodes) * 2 >= len(run.heard)
+        and len(skeleton(one.text)) > 1
+        and harm(one.text, one.level) < 0.4
+        and not is_consequence(one.text)
+    ]
+    if len(usual) < 8:
+        return False
+    lookup, back = Lookup(good.counts), Lookup(skeleton(one.text) for one in run.events.values())
+    shared = sum(lookup.find(skeleton(one.text)) is not None for one in usual) / len(usual)
+    wide = [key for key, (_, nodes, _) in good.counts.items() if nodes * 2 >= good.nodes]
+    found = sum(back.find(key) is not None for key in wide) / max(1, len(wide))
+    return shared < FOREIGN and found < FOREIGN
+
+
+def doubts(run: Run, good: Baseline) -> list[str]:
+    """What makes a comparison with a good run less sure, in words."""
+    said = []
+    if good.failed:
+        said.append(f"the good run seems to have failed itself ({good.failed!r}); its last lines do not count as usual")
+    here = sum(one.lines for one in run.voices) / max(1, len(run.heard))
+    there = good.lines / good.nodes
+    if there > LONGER * max(1.0, here):
+        said.append(
+            f"the good run is {there / max(1.0, here):.0f} times as long; what it has counts as usual however often it comes"
+        )
+    return said
+
+
+def out_of_order(run: Run, good: Baseline) -> tuple[str, ...]:
+    """Events that the good run has too, but at another place in the order of first occurrences.
+
+    Both orders are aligned, as many events as can be keeping their place: what L4 removes as it matches the runs in order of time.
+    """
+    keys = {skeleton(one.text): one.id for one in reversed(_ordered(run))}
+    places = {key: place for place, key in enumerate(good.order)}
+    mine = [key for key in keys_in_order(run) if key in places]
+    kept = _rising([places[key] for key in mine])
+    return tuple(keys[key] for place, key in enumerate(mine) if place not in kept)
+
+
+def keys_in_order(run: Run) -> tuple[tuple[str, ...], ...]:
+    """The words of a run's events in the order in which they first came, as many as are aligned."""
+    return tuple(dict.fromkeys(skeleton(one.text) for one in _ordered(run)))[:LONGEST]
+
+
+def _rising(values: Sequence[int]) -> frozenset[int]:
+    """The places of a longest rising row of values, of which there is none twice."""
+    ends: list[int] = []  # the place at which the lowest end of a row of each length stands
+    before: list[int] = []
+    lows: list[int] = []
+    for place, value in enumerate(values):
+        at = bisect_left(lows, value)
+        before.append(ends[at - 1] if at else -1)
+        if at == len(lows):
+            lows.append(value)
+            ends.append(place)
+        else:
+            lows[at], ends[at] = value, place
+    found = set()
+    place = ends[-1] if ends else -1
+    while place >= 0:
+        found.add(place)
+        place = before[place]
+    return frozenset(found)
+
+
+def changed(run: Run, good: Baseline) -> tuple[tuple[str, str, str], ...]:
+    """Settings that differ: name, value in the good run, value now; what the job was built of first.
+
+    Of options also those that only one has; "" for none.
+    """
+    before, now = good.settings or {}, run.settings
+    names = {one for one in before if one in now}
+    if any(one.startswith("--") for one in before) and any(one.startswith("--") for one in now):
+        names |= {one for one in (*before, *now) if one.startswith("--")}
+    order = sorted(names, key=lambda name: (_BUILT.search(name) is None, name))
+    return tuple((name, before.get(name, ""), now.get(name, "")) for name in order if before.get(name) != now.get(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Unlike:
+    """A setting that some nodes of a run have otherwise than most: its name, their value and names, the others' value."""
+
+    name: str
+    value: str
+    nodes: tuple[str, ...]
+    usual: str
+
+
+def unlike(run: Run) -> tuple[Unlike, ...]:
+    """Settings that a third of the nodes at most have otherwise than the others, those of the fewest nodes first."""
+    found = []
+    for name, by_node in run.own_settings.items():
+        counts = Counter(by_node.values())
+        usual, most = counts.most_common(1)[0]
+        for value in sorted(counts):
+            if value != usual and counts[value] * 2 <= most:
+                nodes = tuple(node for node, one in by_node.items() if one == value)
+                found.append(Unlike(name, value, nodes, usual))
+    return tuple(sorted(found, key=lambda one: (len(one.nodes), _BUILT.search(one.name) is None, one.name, one.value)))

@@ -1,0 +1,243 @@
+"""Against its own past: at which step a run turned.
+
+What a step line says of itself is compared, seconds a step and loss; the distance of windows of events by dynamic time warping, as in
+L4, is in bench/l4_faithful.py only. Stages are told by `kb.anomalies.time.stage`. What comes again and again in the same run (evaluations, checkpoints, first steps) is not
+what turned it: a step counts only if those after it stay as it is.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median
+
+from kb.anomalies.core.clock_skew import corrected
+from kb.anomalies.core.run import Beat, Run
+
+FEWEST = 6  # steps before and, of a loss, after the turn
+SLOWER = 1.3  # times as long a step
+SIGMAS = 6.0
+MANY = 8  # steps on either side, of which the mean is told though they vary
+_STEP = re.compile(r"(?i)\b(?:iteration|iter|global[ _]?step|step)\W{0,3}(\d{1,9})\b")
+STALLED = 600.0  # seconds without a step, at least
+LOOSE = 10  # steps by which two counters of the same steps may differ
+FIRST_STEPS = 3  # slow in every run
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The step from which on a run was another: the first lines that show it, and how, in words. `why` is "slower", "loss" or "still"."""
+
+    step: int
+    why: str
+    beats: tuple[Beat, ...]
+    told: str
+    size: float
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The steps of the job in order, each told by one line. `interval`: seconds between such lines; `stride`: steps between them."""
+
+    beats: tuple[Beat, ...]
+    times: tuple[float | None, ...]
+    interval: float | None
+    stride: int
+
+    @property
+    def last(self) -> Beat | None:
+        """The last step line."""
+        return self.beats[-1] if self.beats else None
+
+    @property
+    def stopped(self) -> float | None:
+        """When the last step line came."""
+        known = [one for one in self.times if one is not None]
+        return known[-1] if known else None
+
+
+def course_of(run: Run, off: Mapping[str, float]) -> Course:
+    """The job's steps: those of the source that tells most of them, as far as it goes, then the furthest."""
+    told: dict[str, list[Beat]] = {}
+    for beat in run.beats:
+        if not beat.held_out:
+            told.setdefault(beat.spot.source, []).append(beat)
+    if not told:
+        return Course((), (), None, 1)
+    rich = {name: sum(b.seconds is not None or b.loss is not None for b in beats) for name, beats in told.items()}
+    best = min(told, key=lambda name: (-min(1, rich[name]), -max(b.step for b in told[name]), -len(told[name]), name))
+    beats = _rising(sorted(told[best], key=lambda one: one.spot.offset))
+    times = tuple(corrected(one.spot, off) for one in beats)
+    ahead = _ahead(run, beats, times, off)
+    if ahead:
+        beats = tuple(replace(one, step=one.step + ahead) for one in beats)
+    gaps = [b - a for a, b in pairwise(times) if a is not None and b is not None and b >= a]
+    strides = Counter(b.step - a.step for a, b in pairwise(beats) if b.step > a.step)
+    return Course(beats, times, median(gaps) if gaps else None, strides.most_common(1)[0][0] if strides else 1)
+
+
+def _ahead(run: Run, beats: Sequence[Beat], times: Sequence[float | None], off: Mapping[str, float]) -> int:
+    """How far the steps that ranks name are ahead of a bar that began to count anew when the run was resumed."""
+    known = [(time, beat.step) for time, beat in zip(times, beats, strict=True) if time is not None]
+    gaps = []
+    for one in run.anchors:
+        time = corrected(one.spot, off)
+        place = bisect_right(known, (time, math.inf)) if time is not None else 0
+        if place:
+            gaps.append(one.step - known[place - 1][1])
+    if len(gaps) < FEWEST:
+        return 0
+    usual = round(median(gaps))
+    steady = sum(abs(one - usual) <= LOOSE for one in gaps) * 3 >= 2 * len(gaps)
+    return usual if steady and usual > 5 * LOOSE else 0
+
+
+def _rising(beats: Sequence[Beat]) -> tuple[Beat, ...]:
+    """One line of each step, with what all lines of that step say; a step that is lower than the one before begins anew."""
+    kept: list[Beat] = []
+    for beat in beats:
+        if kept and beat.step == kept[-1].step:
+            one = kept[-1]
+            kept[-1] = replace(
+                one if one.loss is not None or beat.loss is None else replace(one, spot=beat.spot),
+                seconds=beat.seconds if one.seconds is None else one.seconds,
+                rate=beat.rate if one.rate is None else one.rate,
+                loss=beat.loss if one.loss is None else one.loss,
+            )
+        else:
+            kept.append(beat)
+    return tuple(kept)
+
+
+def step_at(course: Course, time: float | None) -> int | None:
+    """The step that was being done at a time, as far as the lines tell."""
+    if not course.beats:
+        return None
+    last = course.beats[-1]
+    if time is None:
+        return last.step
+    known = [(t, b.step) for t, b in zip(course.times, course.beats, strict=True) if t is not None]
+    if not known:
+        return last.step
+    place = bisect_right([t for t, _ in known], time)
+    if place == 0:
+        return known[0][1]
+    at, step = known[place - 1]
+    if place < len(known) or not course.interval:
+        return step
+    return step + min(course.stride, max(1, round((time - at) / course.interval * course.stride)))
+
+
+def step_told(text: str, course: Course) -> int | None:
+    """The step that a line names itself, where it is not one that was done before."""
+    match = _STEP.search(text)
+    step = int(match[1]) if match else None
+    last = course.last
+    return step if step is not None and last is not None and step >= last.step else None
+
+
+def changes(course: Course) -> tuple[Change, ...]:
+    """Where the job's steps turned for good: became slower, or their loss went off."""
+    found = [one for one in (_slower(course), _loss(course)) if one is not None]
+    return tuple(sorted(found, key=lambda one: (-one.size, one.step)))
+
+
+def _paces(course: Course) -> list[tuple[int, float]]:
+    """Seconds a step by index of the line: as it says, else by what it says was done in a second, else by the clock."""
+    for said in (
+        [(i, one.seconds) for i, one in enumerate(course.beats) if one.seconds],
+        [(i, 1.0 / one.rate) for i, one in enumerate(course.beats) if one.rate],
+    ):
+        if len(said) * 2 > len(course.beats):
+            return said
+    # Lines without a time bear that of an earlier line: of several that bear the same, the first is nearest to it.
+    stamped = [
+        (i, time, beat.step)
+        for i, (time, beat) in enumerate(zip(course.times, course.beats, strict=True))
+        if time is not None and (i == 0 or time != course.times[i - 1])
+    ]
+    if len(stamped) * 2 < len(course.beats):
+        return []  # times of other lines, now and then
+    return [
+        (j, (after - before) / (then - now))
+        for (_, before, now), (j, after, then) in pairwise(stamped)
+        if after > before and then > now
+    ]
+
+
+def _slower(course: Course) -> Change | None:
+    paces = _paces(course)[FIRST_STEPS:]
+    if len(paces) < FEWEST + 3:
+        return None
+    values = [value for _, value in paces]
+    best: tuple[float, int] | None = None
+    for cut in range(FEWEST, len(values) - 2):
+        if _is_slower(values[:cut], values[cut:]):
+            # the cut at which both sides are most of one kind
+            usual, slow = median(values[max(0, cut - 200) : cut]), median(values[cut:])
+            cost = sum(abs(v - usual) for v in values[:cut]) + sum(abs(v - slow) for v in values[cut:])
+            if best is None or cost < best[0]:
+                best = (cost, cut)
+    if best is None:
+        return None
+    cut = best[1]
+    first = paces[cut][0]
+    usual, slow = median(values[:cut]), median(values[cut:])
+    beats = course.beats[first : first + 3]
+    if any(one.seconds for one in beats) or not any(one.rate for one in beats):
+        told = f"steps take {slow:.3g} s from here on, {usual:.3g} s before"
+    else:
+        told = f"steps take {slow / usual:.2g} times as long from here on"
+    return Change(course.beats[first].step, "slower", beats, told, slow / usual)
+
+
+def _is_slower(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Whether steps became slower here for good: by more than they vary, or by less if many did."""
+    recent = before[-200:]
+    usual, slow = median(recent), median(after)
+    if slow <= SLOWER * usual or after[0] - usual <= 0.5 * (slow - usual):
+        return False
+    spread = median([abs(v - usual) for v in recent]) * 1.4826 + 0.02 * usual
+    if slow - usual > SIGMAS * spread:
+        return True
+    # Lengths that change make steps vary; then the mean of many tells, if it was steady before.
+    half = len(recent) // 2
+    drift = abs(median(recent[:half]) - median(recent[half:])) if half >= MANY else math.inf
+    error = 1.25 * spread * math.sqrt(1 / len(recent) + 1 / len(after))
+    return len(after) >= MANY and slow - usual > 1.5 * SIGMAS * error and slow - usual > 3 * drift
+
+
+def _loss(course: Course) -> Change | None:
+    points = [(i, one.loss) for i, one in enumerate(course.beats) if one.loss is not None]
+    for place, (i, value) in enumerate(points):
+        if value is not None and not math.isfinite(value):
+            return Change(
+                course.beats[i].step, "loss", course.beats[i : i + 3], f"the loss is {value} from here on", 99.0
+            )
+        if place < FEWEST or value is None:
+            continue
+        before = [v for _, v in points[max(0, place - 50) : place] if v is not None and math.isfinite(v)]
+        usual = median(before)
+        spread = median([abs(v - usual) for v in before]) * 1.4826 + 0.01 * abs(usual)
+        after = [v for _, v in points[place : place + 5] if v is not None]
+        if value - usual > 8 * spread and value > 1.25 * usual and min(after) - usual > 4 * spread and len(after) >= 2:
+            told = f"the loss goes from {usual:.4g} to {value:.4g} and stays off"
+            return Change(
+                course.beats[i].step, "loss", course.beats[i : i + 3], told, 1 + (value - usual) / (spread * 10)
+            )
+    return None
+
+
+def is_stalled(course: Course, over: float | None) -> bool:
+    """Whether lines went on long after the last step, longer than ever between two steps of the run (evaluations and checkpoints among them)."""
+    last = course.stopped
+    known = [time for time in course.times if time is not None]
+    if last is None or over is None or len(known) < FEWEST or not course.interval:
+        return False
+    longest = max((after - before for before, after in pairwise(known)), default=0.0)
+    return over - last > max(STALLED, 20 * course.interval, 3 * longest)

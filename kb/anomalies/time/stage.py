@@ -1,0 +1,249 @@
+"""In which stage a run was when it turned, as its own lines tell.
+
+Before the first step the last line that tells of a stage counts. Evaluations and checkpoints come again and again: what belongs to
+them, in what order, and after how many steps they are due is learned from the run itself, so that one that was begun and not ended,
+or that was due and of which nothing came, is known without knowing the words of its end.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from kb.anomalies.core.clock_skew import corrected
+from kb.anomalies.core.run import Event, Run, Spot
+from kb.anomalies.core.severity_words import stage_told
+from kb.anomalies.time.change_step import Course
+
+STAGES = ("launch", "init", "data_load", "checkpoint_load", "iterating", "evaluating", "saving")
+INTERLUDES = ("evaluating", "saving")
+USUAL = 0.6  # share of an interlude's known turns in which a line must come to belong to it
+ROOM = 1.0  # seconds by which lines of two nodes may stand in the wrong order
+_TROUBLE = frozenset({"warning", "error", "critical"})
+
+# The trade's words for what is done in a stage; lines that warn or fail are left out.
+_WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("saving", re.compile(r"(?i)\bsaving\b|\bsav(?:e|es|ed|ing)\b.{0,60}\b(?:check ?point|ckpt|model|state|weights|step)|(?:check ?point|ckpt)\w*\b.{0,80}\b(?:sav(?:e|ed|ing)|begins?|began|start(?:s|ed|ing)?|commit(?:s|ted|ting)?|written|writing|wrote|flush\w*|ready|complete|done)\b|save[-_]check ?point|\bshard\b.{0,40}\bwritten\b")),
+    ("evaluating", re.compile(r"(?i)\b(?:evaluat(?:e|es|ed|ing|ion)|validat(?:e|es|ed|ing|ion)|eval)\b|\beval_\w+|\bperplexity\b")),
+    ("checkpoint_load", re.compile(r"(?i)\b(?:load(?:s|ed|ing)?|restor(?:e|es|ed|ing)|resum(?:e|es|ed|ing))\b.{0,60}\b(?:check ?point|ckpt|weights|shards?|states?)|(?:check ?point|ckpt|weights|shard|state)\w*\b.{0,60}\b(?:load(?:s|ed|ing)?|restor(?:e|es|ed|ing))\b|\brestore:")),
+    ("data_load", re.compile(r"(?i)\b(?:building|opening|loading|load|found|preparing|indexing|takes|time to load|tokeni[sz]ed)\b.{0,60}\b(?:data ?sets?|data ?loaders?|shards?|indexe?d?|corpus|cache)\b|\bdata ?(?:set|loader)s?\b.{0,40}\b(?:built|ready|found|loaded|opened)\b")),
+    ("init", re.compile(r"(?i)\bNCCL INFO\b|\bHCCL\b.*\b(?:init|comm)\w*\b.*\bsuccess|\bprocess group\b|\bcommunicator\b|\bworld[_ ]size\b|\bdevice mesh\b|\bparallel (?:size|state|rank)|\bparameters? (?:on|:|=)|\bnumber of (?:trainable )?parameters|\bpartition count\b|\bDistributed environment\b|\binitiali[sz](?:e|ed|ing)\b")),
+)  # fmt: skip
+
+
+def told(event: Event) -> str | None:
+    """The stage that a line's words tell of; None for one that warns, or tells none."""
+    if event.level in _TROUBLE:
+        return None
+    return next((stage for stage, words in _WORDS if words.search(event.text)), None)
+
+
+def stage_at(
+    run: Run,
+    course: Course,
+    when: float | None,
+    off: Mapping[str, float],
+    *,
+    spot: Spot | None = None,
+    text: str = "",
+) -> str:
+    """The stage in which a run was at a time.
+
+    `spot` is the line that tells why it turned, for logs without times, and `text` what it says: an exception that was raised while
+    something was saved says so.
+    """
+    if course.beats:
+        return stage_told(text, INTERLUDES) or _interlude(run, course, when, off) or "iterating"
+    marks = list(_marks(run, off))
+    timed = [(t, STAGES.index(stage)) for t, stage, _ in marks if t is not None and (when is None or t <= when + ROOM)]
+    if timed:
+        return STAGES[max(timed)[1]]
+    beside = [
+        (at.offset, stage)
+        for _, stage, at in marks
+        if spot is not None and at.source == spot.source and at.offset < spot.offset
+    ]
+    return max(beside)[1] if beside else "launch"
+
+
+def _marks(run: Run, off: Mapping[str, float]) -> Iterator[tuple[float | None, str, Spot]]:
+    """Lines that tell a stage, with their times: those the scanner knows, and those whose words do."""
+    for turn in run.turns:
+        if turn.stage != "teardown":
+            yield corrected(turn.spot, off), turn.stage, turn.spot
+    for event in run.events.values():
+        stage = told(event)
+        if stage is not None and stage not in INTERLUDES:
+            for seen in event.nodes.values():
+                for spot in seen.spots:
+                    yield corrected(spot, off), stage, spot
+
+
+# --- evaluations and checkpoints -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of an interlude: when, and after which step line it stands; the step it names; the event's id and source."""
+
+    time: float | None
+    place: int
+    step: int
+    event: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What is known of a kind of interlude: its lines, its regular events by how long after the step line they come, its period in steps."""
+
+    lines: tuple[_Line, ...]
+    lags: Mapping[str, float]
+    period: int
+    known: tuple[int, ...]
+
+
+def _interlude(run: Run, course: Course, when: float | None, off: Mapping[str, float]) -> str | None:
+    """The evaluation or checkpoint that was under way at the last step line; None where the run was between them."""
+    clock = _Clock(course)
+    under_way: list[tuple[float, str]] = []
+    for kind in INTERLUDES:
+        events = {event.id: event for event in run.events.values() if told(event) == kind and _is_rare(event, course)}
+        found = _learned(clock, events, off)
+        since = _since(found, events, clock, when)
+        if since is not None:
+            under_way.append((since, kind))
+    return max(under_way)[1] if under_way else None
+
+
+def _is_rare(event: Event, course: Course) -> bool:
+    """Whether no voice says it with each step."""
+    most = max((lines for seen in event.nodes.values() for lines in (seen.voices.values() or (seen.count,))), default=0)
+    return most * 2 <= max(2, len(course.beats))
+
+
+class _Clock:
+    """Places lines between the step lines: by their place in the same source, else by time."""
+
+    def __init__(self, course: Course) -> None:
+        self.course = course
+        self._source = course.beats[0].spot.source
+        self._offsets = [one.spot.offset for one in course.beats]
+        self._times = [(t, i) for i, t in enumerate(course.times) if t is not None]
+
+    @property
+    def last(self) -> int:
+        return len(self.course.beats) - 1
+
+    @property
+    def last_time(self) -> float | None:
+        return self.course.times[-1]
+
+    def place(self, spot: Spot, time: float | None) -> int | None:
+        """The index of the step line before it; -1 before the first."""
+        if spot.source == self._source:
+            return bisect_right(self._offsets, spot.offset) - 1
+        if time is None or not self._times:
+            return None
+        at = bisect_right(self._times, (time + ROOM, math.inf)) - 1
+        return self._times[at][1] if at >= 0 else -1
+
+    def gap(self, place: int) -> float | None:
+        """Seconds from a step line to the next."""
+        times = self.course.times
+        if place + 1 >= len(times):
+            return None
+        now, then = times[place], times[place + 1]
+        return then - now if now is not None and then is not None else None
+
+
+def _learned(clock: _Clock, events: Mapping[str, Event], off: Mapping[str, float]) -> _Kind:
+    lines = []
+    for event in events.values():
+        for seen in event.nodes.values():
+            for spot in seen.spots:
+                time = corrected(spot, off)
+                place = clock.place(spot, time)
+                if place is not None and place >= 0:
+                    lines.append(_Line(time, place, clock.course.beats[place].step, event.id, spot.source))
+    lags: dict[str, list[float]] = defaultdict(list)
+    steps: dict[str, set[int]] = defaultdict(set)
+    for line in lines:
+        before = clock.course.times[line.place]
+        if line.place < clock.last:
+            steps[line.event].add(line.step)
+            if line.time is not None and before is not None:
+                lags[line.event].append(line.time - before)
+    period = _period(steps.values(), clock.course.stride)
+    regular = {
+        name: median(lags[name])
+        for name, known in steps.items()
+        if lags[name] and period and _comes_every(period, known)
+    }
+    return _Kind(tuple(lines), regular, period, tuple(sorted({step for name in regular for step in steps[name]})))
+
+
+def _period(sampled: Iterable[set[int]], stride: int) -> int:
+    """The distance between neighbours that the event with most known steps has mostly; 0 for none that is longer than a step line's."""
+    best = (0, 0)
+    for steps in sampled:
+        known = sorted(steps)
+        gaps = Counter(b - a for a, b in pairwise(known))
+        gap, often = max(gaps.items(), key=lambda one: (one[1], -one[0]), default=(0, 0))
+        if gap > 1.5 * stride and (often * 2 >= len(known) - 1):
+            best = max(best, (len(known), gap))
+    return best[1]
+
+
+def _comes_every(period: int, steps: set[int]) -> bool:
+    known = sorted(steps)
+    return len(known) > 1 and all((b - a) % period == 0 for a, b in pairwise(known))
+
+
+def _since(kind: _Kind, events: Mapping[str, Event], clock: _Clock, when: float | None) -> float | None:
+    """When an interlude began that had not ended at the last step line's; None where none was under way."""
+    step, begun = clock.course.beats[-1].step, clock.last_time or 0.0
+    present = [line for line in kind.lines if line.place == clock.last]
+    if present:
+        names = {line.event for line in present}
+        last = max(kind.lags, key=lambda name: kind.lags[name]) if kind.lags else None
+        ending = [last] if last is not None else sorted(names)
+        if any(name in names and _ends(events[name].text) and _said_by_all(events[name], present) for name in ending):
+            return None
+        return max(line.time if line.time is not None else begun for line in present)
+    if not kind.lags or not kind.period or not kind.known:
+        return None
+    if (step - kind.known[-1]) % kind.period or step == kind.known[-1]:
+        return None
+    first = min(kind.lags, key=lambda name: kind.lags[name])
+    waited = when - begun if when is not None else 0.0
+    if not _ends(events[first].text) and waited > kind.lags[first] + 2 * ROOM:
+        return None  # it says when it begins, and did not
+    return begun - kind.lags[first] * 1e-6
+
+
+def _said_by_all(event: Event, lines: Sequence[_Line]) -> bool:
+    """Whether all sources that ever say it did."""
+    return {line.source for line in lines if line.event == event.id} == {
+        spot.source for seen in event.nodes.values() for spot in seen.spots
+    }
+
+
+_BEGIN = re.compile(
+    r"(?i)\b(?:about to|begins?|beginning|start(?:s|ing|ed)?|saving|evaluating|running|scheduled|will be)\b"
+)
+_END = re.compile(
+    r"(?i)\b(?:saved|success\w*|committed|written|wrote|ready|finished|done|completed?|took|elapsed|runtime|score|result)\b"
+    r"|\bloss\b|perplexity:|_loss\b|\bppl\b|_acc\b"
+)
+
+
+def _ends(text: str) -> bool:
+    """Whether a line tells what came out of something, and not that it begins."""
+    return _END.search(text) is not None and _BEGIN.search(text) is None

@@ -1,0 +1,87 @@
+"""Where a job hangs, by what its ranks' recorders say: who never joined, who is behind, who disagrees, who only waits.
+
+Ranks wait for each other across process groups, so each group is judged first and then all of them together as a graph of
+who waits for whom. An unfinished operation that a rank has not queued is an edge to that rank; the source is who is waited
+for and waits for nobody. Where ranks wait in a circle, the order in which each queued its operations tells who left the
+program that its peers run (kb.collectives.program_order).
+
+What the recorder calls "enqueued" is counted after the call of the library returned: a rank that stands inside the call
+looks as if it had not made it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from kb.collectives.communicators import Job, gathered
+from kb.collectives.culprits import culprits_of, is_origin
+from kb.collectives.group_roles import Roles
+from kb.collectives.program_order import partings
+from kb.collectives.result import CollectiveVerdict, Pending
+from kb.collectives.trace import STARTED, Ring, as_ranges, digest, size
+from kb.collectives.wait_graph import Graph
+from kb.collectives.waiting import judged, wait_for_left
+from kb.model import CollectiveTrace
+
+GROUPS = 256  # verdicts on communicators that are kept, the ones with most waiting ranks first
+PENDING = 256
+
+
+def judge(traces: Iterable[CollectiveTrace], now: float | None = None) -> CollectiveVerdict:
+    """The verdict over traces. `now`: when they were taken (seconds since the epoch); without it, the latest stamp in them."""
+    return judge_rings((digest(one) for one in traces), now)
+
+
+def judge_rings(rings: Iterable[Ring], now: float | None = None) -> CollectiveVerdict:
+    """The verdict over digests of traces, in any order."""
+    job = gathered(rings)
+    if now is None:
+        now = max((one.time for one in job.rings.values() if one.time is not None), default=None)
+    graph, roles = Graph(), Roles(job)
+    found = [verdict for comm in job.comms for verdict in judged(comm, job, roles, graph, now)]
+    if graph.wanted:
+        graph.left.update(partings(job, roles))
+        wait_for_left(job, graph)
+    found = [replace(one, origin=is_origin(one, graph)) for one in found]
+    culprits, possible = culprits_of(job, graph, found)
+    blamed = {one.rank for one in culprits}
+    waiting = sorted(graph.pending - blamed)
+    found.sort(key=lambda one: (one.state != "mismatch", -size(one.joined), one.pg, one.seq))
+    return CollectiveVerdict(
+        culprits=culprits,
+        possible=as_ranges(possible),
+        communicators=tuple(found[:GROUPS]),
+        groups=len(found),
+        pending=_pending(job, now),
+        waiting=as_ranges(tuple(waiting)),
+        seen=len(job.rings),
+        world=job.world,
+        gaps=tuple(job.gaps),
+    )
+
+
+def _pending(job: Job, now: float | None) -> tuple[Pending, ...]:
+    """The first unfinished operation of each lane and pair, ranks in the same one together; the oldest first."""
+    found: dict[tuple[int, int, str], list[tuple[int, float | None, float | None, int]]] = defaultdict(list)
+    for index, comm in enumerate(job.comms):
+        for rank, lane in comm.lanes.items():
+            for wait in lane.waits[:1]:
+                found[index, wait.seq, wait.op].append((rank, wait.created, wait.timeout_ms, wait.state))
+            for pair in lane.pairs:
+                if pair.first is not None:
+                    op = f"{'recv' if pair.receives else 'send'} {pair.source}->{pair.destination}"
+                    one = pair.first
+                    found[index, one.seq, op].append((rank, one.created, one.timeout_ms, one.state))
+    out = []
+    for (index, seq, op), waits in found.items():
+        comm = job.comms[index]
+        made = min((created for _, created, _, _ in waits if created is not None), default=None)
+        timeout = next((limit for _, _, limit, _ in waits if limit), None)
+        age = None if now is None or made is None else max(0.0, now - made)
+        started = sum(state == STARTED for *_, state in waits)
+        ranks = as_ranges(tuple(sorted(rank for rank, *_ in waits)))
+        out.append(Pending(comm.pg, comm.name, seq, op, ranks, started, age, timeout and timeout / 1e3))
+    out.sort(key=lambda one: (-(one.age or 0.0), one.pg, one.seq, one.op))
+    return tuple(out[:PENDING])

@@ -1,0 +1,53 @@
+"""Ranks whose clocks are apart: all see a collective end at one moment, so what each wrote then tells by how much."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from statistics import median_low
+
+from kb.collectives.trace import Members, Ring, Wait
+
+APART = 60.0  # seconds; recorders see an end late by seconds
+
+
+def offsets(rings: Mapping[int, Ring]) -> dict[int, float]:
+    """Seconds by which the clocks of some ranks are ahead of most, where that is over a minute.
+
+    From the largest groups of ranks that finished the same number down; of two it cannot be told which one is wrong. Where
+    half of the ranks differ from the other half, the earlier ones are believed.
+    """
+    ends: dict[tuple[str, Members, int], dict[int, float]] = defaultdict(dict)
+    for rank, ring in rings.items():
+        for lane in ring.lanes:
+            if lane.ended is not None and lane.members:
+                ends[lane.pg, lane.members, lane.done][rank] = lane.ended
+    found: dict[int, float] = {}
+    known: set[int] = set()
+    for times in sorted(ends.values(), key=len, reverse=True):
+        if len(times) > 2 and not known >= times.keys():
+            right = [time - found.get(rank, 0.0) for rank, time in times.items() if rank in known]
+            middle = median_low(right or times.values())
+            for rank in times.keys() - known:
+                if abs(times[rank] - middle) > APART:
+                    found[rank] = times[rank] - middle
+            known |= times.keys()
+    return found
+
+
+def corrected(ring: Ring, ahead: float) -> Ring:
+    """A ring with its stamps as by the clocks of the others."""
+    lanes = tuple(
+        replace(
+            lane,
+            waits=tuple(_earlier(lane.waits, ahead)),
+            pairs=tuple(replace(one, first=one.first and _earlier([one.first], ahead)[0]) for one in lane.pairs),
+        )
+        for lane in ring.lanes
+    )
+    return replace(ring, time=None if ring.time is None else ring.time - ahead, lanes=lanes)
+
+
+def _earlier(waits: Iterable[Wait], ahead: float) -> list[Wait]:
+    return [one if one.created is None else replace(one, created=one.created - ahead) for one in waits]

@@ -1,0 +1,207 @@
+"""All rings of a job by communicator, and how far each rank is in each of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from kb.collectives.clock_skew import corrected, offsets
+from kb.collectives.result import title
+from kb.collectives.trace import Lane, Members, Ring, Shape, as_ranges, contains, shape_at, size
+from kb.model import Gap
+from kb.report import short_ranges
+
+
+@dataclass(slots=True)
+class Comm:
+    """A communicator: its lanes by global rank. `members` empty: not known."""
+
+    pg: str
+    name: str
+    members: Members
+    inferred: bool
+    lanes: dict[int, Lane] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """What people know it by."""
+        return title(self.pg, self.name)
+
+
+@dataclass(slots=True)
+class Job:
+    """Everything that was recorded, by rank and by communicator."""
+
+    rings: dict[int, Ring] = field(default_factory=dict)
+    comms: list[Comm] = field(default_factory=list)
+    kinds: dict[Shape, int] = field(default_factory=dict)
+    tables: dict[int, list[int]] = field(default_factory=dict)
+    gaps: list[Gap] = field(default_factory=list)
+    world: int | None = None
+    absent: list[int] = field(default_factory=list)  # ranks of the world without a dump
+
+    _homes: dict[tuple[int, str], Comm] = field(default_factory=dict)
+
+    def home(self, rank: int, lane: int) -> Comm:
+        """The communicator of a rank's lane."""
+        if not self._homes:
+            self._homes = {(one, lane.pg): comm for comm in self.comms for one, lane in comm.lanes.items()}
+        return self._homes[rank, self.rings[rank].lanes[lane].pg]
+
+    def gap(self, code: str, reason: str, *, got: str = "", rules_out: str = "") -> None:
+        """Note what the dumps together do not tell."""
+        self.gaps.append(Gap(code, "flight_recorder", reason, scope="job", got=got, rules_out=rules_out))
+
+
+def gathered(rings: Iterable[Ring]) -> Job:
+    """The rings of a job, one a rank, by communicator."""
+    job = Job()
+    nameless = twice = 0
+    for ring in sorted(rings, key=lambda one: (one.source, one.time or 0.0)):
+        if ring.rank is None:
+            nameless += 1
+            continue
+        other = job.rings.get(ring.rank)
+        twice += other is not None
+        if other is None or (ring.time or 0) > (other.time or 0):
+            job.rings[ring.rank] = ring
+    if nameless:
+        job.gap("dump_rank_unknown", f"{nameless} dumps of unknown rank were left out")
+    if twice:
+        job.gap("dump_duplicate", f"{twice} ranks have two dumps; the later one of each counts")
+    job.rings = dict(sorted(job.rings.items()))
+    _set_right(job)
+    _sorted_by_group(job)
+    _world(job)
+    _shared_shapes(job)
+    if any(ring.backend == "gloo" for ring in job.rings.values()):
+        reason = "gloo records no sends and receives"
+        job.gap(
+            "p2p_not_recorded", reason, rules_out="a rank that stands in a send or receive looks as if it had stopped"
+        )
+    return job
+
+
+def _set_right(job: Job) -> None:
+    """Stamps by clocks that are apart, as by the others'."""
+    apart = offsets(job.rings)
+    if apart:
+        for rank, ahead in apart.items():
+            job.rings[rank] = corrected(job.rings[rank], ahead)
+        worst = max(apart.values(), key=abs)
+        reason = f"clocks of ranks {short_ranges(apart)} are apart from the others', by up to {worst:+.0f} s; set right"
+        job.gap("clocks_apart", reason, got=f"{len(apart)} of {len(job.rings)}")
+
+
+def _sorted_by_group(job: Job) -> None:
+    told: dict[tuple[str, Members], Comm] = {}
+    open_: dict[str, list[tuple[int, Lane]]] = defaultdict(list)
+    for rank, ring in job.rings.items():
+        for lane in ring.lanes:
+            if not lane.members:
+                open_[lane.pg].append((rank, lane))
+                continue
+            comm = told.get((lane.pg, lane.members))
+            if comm is None:
+                comm = told[lane.pg, lane.members] = Comm(lane.pg, lane.name, lane.members, inferred=False)
+            comm.lanes[rank] = lane
+    by_name: dict[str, list[Comm]] = defaultdict(list)
+    for comm in told.values():
+        by_name[comm.pg].append(comm)
+    for pg, lanes in open_.items():
+        _placed(job, pg, lanes, by_name.get(pg, []), told)
+    job.comms = sorted(told.values(), key=lambda one: (one.pg, one.members and one.members[0].start))
+    if any(one.inferred for one in job.comms):
+        reason = "members of process groups were worked out from who recorded operations in them"
+        job.gap("groups_inferred", reason, rules_out="a rank that never used a group is not known to belong to it")
+
+
+def _placed(
+    job: Job,
+    pg: str,
+    lanes: Sequence[tuple[int, Lane]],
+    known: Sequence[Comm],
+    told: dict[tuple[str, Members], Comm],
+) -> None:
+    """Lanes whose dump does not tell the members: into a group of that name that others tell, else a group of their own."""
+    alone: list[tuple[int, Lane]] = []
+    for rank, lane in lanes:
+        home = next((comm for comm in known[:64] if contains(comm.members, rank)), None)
+        if home is None:
+            alone.append((rank, lane))
+        else:
+            home.lanes[rank] = lane
+    if not alone:
+        return
+    name = next((lane.name for _, lane in alone if lane.name), "")
+    ranks = tuple(rank for rank, _ in alone)
+    if name == "default_pg" or pg == "0":
+        ranks = tuple(_everybody(job))
+    comm = told[pg, as_ranges(ranks)] = Comm(pg, name, as_ranges(ranks), inferred=True)
+    comm.lanes.update(alone)
+
+
+def _everybody(job: Job) -> Iterable[int]:
+    top = max(job.rings, default=-1)
+    return range(top + 1) if top < 4 * len(job.rings) + 1024 else job.rings
+
+
+def _world(job: Job) -> None:
+    world = [one for one in job.comms if one.name == "default_pg"] or job.comms
+    members: Members = max((one.members for one in world), key=size, default=())
+    if not members:
+        return
+    job.world = size(members)
+    job.absent = [rank for part in members for rank in part if rank not in job.rings]
+    if job.absent:
+        got = f"{job.world - len(job.absent)} of {job.world}"
+        reason = f"no readable dump of {len(job.absent)} ranks: {short_ranges(job.absent)}"
+        job.gap("ranks_without_dump", reason, got=got, rules_out="whether these ranks joined what others wait in")
+
+
+def _shared_shapes(job: Job) -> None:
+    """For every ring, its shape indices in the numbers that all ranks share."""
+    cache: dict[tuple[Shape, ...], list[int]] = {}
+    job.kinds[Shape("")] = 0
+    for rank, ring in job.rings.items():
+        table = cache.get(ring.shapes)
+        if table is None:
+            table = [job.kinds.setdefault(shape, len(job.kinds)) for shape in ring.shapes]
+            if len(cache) < 1024:
+                cache[ring.shapes] = table
+        job.tables[rank] = table
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How far one rank is in a group: number last queued, number last finished."""
+
+    queued: int
+    done: int
+
+
+def counts_of(comm: Comm, job: Job, *, p2p: bool) -> dict[int, Count]:
+    """How far each rank is that this can be told of. A rank that counts all its groups and not this one never used it."""
+    out: dict[int, Count] = {}
+    for rank, lane in comm.lanes.items():
+        status = None if p2p else lane.status
+        queued = max(lane.last, status[0] if status else -1)
+        if queued < 0 and (p2p or (status is None and not job.rings[rank].counts_all)):
+            continue
+        done = max(lane.done, status[2] if status else -1, lane.waits[0].seq - 1 if lane.waits else -1, 0)
+        out[rank] = Count(max(queued, 0), min(done, max(queued, 0)))
+    if not p2p and not comm.inferred:
+        for part in comm.members:
+            for rank in part:
+                if rank not in comm.lanes and rank in job.rings and job.rings[rank].counts_all:
+                    out[rank] = Count(0, 0)
+    return out
+
+
+def op_of(comm: Comm, job: Job, seq: int) -> str:
+    """The operation under a number, as some rank recorded it."""
+    for rank, lane in comm.lanes.items():
+        if index := shape_at(lane, seq):
+            return job.rings[rank].shapes[index].op
+    return ""

@@ -1,0 +1,236 @@
+"""All communicators together: who is waited for (or at odds) and depends on nobody else who is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kb.collectives.communicators import Job, op_of
+from kb.collectives.program_order import Parting
+from kb.collectives.result import Communicator, Culprit, Kind
+from kb.collectives.trace import DONE, STARTED, Step, at
+from kb.collectives.wait_graph import Graph, components
+
+_SCORE: Mapping[Kind, float] = {
+    "disagrees": 0.95,
+    "missing": 0.9,
+    "out_of_order": 0.9,
+    "not_finished": 0.5,
+    "not_started": 0.4,
+}
+_INFERRED = 0.9  # times that, where the members of groups are not told
+_TIED = 0.5  # of a disagreement without a majority
+_FEW_PEERS = 0.75  # of an order that differs from that of two others, or of the rounds before
+
+
+def is_origin(one: Communicator, graph: Graph) -> bool:
+    """Whether it is stuck, and nothing that its ranks queued before holds them."""
+    if one.state != "stuck":
+        return False
+    ends = (-1, -1)
+    ranks: Iterable[int | None] = (rank for part in one.joined for rank in part)
+    if one.p2p:
+        ends = _ends(one.op)
+        ranks = (at(one.members, ends[0]), at(one.members, ends[1]))
+    where = (one.pg, one.members, *ends)
+    firsts = [graph.first.get(rank) for rank in ranks if rank is not None]
+    return bool(firsts) and all(first is not None and first.where == where for first in firsts)
+
+
+def _ends(op: str) -> tuple[int, int]:
+    source, _, destination = op.rpartition(" ")[2].partition("->")
+    return int(source), int(destination)
+
+
+def culprits_of(job: Job, graph: Graph, found: Sequence[Communicator]) -> tuple[tuple[Culprit, ...], tuple[int, ...]]:
+    """Who is waited for (or at odds) and depends on nobody else who is; and the ranks without a dump of which that may hold."""
+    parts = components(graph.edges, [*graph.wanted, *graph.odd, *graph.unseen])
+    of = {node: index for index, part in enumerate(parts) for node in part}
+    asked = set(graph.wanted) | set(graph.odd)
+    leads: list[bool] = []  # a component leads on to another one that has somebody to blame; sinks come first
+    blames: list[bool] = []  # the same without those who gave no dump
+    hot: list[bool] = []
+    for index, part in enumerate(parts):
+        onward = {of[to] for node in part for to in graph.edges.get(node, ())} - {index}
+        leads.append(any(leads[one] or hot[one] for one in onward))
+        blames.append(any(blames[one] or not asked.isdisjoint(parts[one]) for one in onward))
+        hot.append(any(node in asked or node in graph.unseen for node in part))
+    culprits: list[Culprit] = []
+    origins = {rank for one in found if one.origin for ranks in one.joined for rank in ranks}
+    if not any(
+        lane.done > 0 or (lane.status and lane.status[2] > 0) for comm in job.comms for lane in comm.lanes.values()
+    ):
+        graph.held.clear()  # recorders that never tell what finished
+        origins.clear()
+    for index, part in enumerate(parts):
+        odd = not blames[index] and not graph.odd.keys().isdisjoint(part)  # whoever gave no dump, these disagree
+        if hot[index] and (odd or not leads[index]):
+            stuck = any(node in origins for node in part)
+            culprits += _blamed(job, graph, [node for node in part if node in asked], stuck=stuck)
+    possible = sorted(node for node in graph.unseen if not leads[of[node]])
+    if not culprits and not possible:
+        culprits = _by_state(job, found)
+    culprits.sort(key=lambda one: (-one.score, -len(one.reasons), one.rank))
+    return tuple(culprits), tuple(possible)
+
+
+def _blamed(job: Job, graph: Graph, ranks: Sequence[int], *, stuck: bool) -> list[Culprit]:
+    """Of ranks that depend on each other: those at odds; else those that wait for nobody; else who left the order in a circle.
+
+    A rank that merely stopped gets all finished that it queued before, for the others come so far. One that stands in
+    something that nobody finished is therefore no source, unless what it stands in first is finished by the others.
+    `stuck`: these ranks hang in an operation that all of them joined, and no order of operations explains it.
+    """
+    odd = [rank for rank in ranks if rank in graph.odd]
+    if odd:
+        return [_odd(job, graph, rank) for rank in odd]
+    free = [rank for rank in ranks if rank not in graph.blocked and (rank not in graph.held or _alone(graph, rank))]
+    if free or stuck:
+        return [_missing(job, graph, rank) for rank in free]
+    ranks = [rank for rank in ranks if rank in graph.blocked]
+    firsts = [(rank, graph.first.get(rank)) for rank in ranks]
+    if any(first is not None and first.where not in graph.blocked[rank] for rank, first in firsts):
+        return []  # somebody stands first in something that all joined: it is no matter of order
+    return _circle(job, graph, ranks)
+
+
+def _circle(job: Job, graph: Graph, ranks: Sequence[int]) -> list[Culprit]:
+    """Of ranks that wait for each other in a circle: those that left the order of their peers.
+
+    Where nothing tells who did, both of two are named as one of them, and of more nobody is.
+    """
+    left = [rank for rank in ranks if rank in graph.left]
+    sure = [rank for rank in left if graph.left[rank].by != "none"]
+    if not sure and len(left) != 2 and len(ranks) != 2:
+        return []
+    return [_left(job, graph, rank) for rank in sure or (left if len(left) == 2 else ranks)]
+
+
+def _left(job: Job, graph: Graph, rank: int) -> Culprit:
+    one = graph.left.get(rank)
+    told = [] if one is None else [_parted(job, rank, one)]
+    score = _SCORE["out_of_order"] * _TIED
+    if one is None or one.by == "none":
+        told.append(
+            "two ranks wait for each other, one of which took its operations in another order; the dumps do not tell which"
+        )
+    else:
+        score = _SCORE["out_of_order"] if one.by == "peers" and one.peers > 2 else _FEW_PEERS
+    missed = [] if one is None or one.instead is None else [_about(job, rank, one.instead)]
+    return _culprit(job, rank, "out_of_order", (*told, *_where(graph, rank)), graph, score=score, about=missed)
+
+
+def _parted(job: Job, rank: int, one: Parting) -> str:
+    did = _named(job, rank, one.did)
+    if one.instead is None:
+        return f"queued {did}, where {one.peers} ranks placed alike queued another operation"
+    peers = f"{one.peers} rank{'s' * (one.peers != 1)} placed alike queued {_named(job, rank, one.instead)}"
+    return f"queued {did}, where {peers}{', as all did in the rounds before' if one.by == 'rounds' else ''}"
+
+
+def _named(job: Job, rank: int, step: Step) -> str:
+    title, op, seq = _about(job, rank, step)
+    return f"{op} number {seq} of {title}"
+
+
+def _about(job: Job, rank: int, step: Step) -> tuple[str, str, int]:
+    comm = job.home(rank, step.lane)
+    return comm.title, "send or receive" if step.p2p else op_of(comm, job, step.seq) or "operation", step.seq
+
+
+def _alone(graph: Graph, rank: int) -> bool:
+    first = graph.first.get(rank)
+    return first is not None and first.alone
+
+
+def _missing(job: Job, graph: Graph, rank: int) -> Culprit:
+    wanted = graph.wanted[rank]
+    groups = len({title for title, *_ in wanted})
+    reasons = [f"is missing in {groups} process group{'s' * (groups != 1)} and waits itself for nobody who is missing"]
+    ring = job.rings[rank]
+    if rank in graph.pending and ring.oldest is not None:
+        reasons.append(f"its {ring.oldest.op} number {ring.oldest.seq} never finished")
+    return _culprit(job, rank, "missing", (*reasons, *_where(graph, rank)), graph)
+
+
+def _odd(job: Job, graph: Graph, rank: int) -> Culprit:
+    reasons = []
+    about = []
+    tied = True
+    for comm, one in graph.odd[rank][:4]:
+        ran = next((text for text, ranks in one.odd if rank in ranks), "")
+        about.append((comm.title, ran.partition(" ")[0], one.seq))
+        word = {-1: "; as if it had skipped one", 1: "; as if it had made one too many", 0: ""}[one.shift]
+        reasons.append(f"{comm.title} number {one.seq}: {ran}, others {one.expected} ({one.what} differs{word})")
+        tied = tied and one.tied
+    reasons += [one.because for _, one in graph.odd[rank][:4] if one.because]
+    if tied:
+        reasons.append("no side is the larger: which one is wrong cannot be told from the dumps")
+    score = _TIED if tied else _SCORE["disagrees"]
+    return _culprit(job, rank, "disagrees", tuple(reasons), graph, score=score, about=about)
+
+
+def _where(graph: Graph, rank: int) -> list[str]:
+    return [
+        f"has not queued {op or 'operation'} number {seq} of {title}, in which {waiters} rank{'s wait' if waiters != 1 else ' waits'}"
+        for title, op, seq, waiters in _most_waited(graph, rank)[:4]
+    ]
+
+
+def _culprit(
+    job: Job,
+    rank: int,
+    kind: Kind,
+    reasons: tuple[str, ...],
+    graph: Graph,
+    *,
+    score: float | None = None,
+    about: Sequence[tuple[str, str, int]] = (),
+) -> Culprit:
+    """A culprit. `about`: the groups, operations and numbers that it is about, where those are not what others miss it in."""
+    ring = job.rings[rank]
+    told = [*about, *((title, op, seq) for title, op, seq, _ in _most_waited(graph, rank))]
+    _, op, seq = told[0] if told else ("", "", None)
+    return Culprit(
+        rank=rank,
+        kind=kind,
+        score=round((_SCORE[kind] if score is None else score) * (_INFERRED if ring.inferred else 1.0), 3),
+        reasons=reasons,
+        groups=tuple(dict.fromkeys(title for title, *_ in told))[:16],
+        op=op,
+        seq=seq,
+        source=ring.source,
+        frames=ring.oldest.frames if ring.oldest else (),
+    )
+
+
+def _most_waited(graph: Graph, rank: int) -> list[tuple[str, str, int, int]]:
+    return sorted(graph.wanted.get(rank, ()), key=lambda one: (-one[3], one[0], one[2]))
+
+
+def _by_state(job: Job, found: Sequence[Communicator]) -> list[Culprit]:
+    """Everybody joined and nobody gets on: the few whose device did not start, or not finish, what the others did."""
+    out: dict[int, Culprit] = {}
+    comms = {(comm.pg, comm.members): comm for comm in job.comms}
+    for one in found:
+        states = one.states
+        started, scheduled, completed = (states.get(name, 0) for name in ("started", "scheduled", "completed"))
+        if one.p2p or one.state != "stuck":
+            continue
+        kind: Kind
+        if completed > started + scheduled > 0:
+            kind, code, text = "not_finished", None, "is unfinished here and finished on the other ranks"
+        elif started > scheduled > 0:
+            kind, code, text = "not_started", STARTED, "has not started here and has on the other ranks"
+        else:
+            continue
+        comm = comms[one.pg, one.members]
+        reason = f"{one.op} number {one.seq} of {comm.title} {text}"
+        for rank, lane in comm.lanes.items():
+            state = lane.states[one.seq - lane.first] if 0 <= lane.first <= one.seq <= lane.last else DONE
+            if state < (code or DONE) and rank not in out:
+                ring = job.rings[rank]
+                frames = ring.oldest.frames if ring.oldest else ()
+                out[rank] = Culprit(
+                    rank, kind, _SCORE[kind], (reason,), (comm.title,), one.op, one.seq, ring.source, frames
+                )
+    return list(out.values())

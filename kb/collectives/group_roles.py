@@ -1,0 +1,82 @@
+"""What a process group is to a rank: its tensor group, its data group, whatever the number that this one of them has.
+
+Ranks of one job make their groups by the same code, so groups of one role have one description but for numbers in it
+("data_parallel_0", "data_parallel_1"). Groups without a description are told apart by their size and by their place among
+the rank's own, for all ranks make them in one order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from kb.collectives.communicators import Comm, Job
+from kb.collectives.trace import Lane, shape_at, size
+
+_ASKED = 64  # numbers that are looked up over all groups of a role
+_NUMBER = re.compile(r"\d+")
+
+
+class Roles:
+    """The roles of a job's groups, each a number from 0."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._known: dict[tuple[str, int, int], int] = {}
+        self._of: dict[int, tuple[int, ...]] = {}
+        self._comms: dict[int, list[Comm]] = {}
+        self._ran: dict[tuple[int, int], Counter[int]] = {}
+
+    def of(self, rank: int) -> tuple[int, ...]:
+        """The roles of a rank's lanes, in the order of its ring."""
+        if rank not in self._of:
+            self._of[rank] = self._told(self._job.rings[rank].lanes)
+        return self._of[rank]
+
+    def ran(self, comm: Comm, seq: int) -> Mapping[int, int]:
+        """What ranks of the other groups of a communicator's role ran under a number: shape (as in `Job.kinds`) → ranks."""
+        role = self._role(comm)
+        if (role, seq) not in self._ran:
+            if len(self._ran) >= _ASKED:
+                return Counter()
+            self._ran[role, seq] = sum((_ran(self._job, one, seq) for one in self._alike(role)), Counter[int]())
+        return self._ran[role, seq] - _ran(self._job, comm, seq)
+
+    def _alike(self, role: int) -> Sequence[Comm]:
+        if not self._comms:
+            for one in self._job.comms:
+                self._comms.setdefault(self._role(one), []).append(one)
+        return self._comms[role]
+
+    def _role(self, comm: Comm) -> int:
+        rank = next(iter(comm.lanes))
+        lanes = self._job.rings[rank].lanes
+        return self.of(rank)[next(index for index, lane in enumerate(lanes) if lane.pg == comm.pg)]
+
+    def _told(self, lanes: Sequence[Lane]) -> tuple[int, ...]:
+        met: dict[tuple[str, int], int] = defaultdict(int)
+        out = [0] * len(lanes)
+        for index in sorted(range(len(lanes)), key=lambda one: _place(lanes[one].pg)):
+            lane = lanes[index]
+            name = _common(lane.name)
+            key = (name, 0 if name else size(lane.members))
+            out[index] = self._known.setdefault((*key, met[key]), len(self._known))
+            met[key] += 1
+        return tuple(out)
+
+
+def _ran(job: Job, comm: Comm, seq: int) -> Counter[int]:
+    return Counter(job.tables[rank][index] for rank, lane in comm.lanes.items() if (index := shape_at(lane, seq)))
+
+
+@lru_cache(maxsize=4096)
+def _common(name: str) -> str:
+    """A description without its numbers; none where it tells nothing."""
+    return "" if name == "undefined" else _NUMBER.sub("#", name)
+
+
+def _place(pg: str) -> tuple[int, str]:
+    """Groups in the order in which they were made, where their names count."""
+    return (int(pg) if pg.isdecimal() and len(pg) < 18 else 1 << 62, pg)

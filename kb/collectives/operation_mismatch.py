@@ -1,0 +1,135 @@
+"""Ranks that ran different operations, sizes or types under one number of one process group."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+from kb.collectives.communicators import Comm, Count, Job
+from kb.collectives.group_roles import Roles
+from kb.collectives.result import Mismatch
+from kb.collectives.trace import Shape, indices
+
+_BACKERS = 2  # ranks of other groups that settle a disagreement without a majority
+
+
+@dataclass(frozen=True, slots=True)
+class _Ours:
+    """The communicator that is looked at, and all others."""
+
+    comm: Comm
+    job: Job
+    roles: Roles
+
+
+def mismatch_of(
+    comm: Comm, job: Job, roles: Roles, counts: Mapping[int, Count], last: int | None = None
+) -> Mismatch | None:
+    """The first number under which ranks ran different things, where the group got stuck there or behind it.
+
+    `last`: the number with which all recorders of the group end that do not tell whether it worked.
+    """
+    ours = _Ours(comm, job, roles)
+    lanes = {rank: lane for rank, lane in comm.lanes.items() if lane.first >= 0}
+    if len(lanes) < 2:
+        return None
+    low = max(lane.first for lane in lanes.values())
+    lanes = {rank: lane for rank, lane in lanes.items() if lane.last >= low}
+    if len(lanes) < 2:
+        return None
+    high = min(lane.last for lane in lanes.values())
+    ran: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for rank, lane in lanes.items():
+        table = job.tables[rank]
+        part = indices(lane)[low - lane.first : high - lane.first + 1]
+        ran[tuple(table[index] for index in part)].append(rank)
+    if len(ran) < 2:
+        return None
+    for place in range(high - low + 1):
+        here: dict[int, list[int]] = defaultdict(list)
+        for column, ranks in ran.items():
+            if column[place]:
+                here[column[place]] += ranks
+        if len(here) > 1:
+            worked = low + place != last and all(one.done >= low + place for one in counts.values())
+            found = _told_apart(ours, (low + place, place), here, ran, worked=worked)
+            if found is not None:
+                return found
+    return None
+
+
+def _told_apart(
+    ours: _Ours,
+    where: tuple[int, int],
+    here: Mapping[int, Sequence[int]],
+    ran: Mapping[tuple[int, ...], Sequence[int]],
+    *,
+    worked: bool,
+) -> Mismatch | None:
+    seq, place = where
+    shapes = list(ours.job.kinds)
+    order = sorted(here, key=lambda kind: (-len(here[kind]), min(here[kind])))
+    tied = len(here[order[0]]) == len(here[order[1]])
+    what = _difference(shapes[order[0]], shapes[order[1]])
+    if what != "op" and worked:
+        return None  # so it is how this job is written
+    because = ""
+    if tied and len(order) == 2 and (backed := _backed(ours, seq, order)):
+        kind, ranks = backed
+        order.sort(key=lambda one: one != kind)
+        tied = False
+        because = f"{ranks} ranks in other groups of this kind ran {shown(shapes[kind])} there"
+    odd = [kind for kind in order if tied or kind != order[0]]
+    main = next(column for column, ranks in ran.items() if column[place] == order[0])
+    other = next(column for column, ranks in ran.items() if column[place] == order[1])
+    return Mismatch(
+        seq=seq,
+        what=what,
+        expected=shown(shapes[order[0]]),
+        odd=tuple((shown(shapes[kind]), tuple(sorted(here[kind]))) for kind in odd[:16]),
+        tied=tied,
+        shift=0 if tied else _shift(main, other, place),
+        elements=tuple(_elements(shapes[kind]) for kind in odd[:16]),
+        because=because,
+    )
+
+
+def _backed(ours: _Ours, seq: int, sides: Sequence[int]) -> tuple[int, int] | None:
+    """Of two sides alike the one that groups of the same role ran under that number, and how many ranks of them did.
+
+    Only where they side with one of the two alone: sizes rightly differ from pipeline stage to pipeline stage.
+    """
+    votes = ours.roles.ran(ours.comm, seq)
+    backed = [(kind, votes[kind]) for kind in sides if votes[kind]]
+    return backed[0] if len(backed) == 1 and backed[0][1] >= _BACKERS else None
+
+
+def _elements(shape: Shape) -> int:
+    return sum(prod(part) for part in shape.inputs or shape.outputs)
+
+
+def _difference(a: Shape, b: Shape) -> Literal["op", "size", "dtype"]:
+    if a.op != b.op:
+        return "op"
+    return "size" if (a.inputs, a.outputs) != (b.inputs, b.outputs) else "dtype"
+
+
+def _shift(main: Sequence[int], other: Sequence[int], place: int) -> int:
+    """-1 where from here on `other` runs what `main` runs one later, 1 where one earlier, else 0."""
+    length = min(16, len(main) - place - 1)
+    if length < 2:
+        return 0
+    if list(other[place : place + length]) == list(main[place + 1 : place + 1 + length]):
+        return -1
+    if list(main[place : place + length]) == list(other[place + 1 : place + 1 + length]):
+        return 1
+    return 0
+
+
+def shown(shape: Shape) -> str:
+    """An operation with its sizes and types, cut."""
+    sizes = " -> ".join(str([list(one) for one in part]) for part in (shape.inputs, shape.outputs) if part)
+    return " ".join(part for part in (shape.op, sizes[:120], ",".join(shape.dtypes)[:60]) if part)

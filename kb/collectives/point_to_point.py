@@ -1,0 +1,84 @@
+"""Sends and receives: for every one that pends, whether the other side has its half."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from kb.collectives.communicators import Comm, Job
+from kb.collectives.operation_mismatch import shown
+from kb.collectives.result import Communicator, Mismatch
+from kb.collectives.trace import Pair, as_ranges, at
+from kb.collectives.wait_graph import First, Graph
+
+
+def judge_pairs(comm: Comm, job: Job, graph: Graph, now: float | None) -> Iterator[Communicator]:
+    """Sends and receives: for every one that pends, whether the other side has its half."""
+    halves = {
+        (rank, one.source, one.destination, one.receives): one
+        for rank, lane in comm.lanes.items()
+        for one in lane.pairs
+    }
+    for (rank, *_), one in halves.items():
+        if not one.pending or one.first is None:
+            continue
+        graph.pending.add(rank)
+        graph.held.add(rank)
+        if one.first.created is not None:
+            graph.stands(rank, First(one.first.created, (comm.pg, comm.members, one.source, one.destination)))
+        index = one.source if one.receives else one.destination
+        other = at(comm.members, index)
+        if other is None or other == rank:
+            continue
+        verdict = _half(
+            comm, job, graph, (rank, other, one), halves.get((other, one.source, one.destination, not one.receives))
+        )
+        if verdict is None:
+            continue
+        missing, unseen, mismatch = verdict
+        yield Communicator(
+            pg=comm.pg,
+            name=comm.name,
+            members=comm.members,
+            state="mismatch" if mismatch else "missing" if missing else "unseen" if unseen else "stuck",
+            seq=one.first.seq,
+            op=f"{'recv' if one.receives else 'send'} {one.source}->{one.destination}",
+            joined=as_ranges((rank,)),
+            missing=as_ranges(missing),
+            unseen=as_ranges(unseen),
+            age=None if now is None or one.first.created is None else max(0.0, now - one.first.created),
+            p2p=True,
+            inferred=comm.inferred,
+            mismatch=mismatch,
+        )
+
+
+def _half(
+    comm: Comm, job: Job, graph: Graph, own: tuple[int, int, Pair], theirs: Pair | None
+) -> tuple[tuple[int, ...], tuple[int, ...], Mismatch | None] | None:
+    """Who is missing, unseen, or at odds in one pending send or receive; None where the other side tells it already."""
+    rank, other, one = own
+    if other not in job.rings:
+        graph.edges[rank].append(other)
+        graph.unseen.add(other)
+        return (), (other,), None
+    have = theirs.pending if theirs else 0
+    told = theirs is not None and one.whole and theirs.whole and one.total <= theirs.total
+    lacks = not have and not told  # where they have one pending, it is the other half of our first
+    if lacks:
+        graph.edges[rank].append(other)
+        graph.blocked[rank].add((comm.pg, comm.members, one.source, one.destination))
+        word = "send" if one.receives else "recv"
+        seq = one.first.seq if one.first else -1
+        graph.wanted[other].append((comm.title, f"{word} {one.source}->{one.destination}", seq, 1))
+        return (other,), (), None
+    graph.edges[rank].append(other)
+    graph.edges[other].append(rank)
+    if theirs is None or one.receives:
+        return None
+    a, b = job.rings[rank].shapes[one.shape], job.rings[other].shapes[theirs.shape]
+    if one.pending == theirs.pending and a != b and theirs.pending:
+        what: Literal["size", "dtype"] = "dtype" if a.inputs == b.inputs else "size"
+        odd = ((shown(a), (rank,)), (shown(b), (other,)))
+        return (), (), Mismatch(one.first.seq if one.first else -1, what, shown(a), odd, tied=True)
+    return (), (), None

@@ -1,0 +1,193 @@
+"""Ranks that do the same work queue the same operations in the same order: who left that order, and where.
+
+A job's program is written once. Ranks placed alike (members of groups of the same roles) therefore record one sequence of
+(role, number), of which some have a longer part than others. Where sequences part, the few have left what the many do: they
+skipped an operation, made one too many, or took two in another order. Where two sides are equally many, the rounds before
+may tell (a training step repeats itself): the side that does what always came next is right. Else nothing is said but that
+it is one of them.
+
+Sequences that part and both come to the same operations later are different programs (two pipeline stages), and nobody's
+fault. All is linear in the operations: ranks with the same sequence are compared as one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from kb.collectives.communicators import Job
+from kb.collectives.group_roles import Roles
+from kb.collectives.trace import Step, position, steps
+
+_CONTEXT = 6  # operations before a parting that are looked for in earlier rounds
+_FEW = 3  # times as many must do otherwise than the ones that left
+_PLACES = 256  # at which sequences of ranks placed alike may part
+_ROUNDS = 2  # so often at least
+
+Settled = Literal["peers", "rounds", "none"]
+
+
+class Deed(NamedTuple):
+    """An operation as ranks in other groups of the same roles know it."""
+
+    role: int
+    seq: int
+    p2p: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Where a rank's order parts from that of its peers.
+
+    `did`: what it queued, `instead` what they did, as steps of this rank's own lanes (`instead`: None where it has no such
+    lane). `peers`, `alike`: how many queued the one and the other. `by`: what tells that this rank is the odd one.
+    """
+
+    did: Step
+    instead: Step | None
+    peers: int
+    alike: int
+    by: Settled
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One sequence and the ranks that recorded it."""
+
+    deeds: tuple[Deed, ...]
+    ranks: tuple[int, ...]
+
+
+def partings(job: Job, roles: Roles) -> Mapping[int, Parting]:
+    """The first parting of every rank that left the order of its peers."""
+    found: dict[int, Parting] = {}
+    for runs in _placed_alike(job, roles):
+        for rank, did, instead, counts, by in _walk(_aligned(runs)):
+            if rank not in found:
+                own = roles.of(rank)
+                lane = own.index(instead.role) if instead.role in own else None
+                found[rank] = Parting(
+                    did=Step(own.index(did.role), did.seq, did.p2p),
+                    instead=None if lane is None else Step(lane, instead.seq, instead.p2p),
+                    peers=counts[0],
+                    alike=counts[1],
+                    by=by,
+                )
+    return found
+
+
+def _placed_alike(job: Job, roles: Roles) -> Iterator[list[_Run]]:
+    """Ranks by the roles of all their groups, and of these with the same sequence together.
+
+    In a group with sends and receives (a pipeline) what a rank does besides hangs on its place in the group.
+    """
+    ranks: dict[tuple[tuple[int, ...], bytes], list[int]] = defaultdict(list)
+    for rank, ring in job.rings.items():
+        if ring.order:
+            ranks[roles.of(rank), ring.order].append(rank)
+    recorded = [
+        (own, alike, tuple(Deed(own[one.lane], one.seq, one.p2p) for one in steps(job.rings[alike[0]])))
+        for (own, _), alike in ranks.items()
+    ]
+    lines = {deed.role for _, _, deeds in recorded for deed in deeds if deed.p2p}
+    classes: dict[frozenset[tuple[int, int]], dict[tuple[Deed, ...], list[int]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for own, alike, deeds in recorded:
+        for rank in alike:
+            lanes = job.rings[rank].lanes
+            place = frozenset(
+                (role, position(lane.members, rank) if role in lines else -1)
+                for role, lane in zip(own, lanes, strict=True)
+            )
+            classes[place][deeds].append(rank)
+    for by_deeds in classes.values():
+        if sum(map(len, by_deeds.values())) > 1 < len(by_deeds):
+            yield [_Run(deeds, tuple(sorted(alike))) for deeds, alike in by_deeds.items()]
+
+
+def _aligned(runs: Sequence[_Run]) -> list[_Run]:
+    """The sequences from the first operation on that the most ranks have; without those that lack it."""
+    have: Counter[Deed] = Counter()
+    for run in runs:
+        for deed in set(run.deeds):
+            have[deed] += len(run.ranks)
+    main = max(runs, key=lambda run: (len(run.ranks), len(run.deeds), -run.ranks[0]))
+    most = max(have[deed] for deed in main.deeds)
+    first = next(deed for deed in main.deeds if have[deed] == most)
+    return [_Run(run.deeds[run.deeds.index(first) :], run.ranks) for run in runs if first in run.deeds]
+
+
+_Left = tuple[int, Deed, Deed, tuple[int, int], Settled]
+
+
+def _walk(runs: list[_Run]) -> Iterator[_Left]:
+    """Down the sequences together; where they part, each side goes on alone."""
+    work = [(runs, 0)]
+    places = 0
+    while work and places < _PLACES:
+        side, at = work.pop()
+        sides: dict[Deed, list[_Run]] = {}
+        while len(side) > 1:
+            sides = defaultdict(list)
+            for run in side:
+                if at < len(run.deeds):
+                    sides[run.deeds[at]].append(run)
+            if len(sides) != 1:
+                break
+            (side,) = sides.values()
+            at += 1
+        if len(sides) > 1:
+            places += 1
+            yield from _parted(sides, at)
+            work += [(one, at + 1) for one in sides.values() if len(one) > 1]
+
+
+def _parted(sides: Mapping[Deed, Sequence[_Run]], at: int) -> Iterator[_Left]:
+    """Who left, of those that part at one place."""
+    size = {deed: sum(len(run.ranks) for run in runs) for deed, runs in sides.items()}
+    order = sorted(sides, key=lambda deed: (-size[deed], deed))
+    main, by = order[0], _settled(sides, order, size, at)
+    if by is None:
+        return
+    if by == "rounds":
+        usual = _usual(sides[main][0].deeds[:at])
+        main = next(deed for deed in order if deed.role == usual)
+    later = {deed: frozenset[Deed]().union(*(run.deeds[at:] for run in runs)) for deed, runs in sides.items()}
+    for deed in order:
+        if deed == main and by != "none":
+            continue
+        other = next(one for one in order if one != deed) if by == "none" else main
+        if other not in later[deed] or deed not in later[other]:
+            for run in sides[deed]:
+                for rank in run.ranks:
+                    yield rank, deed, other, (size[other], size[deed]), by
+
+
+def _settled(
+    sides: Mapping[Deed, Sequence[_Run]], order: Sequence[Deed], size: Mapping[Deed, int], at: int
+) -> Settled | None:
+    """What tells which side left: that it is a few of many, the rounds before, or of two ranks nothing; else None."""
+    many = size[order[0]]
+    few = sum(size.values()) - many
+    if many > few and few <= max(1, many // _FEW):
+        return "peers"
+    if len(order) > 2:
+        return None
+    usual = _usual(sides[order[0]][0].deeds[:at])
+    if sum(deed.role == usual for deed in order) == 1:
+        return "rounds"
+    return "none" if many == few == 1 else None
+
+
+def _usual(before: Sequence[Deed]) -> int | None:
+    """The role of what came next in all earlier rounds, each known by the longest context that was met often enough."""
+    roles = [deed.role * 2 + deed.p2p for deed in before]
+    for length in range(min(_CONTEXT, len(roles) - 1), 0, -1):
+        context = roles[-length:]
+        after = [before[end].role for end in range(length, len(roles)) if roles[end - length : end] == context]
+        if len(after) >= _ROUNDS:
+            return after[0] if len(set(after)) == 1 else None
+    return None

@@ -1,0 +1,115 @@
+"""What is said of a job's collectives: its communicators, who is to blame, what is pending."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kb.collectives.trace import Members
+from kb.model import Frame, Gap
+
+Kind = Literal["missing", "disagrees", "out_of_order", "not_finished", "not_started"]
+CommState = Literal["missing", "stuck", "mismatch", "unseen"]
+
+
+def title(pg: str, name: str) -> str:
+    """What people know a process group by."""
+    return f"{name} ({pg})" if name and name not in {"undefined", pg} else f"group {pg}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Ranks that ran different operations under one number. `what`: "op", "size" or "dtype".
+
+    `odd`: what they ran and who, those that differ from `expected`, which most ran; where no side is larger (`tied`) all.
+    `shift`: -1 where the odd ones look as if they had skipped an operation, 1 as if they had made one too many. `elements`:
+    how many the operation of each of `odd` moves. `because`: what settled a disagreement without a majority.
+    """
+
+    seq: int
+    what: Literal["op", "size", "dtype"]
+    expected: str
+    odd: tuple[tuple[str, tuple[int, ...]], ...]
+    tied: bool = False
+    shift: int = 0
+    elements: tuple[int, ...] = ()
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Communicator:
+    """What became of one process group that has unfinished operations.
+
+    `state`: "mismatch", "missing" (somebody has not queued number `seq`, others wait in it), "unseen" (only ranks without a
+    dump may be missing) or "stuck" (all queued it, nobody gets on). `age` in seconds. `p2p`: sends and receives. `origin`: it
+    is stuck, and nothing that its ranks queued before holds them: the fault is one of theirs, or of what links them.
+    """
+
+    pg: str
+    name: str
+    members: Members
+    state: CommState
+    seq: int
+    op: str
+    joined: Members
+    missing: Members = ()
+    unseen: Members = ()
+    age: float | None = None
+    p2p: bool = False
+    inferred: bool = False
+    mismatch: Mismatch | None = None
+    origin: bool = False
+    states: Mapping[str, int] = field(default_factory=dict)  # of number `seq`: scheduled, started, completed → ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """A rank that others wait for while it waits for nobody, or that differs. `score` from 0 to 1, `groups` by name.
+
+    `op` and `seq`: the operation of the first group that it has not queued, or did otherwise.
+    """
+
+    rank: int
+    kind: Kind
+    score: float
+    reasons: tuple[str, ...]
+    groups: tuple[str, ...] = ()
+    op: str = ""
+    seq: int | None = None
+    source: str = ""
+    frames: tuple[Frame, ...] = ()  # of its first unfinished operation, innermost first
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An unfinished operation and the ranks that stand in it. `age` and `timeout` in seconds."""
+
+    pg: str
+    name: str
+    seq: int
+    op: str
+    ranks: Members
+    started: int
+    age: float | None = None
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveVerdict:
+    """What the recorders of a job say together.
+
+    `possible`: ranks without a dump (or whose dump does not tell) that others may wait for; they are no culprits. `waiting`:
+    ranks with unfinished operations that are none either. `groups` counts the communicators with unfinished operations, of which
+    `communicators` keeps at most 256.
+    """
+
+    culprits: tuple[Culprit, ...] = ()
+    possible: Members = ()
+    communicators: tuple[Communicator, ...] = ()
+    groups: int = 0
+    pending: tuple[Pending, ...] = ()
+    waiting: Members = ()
+    seen: int = 0
+    world: int | None = None
+    gaps: tuple[Gap, ...] = ()

@@ -1,0 +1,88 @@
+"""Which side of a disagreement in sizes is wrong, by what those wrote who received more than they had room for.
+
+gloo and NCCL end a rank that gets a longer message than its own operation takes, with both lengths in the message. Such a
+rank is on the side of the smaller size, and often has no dump; with it one of two sides alike may be the larger.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from kb.collectives.result import CollectiveVerdict, Communicator, Culprit, Mismatch, title
+
+_SAID = re.compile(
+    r"op\.preamble\.length <= op\.nbytes\. (\d{1,15}) vs (\d{1,15})"
+    r"|[Mm]essage truncated : received (\d{1,15}) bytes instead of (\d{1,15})"
+)
+_NEAR = 0.02  # share by which the two ratios may differ: messages are parts of the whole, rounded
+_SCORE = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A rank that got more bytes than its operation takes."""
+
+    rank: int
+    got: int
+    room: int
+
+
+def received(rank: int, text: str) -> Received | None:
+    """What a rank's message says of lengths; None where it says nothing, or not that it got too much."""
+    found = _SAID.search(text)
+    if found is None:
+        return None
+    got, room = (int(one) for one in found.groups() if one is not None)
+    return Received(rank, got, room) if got > room > 0 else None
+
+
+def settled(verdict: CollectiveVerdict, told: Iterable[Received]) -> CollectiveVerdict:
+    """The verdict, in which two sides alike are told apart where what was received tells."""
+    told = tuple({one.rank: one for one in told}.values())
+    for place, comm in enumerate(verdict.communicators if told else ()):
+        found = comm.mismatch and _settled(comm.mismatch, told)
+        if found is not None:
+            communicators = list(verdict.communicators)
+            communicators[place] = replace(comm, mismatch=found)
+            culprits = tuple(_culprits(verdict.culprits, comm, found))
+            return replace(verdict, communicators=tuple(communicators), culprits=culprits)
+    return verdict
+
+
+def _settled(one: Mismatch, told: Sequence[Received]) -> Mismatch | None:
+    if not one.tied or one.what != "size" or len(one.odd) != 2 or 0 in one.elements:
+        return None
+    small, large = sorted((0, 1), key=lambda side: one.elements[side])
+    ratio = one.elements[large] / one.elements[small]
+    backers = [each for each in told if abs(each.got / each.room / ratio - 1.0) < _NEAR]
+    if any(each.rank in one.odd[large][1] for each in backers):
+        return None
+    more = sorted({each.rank for each in backers} - {*one.odd[small][1]})
+    if not more:
+        return None
+    first = next(each for each in backers if each.rank == more[0])
+    because = (
+        f"rank {first.rank} got {first.got} bytes where its own operation takes {first.room}: it sides with the smaller"
+    )
+    return replace(
+        one,
+        expected=one.odd[small][0],
+        odd=(one.odd[large],),
+        tied=False,
+        elements=(one.elements[large],),
+        because=because,
+    )
+
+
+def _culprits(before: Iterable[Culprit], comm: Communicator, found: Mismatch) -> Iterable[Culprit]:
+    """The culprits without the side that is right now."""
+    ranks = found.odd[0][1]
+    sides = {rank for _, side in comm.mismatch.odd for rank in side} if comm.mismatch else set()
+    for one in before:
+        if one.rank in ranks and one.kind == "disagrees":
+            reason = f"{title(comm.pg, comm.name)} number {found.seq}: {found.odd[0][0]}, others {found.expected} ({found.what} differs)"
+            yield replace(one, score=_SCORE, reasons=(reason, found.because))
+        elif one.rank not in sides or one.kind != "disagrees":
+            yield one

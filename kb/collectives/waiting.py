@@ -1,0 +1,227 @@
+"""One communicator: who stands in what, who has not queued what others wait in."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from kb.collectives.communicators import Comm, Count, Job, counts_of, op_of
+from kb.collectives.group_roles import Roles
+from kb.collectives.operation_mismatch import mismatch_of
+from kb.collectives.point_to_point import judge_pairs
+from kb.collectives.result import CommState, Communicator
+from kb.collectives.trace import DONE, Members, Ring, as_ranges, last_step
+from kb.collectives.wait_graph import First, Graph
+
+_ONE_SIDED = frozenset(
+    {"broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "gather", "scatter"}
+)  # one may finish alone
+
+
+def judged(comm: Comm, job: Job, roles: Roles, graph: Graph, now: float | None) -> Iterator[Communicator]:
+    """The verdicts on one communicator; what it says of who waits for whom goes into the graph."""
+    p2p = any(lane.pairs for lane in comm.lanes.values())
+    if p2p:
+        yield from judge_pairs(comm, job, graph, now)
+    counts = counts_of(comm, job, p2p=p2p)
+    pending = {rank for rank, one in counts.items() if one.done < one.queued}
+    last = _last_of_all(comm, job)
+    mismatch = mismatch_of(comm, job, roles, counts, last) if pending or last else None
+    if not pending and mismatch is None:
+        return
+    graph.pending |= pending
+    inside = _inside(comm, counts)
+    _stand(comm, counts, inside, graph)
+    seq, missing = _levels(comm, counts, inside, graph)
+    absent = _unseen(comm, job, counts) if not missing else []
+    if not missing:
+        seq = min(counts[rank].done for rank in pending) + 1 if pending else last or -1
+    joined = [rank for rank in pending or counts if counts[rank].queued >= seq]
+    if pending and (inside or not missing):
+        _clustered(counts, absent, graph)
+    state: CommState = "mismatch" if mismatch else "missing" if missing else "unseen" if absent else "stuck"
+    if mismatch:
+        for _, ranks in mismatch.odd:
+            for rank in ranks:
+                graph.odd[rank].append((comm, mismatch))
+    yield Communicator(
+        pg=comm.pg,
+        name=comm.name,
+        members=comm.members,
+        state=state,
+        seq=seq,
+        op=op_of(comm, job, seq),
+        joined=as_ranges(tuple(sorted(joined))),
+        missing=as_ranges(tuple(missing)),
+        unseen=as_ranges(tuple(absent)),
+        age=_age(comm, seq, now),
+        inferred=comm.inferred,
+        mismatch=mismatch,
+        states=_states(comm, counts, seq),
+    )
+
+
+def wait_for_left(job: Job, graph: Graph) -> None:
+    """Who waits for a rank that left its peers' order, where its recorder does not say that it waits.
+
+    gloo's is known to retire an operation that another rank never queued. It cannot have finished; so a rank that queued
+    nothing behind it stands in it.
+    """
+    left: dict[tuple[str, Members, int], list[int]] = defaultdict(list)
+    homes: dict[tuple[str, Members], Comm] = {}
+    for rank, one in graph.left.items():
+        if one.by != "none" and one.instead is not None and not one.instead.p2p:
+            home = job.home(rank, one.instead.lane)
+            homes[home.pg, home.members] = home
+            left[home.pg, home.members, one.instead.seq].append(rank)
+    for (pg, members, seq), ranks in left.items():
+        comm = homes[pg, members]
+        stand = [rank for rank in comm.lanes if rank not in graph.pending and _last(job.rings[rank]) == (pg, seq)]
+        node = graph.node()
+        graph.edges[node] += ranks
+        for rank in stand:
+            graph.pending.add(rank)
+            graph.edges[rank].append(node)
+            graph.blocked[rank].add((pg, members, -1, -1))
+        for rank in ranks if stand else ():
+            graph.wanted[rank].append((comm.title, op_of(comm, job, seq), seq, len(stand)))
+
+
+def _last_of_all(comm: Comm, job: Job) -> int | None:
+    """The number behind which no rank of the group queued anything, where recorders do not tell how it ended (gloo)."""
+    last = {None if job.rings[rank].states_told else _last(job.rings[rank]) for rank in comm.lanes}
+    one = last.pop() if len(last) == 1 else None
+    return one[1] if one is not None and one[0] == comm.pg else None
+
+
+def _last(ring: Ring) -> tuple[str, int] | None:
+    """The group and number of the collective that a rank queued last."""
+    last = last_step(ring)
+    return None if last is None or last.p2p else (ring.lanes[last.lane].pg, last.seq)
+
+
+def _stand(comm: Comm, counts: Mapping[int, Count], inside: Collection[int], graph: Graph) -> None:
+    """Note what the ranks stand in, and for whom it is something that nobody finished."""
+    top = max(one.done for one in counts.values())
+    where = (comm.pg, comm.members, -1, -1)
+    for rank, one in counts.items():
+        if one.done >= one.queued:
+            continue
+        if rank in inside or one.queued > top:
+            graph.held.add(rank)
+        lane = comm.lanes.get(rank)
+        made = lane.waits[0].created if lane is not None and lane.waits else None
+        if made is not None:
+            graph.stands(rank, First(made, where, rank not in inside))
+
+
+def _unseen(comm: Comm, job: Job, counts: Mapping[int, Count]) -> Sequence[int]:
+    """Members whose dump is missing or tells nothing of the group; where members were worked out, anybody without a dump."""
+    if comm.inferred:
+        return job.absent
+    return [rank for part in comm.members for rank in part if rank not in counts]
+
+
+def _inside(comm: Comm, counts: Mapping[int, Count]) -> set[int]:
+    """Ranks that stand in an operation which nobody finished: that they queued no later one says nothing."""
+    finished = sorted(one.done for one in counts.values())
+    top = finished[-1]
+    middle = finished[len(finished) // 2]
+    out: set[int] = set()
+    names: dict[int, bool] = {}
+    for rank, one in counts.items():
+        if one.done >= one.queued:
+            continue
+        first = one.done + 1
+        if first not in names:
+            names[first] = name_of(comm, first) in _ONE_SIDED
+        if first > (middle if names[first] else top):
+            out.add(rank)
+    return out
+
+
+def _levels(comm: Comm, counts: Mapping[int, Count], inside: Collection[int], graph: Graph) -> tuple[int, list[int]]:
+    """Edges from who waits to who has not queued; the first number that is not queued by all, and who has not."""
+    by_queued: dict[int, list[int]] = defaultdict(list)
+    for rank, one in counts.items():
+        by_queued[one.queued].append(rank)
+    levels = sorted(by_queued)
+    late: list[int] = []
+    seq, below = -1, 0
+    for index, level in enumerate(levels):
+        if index:
+            behind = [rank for rank in by_queued[levels[index - 1]] if rank not in inside]
+            node = graph.node()
+            graph.edges[node] += behind
+            if below:
+                graph.edges[node].append(below)
+            late += behind
+            below = node
+        waiters = [rank for rank in by_queued[level] if counts[rank].done < level]
+        if late and waiters:
+            seq = min(counts[rank].queued for rank in late) + 1
+            for rank in waiters:
+                graph.edges[rank].append(below)
+                graph.blocked[rank].add((comm.pg, comm.members, -1, -1))
+    if seq < 0:
+        return -1, []
+    return seq, _wanted(comm, counts, (seq, late), graph)
+
+
+def _wanted(comm: Comm, counts: Mapping[int, Count], late: tuple[int, list[int]], graph: Graph) -> list[int]:
+    """Note who of the late ones somebody waits for."""
+    seq, ranks = late
+    ahead = [rank for rank, one in counts.items() if one.queued >= seq and one.done < one.queued]
+    top = max(counts[rank].queued for rank in ahead)
+    missing = sorted(rank for rank in ranks if counts[rank].queued < top)
+    for rank in missing:
+        after = counts[rank].queued + 1
+        graph.wanted[rank].append((comm.title, name_of(comm, after), after, len(ahead)))
+    return missing
+
+
+def _clustered(counts: Mapping[int, Count], absent: Sequence[int], graph: Graph) -> None:
+    """All who stand in one operation that nobody gets out of depend on each other, and on who gave no dump."""
+    stuck = [rank for rank, one in counts.items() if one.done < one.queued]
+    first = min(counts[rank].done for rank in stuck) + 1
+    node = graph.node()
+    for rank in stuck:
+        if counts[rank].done < first <= counts[rank].queued:
+            graph.edges[rank].append(node)
+            graph.edges[node].append(rank)
+    if absent:
+        graph.edges[node].append(graph.nodes_of(absent))
+
+
+def name_of(comm: Comm, seq: int) -> str:
+    """The operation that some rank recorded under a number; of the first waits, which every lane keeps."""
+    for lane in comm.lanes.values():
+        for wait in lane.waits:
+            if wait.seq == seq:
+                return wait.op
+    return ""
+
+
+def _age(comm: Comm, seq: int, now: float | None) -> float | None:
+    made = [
+        wait.created
+        for lane in comm.lanes.values()
+        for wait in lane.waits
+        if wait.seq >= seq and wait.created is not None
+    ]
+    return None if now is None or not made else max(0.0, now - min(made))
+
+
+def _states(comm: Comm, counts: Mapping[int, Count], seq: int) -> dict[str, int]:
+    names = ("", "scheduled", "started", "completed")
+    return {
+        name: n for name, n in Counter(names[_state_at(comm, counts, rank, seq)] for rank in counts).items() if name
+    }
+
+
+def _state_at(comm: Comm, counts: Mapping[int, Count], rank: int, seq: int) -> int:
+    lane = comm.lanes.get(rank)
+    if lane is not None and 0 <= lane.first <= seq <= lane.last:
+        return lane.states[seq - lane.first]
+    one = counts[rank]
+    return DONE if one.done >= seq else 0

@@ -1,0 +1,353 @@
+"""Whether a rule's condition holds: true, false or unknown, and the signals that make it so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kb.facts.evidence import CLOCK_SKEW, Facts, History, Seen, Signal
+from kb.rulebase.conditions import names
+from kb.rulebase.rule import Absent, All, Any, Condition, Count, Join, Name, Not, Past, Ranks, Rule, Span
+from kb.rulebase.rule import Sequence as InOrder
+
+Truth = bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a condition came to. `signals` support a true one; `needs` says what an unknown one lacks."""
+
+    truth: Truth
+    signals: tuple[Signal, ...] = ()
+    needs: str = ""
+
+
+NO = Answer(False)
+
+
+class Evaluator:
+    """Judges one rule on the facts of one job."""
+
+    def __init__(self, rule: Rule, facts: Facts, history: History) -> None:
+        self._facts, self._history = facts, history
+        self._seen: Mapping[str, Seen] = {pattern.name: facts.seen(rule, pattern) for pattern in rule.patterns}
+        self._rule = rule
+
+    def judge(self) -> Answer:
+        """The rule's condition, less its exceptions."""
+        if not any(seen.count or seen.needs for seen in self._seen.values()):
+            return NO
+        answer = self.condition(self._rule.when)
+        if answer.truth is not True:
+            return answer
+        for exception in self._rule.not_when:
+            if self.condition(exception.condition).truth is True:
+                return NO
+        return answer
+
+    def tally(self, signals: Iterable[Signal]) -> tuple[int, frozenset[int]]:
+        """How often the patterns behind these signals were seen, and on which ranks: all of them, not only those kept."""
+        names = {signal.key.rpartition("#")[2] for signal in signals}
+        seen = [self._seen[name] for name in sorted(names)]
+        ranks = frozenset(rank for one in seen for rank in one.ranks if rank is not None)
+        return sum(one.count for one in seen), ranks
+
+    def condition(self, condition: Condition) -> Answer:
+        """Dispatch on the kind of condition."""
+        if isinstance(condition, Name):
+            seen = self._seen[condition.name]
+            if seen.needs:
+                return Answer(None, needs=seen.needs)
+            return Answer(True, seen.signals) if seen.count else NO
+        if isinstance(condition, All):
+            return self._all(condition)
+        if isinstance(condition, Any):
+            return _either([self.condition(part) for part in condition.parts])
+        if isinstance(condition, Not):
+            inner = self.condition(condition.part)
+            return Answer(None, needs=inner.needs) if inner.truth is None else Answer(not inner.truth)
+        return self._over_places(condition)
+
+    def _over_places(self, condition: InOrder | Count | Absent | Ranks | Past) -> Answer:
+        lacking = [self._seen[name].needs for name in sorted(names(condition)) if self._seen[name].needs]
+        if lacking:
+            return Answer(None, needs=lacking[0])
+        if isinstance(condition, InOrder):
+            return self._sequence(condition)
+        if isinstance(condition, Count):
+            return self._count(condition)
+        if isinstance(condition, Absent):
+            return self._absent(condition)
+        if isinstance(condition, Ranks):
+            return self._ranks(condition)
+        return self._past(condition)
+
+    def _all(self, condition: All) -> Answer:
+        answers = [self.condition(part) for part in condition.parts]
+        joined = _both(answers)
+        if joined.truth is not True or (condition.same is None and condition.within == Span()):
+            return joined
+        positive = [answer.signals for answer in answers if answer.signals]
+        return _together(positive, condition.same, condition.within)
+
+    def _sequence(self, condition: InOrder) -> Answer:
+        steps = [self._seen[name].signals for name in condition.order]
+        if not all(steps):
+            return NO
+        groups = [group for group in _grouped(steps, condition.same) if all(group)]
+        if not groups:
+            return _apart(steps, condition.same)
+        return _either([_in_order(group, condition.within) for group in groups])
+
+    def _count(self, condition: Count) -> Answer:
+        seen = self._seen[condition.of]
+        if condition.same is not None or condition.within != Span():
+            groups = [group[0] for group in _grouped([seen.signals], condition.same)]
+            if not groups:
+                return _apart([seen.signals], condition.same)
+            answer = _either([_dense(group, condition) for group in groups])
+            partial = seen.count > len(seen.signals)
+            if partial and (answer.truth is False if condition.at_most is None else answer.truth is True):
+                return Answer(None, needs="the places of all lines, not of the first and last few")
+            return answer
+        low = condition.at_least is None or seen.count >= condition.at_least
+        high = condition.at_most is None or seen.count <= condition.at_most
+        return Answer(True, seen.signals) if low and high and seen.count else NO
+
+    def _absent(self, condition: Absent) -> Answer:
+        anchors = self._seen[condition.anchor].signals
+        others = self._seen[condition.of].signals
+        if not anchors:
+            return NO
+        partial = self._seen[condition.of].count > len(others) and condition.within != Span()
+        near = [(anchor, _any_of(_on_side(condition, anchor, other) for other in others)) for anchor in anchors]
+        alone = tuple(anchor for anchor, truth in near if truth is False)
+        if alone and not partial:
+            return Answer(True, alone)
+        if alone:
+            return Answer(None, needs="the places of all lines, not of the first and last few")
+        return Answer(None, needs="times of the lines") if any(truth is None for _, truth in near) else NO
+
+    def _ranks(self, condition: Ranks) -> Answer:
+        seen = self._seen[condition.of]
+        ranks = {rank for rank in seen.ranks if rank is not None}
+        if not seen.count:
+            return NO
+        if not ranks:
+            return Answer(None, needs="ranks of the lines")
+        if condition.first:
+            return Answer(True, tuple(by_time(seen.signals)[:1]))
+        enough = _of_total(condition, len(ranks), self._facts.ranks_known())
+        if enough is None:
+            return Answer(None, needs="the number of ranks")
+        return Answer(True, seen.signals) if enough and _within(condition, len(ranks)) else NO
+
+    def _past(self, condition: Past) -> Answer:
+        here = self._places(condition.same)
+        matching = [
+            one
+            for one in self._history.past
+            if one.days_ago <= condition.within_days
+            and (condition.fault is None or one.fault == condition.fault)
+            and (condition.rule is None or one.rule == condition.rule)
+        ]
+        if not here and len(matching) >= condition.at_least:
+            return Answer(None, needs=f"which {condition.same} this is")
+        return Answer(sum(getattr(one, condition.same) in here for one in matching) >= condition.at_least)
+
+    def _places(self, same: str) -> set[str]:
+        """The node (GPU, job) of what was seen, as far as it is known."""
+        signals = [signal for seen in self._seen.values() for signal in seen.signals]
+        if same == "job":
+            found = {self._facts.evidence.job.name}
+        elif same == "node":
+            found = {signal.resource.node for signal in signals}
+        else:
+            found = {signal.captures.get("pci") or signal.resource.gpu for signal in signals}
+        return {name for name in found if name is not None}
+
+
+def _both(answers: Sequence[Answer]) -> Answer:
+    if any(answer.truth is False for answer in answers):
+        return NO
+    unknown = [answer for answer in answers if answer.truth is None]
+    if unknown:
+        return Answer(None, needs=unknown[0].needs)
+    return Answer(True, tuple(signal for answer in answers for signal in answer.signals))
+
+
+def _either(answers: Sequence[Answer]) -> Answer:
+    signals = tuple(signal for answer in answers if answer.truth for signal in answer.signals)
+    if any(answer.truth for answer in answers):
+        return Answer(True, signals)
+    unknown = [answer for answer in answers if answer.truth is None]
+    return Answer(None, needs=unknown[0].needs) if unknown else NO
+
+
+def _any_of(truths: Iterable[Truth]) -> Truth:
+    best: Truth = False
+    for truth in truths:
+        if truth:
+            return True
+        best = None if truth is None else best
+    return best
+
+
+def _of_total(condition: Ranks, number: int, total: int) -> Truth:
+    """Whether so many ranks are the share that a condition asks for; None where the job's size is not known."""
+    low, high, but = condition.fraction_at_least, condition.fraction_at_most, condition.all_but
+    if low is None and high is None and but is None:
+        return True
+    if not total:
+        return None
+    share = number / total
+    return (low is None or share >= low) and (high is None or share <= high) and (but is None or number == total - but)
+
+
+def _within(condition: Ranks, number: int) -> bool:
+    low, high = condition.at_least, condition.at_most
+    return (low is None or number >= low) and (high is None or number <= high)
+
+
+def _key(signal: Signal, same: Join | None) -> object:
+    if same is None:
+        return ()
+    if same == "stream":
+        return signal.stream
+    if same == "node":
+        return signal.resource.node
+    if same == "rank":
+        return signal.resource.rank
+    if same == "gpu":
+        return signal.captures.get("pci") or signal.resource.gpu
+    return signal.captures.get("comm") or signal.captures.get("pg")
+
+
+def _grouped(lists: Sequence[Sequence[Signal]], same: Join | None) -> list[list[tuple[Signal, ...]]]:
+    groups: dict[object, list[list[Signal]]] = {}
+    for index, signals in enumerate(lists):
+        for signal in signals:
+            key = _key(signal, same)
+            if key is not None:
+                groups.setdefault(key, [[] for _ in lists])[index].append(signal)
+    return [[tuple(signals) for signals in groups[key]] for key in sorted(groups, key=repr)]
+
+
+def _apart(lists: Sequence[Sequence[Signal]], same: Join | None) -> Answer:
+    """No node (rank, …) has all of it: unknown where some line does not tell its own."""
+    unknown = same is not None and any(_key(s, same) is None for signals in lists for s in signals)
+    return Answer(None, needs=f"which {same} each line came from") if unknown else NO
+
+
+def _together(lists: Sequence[Sequence[Signal]], same: Join | None, within: Span) -> Answer:
+    groups = [group for group in _grouped(lists, same) if all(group)]
+    if not groups:
+        return _apart(lists, same)
+    return _either([_close(group, within) for group in groups])
+
+
+def _close(group: Sequence[Sequence[Signal]], within: Span) -> Answer:
+    everything = tuple(signal for signals in group for signal in signals)
+    if within == Span():
+        return Answer(True, everything)
+    unknown = False
+    for anchor in group[0]:
+        near = [[s for s in signals if _distance(anchor, s, within) is True] for signals in group[1:]]
+        if all(near):
+            return Answer(True, (anchor, *(s for signals in near for s in signals)))
+        unknown |= any(_distance(anchor, s, within) is None for signals in group[1:] for s in signals)
+    return Answer(None, needs="times of the lines") if unknown else NO
+
+
+def _distance(left: Signal, right: Signal, within: Span) -> Truth:
+    """Whether two signals stand within a span of each other; None where that cannot be told."""
+    if within.lines is not None:
+        # a line is taken as 120 bytes: exact numbers would cost a pass over the text
+        return left.stream == right.stream and abs(left.offset - right.offset) <= within.lines * 120
+    if within.seconds is None:
+        return True
+    if left.time is None or right.time is None:
+        return None
+    skew = CLOCK_SKEW if left.stream != right.stream else 0.0
+    return abs(left.time - right.time) <= within.seconds + skew
+
+
+def _before(left: Signal, right: Signal) -> Truth:
+    if left.stream == right.stream:
+        return left.offset < right.offset
+    if left.time is None or right.time is None:
+        return None
+    return left.time <= right.time + CLOCK_SKEW
+
+
+def _in_order(steps: Sequence[Sequence[Signal]], within: Span) -> Answer:
+    """Whether some path leads through the steps; every signal that a step can reach is carried on to the next."""
+    unknown = False
+    paths: list[tuple[Signal, ...]] = [(signal,) for signal in by_time(steps[0])]
+    for signals in steps[1:]:
+        reached: list[tuple[Signal, ...]] = []
+        for signal in by_time(signals):
+            truth, path = _reached(paths, signal, within)
+            unknown |= truth is None
+            if truth:
+                reached.append((*path, signal))
+        paths = reached
+    if paths:
+        return Answer(True, paths[0])
+    return Answer(None, needs="times of the lines") if unknown else NO
+
+
+def _reached(paths: Sequence[tuple[Signal, ...]], signal: Signal, within: Span) -> tuple[Truth, tuple[Signal, ...]]:
+    """Whether a signal follows the end of some path, and the first such path."""
+    best: Truth = False
+    for path in paths:
+        truth = _follows(path[-1], signal, within)
+        if truth:
+            return True, path
+        best = None if truth is None else best
+    return best, ()
+
+
+def _follows(left: Signal, right: Signal, within: Span) -> Truth:
+    before, near = _before(left, right), _distance(left, right, within)
+    if before is False or near is False:
+        return False
+    return None if before is None or near is None else True
+
+
+def _dense(signals: Sequence[Signal], condition: Count) -> Answer:
+    """Whether enough (few enough) of the signals stand within the span."""
+    low = condition.at_least or 1
+    if condition.within.seconds is not None and any(signal.time is None for signal in signals):
+        return Answer(None, needs="times of the lines")
+    ordered = by_time(signals)
+    best: tuple[Signal, ...] = ()
+    for index, first in enumerate(ordered):
+        near = tuple(s for s in ordered[index:] if _distance(first, s, condition.within))
+        best = max(best, near, key=len)
+    enough = len(best) >= low and (condition.at_most is None or len(best) <= condition.at_most)
+    return Answer(True, best) if enough else NO
+
+
+def _on_side(condition: Absent, anchor: Signal, other: Signal) -> Truth:
+    if condition.side == "around":
+        return _distance(anchor, other, condition.within)
+    first, second = (anchor, other) if condition.side == "after" else (other, anchor)
+    return _follows(first, second, condition.within)
+
+
+def by_time(signals: Iterable[Signal]) -> list[Signal]:
+    """Signals in order of time, then stream, then offset; those of streams without times last.
+
+    One without a time is taken as no earlier than what stands before it in its stream, and else as early as what follows.
+    """
+    ordered = sorted(signals, key=lambda signal: (signal.stream, signal.offset))
+    times: list[float | None] = [signal.time for signal in ordered]
+    for places in (range(1, len(ordered)), range(len(ordered) - 2, -1, -1)):
+        step = places.step
+        for at in places:
+            if times[at] is None and ordered[at].stream == ordered[at - step].stream:
+                times[at] = times[at - step]
+    known = [(math.inf if time is None else time, at) for at, time in enumerate(times)]
+    return [ordered[at] for _, at in sorted(known)]

@@ -1,0 +1,362 @@
+"""Evidence, rulebook and history in; a report out. The same input gives the same answer, byte for byte."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Literal
+
+from kb.diagnosis.confidence import CALIBRATION, band
+from kb.diagnosis.findings import Finding, find
+from kb.diagnosis.ranking import Ranked, rank
+from kb.diagnosis.recovery import Run, decide, price
+from kb.diagnosis.suspects import SUSPECTS, Layout, at_fault
+from kb.diagnosis.verdict import failure_signs, judge, last_words, phase, progress
+from kb.facts.evidence import Evidence, Facts, History, Signal
+from kb.facts.topology import Places
+from kb.model import Attempt, Gap, Structure, Verdict
+from kb.report import (
+    Diagnosis,
+    EvidenceItem,
+    Explained,
+    Indicator,
+    Indicators,
+    JobView,
+    RemedyStep,
+    Report,
+    Suspect,
+    Versions,
+    ranges,
+    spans,
+)
+from kb.rulebase.rule import Rulebook
+from kb.scanning.summary import StreamSummary, tail_lines
+
+ENGINE = "1"
+SHOWN_LINES = 5
+SHOWN_TEXT = 2048
+DIAGNOSES = 8
+INDICATORS = 8
+_NUMBER = re.compile(r"\d+")
+_TELLING = re.compile(
+    r"(?i)\b(?:error|exception|fatal|fail(?:ed|ure)?|abort(?:ed)?|killed|segfault|core dumped|cannot|could not|unable to|denied|refused|timed? ?out|not found|invalid|corrupt)"
+)
+
+
+def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = None) -> Report:
+    """Say what went wrong in a job, or that nothing did, or that it cannot be told."""
+    facts = Facts(evidence, rulebook.rules)
+    judged = find(rulebook, facts, history or History())
+    verdict, ranked, signs = answered(judged.findings, facts)
+    done = progress(facts)
+    numbers = _Numbering(facts)
+    layout = Layout(facts, Places(facts), tuple(judged.findings))
+    diagnoses = tuple(
+        _diagnosis(rulebook, place, one, layout, numbers) for place, one in enumerate(ranked[:DIAGNOSES], 1)
+    )
+    suspects = diagnoses[0].suspects if diagnoses else ()
+    run = Run(done, price(facts), history or History(), frozenset(evidence.job.nodes))
+    decision = decide(rulebook, ranked, suspects, run)
+    report = Report(
+        id="",
+        fingerprint=_fingerprint(verdict, ranked),
+        verdict=verdict,
+        phase=phase(verdict, ranked, facts),
+        summary="",
+        versions=Versions(ENGINE, rulebook.version, rulebook.digest, CALIBRATION),
+        bundle=evidence.bundle,
+        window=(evidence.window.start, evidence.window.end),
+        job=_job(evidence),
+        decision=decision,
+        progress=done,
+        diagnoses=diagnoses,
+        indicators=_indicators(facts, signs, numbers) if verdict == "no_match" else Indicators(),
+        gaps=(
+            *evidence.gaps,
+            *judged.excepted,
+            *(gap for stream in evidence.streams for gap in stream.gaps),
+            *_missing(evidence, facts),
+        ),
+        not_evaluated=judged.not_evaluated,
+        hang=evidence.hang,
+        streams=len(evidence.streams),
+        bytes_read=facts.text_bytes(),
+    )
+    return identified(replace(report, summary=_summary(report)))
+
+
+def answered(findings: Sequence[Finding], facts: Facts) -> tuple[Verdict, list[Ranked], list[tuple[int, Structure]]]:
+    """What findings come to: the verdict, the faults in order where it is one, and the signs of a failure."""
+    ranked = rank(findings, facts)
+    signs = failure_signs(facts)
+    if not signs and not ranked:
+        signs = last_words(facts)
+    verdict = judge(ranked, facts, signs)
+    return verdict, ranked if verdict == "fault" else [], signs
+
+
+def identified(report: Report) -> Report:
+    """The report with the id of what it says."""
+    return replace(report, id=hashlib.sha256(repr(replace(report, id="")).encode()).hexdigest()[:16])
+
+
+_ITEMS: Mapping[str, Literal["stack", "collective", "series", "event"]] = {
+    "stacks": "stack",
+    "collectives": "collective",
+    "metrics": "event",
+    "events": "event",
+    "probes": "event",
+}
+
+
+class _Numbering:
+    """Gives evidence its ids e1, e2, …; the same line of the same source keeps its id."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._ids: dict[tuple[int, int], str] = {}
+
+    def item(self, signal: Signal) -> EvidenceItem:
+        summary = self._facts.streams[signal.stream].summary
+        return self._make(signal.stream, signal.offset, signal.line, summary, signal)
+
+    def line(self, stream: int, offset: int, text: str) -> EvidenceItem:
+        return self._make(stream, offset, text, self._facts.streams[stream].summary, None)
+
+    def _make(self, stream: int, offset: int, text: str, summary: StreamSummary, signal: Signal | None) -> EvidenceItem:
+        name = self._ids.setdefault((stream, offset), f"e{len(self._ids) + 1}")
+        resource = signal.resource if signal else summary.ref.resource
+        return EvidenceItem(
+            id=name,
+            kind="series" if signal and signal.kind == "series" else _ITEMS.get(summary.ref.group, "line"),
+            source=summary.ref.uri,
+            text=text.strip("\n"),
+            offset=offset if summary.ref.group not in _ITEMS else None,
+            time=signal.time if signal else None,
+            rank=resource.rank,
+            node=resource.node,
+        )
+
+
+def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: Layout, numbers: _Numbering) -> Diagnosis:
+    quoted = _quoted(ranked, numbers)
+    suspects = at_fault(ranked, layout, quoted)
+    best = _named(ranked.best, suspects)
+    steps = best.row.remediation if best.row and best.row.remediation else best.rule.remediation
+    times = [s.time for s in best.signals if s.time is not None]
+    return Diagnosis(
+        rank=place,
+        fault=best.fault.id,
+        rule=best.rule.id,
+        rule_version=rulebook.versions.get(best.rule.id, 1),
+        title=best.row.title if best.row else best.rule.title,
+        summary=best.fill(best.row.summary if best.row and best.row.summary else best.rule.summary),
+        confidence=ranked.confidence,
+        band=band(ranked.confidence),
+        role=best.role,
+        reasons=ranked.reasons,
+        traits=ranked.traits,
+        suspects=suspects,
+        first_seen=min(times, default=None),
+        stage=best.first.stage,
+        iteration=best.first.iteration,
+        evidence=quoted,
+        explains=_explained(ranked.folded),
+        remediation=tuple(
+            RemedyStep(
+                s.action,
+                s.grade,
+                best.fill(s.text),
+                s.scope,
+                best.fill(s.command) if s.command else None,
+                best.fill(s.verify) if s.verify else None,
+            )
+            for s in steps
+        ),
+        cause=best.rule.cause.strip(),
+        impact=best.rule.impact.strip(),
+        owner=best.rule.owner or rulebook.owners.get(best.fault.domain, "none"),
+    )
+
+
+def _named(best: Finding, suspects: Sequence[Suspect]) -> Finding:
+    """The finding with rank and node of its first suspect, where its own lines do not name them."""
+    first = suspects[0] if suspects else None
+    found = {"rank": first.rank, "node": first.node} if first else {}
+    known = {name: str(value) for name, value in found.items() if value is not None}
+    return replace(best, captures={**known, **best.captures})
+
+
+def _quoted(ranked: Ranked, numbers: _Numbering) -> tuple[EvidenceItem, ...]:
+    """The lines that decide: the first of each shape, the leading rule's before the others', at most five and 2 kB."""
+    chosen: list[EvidenceItem] = []
+    shapes: set[str] = set()
+    room = SHOWN_TEXT
+    for signal in _rounds(ranked):
+        shape = f"{signal.stream} {signal.offset}" if signal.kind == "series" else _NUMBER.sub("#", signal.line)[:160]
+        if shape in shapes or not signal.line.strip():
+            continue
+        item = numbers.item(signal)
+        text = _cut(item.text, room)
+        if len(chosen) == SHOWN_LINES or len(text) < min(40, len(item.text)):
+            break
+        shapes.add(shape)
+        room -= len(text.encode("utf-8", "replace"))
+        chosen.append(replace(item, text=text))
+    return tuple(chosen)
+
+
+def _cut(text: str, size: int) -> str:
+    """A text cut to so many bytes of UTF-8."""
+    data = text.encode("utf-8", "replace")
+    return text if len(data) <= size else data[:size].decode("utf-8", "ignore")
+
+
+def _rounds(ranked: Ranked) -> list[Signal]:
+    """Signals in the order in which they are worth quoting: the first of each pattern of each rule, then the rest."""
+    first: list[Signal] = []
+    rest: list[Signal] = []
+    for finding in ranked.findings:
+        keys: set[str] = set()
+        for signal in finding.signals:
+            (rest if signal.key in keys else first).append(signal)
+            keys.add(signal.key)
+    return first + rest
+
+
+def _explained(folded: Iterable[Finding]) -> tuple[Explained, ...]:
+    totals: dict[str, tuple[int, set[int]]] = {}
+    for one in folded:
+        count, ranks = totals.get(one.fault.id, (0, set()))
+        totals[one.fault.id] = (count + one.count, ranks | one.ranks)
+    return tuple(Explained(fault, count, ranges(ranks)) for fault, (count, ranks) in totals.items())
+
+
+def _between(present: Sequence[int], size: int) -> str:
+    """The numbers below `size` that are not there, as ranges; however large a size is claimed."""
+    return spans((a + 1, b - 1) for a, b in pairwise((-1, *present, size)) if b - a > 1)
+
+
+def _indicators(facts: Facts, signs: Sequence[tuple[int, Structure]], numbers: _Numbering) -> Indicators:
+    """The most telling lines of a failure that no rule knows: what ended it, and error lines near each stream's end."""
+    events: list[Indicator] = []
+    shapes: set[str] = set()
+
+    def add(stream: int, offset: int, text: str, why: str) -> None:
+        shape = _NUMBER.sub("#", text)[:120]
+        if text.strip() and shape not in shapes and len(events) < INDICATORS:
+            shapes.add(shape)
+            events.append(Indicator(text.strip()[:200], why, numbers.line(stream, offset, text)))
+
+    for stream, one in signs[:INDICATORS]:
+        add(stream, one.offset, one.line, f"{one.kind.replace('_', ' ')}, and nothing went on after it")
+    for stream, facts_of in enumerate(facts.streams):
+        if len(events) == INDICATORS:
+            break
+        for offset, line in tail_lines(facts_of.summary):
+            if _TELLING.search(line):
+                add(stream, offset, line[:512], "an error word near the end")
+    stages = sorted({str(facts.streams[s].stage(one.offset)) for s, one in signs if facts.streams[s].stage(one.offset)})
+    steps = sorted({i for s, one in signs if (i := facts.streams[s].iteration(one.offset)) is not None})
+    nodes = sorted({one.resource.node for _, one in signs if one.resource.node})
+    return Indicators(
+        tuple(events),
+        tuple(Indicator(node, "its lines show the failure") for node in nodes[:INDICATORS]),
+        tuple(Indicator(stage, "the stage in which it ended") for stage in stages[:2]),
+        tuple(Indicator(str(step), "the last step before it") for step in steps[-1:]),
+    )
+
+
+def _missing(evidence: Evidence, facts: Facts) -> list[Gap]:
+    """What would have helped and was not there."""
+    gaps = []
+    size = evidence.job.world_size
+    ranks = {stream.ref.resource.rank for stream in evidence.streams} - {None}
+    if size and ranks and len(ranks) < size:
+        absent = _between(sorted(rank for rank in ranks if rank is not None and rank < size), size)
+        gaps.append(
+            Gap("ranks_missing", "logs", f"no log of rank {absent}", rules_out="whether those ranks failed first")
+        )
+    if not any(True for _ in facts.of_kind("kernel")):
+        gaps.append(
+            Gap(
+                "no_kernel_log",
+                "kernel",
+                "no kernel log was given",
+                rules_out="Xid, out-of-memory kills and link faults that only the kernel reports",
+            )
+        )
+    return gaps
+
+
+def _job(evidence: Evidence) -> JobView:
+    job = evidence.job
+    return JobView(
+        job.id,
+        job.name,
+        job.attempt,
+        job.state,
+        len(job.nodes) or None,
+        job.gpus or job.world_size,
+        job.owner,
+        _attempts(evidence),
+        job.last_good,
+    )
+
+
+def _attempts(evidence: Evidence) -> tuple[Attempt, ...]:
+    """The runs of the job, this one with the times of its first and last iteration lines, which no scheduler knows."""
+    if not evidence.job.attempts:
+        return ()
+    *before, this = evidence.job.attempts
+    own = [one.series for one in evidence.streams if one.ref.group == "logs"]
+    times = [point.time for one in own for point in one.points if point.time is not None and not point.validation]
+    first, last = (min(times), max(times)) if times else (None, None)
+    return (
+        *before,
+        replace(
+            this,
+            first_iterated=first if this.first_iterated is None else this.first_iterated,
+            last_iterated=last if this.last_iterated is None else this.last_iterated,
+        ),
+    )
+
+
+def _summary(report: Report) -> str:
+    if report.verdict == "fault":
+        best = report.diagnoses[0]
+        where = _where(best)
+        return f"{best.title}{where}." if not best.summary else f"{best.title}{where}: {best.summary}"
+    if report.verdict == "no_match":
+        lines = len(report.indicators.events)
+        return f"Something failed and no rule says what; {lines} line{'s' if lines != 1 else ''} stand out."
+    if report.verdict == "insufficient_evidence":
+        return "Not enough was seen to say anything."
+    step = report.progress.last_iteration
+    if report.hang.lone is not None:
+        lone = report.hang.lone
+        return f"The run may hang, and only one of four probes could look: {lone.probe}, {lone.detail}."
+    how = {"completed": "the run ended well", "running": "the run was going on"}.get(
+        report.phase, "no failure is to be seen"
+    )
+    return f"Nothing failed: {how}{f', last step {step}' if step is not None else ''}."
+
+
+def _where(best: Diagnosis) -> str:
+    ranks = ranges(s.rank for s in best.suspects[:SUSPECTS] if s.rank is not None)
+    nodes = sorted({s.node for s in best.suspects if s.node})
+    parts = ([f"rank {ranks}"] if ranks else []) + ([", ".join(nodes[:3])] if nodes else [])
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def _fingerprint(verdict: str, ranked: Sequence[Ranked]) -> str:
+    """The same for failures of the same kind: verdict, fault, rule, and the shape of the deciding line."""
+    parts: Mapping[str, str] = {"verdict": verdict}
+    if ranked:
+        best = ranked[0].best
+        shape = _NUMBER.sub("#", best.first.line)[:120]
+        parts = {"fault": best.fault.id, "rule": best.rule.id, "shape": shape}
+    return hashlib.sha256(repr(sorted(parts.items())).encode()).hexdigest()[:16]

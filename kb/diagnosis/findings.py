@@ -1,0 +1,237 @@
+"""From rules to findings: which rules hold on the facts, split by table row, and which stay silent behind others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kb.diagnosis.conditions import Evaluator, by_time
+from kb.facts.evidence import Facts, History, Signal, begin, fits
+from kb.model import Gap, Role
+from kb.report import NotEvaluated
+from kb.rulebase.rule import FaultClass, Row, Rule, Rulebook, SiteException
+from kb.scanning.plan import active
+
+_HOLE = re.compile(r"\{(\w+)(?:\|([^}]*))?\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule that holds: its fault and role (a table row may change both) and the signals behind it, in order of time."""
+
+    rule: Rule
+    fault: FaultClass
+    role: Role
+    signals: tuple[Signal, ...]
+    row: Row | None = None
+    captures: Mapping[str, str] = field(default_factory=dict)
+    count: int = 0
+    ranks: frozenset[int] = frozenset()
+
+    @property
+    def first(self) -> Signal:
+        """The earliest signal."""
+        return self.signals[0]
+
+    @property
+    def is_symptom(self) -> bool:
+        """Whether it only reports that something else came first."""
+        return self.role == "symptom" or self.fault.symptom
+
+    def fill(self, text: str) -> str:
+        """Fill the holes of a text: `{name}` or `{name|default}`."""
+        filled = _HOLE.sub(lambda hole: self.captures.get(hole[1]) or (hole[2] if hole[2] is not None else "?"), text)
+        return filled.replace("Rank ?", "A rank").replace("rank ?", "a rank")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What came of all rules: the findings that stand, the rules that could not be judged, and what a site excepted."""
+
+    findings: tuple[Finding, ...] = ()
+    not_evaluated: tuple[NotEvaluated, ...] = ()
+    excepted: tuple[Gap, ...] = ()
+
+
+def find(rulebook: Rulebook, facts: Facts, history: History) -> Judged:
+    """Judge every active rule."""
+    heard = hear(
+        rulebook, (rule for rule in rulebook.rules if active(rule) and rule.status != "shadow"), facts, history
+    )
+    return replace(heard, findings=settled(heard.findings, facts))
+
+
+def hear(rulebook: Rulebook, rules: Iterable[Rule], facts: Facts, history: History) -> Judged:
+    """Judge some rules, each for itself: what each finds hangs on no other rule. `settled` then weighs them together."""
+    found: list[Finding] = []
+    open_: list[NotEvaluated] = []
+    excepted: list[Gap] = []
+    framework = facts.evidence.job.framework
+    for rule in rules:
+        if not _applies(rule, framework):
+            continue
+        evaluator = Evaluator(rule, facts, history)
+        answer = evaluator.judge()
+        if answer.truth is None:
+            open_.append(NotEvaluated(rule.id, answer.needs))
+        elif answer.truth and answer.signals:
+            signals, gaps = _unexcepted(rule, answer.signals, evaluator, facts)
+            excepted += gaps
+            split = _split(rulebook, rule, signals)
+            if len(split) == 1 and len(signals) == len(answer.signals):
+                count, ranks = evaluator.tally(split[0].signals)
+                split = [replace(split[0], count=count, ranks=split[0].ranks | ranks)]
+            found.extend(split)
+    return Judged(tuple(found), tuple(open_), tuple(excepted))
+
+
+def settled(heard: Iterable[Finding], facts: Facts) -> tuple[Finding, ...]:
+    """What stands of findings in the order of their rules: without what the run lived with, last resorts only where nothing else is."""
+    return tuple(_without_fallbacks([living for one in heard if (living := _living(one)) is not None], facts))
+
+
+def _applies(rule: Rule, framework: str | None) -> bool:
+    """Whether a rule is for the framework of this job; where the job does not say which it is, any rule is."""
+    wanted = rule.applies_to.get("framework")
+    return wanted is None or framework is None or wanted.lower() in framework.lower()
+
+
+def _unexcepted(
+    rule: Rule, signals: tuple[Signal, ...], evaluator: Evaluator, facts: Facts
+) -> tuple[tuple[Signal, ...], list[Gap]]:
+    """The signals that no exception of the site fits, and what was excepted."""
+    gaps = []
+    for exception in rule.site:
+        kept = _less(exception, signals, evaluator, facts)
+        if len(kept) < len(signals):
+            gone = len(signals) - len(kept)
+            gaps.append(
+                Gap(
+                    "rule_excepted",
+                    rule.id,
+                    f"excepted by the site until {exception.expires}: {exception.reason}",
+                    got=f"{gone} of {len(signals)} signals left out",
+                    rules_out=rule.title,
+                )
+            )
+        signals = kept
+    return signals, gaps
+
+
+def _less(
+    exception: SiteException, signals: tuple[Signal, ...], evaluator: Evaluator, facts: Facts
+) -> tuple[Signal, ...]:
+    job = facts.evidence.job
+    if exception.jobs is not None and not any(fits(exception.jobs, name) for name in (job.name, job.id) if name):
+        return signals
+    if exception.condition is not None and evaluator.condition(exception.condition).truth is not True:
+        return signals
+    return tuple(
+        signal
+        for signal in signals
+        if (exception.lines is not None and not fits(exception.lines, signal.line, whole=False))
+        or (exception.nodes is not None and not fits(exception.nodes, signal.resource.node or ""))
+    )
+
+
+def _split(rulebook: Rulebook, rule: Rule, signals: Sequence[Signal]) -> list[Finding]:
+    ordered = by_time({(s.stream, s.offset, s.key): s for s in signals}.values())
+    if not ordered:
+        return []
+    if rule.table is None:
+        return [_finding(rulebook, rule, None, ordered)]
+    rows: dict[str, list[Signal]] = {}
+    for signal in ordered:
+        key = signal.captures.get(rule.table.key)
+        if key is not None:
+            rows.setdefault(key, []).append(signal)
+    found = []
+    for key, group in rows.items():
+        row = rule.table.rows.get(key, rule.table.default)
+        if row is not None and not row.ignore:
+            found.append(_finding(rulebook, rule, replace(row, key=key), group))
+    return found
+
+
+def _finding(rulebook: Rulebook, rule: Rule, row: Row | None, signals: Sequence[Signal]) -> Finding:
+    fault = rulebook.faults[(row.fault if row and row.fault else rule.fault)]
+    role = row.role if row and row.role else rule.role
+    return Finding(rule, fault, role, tuple(signals), row, _words(row, signals), len(signals), _ranks(signals))
+
+
+def _words(row: Row | None, signals: Sequence[Signal]) -> dict[str, str]:
+    """What a rule's texts may name: captures, the earliest signal's first, and where that one stood."""
+    first = signals[0]
+    captures: dict[str, str] = {}
+    for signal in reversed(signals):
+        captures.update(signal.captures)
+    for name, value in (
+        ("rank", first.resource.rank),
+        ("node", first.resource.node),
+        ("iteration", first.iteration),
+        ("stage", first.stage),
+        ("gpu", first.captures.get("pci") or first.resource.gpu),
+    ):
+        if value is not None:
+            captures.setdefault(name, str(value))
+    if row is not None:
+        captures["key"] = row.key
+        captures["title"] = row.title
+    return captures
+
+
+def _ranks(signals: Sequence[Signal]) -> frozenset[int]:
+    return frozenset(signal.resource.rank for signal in signals if signal.resource.rank is not None)
+
+
+def _only(finding: Finding, signals: tuple[Signal, ...]) -> Finding | None:
+    """The finding with some of its signals; its texts and counts speak of those alone. None where none is left."""
+    if len(signals) == len(finding.signals):
+        return finding
+    if not signals:
+        return None
+    words = _words(finding.row, signals)
+    return replace(finding, signals=signals, captures=words, count=len(signals), ranks=_ranks(signals))
+
+
+def _living(finding: Finding) -> Finding | None:
+    """Without the signals after which the run went on, unless the fault is one that a run can live with."""
+    if finding.fault.outlives:
+        return finding
+    return _only(finding, tuple(signal for signal in finding.signals if not signal.survived))
+
+
+def _without_fallbacks(found: list[Finding], facts: Facts) -> list[Finding]:
+    """Rules of last resort lose every signal that another rule explains, and every exception of a chain of which it explains a part."""
+    others = [one for one in found if not one.rule.fallback and one.role != "context"]
+    covered: dict[int, list[tuple[int, int]]] = {}
+    for one in others:
+        for signal in one.signals:
+            low, high = chain_span(signal, facts) if not one.is_symptom else signal.span
+            covered.setdefault(signal.stream, []).append((low, high))
+    kept = []
+    for one in found:
+        if not one.rule.fallback:
+            kept.append(one)
+            continue
+        free = tuple(
+            s
+            for s in one.signals
+            if not any(low <= s.offset < high or low <= s.span[0] < high for low, high in covered.get(s.stream, ()))
+        )
+        left = _only(one, free)
+        if left is not None:
+            kept.append(left)
+    return kept
+
+
+def chain_span(signal: Signal, facts: Facts) -> tuple[int, int]:
+    """The bytes of the whole chain of exceptions that a signal is part of, or its own."""
+    low, high = signal.span
+    for one in facts.streams[signal.stream].exceptions:
+        start = begin(one)
+        linked = int(one.fields.get("chain") or 0) > 0 or bool(one.fields.get("chained"))
+        if start <= signal.offset < one.end or (linked and start - 400 <= high and one.end + 400 >= low):
+            low, high = min(low, start), max(high, one.end)
+    return low, high

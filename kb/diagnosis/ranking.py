@@ -1,0 +1,155 @@
+"""Which finding comes first: the cause before its symptoms, the first before the loudest.
+
+No author types a score. Every term below is a fact about the evidence; its weight was set on the benchmark and stands
+here in the open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from kb.diagnosis.confidence import Trait, confidence
+from kb.diagnosis.findings import Finding
+from kb.facts.evidence import CLOCK_SKEW, Facts, Signal
+
+ROLE = {"root_cause": 4.0, "contributing": 2.0, "symptom": 0.0, "context": -9.0}
+FALLBACK = -2.0
+EXPLAINED = -3.0
+EARLY = 1.2
+LAST_WORDS = 0.6  # it stands after the last step that was logged
+KIND = {"structure": 0.5, "exception": 0.5, "line": 0.3, "series": 0.0}
+INNER = 0.3  # the first exception of a chain
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A fault with all findings that name it, best first; its score, and why it stands where it does."""
+
+    findings: tuple[Finding, ...]
+    score: float
+    reasons: tuple[str, ...] = ()
+    confidence: float = 0.0
+    folded: tuple[Finding, ...] = field(default=())
+    traits: tuple[Trait, ...] = ()
+
+    @property
+    def best(self) -> Finding:
+        """The finding that leads."""
+        return self.findings[0]
+
+
+def rank(found: Sequence[Finding], facts: Facts) -> list[Ranked]:
+    """Order findings into ranked faults; symptoms are folded under what explains them."""
+    shown = [one for one in found if one.role != "context"]
+    causes = [one for one in shown if not one.is_symptom]
+    symptoms = [one for one in shown if one.is_symptom]
+    scored = sorted(((_score(one, causes, facts), one) for one in causes), key=_by_score)
+    ranked = _by_fault([(score, reasons, one) for (score, reasons), one in scored])
+    left = symptoms
+    if ranked:
+        ranked[0], left = _fold(ranked[0], symptoms)
+    loose = sorted(((_score(one, symptoms, facts), one) for one in left), key=_by_score)
+    alone = _by_fault([(score, reasons, one) for (score, reasons), one in loose])
+    if alone and not ranked:
+        folded, _ = _fold(alone[0], [one for _, one in loose if one.fault.id != alone[0].best.fault.id])
+        gone = {one.rule.id for one in folded.folded}
+        alone = [folded, *(other for other in alone[1:] if other.best.rule.id not in gone)]
+    ranked += alone
+    return [_confident(one, ranked) for one in ranked]
+
+
+def _by_score(item: tuple[tuple[float, tuple[str, ...]], Finding]) -> tuple[float, float, int, int, str]:
+    (score, _), one = item
+    first = one.first
+    return (-score, first.time if first.time is not None else math.inf, first.stream, first.offset, one.rule.id)
+
+
+def _by_fault(scored: Sequence[tuple[float, tuple[str, ...], Finding]]) -> list[Ranked]:
+    groups: dict[str, list[tuple[float, tuple[str, ...], Finding]]] = {}
+    for item in scored:
+        groups.setdefault(item[2].fault.id, []).append(item)
+    return [Ranked(tuple(one for _, _, one in group), group[0][0], group[0][1]) for group in groups.values()]
+
+
+def _score(one: Finding, rivals: Sequence[Finding], facts: Facts) -> tuple[float, tuple[str, ...]]:
+    score, reasons = ROLE[one.role], []
+    others = [rival for rival in rivals if rival.fault.id != one.fault.id]
+    if one.rule.fallback:
+        score += FALLBACK
+        reasons.append("a rule of last resort")
+    if others:
+        earlier = sum(precedes(one.first, rival.first) for rival in others) / len(others)
+        score += EARLY * earlier
+        if earlier == 1.0:
+            reasons.append("it came before the other findings")
+    causes = [rival for rival in others if explains(rival, one) and not explains(one, rival)]
+    causes = [rival for rival in causes if not rival.rule.fallback and not _clearly_later(rival.first, one.first)]
+    if causes:
+        score += EXPLAINED
+        reasons.append(f"it may be a consequence of: {causes[0].rule.title}")
+    if _last_words(one.first, facts):
+        score += LAST_WORDS
+        reasons.append("nothing went on after it")
+    score += KIND[one.first.kind]
+    if one.first.kind == "exception" and one.first.chain == 0:
+        score += INNER
+    return score, tuple(reasons)
+
+
+def explains(cause: Finding, effect: Finding) -> bool:
+    """Whether the causal table, or the rule itself, says that one may bring about the other."""
+    wanted = (effect.fault.id, effect.rule.id)
+    return any(name in cause.fault.explains or name in cause.rule.explains for name in wanted)
+
+
+def precedes(left: Signal, right: Signal) -> float:
+    """1 if the left came first, 0 if the right did, a half where it cannot be told."""
+    if left.stream == right.stream:
+        return 0.5 if left.offset == right.offset else float(left.offset < right.offset)
+    if left.time is None or right.time is None or abs(left.time - right.time) <= CLOCK_SKEW:
+        return 0.5
+    return float(left.time < right.time)
+
+
+def _clearly_later(left: Signal, right: Signal) -> bool:
+    return left.time is not None and right.time is not None and left.time > right.time + 120.0
+
+
+def _last_words(signal: Signal, facts: Facts) -> bool:
+    stream = facts.streams[signal.stream]
+    return stream.steps_after(signal.offset) == 0
+
+
+def _fold(cause: Ranked, symptoms: Sequence[Finding]) -> tuple[Ranked, list[Finding]]:
+    folded = [one for one in symptoms if any(explains(finding, one) for finding in cause.findings)]
+    left = [one for one in symptoms if one not in folded]
+    return replace(cause, folded=tuple(folded)), left
+
+
+def _confident(one: Ranked, ranked: Sequence[Ranked]) -> Ranked:
+    """How sure, from the traits of the evidence."""
+    traits = tuple(_traits(one, ranked))
+    return replace(one, traits=traits, confidence=confidence(traits))
+
+
+def _traits(one: Ranked, ranked: Sequence[Ranked]) -> Iterator[Trait]:
+    best = one.best
+    if best.rule.fallback:
+        yield "last_resort"
+    rivals = [other for other in ranked if other is not one and not other.best.is_symptom]
+    if any(not explains(best, other.best) for other in rivals):
+        yield "rival"
+    if best.role == "contributing":
+        yield "contributing"
+    if best.first.kind == "series":
+        yield "measured"
+    if best.count > 1:
+        yield "repeated"
+    if len({finding.rule.id for finding in one.findings}) > 1:
+        yield "agreed"
+    if best.is_symptom:
+        yield "symptom"
+    if one is not ranked[0]:
+        yield "behind"

@@ -1,0 +1,225 @@
+"""What to do now, by the grade of the fault, and what each choice costs.
+
+A single explicit fault of hardware or network: replace the node and bar it for the cluster. A single implicit one (seen by
+comparison, not said by a device): replace it and bar it for this job. Nobody singled out: restart in place, and submit anew
+where an earlier attempt ended alike. The program's own fault: stop, a person must mend it. (Baidu Baige's grades.)
+What was tried and did not help is not advised again: after a restart in place other nodes, after other nodes a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from kb.diagnosis.ranking import Ranked
+from kb.facts.evidence import Facts, History, Try, nodes_digest
+from kb.report import Advice, Decision, Exclusion, Option, Progress, Suspect
+from kb.rulebase.rule import Rulebook
+
+_BEGUN_AGAIN: tuple[Advice, ...] = ("requeue", "requeue_without", "restart_in_place", "resubmit")
+SINGLE = 2  # so many nodes named are still "single": the two ends of a link
+POINTS = 32  # iteration lines from which the length of a step is taken
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What the job costs: GPUs, seconds of a step (median of the last ones), seconds from its start to its first step."""
+
+    gpus: int | None = None
+    step: float | None = None
+    start_up: float | None = None
+
+    def hours(self, steps: int | None, start_up: bool = False) -> float | None:
+        """GPU-hours of so many steps done again, with the start-up where it is known; None where it cannot be told."""
+        if self.gpus is None or steps is None or (self.step is None and steps):
+            return None
+        seconds = steps * (self.step or 0.0) + ((self.start_up or 0.0) if start_up else 0.0)
+        return round(seconds * self.gpus / 3600.0, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is known of the run that a decision hangs on. `nodes`: those that it had, as far as they are known."""
+
+    progress: Progress = field(default_factory=Progress)
+    price: Price = field(default_factory=Price)
+    history: History = field(default_factory=History)
+    nodes: frozenset[str] = frozenset()
+
+
+def price(facts: Facts) -> Price:
+    """The price of this job's time, as far as its logs and its description tell."""
+    job = facts.evidence.job
+    gpus = job.gpus or job.world_size or sum(len(ranks) for ranks in job.nodes.values()) or None
+    points = max((stream.points for stream in facts.streams), key=len, default=[])
+    told = [one.seconds for one in points[-POINTS:] if one.seconds and 0 < one.seconds < 1e6]
+    timed = [(one.step, one.time) for one in points if one.step is not None and one.time is not None]
+    step = median(told) if told else None
+    if step is None and len(timed) > 1:
+        (first, begun), (last, ended) = timed[max(0, len(timed) - POINTS)], timed[-1]
+        step = (ended - begun) / (last - first) if last > first and ended > begun else None
+    start_up = timed[0][1] - job.start if timed and job.start is not None and timed[0][1] > job.start else None
+    return Price(gpus, step, start_up)
+
+
+def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Suspect], run: Run) -> Decision:
+    """Requeue or not, without whom, from where, how much is lost, and who owns it."""
+    done, cost = run.progress, run.price
+    lost = None
+    if done.last_iteration is not None and done.last_checkpoint is not None:
+        lost = max(0, done.last_iteration - done.last_checkpoint)
+    bare = Decision(
+        from_checkpoint=done.last_checkpoint,
+        steps_lost=lost,
+        gpu_hours_lost=cost.hours(lost) if lost is not None else None,
+    )
+    if not ranked:
+        return bare
+    best = ranked[0].best
+    alike = _alike(run.history.tries, best.fault.id)
+    named = _barred(ranked[0], suspects)
+    already = _already(named, run)
+    barred = (*named, *already)
+    again = any(best.fault.id in one.faults for one in run.history.tries)
+    advice, why = _graded(ranked[0], named, again=again)
+    advice, why = _raised(advice, why, named, alike, run)
+    if advice == "restart_in_place" and barred:
+        advice, why = "requeue_without", f"{why}; {_names(barred)} {'is' if len(barred) == 1 else 'are'} barred already"
+    return Decision(
+        advice=advice,
+        exclude=barred if advice == "requeue_without" else already if advice in _BEGUN_AGAIN else (),
+        from_checkpoint=bare.from_checkpoint,
+        steps_lost=bare.steps_lost,
+        gpu_hours_lost=bare.gpu_hours_lost,
+        owner=best.rule.owner or rulebook.owners.get(best.fault.domain, "none"),
+        why=why,
+        options=_options(advice, barred, lost, cost),
+    )
+
+
+def _barred(ranked: Ranked, suspects: Sequence[Suspect]) -> tuple[Exclusion, ...]:
+    """The nodes to leave out, and for whom."""
+    best = ranked.best
+    if best.fault.domain not in ("hardware", "network"):
+        return ()
+    scope = "cluster" if best.fault.domain == "hardware" and _explicit(ranked) else "job"
+    title = best.row.title if best.row else best.rule.title
+    named = {one.node: one for one in suspects if one.node and one.kind in ("rank", "node", "gpu", "port")}
+    return tuple(Exclusion(node, scope, title) for node in named)  # type: ignore[arg-type]
+
+
+def _already(named: Sequence[Exclusion], run: Run) -> tuple[Exclusion, ...]:
+    """The nodes of this run that people have barred, which it must not get again."""
+    new = {one.node for one in named}
+    return tuple(
+        Exclusion(one.node, one.scope, f"barred since {one.since} by {one.who}{f': {one.why}' if one.why else ''}")
+        for one in run.history.barred
+        if one.node in run.nodes and one.node not in new
+    )
+
+
+def _names(barred: Sequence[Exclusion]) -> str:
+    names = [one.node for one in barred]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _alike(tries: Sequence[Try], fault: str) -> tuple[Try, ...]:
+    """The last tries in a row that ended with this fault, oldest first."""
+    found: list[Try] = []
+    for one in reversed(tries):
+        if fault not in one.faults:
+            break
+        found.append(one)
+    return tuple(reversed(found))
+
+
+def _raised(advice: Advice, why: str, named: Sequence[Exclusion], alike: Sequence[Try], run: Run) -> tuple[Advice, str]:
+    """What is advised where it was tried already and ended alike: after the same nodes others, after others a person."""
+    if not alike or advice not in _BEGUN_AGAIN:
+        return advice, why
+    back = [node for node in alike[-1].without if node in run.nodes]
+    if back:
+        return advice, f"{why}; {back[0]} was to be left out{_told(alike[-1:])} and was used again"
+    own = nodes_digest(run.nodes)
+    after = (*(one.ran_on for one in alike[1:]), own)
+    moved = [one for one, place in zip(alike, after, strict=True) if _moved(one, place)]
+    stayed = [one for one, place in zip(alike, after, strict=True) if _stayed(one, place)]
+    if moved and not named:
+        return "fix_first", f"{why}; it came back on other nodes{_told(moved)}: have a person look, and mend it"
+    if moved:
+        return advice, f"{why}; it came back with other nodes{_told(moved)}: look for what they share"
+    if stayed and advice in ("restart_in_place", "requeue"):
+        return (
+            "requeue_without" if named else "resubmit",
+            f"{why}; a restart on the same nodes did not help{_told(stayed)}: take others",
+        )
+    return advice, why
+
+
+def _moved(one: Try, place: str) -> bool:
+    """Whether the try after it had other nodes: by what is known of both, else by what was advised."""
+    if one.ran_on and place:
+        return one.ran_on != place
+    return one.advice in ("requeue_without", "resubmit")
+
+
+def _stayed(one: Try, place: str) -> bool:
+    if one.ran_on and place:
+        return one.ran_on == place
+    return one.advice == "restart_in_place"
+
+
+def _told(tries: Sequence[Try]) -> str:
+    numbers = [str(one.incident) for one in tries if one.incident is not None]
+    if not numbers:
+        return ""
+    return f" (incident{'' if len(numbers) == 1 else 's'} {', '.join(numbers[-3:])})"
+
+
+def _explicit(ranked: Ranked) -> bool:
+    """Whether a device or a program said it, rather than a comparison."""
+    return ranked.best.first.kind != "series" and not ranked.best.first.compared
+
+
+def _graded(ranked: Ranked, barred: Sequence[Exclusion], *, again: bool) -> tuple[Advice, str]:
+    best = ranked.best
+    wanted: Advice = best.fault.advice  # type: ignore[assignment]
+    if wanted == "requeue_without":
+        return _without(ranked, barred, again=again)
+    if again and best.fault.domain == "software" and wanted == "requeue":
+        return "fix_first", f"{best.fault.title}; an earlier attempt ended alike, so it will again"
+    if again and best.is_symptom and wanted in ("requeue", "restart_in_place"):
+        return "resubmit", "an earlier attempt ended alike"
+    return wanted, best.fault.title
+
+
+def _without(ranked: Ranked, barred: Sequence[Exclusion], *, again: bool) -> tuple[Advice, str]:
+    """A node is to be left out: is it known which?"""
+    if len(barred) > SINGLE:
+        return "requeue_without", f"{ranked.best.fault.title}; {len(barred)} nodes are named, look for what they share"
+    if barred:
+        return "requeue_without", ranked.best.fault.title
+    if _explicit(ranked):
+        return "requeue_without", "the node at fault is not named in what was seen: find it before the run starts again"
+    if again:
+        return "resubmit", "an earlier attempt ended alike, and the node at fault is not named in what was seen"
+    return "restart_in_place", "the node at fault is not named in what was seen"
+
+
+def _options(advice: Advice, barred: Sequence[Exclusion], lost: int | None, cost: Price) -> tuple[Option, ...]:
+    """The choices open besides, each with what it costs in GPU-hours as far as that can be told."""
+    if advice in ("none", "fix_first", "wait"):
+        return ()
+    redo = cost.hours(lost if lost is not None else 0, start_up=True)
+    some = redo if lost is not None or cost.start_up is not None else None
+    choices: list[Option] = []
+    if barred:
+        choices.append(
+            Option("requeue_without", some, "steps done again and start-up; waiting for a spare node comes on top")
+        )
+    choices += [
+        Option("restart_in_place", some, "steps done again and start-up; lost again if the same node fails again"),
+        Option("resubmit", some, "steps done again and start-up; waiting in the queue comes on top"),
+    ]
+    return tuple(choices)

@@ -1,0 +1,163 @@
+"""What state the run was in: phase, verdict, progress."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from kb.diagnosis.confidence import band
+from kb.diagnosis.ranking import Ranked
+from kb.facts.evidence import Facts
+from kb.model import Phase, Structure, Verdict
+from kb.parsers.logs.recoveries import quoted
+from kb.report import Progress
+from kb.scanning.summary import tail_lines
+
+LAST_LINES = 4
+LAST_LINES_OF_A_RUN = 3  # behind iteration lines an error must be the very last thing
+_ERROR = re.compile(
+    r"\b(?:ERROR|FATAL|CRITICAL|Fatal|fatal error|NCCL WARN|Aborted|aborting|Killed|panic)\b|\b[Ee]rror:|\berror code|\w(?:Error|Exception)\b"
+    r"|\b(?:failed|refused|denied|unreachable|not permitted|Cannot|cannot|could not|Could not|Unable to|unable to|timed out|terminated|catastrophic|unhandled|lost connection|aborted)\b"
+)
+_HARMLESS = re.compile(
+    r"(?i)\bwarn(?:ing)?\b(?!.*NCCL WARN)|\bINFO\b|\bDEBUG\b|deprecat|\b0 (?:errors?|failed|failures)|no errors?\b|without errors?|\bretry|falling back|fallback|ignor|skipp|\[\s*ok\s*\]|optional|resolved|\bcorrected\b|sub-?optimal|succeeded|\bdisabl(?:ed|ing)\b|\binstead\b|OUT_OF_RANGE: End of sequence|finalizing GeneratorDataset|already been registered|\dit/s|s/it\b|\b[WI]\d{4} \d\d:|\bW[\d ]"
+)
+STOPS = frozenset({"preempted", "time_limit", "cancelled"})
+_NOTICES = frozenset({"SIGUSR1", "SIGUSR2", "SIGCHLD", "SIGCONT", "SIGWINCH"})  # tell a program something, end nothing
+_CALM = frozenset({"KeyboardInterrupt", "SystemExit", "StopIteration", "GeneratorExit"})
+
+
+def failure_signs(facts: Facts) -> list[tuple[int, Structure]]:
+    """Structures that say that something ended badly and after which the run did not go on."""
+    signs = []
+    for kind in (
+        "exception",
+        "elastic_failure",
+        "elastic_exit",
+        "launcher_exit",
+        "native_crash",
+        "oom_kill",
+        "signal",
+        "slurm_end",
+        "watchdog",
+    ):
+        for index, one in facts.structures(kind):
+            if facts.survived(index, one.offset, one.time, one.resource.rank) or not _bad(one):
+                continue
+            if quoted(one.line.encode()) or facts.of_another_job(index, one.line):
+                continue
+            signs.append((index, one))
+    return signs
+
+
+def last_words(facts: Facts) -> list[tuple[int, Structure]]:
+    """Lines of error at the very end of streams that neither went on nor ended well: something failed, unknown what."""
+    found: list[tuple[int, Structure]] = []
+    if facts.ended_well:
+        return found
+    for index, stream in enumerate(facts.streams):
+        summary = stream.summary
+        if stream.completed is not None or summary.ref.kind == "scheduler":
+            continue
+        lines = [(at, line) for at, line in tail_lines(summary) if line.strip()]
+        after = stream.points[-1].offset if stream.points else -1
+        if lines and lines[-1][0] > after and (cut := _cut_traceback(lines)) is not None:
+            found.append((index, Structure("error_line", cut[0], cut[0] + len(cut[1]), cut[1][:512])))
+            continue
+        for at, line in lines[-LAST_LINES if not stream.points else -LAST_LINES_OF_A_RUN :]:
+            if at <= after or not _ERROR.search(line) or _HARMLESS.search(line) or quoted(line.encode()):
+                continue
+            if not facts.survived(index, at, None):
+                found.append((index, Structure("error_line", at, at + len(line), line[:512])))
+    return found
+
+
+def _cut_traceback(lines: Sequence[tuple[int, str]]) -> tuple[int, str] | None:
+    """The header of a traceback whose frames are the last of the log: what was raised was never written."""
+    if not lines[-1][1].startswith((" ", "\t")):
+        return None
+    for at, line in reversed(lines[-60:]):
+        if "Traceback (most recent call last)" in line:
+            return at, line
+        if not line.startswith((" ", "\t")):
+            return None
+    return None
+
+
+def _bad(one: Structure) -> bool:
+    if one.kind == "exception":
+        return one.fields.get("type") not in _CALM
+    if one.kind == "signal":
+        return one.fields.get("signal") not in _NOTICES
+    if one.kind == "launcher_exit":
+        return str(one.fields.get("exitcode") or "") not in ("", "0") or bool(one.fields.get("signal"))
+    return True
+
+
+def progress(facts: Facts) -> Progress:
+    """How far the run came, and its last complete checkpoint."""
+    last = facts.last_point()
+    times = [s.summary.series.last.time for s in facts.streams if s.summary.series.last and s.summary.series.last.time]
+    ends = [s.stage(s.summary.size) for s in facts.streams if s.summary.ref.kind == "job"]
+    total = max((p.total for s in facts.streams for p in s.points[-1:] if p.total), default=None)
+    return Progress(
+        last_iteration=last.step if last else None,
+        last_progress=max(times, default=None),
+        last_checkpoint=_last_checkpoint(facts),
+        stage=facts.end[0] if facts.end else next((one for one in ends if one not in (None, "teardown")), None),
+        total_iterations=total,
+    )
+
+
+def _last_checkpoint(facts: Facts) -> int | None:
+    """The step of the last checkpoint that is known to be complete: its end was logged, or steps went on after its begin."""
+    done: list[int] = []
+    for index, one in facts.structures("checkpoint"):
+        event, step = one.fields.get("event"), one.fields.get("iteration")
+        stream = facts.streams[index]
+        if event not in ("save_begin", "save_end"):
+            continue
+        number = _integer(step) if step is not None else stream.iteration(one.offset)
+        if number is not None and (event == "save_end" or stream.steps_after(one.offset) >= 2):
+            done.append(number)
+    return max(done, default=None)
+
+
+def _integer(value: object) -> int | None:
+    try:
+        return int(str(value))
+    except ValueError:
+        return None
+
+
+def judge(ranked: Sequence[Ranked], facts: Facts, signs: Sequence[object]) -> Verdict:
+    """One of the four verdicts."""
+    strong = [one for one in ranked if one.best.role != "context" and band(one.confidence) != "weak"]
+    if strong or (ranked and signs):
+        return "fault"
+    if signs:
+        return "no_match"
+    if any(facts.streams[i].points or facts.streams[i].completed is not None for i in range(len(facts.streams))):
+        return "no_fault"
+    return "no_fault" if facts.text_bytes() >= 200 else "insufficient_evidence"
+
+
+def phase(verdict: Verdict, ranked: Sequence[Ranked], facts: Facts) -> Phase:
+    """The state of the run at the end of what was seen."""
+    if verdict == "insufficient_evidence":
+        return "unknown"
+    if facts.evidence.hang.called:
+        return "hung"
+    if verdict == "no_fault":
+        done = any(stream.completed is not None for stream in facts.streams)
+        return "completed" if done else "running" if facts.last_point() else "unknown"
+    return _phase_of(ranked[0], ended=not facts.evidence.hang.votes) if verdict == "fault" and ranked else "failed"
+
+
+def _phase_of(first: Ranked, *, ended: bool) -> Phase:
+    """The state that a fault leaves a run in. `ended`: no probe looked at it as at a running one."""
+    if first.best.fault.id in STOPS:
+        return "stopped"
+    if first.best.fault.outlives:
+        return "degraded"
+    return "hung" if first.best.rule.family == "hang" and not ended else "failed"

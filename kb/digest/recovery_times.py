@@ -1,0 +1,134 @@
+"""How long it took until a job trained again: detection, scheduling, initialisation, recomputation, from its attempts' times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from kb.digest.rows import Row, Run
+from kb.digest.statistics import Spread, spread
+
+TERMS = ("detection", "scheduling", "initialisation", "recomputation")
+Key = tuple[str | None, str, int]  # cluster, job, number of the attempt
+
+
+class Recovery(NamedTuple):
+    """The terms of one failure, seconds; None where the times that it needs are not known. `again`: the job ran again."""
+
+    again: bool = False
+    detection: float | None = None
+    scheduling: float | None = None
+    initialisation: float | None = None
+    recomputation: float | None = None
+
+    @property
+    def terms(self) -> tuple[float | None, ...]:
+        """In the order of `TERMS`."""
+        return (self.detection, self.scheduling, self.initialisation, self.recomputation)
+
+    @property
+    def whole(self) -> float | None:
+        """The recovery time, where the job ran again and all four terms are known."""
+        known = [one for one in self[1:] if one is not None]
+        return math.fsum(known) if self.again and len(known) == len(TERMS) else None
+
+    @property
+    def lost(self) -> float | None:
+        """Seconds lost as far as any term is known: a lower bound."""
+        known = [one for one in self.terms if one is not None]
+        return math.fsum(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class Recoveries:
+    """Time to recover, of `interruptions`: failures whose job ran again."""
+
+    interruptions: int
+    detection: Spread
+    scheduling: Spread
+    initialisation: Spread
+    recomputation: Spread
+    whole: Spread
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """What all reports together know of the jobs' attempts: each with its times, and the one that came after it."""
+
+    runs: Mapping[Key, Run]
+    after: Mapping[Key, Run]
+    of_job: Mapping[str, tuple[Key, ...]]
+
+
+def jobs(rows: Iterable[Row]) -> Jobs:
+    """Lay the attempts of all reports together: a later report's word counts, an earlier one fills what that leaves open."""
+    runs: dict[Key, Run] = {}
+    of_job: dict[str, dict[Key, None]] = {}
+    for row in sorted(rows, key=lambda one: (one.made, one.id)):
+        cluster, job = row.cluster, row.job
+        if job is None:
+            continue
+        keys = of_job.setdefault(row.one_job, {})
+        for run in row.runs:
+            key = (cluster, job, run.number)
+            known = runs.get(key)
+            runs[key] = run if known is None else _joined(run, known)
+            keys[key] = None
+    ordered = {
+        job: tuple(sorted(keys, key=lambda key: _order(key, runs[key])) if len(keys) > 1 else keys)
+        for job, keys in of_job.items()
+    }
+    after = {key: runs[following] for keys in ordered.values() if len(keys) > 1 for key, following in pairwise(keys)}
+    return Jobs(runs, after, ordered)
+
+
+def recovery(row: Row, known: Jobs) -> Recovery:
+    """The terms of one failure."""
+    redone = row.redone * 3600.0 / row.gpus if row.redone is not None and row.gpus else None
+    if row.job is None or row.attempt is None:
+        return Recovery(recomputation=_length(redone))
+    key = (row.cluster, row.job, row.attempt)
+    this, following = known.runs.get(key), known.after.get(key)
+    return Recovery(
+        following is not None,
+        _between(this.last_iterated, this.stopped) if this else None,
+        _between(this.stopped, following.scheduled) if this and following else None,
+        _between(following.scheduled, following.first_iterated) if following else None,
+        _length(redone),
+    )
+
+
+def recoveries(found: Sequence[Recovery]) -> Recoveries:
+    """The spread of each term over the failures whose job ran again."""
+    again = [one for one in found if one.again]
+    columns = (spread(value for one in again if (value := one.terms[at]) is not None) for at in range(len(TERMS)))
+    detection, scheduling, initialisation, recomputation = columns
+    whole = spread(one.whole for one in again if one.whole is not None)
+    return Recoveries(len(again), detection, scheduling, initialisation, recomputation, whole)
+
+
+def _joined(newer: Run, older: Run) -> Run:
+    if None not in newer or newer == older:
+        return newer
+    times = (mine if mine is not None else other for mine, other in zip(newer[1:], older[1:], strict=True))
+    return Run(newer.number, *times)
+
+
+def _order(key: Key, run: Run) -> tuple[float, str, int]:
+    """By when it began; an attempt of which no time is known comes first."""
+    if run.scheduled is not None:
+        return run.scheduled, key[1], key[2]
+    times = (run.initialised, run.first_iterated, run.last_iterated, run.stopped, run.queued)
+    return next((one for one in times if one is not None), -math.inf), key[1], key[2]
+
+
+def _between(start: float | None, end: float | None) -> float | None:
+    """Seconds from one time to another; None where one is not known, or the clocks disagree."""
+    return None if start is None or end is None else _length(end - start)
+
+
+def _length(seconds: float | None) -> float | None:
+    return seconds if seconds is not None and math.isfinite(seconds) and seconds >= 0 else None

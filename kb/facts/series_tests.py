@@ -1,0 +1,328 @@
+"""What a rule asks of a series: a metric over the steps of a run, from iteration lines or from metrics of the bundle.
+
+Windows count steps, whatever the logging interval. What was not measured is skipped and never 0; steps that an evaluation
+or a checkpoint stands before are left out, and so are first steps where the rule says so.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from kb.metrics.change_points import (
+    Change,
+    Slowing,
+    Track,
+    decline,
+    gradient_jump,
+    loss_broken,
+    memory_growth,
+    off_schedule,
+    slower,
+    throughput_drop,
+    track,
+)
+from kb.metrics.panel import Bools, Panel, make_panel
+from kb.metrics.series_detectors import BARS, alike
+from kb.model import OWN, ProgressPoint, Resource
+from kb.rulebase.rule import MEASURED, SeriesTest
+from kb.scanning.summary import StreamSummary
+
+SHARE = "gpu_memory_share"  # per cent; made of gpu_memory and gpu_memory_free
+MOST_TRACKS = 2048  # of one metric: all ranks do the same work
+MOST_SPOTS = 4
+COMPARED = frozenset(
+    {"step_time", "throughput", "loss", "grad_norm", "compute_time"}
+)  # not over a change of the steps' size
+PASSING = frozenset({"broken", "jump", "drop"})  # what a run gets over is no fault
+BACK = 10  # last points that must be back
+WORK = 0.97  # of what was done a second before: then longer steps do more work
+LEAST_PAST = 5  # values that tell a mean
+PAST = 200
+FEW = 20  # points of memory that are not enough to tell a leak, unless the other ranks show none
+_LOW_IS_BAD = ("throughput", "mfu", "tokens", "samples", "tflops")
+_SKIPPED = ("evaluating", "saving")
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A place at which a series is as the rule asks. `stream` is None for a metric of the bundle; `text` says it to people."""
+
+    stream: int | None
+    offset: int
+    step: int | None
+    time: float | None
+    text: str
+    captures: Mapping[str, str]
+    resource: Resource
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Line:
+    """One series: whose it is, and the points behind it by step (none for a metric of the bundle)."""
+
+    track: Track
+    stream: int | None
+    who: Resource
+    name: str
+    points: Mapping[int, ProgressPoint]
+
+
+def look(
+    test: SeriesTest,
+    streams: Sequence[tuple[int, StreamSummary]],
+    panels: Mapping[str, Panel],
+    timed: Sequence[tuple[float, int]] = (),
+) -> tuple[Spot, ...]:
+    """The places of all series of a metric that are as asked, at most `MOST_SPOTS`; a rank is named where it alone is so.
+
+    `timed`: times and steps of the run, by which the columns of a metric become steps.
+    """
+    lines = [*_of_logs(test.metric, streams), *_of_panels(test.metric, panels, timed)][:MOST_TRACKS]
+    found = [
+        (line, change) for line in lines for change in _changes(test, line.track)[:1] if not _more_work(line, change)
+    ]
+    few = max(1, len(lines) // 5)
+    alone = len(lines) >= 3 and len(found) <= few
+    if test.change == "growth" and not alone:
+        found = [(line, change) for line, change in found if line.track.values.size >= FEW]
+    found.sort(key=lambda one: (one[1].since, one[0].name))
+    return tuple(_spot(line, change, alone=alone) for line, change in found[:MOST_SPOTS])
+
+
+def _of_logs(metric: str, streams: Sequence[tuple[int, StreamSummary]]) -> Iterator[_Line]:
+    field = MEASURED.get(metric)
+    for index, summary in streams if field else ():
+        parts: dict[tuple[int | None, bool], list[ProgressPoint]] = {}
+        for point in summary.series.points:
+            known = getattr(point, field or "") is not None and point.step is not None and abs(point.step) < 1 << 60
+            if known and (not point.validation or point.format == OWN):
+                parts.setdefault((point.rank, point.format == OWN), []).append(point)
+        compared = [
+            (rank, own, piece)
+            for (rank, own), points in parts.items()
+            for same in (_by_bar(points) if metric in COMPARED else [points])
+            for piece in (alike(summary.series.points, same) if metric in COMPARED else [same])
+        ]
+        for rank, own, points in compared:
+            values = [float(getattr(point, field or "")) for point in points]
+            times = [math.nan if point.time is None else point.time for point in points]
+            steps = [point.step or 0 for point in points]
+            skip = [False] * len(points) if own else _skips(summary, points)
+            who = Resource(node=summary.ref.resource.node, rank=rank)
+            name = f"rank {rank}" if rank is not None else summary.ref.uri
+            by_step = {point.step or 0: point for point in points}
+            yield _Line(track(metric, values, steps, times, skip), index, who, name, by_step)
+
+
+def _by_bar(points: Sequence[ProgressPoint]) -> list[list[ProgressPoint]]:
+    """Points of bars apart by the bar's length: a bar of another length counts other work, such as an evaluation's."""
+    kinds: dict[int | None, list[ProgressPoint]] = {}
+    for point in points:
+        kinds.setdefault(point.total if point.format in BARS else None, []).append(point)
+    return list(kinds.values())
+
+
+def _skips(summary: StreamSummary, points: Sequence[ProgressPoint]) -> list[bool]:
+    """Points before which an evaluation or a checkpoint stands; of a thinned series the lines between are not known."""
+    marks = [mark.offset for mark in summary.marks if mark.stage in _SKIPPED]
+    if summary.series.mask or not marks:
+        return [False] * len(points)
+    seen = [0, *(bisect_right(marks, point.offset) for point in points)]
+    return [later > earlier for earlier, later in pairwise(seen)]
+
+
+def _of_panels(metric: str, panels: Mapping[str, Panel], timed: Sequence[tuple[float, int]]) -> Iterator[_Line]:
+    panel = panels.get(metric) or (_share(panels) if metric == SHARE else None)
+    if panel is None or not panel.values.shape[1]:
+        return
+    steps = _steps(panel, timed)
+    for at, row in enumerate(panel.rows[:MOST_TRACKS]):
+        known = panel.mask[at]  # what was not measured is no nan
+        series = track(metric, panel.values[at][known], steps[known], panel.times[known])
+        yield _Line(series, None, row.resource, row.name, {})
+
+
+def _steps(panel: Panel, timed: Sequence[tuple[float, int]]) -> np.ndarray:
+    """The step of the run at each column, where the run's lines tell; else the columns count."""
+    ordered = sorted(timed)
+    if len(ordered) < 2 or ordered[-1][0] <= ordered[0][0]:
+        return np.arange(panel.values.shape[1])
+    times, steps = (np.array(part, dtype=np.float64) for part in zip(*ordered, strict=True))
+    slope = (steps[-1] - steps[0]) / (times[-1] - times[0])
+    if slope <= 0:
+        return np.arange(panel.values.shape[1])
+    at = np.round(steps[0] + slope * (panel.times - times[0])).astype(np.int64)
+    return np.asarray(np.maximum.accumulate(at))
+
+
+def _share(panels: Mapping[str, Panel]) -> Panel | None:
+    """The share of a GPU's memory that is in use, per cent, where used and free are known on one grid of rows and times."""
+    used, free = panels.get("gpu_memory"), panels.get("gpu_memory_free")
+    if used is None or free is None or used.rows != free.rows or used.values.shape != free.values.shape:
+        return None
+    if (used.start, used.step) != (free.start, free.step):
+        return None
+    whole = used.values + free.values
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(whole > 0, 100.0 * used.values / whole, np.nan)
+    return make_panel(SHARE, used.rows, used.start, used.step, share, "%")
+
+
+def _changes(test: SeriesTest, series: Track) -> tuple[Change, ...]:
+    if test.after and series.steps.size:
+        series = replace(series, skip=series.skip | (series.steps < series.steps[0] + test.after))
+    if test.change is None:
+        return _level(test, series)
+    found = CHANGES[test.change](series, dict(test.params))
+    return tuple(one for one in found if not (test.change in PASSING and _over(series, one)))
+
+
+def _over(series: Track, change: Change) -> bool:
+    """Whether the series is back where it was, for good as far as can be seen."""
+    later = series.values[(series.steps > change.found) & np.isfinite(series.values) & ~series.skip]
+    if later.size < BACK:
+        return False
+    rise = change.after - change.before
+    now = float(np.median(later[-BACK:])) - change.before
+    return bool(now * np.sign(rise) <= 0.25 * abs(rise))
+
+
+def _more_work(line: _Line, change: Change) -> bool:
+    """Whether as much is done a second as before while steps take longer: they are larger ones."""
+    if line.track.metric != "step_time":
+        return False
+    rates = [(step, point.throughput) for step, point in sorted(line.points.items()) if point.throughput]
+    before = [rate for step, rate in rates if step < change.since][-50:]
+    after = [rate for step, rate in rates if step >= change.since][-50:]
+    return len(before) >= 2 and len(after) >= 2 and bool(np.median(after) >= WORK * np.median(before))
+
+
+def _one(change: Change | None) -> tuple[Change, ...]:
+    return () if change is None else (change,)
+
+
+def _slower(series: Track, params: Mapping[str, float]) -> tuple[Change, ...]:
+    usual = Slowing()
+    return slower(
+        series,
+        Slowing(
+            share=params.get("share", usual.share),
+            past=int(params.get("past", usual.past)),
+            least_past=int(params.get("least_past", usual.least_past)),
+            warm_up=int(params.get("warm_up", usual.warm_up)),
+        ),
+    )
+
+
+def _broken(series: Track, params: Mapping[str, float]) -> tuple[Change, ...]:
+    """A loss that is lost though a number; where it ends as none that says more than how it came to that."""
+    if not _known(series)[-1:].all():
+        return ()
+    found = loss_broken(series, params.get("above", 1e3), int(params.get("warm_up", 30)))
+    return () if found is None or found.kind == "not_finite" else (found,)
+
+
+def _not_finite(series: Track, _: Mapping[str, float]) -> tuple[Change, ...]:
+    """A loss that is no number at its end, or twice on end with nothing wrong before. Of numbers alone nothing is worked out."""
+    known = _known(series)
+    if known.all():
+        return ()
+    if not known[-1]:
+        series = replace(series, skip=series.skip | np.isfinite(series.values))
+    found = loss_broken(series)
+    return (found,) if found is not None and found.kind == "not_finite" else ()
+
+
+def _known(series: Track) -> Bools:
+    """Of each value that is not left out, whether it is a number."""
+    return np.isfinite(series.values[~series.skip])
+
+
+def _decline(series: Track, params: Mapping[str, float]) -> tuple[Change, ...]:
+    worse = not series.metric.startswith(_LOW_IS_BAD)
+    return _one(decline(series, params.get("share", 0.05), higher_is_worse=worse, blocks=int(params.get("blocks", 30))))
+
+
+CHANGES: Mapping[str, Callable[[Track, Mapping[str, float]], tuple[Change, ...]]] = {
+    "slower": _slower,
+    "decline": _decline,
+    "drop": lambda series, params: throughput_drop(series, params.get("share", 0.7), int(params.get("logged", 3))),
+    "broken": _broken,
+    "not_finite": _not_finite,
+    "jump": lambda series, params: _one(gradient_jump(series, params.get("times", 5.0), int(params.get("logged", 3)))),
+    "growth": lambda series, params: _one(
+        memory_growth(series, params.get("a_step", 50e6), int(params.get("window", 40)))
+    ),
+    "off_schedule": lambda series, params: _one(off_schedule(series, int(params.get("steps", 30)))),
+}
+
+
+def _level(test: SeriesTest, series: Track) -> tuple[Change, ...]:
+    """The first run of points that are all above or below the number asked for, for as long as asked."""
+    usable = np.flatnonzero(np.isfinite(series.values) & ~series.skip)
+    steps, times = series.steps[usable], series.times[usable]
+    every = int(np.median(np.diff(steps))) if usable.size > 1 else 1  # a point stands for the steps up to the next one
+    past: list[float] = []
+    begun: int | None = None
+    for at, value in enumerate(series.values[usable].tolist()):
+        limit = _limit(test, past)
+        if limit is None or not (value > limit if test.above is not None else value < limit):
+            past = [*past[-PAST + 1 :], value]
+            begun = None
+            continue
+        begun = at if begun is None else begun
+        long = at - begun + 1 >= test.points and steps[at] - steps[begun] + every >= test.steps
+        lasts = not test.seconds or bool(times[at] - times[begun] >= test.seconds)  # false where a time is not known
+        if long and lasts and (at == usable.size - 1 or not test.at_end):
+            way = "above" if test.above is not None else "below"
+            told = "" if test.of == "value" else f", which is {test.above or test.below:g} of its {test.of}"
+            text = f"{series.metric} is {value:.4g}, {way} {limit:.4g}{told}, from step {int(steps[begun])} on"
+            level = float(np.median(past)) if past else limit
+            since = float(times[begun])
+            return (
+                Change(
+                    series.metric,
+                    way,
+                    int(steps[begun]),
+                    int(steps[at]),
+                    level,
+                    value,
+                    value / level - 1 if level else 0.0,
+                    time=since if math.isfinite(since) else None,
+                    text=text,
+                ),
+            )
+    return ()
+
+
+def _limit(test: SeriesTest, past: Sequence[float]) -> float | None:
+    """The number that a value is held against; None while too little is known for it."""
+    number = test.above if test.above is not None else test.below
+    if number is None or test.of == "value":
+        return number
+    if len(past) < LEAST_PAST:
+        return None
+    known = {"mean": sum(past) / len(past), "median": float(np.median(past)), "max": max(past)}
+    return number * known[test.of]
+
+
+def _spot(line: _Line, change: Change, *, alone: bool) -> Spot:
+    point = line.points.get(change.since) or line.points.get(change.found)
+    captures = {
+        "metric": change.metric,
+        "value": f"{change.after:.4g}",
+        "level": f"{change.before:.4g}",
+        "since": str(change.since),
+        "who": line.name,
+    }
+    text = f"{line.name}: {change.text}" if alone or line.stream is None else change.text
+    who = line.who if alone or line.stream is None else Resource()
+    step = change.since if point is not None else None
+    time = point.time if point is not None and point.time is not None else change.time
+    return Spot(line.stream, point.offset if point is not None else 0, step, time, text, captures, who)

@@ -1,0 +1,251 @@
+"""Who ran where in a job: ranks, nodes, local ranks, processes, addresses, and names that mean the same machine.
+
+Put together from job.yaml, file names, NCCL's start, torchrun's failure blocks and the lines' own prefixes, in one pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from kb.facts.evidence import Facts
+from kb.model import Resource, Structure
+from kb.scanning.summary import StreamSummary
+
+MOST_TOKENS = 12  # of a file's name, looked at for a node's name
+_ADDRESS = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}")
+_GIVEN = re.compile(
+    r"([\w.-]{1,64}):\d{1,9}:\d{1,9} \[-?\d{1,4}\] [NR]CCL INFO [^\n]{0,40}?Using \S{1,20}:([0-9.]{7,15})<"
+)
+_PART = re.compile(r"[^\W_.-]+")
+_BUS = re.compile(r"(?:PCI:)?(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.([0-9a-fA-F]))?")
+_SPEAKING = ("nccl_warn", "elastic_failure", "launcher_exit", "xid", "sxid", "oom_kill", "ib_completion")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One process as far as it is known: its rank, its node, its number within the node."""
+
+    rank: int | None = None
+    node: str | None = None
+    local: int | None = None
+
+    @property
+    def unit(self) -> tuple[int | None, str | None, int | None]:
+        """What tells it from the others: the rank, or node and number where the rank is not known."""
+        return (self.rank, None, None) if self.rank is not None else (None, self.node, self.local)
+
+
+class Places:
+    """The layout of one job. Every look-up is one of a dictionary."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._names: dict[str, str] = {}  # short or full name → the name to show
+        self._node: dict[int, str] = {}
+        self._local: dict[tuple[str, int], int] = {}
+        self._pid: dict[tuple[str, int], int] = {}
+        self._lone: dict[int, int | None] = {}  # a process's rank where no other node has that number
+        self._bus: dict[tuple[str, int], int] = {}
+        self._starts = [(index, one) for index, one in facts.structures("nccl_init")]
+        sizes = [size for _, one in self._starts if isinstance(size := one.fields.get("nranks"), int)]
+        self._told = facts.evidence.job.world_size or max(sizes, default=0)
+        self._read_job()
+        self._read_starts()
+        self._read_blocks()
+        for kind in _SPEAKING:
+            for _, one in facts.structures(kind):
+                self._name(one.resource.node)
+        self._streams = [self._stream_node(index) for index in range(len(facts.streams))]
+        for index, stream in enumerate(facts.streams):
+            self._put(stream.summary.ref.resource.rank, self._streams[index])
+        self._base: dict[str, int | None] = {}
+        self._read_processes()
+
+    def _read_job(self) -> None:
+        for node, ranks in self._facts.evidence.job.nodes.items():
+            self._name(node)
+            for local, rank in enumerate(ranks):
+                self._put(rank, node, local)
+
+    def _read_starts(self) -> None:
+        """NCCL's communicator of all ranks; in smaller ones the number is not the global rank."""
+        for index, one in self._starts:
+            known = self._facts.streams[index].summary.ref.resource
+            rank = one.resource.rank if one.resource.rank is not None else known.rank
+            if rank is None and one.fields.get("nranks") == self._told:
+                rank = _whole(one.fields.get("comm_rank"))
+            node = self._name(str(one.fields.get("host") or "") or None)
+            if rank is not None and node is not None:
+                self._put(rank, node, _whole(one.fields.get("device")), _whole(one.fields.get("pid")))
+                bus = str(one.fields.get("bus") or "")
+                if bus and set(bus.lower()) <= set("0123456789abcdef"):
+                    self._bus.setdefault((node, int(bus, 16)), rank)
+
+    def _read_blocks(self) -> None:
+        for _, one in self._facts.structures("elastic_failure"):
+            node = self._name(str(one.fields.get("host") or "") or None)
+            fields = one.fields
+            self._put(_whole(fields.get("rank")), node, _whole(fields.get("local_rank")), _whole(fields.get("pid")))
+
+    def _read_processes(self) -> None:
+        """Logs of one process each: their lines tell the rank; on a node ranks run in the order of the local ones."""
+        logs = []
+        for index, stream in enumerate(self._facts.streams):
+            node, local = self._streams[index], stream.summary.ref.resource.local_rank
+            if node is None or local is None or stream.summary.ref.kind != "job":
+                continue
+            logs.append((node, local))
+            told = {rank for rank in _ranks_in(stream.summary) if rank is not None}
+            if len(told) == 1:
+                self._put(min(told), node, local)
+        for (node, local), rank in self._local.items():
+            same = self._base.setdefault(node, rank - local) == rank - local >= 0
+            self._base[node] = rank - local if same else None
+        for node, local in logs:
+            self._put(self._rank_of(node, local), node, local)
+
+    def _rank_of(self, node: str, local: int) -> int | None:
+        base = self._base.get(node)
+        return self._local.get((node, local), None if base is None else base + local)
+
+    def _put(self, rank: int | None, node: str | None, local: int | None = None, pid: int | None = None) -> None:
+        if rank is None or rank < 0 or node is None or (self._told and rank >= self._told):
+            return
+        node = self._names.get(node, node)
+        self._node.setdefault(rank, node)
+        if local is not None:
+            self._local.setdefault((node, local), rank)
+        if pid is not None:
+            self._pid.setdefault((node, pid), rank)
+            self._lone[pid] = rank if self._lone.setdefault(pid, rank) == rank else None
+
+    def _name(self, node: str | None) -> str | None:
+        """Take a node's name in; the name under which it is known already."""
+        if not node or _ADDRESS.fullmatch(node):
+            return node or None
+        short = node.partition(".")[0]
+        known = self._names.setdefault(short, node)
+        self._names.setdefault(node, known)
+        return known
+
+    def _stream_node(self, index: int) -> str | None:
+        """The node that wrote a stream: a known one that its path names before what looks like one."""
+        ref = self._facts.streams[index].summary.ref
+        named = ref.resource.node
+        if named in self._names:
+            return self._names[named]
+        return self._in_path(ref.uri) or named
+
+    def _in_path(self, uri: str) -> str | None:
+        for segment in reversed(uri.split("/")):
+            parts = [(found.start(), found.end()) for found in _PART.finditer(segment[:200])][:MOST_TOKENS]
+            spans = [segment[low:high] for at, (low, _) in enumerate(parts) for _, high in parts[at:]]
+            found = max((span for span in spans if span in self._names), key=len, default=None)
+            if found is not None:
+                return self._names[found]
+        return None
+
+    @cached_property
+    def _addresses(self) -> dict[str, str]:
+        """Address → node, of what NCCL says at its start; read where it is asked for."""
+        found: dict[str, str] = {}
+        for stream in self._facts.streams:
+            if " Using " in stream.summary.head:
+                for host, address in _GIVEN.findall(stream.summary.head):
+                    found.setdefault(address, self._names.get(host, host))
+        return found
+
+    def known(self, name: str | None) -> str | None:
+        """The node of that name or address, where the job is known to have it."""
+        if not name:
+            return None
+        if _ADDRESS.fullmatch(name):
+            return self._addresses.get(name)
+        return self._names.get(name) or self._names.get(name.partition(".")[0])
+
+    def node(self, name: str | None) -> str | None:
+        """The name to show for a node or an address; itself where it is not known."""
+        return self.known(name) or name
+
+    def node_of(self, rank: int | None) -> str | None:
+        """The node of a rank."""
+        return None if rank is None else self._node.get(rank)
+
+    def place(self, stream: int, resource: Resource) -> Place:
+        """Who spoke on a stream, filled up with all that is known of them."""
+        ref = self._facts.streams[stream].summary.ref.resource
+        node = self._streams[stream] if resource.node in (None, ref.node) else self.node(resource.node)
+        rank = resource.rank if not self._told or resource.rank is None or resource.rank < self._told else None
+        if rank is None and node is not None:
+            rank = self._pid.get((node, resource.pid)) if resource.pid is not None else None
+            if rank is None and resource.local_rank is not None:
+                rank = self._rank_of(node, resource.local_rank)
+        if rank is not None:
+            node = self._node.get(rank) or node
+        return Place(rank, node, resource.local_rank)
+
+    def rank_at(self, node: str | None, *, pid: str = "", pci: str = "") -> int | None:
+        """The rank of a process or of a GPU on a node; of a process also where the node is not known."""
+        if pid.isdecimal() and len(pid) < 12:
+            rank = self._lone.get(int(pid)) if node is None else self._pid.get((node, int(pid)))
+            if rank is not None:
+                return rank
+        found = _BUS.fullmatch(pci)
+        if found is None or node is None:
+            return None
+        domain, bus, device, function = (int(part, 16) if part else 0 for part in found.groups())
+        return self._bus.get((node, domain << 20 | bus << 12 | device << 4 | function))
+
+    @cached_property
+    def ranks(self) -> frozenset[int]:
+        """The ranks that anything was heard of."""
+        spoken = (rank for one in self._facts.of_kind("job") for rank in _ranks_in(one.summary))
+        found = {rank for rank in spoken if rank is not None} | set(self._node)
+        return frozenset(rank for rank in found if not self._told or rank < self._told)
+
+    @cached_property
+    def world(self) -> int:
+        """How many ranks the job has, as far as anything tells."""
+        return self._told or len(self.ranks)
+
+    @cached_property
+    def units(self) -> tuple[Place, ...]:
+        """The processes that the job is known to have, and that anything was heard of."""
+        found = {Place(rank).unit: Place(rank, self._node.get(rank)) for rank in sorted(self.ranks)}
+        for index, stream in enumerate(self._facts.streams):
+            resource = stream.summary.ref.resource
+            if resource.local_rank is not None and stream.summary.ref.kind == "job":
+                place = self.place(index, resource)
+                found.setdefault(place.unit, place)
+        return tuple(found.values())
+
+    @cached_property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes of the job's ranks; where that is not known, those that wrote logs of the job."""
+        job = self._facts.evidence.job.nodes
+        placed = dict.fromkeys(self._names[node] for node in job) if job else dict.fromkeys(self._node.values())
+        written = [
+            node
+            for node, stream in zip(self._streams, self._facts.streams, strict=True)
+            if node is not None and stream.summary.ref.kind == "job"
+        ]
+        return tuple(placed if job else {**placed, **dict.fromkeys(written)})
+
+
+def _ranks_in(summary: StreamSummary) -> Iterator[int | None]:
+    """The ranks that a stream's lines are told to be of, the same ones again and again."""
+    yield summary.ref.resource.rank
+    yield from (one.resource.rank for one in summary.structures if _speaks(one))
+    for hits in summary.hits.values():
+        yield from (tally.rank for tally in hits.ranks)
+
+
+def _speaks(one: Structure) -> bool:
+    return one.kind in ("exception", "nccl_init", "watchdog", "watchdog_status", "native_crash", "nccl_warn")
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9 else None

@@ -1,0 +1,119 @@
+"""A checkpoint that is still being written, beside how long the job's earlier ones took by its own logs.
+
+What a save takes is told by the steps around it: a rank says which step it saves, and some log has the times of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from kb.facts.evidence import Evidence, Facts, StreamFacts
+from kb.model import Resource, Structure
+
+LEAST = 60.0  # seconds
+TIMES = 20.0  # as long as the longest one before
+EARLIER = 2  # saves that tell how long one takes
+LEAST_USUAL = 1.0  # seconds: what was quicker may be buffered
+
+
+@dataclass(frozen=True, slots=True)
+class SlowSave:
+    """A save that has no end yet: of which step, for how many seconds, and the longest of the earlier ones."""
+
+    step: int
+    seconds: float
+    longest: float
+    earlier: int
+    source: str
+    resource: Resource
+
+    @property
+    def text(self) -> str:
+        """One sentence for people."""
+        return (
+            f"the checkpoint of step {self.step} is being written for {self.seconds:.0f} s; "
+            f"the {self.earlier} before it took {self.longest:.1f} s at most"
+        )
+
+
+def slow_save(facts: Facts, now: float | None) -> SlowSave | None:
+    """The save that the run stands in since its last step, where it takes many times as long as those before it."""
+    begun, ended = _told(facts, "save_begin"), _told(facts, "save_end")
+    times = _times(facts.streams)
+    if now is None or not begun or len(times) < EARLIER:
+        return None
+    last = max(times)
+    here = [(stream, one) for stream, one in begun.get(last, ()) if not _over(ended.get(last, ()), stream)]
+    durations = _durations(begun, ended, times)
+    seconds = now - times[last]
+    if not here or len(durations) < EARLIER or seconds < max(LEAST, TIMES * max(LEAST_USUAL, *durations)):
+        return None
+    stream, one = here[0]
+    ref = facts.streams[stream].summary.ref
+    rank = one.resource.rank if one.resource.rank is not None else ref.resource.rank
+    who = Resource(node=one.resource.node or ref.resource.node, rank=rank)
+    return SlowSave(last, seconds, max(durations), len(durations), ref.uri, who)
+
+
+def longest_save(facts: Facts) -> float | None:
+    """The longest of the job's saves that are over, whichever logs tell of them and of the steps; None for too few."""
+    begun, ended = _told(facts, "save_begin"), _told(facts, "save_end")
+    times = _times(facts.streams) if begun and ended else {}
+    durations = _durations(begun, ended, times) if len(times) >= EARLIER else []
+    return max(durations) if len(durations) >= EARLIER else None
+
+
+def saving(evidence: Evidence) -> float | None:
+    """Seconds that the job spent writing checkpoints: what the steps after each waited; None where its logs do not tell."""
+    facts = Facts(evidence, ())
+    begun, ended = _told(facts, "save_begin"), _told(facts, "save_end")
+    times = _times(facts.streams) if begun and ended else {}
+    durations = _durations(begun, ended, times) if len(times) >= EARLIER else []
+    return sum(durations) if durations else None
+
+
+_Told = Mapping[int, Sequence[tuple[int, Structure]]]
+
+
+def _durations(begun: _Told, ended: _Told, times: dict[int, float]) -> list[float]:
+    """What each save took that has an end and steps behind it."""
+    last = max(times, default=0)
+    return [seconds for step in begun if step != last and step in ended and (seconds := _took(times, step)) is not None]
+
+
+def _told(facts: Facts, event: str) -> dict[int, list[tuple[int, Structure]]]:
+    """The lines of an event by the step that they name."""
+    found: dict[int, list[tuple[int, Structure]]] = {}
+    for stream, one in facts.structures("checkpoint"):
+        step = str(one.fields.get("iteration") or "")
+        if one.fields.get("event") == event and step.isdecimal() and len(step) <= 12:
+            found.setdefault(int(step), []).append((stream, one))
+    return found
+
+
+def _over(ends: Sequence[tuple[int, Structure]], stream: int) -> bool:
+    return any(other == stream for other, _ in ends)
+
+
+def _times(streams: Sequence[StreamFacts]) -> dict[int, float]:
+    """When each step was first told of."""
+    times: dict[int, float] = {}
+    for one in streams:
+        for point in one.points if one.summary.ref.kind == "job" else ():
+            if point.step is not None and point.time is not None:
+                times[point.step] = min(point.time, times.get(point.step, point.time))
+    return times
+
+
+def _took(times: dict[int, float], step: int) -> float | None:
+    """The seconds from the step that was saved to the next line, beyond what its steps take."""
+    ordered = sorted(times)
+    after = next((one for one in ordered if one > step), None)
+    if step not in times or after is None:
+        return None
+    near = [one for one in ordered if abs(one - step) <= 20 * (after - step)]
+    paces = [(times[b] - times[a]) / (b - a) for a, b in pairwise(near)]
+    return max(0.0, times[after] - times[step] - median(paces) * (after - step))

@@ -1,0 +1,363 @@
+"""Communicators that stand still although they should not, over several answers of NCCL RAS."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Literal
+
+from kb.hangs.nccl_ras.world import MAX_POLLS, world_ranks
+from kb.parsers.nccl_ras.values import Counts, Process, RasCommunicator, RasRank, RasReport
+from kb.report import Ballot
+
+THRESHOLD: Final = 30.0  # seconds
+INIT_THRESHOLD: Final = 120.0  # a communicator of ten thousand ranks may take a minute to come up
+_STEADY: Final = 16  # answers in which the last launch is looked for
+SHOWN: Final = 256  # communicators and suspects told one by one
+
+PendingKind = Literal["behind", "disagree", "missing", "init"]
+
+_GONE: Final = ("missing", "dead", "absent")
+_LEAVING: Final = ("finalizing", "aborted")
+
+
+@dataclass(frozen=True, slots=True)
+class RasPlace:
+    """A rank of a pending communicator. `world_rank`: None where it could not be worked out. `lag`: operations behind.
+
+    `moves`: its process still launches operations in another communicator.
+    """
+
+    rank: int
+    world_rank: int | None = None
+    host: str = ""
+    pid: int | None = None
+    gpu: int | None = None
+    lag: int = 0
+    moves: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCommunicator:
+    """A communicator that stands still although it should not.
+
+    `kind`: "behind" some ranks launched fewer operations, "disagree" as many but others, "missing" the others wait for
+    ranks that do not answer, "init" it does not come up. `age`: seconds for which nothing moved, at least. `odd`: the
+    fewer of those behind and those ahead; `ahead` tells that they are ahead. `certain`: the missing are known to lack an
+    operation that others launched.
+    """
+
+    id: str
+    size: int
+    kind: PendingKind
+    op: str
+    since: float
+    age: float
+    odd: tuple[RasPlace, ...] = ()
+    missing: tuple[RasPlace, ...] = ()
+    dead: tuple[RasPlace, ...] = ()
+    ahead: bool = False
+    certain: bool = True
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RasSuspect:
+    """A process that others wait for. `state`: "dead", "missing" or "behind".
+
+    `lacks`, `waits`: in how many pending communicators others wait for it, and it for others; one that never waits is a
+    source.
+    """
+
+    place: RasPlace
+    state: str
+    lacks: int
+    waits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RasVote:
+    """Whether a collective is pending, over several answers. `span`: seconds from the first to the last of them."""
+
+    vote: Ballot
+    detail: str
+    age: float | None = None
+    span: float | None = None
+    polls: int = 0
+    pending: tuple[PendingCommunicator, ...] = ()
+    suspects: tuple[RasSuspect, ...] = ()
+
+
+def pending(
+    polls: Sequence[RasReport],
+    threshold: float = THRESHOLD,
+    init_threshold: float = INIT_THRESHOLD,
+    ranks: Mapping[Process, int] | None = None,
+    world_size: int | None = None,
+) -> RasVote:
+    """Tell whether a collective has been pending for `threshold` seconds, over two or more answers, and for whom.
+
+    A communicator counts whose ranks have launched different operations, or which lacks ranks, and whose counts stood
+    still for that long; one that comes up may take `init_threshold`; one that is being torn down never counts. `ranks`
+    and `world_size` give global ranks (see `world_ranks`).
+    """
+    timed = sorted((poll for poll in polls if poll.time is not None), key=lambda poll: (poll.time or 0.0, poll.source))[
+        -MAX_POLLS:
+    ]
+    if len(timed) < 2:
+        return RasVote("not_observable", "two answers of RAS with known times are needed", polls=len(timed))
+    span = (timed[-1].time or 0.0) - (timed[0].time or 0.0)
+    if span < threshold:
+        return RasVote(
+            "not_observable",
+            f"the answers are only {span:.0f} s apart, of {threshold:.0f}",
+            span=span,
+            polls=len(timed),
+        )
+    comparing = _Polls(timed, world_ranks(timed, world_size, ranks), world_size)
+    found = [
+        one for comm in timed[-1].communicators if (one := comparing.judge(comm, threshold, init_threshold)) is not None
+    ]
+    found.sort(key=lambda one: (-one.age, -one.size, one.id))
+    if not found:
+        return RasVote(
+            "no",
+            f"no communicator stands still with ranks apart, {span:.0f} s, {len(timed)} answers",
+            span=span,
+            polls=len(timed),
+        )
+    age = max(one.age for one in found)
+    suspects = comparing.suspects(found)
+    return RasVote("yes", _detail(found, suspects, age), age, span, len(timed), tuple(found[:SHOWN]), suspects)
+
+
+def last_launch(polls: Sequence[RasReport]) -> float | None:
+    """The time of the newest answer in which some rank had launched more than in the one before; None for none of the newest 16."""
+    timed = sorted((poll for poll in polls if poll.time is not None), key=lambda poll: (poll.time or 0.0, poll.source))
+    newest = [(poll.time, _launched(poll)) for poll in timed[-_STEADY:]]
+    for (_, before), (time, after) in reversed(list(pairwise(newest))):
+        if any(counts != before.get(who, counts) for who, counts in after.items()):
+            return time
+    return None
+
+
+def _launched(poll: RasReport) -> dict[tuple[str, int], Counts]:
+    return {(comm.id, rank.rank): rank.counts for comm in poll.communicators for rank in comm.ranks if rank.counts}
+
+
+def _detail(found: Sequence[PendingCommunicator], suspects: Sequence[RasSuspect], age: float) -> str:
+    what = f"{len(found)} communicator{'s' if len(found) > 1 else ''} stood still for {age:.0f} s or more"
+    named = [f"{one.state} {_name(one.place)}" for one in suspects[:4]]
+    more = f" and {len(suspects) - 4} more" if len(suspects) > 4 else ""
+    return f"{what}; they wait for: {', '.join(named)}{more}" if named else what
+
+
+def _name(place: RasPlace) -> str:
+    if place.world_rank is not None:
+        return f"rank {place.world_rank}"
+    return f"process {place.pid} on {place.host}" if place.pid is not None else f"rank {place.rank} of its communicator"
+
+
+class _Polls:
+    """The answers under comparison, oldest first, with each communicator's place in them."""
+
+    def __init__(self, polls: Sequence[RasReport], world: Mapping[Process, int], world_size: int | None) -> None:
+        self._polls = polls
+        self._world = world
+        self._world_size = world_size
+        self._index = [{comm.id: comm for comm in poll.communicators} for poll in polls]
+        self._moving = self._movers()
+        self._waits: Counter[Process] = Counter()
+
+    def _movers(self) -> set[Process]:
+        """The processes that launched something between the last two answers."""
+        before, moving = self._index[-2], set()
+        for comm in self._polls[-1].communicators:
+            old = before.get(comm.id)
+            if old is not None and not comm.partial:
+                had = {rank.rank: rank.counts for rank in old.ranks}
+                moving |= {
+                    (rank.host, rank.pid)
+                    for rank in comm.ranks
+                    if rank.pid is not None and rank.counts and had.get(rank.rank, rank.counts) != rank.counts
+                }
+        return moving
+
+    def judge(self, comm: RasCommunicator, threshold: float, init_threshold: float) -> PendingCommunicator | None:
+        """Tell whether one communicator of the newest answer is pending."""
+        states = {rank.state for rank in comm.ranks}
+        if states & set(_LEAVING):
+            return None
+        since = self._since(comm)
+        age = (self._polls[-1].time or 0.0) - since
+        starting = "init" in states or states >= {"absent", "running"}
+        if age < (init_threshold if starting else threshold):
+            return None
+        present = [rank for rank in comm.ranks if rank.state not in _GONE]
+        if starting:
+            return self._gathered(
+                comm, "init", since, [rank for rank in present if rank.state == "init"] if "running" in states else []
+            )
+        apart = _apart(comm, present)
+        if apart is not None:
+            kind, op, odd, ahead = apart
+            return self._gathered(comm, kind, since, odd, op=op, ahead=ahead)
+        if states & {"missing", "dead"}:
+            return self._gathered(comm, "missing", since, [], certain=self._lacks(comm))
+        return None
+
+    def _since(self, comm: RasCommunicator) -> float:
+        """The time of the earliest answer from which on the communicator did not change."""
+        now = {rank.rank: rank.counts for rank in comm.ranks}
+        since = self._polls[-1].time or 0.0
+        for poll, index in zip(reversed(self._polls[:-1]), reversed(self._index[:-1]), strict=True):
+            old = index.get(comm.id)
+            if old is None or old.partial != comm.partial or not _same(old, comm, now):
+                break
+            since = poll.time or 0.0
+        return since
+
+    def _lacks(self, comm: RasCommunicator) -> bool:
+        """Tell whether a missing rank, when it was last seen, had launched less than the others have now."""
+        most = max((_total(rank) for rank in comm.ranks if rank.counts), default=0)
+        gone = {rank.rank for rank in comm.ranks if rank.state in _GONE}
+        for index in reversed(self._index[:-1]):
+            old = index.get(comm.id)
+            seen = [rank for rank in old.ranks if rank.rank in gone and rank.counts] if old is not None else []
+            if seen:
+                return any(_total(rank) < most for rank in seen)
+        return False
+
+    def _gathered(
+        self,
+        comm: RasCommunicator,
+        kind: PendingKind,
+        since: float,
+        odd: Sequence[RasRank],
+        *,
+        op: str = "",
+        ahead: bool = False,
+        certain: bool = True,
+    ) -> PendingCommunicator:
+        most = max((_total(rank) for rank in comm.ranks if rank.counts), default=0)
+        lacking = {rank.rank for rank in odd}
+        waiting = 0
+        for rank in comm.ranks:
+            if rank.state not in _GONE and rank.rank not in lacking and rank.pid is not None:
+                self._waits[rank.host, rank.pid] += 1
+                waiting += 1
+        return PendingCommunicator(
+            id=comm.id,
+            size=comm.size,
+            kind=kind,
+            op=op,
+            since=since,
+            age=(self._polls[-1].time or 0.0) - since,
+            odd=tuple(self._place(comm, rank, most) for rank in odd),
+            missing=tuple(self._place(comm, rank, 0) for rank in comm.ranks if rank.state in {"missing", "absent"}),
+            dead=tuple(self._place(comm, rank, 0) for rank in comm.ranks if rank.state == "dead"),
+            ahead=ahead,
+            certain=certain,
+            waiting=waiting if not comm.partial else max(0, comm.size - len(comm.ranks)),
+        )
+
+    def _place(self, comm: RasCommunicator, rank: RasRank, most: int) -> RasPlace:
+        key = (rank.host, rank.pid) if rank.pid is not None else None
+        world = self._world.get(key) if key is not None else None
+        if world is None and comm.size == self._world_size:
+            world = rank.rank
+        lag = max(0, most - _total(rank)) if rank.counts and not comm.partial else 0
+        return RasPlace(rank.rank, world, rank.host, rank.pid, rank.gpu, lag, key in self._moving)
+
+    def suspects(self, found: Sequence[PendingCommunicator]) -> tuple[RasSuspect, ...]:
+        """Give whom the others wait for: those who never wait first, then the dead, then in most communicators."""
+        held: dict[Process | tuple[str, str, int], RasSuspect] = {}
+        for one in found:
+            for state, places in (("dead", one.dead), ("missing", one.missing), ("behind", one.odd)):
+                for place in places:
+                    named = (place.host, place.pid) if place.pid is not None else None
+                    key = named or ("", one.id, place.rank)
+                    old = held.get(key)
+                    waits = self._waits[named] if named else 0
+                    lacks = old.lacks + 1 if old else 1
+                    held[key] = RasSuspect(
+                        old.place if old else place, _worse(old.state if old else state, state), lacks, waits
+                    )
+        order = {"dead": 0, "missing": 1, "behind": 2}
+        ranked = sorted(
+            held.values(),
+            key=lambda one: (
+                one.waits > 0,
+                order[one.state],
+                one.place.moves,
+                -one.lacks,
+                one.place.world_rank or 0,
+                one.place.host,
+                one.place.rank,
+            ),
+        )
+        return tuple(ranked[:SHOWN])
+
+
+def _worse(one: str, other: str) -> str:
+    return min(one, other, key=("dead", "missing", "behind").index)
+
+
+def _same(old: RasCommunicator, new: RasCommunicator, now: Mapping[int, Counts]) -> bool:
+    """Tell whether no rank that both answers count launched anything between them."""
+    if new.partial:
+        return old.levels == new.levels and {one.rank for one in old.ranks} == {one.rank for one in new.ranks}
+    return all(not rank.counts or not now.get(rank.rank) or now[rank.rank] == rank.counts for rank in old.ranks)
+
+
+def _total(rank: RasRank) -> int:
+    return sum(count for _, count in rank.counts)
+
+
+def _apart(comm: RasCommunicator, present: Sequence[RasRank]) -> tuple[PendingKind, str, list[RasRank], bool] | None:
+    """Give how the ranks differ in what they launched: the kind, the operation, the odd ones, whether these are ahead."""
+    if comm.partial:
+        return _apart_text(comm, present)
+    vectors = Counter(rank.counts for rank in present)
+    if len(vectors) < 2:
+        return None
+    totals = Counter(_total(rank) for rank in present)
+    op = _differing(vectors)
+    if len(totals) == 1:
+        usual = min(vectors, key=lambda counts: (-vectors[counts], counts))
+        return "disagree", op, [rank for rank in present if rank.counts != usual], False
+    most = max(totals)
+    behind = [rank for rank in present if _total(rank) < most]
+    front = [rank for rank in present if _total(rank) == most]
+    # one rank that launched what nobody else did is the odd one, not the thousands that did not
+    return ("behind", op, behind, False) if len(behind) <= len(front) else _fewer(op, behind, front)
+
+
+def _fewer(op: str, behind: list[RasRank], front: list[RasRank]) -> tuple[PendingKind, str, list[RasRank], bool]:
+    least = min(_total(rank) for rank in behind)
+    last = [rank for rank in behind if _total(rank) == least]
+    return ("behind", op, last, False) if len(last) <= len(front) else ("behind", op, front, True)
+
+
+def _apart_text(
+    comm: RasCommunicator, present: Sequence[RasRank]
+) -> tuple[PendingKind, str, list[RasRank], bool] | None:
+    if len({(level.op, level.count) for level in comm.levels}) < 2:
+        return None
+    op = max(Counter(level.op for level in comm.levels).items(), key=lambda item: (item[1], item[0]))[0]
+    at = {level.count: level.ranks for level in comm.levels if level.op == op}
+    least = min(at)
+    behind = [rank for rank in present if dict(rank.counts).get(op) == least]
+    return ("behind", op, behind, False) if behind else ("behind", op, [rank for rank in present if rank.counts], True)
+
+
+def _differing(vectors: Mapping[Counts, int]) -> str:
+    """Give the operation whose counts are furthest apart."""
+    spread: dict[str, tuple[int, int]] = {}
+    for counts in vectors:
+        for op, count in counts:
+            low, high = spread.get(op, (count, count))
+            spread[op] = (min(low, count), max(high, count))
+    return max(spread, key=lambda op: (spread[op][1] - spread[op][0], op), default="")

@@ -1,0 +1,73 @@
+"""Which global rank a process is that NCCL RAS names by host and pid."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from kb.model import Structure
+from kb.parsers.nccl_ras.values import Process, RasReport
+
+MAX_POLLS: Final = 64  # the newest ones are compared
+
+
+def init_ranks(inits: Iterable[Structure], world_size: int | None = None) -> Mapping[Process, int]:
+    """Give the global rank of each (host, pid) from NCCL's own lines (structures of kind `nccl_init`).
+
+    A communicator of the size of the world numbers its ranks as the world does; of others only the rank whose log it
+    stood in is known. A process that is told two ways is left out.
+    """
+    found: dict[Process, int] = {}
+    torn: set[Process] = set()
+    for one in inits:
+        host, pid = one.fields.get("host"), one.fields.get("pid")
+        rank = one.fields.get("comm_rank") if one.fields.get("nranks") == world_size else one.resource.rank
+        if not (isinstance(host, str) and isinstance(pid, int) and isinstance(rank, int)):
+            continue
+        if found.setdefault((host, pid), rank) != rank:
+            torn.add((host, pid))
+    return {key: rank for key, rank in found.items() if key not in torn}
+
+
+def world_ranks(
+    reports: Sequence[RasReport], world_size: int | None, known: Mapping[Process, int] | None = None
+) -> Mapping[Process, int]:
+    """Give the global rank of each (host, pid) that RAS names.
+
+    From a communicator as large as the world, and from `known` (see `init_ranks`). RAS names hosts by address where logs
+    use names: a pid that stands once on both sides decides then. What is told two ways is left out.
+    """
+    processes: dict[Process, int | None] = {}
+    for report in reports[-MAX_POLLS:]:
+        for comm in report.communicators:
+            whole = comm.size == world_size
+            for rank in comm.ranks:
+                if rank.pid is not None:
+                    _settle(processes, (rank.host, rank.pid), rank.rank if whole else None)
+    return _with_known(processes, known or {})
+
+
+def _settle(processes: dict[Process, int | None], key: Process, rank: int | None) -> None:
+    """Note a process's rank; -1 where two answers contradict each other."""
+    old = processes.get(key)
+    if old is None:
+        processes[key] = rank
+    elif rank is not None and rank != old:
+        processes[key] = -1
+
+
+def _with_known(processes: Mapping[Process, int | None], known: Mapping[Process, int]) -> Mapping[Process, int]:
+    pids = Counter(pid for _, pid in processes)
+    by_pid: dict[int, list[int]] = {}
+    for (_, pid), rank in known.items():
+        by_pid.setdefault(pid, []).append(rank)
+    found: dict[Process, int] = {}
+    for (host, pid), seen in processes.items():
+        alone = by_pid.get(pid, [])
+        told = known.get((host, pid), seen)
+        if told is None and pids[pid] == 1 and len(alone) == 1:
+            told = alone[0]
+        if told is not None and told >= 0:
+            found[host, pid] = told
+    return found

@@ -1,0 +1,192 @@
+"""What each rank's own lines tell beside those of the others: whose work takes longer, who waits longer for data.
+
+In a synchronous job all ranks' steps take the same time, but a rank that measures its own part of the step (what it does
+before it joins the others) shows who is slow. All ranks do the same work; where they do not by design (stages of a
+pipeline), a rank counts only against its own past.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from statistics import median
+
+from kb.scanning.summary import StreamSummary
+
+LEAST_RANKS = 4
+LEAST_STEPS = 5
+STEPS = 200  # last steps that are compared
+SHARE = 0.3  # longer than the middle rank by so much
+STANDING = 0.5  # the same, where it was so from the first step on
+OFTEN = 0.8
+SPREADS = 5.0
+HEAVY = 0.1  # a wait for data counts from such a share of a step's work on
+MOST_RANKS = 20_000
+FIELDS = {"compute_time": "compute", "data_wait": "data"}
+
+
+@dataclass(frozen=True, slots=True)
+class SlowRank:
+    """A rank whose own part of the step takes longer: seconds and those of the middle rank, over how many steps, since which."""
+
+    metric: str
+    rank: int
+    value: float
+    usual: float
+    steps: int
+    since: int
+    standing: bool
+    source: str
+
+    @property
+    def text(self) -> str:
+        """One sentence for people."""
+        what = "works" if self.metric == "compute_time" else "waits for data"
+        return f"rank {self.rank} {what} {self.value:.4g} s a step, the middle rank {self.usual:.4g} s, since step {self.since}"
+
+
+@dataclass(frozen=True, slots=True)
+class SlowGroup:
+    """Up to half of the ranks that all take longer than the others, and by how many seconds."""
+
+    metric: str
+    ranks: frozenset[int]
+    value: float
+    usual: float
+    steps: int
+    since: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Rank → step → seconds, and where each rank's lines stand."""
+
+    rows: dict[int, dict[int, float]]
+    sources: dict[int, str]
+
+
+def slow_ranks(streams: Iterable[StreamSummary], *, uneven: bool = False) -> tuple[SlowRank, ...]:
+    """The ranks that are slower than the others, the slowest first. `uneven`: ranks differ by design."""
+    summaries = tuple(streams)
+    work = _table(summaries, "compute")
+    found = []
+    for metric, field in FIELDS.items():
+        table = work if field == "compute" else _table(summaries, field)
+        least = _level(work) * HEAVY if metric == "data_wait" else 0.0
+        found += [one for one in _odd(metric, table, uneven=uneven) if one.value - one.usual >= least]
+    return tuple(sorted(found, key=lambda one: (one.usual - one.value, one.rank)))
+
+
+def slow_group(streams: Iterable[StreamSummary]) -> SlowGroup | None:
+    """Ranks that are clearly slower than at least as many others, where they are too many to be odd ones."""
+    table = _table(tuple(streams), "compute")
+    ratios = _ratios(table, low=True)
+    if len(ratios) < LEAST_RANKS:
+        return None
+    levels = {rank: median(one.values()) for rank, one in ratios.items()}
+    slow = frozenset(rank for rank, level in levels.items() if level >= math.log1p(SHARE))
+    quick = [level for rank, level in levels.items() if rank not in slow]
+    if not 2 <= len(slow) <= len(levels) // 2:
+        return None
+    least = min(levels[rank] for rank in slow)
+    often = [sum(v >= least / 2 for v in ratios[rank].values()) / len(ratios[rank]) for rank in slow]
+    if least < 2 * max(quick) or min(often) < OFTEN:
+        return None
+    values = [median(table.rows[rank].values()) for rank in slow]
+    rest = [median(table.rows[rank].values()) for rank in levels if rank not in slow]
+    first = min(slow)
+    steps = sorted(ratios[first])
+    return SlowGroup("compute_time", slow, median(values), median(rest), len(steps), steps[0], table.sources[first])
+
+
+def _table(summaries: Sequence[StreamSummary], field: str) -> _Table:
+    """The last values of each rank by step; of several of a step the last one counts, and what is no time is left out."""
+    rows: dict[int, dict[int, float]] = {}
+    sources: dict[int, str] = {}
+    for summary in summaries:
+        if summary.ref.kind != "job":
+            continue
+        for point in summary.series.points:
+            value = getattr(point, field)
+            rank = point.rank if point.rank is not None else summary.ref.resource.rank
+            if value is None or rank is None or point.step is None or not 0 <= value < 1e9:
+                continue
+            if rank in rows or len(rows) < MOST_RANKS:
+                rows.setdefault(rank, {})[point.step] = float(value)
+                sources.setdefault(rank, summary.ref.uri)
+    last = {rank: dict(sorted(row.items())[-STEPS:]) for rank, row in rows.items()}
+    return _Table(last, sources)
+
+
+def _level(table: _Table) -> float:
+    return median(median(row.values()) for row in table.rows.values()) if table.rows else 0.0
+
+
+def _ratios(table: _Table, *, low: bool = False) -> dict[int, dict[int, float]]:
+    """Rank → step → logarithm of its value over the middle one, at steps that most ranks tell of, behind the first of them.
+
+    `low`: over the middle one of the quicker half, where half of the ranks may be slow.
+    """
+    steps: dict[int, list[float]] = {}
+    for row in table.rows.values():
+        for step, value in row.items():
+            steps.setdefault(step, []).append(value)
+    wanted = max(LEAST_RANKS, 0.6 * len(table.rows))
+    usual = {}
+    for step in islice(sorted(steps), 1, None):  # the first one warms up
+        values = sorted(steps[step])
+        if len(values) >= wanted:
+            usual[step] = median(values[: (len(values) + 1) // 2] if low else values)
+    ratios = {
+        rank: {s: math.log(max(v, 1e-9) / max(usual[s], 1e-9)) for s, v in row.items() if s in usual}
+        for rank, row in table.rows.items()
+    }
+    return {rank: row for rank, row in ratios.items() if len(row) >= LEAST_STEPS}
+
+
+def _odd(metric: str, table: _Table, *, uneven: bool) -> list[SlowRank]:
+    ratios = _ratios(table)
+    if len(ratios) < LEAST_RANKS:
+        return []
+    levels = {rank: median(row.values()) for rank, row in ratios.items()}
+    found = []
+    for rank, row in ratios.items():
+        if levels[rank] < math.log1p(SHARE) / 2 and max(row.values()) < math.log1p(SHARE):
+            continue
+        since, standing = _since(row, levels[rank])
+        part = {step: value for step, value in row.items() if step >= since}
+        level = median(part.values())
+        share = STANDING if standing else SHARE
+        often = sum(value >= level / 2 for value in part.values()) / len(part)
+        least = max(math.log1p(share), SPREADS * _spread(levels, rank))
+        if level < least or often < OFTEN or len(part) < LEAST_STEPS:
+            continue
+        if standing and uneven:
+            continue
+        values = [table.rows[rank][step] for step in part]
+        usual = [table.rows[rank][step] / math.exp(value) for step, value in part.items()]
+        found.append(
+            SlowRank(metric, rank, median(values), median(usual), len(part), since, standing, table.sources[rank])
+        )
+    return found if len(found) <= max(1, len(levels) // 5) else []
+
+
+def _spread(levels: dict[int, float], rank: int) -> float:
+    """The robust deviation of the other ranks' levels."""
+    others = [level for other, level in levels.items() if other != rank]
+    middle = median(others)
+    return 1.4826 * median(abs(level - middle) for level in others)
+
+
+def _since(row: dict[int, float], level: float) -> tuple[int, bool]:
+    """The step from which on a rank is slow, and whether that is its first one: behind the last spell in which it was not."""
+    steps = sorted(row)
+    late = median([row[step] for step in steps[-LEAST_STEPS:]])
+    top = max(level, late)
+    calm = [at for at in range(len(steps) - 1) if row[steps[at]] < top / 2 and row[steps[at + 1]] < top / 2]
+    if not calm:
+        return steps[0], True
+    return steps[min(calm[-1] + 2, len(steps) - 1)], False

@@ -1,0 +1,258 @@
+"""Does the job hang? Four probes vote, each with its numbers; two or more in one window of five minutes make a hang.
+
+After Baidu Baige's stability system: all ranks' logs silent; stacks unchanged; RDMA still while GPUs spin; a collective that
+does not end. A probe that could not look says so and counts for neither side; where only one can look nothing is called,
+and what to switch on is said. Limits are parameters of the rule `hang-called`, so a site sets its own in its overlay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from kb.facts.evidence import Facts, StreamFacts
+from kb.hangs.checkpoint_saves import longest_save
+from kb.hangs.pace import PHASES, pauses, usual_gap
+from kb.report import Ballot, Hang, Vote
+from kb.rulebase.rule import Rulebook
+from kb.rulebase.yaml_nodes import nearest
+
+RULE = "hang-called"
+SKEW = 5.0  # seconds by which a log's clock may be ahead of the collector's
+_SWITCH_ON: Mapping[str, str] = {
+    "silence": "have every rank write a line with a time stamp for each step (torchrun --redirects, --log-dir)",
+    "stacks": "sample stacks: `py-spy dump --json` of every rank, three times, 20 s apart",
+    "spin": "collect DCGM_FI_DEV_GPU_UTIL, DCGM_FI_PROF_SM_ACTIVE and node_infiniband_port_data_transmitted_bytes_total",
+    "collective": "keep TORCH_FR_BUFFER_SIZE on and dump the Flight Recorder, or poll `ncclras -f json` twice",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HangLimits:
+    """Seconds, but for the shares, `silence_gaps`, `stack_samples`, `stack_steps`, `pending_steps`, `phase_times`, `save_times`.
+
+    `silence_gaps` counts the job's own 99th-percentile gap between steps, `stack_samples` rounds, `stack_share` is of the
+    ranks, `stack_steps` of the job's own steps must lie within rounds that are alike: in less of it ranks look alike by chance;
+    lines that come `late_least` late or more are buffered; `timeout_share` of the collective time-out, below which silence must be told. `evaluating`, `saving`, `loading`,
+    `starting` are how long these phases last where the job has not shown it; where it has, `phase_times` the longest that it
+    took before (of a checkpoint `save_times`: others use the storage too), and `phase_least` at least, which is also for a phase that stacks alone tell of. A collective may pend for
+    `pending`, and for `pending_steps` of the job's own steps where these are long; where no rank is missing in it, and
+    where nobody knows, for `retry`, for so long the transport may send again. A rank that waits for its data, which no stuck worker
+    explains, may wait for `data_wait`: storage stalls and heals. Where no stack tells what the ranks do, a pause of
+    `pause_least` or more that the job outlived may come again, `phase_times` as long, `silence_most` at most.
+    """
+
+    silence_least: float = 120.0
+    silence_most: float = 480.0
+    silence_gaps: float = 3.0
+    timeout_share: float = 0.8
+    evaluating: float = 1800.0
+    saving: float = 1800.0
+    loading: float = 1800.0
+    starting: float = 1800.0
+    phase_least: float = 300.0
+    phase_times: float = 3.0
+    save_times: float = 5.0
+    pause_least: float = 30.0
+    data_wait: float = 240.0
+    stack_samples: float = 3.0
+    stack_apart: float = 20.0
+    stack_share: float = 0.9
+    pending: float = 30.0
+    pending_steps: float = 1.5
+    stack_steps: float = 2.0
+    late_least: float = 60.0
+    retry: float = 60.0
+    window: float = 300.0
+
+
+LIMITS = frozenset(one.name for one in fields(HangLimits))
+Params = Mapping[str, Mapping[str, float]]  # rule → parameter → number
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What a run was doing when it was last heard, and how long that is nothing special.
+
+    `name`: "evaluating", "saving", "loading", "starting", or "" for none of them. `longest`: the seconds that it took at
+    most, where the job was seen to do it before; of no phase, the longest pause that it outlived. `quiet`: seconds since the
+    last progress, None where that is not known.
+    """
+
+    name: str = ""
+    ceiling: float = 0.0
+    longest: float | None = None
+    quiet: float | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether what the run does explains that it does not get on."""
+        return self.quiet is not None and self.ceiling > 0.0 and self.quiet <= self.ceiling
+
+    @property
+    def known(self) -> bool:
+        """Whether it is held by a phase that logs or stacks tell of, and not by patience alone."""
+        return self.held and bool(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One probe's vote as it is counted: `since` when what it sees began, `at` when it looked (seconds since the epoch)."""
+
+    name: str
+    vote: Ballot
+    detail: str
+    since: float | None = None
+    at: float | None = None
+
+
+def limits_of(rulebook: Rulebook, params: Params | None = None) -> HangLimits:
+    """The limits of this rulebook: the parameters of its rule `hang-called`, which a site's overlay may set.
+
+    `params`: numbers of the job's own (`Job.params`), which come before both.
+    """
+    rule = next((one for one in rulebook.rules if one.id == RULE), None)
+    given = {**(rule.params if rule else {}), **(params or {}).get(RULE, {})}
+    return HangLimits(**{name: value for name, value in given.items() if name in LIMITS})
+
+
+def unknown_params(params: Params) -> Iterator[str]:
+    """What of a job's own numbers nothing takes, in words with what was perhaps meant."""
+    for rule, numbers in params.items():
+        if rule != RULE:
+            yield f"params.{rule}: of the rules only {RULE} takes numbers of a job; for others use site.yaml"
+            continue
+        for name in numbers:
+            if name not in LIMITS:
+                yield f"params.{rule}.{name}: {RULE} has no such parameter; {nearest(name, LIMITS) or 'see its page'}"
+
+
+def called(probes: Sequence[Probe], limits: HangLimits, phase: Phase | None = None) -> Hang:
+    """Count the votes. In a `phase` that explains why nothing gets on they are shown, and nothing is called or suspected."""
+    votes = tuple(Vote(one.name, one.vote, one.detail, one.since) for one in probes)
+    yes = [one for one in probes if one.vote == "yes"]
+    if phase is not None and phase.held:
+        return Hang(False, votes)
+    if phase is not None and phase.name and phase.quiet is None:  # who knows how long it has been at it
+        return Hang(False, votes, bool(yes), (_SWITCH_ON["silence"],) if yes else ())
+    together = max((_within(one, yes, limits.window) for one in yes), default=0)
+    blind = [one.name for one in probes if one.vote == "not_observable"]
+    suspected = bool(yes) and together < 2
+    advice = tuple(_SWITCH_ON[name] for name in blind if name in _SWITCH_ON) if suspected else ()
+    return Hang(together >= 2, votes, suspected, advice)
+
+
+def _within(one: Probe, others: Sequence[Probe], window: float) -> int:
+    """How many probes voted yes within a window of this one; where a time is not known it is taken to be the same."""
+    return sum(one.at is None or other.at is None or abs(one.at - other.at) <= window for other in others)
+
+
+def silence(
+    facts: Facts,
+    now: float | None,
+    limits: HangLimits,
+    timeout: float | None = None,
+    phase: Phase | None = None,
+    *,
+    late: float = 0.0,
+) -> Probe:
+    """Probe (a): no rank's log has said anything for longer than this job's steps and its phase explain.
+
+    `timeout`: seconds of the collectives' time-out where it is known; silence must be told before it strikes. `late`: seconds
+    by which this job's lines come late (`kb.hangs.pace.Lateness`): a block of them may be on its way, whatever the time-out.
+    """
+    streams = [one.summary for one in facts.streams if one.summary.ref.kind == "job"]
+    last = [one.last_time for one in streams if one.last_time is not None]
+    if now is None or not last:
+        why = "it is not known when the logs were taken (job.yaml: collected_at)" if now is None else "no log has times"
+        return Probe("silence", "not_observable", why)
+    sound = _sound(last, now, limits)
+    if not sound:
+        why = f"the logs' clock is {min(last) - now:.0f} s ahead of the collector's"
+        return Probe("silence", "not_observable", why)
+    newest = max(sound)
+    age = now - newest
+    told = f"{len(sound)} of {len(streams)} logs have times; the last line is {max(0.0, age):.0f} s old"
+    if age <= min(limits.silence_least, limits.timeout_share * (timeout or math.inf)):
+        return Probe("silence", "no", told, newest, now)  # no job's own history is needed to tell
+    gap = usual_gap(facts.streams)
+    phase = phase or phase_of(facts, now, limits, timeout)
+    slow = late if late >= limits.late_least else 0.0
+    ceiling = _ceiling(gap, phase, limits, timeout) + slow
+    told += f"; up to {ceiling:.0f} s is usual"
+    known = [f"99 % of its steps follow within {gap:.1f} s"] if gap is not None else []
+    known += [f"its lines come up to {slow:.0f} s late"] if slow else []
+    known += [f"it is {phase.name}"] if phase.name else []
+    known += [f"which took up to {phase.longest:.0f} s before"] if phase.name and phase.longest is not None else []
+    return Probe(
+        "silence", "yes" if age > ceiling else "no", told + (f" ({', '.join(known)})" if known else ""), newest, now
+    )
+
+
+def _sound(times: Sequence[float], now: float, limits: HangLimits) -> list[float]:
+    """The times that may be: not those of a clock ahead of the collector's, where others are not."""
+    return [one for one in times if one <= now + SKEW] or [one for one in times if one <= now + limits.window]
+
+
+def phase_of(facts: Facts, now: float | None, limits: HangLimits, timeout: float | None = None) -> Phase:
+    """The phase that the run is in by its logs, with the ceiling that the job's own history, or else the limits, give it."""
+    streams = [one for one in facts.streams if one.summary.ref.kind == "job"]
+    name = _phase(facts, streams)
+    longest = pauses(streams).get(name)
+    if longest is None and name == "saving":  # one log may tell of saves and another one of steps
+        longest = longest_save(facts)
+    return Phase(name, ceiling_of(name, longest, limits, timeout), longest, _quiet(streams, now, limits))
+
+
+def ceiling_of(name: str, longest: float | None, limits: HangLimits, timeout: float | None = None) -> float:
+    """How long a phase may last that took `longest` before (None: it was not seen), below the collectives' time-out."""
+    if not name:
+        return 0.0
+    times = limits.save_times if name == "saving" else limits.phase_times
+    own = float(getattr(limits, name)) if longest is None else max(limits.phase_least, times * longest)
+    return own if timeout is None or timeout <= 0 else min(own, limits.timeout_share * timeout)
+
+
+def _quiet(streams: Sequence[StreamFacts], now: float | None, limits: HangLimits) -> float | None:
+    """Seconds since the last line; where lines come on and steps do not, since the next step was due."""
+    ends = [p.time for one in streams for p in one.points[-1:] if p.time is not None]
+    steps = _sound(ends, now, limits) if now is not None else []
+    lines = [one.summary.last_time for one in streams if one.summary.last_time is not None]
+    if now is None or not (steps or lines):
+        return None
+    gap = usual_gap(streams) or 0.0
+    due = max(steps) + gap if steps else 0.0
+    return max(0.0, now - max(_sound(lines, now, limits), default=due), now - due if steps else 0.0)
+
+
+def _phase(facts: Facts, streams: Sequence[StreamFacts]) -> str:
+    """What the run was doing when it was last heard: a phase with a ceiling of its own, or nothing special."""
+    if facts.end is not None:
+        name = PHASES.get(facts.end[0], "")
+        return "" if name and any(_over(one, name) for one in streams) else name
+    stages = [one.stage(one.summary.size) for one in streams]
+    # before its first step a run compiles, reads, meets: all of that is its start
+    return next((PHASES[stage] for stage in stages if stage in PHASES), "starting" if streams else "")
+
+
+_OVER = {"saving": "save_end", "loading": "load_end"}
+
+
+def _over(stream: StreamFacts, name: str) -> bool:
+    """Whether a log tells of the end of a phase, and of no begin of it after that."""
+    ends = [
+        one.offset
+        for one in stream.summary.structures
+        if one.kind == "checkpoint" and one.fields.get("event") == _OVER.get(name)
+    ]
+    begun = [mark.offset for mark in stream.summary.marks if PHASES.get(mark.stage) == name]
+    return bool(ends and begun) and ends[-1] >= max(begun)
+
+
+def _ceiling(gap: float | None, phase: Phase, limits: HangLimits, timeout: float | None) -> float:
+    own = limits.silence_most if gap is None else limits.silence_gaps * gap
+    ceiling = max(min(limits.silence_most, max(limits.silence_least, own)), phase.ceiling)
+    if timeout is not None and timeout > 0:
+        ceiling = min(ceiling, limits.timeout_share * timeout)
+    return ceiling

@@ -1,0 +1,254 @@
+"""Which events tell some incidents from all others, and by which pattern; conditions where single lines do not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kb.anomalies.core.severity_words import skeleton
+from kb.learning.cases import Case
+from kb.learning.events import Event, innermost, raised
+from kb.learning.negative_corpus import Background, Other, compiled, line_at, lowered
+from kb.learning.regex_generalisation import Regex, aligned, regexes
+from kb.learning.tokenizer import Weights
+from kb.parsers.logs.prefixes import peel
+from kb.rulebase.patterns import check
+
+TRIED = 32  # events that are looked at
+TOLD_WORDS = 3  # of an exception that says what is wrong
+MOST_LINES = 200  # of others, in which a word that tells them is looked for
+WIDE = 3  # sources in which a line of all ranks stands
+# errors of Python code itself, whose words name nothing but the code; of the bare ones only without a message of their own
+PLAIN = frozenset(
+    """
+    NameError UnboundLocalError AttributeError TypeError KeyError IndexError ZeroDivisionError RecursionError
+    SyntaxError IndentationError StopIteration
+    """.split()  # noqa: SIM905 - a list would take a page
+)
+BARE = frozenset({"AssertionError", "NotImplementedError", "ValueError", "Exception"})
+_ANY_TYPE = frozenset(
+    {"Exception", "RuntimeError", "ValueError", "OSError", "IOError", "Error", "SystemError", "SystemExit"}
+)
+_FUNCTION = re.compile(r"File \"[^\"\n]{1,400}\", line \d{1,9}, in ([A-Za-z_]\w{2,60})")
+_WORD = re.compile(r"[A-Za-z]{5,}")
+_LIBRARY = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A pattern that some cases support. `values`: its values in rule.yaml; `search`: a regex that finds its lines in a text.
+
+    `counter`: texts of other faults in which it speaks, by index, with the first line of each source; `when`: a condition over
+    the names "line" and "beside" where the pattern alone does not tell apart, `beside` the second pattern then. `numbers`: it
+    keeps numbers of the lines.
+    """
+
+    event: Event
+    values: Mapping[str, Any]
+    search: str
+    words: tuple[str, ...]
+    support: frozenset[int]
+    counter: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    score: float = 0.0
+    when: Any = None
+    beside: Found | None = None
+    numbers: bool = False
+
+
+def plain_bug(event: Event, cases: Mapping[int, Case]) -> bool:
+    """Whether an event is an error of the run's own code: a plain type of Python, and no library raised it."""
+    if not event.raised:
+        return False
+    for number, lines in event.lines.items():
+        said = raised(lines[0].message)
+        file = innermost(cases[number], lines[0])
+        own = said is not None and (said[0] in PLAIN or (said[0] in BARE and len(skeleton(said[1])) < TOLD_WORDS))
+        if not own or (file is not None and any(one in file for one in _LIBRARY)):
+            return False
+    return True
+
+
+def ranked(events: Sequence[Event], cases: Collection[int], background: Background) -> list[tuple[float, Event]]:
+    """The events that may tell, the best first: many of the cases have them, few others, and their words tell of harm."""
+    found = []
+    for event in events:
+        share = len(event.support) / max(1, len(cases))
+        have = [one for one in background.others if one.fault is not None and one.words.issuperset(event.key)]
+        spread = len(have) / max(1, len(background.others))
+        score = (
+            1.5 * share
+            + event.harm
+            + 0.6 * event.told
+            + 0.3 * event.raised
+            - 0.7 * event.after
+            - 2.0 * min(1.0, 8 * spread)
+        )
+        found.append((score, event))
+    found.sort(key=lambda one: (-one[0], one[1].key))
+    return found
+
+
+def told_apart(
+    event: Event,
+    score: float,
+    cases: Mapping[int, Case],
+    besides: Collection[str],
+    background: Background,
+    *,
+    names: Collection[str],
+) -> Found | None:
+    """The most general pattern of an event that speaks in no incident of another fault; the least bad where each does."""
+    best: Found | None = None
+    for pattern in _patterns(event, score, names, background.weights):
+        found = replace(pattern, counter=background.spoken(pattern.search, pattern.words, besides))
+        if not found.counter:
+            return found
+        if best is None or len(found.counter) < len(best.counter):
+            best = found
+    return None if best is None else _conditioned(best, cases, background)
+
+
+def _patterns(event: Event, score: float, names: Collection[str], weights: Weights) -> Iterator[Found]:
+    """Patterns for an event, the most general first, then those that keep its numbers."""
+    said = {number: [raised(one.message) for one in lines] for number, lines in event.lines.items()}
+    types = sorted({one[0] for own in said.values() for one in own if one is not None}) if event.raised else []
+    messages = [
+        line.message if one is None else one[1]
+        for number, lines in event.lines.items()
+        for line, one in zip(lines[:4], said[number][:4], strict=True)
+        if not event.raised or one is not None
+    ]
+    pieces = aligned(messages, names)
+    for numbers in (False, True):
+        if numbers and not any(one.fixed and one.token is not None and one.token.kind == "number" for one in pieces):
+            return
+        for regex in regexes(pieces, weights, numbers=numbers):
+            found = replace(_found(event, score, types, regex), numbers=numbers)
+            if len(found.support) == len(event.support):
+                yield found
+    if types and not set(types) & (_ANY_TYPE | PLAIN) and all(weights.of(one) >= 1 for one in types):
+        yield _typed(event, score, types)
+
+
+def _found(event: Event, score: float, types: Sequence[str], regex: Regex) -> Found:
+    if not types:
+        values: dict[str, Any] = {"regex": regex.text}
+        search = regex.text
+    else:
+        telling = not set(types) & {"Exception", "Error"}
+        values = {"exception": {**({"type": "|".join(types)} if telling else {}), "message": regex.text}}
+        search = (
+            f"(?:{'|'.join(types)}): .{{0,400}}{regex.text}"
+            if telling
+            else f"(?:Exception|Error): .{{0,400}}{regex.text}"
+        )
+    support = frozenset(
+        number for number, lines in event.lines.items() if any(compiled(search).search(one.message) for one in lines)
+    )
+    return Found(event, values, search, regex.words, support, score=score)
+
+
+def _typed(event: Event, score: float, types: Sequence[str]) -> Found:
+    values = {"exception": {"type": "|".join(types)}}
+    return Found(event, values, rf"\b(?:{'|'.join(types)})(?::|\s*$)", (), event.support, score=score)
+
+
+# -- conditions ----------------------------------------------------------------------------------------------------------
+
+
+def _conditioned(found: Found, cases: Mapping[int, Case], background: Background) -> Found:
+    """The pattern with what tells it apart after all: a word of the others' lines, the stage, how many ranks say it."""
+    own = [cases[number] for number in found.support]
+    against = [background.others[index] for index in found.counter]
+    stages = {case.stage for case in own}
+    if len(stages) == 1 and None not in stages and not any(one.stage in stages or one.stage is None for one in against):
+        return replace(found, values={**found.values, "where": {"stages": [own[0].stage]}}, counter={})
+    frame = _own_frame(found, own, against) if found.event.raised else None
+    if frame is not None:
+        test = {**found.values["exception"], "frame": rf"\bin {frame}$"}
+        return replace(found, values={"exception": test}, counter={})
+    word = _others_word(found, background)
+    if word is not None:
+        return replace(found, values={**found.values, "not_line": word}, counter={})
+    mine = [_heard(found.search, tuple(case.texts.values())) for case in own]
+    theirs = [len(lines) for lines in found.counter.values()]
+    if max(mine) == 1 and min(theirs) >= WIDE and all(len(case.texts) >= WIDE for case in own):
+        return replace(found, when={"ranks": "line", "at_most": 1}, counter={})
+    if min(mine) >= WIDE and max(theirs) == 1 and all(len(one.sections) >= WIDE for one in against):
+        return replace(found, when={"ranks": "line", "at_least": 2}, counter={})
+    return found
+
+
+def _heard(search: str, texts: Sequence[str]) -> int:
+    return sum(compiled(search).search(text) is not None for text in texts)
+
+
+def _own_frame(found: Found, own: Sequence[Case], against: Sequence[Other]) -> str | None:
+    """The innermost function that tracebacks of all the cases have, and no text of the others."""
+    each = []
+    for case in own:
+        sources = {line.source for line in found.event.lines[case.id]}
+        each.append([hit for source in sorted(sources) for hit in _FUNCTION.findall(case.texts.get(source, ""))])
+    shared = set(each[0]).intersection(*each[1:]) if each else set()
+    able = [
+        one
+        for one in reversed(each[0] if each else [])
+        if one in shared and not any(lowered(one) in two.words for two in against)
+    ]
+    return next((one for one in able if len(one) > 5 and not check(one)), None)
+
+
+def _others_word(found: Found, background: Background) -> str | None:
+    """A word that stands on all the lines of others that the pattern finds, and on none of the cases' own."""
+    lines = [line for each in found.counter.values() for line in each]
+    if len(found.counter) < 2 or len(lines) > MOST_LINES:
+        return None
+    own = {word for each in found.event.lines.values() for line in each for word in _WORD.findall(line.whole)}
+    shared = frozenset.intersection(*(frozenset(_WORD.findall(line)) for line in lines)) - own
+    known = [word for word in shared if background.weights.counts.get(lowered(word), 0) > 2]  # no name of one machine
+    return max(known, key=lambda one: (len(one), one), default=None)
+
+
+def together(first: Found, second: Found) -> Found | None:
+    """Two patterns that only together are never in another's incident: both, or one behind the other in all cases."""
+    support = first.support & second.support
+    if len(support) < len(first.support):
+        return None
+    shared = {index: lines for index, lines in first.counter.items() if index in second.counter}
+    if not shared:
+        return replace(first, when={"all": ["line", "beside"]}, beside=second, counter={}, support=support)
+    return None
+
+
+def in_order(first: Found, second: Found, background: Background, cases: Mapping[int, Case]) -> Found | None:
+    """Two patterns whose order tells: first, then second, in one source of every case, and the other way round elsewhere."""
+    support = first.support & second.support
+    if len(support) < len(first.support) or len(support) < 2:
+        return None
+    if not all(_is_before(first, second, tuple(cases[number].texts.values())) for number in support):
+        return None
+    shared = [background.others[index] for index in first.counter if index in second.counter]
+    if not shared or not all(_is_before(second, first, one.sections) for one in shared):
+        return None
+    return replace(first, when={"sequence": ["line", "beside"]}, beside=second, counter={}, support=support)
+
+
+def _is_before(first: Found, second: Found, texts: Sequence[str]) -> bool:
+    """Whether in some text the first comes before the second by their clocks, and in none after it."""
+    found = False
+    for text in texts:
+        left, right = _time(first, text), _time(second, text)
+        if left is not None and right is not None:
+            if left >= right:
+                return False
+            found = True
+    return found
+
+
+def _time(found: Found, text: str) -> float | None:
+    """When a pattern is first seen in a text; kept lines stand in no order, so only their own times tell."""
+    hits = (line_at(text, hit.start()) for hit in compiled(found.search).finditer(text))
+    times = [time for line in hits if (time := peel(line.encode("utf-8", "replace")).time) is not None]
+    return min(times, default=None)

@@ -1,0 +1,44 @@
+"""Whether the base has a rule for a line already, and another fault's: then a close-out may be wrong, or that rule is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from functools import lru_cache
+
+from kb.learning.events import raised
+from kb.rulebase.rule import Pattern, Rule, Rulebook
+from kb.scanning.plan import active
+
+
+def explained(lines: Iterable[str], rulebook: Rulebook, besides: Collection[str]) -> Rule | None:
+    """The first rule that finds one of these messages and names a cause that is none of `besides`.
+
+    Rules of last resort, symptoms and catalogues name no cause by a line alone.
+    """
+    messages = list(lines)
+    for rule in rulebook.rules:
+        plain = active(rule) and rule.role == "root_cause" and not rule.fallback and rule.table is None
+        if not plain or rule.fault in besides or rulebook.faults[rule.fault].symptom:
+            continue
+        if any(_finds(pattern, message) for pattern in rule.patterns for message in messages):
+            return rule
+    return None
+
+
+def _finds(pattern: Pattern, message: str) -> bool:
+    if pattern.regex is not None:
+        found = _compiled(pattern.regex, pattern.ignore_case).search(message) is not None
+        return found and (pattern.not_line is None or _compiled(pattern.not_line).search(message) is None)
+    test, said = pattern.exception, raised(message)
+    if test is None or said is None or test.message is None or test.frame is not None or test.last_frame is not None:
+        return False
+    name, text = said
+    fits = test.type is None or _compiled(test.type).fullmatch(name) is not None
+    spared = test.not_message is not None and _compiled(test.not_message).search(text) is not None
+    return fits and not spared and _compiled(test.message).search(text) is not None
+
+
+@lru_cache(4096)
+def _compiled(regex: str, ignore_case: bool = False) -> re.Pattern[str]:
+    return re.compile(regex, re.IGNORECASE if ignore_case else 0)

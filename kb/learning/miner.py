@@ -1,0 +1,297 @@
+"""From resolved incidents to the rule that finds them: what they share and others lack, as patterns; or why there is none.
+
+The first case is the one that a rule is asked for; the others were closed as the same fault and sharpen it where they look
+alike. A close-out may be wrong: where nothing tells the incidents from those of other faults, no rule is proposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kb.learning.cases import Candidate, Case, Refusal
+from kb.learning.discriminating_patterns import TRIED, Found, in_order, plain_bug, ranked, together, told_apart
+from kb.learning.events import Event, events_of
+from kb.learning.existing_rules import explained
+from kb.learning.near_misses import near_misses
+from kb.learning.negative_corpus import Background, compiled, line_at
+from kb.learning.rule_ids import Place, named
+from kb.learning.structural_conditions import Standing, standings
+from kb.rulebase.rule import Rule, Rulebook
+
+MOST_PATTERNS = 4
+ENOUGH_HARM = 0.35  # of a line that is more than a beginning; an incident alone needs one
+CODE_BUG = "code_bug"
+SHOWN = 3  # incidents that a reason names
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What the rule looks for: patterns by lines, or by what was observed."""
+
+    found: tuple[Found, ...] = ()
+    stood: tuple[Standing, ...] = ()
+
+    @property
+    def support(self) -> frozenset[int]:
+        """The cases that any of it finds."""
+        lines = frozenset[int]().union(*(one.support for one in self.found))
+        return lines.union(*(one.support for one in self.stood))
+
+
+def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> Candidate | Refusal:
+    """The rule that the cases support, or why there is none. `rulebook`: the base, for its words and ids.
+
+    `background` holds other incidents and good runs; incidents of the cases' own fault in it count neither way.
+    """
+    refusal = _unfit(cases, rulebook)
+    if refusal is not None:
+        return refusal
+    first = cases[0]
+    fault = first.fault or ""
+    alike = [case for case in cases if case.fault == fault and not case.empty]
+    by_id = {case.id: case for case in alike}
+    names = frozenset().union(*(case.names for case in alike))
+    besides = frozenset({fault, *rulebook.faults[fault].explains})
+    events = [one for one in events_of(alike) if len(one.support) >= min(2, len(alike))]
+    best = ranked(events, by_id, background)[:TRIED]
+    if fault == CODE_BUG or _only_plain_bugs(best, by_id):
+        return Refusal(
+            "plain_bug",
+            ("It is an error of the run's own code: its words are of that code alone and tell no fault of others.",),
+        )
+    tried: list[Found] = []
+    for score, event in best:
+        if plain_bug(event, by_id):
+            continue
+        found = told_apart(event, score, by_id, besides, background, names=names)
+        tried += [found] if found is not None else []
+        whole = [one for one in tried if not one.counter and one.support == frozenset(by_id) and _is_cause(one)]
+        if len(whole) >= (MOST_PATTERNS if len(by_id) > 1 else 1):
+            break  # the best come first
+    chosen = (
+        _chosen(tried, by_id, first.id, background)
+        or _stood(alike, background, besides, first.id)
+        or _chosen(tried, by_id, first.id, background, harmless=True)
+    )
+    if chosen is None:
+        return _no_support(tried, background)
+    told = [line.message for one in chosen.found for lines in one.event.lines.values() for line in lines]
+    other = explained(told, rulebook, besides)
+    if other is not None and len(chosen.support) == 1:
+        return Refusal(
+            "explained",
+            (
+                f"Its line is what rule {other.id} looks for, which names {other.fault}: the close-out may be wrong, or that rule wants to be narrowed.",
+            ),
+        )
+    return _candidate(chosen, cases, by_id, background, rulebook, besides=besides, other=other)
+
+
+def _unfit(cases: Sequence[Case], rulebook: Rulebook) -> Refusal | None:
+    """Why nothing can be learned from these cases at all."""
+    if not cases:
+        return Refusal("gone", ("No incident was given.",))
+    first = cases[0]
+    if first.fault is None:
+        return Refusal(
+            "unnamed", (f"Nobody has said which fault incident {first.id} was: close it with a fault first.",)
+        )
+    if first.fault not in rulebook.faults:
+        return Refusal(
+            "unnamed", (f"The rules have no fault class {first.fault[:60]!r}: close incident {first.id} anew.",)
+        )
+    if first.empty:
+        return Refusal("gone", (f"The lines of incident {first.id} are gone, so there is nothing to learn from.",))
+    agreed = [case for case in cases if case.fault == first.fault and not case.against and not case.empty]
+    if first.against and not agreed:
+        others = ", ".join(first.against)
+        return Refusal(
+            "disputed", (f"People disagree on incident {first.id}: {first.fault}, and {others}. Agree on one first.",)
+        )
+    return None
+
+
+def _only_plain_bugs(best: Sequence[tuple[float, Event]], cases: Mapping[int, Case]) -> bool:
+    """Whether the event that tells most is a plain error of the run's own code."""
+    telling = [event for _, event in best if event.harm >= ENOUGH_HARM and not event.after]
+    return bool(telling) and plain_bug(telling[0], cases) and not any(not one.raised and one.told for one in telling)
+
+
+def _chosen(
+    tried: Sequence[Found], cases: Mapping[int, Case], first: int, background: Background, *, harmless: bool = False
+) -> _Chosen | None:
+    """The patterns of the rule: the best one that the first case has, then what finds the other cases, then what also tells.
+
+    `harmless`: the best one need not tell of harm.
+    """
+    least = min(2, len(cases))
+    clean = [one for one in tried if not one.counter and _tells(one, len(cases))]
+    able = sorted((one for one in clean if len(one.support) >= least), key=lambda one: first not in one.support)
+    causes = [one for one in able if _is_cause(one) or one.event.told]
+    main = next(iter(able if harmless else causes), None) or _paired(tried, cases, background)
+    if main is None:
+        return None
+    if main.when is not None:
+        return _Chosen((main,))
+    kept = [main]
+    covered = set(main.support)
+    for one in able:
+        if one.when is None and len(kept) < MOST_PATTERNS and one.support - covered:
+            kept.append(one)
+            covered |= one.support
+    for one in clean:
+        more = (
+            one.when is None and len(one.support) >= max(2, len(cases) // 2 + 1) and _is_cause(one) and not one.numbers
+        )
+        if more and len(kept) < MOST_PATTERNS and one not in kept:
+            kept.append(one)
+    return _Chosen(tuple(kept))
+
+
+def _tells(found: Found, cases: int) -> bool:
+    """Whether an event is enough to go by: one incident alone has many lines that no other has."""
+    event = found.event
+    return event.told or event.raised or event.harm >= ENOUGH_HARM or 2 < cases == len(event.support)
+
+
+def _is_cause(found: Found) -> bool:
+    """Whether a line tells of harm, and not of what another's failure did."""
+    return (found.event.harm >= ENOUGH_HARM or found.event.raised) and not found.event.after
+
+
+def _paired(tried: Sequence[Found], cases: Mapping[int, Case], background: Background) -> Found | None:
+    """Two patterns that tell together what neither tells alone."""
+    able = [one for one in tried if one.when is None and len(one.support) == len(cases) and _is_cause(one)][:12]
+    for index, one in enumerate(able):
+        for two in able[index + 1 :]:
+            found = together(one, two) or in_order(one, two, background, cases) or in_order(two, one, background, cases)
+            if found is not None:
+                return found
+    return None
+
+
+def _stood(cases: Sequence[Case], background: Background, besides: Collection[str], first: int) -> _Chosen | None:
+    """A condition on stacks, recorders or series, where the incidents have any that others lack."""
+    able = [one for one in standings(cases, background, besides) if not one.counter]
+    able.sort(key=lambda one: (first not in one.support, -len(one.support)))
+    kept = able[:1]
+    for one in able[1:]:
+        covered = frozenset().union(*(two.support for two in kept))
+        if one.support - covered and len(kept) < MOST_PATTERNS:
+            kept.append(one)
+    return _Chosen(stood=tuple(kept)) if kept else None
+
+
+def _no_support(tried: Sequence[Found], background: Background) -> Refusal:
+    """What stands out stands in incidents of other faults too: the close-out may be wrong, or the lines that tell were not kept."""
+    reasons = ["Nothing in the kept lines tells the incidents from those of other faults; the close-out may be wrong."]
+    for one in tried[:2]:
+        against = [background.others[index] for index in list(one.counter)[:SHOWN]]
+        where = ", ".join(
+            "a good run" if other.healthy else f"incident {other.id} ({other.fault})" for other in against
+        )
+        if where:
+            reasons.append(
+                f"Its line with the words {' '.join(one.words)[:80]!r} stands in {len(one.counter)} others too: {where}."
+            )
+    return Refusal("no_support", tuple(reasons))
+
+
+# -- the candidate -------------------------------------------------------------------------------------------------------
+
+
+def _candidate(
+    chosen: _Chosen,
+    cases: Sequence[Case],
+    by_id: Mapping[int, Case],
+    background: Background,
+    rulebook: Rulebook,
+    *,
+    besides: Collection[str],
+    other: Rule | None,
+) -> Candidate:
+    fault = cases[0].fault or ""
+    match, when = _match(chosen)
+    words = [word for one in chosen.found for word in one.words] or [
+        value for one in chosen.stood for value in one.fields.values()
+    ]
+    place = named(fault, words, rulebook)
+    counter = {index for one in chosen.found for index in one.counter}
+    tried = [one for one in background.others if one.fault is not None and one.fault not in besides]
+    support = tuple(number for number in by_id if number in chosen.support)
+    return Candidate(
+        id=place.id,
+        family=place.family,
+        fault=fault,
+        title=place.title,
+        role="symptom" if rulebook.faults[fault].symptom else "root_cause",
+        match=match,
+        when=when,
+        support=support,
+        asked=tuple(case.id for case in cases),
+        counter=tuple(sorted(background.others[index].id for index in counter)),
+        tried=len(tried),
+        alone=len(support) == 1,
+        lines={number: _lines(chosen, by_id[number]) for number in support},
+        near=near_misses([(one.search, one.words) for one in chosen.found], background, besides),
+        said=tuple(dict.fromkeys(case.said for case in cases if case.said and case.id in support)),
+        remarks=tuple(_remarks(chosen, cases, support, place, other)),
+    )
+
+
+def _match(chosen: _Chosen) -> tuple[dict[str, Mapping[str, Any]], Any]:
+    """The patterns by name, and the condition over them where it is not any of them."""
+    if chosen.stood:
+        return {
+            ("seen" if index == 0 else f"seen_{index + 1}"): one.values for index, one in enumerate(chosen.stood)
+        }, None
+    main = chosen.found[0]
+    if main.beside is not None:
+        return {"line": main.values, "beside": main.beside.values}, main.when
+    return {
+        ("line" if index == 0 else f"line_{index + 1}"): one.values for index, one in enumerate(chosen.found)
+    }, main.when
+
+
+def _lines(chosen: _Chosen, case: Case) -> dict[str, tuple[str, ...]]:
+    """The lines of a case that decide, by source, a few of each pattern."""
+    searches = [one.search for found in chosen.found for one in (found, found.beside) if one is not None]
+    told = {}
+    for source, text in case.texts.items():
+        hits = [
+            line_at(text, hit.start())
+            for one in searches
+            for hit, _ in zip(compiled(one).finditer(text), range(2), strict=False)
+        ]
+        if hits:
+            told[source] = tuple(dict.fromkeys(hits))
+    return told
+
+
+def _remarks(
+    chosen: _Chosen, cases: Sequence[Case], support: Sequence[int], place: Place, other: Rule | None
+) -> Iterable[str]:
+    if len(support) == 1:
+        yield f"Incident {support[0]} alone supports this."
+    unlike = [case.id for case in cases if case.id not in support and not case.empty]
+    if unlike:
+        yield f"Closed alike, but it finds nothing in {_named(unlike)}: closed wrongly, or another signature of the fault."
+    gone = [case.id for case in cases if case.empty]
+    if gone:
+        yield f"The lines of {_named(gone)} are gone."
+    for case in cases:
+        if case.against:
+            yield f"People disagree on incident {case.id}: others said {', '.join(case.against)}."
+    if chosen.found and chosen.found[0].when is not None:
+        yield "No single line tells these incidents from others; the condition does."
+    if other is not None:
+        yield f"Rule {other.id} looks for the same line and names {other.fault}."
+    if place.taken:
+        yield f"The base has a rule of nearly that name: {place.taken}."
+
+
+def _named(numbers: Sequence[int]) -> str:
+    more = f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else ""
+    return f"{'incidents' if len(numbers) > 1 else 'incident'} {', '.join(map(str, numbers[:SHOWN]))}{more}"

@@ -1,0 +1,103 @@
+"""What a candidate is held against: incidents of other faults, good runs, noise. Which of them a regex speaks on."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from kb.learning.cases import Case, Observation
+from kb.learning.tokenizer import Weights
+
+_WORD = re.compile(r"[A-Za-z_]{2,}(?:\d+_?[A-Za-z_]+)*")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Other:
+    """A text to hold a candidate against. `fault`: as it was closed, "healthy" for a good run, None where nobody said.
+
+    `sections`: its text by source; `words`: all words of it, in lower case.
+    """
+
+    id: int
+    fault: str | None
+    sections: Sequence[str]
+    words: frozenset[str]
+    stage: str | None = None
+    observed: tuple[Observation, ...] = ()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it is a good run."""
+        return self.fault == "healthy"
+
+
+def other(case: Case) -> Other:
+    """An incident as the miner holds candidates against it."""
+    return held(case.id, case.fault, case.texts, stage=case.stage, observed=case.observed)
+
+
+def held(
+    number: int,
+    fault: str | None,
+    texts: Mapping[str, str],
+    *,
+    stage: str | None = None,
+    observed: tuple[Observation, ...] = (),
+) -> Other:
+    """A text as the miner holds candidates against it."""
+    words = {lowered(word) for text in texts.values() for word in set(_WORD.findall(text))}
+    return Other(number, fault, tuple(texts.values()), frozenset(words), stage, observed)
+
+
+@lru_cache(1 << 17)
+def lowered(word: str) -> str:
+    """The word in lower case, one object for all texts: a store has few words, each many times."""
+    return word.lower().strip("_")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Background:
+    """All texts that a candidate is held against."""
+
+    others: tuple[Other, ...] = ()
+    weights: Weights = field(default_factory=Weights)
+
+    def spoken(self, regex: str, needles: Iterable[str], besides: Collection[str]) -> dict[int, tuple[str, ...]]:
+        """Index of each text that the regex finds → the first line of each source. `needles`: words that every hit has.
+
+        Texts closed as one of `besides` are not asked, nor those of which nobody said what they were.
+        """
+        wanted = frozenset(lowered(word) for word in needles if _WORD.fullmatch(word))
+        search = compiled(regex).search
+        found = {}
+        for index, one in enumerate(self.others):
+            if one.fault is None or one.fault in besides or not wanted <= one.words:
+                continue
+            lines = tuple(line_at(text, hit.start()) for text in one.sections if (hit := search(text)) is not None)
+            if lines:
+                found[index] = lines
+        return found
+
+
+def background(others: Iterable[Other]) -> Background:
+    """The texts together with how many of them each word stands in."""
+    kept = tuple(others)
+    counts: Counter[str] = Counter()
+    for one in kept:
+        counts.update(one.words)
+    return Background(kept, Weights(len(kept), counts))
+
+
+@lru_cache(4096)
+def compiled(regex: str) -> re.Pattern[str]:
+    """The regex, for texts of many lines: nothing in a learned one crosses a line."""
+    return re.compile(regex)
+
+
+def line_at(text: str, place: int) -> str:
+    """The line around a place in a text."""
+    end = text.find("\n", place)
+    return text[text.rfind("\n", 0, place) + 1 : len(text) if end < 0 else end]

@@ -1,0 +1,183 @@
+"""What would have kept a rule silent where it was wrong, what kept it silent where it was wanted, and which faults come together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rapidfuzz import fuzz, process, utils
+
+from kb.learning.cases import Case
+from kb.learning.discriminating_patterns import TRIED, Found, ranked, told_apart
+from kb.learning.events import events_of
+from kb.learning.negative_corpus import Background, background, other
+from kb.parsers.logs.prefixes import peel
+from kb.rulebase.rule import Pattern, Rule
+from kb.scanning.prefilter import ways_of
+
+LEAST_WRONG = 2  # incidents that must have what is to be excluded
+LEAST_RIGHT = 2  # incidents that must not
+MOST_CASES = 12  # that are compared
+NEAR = 60.0  # of 100: how alike a line and the words of a pattern must be
+MOST_LINES = 4_000
+LEAST_PAIRS = 5
+SAME_ORDER = 0.9
+_RIGHT = "right"
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """The line that comes nearest to a pattern that does not find it. `score`: of 100; `lacks`: words of the pattern that it lacks."""
+
+    pattern: str
+    line: str
+    score: float
+    lacks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two faults that come together: in how many incidents `cause` came before `effect`, of all that have both."""
+
+    cause: str
+    effect: str
+    in_order: int
+    together: int
+    incidents: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Incidents without an answer that look alike. `head`: the text that the others are like."""
+
+    head: str
+    incidents: tuple[int, ...]
+
+
+Able = Callable[[Found], bool]
+
+
+def _any(_: Found) -> bool:
+    return True
+
+
+def exclusion(wrong: Sequence[Case], right: Sequence[Case], able: Able = _any) -> Found | None:
+    """A pattern that all incidents have in which a rule was wrong and none in which it was right; None where there is none.
+
+    Too few of either prove nothing. `able`: whether a pattern may go into a rule.
+    """
+    if len(wrong) < LEAST_WRONG or len(right) < LEAST_RIGHT:
+        return None
+    against = background(replace(other(case), fault=_RIGHT) for case in right)
+    by_id = {case.id: case for case in wrong[:MOST_CASES]}
+    return next((one for one in _apart(by_id, against, "") if not one.counter and able(one)), None)
+
+
+def widening(missed: Sequence[Case], near: str, others: Background, fault: str, able: Able = _any) -> Found | None:
+    """A pattern for lines like `near` in the incidents that a rule missed, silent in those of other faults; None where none is."""
+    by_id = {case.id: case for case in missed[:MOST_CASES]}
+    for one in _apart(by_id, others, fault, all_of_them=False):
+        lines = [line.message for own in one.event.lines.values() for line in own]
+        if not one.counter and able(one) and any(fuzz.ratio(near, line) >= NEAR for line in lines):
+            return one
+    return None
+
+
+def _apart(cases: Mapping[int, Case], against: Background, fault: str, *, all_of_them: bool = True) -> Iterator[Found]:
+    """Patterns of what the cases share, each told from the texts against it as well as can be, without a condition."""
+    names = frozenset().union(*(case.names for case in cases.values()))
+    events = [one for one in events_of(cases.values()) if not all_of_them or len(one.support) == len(cases)]
+    for score, event in ranked(events, cases, against)[:TRIED]:
+        found = told_apart(event, score, cases, {fault}, against, names=names)
+        if found is not None and found.when is None and (not all_of_them or len(found.support) == len(cases)):
+            yield found
+
+
+# --- what a rule missed ----------------------------------------------------------------------------------------------
+
+
+def nearest(rule: Rule, texts: Iterable[str]) -> Near | None:
+    """The line of some texts that comes nearest to a pattern of a rule; None where none is near, or one is found by it."""
+    lines = list(dict.fromkeys(_messages(texts)))[:MOST_LINES]
+    best: Near | None = None
+    for pattern in rule.patterns:
+        words = _words(pattern)
+        if not words or not lines:
+            continue
+        found = process.extractOne(
+            " ".join(words), lines, scorer=fuzz.token_set_ratio, score_cutoff=NEAR, processor=utils.default_process
+        )
+        if found is None:
+            continue
+        line, score, _ = found
+        low = line.lower()
+        lacks = tuple(word for word in words if word not in low)
+        if best is None or score > best.score:
+            best = Near(pattern.name, line[:300], round(float(score), 1), lacks)
+    return best
+
+
+def _messages(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        for line in text.split("\n"):
+            data = line[:1024].encode("utf-8", "replace")
+            message = data[peel(data).end :].decode("utf-8", "replace").strip()
+            if len(message) > 3:
+                yield message
+
+
+def _words(pattern: Pattern) -> tuple[str, ...]:
+    """The literal words that a pattern asks for, of its way with most of them."""
+    told = [pattern.literal] if pattern.literal else []
+    if pattern.exception is not None:
+        regexes = [one for one in (pattern.exception.type, pattern.exception.message) if one]
+    else:
+        regexes = [pattern.regex] if pattern.regex else []
+    for regex in regexes:
+        ways = [" ".join(sorted(way, key=len, reverse=True)) for way in ways_of(regex)]
+        told += [max(ways, key=len)] if any(ways) else []
+    return tuple(dict.fromkeys(word for text in told for word in text.lower().split() if len(word) > 2))
+
+
+# --- what comes together ---------------------------------------------------------------------------------------------
+
+
+def pairs(orders: Mapping[int, Sequence[str]]) -> tuple[Pair, ...]:
+    """Faults that keep coming together in one order. `orders`: incident → its faults in the order in which they were first seen.
+
+    At least `LEAST_PAIRS` times, and nine of ten times the same first.
+    """
+    seen: dict[tuple[str, str], list[int]] = {}
+    for incident, faults in sorted(orders.items()):
+        named = list(dict.fromkeys(faults))
+        for at, first in enumerate(named):
+            for second in named[at + 1 :]:
+                seen.setdefault((first, second), []).append(incident)
+    found = []
+    for (first, second), incidents in seen.items():
+        together = len(incidents) + len(seen.get((second, first), ()))
+        if len(incidents) >= LEAST_PAIRS and len(incidents) >= SAME_ORDER * together:
+            found.append(Pair(first, second, len(incidents), together, tuple(incidents)))
+    return tuple(sorted(found, key=lambda one: (-one.in_order, one.cause, one.effect)))
+
+
+def clusters(texts: Mapping[int, str], alike: float = 80.0) -> tuple[Cluster, ...]:
+    """Incidents grouped by how alike their texts are, each to the first group that it fits; the largest group first.
+
+    `texts`: incident → the lines that stand out in it, masked, in a few hundred characters.
+    """
+    heads: list[str] = []
+    groups: list[list[int]] = []
+    exact: dict[str, int] = {}
+    for incident, text in sorted(texts.items()):
+        at = exact.get(text)
+        if at is None:
+            found = process.extractOne(text, heads, scorer=fuzz.token_set_ratio, score_cutoff=alike)
+            at = len(heads) if found is None else found[2]
+            if found is None:
+                heads.append(text)
+                groups.append([])
+            exact[text] = at
+        groups[at].append(incident)
+    told = [Cluster(head, tuple(group)) for head, group in zip(heads, groups, strict=True)]
+    return tuple(sorted(told, key=lambda one: (-len(one.incidents), one.incidents)))

@@ -1,0 +1,188 @@
+"""Messages that say the same become regexes, from the most general that keeps rare words to the whole message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+
+from kb.anomalies.core.severity_words import is_bad
+from kb.learning.tokenizer import Token, Weights, captured, gap, tokens
+from kb.rulebase.patterns import check
+
+MOST_MESSAGES = 12  # that are laid side by side
+ENOUGH = 2.4  # weight of the words of a regex that may stand for the message
+LETTERS = 10  # of its words together
+LATE = 0.1  # words that a beginning further on must spare, for each word before it
+HARMLESS = 3  # words that a run must spare where it says nothing of harm
+SHORT = 1.0  # weight that the words of a whole short message must have
+MOST_WORDS = 14
+LONGEST = 900  # characters of a regex
+WILD = r".{0,160}"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A token that all messages share, or (`token` None) a stretch in which they differ. `fixed`: the text is the same in all."""
+
+    token: Token | None
+    fixed: bool = False
+
+    @property
+    def word(self) -> str:
+        """The word that it is; empty for anything else."""
+        return self.token.text if self.token is not None and self.token.kind == "word" else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Regex:
+    """A regex and the words that each of its matches has. `weight`: how much these tell."""
+
+    text: str
+    words: tuple[str, ...]
+    weight: float
+
+
+def aligned(messages: Sequence[str], names: Collection[str] = ()) -> tuple[Piece, ...]:
+    """What the messages have in common, in order, with stretches where they differ."""
+    cut = [tokens(one, names) for one in dict.fromkeys(messages)][:MOST_MESSAGES]
+    if not cut:
+        return ()
+    pieces = [Piece(token, fixed=True) for token in cut[0]]
+    for other in cut[1:]:
+        pieces = _common(pieces, other)
+    return tuple(pieces)
+
+
+def _common(pieces: Sequence[Piece], other: Sequence[Token]) -> list[Piece]:
+    left = [one.token.same if one.token is not None else ("", str(index)) for index, one in enumerate(pieces)]
+    matcher = SequenceMatcher(None, left, [one.same for one in other], autojunk=False)
+    found: list[Piece] = []
+    for what, start, stop, from_, to in matcher.get_opcodes():
+        if what == "equal":
+            for piece, token in zip(pieces[start:stop], other[from_:to], strict=True):
+                found.append(
+                    replace(piece, fixed=piece.fixed and piece.token is not None and piece.token.text == token.text)
+                )
+        elif not found or found[-1].token is not None:
+            found.append(Piece(None))
+    # two stretches are one, also with only a blank or a sign between them
+    merged: list[Piece] = []
+    for index, piece in enumerate(found):
+        small = piece.token is not None and piece.token.kind in ("space", "sign")
+        between = (
+            small and merged and merged[-1].token is None and index + 1 < len(found) and found[index + 1].token is None
+        )
+        if not between and not (piece.token is None and merged and merged[-1].token is None):
+            merged.append(piece)
+    return merged
+
+
+def regexes(pieces: Sequence[Piece], weights: Weights, *, numbers: bool = False) -> Iterator[Regex]:
+    """Regexes for what the pieces say, the most general first; each later one keeps more of the message.
+
+    `numbers`: numbers that are the same everywhere are kept.
+    """
+    places = [index for index, one in enumerate(pieces) if one.word]
+    told = [weights.of(pieces[index].word) for index in places]
+    span = _shortest(pieces, places, told) or _whole(pieces, places, told)
+    if span is None:
+        return
+    seen = set()
+    first, last = span
+    grown = 0
+    while True:
+        if grown % 2 == 0 or last - first + 1 in (len(places), MOST_WORDS):
+            found = _written(pieces, places[first], places[last], weights, numbers=numbers)
+            if found.text not in seen and len(found.text) <= LONGEST and not check(found.text):
+                seen.add(found.text)
+                yield found
+        grown += 1
+        before = told[first - 1] if first > 0 else -1.0
+        behind = told[last + 1] if last + 1 < len(told) else -1.0
+        if max(before, behind) < 0 or last - first + 1 >= MOST_WORDS:
+            return
+        first, last = (first - 1, last) if before > behind else (first, last + 1)
+
+
+def _shortest(pieces: Sequence[Piece], places: Sequence[int], told: Sequence[float]) -> tuple[int, int] | None:
+    """The shortest run of words that tells enough, rather one that says what is wrong; of equals the one that tells most."""
+    words = [pieces[place].word for place in places]
+    bad = [is_bad(word) for word in words]
+    best: tuple[float, float, int, int] | None = None
+    for first in range(len(places)):
+        enough = 0
+        for last in range(first, min(len(places), first + MOST_WORDS)):
+            weight, letters = _weight(words[first : last + 1], told[first : last + 1])
+            if weight < ENOUGH or letters < LETTERS:
+                continue
+            wild = sum(one.token is None for one in pieces[places[first] : places[last]])
+            harmless = not any(bad[first : last + 1])
+            length = last - first + 2 * wild - min(1.0, weight - ENOUGH) + LATE * first + HARMLESS * harmless
+            key = (length, -weight, first, last)
+            best = key if best is None else min(best, key)
+            enough += 1
+            if not harmless or enough > HARMLESS:
+                break
+    return None if best is None else (best[2], best[3])
+
+
+def _weight(words: Sequence[str], told: Sequence[float]) -> tuple[float, int]:
+    """How much words tell together, and their letters; a word twice tells no more. None long enough tells nothing."""
+    each = dict(zip((word.lower() for word in words), told, strict=True))
+    return (sum(each.values()), sum(map(len, each))) if max(map(len, each)) > 3 else (0.0, 0)
+
+
+def _whole(pieces: Sequence[Piece], places: Sequence[int], told: Sequence[float]) -> tuple[int, int] | None:
+    """All words of a message too short to choose from, where they tell anything."""
+    letters = [len(pieces[index].word) for index in places]
+    if not places or len(places) > MOST_WORDS or sum(told) < SHORT or sum(letters) < LETTERS or max(letters) < 4:
+        return None
+    return 0, len(places) - 1
+
+
+def _written(pieces: Sequence[Piece], start: int, stop: int, weights: Weights, *, numbers: bool) -> Regex:
+    """The regex of the pieces from a word to a word, with what varies right behind it where it has a name."""
+    stop = _with_value(pieces, stop, numbers=numbers)
+    parts: list[str] = []
+    names: set[str] = set()
+    before = next((one.word for one in reversed(pieces[:start]) if one.word), "")
+    for piece in pieces[start : stop + 1]:
+        token = piece.token
+        if token is None:
+            parts.append(WILD)
+        elif token.kind in ("word", "sign"):
+            parts.append(escaped(token.text))
+        elif token.kind == "space":
+            parts.append(" " if piece.fixed and token.text == " " else r"[ \t]{1,20}")
+        elif numbers and token.kind == "number" and piece.fixed:
+            parts.append(rf"{escaped(token.text)}\b")
+        else:
+            name = captured(token, before)
+            parts.append(f"(?P<{name}>{gap(token)})" if name is not None and name not in names else gap(token))
+            names |= {name} if name is not None else set()
+        before = piece.word or ("" if token is None or token.kind in ("number", "varying") else before)
+    words = tuple(one.word for one in pieces[start : stop + 1] if one.word)
+    return Regex("".join(parts), words, sum(weights.of(word) for word in words))
+
+
+def _with_value(pieces: Sequence[Piece], stop: int, *, numbers: bool) -> int:
+    """The end moved to a value right behind the last word: one that has a name, or a number that is to be kept."""
+    index = stop + 1
+    while index < len(pieces) and index <= stop + 4:
+        token = pieces[index].token
+        if token is None or token.kind == "word":
+            break
+        if token.kind in ("number", "varying"):
+            named = captured(token, pieces[stop].word) is not None
+            return index if named or (numbers and pieces[index].fixed and token.kind == "number") else stop
+        index += 1
+    return stop
+
+
+def escaped(text: str) -> str:
+    """Text as a part of a regex; what is no printable ASCII may be anything."""
+    return "".join(
+        re.escape(one) if one in r"\.^$*+?{}[]|()" else one if " " <= one <= "~" else r".{1,4}" for one in text
+    )

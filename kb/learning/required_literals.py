@@ -1,0 +1,130 @@
+"""What a text must hold for a rule to speak on it at all: cheap to look for, so that most texts need not be judged.
+
+A rule speaks only through its patterns, and each kind of pattern through something that stands in the text: a line's own
+regex, words of an exception, the trigger of a reader. A text without any of it has no finding of the rule, and a rule without
+a finding changes no answer: every rule is judged for itself (`kb.diagnosis.findings.hear`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from kb.parsers.logs import crashes, exceptions, launchers, stacks
+from kb.parsers.logs.progress import FORMATS
+from kb.parsers.logs.registry import ALL_READERS
+from kb.parsers.reader import Reader
+from kb.rulebase.patterns import literal_regex, scan_form
+from kb.rulebase.rule import Pattern, Rule
+from kb.scanning.matcher import ScanPattern
+from kb.scanning.prefilter import ways_of
+
+SHORTEST = 3  # characters of a word that is looked for by itself
+# kinds of structures that are made of dumps, metrics and platforms' records, never of the text of a log
+ELSEWHERE = frozenset(
+    {"hang", "stack_outlier", "collective_culprit", "peer_outlier", "slow_phase", "off_plan", "platform_event"}
+)
+
+Group = frozenset[ScanPattern]  # at least one of which a text has
+
+
+@dataclass(frozen=True, slots=True)
+class Needle:
+    """A text may make some rule speak where it has one of each group; without groups any text may."""
+
+    groups: tuple[Group, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sieve:
+    """All needles of some rules. `patterns`: what the engine looks for; hits are told as indices into it.
+
+    `lines`: the indices that are a rule's own line patterns: what the engine hits there the scanner has to ask about.
+    """
+
+    patterns: tuple[ScanPattern, ...]
+    wanted: tuple[tuple[frozenset[int], ...], ...]
+    lines: frozenset[int]
+
+    def lets(self, hits: Collection[int]) -> bool:
+        """Whether a text with these hits has to be judged."""
+        return any(all(not group.isdisjoint(hits) for group in groups) for groups in self.wanted)
+
+
+def sieve(rules: Iterable[Rule]) -> Sieve:
+    """The sieve of some rules, whatever their status."""
+    rules = list(rules)
+    needles = list(dict.fromkeys(one for rule in rules for pattern in rule.patterns for one in needles_of(pattern)))
+    patterns = tuple(
+        dict.fromkeys(one for needle in needles for group in needle.groups for one in sorted(group, key=repr))
+    )
+    place = {one: at for at, one in enumerate(patterns)}
+    lines = {_line(pattern) for rule in rules for pattern in rule.patterns if pattern.literal or pattern.regex}
+    return Sieve(
+        patterns,
+        tuple(tuple(frozenset(place[one] for one in group) for group in needle.groups) for needle in needles),
+        frozenset(place[one] for one in lines),
+    )
+
+
+def needles_of(pattern: Pattern) -> Iterator[Needle]:
+    """What a text must have for a pattern to be seen in it; nothing where no text alone can show it."""
+    if pattern.literal or pattern.regex:
+        yield Needle((frozenset({_line(pattern)}),))
+    elif pattern.exception is not None:
+        told = (pattern.exception.type, pattern.exception.message)
+        groups = [group for regex in told if regex is not None and (group := _words(regex)) is not None]
+        yield Needle(tuple(groups) or (_EXCEPTIONS,))
+    elif pattern.structure is not None:
+        if pattern.structure.kind == "progress":
+            yield Needle((_STEPS,))
+        elif pattern.structure.kind not in ELSEWHERE:
+            yield Needle((_triggers(pattern.structure.kind),))
+    elif pattern.detect is not None and pattern.detect.name == "collective_behind":
+        yield Needle((_triggers("watchdog_status"),))
+    elif pattern.detect is not None or pattern.series is not None:
+        yield Needle((_STEPS,))
+    else:
+        yield Needle()  # what a user programmed may see anything
+
+
+def _line(pattern: Pattern) -> ScanPattern:
+    regex = pattern.regex if pattern.regex is not None else literal_regex(pattern.literal or "")
+    return ScanPattern(scan_form(regex).expression, pattern.ignore_case)
+
+
+def _words(regex: str) -> Group | None:
+    """A word for each way in which the regex may match; None where some way has none.
+
+    Whitespace parts words: newlines of a message are kept as spaces.
+    """
+    found = set()
+    for way in ways_of(regex):
+        words = [word for run in way for word in run.split() if len(word) >= SHORTEST and word.isascii()]
+        if not words:
+            return None
+        found.add(ScanPattern(scan_form(literal_regex(max(words, key=len))).expression, ignore_case=True))
+    return frozenset(found) or None
+
+
+def _triggers(kind: str) -> Group:
+    """What finds the lines of which structures of a kind are made."""
+    names = _READERS.get(kind, (kind,))
+    found = frozenset(_trigger(one) for one in ALL_READERS if one.name in names)
+    return found or frozenset(_trigger(one) for one in ALL_READERS)
+
+
+def _trigger(reader: Reader) -> ScanPattern:
+    return ScanPattern(scan_form(reader.trigger).expression, reader.ignore_case)
+
+
+# kinds whose readers have other names than their own
+_READERS: Mapping[str, tuple[str, ...]] = {
+    "elastic_failure": ("elastic_block",),
+    "launcher_exit": tuple(one.name for one in launchers.READERS if one.name not in ("slurm_end", "signal")),
+    "native_crash": tuple(one.name for one in crashes.READERS),
+    "stack_dump": tuple(one.name for one in stacks.READERS),
+    "xid": ("xid", "off_bus"),
+}
+_EXCEPTIONS: Group = frozenset(_trigger(one) for one in exceptions.READERS)
+_STEPS: Group = frozenset(ScanPattern(scan_form(one.detector).expression) for one in FORMATS)

@@ -1,0 +1,59 @@
+"""Ids, families and titles of learned rules: words of the fault class and of the line, in a fixed alphabet."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kb.rulebase.rule import Rulebook
+from kb.scanning.prefilter import COMMON
+
+LONGEST_ID = 60
+LONGEST_TITLE = 80
+_LETTERS = re.compile(r"[A-Za-z]{3,20}")
+_DOMAINS = {
+    "hardware": "gpu",
+    "network": "network",
+    "platform": "host",
+    "software": "python",
+    "training": "training",
+    "none": "host",
+}
+_SPARE = frozenset(
+    {"error", "errors", "failed", "failure", "exception", "runtime", "the", "and", "for", "with", "from"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a rule goes. `taken`: the rule of nearly the same name that the base has."""
+
+    id: str
+    family: str
+    title: str
+    taken: str = ""
+
+
+def named(fault: str, words: Sequence[str], rulebook: Rulebook) -> Place:
+    """A free id, the family in which most rules of the fault are, and a title."""
+    told = telling(words)
+    wanted = "-".join([*fault.split("_"), *told[:2]])[:LONGEST_ID].strip("-")
+    taken = {rule.id for rule in rulebook.rules}
+    name, number = wanted, 2
+    while name in taken:
+        name, number = f"{wanted[: LONGEST_ID - 4]}-{number}", number + 1
+    families = Counter(rule.family for rule in rulebook.rules if rule.fault == fault and rule.family)
+    known = rulebook.faults[fault]
+    family = min(families, key=lambda one: (-families[one], one)) if families else _DOMAINS.get(known.domain, "host")
+    head = re.split(r"[:,;]", known.title)[0].strip()
+    title = f"{head}: {' '.join(told[:4])}" if told else head
+    return Place(name, family, title[:LONGEST_TITLE].rstrip(" :"), wanted if wanted in taken else "")
+
+
+def telling(words: Sequence[str]) -> list[str]:
+    """Words for a name, in their order: plain letters in lower case, the rare before all."""
+    found = list(dict.fromkeys(part.lower() for word in words for part in _LETTERS.findall(word)))
+    rare = [word for word in found if word not in COMMON and word not in _SPARE]
+    return rare or [word for word in found if word not in _SPARE]

@@ -1,0 +1,180 @@
+"""Cuts a message into words, numbers and what varies from run to run, and says how much each word tells."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+from kb.scanning.prefilter import COMMON
+
+LONGEST = 600  # characters of a message that are looked at
+FEW = 24  # texts; of fewer the counts say little, and common words are known beforehand
+
+Kind = Literal["word", "number", "space", "sign", "varying"]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A piece of a message. `form` names the kind of what varies, and the name under which rules capture it."""
+
+    kind: Kind
+    text: str
+    form: str = ""
+
+    @property
+    def same(self) -> tuple[str, str]:
+        """What makes two tokens alike: words and signs by their text, what varies by its form."""
+        return (
+            self.kind,
+            self.form if self.kind == "varying" else "" if self.kind in ("number", "space") else self.text,
+        )
+
+
+# What names a place, a person or a thing of one site or one run: never a literal of a rule.
+_VARYING = re.compile(
+    r"(?P<url>[A-Za-z][A-Za-z0-9+.-]{1,9}://[^\s'\"<>)\],;]{1,400})"
+    r"|(?P<email>[\w.+%-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,64}){0,6})"
+    r"|(?P<pci>(?:(?<=PCI:)|(?<![\w:]))(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-9A-Fa-f])?(?![\w:]))"
+    r"|(?P<uuid>(?<![\w-])(?:GPU-|MIG-)?[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}(?![\w-]))"
+    r"|(?P<mac>(?<![\w:])(?:[0-9A-Fa-f]{2}[:-]){5,19}[0-9A-Fa-f]{2}(?![\w:]))"
+    r"|(?P<ip>(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?:[:<]\d{1,5}>?|/\d{1,2})?(?!\w)|(?<![\w:])(?:[0-9a-f]{0,4}:){3,7}[0-9a-f]{1,4}(?![\w:]))"
+    r"|(?P<time>(?<!\d)\d{4}[-/]\d\d[-/]\d\d(?:[T _-]\d\d[:-]\d\d[:-]\d\d(?:[.,]\d{1,9})?)?|(?<![\d:])\d{1,2}:\d\d:\d\d(?:[.,]\d{1,9})?(?![\d:]))"
+    r"|(?P<quoted>'[^'\n]{1,200}'|\"[^\"\n]{1,200}\"|`[^`\n]{1,200}`)"
+    r"|(?P<path>(?<![\w.])(?:~|\.{1,2})?(?:/[\w.@+=%:,-]{1,120}){2,30}/?|(?<![\w./])/[\w.@+=%-]{2,120}(?![\w/])"
+    r"|(?<![\w./])(?:[\w.@+=%-]{1,120}/){1,30}[\w.@+=%-]{1,120}\.[A-Za-z][\w]{0,8}(?![\w/])"
+    r"|(?<![\w./-])[\w-]{1,80}\.(?:pt|pth|bin|idx|json|jsonl|yaml|yml|safetensors|tar|parquet|arrow|npy|txt|log|distcp|py|sh|ckpt)(?![\w.]))"
+    r"|(?P<hex>0x[0-9A-Fa-f]{1,64}|(?<!\w)(?=[a-f]{0,63}\d)[0-9a-f]{7,64}(?!\w)|(?<!\w)(?=[A-F]{0,63}\d)[0-9A-F]{7,64}(?!\w))"
+    r"|(?P<name>(?<![\w-])(?=[A-Za-z.-]{0,80}\d)[A-Za-z][A-Za-z0-9]{0,60}(?:-[A-Za-z0-9]{1,60}){1,12}(?:\.[a-z][a-z0-9-]{1,40}){0,6}(?![\w-])"
+    r"|(?<![\w.-])(?:node|host|nid|worker|master|compute|dgx|hgx|cn|gpu|srv|rack|oss|mds|login|leaf|spine|sw)[a-z]{0,10}[-_]?\d{1,8}(?:\.[a-z][a-z0-9-]{1,40}){0,6}(?![\w-])"
+    r"|(?<![\w.-])[a-z][a-z0-9-]{1,40}(?:\.[a-z0-9][a-z0-9-]{0,40}){1,5}\.(?:com|net|org|io|ai|edu|gov|local|lan|internal|cluster|corp|example|cn|de|eu|uk)(?![\w.-]))"
+)
+_PIECE = re.compile(r"[A-Za-z_]+(?:\d+_?[A-Za-z_]+)*|\d+(?:\.\d+)*|[ \t]+|[^\w \t]|\w")
+# whose value is the name of a place or a person, as `host=`, `user `, `on node `
+_NAMED_BY = frozenset(
+    """
+    host hostname node nodename nodelist user username login owner account tenant group project team partition queue
+    cluster server peer machine pod namespace container rack switch lid guid serial uid gid mail email job jobname
+    bucket
+    """.split()  # noqa: SIM905 - a list would take a page
+)
+_GIVEN_BY = frozenset({"from", "by", "for", "to", "at", "on", "with", "asked", "ask", "thanks"})
+# the word before what varies → the name under which rules capture it
+_CAPTURED: Mapping[str, str] = {
+    **dict.fromkeys(("rank", "ranks"), "rank"),
+    **dict.fromkeys(("node", "host", "hostname", "machine"), "node"),
+    **dict.fromkeys(("status", "code", "exitcode", "errno", "retcode", "errorcode"), "code"),
+    **{word: word for word in ("signal", "port", "peer", "device", "op", "path", "seconds", "interface", "size", "step", "xid", "link")},
+    "iteration": "step",
+}  # fmt: skip
+_FORMS: Mapping[str, str] = {"pci": "pci", "path": "path", "url": "url"}
+_GAPS: Mapping[str, str] = {
+    "url": r"\S{1,400}", "email": r"\S{1,160}", "pci": r"[0-9A-Fa-f:.]{5,16}", "uuid": r"[\w-]{30,44}", "mac": r"[0-9A-Fa-f:-]{17,60}",
+    "ip": r"[0-9A-Fa-f.:<>/]{3,50}", "time": r"\S{1,30}(?: \d\d:\S{1,20})?", "quoted": r".{2,200}", "path": r"\S{1,400}",
+    "hex": r"\w{1,66}", "name": r"[\w.-]{1,160}", "number": r"[\d.]+",
+}  # fmt: skip
+
+
+def tokens(message: str, names: Collection[str] = ()) -> tuple[Token, ...]:
+    """The pieces of a message in order. `names`: what names a place or a person of the incident, in lower case."""
+    return tuple(_named(_cut(message[:LONGEST]), names))
+
+
+@lru_cache(1 << 14)
+def _cut(message: str) -> tuple[Token, ...]:
+    found: list[Token] = []
+    at = 0
+    for hit in _VARYING.finditer(message):
+        found += _pieces(message[at : hit.start()])
+        found.append(Token("varying", hit[0], hit.lastgroup or ""))
+        at = hit.end()
+    found += _pieces(message[at:])
+    return tuple(found)
+
+
+def _pieces(text: str) -> list[Token]:
+    return [Token(_kind(hit[0]), hit[0]) for hit in _PIECE.finditer(text)]
+
+
+def _kind(piece: str) -> Kind:
+    if piece[0].isdigit():
+        return "number"
+    if piece[0] in " \t":
+        return "space"
+    return "word" if piece.isascii() and (piece[0].isalpha() or piece[0] == "_") else "sign"
+
+
+def _named(found: Sequence[Token], names: Collection[str]) -> list[Token]:
+    """Words that are names become what varies: those known, and what stands behind `host=`, `user ` and the like."""
+    told = []
+    before = ""
+    for index, token in enumerate(found):
+        if token.kind == "word" and (token.text.lower() in names or _is_named(before, token.text, found[index + 1 :])):
+            told.append(Token("varying", token.text, "name"))
+        else:
+            told.append(token)
+        if token.kind in ("word", "varying", "number"):
+            before = token.text.lower().strip("_") if token.kind == "word" else ""
+    return told
+
+
+def _is_named(before: str, word: str, after: Sequence[Token]) -> bool:
+    """Whether the word before makes a word a name: `host` any, `by` one in capitals or one with which the phrase ends."""
+    if before in _NAMED_BY:
+        return _may_be_name(word)
+    ends = len(after) < 2 or after[0].kind != "space" or after[1].kind != "word"
+    return before in _GIVEN_BY and _may_be_name(word) and (ends or word[0].isupper())
+
+
+def _may_be_name(word: str) -> bool:
+    """Whether a word behind `user ` or `on host ` may be a name: plain speech goes on with words that are common."""
+    return word.lower() not in COMMON and word.lower() not in _PLAIN and len(word) > 1
+
+
+_PLAIN = frozenset(
+    """
+    a an and any are as at be been but by can cannot could did do does for from had has have he her his if in into is
+    it its may might must no not of off on or our out over own per than that the their them then there these they
+    this those to too up was we were what when where which while who will with within without would you your after
+    again all also already before because being between both down during each exited exits failed fails few gone got
+    how just lost made many more most much never now once one only other ran same since so some still such sent until
+    upon very via yet unreachable responding rank dropped stopped refused closed crashed rebooted drained
+    """.split()  # noqa: SIM905 - a list would take a page
+)
+
+
+def gap(token: Token) -> str:
+    """The regex of what varies here."""
+    return _GAPS[token.form if token.kind == "varying" else "number"]
+
+
+def captured(token: Token, before: str) -> str | None:
+    """The name under which rules capture what varies, told by its form and by the word before it."""
+    return _CAPTURED.get(before.lower().strip("_")) or _FORMS.get(token.form)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How much words tell: in how many of so many texts each stands. `plain`: words that rules must not lean on."""
+
+    texts: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, word: str) -> float:
+        """0 to about 1.5: rare words and long names of programs tell most; what few texts could not show is known beforehand."""
+        low = word.lower().strip("_")
+        letters = sum(one.isalpha() for one in low)
+        if letters < 2:
+            return 0.0
+        known = 0.25 if low in COMMON or low in _PLAIN else 1.0
+        seen = (
+            math.log((self.texts + 2) / (self.counts.get(low, 0) + 1)) / math.log(self.texts + 2) if self.texts else 1.0
+        )
+        share = min(1.0, self.texts / FEW)
+        made = 0.3 if "_" in word.strip("_") or any(one.isupper() for one in word[1:]) or len(low) > 11 else 0.0
+        return (known * (1 - share) + min(1.0, seen + 0.1) * (0.5 + known / 2) * share) * (
+            1 if letters > 2 else 0.5
+        ) + made * known

@@ -1,0 +1,1 @@
+"""Metric series of all ranks: panels, outliers among peers, change points, detectors."""

@@ -1,0 +1,1 @@
+"""Parsers of log lines: prefixes, timestamps, progress, exceptions, launchers, kernel messages, and the registry of them."""

@@ -1,0 +1,157 @@
+"""Native crashes: the interpreter's fatal errors, MPI's and the C++ runtime's last words, the C library's heap checks."""
+
+from __future__ import annotations
+
+import re
+
+from kb.model import Scalar, Structure
+from kb.parsers.logs.launchers import signal_name
+from kb.parsers.logs.lines import line_at, lines_from, number, on_line, plain, resource, text
+from kb.parsers.logs.prefixes import peel
+from kb.parsers.reader import Reader
+
+_FATAL = re.compile(rb"Fatal Python error: (.{1,300})")
+_RECEIVED = re.compile(rb"(?:\[([\w.-]{1,64}):(\d{1,9})\] )?\*\*\* Process received signal \*\*\*")
+_SIGNAL = re.compile(rb"Signal: ([A-Za-z ]{1,40}) \((\d{1,3})\)")
+_DETAIL = re.compile(rb"(?:Signal code|Failing at address): .{1,120}")
+_TERMINATE = re.compile(
+    rb"terminate called (?:after throwing an instance of ['\"]([^'\"\n]{1,200})['\"]|(without an active exception|recursively))"
+)
+_WHAT = re.compile(rb"what\(\): *(.{0,1000})")
+_UNHANDLED = re.compile(rb"Unhandled exception: ([\w:]{1,200})\. what\(\): ?(.{0,1000})")
+_HEAP = re.compile(
+    rb"(?:\*\*\* Error in [`'\"][^'\"\n]{0,200}['\"]: )?"
+    rb"((?:double free or corruption|corrupted (?:size|double-linked)|free\(\): |malloc\(\): |malloc_consolidate\(\): "
+    rb"|realloc\(\): |munmap_chunk\(\): |\*\*\* (?:stack smashing|buffer overflow) detected \*\*\*).{0,120})"
+)
+_CAUGHT = re.compile(rb"(?:\[([\w.-]{1,64}):(\d{1,9}):[^\]\n]{1,40}\] )?Caught signal (4|6|7|8|11) \(?([^)\n]{0,200})")
+_HANDLER = re.compile(rb"\*\*\* (SIG(?:SEGV|ABRT|BUS|FPE|ILL)) (?:\(@0x[0-9a-f]{1,16}\) )?received (.{0,120})")
+_DUMPED = re.compile(
+    rb"(Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception) +\(core dumped\)"
+)
+_SEGFAULT = re.compile(
+    rb"(\S{1,64}?)\[(\d{1,9})\]: segfault at [0-9a-f]{1,16} ip [0-9a-f]{1,16} sp [0-9a-f]{1,16} error \w{1,4}"
+    rb"(?: in (\S{1,200}?)\[)?"
+)
+_DAEMONS = re.compile(  # a node's services, no part of a job
+    rb"sshd|systemd[\w-]*|crond?|dbus-daemon|snapd|polkitd|Xorg|rsyslogd|telegraf|node_exporter|dcgm-exporter|gnome-[\w-]+"
+)
+
+
+def _crash(
+    window: bytes,
+    at: int,
+    signal: str,
+    what: bytes | str,
+    *,
+    node: bytes | None = None,
+    pid: int | None = None,
+    end: int | None = None,
+) -> tuple[Structure, ...]:
+    said = what if isinstance(what, str) else text(what)
+    fields: dict[str, Scalar] = {"signal": signal, "what": said}
+    who = resource(peel(line_at(window, at)[0]), node=text(node) or None, pid=pid)
+    return (on_line("native_crash", window, at, fields, end=end, who=who),)
+
+
+def _line(window: bytes, at: int) -> bytes:
+    return plain(line_at(window, at)[0])
+
+
+def _read_fatal(window: bytes, at: int) -> tuple[Structure, ...]:
+    found = _FATAL.search(_line(window, at))
+    return _crash(window, at, signal_name(found[1]), found[0]) if found else ()
+
+
+def _read_received(window: bytes, at: int) -> tuple[Structure, ...]:
+    """The block that MPI prints line by line, each behind `[host:pid]`; other processes' lines may stand between."""
+    found = _RECEIVED.search(_line(window, at))
+    if found is None:
+        return ()
+    own = b"[" + found[1] + b":" + found[2] + b"]" if found[1] else b""
+    signal, said, end = "", [], at
+    for _, after, line in lines_from(window, at, 24):
+        if own not in line:
+            continue
+        number_line, detail = _SIGNAL.search(line), _DETAIL.search(line)
+        if number_line:
+            signal = signal_name(value=number(number_line[2])) or text(number_line[1])
+        said += [text(part[0]) for part in (number_line, detail) if part]
+        end = after
+        if b"Failing at address" in line:
+            break
+    return _crash(window, at, signal, ", ".join(said), node=found[1], pid=number(found[2]), end=max(end, at + 1))
+
+
+def _read_terminate(window: bytes, at: int) -> tuple[Structure, ...]:
+    line, after = line_at(window, at)
+    found = _TERMINATE.search(line)
+    if found is None:
+        return ()
+    name, end = text(found[1] or found[2]), after
+    prefix = peel(line)
+    message = ""
+    for _, behind, later in lines_from(window, after, 4):
+        said = _WHAT.search(later)
+        other = peel(later)
+        if said and (other.rank, other.local_rank, other.pid) == (prefix.rank, prefix.local_rank, prefix.pid):
+            message, end = text(said[1]), behind
+            break
+    return _crash(window, at, "SIGABRT", f"{name}: {message}" if message else name, end=end)
+
+
+def _read_unhandled(window: bytes, at: int) -> tuple[Structure, ...]:
+    found = _UNHANDLED.search(_line(window, at))
+    return _crash(window, at, "SIGABRT", f"{text(found[1])}: {text(found[2])}") if found else ()
+
+
+def _read_heap(window: bytes, at: int) -> tuple[Structure, ...]:
+    line = line_at(window, at)[0]
+    message = plain(line[peel(line).end :]).lstrip()
+    found = _HEAP.match(message)
+    return _crash(window, at, "SIGABRT", found[1].removesuffix(b" ***")) if found else ()
+
+
+def _read_caught(window: bytes, at: int) -> tuple[Structure, ...]:
+    line = _line(window, at)
+    found, handler = _CAUGHT.search(line), _HANDLER.search(line)
+    if found:
+        signal = signal_name(value=number(found[3]))
+        return _crash(window, at, signal, found[4], node=found[1], pid=number(found[2]))
+    return _crash(window, at, text(handler[1]), handler[0]) if handler else ()
+
+
+def _read_dumped(window: bytes, at: int) -> tuple[Structure, ...]:
+    found = _DUMPED.search(_line(window, at))
+    return _crash(window, at, signal_name(found[1]), found[0]) if found else ()
+
+
+def _read_segfault(window: bytes, at: int) -> tuple[Structure, ...]:
+    found = _SEGFAULT.search(_line(window, at))
+    if found is None or _DAEMONS.fullmatch(found[1]):
+        return ()
+    what = f"segfault of {text(found[1])}" + (f" in {text(found[3])}" if found[3] else "")
+    return _crash(window, at, "SIGSEGV", what, pid=number(found[2]))
+
+
+READERS: tuple[Reader, ...] = (
+    Reader(name="fatal_python_error", trigger=r"Fatal Python error: ", read=_read_fatal, after=1024),
+    Reader(name="process_received_signal", trigger=r"\*\*\* Process received signal \*\*\*", read=_read_received),
+    Reader(name="terminate_called", trigger=r"terminate called ", read=_read_terminate, after=8192),
+    Reader(name="unhandled_native", trigger=r"Unhandled exception: ", read=_read_unhandled, after=4096),
+    Reader(
+        name="heap_check",
+        trigger=r"double free or corruption|corrupted size|corrupted double-linked|free\(\): |malloc\(\): "
+        r"|malloc_consolidate\(\): |realloc\(\): |munmap_chunk\(\): |stack smashing detected|buffer overflow detected",
+        read=_read_heap,
+        after=1024,
+    ),
+    Reader(
+        name="caught_signal",
+        trigger=r"Caught signal \d|\*\*\* SIG[A-Z]+ .*received ",
+        read=_read_caught,
+        after=1024,
+    ),
+    Reader(name="core_dumped", trigger=r"\(core dumped\)", read=_read_dumped, after=1024),
+    Reader(name="segfault", trigger=r"\]: segfault at ", read=_read_segfault, after=1024),
+)

@@ -1,0 +1,161 @@
+"""torchrun's failure block, and its agent's line on the process that failed first.
+
+The block covers one agent, so one node; what it calls the root cause is the first failure that this agent saw.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kb.model import Resource, Scalar, Structure
+from kb.parsers.logs.lines import MAX_LINE, line_at, lines_from, number, on_line, plain, resource, text
+from kb.parsers.logs.prefixes import peel
+from kb.parsers.reader import Reader
+
+_MAX_ITEMS = 512
+_MAX_IDLE = 8  # lines without an item, after which it was no such block
+_MAX_FOREIGN = 400  # lines of others within one item
+_MAX_LINES = 16 * _MAX_ITEMS
+_NAME = re.compile(rb"\s*(\S.{0,500}?) FAILED\s*$")
+_ITEM = re.compile(rb"\s*\[(\d{1,6})\]:\s*$")
+_FIELD = re.compile(rb"\s{0,8}(time|host|rank|exitcode|error_file|traceback)\s*:\s?(.*)$")
+_RANK = re.compile(rb"(-?\d{1,9})(?: \(local_rank: (-?\d{1,9})\))?")
+_EXIT = re.compile(rb"(-?\d{1,9})(?: \(pid: (\d{1,9})\))?(?:\s*\((SIG\w{1,12})\))?")
+_SIGNAL = re.compile(rb"Signal \d{1,3} \((SIG\w{1,12})\)")
+_FAILED = re.compile(
+    rb"failed \(exitcode: (-?\d{1,9})\)(?: local_rank: (-?\d{1,9}))?(?: \(pid: (\d{1,9})\))?(?: of (?:binary|fn): (.{0,400}))?"
+)
+
+# exit codes of signals that killed a process, where no name is printed
+_SIGNAL_NAMES = {-4: "SIGILL", -6: "SIGABRT", -7: "SIGBUS", -8: "SIGFPE", -9: "SIGKILL", -11: "SIGSEGV", -15: "SIGTERM"}
+
+
+def _read_block(window: bytes, at: int) -> tuple[Structure, ...]:
+    name = _name_above(window, at)
+    items: list[Structure] = []
+    raw: dict[bytes, bytes] = {}
+    start, end, root, idle, foreign = -1, at, False, 0, 0
+    head = line_at(window, at)[0]
+    voice = _voice(head)
+    if not plain(head[peel(head).end :]).lstrip().startswith(b"Failures:"):
+        return ()
+    for position, after, line in lines_from(window, at, _MAX_LINES):
+        if _voice(line) != voice:
+            foreign += 1
+            if foreign > _MAX_FOREIGN:
+                break
+            continue
+        said = plain(line[peel(line).end :])
+        item = _ITEM.match(said)
+        pair = _FIELD.match(said) if start >= 0 else None
+        if item or b"Root Cause" in said or said.startswith((b"=====", b"-----")):
+            items += _item(window, start, end, raw, name=name, root=root)
+            root = root or b"Root Cause" in said
+            start, raw = (position if item else -1), {}
+            idle = foreign = 0
+        elif pair and pair[1] not in raw:
+            raw[pair[1]] = pair[2].strip()
+            end = after
+        elif start >= 0 and b"traceback" in raw and len(raw[b"traceback"]) < MAX_LINE:
+            raw[b"traceback"] += b"\n" + said.rstrip()
+            end = after
+        idle += 1
+        if said.startswith(b"=====") or len(items) >= _MAX_ITEMS or (idle > _MAX_IDLE and start < 0):
+            break
+    return (*items, *_item(window, start, end, raw, name=name, root=root))
+
+
+def _voice(line: bytes) -> tuple[int | None, str | None]:
+    """Which agent prints; nodes may print their blocks at the same time."""
+    prefix = peel(line)
+    return prefix.rank, prefix.node
+
+
+def _name_above(window: bytes, at: int) -> str:
+    """What failed, from the line `… FAILED` that stands up to four lines above `Failures:`."""
+    for _ in range(4):
+        if at <= 0:
+            return ""
+        at = window.rfind(b"\n", 0, at - 1) + 1
+        line = line_at(window, at)[0]
+        found = _NAME.match(plain(line[peel(line).end :]))
+        if found:
+            return text(found[1])
+    return ""
+
+
+def _item(
+    window: bytes, start: int, end: int, raw: dict[bytes, bytes], *, name: str, root: bool
+) -> tuple[Structure, ...]:
+    rank = _RANK.match(raw.get(b"rank", b""))
+    code = _EXIT.match(raw.get(b"exitcode", b""))
+    if start < 0 or (rank is None and code is None):
+        return ()
+    fields: dict[str, Scalar] = {
+        "name": name,
+        "root": "yes" if root else "no",
+        "time": text(raw.get(b"time")),
+        "host": text(raw.get(b"host")),
+        "rank": number(rank[1]) if rank else None,
+        "local_rank": number(rank[2]) if rank else None,
+        "exitcode": number(code[1]) if code else None,
+        "signal": _signal(raw, code),
+        "pid": number(code[2]) if code else None,
+        "error_file": text(raw.get(b"error_file")),
+        "traceback": text(raw.get(b"traceback"), 2000),
+    }
+    who = _who(window, start, fields)
+    decisive = window.find(b"exitcode", start, end)
+    offset = window.rfind(b"\n", 0, decisive) + 1 if decisive >= 0 else start
+    return (on_line("elastic_failure", window, offset, fields, end=end, who=who),)
+
+
+def _signal(raw: dict[bytes, bytes], code: re.Match[bytes] | None) -> str:
+    said = _SIGNAL.search(raw.get(b"traceback", b""))
+    if code and code[3]:
+        return text(code[3])
+    if said:
+        return text(said[1])
+    return _SIGNAL_NAMES.get(number(code[1]) or 0, "") if code else ""
+
+
+def _who(window: bytes, start: int, fields: dict[str, Scalar]) -> Resource:
+    """The process that the item speaks of; not the launcher that prints it."""
+    prefix = peel(line_at(window, start)[0])
+    host, rank, local, pid = (fields[key] for key in ("host", "rank", "local_rank", "pid"))
+    return Resource(
+        node=str(host) if host else prefix.node,
+        rank=rank if isinstance(rank, int) and rank >= 0 else None,
+        local_rank=local if isinstance(local, int) and local >= 0 else None,
+        pid=pid if isinstance(pid, int) else None,
+    )
+
+
+def _read_exit(window: bytes, at: int) -> tuple[Structure, ...]:
+    line, _ = line_at(window, at)
+    found = _FAILED.search(line)
+    if found is None:
+        return ()
+    local, pid = number(found[2]), number(found[3])
+    fields: dict[str, Scalar] = {
+        "exitcode": number(found[1]),
+        "local_rank": local,
+        "pid": pid,
+        "binary": text(found[4]),
+    }
+    spoken = resource(peel(line))
+    who = Resource(node=spoken.node, rank=None, local_rank=local, pid=pid)
+    return (on_line("elastic_exit", window, at, fields, who=who),)
+
+
+READERS: tuple[Reader, ...] = (
+    Reader(
+        name="elastic_block",
+        trigger=r"Failures:",
+        read=_read_block,
+        before=1024,
+        after=64 * 1024,
+        keep=512,
+    ),
+    Reader(name="elastic_exit", trigger=r"failed \(exitcode: -?\d", read=_read_exit, after=1024, keep=256),
+)

@@ -1,0 +1,303 @@
+"""What launchers, schedulers and shells say when a task ends: srun, mpirun, PALS, pdsh, DeepSpeed, Slurm, signals."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from kb.model import Scalar, Structure
+from kb.parsers.logs.lines import line_at, lines_from, number, on_line, plain, resource, text
+from kb.parsers.logs.prefixes import peel
+from kb.parsers.reader import Reader
+
+_NUMBERED = (
+    "HUP",
+    "INT",
+    "QUIT",
+    "ILL",
+    "TRAP",
+    "ABRT",
+    "BUS",
+    "FPE",
+    "KILL",
+    "USR1",
+    "SEGV",
+    "USR2",
+    "PIPE",
+    "ALRM",
+    "TERM",
+)
+SIGNALS = {value: f"SIG{name}" for value, name in enumerate(_NUMBERED, start=1)}
+NUMBERS = {name: value for value, name in SIGNALS.items()}
+# what the C library calls them; upper and lower case are both seen
+_WORDS = {
+    "aborted": "SIGABRT",
+    "bus error": "SIGBUS",
+    "floating point exception": "SIGFPE",
+    "hangup": "SIGHUP",
+    "illegal instruction": "SIGILL",
+    "killed": "SIGKILL",
+    "out of memory": "SIGKILL",
+    "segmentation fault": "SIGSEGV",
+    "terminated": "SIGTERM",
+    "user defined signal 1": "SIGUSR1",
+    "user defined signal 2": "SIGUSR2",
+}
+_WORD = (
+    rb"Killed|Terminated|Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception|Hangup"
+    rb"|User defined signal [12]|Out Of Memory"
+)
+
+_SRUN = re.compile(
+    rb"(?:srun|mpirun|launch|error): (?:error: )?([\w.-]{1,64}): tasks? ([\d,\[\]-]{1,200}): "
+    rb"(?:Exited with exit code (\d{1,6})|(" + _WORD + rb"))"
+)
+_NOTICED = re.compile(rb"process rank (\d{1,7}) with PID (\d{1,9}) on node ([\w.-]{1,64}) exited on\s+signal (\d{1,3})")
+_DETECTED = re.compile(rb"exited with non-zero status")
+_PROCESS_NAME = re.compile(rb"Process name: *\[[^\]\n]{1,80}\]?,(\d{1,7})\]")
+_EXIT_CODE = re.compile(rb"Exit code: *(-?\d{1,6})")
+_HYDRA = re.compile(
+    rb"=\s+(?:(?:RANK (\d{1,7}) )?PID (\d{1,9}) RUNNING AT ([\w.-]{1,64})|EXIT CODE: (-?\d{1,6})"
+    rb"|KILLED BY SIGNAL: (\d{1,3}))"
+)
+_PALS = re.compile(rb"(?:([\w.-]{1,64}): )?rank (\d{1,7}) (?:died from signal (\d{1,3})|exited with code (-?\d{1,6}))")
+_KILLING = re.compile(rb"Killing subprocess (\d{1,9})")
+_RETURNED = re.compile(rb"exits with return code = (-?\d{1,6})")
+_PDSH = re.compile(rb"(?:pdsh@)?[\w.-]{1,64}: ([\w.-]{1,64}): (?:ssh|mcmd) exited with exit code (\d{1,6})")
+_SHELL = re.compile(
+    rb"(?:\S{1,200}: line \d{1,7}: +(\d{1,9}) +)?(" + _WORD + rb")(?: +\(core dumped\))?(?:$| {2,}| [^\s:]{1,400} )"
+)
+_ENDED = re.compile(
+    rb"\*\*\* (JOB|STEP) (\S{1,80}) ON (\S{1,80}) CANCELLED AT (\S{1,40})(?: DUE TO ([A-Za-z][\w ]{1,60}?)(?:,[^*]{0,120})?)? ?\*\*\*"
+)
+
+_NAME = rb"SIG[A-Z]{2,6}[12]?"
+_SIGNALLED = (
+    re.compile(rb"Process (?P<pid>\d{1,9}) got signal: (?P<number>\d{1,3})"),
+    re.compile(rb"Caught signal (?P<number>\d{1,3})\b"),
+    re.compile(rb"Sending process (?P<pid>\d{1,9}) closing signal (?:Signals\.)?(?P<name>" + _NAME + rb")"),
+    re.compile(rb"Received (?:Signals\.)?(?:(?P<name>" + _NAME + rb")|(?P<number>\d{1,3})) death signal"),
+    re.compile(rb"\(pid (?P<pid>\d{1,9})\) is killed by signal: (?P<word>" + _WORD + rb")"),
+    re.compile(rb"\*\*\* (?P<name>" + _NAME + rb") (?:\(@0x[0-9a-f]{1,16}\) )?received "),
+    re.compile(
+        rb"[Rr]eceiv(?:ed|ing) (?:a |the |an )?(?:termination |exit )?(?:signal:? )?(?:Signals\.)?"
+        rb"(?:(?P<name>" + _NAME + rb")|signal:? (?P<number>\d{1,3})\b)"
+    ),
+    re.compile(rb"[Rr]eceived signal:? (?P<number>\d{1,3})\b"),
+)
+_UCX = re.compile(rb"\[([\w.-]{1,64}):(\d{1,9}):[^\]\n]{1,40}\] Caught signal")
+
+
+def signal_name(word: bytes | None = None, value: int | None = None) -> str:
+    """The signal's name, of its number or of the C library's words for it; empty where it is none."""
+    if value is not None:
+        return SIGNALS.get(abs(value), "")
+    return _WORDS.get(text(word).lower(), "")
+
+
+def _said(window: bytes, at: int) -> tuple[bytes, bytes]:
+    """The line without colours, and its message without prefixes."""
+    line = line_at(window, at)[0]
+    return plain(line), plain(line[peel(line).end :])
+
+
+def _task(raw: bytes) -> Scalar:
+    single = number(raw)
+    return text(raw, 200) if single is None else single
+
+
+def _ended(
+    window: bytes,
+    at: int,
+    launcher: str,
+    *,
+    task: Scalar = None,
+    node: bytes | None = None,
+    code: int | None = None,
+    signal: str = "",
+    pid: int | None = None,
+    end: int | None = None,
+) -> tuple[Structure, ...]:
+    if not signal and code is not None and (code < 0 or code > 128):
+        signal = signal_name(value=-code if code < 0 else code - 128)
+    prefix = peel(line_at(window, at)[0])
+    rank = task if isinstance(task, int) and launcher in {"mpirun", "pals"} else None
+    fields: dict[str, Scalar] = {
+        "task": task,
+        "node": text(node, 64) or prefix.node,
+        "exitcode": code,
+        "signal": signal,
+        "launcher": launcher,
+    }
+    who = resource(prefix, node=text(node, 64) or None, rank=rank, pid=pid)
+    return (on_line("launcher_exit", window, at, fields, end=end, who=who),)
+
+
+def _read_srun(window: bytes, at: int) -> tuple[Structure, ...]:
+    found = _SRUN.search(_said(window, at)[0])
+    if found is None:
+        return ()
+    return _ended(
+        window,
+        at,
+        "srun",
+        task=_task(found[2]),
+        node=found[1],
+        code=number(found[3]),
+        signal=signal_name(found[4]),
+    )
+
+
+def _read_mpirun(window: bytes, at: int) -> tuple[Structure, ...]:
+    # the sentence is broken over two lines in older versions
+    line, after = line_at(window, at)
+    found = _NOTICED.search(line) or _NOTICED.search(line + b" " + line_at(window, after)[0])
+    if found:
+        return _ended(
+            window,
+            at,
+            "mpirun",
+            task=number(found[1]),
+            node=found[3],
+            signal=signal_name(value=number(found[4])),
+            pid=number(found[2]),
+        )
+    return _detected(window, at) if _DETECTED.search(line) else ()
+
+
+def _detected(window: bytes, at: int) -> tuple[Structure, ...]:
+    task: int | None = None
+    for _, after, line in lines_from(window, at, 10):
+        name, code = _PROCESS_NAME.search(line), _EXIT_CODE.search(line)
+        task = number(name[1]) if name else task
+        if code:
+            return _ended(window, at, "mpirun", task=task, code=number(code[1]), end=after)
+    return ()
+
+
+def _read_hydra(window: bytes, at: int) -> tuple[Structure, ...]:
+    task, pid, node = None, None, None
+    for _, after, line in lines_from(window, at, 8):
+        found = _HYDRA.search(line)
+        if found is None:
+            continue
+        if found[3]:
+            task, pid, node = number(found[1]), number(found[2]), found[3]
+            continue
+        code, sent = number(found[4]), number(found[5])
+        # hydra prints a bare signal number as the exit code
+        sent = code if sent is None and code in {6, 7, 9, 11, 15} else sent
+        signal = "" if sent is None else signal_name(value=sent)
+        return _ended(window, at, "mpirun", task=task, node=node, code=code, signal=signal, pid=pid, end=after)
+    return ()
+
+
+def _read_pals(window: bytes, at: int) -> tuple[Structure, ...]:
+    found = _PALS.search(_said(window, at)[0])
+    if found is None:
+        return ()
+    signal = signal_name(value=number(found[3])) if found[3] else ""
+    return _ended(window, at, "pals", task=number(found[2]), node=found[1], code=number(found[4]), signal=signal)
+
+
+def _read_killing(window: bytes, at: int) -> tuple[Structure, ...]:
+    found = _KILLING.search(_said(window, at)[0])
+    return _ended(window, at, "deepspeed", task=number(found[1]), pid=number(found[1])) if found else ()
+
+
+def _read_returned(window: bytes, at: int) -> tuple[Structure, ...]:
+    line, _ = _said(window, at)
+    returned, shell = _RETURNED.search(line), _PDSH.search(line)
+    if returned:
+        return _ended(window, at, "deepspeed", code=number(returned[1]))
+    return _ended(window, at, "pdsh", node=shell[1], code=number(shell[2])) if shell else ()
+
+
+def _read_shell(window: bytes, at: int) -> tuple[Structure, ...]:
+    line, message = _said(window, at)
+    found = _SHELL.match(message.rstrip()) or _SHELL.match(line.rstrip())
+    if found is None or (found[1] is None and found.end() < len(message.rstrip())):
+        return ()
+    return _ended(window, at, "shell", signal=signal_name(found[2]), pid=number(found[1]))
+
+
+def _read_slurm_end(window: bytes, at: int) -> tuple[Structure, ...]:
+    line, _ = _said(window, at)
+    found = _ENDED.search(line)
+    if found is None:
+        return ()
+    fields: dict[str, Scalar] = {
+        "what": text(found[1]),
+        "job": text(found[2]),
+        "node": text(found[3]),
+        "at": text(found[4]),
+        "why": text(found[5]),
+    }
+    # the batch host named is where the message comes from, and no more
+    made = on_line("slurm_end", window, at, fields)
+    # a plain cancel has an empty reason, so that a rule can ask for it
+    return (replace(made, fields={"why": "", **made.fields}),)
+
+
+def _read_signal(window: bytes, at: int) -> tuple[Structure, ...]:
+    line, _ = _said(window, at)
+    found = next((match for match in (form.search(line) for form in _SIGNALLED) if match), None)
+    if found is None:
+        return ()
+    parts = found.groupdict()
+    value = number(parts.get("number"))
+    name = text(parts.get("name")) or signal_name(parts.get("word"), value)
+    value = NUMBERS.get(name) if value is None else value
+    if value is None or not 0 < value < 65:
+        return ()
+    reported = _UCX.search(line)
+    pid = number(parts.get("pid")) or (number(reported[2]) if reported else None)
+    prefix = peel(line)
+    fields: dict[str, Scalar] = {
+        "signal": name or f"SIG{value}",
+        "number": value,
+        "pid": pid if pid is not None else prefix.pid,
+        "from": "agent" if b"closing signal" in line else "",
+    }
+    who = resource(prefix, node=text(reported[1]) if reported else None, pid=pid)
+    return (on_line("signal", window, at, fields, who=who),)
+
+
+READERS: tuple[Reader, ...] = (
+    Reader(name="srun", trigger=r"error: .*: tasks? [\d,\[\]-]+: ", read=_read_srun, after=1024, keep=256),
+    Reader(
+        name="mpirun",
+        trigger=r"noticed that process rank |exited with non-zero status",
+        read=_read_mpirun,
+        after=2048,
+    ),
+    Reader(name="hydra", trigger=r"BAD TERMINATION OF ONE OF YOUR", read=_read_hydra, after=2048),
+    Reader(
+        name="pals",
+        trigger=r"rank \d+ (?:died from signal|exited with code) ",
+        read=_read_pals,
+        after=1024,
+    ),
+    Reader(name="deepspeed_kill", trigger=r"Killing subprocess \d", read=_read_killing, after=1024, keep=16),
+    Reader(
+        name="deepspeed_launcher",
+        trigger=r"exits with return code = |: (?:ssh|mcmd) exited with exit code ",
+        read=_read_returned,
+        after=4096,
+    ),
+    Reader(
+        name="shell",
+        trigger=r"Killed|Terminated|Segmentation fault|Bus error|Aborted|Illegal instruction|Floating point exception",
+        read=_read_shell,
+        after=1024,
+    ),
+    Reader(name="slurm_end", trigger=r"\*\*\* (?:JOB|STEP) .*CANCELLED AT ", read=_read_slurm_end, after=1024),
+    Reader(
+        name="signal",
+        trigger=r"got signal: \d|Caught signal \d|closing signal |death signal|killed by signal: "
+        r"|[Rr]eceiv(?:ed|ing) .*(?:SIG[A-Z]|signal:? \d)|SIG[A-Z]+ .*received ",
+        read=_read_signal,
+        after=2048,
+        keep=128,
+    ),
+)

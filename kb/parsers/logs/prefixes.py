@@ -1,0 +1,158 @@
+"""What launchers, collectors and loggers put before a message, and who spoke according to it.
+
+`[rank3]:` is the global rank; `[default5]:` and `[host1:5]` name the local rank; `12: ` (srun -l) is a task id, taken as the rank.
+Levels and module names stay with the message, unless they are one bracket with a time stamp (glog, NeMo, HF).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from kb.parsers.logs.timestamps import STAMP, is_glog, stamp_time
+
+MAX_PREFIXES = 8
+MAX_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """Where the message begins (`end`, a byte index), and what the prefixes before it say.
+
+    `rank` is global, `local_rank` within the node, `node` a host, pod or address, `time` seconds since the epoch, UTC.
+    """
+
+    end: int = 0
+    rank: int | None = None
+    local_rank: int | None = None
+    node: str | None = None
+    pid: int | None = None
+    time: float | None = None
+
+
+_NOTHING = Prefix()
+
+# What a line with a prefix starts with; most lines have none and are left here.
+_GATE = re.compile(
+    rb"[\x1b\[(\r\d]| {1,6}\d|[IWEFDC]\d|[a-z][a-z0-9.-]{1,80}(?:: | {1,30}\|)"
+    rb"|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) "
+)
+# Every form starts with a byte of its own class, so a line without a prefix is left after one look at most forms.
+_PIECE = re.compile(
+    rb"(?P<ansi>(?:\x1b\[[0-9;?]{0,12}[A-Za-z]|\[[0-9;]{1,9}m|\r)+) ?"
+    rb"|\[rank(?:: )?(?P<rank>\d{1,6})\]:? ?"
+    rb"|\[[A-Za-z_]\w{0,30}?(?P<local>\d{1,4})\]: ?"
+    rb"|\[(?P<tee>(?![A-Z]+:|[\w.-]{1,60}\.(?:py|cc|cpp|cu|h|go|rs):)[A-Za-z][\w.-]{0,63}):(?P<tee_local>1[0-5]|\d)\] ?"
+    rb"|\[\d{1,4},(?P<mpi>\d{1,6})\]<std(?:out|err|diag)>: ?"
+    rb"|\[pod/(?P<pod>[\w.-]{1,80})(?:/[\w.-]{1,80})?\] ?"
+    rb"|\[ {0,7}\d{1,9}\.\d{6}\](?P<dmesg> )"
+    rb"| {0,6}(?P<srun>\d{1,6}):(?:[ \t]|(?=[\r\n])|\Z)"
+    rb"|\d{1,7}\.\d{1,4}s\t(?P<kaggle>\d{1,9})\t"
+    rb"|\((?:[\w.:-]{1,80}[ ,] ?)?(?:rank=\d{1,6},? )?(?:node_rank=\d{1,6},? )?pid=(?P<ray_pid>\d{0,10})"
+    rb"(?:, ip=(?P<ray_ip>[0-9A-Fa-f.:]{1,45}))?\) ?"
+    rb"|\((?:raylet|autoscaler|gcs_server)(?:, ip=(?P<raylet_ip>[0-9A-Fa-f.:]{1,45}))?[^)\n]{0,60}\) ?"
+    rb"|(?P<open>\[(?:[A-Z]{4,8}\|[\w./-]{1,60}:\d{1,6}\] |NeMo [A-Z] )?)?"
+    rb"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?(?P<stamp>" + STAMP + rb")"
+    rb"|(?P<host>(?!nvidia-)[a-z][a-z0-9.-]{0,62}-(?:[a-z]{0,8}\d{1,6}|[a-z])(?:-[a-z0-9]{1,10})?"
+    rb"|(?:node|host|nid|worker|master|gpu|dgx|hgx|compute|cn)[a-z0-9.-]{0,40}\d{1,6}"
+    rb"|(?:\d{1,3}\.){3}\d{1,3})(?:: | {1,30}\| )"
+)
+_PLAIN_TAIL = re.compile(
+    rb"(?:\]:? ?| - | \| |: |[ \t]|\Z|(?=[\r\n]))"
+    rb"(?:std(?:out|err) [FP](?: |\Z)"
+    rb"|(?P<host>[\w.-]{1,64}) (?:kernel|[\w./-]{1,40}\[(?P<pid>\d{1,8})\]): ?)?"
+)
+# the kernel's own lines name no host: what stands behind these is a driver or a device
+_OF_KERNEL = re.compile(rb"\]:? ?|[ \t]|")
+_SYSLOG_TAIL = re.compile(rb"\]? ?(?:(?P<host>[\w.-]{1,64}) [\w./-]{1,40}(?:\[(?P<pid>\d{1,8})\])?: ?)?")
+_BRACKET_TAIL = re.compile(rb"[^\]\n]{0,160}\]:? ?")
+_HF_TAIL = re.compile(rb" >> ?")
+
+
+def peel(line: bytes, year: int | None = None) -> Prefix:
+    """Take the prefixes off a line, left to right, at most 8 of them within 512 bytes.
+
+    `year` is for stamps that name none; without it such a stamp is peeled but gives no time.
+    """
+    if _GATE.match(line) is None:
+        return _NOTHING
+    found = _NOTHING
+    limit = min(len(line), MAX_BYTES)
+    kernel = False
+    for _ in range(MAX_PREFIXES):
+        match = _PIECE.match(line, found.end, limit)
+        if match is None or (kernel and match["host"]):
+            break
+        after = _take(found, match, line, year, limit)
+        if after.end == found.end:  # a stamp inside something else: its time counts, the text stays
+            return after
+        kernel = kernel or _of_kernel(match, line[match.end() : after.end])
+        found = after
+    return found
+
+
+def _of_kernel(match: re.Match[bytes], tail: bytes) -> bool:
+    """Whether a kernel's message follows, in which a driver's name looks like a host's."""
+    return match["dmesg"] is not None or (match["stamp"] is not None and (b" kernel:" in tail or _is_dmesg(match)))
+
+
+def _is_dmesg(match: re.Match[bytes]) -> bool:
+    """Whether a stamp is that of `dmesg -T`, in brackets with the year last."""
+    return match["stamp"] is not None and match["open"] == b"[" and match["name_y"] is not None
+
+
+def _take(found: Prefix, match: re.Match[bytes], line: bytes, year: int | None, limit: int) -> Prefix:
+    if match["stamp"]:
+        return _take_stamp(found, match, line, year, limit)
+    rank, local, node, pid = found.rank, found.local_rank, found.node, found.pid
+    if match["rank"]:
+        rank = int(match["rank"])
+    elif match["local"]:
+        local = int(match["local"])
+    elif match["tee"]:  # a tee of one's own around torchrun: [host:local rank]
+        local, node = int(match["tee_local"]), _text(match["tee"])
+    elif match["ray_pid"]:
+        pid = int(match["ray_pid"])
+        node = _text(match["ray_ip"]) or node
+    elif match["raylet_ip"]:
+        node = _text(match["raylet_ip"])
+    elif task := match["mpi"] or match["srun"]:
+        rank = int(task) if rank is None else rank
+    else:
+        node = _text(match["host"] or match["pod"]) or node
+    return replace(found, end=match.end(), rank=rank, local_rank=local, node=node, pid=pid)
+
+
+def _take_stamp(found: Prefix, match: re.Match[bytes], line: bytes, year: int | None, limit: int) -> Prefix:
+    time = stamp_time(match, year)
+    if time is None:
+        time = found.time
+    tail = _tail_form(match).match(line, match.end(), limit)
+    if tail is None or (match["open"] == b"[" and b"]" not in tail[0]):
+        return replace(found, time=time)
+    named = tail.groupdict()
+    host, pid = named.get("host"), named.get("pid")
+    return replace(
+        found,
+        end=tail.end(),
+        time=time,
+        node=_text(host) or found.node,
+        pid=int(pid) if pid else found.pid,
+    )
+
+
+def _tail_form(match: re.Match[bytes]) -> re.Pattern[bytes]:
+    opened = match["open"] or b""
+    if opened.startswith(b"[NeMo") or is_glog(match):
+        return _BRACKET_TAIL
+    if opened.endswith(b"] "):
+        return _HF_TAIL
+    if _is_dmesg(match):
+        return _OF_KERNEL
+    if match["name_m"]:
+        return _SYSLOG_TAIL
+    return _PLAIN_TAIL
+
+
+def _text(raw: bytes | None) -> str | None:
+    return raw.decode("utf-8", "replace") if raw else None

@@ -1,0 +1,64 @@
+"""Lines that say that trouble is over: a retry that worked, a link that came back, a part that is done without.
+
+And `quoted`: whether a line shows data (a sample, a generation) in which words of trouble mean nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kb.model import Structure
+from kb.parsers.logs.lines import line_at, on_line, plain
+from kb.parsers.logs.prefixes import peel
+from kb.parsers.reader import Reader
+
+_OVER = re.compile(
+    rb"(?i)(?:attempt|retry|try|request) ?#?\d* ?(?:of \d+ )?(?:was |has )?(?:succeeded|successful|worked)"
+    rb"|succe(?:eded|ssful(?:ly)?) (?:on|at|after|in) (?:the )?(?:\d+(?:st|nd|rd|th)? |second |third |next )?(?:attempts?|retry|retries|try|tries)"
+    rb"|after \d+ (?:retry|retries|attempts|tries)\b(?!.{0,40}(?:giv|fail|error|exhaust))"
+    rb"|(?:error|outage|issue|problem|failure|connection|link|session|network|mount|stream|service)s? (?:\w+ ){0,4}(?:is |was |are |has been |have been )?"
+    rb"(?:resolved|recovered|re-?established|restored|re-?connected|is back|came back|back up)\b"
+    rb"|\b(?:re-?connected|re-?opened|re-?mounted|recovered)\b(?: to\b| from\b| after\b|,| .{0,60}(?:going on|continu|resum)|$)"
+    rb"|resum(?:ed|ing) normal|resumed (?:the )?(?:upload|download|sync|stream)"
+    rb"|(?:going|carrying) on(?: without|$)|(?:continuing|proceeding) (?:without|anyway)"
+    rb"|handled by warn_and_continue|found a (?:batch size|micro.?batch) that fits|left in place\b|setting TMPDIR to /"
+)
+_LOST = re.compile(
+    rb"(?i)(?:fail(?:ed|ure|ing|s)?|error|exceeded|exhausted|timed out|unable|could not|refused)\b(?!.{0,120}\b(?:resolved|recovered|restored|re-?established|re-?connected|re-?opened|succeeded|is back|came back)).{0,200}\bafter \d+|giv(?:ing|en) up|\bfatal|abort|not (?:be )?(?:resolved|recovered|restored)|could not be|never"
+    rb"|from (?:the )?(?:last )?checkpoint|unrecover"
+    rb"|memory failure: 0x|recovery action (?:for|changed|required)|not recovered|(?:was|is|being) restarted from"  # a page given up is a loss
+)
+_QUOTED = re.compile(
+    rb"(?i)\s*(?:<doc>|```|(?:=+ ?)?\[?(?:decoded |training |eval(?:uation)? |generated )*(?:sample|example|prompt|completion|response|generation"
+    rb"|prediction|question|answer|instruction|reference|rollout)s?\b[ #:=/\w]{0,24}[\]:>]"
+    rb"|[{,]?[\"'](?:text|prompt|content|completion|instruction|output|input|response|question|answer|messages|problem|solution)[\"'] ?: ?[\"'\[])"
+    rb"|\[(?:reward|sandbox|verifier|judge|executor|code.?exec)\w*\]"
+    rb"|.{0,60}\b(?:HumanEval|MBPP|LiveCodeBench|SWE-?bench)[/ _-]?\d"
+)
+
+
+def quoted(line: bytes) -> bool:
+    """Whether what stands behind a line's prefix is a piece of data that the run shows, not what happened to it."""
+    return _QUOTED.match(plain(line[peel(line).end :])[:400]) is not None
+
+
+def _read_over(window: bytes, at: int) -> tuple[Structure, ...]:
+    line = line_at(window, at)[0]
+    if _OVER.search(line) is None or _LOST.search(line) or quoted(line):
+        return ()
+    return (on_line("recovery", window, at, {}),)
+
+
+READERS: tuple[Reader, ...] = (
+    Reader(
+        name="recovery",
+        trigger=r"succeeded (?:on|after|at) |retry (?:was |has )?succe|(?:attempt|retry|try) #?\d+ .{0,12}succe|re-?connected|re-?opened"
+        r"|re-?mounted|re-?established|recovered|(?:is|was|are|been|error|outage|issue) resolved|restored|going on|carrying on"
+        r"|continuing (?:without|anyway)|proceeding without|after \d+ (?:retr|attempts|tries)|came back|back up|resum(?:ed|ing) normal"
+        r"|warn_and_continue|size that fits|left in place|TMPDIR to /",
+        read=_read_over,
+        after=2048,
+        keep=64,
+        ignore_case=True,
+    ),
+)

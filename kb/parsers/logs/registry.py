@@ -1,0 +1,42 @@
+"""Every reader of structures, in a fixed order: where two find the same line, the earlier one's structure is kept."""
+
+from __future__ import annotations
+
+from kb.parsers.logs import (
+    checkpoints,
+    crashes,
+    elastic,
+    exceptions,
+    gputests,
+    jobids,
+    kernel,
+    launchers,
+    nccl,
+    recoveries,
+    stacks,
+)
+from kb.parsers.reader import Reader
+
+ALL_READERS: tuple[Reader, ...] = (
+    *exceptions.READERS,
+    *elastic.READERS,
+    *nccl.READERS,
+    *kernel.READERS,
+    *launchers.READERS,
+    *checkpoints.READERS,
+    *crashes.READERS,
+    *stacks.READERS,
+    *gputests.READERS,
+    *recoveries.READERS,
+    *jobids.READERS,
+)
+
+# the kinds of docs/structures.md
+KINDS: frozenset[str] = frozenset(
+    {
+        *("exception", "elastic_failure", "elastic_exit", "launcher_exit", "watchdog", "watchdog_status"),
+        *("nccl_warn", "nccl_init", "ib_completion", "xid", "sxid", "oom_kill", "hung_task", "slurm_end", "signal"),
+        *("native_crash", "checkpoint", "run_end", "stack_dump", "p2p_bandwidth", "recovery", "job_id", "progress"),
+        *("hang", "stack_outlier", "collective_culprit", "peer_outlier", "slow_phase", "off_plan", "platform_event"),
+    }
+)

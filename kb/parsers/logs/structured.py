@@ -1,0 +1,73 @@
+"""Training logs as JSON lines: the time, rank and memory that their keys name, whatever order those are in.
+
+The step and what was measured are read by kb.parsers.logs.progress as of any other line; here is what only such lines say.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from kb.model import ProgressPoint
+from kb.parsers.logs.timestamps import find_time
+
+_TIME = re.compile(
+    rb'"(?:@?timestamp|ts|time|asctime|datetime)": ?(?:"(?P<text>[^"\r\n]{10,40})"|(?P<number>\d{9,19}(?:\.\d{1,9})?)(?=[,} ]))'
+)
+_RANK = re.compile(rb'"(?:global_)?rank": ?"?(?P<rank>\d{1,7})"?(?=[,} ])')
+_MEMORY = re.compile(
+    rb'"gpu_mem(?:ory)?_(?:usage|used|allocated)(?:_(?P<unit>bytes|[kmg]i?b))?": ?(?P<value>\d{1,16}(?:\.\d{1,9})?)(?=[,} ])'
+)
+_UNITS = {b"bytes": 1.0, b"k": 2.0**10, b"m": 2.0**20, b"g": 2.0**30}
+_EARLIEST, _LATEST = 9.0e8, 1.0e10  # seconds since the epoch that are taken for a time: 1998 to 2286
+_MOST_GIB, _MOST_MIB = (
+    512.0,
+    1.0e7,
+)  # a number without a unit: up to the first GiB, up to the second MiB, beyond it bytes
+
+
+def stamp_of(line: bytes) -> float | None:
+    """The time that a JSON line gives, as seconds since the epoch; None where it names none, or one that is none.
+
+    ISO 8601 text, or a number of seconds, milliseconds, microseconds or nanoseconds.
+    """
+    match = _TIME.search(line)
+    if match is None:
+        return None
+    if match["text"] is not None:
+        return find_time(match["text"])
+    whole, _, fraction = match["number"].partition(b".")
+    unit = next((one for one in (1, 10**3, 10**6) if int(whole) <= one * _LATEST), 10**9)
+    seconds, rest = divmod(int(whole), unit)
+    value = seconds + (rest + float(b"0." + (fraction or b"0"))) / unit
+    return value if value >= _EARLIEST else None
+
+
+def rank_of(line: bytes) -> int | None:
+    """The global rank that a JSON line names."""
+    match = _RANK.search(line)
+    return int(match["rank"]) if match else None
+
+
+def memory_of(line: bytes) -> float | None:
+    """Bytes of GPU memory in use; a bare number is read by its size, and a share (up to 1) is not taken."""
+    match = _MEMORY.search(line)
+    if match is None:
+        return None
+    value, unit = float(match["value"]), match["unit"]
+    if unit is not None:
+        return value * (_UNITS.get(unit) or _UNITS[unit[:1]])
+    if value <= 1:
+        return None
+    return value * 2.0**30 if value <= _MOST_GIB else value * 2.0**20 if value < _MOST_MIB else value
+
+
+def completed(point: ProgressPoint, line: bytes) -> ProgressPoint:
+    """A point of a JSON line with the time, rank and memory that stand beside it."""
+    rank = rank_of(line)
+    return replace(
+        point,
+        time=stamp_of(line) if point.time is None else point.time,
+        rank=point.rank if rank is None else rank,
+        memory=memory_of(line) if point.memory is None else point.memory,
+    )

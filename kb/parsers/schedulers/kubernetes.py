@@ -1,0 +1,420 @@
+"""Kubernetes: events, pods and nodes as `kubectl get … -o json` prints them, as `Event` values.
+
+Both forms of events are read (core/v1 and events.k8s.io/v1), lists of mixed kinds, watch output, and lists that were cut.
+Environment variables, arguments and annotations are never looked at. Kinds of the events given here:
+
+`oom_kill`, `eviction`, `preemption`, `node_failure`, `node_pressure`, `node_problem`, `cordoned`, `not_scheduled`,
+`backoff`, `image_pull`, `kill`, `probe_failed`, `mount_failed`, `start_failed`, `exit` (a container ended with an error),
+`completed`, `restart`, `time_limit`, `pod` (one for each pod: where it is and in which phase), `lease` (one for each node's
+lease: when its kubelet last said that it is there), `lifecycle`, `warning`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from kb.model import Event, Gap, Resource, Scalar
+from kb.parsers.logs.timestamps import find_time
+from kb.parsers.schedulers.jsondocs import MAX_BYTES, integer, listed, mapping, objects, string
+
+MAX_ITEMS: Final = 100_000
+MAX_EVENTS: Final = 100_000
+MESSAGE: Final = 1000  # characters
+GRACE: Final = 30  # seconds that a pod is given to end, where nobody says more
+
+_KINDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("OOMKilling", "SystemOOM", "OOMKilled", "ContainerOOM"), "oom_kill"),
+    **dict.fromkeys(
+        ("Evicted", "Evicting", "TaintManagerEviction", "EvictionThresholdMet", "EvictionByEvictionAPI"), "eviction"
+    ),
+    **dict.fromkeys(("DeletionByTaintManager", "DeletionByPodGC", "DeletionByDeviceTaintManager", "Evict"), "eviction"),
+    **dict.fromkeys(
+        ("Preempted", "Preempting", "PreemptionByScheduler", "PreemptContainer", "PreemptionByKubeScheduler"),
+        "preemption",
+    ),
+    **dict.fromkeys(
+        ("NodeNotReady", "NodeLost", "NodeStatusUnknown", "KubeletNotReady", "Rebooted", "Shutdown"), "node_failure"
+    ),
+    **dict.fromkeys(
+        ("NodeShutdown", "NodeUnreachable", "DeletingNode", "RemovingNode", "TerminationByKubelet"), "node_failure"
+    ),
+    **dict.fromkeys(
+        ("NodeHasDiskPressure", "NodeHasPIDPressure", "NodeHasInsufficientMemory", "FreeDiskSpaceFailed"),
+        "node_pressure",
+    ),
+    **dict.fromkeys(
+        ("KernelOops", "TaskHung", "IOError", "Ext4Error", "FilesystemIsReadOnly", "MemoryReadError", "DockerHung"),
+        "node_problem",
+    ),
+    **dict.fromkeys(("NodeNotSchedulable",), "cordoned"),
+    **dict.fromkeys(("FailedScheduling", "Unschedulable", "NotTriggerScaleUp", "SchedulingGated"), "not_scheduled"),
+    **dict.fromkeys(("BackOff", "CrashLoopBackOff", "BackoffLimitExceeded"), "backoff"),
+    **dict.fromkeys(
+        ("ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName", "InspectFailed"), "image_pull"
+    ),
+    **dict.fromkeys(("Killing", "ExceededGracePeriod"), "kill"),
+    **dict.fromkeys(("Unhealthy", "ProbeWarning", "ProbeError"), "probe_failed"),
+    **dict.fromkeys(
+        ("FailedMount", "FailedAttachVolume", "FailedMapVolume", "FailedBinding", "ProvisioningFailed"), "mount_failed"
+    ),
+    **dict.fromkeys(
+        ("FailedCreatePodSandBox", "FailedPodSandBoxStatus", "FailedPostStartHook", "NetworkNotReady"), "start_failed"
+    ),
+    **dict.fromkeys(
+        ("CreateContainerError", "CreateContainerConfigError", "RunContainerError", "StartError"), "start_failed"
+    ),
+    **dict.fromkeys(
+        ("ContainerCannotRun", "UnexpectedAdmissionError", "OutOfcpu", "OutOfmemory", "OutOfpods"), "start_failed"
+    ),
+    **dict.fromkeys(("NodeAffinity", "FailedCreate", "Failed"), "start_failed"),
+    **dict.fromkeys(("DeadlineExceeded",), "time_limit"),
+    **dict.fromkeys(("Completed",), "completed"),
+    **dict.fromkeys(("Error", "ContainerStatusUnknown"), "exit"),
+}
+# taints that say what happened to a node; node.kubernetes.io/unschedulable only repeats `unschedulable`
+_TAINTS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        (f"node.kubernetes.io/{one}" for one in ("not-ready", "unreachable", "out-of-service")), "node_failure"
+    ),
+    **dict.fromkeys(
+        (f"node.kubernetes.io/{one}" for one in ("memory-pressure", "disk-pressure", "pid-pressure")), "node_pressure"
+    ),
+    "node.kubernetes.io/network-unavailable": "node_problem",
+    **dict.fromkeys(("ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"), "cordoned"),
+}
+_MARK: Final = re.compile(r"(?i)maint|repair|remediat|unhealthy|fault|drain|quarantin|broken|degraded|xid|rma\b")
+_PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
+_GOOD: Final = re.compile(r"(?i)(?<!un)(?<!not)(?:healthy|ready|available|ok)\Z")  # conditions that are well when true
+_SHORT_OF: Final = re.compile(
+    r"low on resource: ([\w-]{1,40})|node had condition: \[(\w{1,40})|ephemeral local (storage) usage exceeds"
+    r"|exceeded its local ephemeral (storage) limit|Usage of (EmptyDir) volume"
+)
+_PROBLEMS: Final = (  # what a condition or a reason of a node speaks of; the first that fits
+    ("xid", re.compile(r"(?i)xid")),
+    ("gpu_lost", re.compile(r"(?i)gpu.{0,3}(?:missing|lost|count)|fall?en off the bus")),
+    ("nvlink", re.compile(r"(?i)nvlink|nvswitch|fabric.?manager")),
+    ("gpu_memory", re.compile(r"(?i)(?:gpu|dcgm|nvidia|dbe).{0,20}(?:ecc|remap|retire)|double.?bit|DBE\b")),
+    ("gpu", re.compile(r"(?i)gpu|nvidia|dcgm|accelerat")),
+    ("rdma", re.compile(r"\bIB|(?i:infiniband|rdma|roce|mlx5)")),
+    ("disk", re.compile(r"(?i)read-?only|ext4|xfs|ioerror|filesystem|nvme|storage")),
+    ("hardware", re.compile(r"(?i)mce|memory.?(?:read)?.?error|\becc|hardware|cper")),
+    ("agent", re.compile(r"(?i)frequent\w{0,20}restart|runtime|kubelet")),
+    ("kernel", re.compile(r"(?i)kernel|deadlock|hung|lockup|oops")),
+)
+_XID: Final = re.compile(r"(?i)xid \(pci:([^)\n]{1,40})\)\D{0,40}?(\d{1,3})\b")
+_XID_ALONE: Final = re.compile(r"(?i)xid\D{0,12}?(\d{1,3})(?!\d)")
+_SIGNALS: Final = 128  # a shell adds this to the number of the signal
+# labels that say which pod of the job this is
+_INDEX: Final = (
+    "batch.kubernetes.io/job-completion-index",
+    "training.kubeflow.org/replica-index",
+    "apps.kubernetes.io/pod-index",
+    "jobset.sigs.k8s.io/job-index",
+    "volcano.sh/task-index",
+)
+_JOB: Final = (
+    "training.kubeflow.org/job-name",
+    "batch.kubernetes.io/job-name",
+    "jobset.sigs.k8s.io/jobset-name",
+    "volcano.sh/job-name",
+    "ray.io/cluster",
+    "job-name",
+)
+
+
+def read_kubernetes(data: bytes, source: str) -> tuple[tuple[Event, ...] | None, tuple[Gap, ...]]:
+    """Read what `kubectl get events|pods|nodes -o json` printed. Events come in the order of the file; never raises."""
+    if len(data) > MAX_BYTES:
+        return None, (_gap("kubernetes-too-large", source, f"more than {MAX_BYTES >> 20} MiB", asked=str(len(data))),)
+    found = listed(data, "items", MAX_ITEMS)
+    known = [item for item in found.items if _kind(item) in _READERS]
+    if not found.found or (found.items and not known):
+        return None, (_gap("kubernetes-unreadable", source, "no list of events, pods or nodes in it"),)
+    events: list[Event] = []
+    gaps: list[Gap] = []
+    for item in known:
+        if len(events) >= MAX_EVENTS:
+            gaps.append(_gap("kubernetes-too-many", source, f"more than {MAX_EVENTS} events", got=str(len(events))))
+            break
+        events.extend(_READERS[_kind(item)](item, source))
+    if found.cut:
+        gaps.append(
+            _gap("kubernetes-cut", source, "the list breaks off; what stood before is kept", got=str(len(known)))
+        )
+    if found.left:
+        gaps.append(_gap("kubernetes-too-many", source, f"more than {MAX_ITEMS} objects", got=str(MAX_ITEMS)))
+    return tuple(events), tuple(gaps)
+
+
+def _gap(code: str, source: str, reason: str, asked: str = "", got: str = "") -> Gap:
+    return Gap(code, source, reason, asked=asked, got=got, rules_out="evictions, preemptions and kills by Kubernetes")
+
+
+def _kind(item: Mapping[str, Any]) -> str:
+    """Give what an object is. Items of some clients lack `kind`: their parts tell."""
+    kind = string(item.get("kind"), 40)
+    if kind:
+        return kind
+    if "involvedObject" in item or "regarding" in item:
+        return "Event"
+    return "Pod" if "containerStatuses" in mapping(item.get("status")) else ""
+
+
+def moment(*stamps: Any) -> float | None:
+    """Give the first of some stamps that is one, in seconds since the epoch."""
+    for stamp in stamps:
+        if isinstance(stamp, str) and (time := find_time(stamp[:64].encode("utf-8", "replace"))) is not None:
+            return time
+    return None
+
+
+def _class(reason: str, message: str, warning: bool) -> str:
+    if reason == "TaintManagerEviction" and "Cancelling" in message:
+        return "lifecycle"
+    if reason in {"BackOff", "Failed"} and re.search(r"(?i)pull|\bimage", message[:200]):
+        return "image_pull"
+    if reason == "TerminationByKubelet" or (reason == "KubeletNotReady" and "shutting down" in message):
+        return "eviction"  # the node runs short of something, or is being shut down in order
+    if reason.startswith("EvictedDueTo"):
+        return "preemption" if "Preempt" in reason else "eviction"
+    return _KINDS.get(reason) or ("warning" if warning else "lifecycle")
+
+
+def _short_of(message: str) -> dict[str, Scalar]:
+    """Give what a pod was evicted for, where its own use or the node's shortage is named."""
+    found = _SHORT_OF.search(message)
+    return {"resource": next(one for one in found.groups() if one)} if found else {}
+
+
+def _problem(name: str, message: str) -> dict[str, Scalar]:
+    """Give what a problem of a node is about, by its name or else its message, and the number of an Xid."""
+    found = (problem for text in (name, message) for problem, pattern in _PROBLEMS if pattern.search(text))
+    problem = next(found, "other")
+    if problem != "xid":
+        return {"problem": problem}
+    if whole := _XID.search(message):
+        return {"problem": problem, "pci": whole[1], "xid": integer(whole[2])}
+    alone = _XID_ALONE.search(name) or _XID_ALONE.search(message)
+    return {"problem": problem, "xid": integer(alone[1])} if alone else {"problem": "gpu"}
+
+
+def _event(item: Mapping[str, Any], source: str) -> Iterator[Event]:
+    about = mapping(item.get("involvedObject") or item.get("regarding"))
+    series = mapping(item.get("series"))
+    told_by = mapping(item.get("source") or item.get("deprecatedSource"))
+    reason, message = string(item.get("reason"), 80), string(item.get("message") or item.get("note"), MESSAGE)
+    first = moment(item.get("firstTimestamp"), item.get("deprecatedFirstTimestamp"), item.get("eventTime"))
+    last = moment(
+        series.get("lastObservedTime"),
+        item.get("lastTimestamp"),
+        item.get("deprecatedLastTimestamp"),
+        item.get("eventTime"),
+    )
+    stamped = moment(mapping(item.get("metadata")).get("creationTimestamp"))
+    what, name = string(about.get("kind"), 60), string(about.get("name"), 253)
+    host = string(told_by.get("host"), 253)
+    fields: dict[str, Scalar] = {
+        "object": what,
+        "name": name,
+        "namespace": string(about.get("namespace"), 253),
+        "pod": name if what == "Pod" else "",
+        "count": integer(series.get("count"))
+        or integer(item.get("count"))
+        or integer(item.get("deprecatedCount"))
+        or 1,
+        "type": string(item.get("type"), 20),
+        "first": first if first is not None else stamped,
+        "component": string(
+            told_by.get("component") or item.get("reportingComponent") or item.get("reportingController"), 80
+        ),
+    }
+    node = name if what == "Node" else host
+    who = Resource(node=node or None, container=_container(about.get("fieldPath")))
+    kind = _class(reason, message, fields["type"] == "Warning")
+    if kind == "eviction":
+        fields |= _short_of(message)
+    elif kind == "node_problem":
+        fields |= _problem(reason, message)
+    elif reason == "Rebooted":
+        fields["problem"] = "reboot"
+    yield Event(source, last if last is not None else fields["first"], kind, reason, message, who, fields)  # type: ignore[arg-type]
+
+
+def _container(path: Any) -> str | None:
+    """Give "trainer" of `spec.containers{trainer}`."""
+    _, _, name = string(path, 300).partition("{")
+    return name.rstrip("}") or None
+
+
+def _pod(item: Mapping[str, Any], source: str) -> Iterator[Event]:
+    status, spec, meta = mapping(item.get("status")), mapping(item.get("spec")), mapping(item.get("metadata"))
+    labels = mapping(meta.get("labels"))
+    node = string(spec.get("nodeName") or status.get("nominatedNodeName"), 253) or None
+    fields: dict[str, Scalar] = {
+        "object": "Pod",
+        "pod": string(meta.get("name"), 253),
+        "namespace": string(meta.get("namespace"), 253),
+        "index": next((integer(labels[one]) for one in _INDEX if one in labels), None),
+        "job": next((string(labels[one], 253) for one in _JOB if one in labels), ""),
+    }
+    phase, start = string(status.get("phase"), 40), moment(status.get("startTime"), meta.get("creationTimestamp"))
+    more: dict[str, Scalar] = {
+        "ip": string(status.get("podIP"), 60),
+        "host_ip": string(status.get("hostIP"), 60),
+        "gpus": gpus_of(spec),
+        "restarts": sum(integer(one.get("restartCount")) or 0 for one in statuses_of(status)),
+        "deleted": _let_go(meta),
+    }
+    yield Event(
+        source, start, "pod", phase, string(status.get("message"), MESSAGE), Resource(node=node), {**fields, **more}
+    )
+    yield from _pod_ends(status, source, node, fields)
+    for one in statuses_of(status):
+        yield from _container_ends(one, source, node, fields)
+
+
+def statuses_of(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Give the states of a pod's containers, those that ran before the others first."""
+    return [*objects(status.get("initContainerStatuses"), 100), *objects(status.get("containerStatuses"), 100)]
+
+
+def gpus_of(spec: Mapping[str, Any]) -> int:
+    """Sum the devices that the pod's containers ask for, whoever makes them."""
+    total = 0
+    for container in objects(spec.get("containers"), 100):
+        for name, amount in mapping(mapping(container.get("resources")).get("limits")).items():
+            if str(name)[:80].endswith(("/gpu", "neuroncore", "/neuron", "/tpu", "/gaudi")):
+                total += integer(amount) or 0
+    return total
+
+
+def _let_go(meta: Mapping[str, Any]) -> float | None:
+    """Give when somebody asked for the end of a pod: its stamp is when the time that it is given for that is over."""
+    by = moment(meta.get("deletionTimestamp"))
+    given = integer(meta.get("deletionGracePeriodSeconds"))
+    return None if by is None else by - (GRACE if given is None else given)
+
+
+def _pod_ends(
+    status: Mapping[str, Any], source: str, node: str | None, fields: Mapping[str, Scalar]
+) -> Iterator[Event]:
+    """Give what ended, or keeps out, a pod as a whole."""
+    for one in objects(status.get("conditions"), 64):
+        reason, message = string(one.get("reason"), 80), string(one.get("message"), MESSAGE)
+        disrupted = one.get("type") == "DisruptionTarget" and one.get("status") == "True"
+        waits = one.get("type") == "PodScheduled" and one.get("status") == "False"
+        if disrupted or waits:
+            kind = _class(reason, message, warning=False) if reason in _KINDS else None
+            kind = kind or ("eviction" if disrupted else "not_scheduled")
+            told = {**fields, **_short_of(message)}
+            yield Event(source, moment(one.get("lastTransitionTime")), kind, reason, message, Resource(node=node), told)
+    reason = string(status.get("reason"), 80)
+    if reason:
+        message = string(status.get("message"), MESSAGE)
+        kind = _KINDS.get(reason, "eviction" if reason == "Terminated" and "node shutdown" in message else "exit")
+        told = {**fields, **_short_of(message)}
+        yield Event(source, _last_end(status), kind, reason, message, Resource(node=node), told)
+
+
+def _last_end(status: Mapping[str, Any]) -> float | None:
+    """Give when the pod's last container ended; an evicted pod may have none, its conditions changed then."""
+    ends = [
+        moment(mapping(mapping(one.get("state")).get("terminated")).get("finishedAt")) for one in statuses_of(status)
+    ]
+    known = [end for end in ends if end is not None]
+    if known:
+        return max(known)
+    turned = [moment(one.get("lastTransitionTime")) for one in objects(status.get("conditions"), 64)]
+    return max((time for time in turned if time is not None), default=moment(status.get("startTime")))
+
+
+def _container_ends(
+    one: Mapping[str, Any], source: str, node: str | None, fields: Mapping[str, Scalar]
+) -> Iterator[Event]:
+    name = string(one.get("name"), 253)
+    who = Resource(node=node, container=name or None)
+    restarts = integer(one.get("restartCount")) or 0
+    told = {**fields, "container": name, "restarts": restarts}
+    state, last = mapping(one.get("state")), mapping(one.get("lastState"))
+    for end, previous in ((mapping(last.get("terminated")), True), (mapping(state.get("terminated")), False)):
+        if end:
+            yield _terminated(end, source, who, {**told, "previous": previous})
+    if restarts and not last.get("terminated"):
+        begun = moment(mapping(state.get("running")).get("startedAt"))
+        yield Event(source, begun, "restart", "Restarted", f"{name} was started again {restarts} times", who, told)
+    waiting = mapping(state.get("waiting"))
+    reason, message = string(waiting.get("reason"), 80), string(waiting.get("message"), MESSAGE)
+    if reason and reason not in {"ContainerCreating", "PodInitializing"}:
+        yield Event(source, None, _class(reason, message, warning=True), reason, message, who, told)
+
+
+def ending(end: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Give the exit code of a container that ended, and the signal that ended it where that can be told."""
+    code, signal = integer(end.get("exitCode")), integer(end.get("signal"))
+    if not signal and code is not None and _SIGNALS < code <= _SIGNALS + 64:
+        signal = code - _SIGNALS
+    return code, signal or None
+
+
+def _terminated(end: Mapping[str, Any], source: str, who: Resource, told: Mapping[str, Scalar]) -> Event:
+    code, signal = ending(end)
+    reason = string(end.get("reason"), 80) or ("Completed" if code == 0 else "Error")
+    began, ended = moment(end.get("startedAt")), moment(end.get("finishedAt"))
+    fields: dict[str, Scalar] = {**told, "exit_code": code, "signal": signal, "started": began}
+    kind = _KINDS.get(reason, "completed" if code == 0 else "exit")
+    message = string(end.get("message"), MESSAGE) or f"{told['container']} ended: {reason}, exit code {code}"
+    return Event(source, ended, kind, reason, message, who, fields)
+
+
+def _node(item: Mapping[str, Any], source: str) -> Iterator[Event]:
+    name = string(mapping(item.get("metadata")).get("name"), 253)
+    who = Resource(node=name or None)
+    for one in objects(mapping(item.get("status")).get("conditions"), 200):
+        what, status, reason = string(one.get("type"), 80), string(one.get("status"), 20), string(one.get("reason"), 80)
+        time, message = moment(one.get("lastTransitionTime")), string(one.get("message"), MESSAGE)
+        fields: dict[str, Scalar] = {"object": "Node", "name": name, "condition": what, "status": status}
+        if what == "Ready" and status != "True":
+            kind = _class(reason, message, warning=True) if reason in _KINDS else "node_failure"
+            yield Event(source, time, kind, reason, message, who, fields)
+        elif what in _PRESSURES and status == "True":
+            yield Event(source, time, "node_pressure", reason or what, message, who, fields)
+        elif what != "Ready" and status == ("False" if _GOOD.search(what) else "True"):
+            told = {**fields, **_problem(f"{what} {reason}", message)}
+            yield Event(source, time, "node_problem", reason or what, message, who, told)
+    yield from _taints(mapping(item.get("spec")), source, who)
+    if mapping(item.get("spec")).get("unschedulable") is True:
+        yield Event(
+            source,
+            None,
+            "cordoned",
+            "Unschedulable",
+            f"{name} takes no new pods",
+            who,
+            {"object": "Node", "name": name},
+        )
+
+
+def _taints(spec: Mapping[str, Any], source: str, who: Resource) -> Iterator[Event]:
+    """Give the taints that keep pods off a node because of what happened to it, not because of what it is for."""
+    for one in objects(spec.get("taints"), 100):
+        key, effect = string(one.get("key"), 253), string(one.get("effect"), 40)
+        kind = _TAINTS.get(key) or ("cordoned" if _MARK.search(key) else None)
+        if kind is not None:
+            fields: dict[str, Scalar] = {"object": "Node", "name": who.node, "taint": key, "effect": effect}
+            message = f"{who.node} is tainted {key}={string(one.get('value'), 100)}:{effect}"
+            yield Event(source, moment(one.get("timeAdded")), kind, key, message, who, fields)
+
+
+def _lease(item: Mapping[str, Any], source: str) -> Iterator[Event]:
+    """Give when the kubelet of a node last renewed the lease that says it is there."""
+    meta, spec = mapping(item.get("metadata")), mapping(item.get("spec"))
+    name, renewed = string(spec.get("holderIdentity") or meta.get("name"), 253), moment(spec.get("renewTime"))
+    if meta.get("namespace") == "kube-node-lease" and renewed is not None:
+        fields: dict[str, Scalar] = {"object": "Node", "name": name, "every": integer(spec.get("leaseDurationSeconds"))}
+        who = Resource(node=name or None)
+        yield Event(source, renewed, "lease", "Renewed", f"the kubelet of {name} last renewed its lease", who, fields)
+
+
+_READERS = {"Event": _event, "Pod": _pod, "Node": _node, "Lease": _lease}

@@ -1,0 +1,304 @@
+"""Pods of a job as the Kubernetes API gives them: where each is, how often its container ran, which ranks live in it.
+
+What nothing says is worked out by the convention of the field (as many processes as GPUs) and told as such.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kb.parsers.schedulers.jsondocs import integer, mapping, objects, string
+from kb.parsers.schedulers.kubernetes import ending, gpus_of, moment, statuses_of
+
+MOST_PROCESSES: Final = 1024  # of one pod
+MOST_CONTAINERS: Final = 100
+TRAINERS: Final = (
+    "pytorch",
+    "trainer",
+    "node",
+    "mpi",
+    "jax",
+    "tensorflow",
+    "xgboost",
+    "paddle",
+    "ray-worker",
+    "ray-head",
+)
+DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
+REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
+REPLICA_INDEX: Final = "training.kubeflow.org/replica-index"
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
+JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
+JOBSET_ATTEMPT: Final = "jobset.sigs.k8s.io/restart-attempt"
+TASK_SPEC: Final = "volcano.sh/task-spec"
+TASK_INDEX: Final = "volcano.sh/task-index"
+JOB_VERSION: Final = "volcano.sh/job-version"
+_NODE_RANK: Final = ("GROUP_RANK", "PET_NODE_RANK", "NODE_RANK", "RANK")
+_PROCESSES: Final = ("PET_NPROC_PER_NODE", "NPROC_PER_NODE", "LOCAL_WORLD_SIZE")
+_ARGUMENT: Final = re.compile(r"--?nproc[-_]per[-_]node(?:=|\s{1,4})[\"']?(\d{1,4}|gpu|auto)\b")
+NO_RANKS: Final = frozenset({"launcher", "ps", "evaluator", "scheduler", "dataset-initializer", "model-initializer"})
+_WAITING: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One run of a pod's main container: how many ran before it, when, and how it ended. `ended` None: it still runs."""
+
+    number: int
+    started: float | None = None
+    ended: float | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    reason: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended with an error."""
+        return self.exit_code is not None and self.exit_code != 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod: its main container and the others that ended badly, its place in the job, and its last lives, oldest first.
+
+    `reason`: why it was ended as a whole; `waits`: why its container does not run. `role`, `group` and `index`: which of
+    the job's replicas it is; `image`: of the main container, as it is named; `node_rank` and `processes`: as its environment or arguments say; `odd`: other containers
+    that ended badly.
+    """
+
+    name: str
+    namespace: str
+    uid: str
+    node: str | None
+    container: str
+    odd: tuple[str, ...]
+    labels: Mapping[str, str]
+    phase: str
+    reason: str
+    waits: str
+    created: float | None
+    scheduled: float | None
+    role: str
+    index: int | None
+    group: int | None
+    attempt: int
+    node_rank: int | None
+    processes: int | None
+    gpus: int
+    restarts: int
+    lives: tuple[Life, ...]
+    image: str = ""
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether something went wrong with it: a restart, an error, an eviction, or that it never came to run."""
+        told = self.phase in {"Pending", "Unknown", "Failed"} or bool(
+            self.restarts or self.reason or self.waits or self.odd
+        )
+        return told or any(one.failed for one in self.lives)
+
+
+def read_pod(item: Mapping[str, Any], containers: Sequence[str] = ()) -> Pod:
+    """Read a pod. `containers`: names of the containers that train, where the site has its own. Never raises."""
+    meta, spec, status = (mapping(item.get(part)) for part in ("metadata", "spec", "status"))
+    marks = {**_texts(meta.get("annotations")), **_texts(meta.get("labels"))}
+    main = _main(spec, marks, containers)
+    env = _environment(main)
+    name = string(main.get("name"), 253)
+    states = statuses_of(status)
+    own = next((one for one in states if one.get("name") == name), {})
+    role, index, group = _place(marks)
+    return Pod(
+        name=string(meta.get("name"), 253),
+        namespace=string(meta.get("namespace"), 253),
+        uid=string(meta.get("uid"), 100) or string(meta.get("name"), 253),
+        node=string(spec.get("nodeName"), 253) or None,
+        container=name,
+        odd=tuple(string(one.get("name"), 253) for one in states if one is not own and _ended_badly(one)),
+        labels=_texts(meta.get("labels")),
+        phase=string(status.get("phase"), 40),
+        reason=string(status.get("reason"), 80) or _disrupted(status),
+        waits=_waits(own),
+        created=moment(meta.get("creationTimestamp")),
+        scheduled=_turned(status, "PodScheduled"),
+        role=role,
+        index=index,
+        group=group,
+        attempt=integer(marks.get(JOBSET_ATTEMPT)) or integer(marks.get(JOB_VERSION)) or 0,
+        node_rank=next((number for key in _NODE_RANK if (number := integer(env.get(key))) is not None), None),
+        processes=_processes(main, env, gpus_of(spec)),
+        gpus=gpus_of(spec),
+        restarts=integer(own.get("restartCount")) or 0,
+        lives=_lives(own),
+        image=string(main.get("image"), 400),
+    )
+
+
+def _texts(value: Any) -> dict[str, str]:
+    return {key[:400]: string(one, 400) for key, one in list(mapping(value).items())[:500]}
+
+
+def _main(spec: Mapping[str, Any], marks: Mapping[str, str], wanted: Sequence[str]) -> Mapping[str, Any]:
+    nothing: Mapping[str, Any] = {}
+    found = objects(spec.get("containers"), MOST_CONTAINERS)
+    by_name = {string(one.get("name"), 253): one for one in reversed(found)}
+    names = (*wanted, marks.get(DEFAULT_CONTAINER, ""), *TRAINERS)
+    return next((by_name[name] for name in names if name in by_name), found[0] if found else nothing)
+
+
+def _environment(container: Mapping[str, Any]) -> Mapping[str, str]:
+    """Give the variables with which a launcher says who is who, where they are plain text; no other is looked at."""
+    wanted = {*_NODE_RANK, *_PROCESSES}
+    listed = objects(container.get("env"), 1000)
+    told = {string(one.get("name"), 100): string(one.get("value"), 20) for one in listed}
+    return {name: value for name, value in told.items() if name in wanted}
+
+
+def _processes(container: Mapping[str, Any], env: Mapping[str, str], gpus: int) -> int | None:
+    """Give how many processes a pod's launcher starts, as its arguments or environment say."""
+    listed = (container.get(part) for part in ("command", "args"))
+    words = " ".join(string(word, 4000) for one in listed if isinstance(one, list) for word in one[:200])
+    told = _ARGUMENT.search(words)
+    return count(told[1] if told else next((env[key] for key in _PROCESSES if env.get(key)), None), gpus)
+
+
+def count(told: Any, gpus: int) -> int | None:
+    """Give a number of processes as launchers name it: a number, or a word for as many as there are GPUs."""
+    if isinstance(told, str) and told.lower() in {"gpu", "auto"}:
+        return gpus or None
+    number = integer(told)
+    return number if number is not None and 0 < number <= MOST_PROCESSES else None
+
+
+def _place(marks: Mapping[str, str]) -> tuple[str, int | None, int | None]:
+    """Give the role of a pod within its job, its number there, and the number of the group that it is in."""
+    for role, index in ((REPLICA_TYPE, REPLICA_INDEX), (TASK_SPEC, TASK_INDEX)):
+        if role in marks:
+            return marks[role].lower(), integer(marks.get(index)), None
+    if REPLICATED_JOB in marks:
+        return marks[REPLICATED_JOB], integer(marks.get(COMPLETION_INDEX)), integer(marks.get(JOB_INDEX))
+    return marks.get("ray.io/node-type", ""), integer(marks.get(COMPLETION_INDEX)), None
+
+
+def _ended_badly(one: Mapping[str, Any]) -> bool:
+    states = (mapping(mapping(one.get(key)).get("terminated")) for key in ("state", "lastState"))
+    return any(integer(state.get("exitCode")) for state in states) or bool(_waits(one))
+
+
+def _waits(one: Mapping[str, Any]) -> str:
+    reason = string(mapping(mapping(one.get("state")).get("waiting")).get("reason"), 80)
+    return "" if reason in _WAITING else reason
+
+
+def _turned(status: Mapping[str, Any], kind: str) -> float | None:
+    for one in objects(status.get("conditions"), 64):
+        if one.get("type") == kind and one.get("status") == "True":
+            return moment(one.get("lastTransitionTime"))
+    return None
+
+
+def _disrupted(status: Mapping[str, Any]) -> str:
+    for one in objects(status.get("conditions"), 64):
+        if one.get("type") == "DisruptionTarget" and one.get("status") == "True":
+            return string(one.get("reason"), 80) or "DisruptionTarget"
+    return ""
+
+
+def _lives(own: Mapping[str, Any]) -> tuple[Life, ...]:
+    """Give the last two runs of a container: no more is kept of it."""
+    restarts = integer(own.get("restartCount")) or 0
+    found = []
+    last = mapping(mapping(own.get("lastState")).get("terminated"))
+    if last:
+        found.append(_ended(last, max(0, restarts - 1)))
+    state = mapping(own.get("state"))
+    if state.get("terminated"):
+        found.append(_ended(mapping(state["terminated"]), restarts))
+    elif state.get("running"):
+        found.append(Life(restarts, moment(mapping(state["running"]).get("startedAt"))))
+    return tuple(found)
+
+
+def _ended(end: Mapping[str, Any], number: int) -> Life:
+    code, signal = ending(end)
+    reason = string(end.get("reason"), 80)
+    return Life(number, moment(end.get("startedAt")), moment(end.get("finishedAt")), code, signal, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Which ranks live in which pod (by its uid), and in words what of that nothing said but a convention."""
+
+    of: Mapping[str, tuple[int, ...]]
+    inferred: str = ""
+
+
+Roles = Mapping[str, tuple[int, int]]  # role → groups of it, pods in each group; in the order of their ranks
+
+
+def ranks_of(pods: Iterable[Pod], roles: Roles, processes: int | None = None, *, by_index: bool = True) -> Ranks:
+    """Work out the ranks of a job's current pods, one pod for each place.
+
+    `processes`: in each pod, where that is known; `by_index`: the place of a pod in the job gives its ranks.
+    """
+    working = [one for one in pods if one.role not in NO_RANKS]
+    places = _places(working, roles or _seen(working), by_index)
+    if not places or len(set(places.values())) != len(places):
+        return Ranks({})
+    told = {one.uid: processes or one.processes for one in working if one.uid in places}
+    width = {
+        places[one.uid]: min(MOST_PROCESSES, told[one.uid] or max(1, one.gpus)) for one in working if one.uid in places
+    }
+    first = _firsts(width)
+    ranks = {uid: tuple(range(first[at], first[at] + width[at])) for uid, at in places.items() if at in first}
+    reasons = []
+    if None in told.values():
+        reasons.append("as many processes in each pod as it has GPUs")
+    explicit = all(one.node_rank is not None for one in working)
+    if not explicit and len({(one.role, one.group) for one in working}) > 1:
+        reasons.append("the groups of pods in the order in which the job lists them")
+    return Ranks(ranks, "; ".join(reasons))
+
+
+def _seen(pods: Sequence[Pod]) -> Roles:
+    """Give the roles as the pods themselves show them."""
+    found: dict[str, tuple[int, int]] = {}
+    for one in sorted(pods, key=lambda pod: pod.role):
+        groups, size = found.get(one.role, (1, 1))
+        found[one.role] = max(groups, (one.group or 0) + 1), max(size, (one.index or 0) + 1)
+    return found
+
+
+def _places(pods: Sequence[Pod], roles: Roles, by_index: bool) -> dict[str, int]:
+    """Give the node rank of each pod that has one."""
+    before, total = {}, 0
+    for role, (groups, size) in roles.items():
+        before[role] = total
+        total += groups * size
+    found = {}
+    for one in pods:
+        if one.node_rank is not None:
+            found[one.uid] = one.node_rank
+        elif by_index and one.index is not None and one.role in before:
+            found[one.uid] = before[one.role] + (one.group or 0) * roles[one.role][1] + one.index
+        elif len(pods) == 1:
+            found[one.uid] = 0
+    return found
+
+
+def _firsts(width: Mapping[int, int]) -> Mapping[int, int]:
+    """Give the first rank of each place: known where all before it are, or where all are as wide."""
+    if len(set(width.values())) == 1:
+        (one,) = set(width.values())
+        return {at: at * one for at in width}
+    found, total = {}, 0
+    for at in range(len(width)):
+        if at not in width:
+            break
+        found[at] = total
+        total += width[at]
+    return found

@@ -1,0 +1,399 @@
+"""Slurm: `sacct --json` of the data parsers v0.0.37 to v0.0.46, and jobs of slurmrestd or `scontrol show job --json`.
+
+Older parsers give plain numbers and strings where newer ones give lists and `{set, infinite, number}`; both are read.
+Submit lines, scripts and environments are never looked at. Kinds of the events given here: `completed`, `exit`,
+`time_limit`, `cancelled`, `preemption`, `node_failure`, `oom_kill`, `start_failed`, `not_scheduled`, `requeued`,
+`running`, `state` (anything else); of nodes that the document lists beside its jobs `node_failure` and `cordoned`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kb.model import Event, Gap, Job, Resource, Scalar
+from kb.parsers.schedulers.hostlists import MAX_NODES, hostlist
+from kb.parsers.schedulers.jsondocs import MAX_BYTES, integer, listed, mapping, objects, string
+
+MAX_JOBS: Final = 10_000
+MAX_STEPS: Final = 4096  # of one job
+MAX_TASKS: Final = 200_000  # of one step
+MESSAGE: Final = 500
+
+_STATES: Final[Mapping[str, str]] = {
+    "COMPLETED": "completed",
+    "FAILED": "exit",
+    "TIMEOUT": "time_limit",
+    "DEADLINE": "time_limit",
+    "CANCELLED": "cancelled",
+    "REVOKED": "cancelled",
+    "PREEMPTED": "preemption",
+    "NODE_FAIL": "node_failure",
+    "BOOT_FAIL": "node_failure",
+    "OUT_OF_MEMORY": "oom_kill",
+    "LAUNCH_FAILED": "start_failed",
+    "RECONFIG_FAIL": "start_failed",
+    "PENDING": "not_scheduled",
+    "REQUEUED": "requeued",
+    "REQUEUE_HOLD": "requeued",
+    "SPECIAL_EXIT": "requeued",
+    "RUNNING": "running",
+    "COMPLETING": "running",
+    "CONFIGURING": "running",
+    "SUSPENDED": "running",
+}
+_ID: Final = re.compile(r"(\d{1,10})(?:_(\d{1,10})|\+(\d{1,5}))?(?:\.\w{1,20})?")
+_ENDED: Final = frozenset(
+    {"completed", "exit", "time_limit", "cancelled", "preemption", "node_failure", "oom_kill", "start_failed"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmRun:
+    """One run of a job: a job that was requeued has several. Times are seconds since the epoch, `limit` is in seconds.
+
+    `job.nodes` names the nodes with no ranks: Slurm knows tasks, not ranks. `states`: the base state and its flags.
+    `signal`: the number of the signal that ended the batch script. `killed_by`: the user who asked for it. `array`: the
+    array's id and the task's number; `het`: the id of the job of several parts, and the part's number. `tasks`: of the
+    widest step, node → the tasks there as Slurm numbers them, where their layout tells. `first_exit`: exit code and signal
+    of the step that failed first. `outputs`: where standard output and error go, as patterns; `folder`: where it was started.
+    """
+
+    job: Job
+    states: tuple[str, ...] = ()
+    reason: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    limit: float | None = None
+    submitted: float | None = None
+    nodes: tuple[str, ...] = ()
+    failed_nodes: tuple[str, ...] = ()
+    killed_by: str = ""
+    partition: str = ""
+    eligible: float | None = None
+    array: tuple[int, int] | None = None
+    het: tuple[int, int] | None = None
+    tasks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    first_exit: tuple[int | None, int | None] = (None, None)
+    outputs: tuple[str, ...] = ()
+    folder: str = ""
+
+    @property
+    def shown_id(self) -> str:
+        """The id as Slurm's commands show and take it: `12`, `7_2` of an array, `8+1` of a job of several parts."""
+        if self.array is not None:
+            return f"{self.array[0]}_{self.array[1]}"
+        return f"{self.het[0]}+{self.het[1]}" if self.het is not None else self.job.id or ""
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmAnswer:
+    """The runs, oldest first, and what happened to them in the same order."""
+
+    source: str
+    runs: tuple[SlurmRun, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+def read_slurm(data: bytes, source: str, job_id: str | None = None) -> tuple[SlurmAnswer | None, tuple[Gap, ...]]:
+    """Read the jobs of an answer; with `job_id` only that job's (its array tasks too). Never raises."""
+    if len(data) > MAX_BYTES:
+        return None, (_gap("slurm-too-large", source, f"more than {MAX_BYTES >> 20} MiB", asked=str(len(data))),)
+    found = listed(data, "jobs", MAX_JOBS)
+    jobs = [one for one in found.items if "job_id" in one]
+    if not found.found or (found.items and not jobs):
+        return None, (_gap("slurm-unreadable", source, "no list of jobs in it"),)
+    wanted = [one for one in jobs if job_id is None or _is(one, job_id)]
+    gaps: list[Gap] = []
+    if not wanted:
+        gaps.append(_gap("slurm-no-job", source, "the answer has no such job", asked=job_id or "", got=str(len(jobs))))
+    if found.cut:
+        gaps.append(_gap("slurm-cut", source, "the list breaks off; what stood before is kept", got=str(len(jobs))))
+    if found.left:
+        gaps.append(_gap("slurm-too-many", source, f"more than {MAX_JOBS} jobs", got=str(MAX_JOBS)))
+    pairs = sorted(
+        ((_run(one), one) for one in wanted), key=lambda pair: (pair[0].submitted or 0.0, pair[0].job.start or 0.0)
+    )
+    events = tuple(event for run, one in pairs for event in _events(run, one, source))
+    if b'"nodes"' in data:
+        events += tuple(event for one in listed(data, "nodes", MAX_NODES).items for event in _node(one, source))
+    return SlurmAnswer(source, tuple(run for run, _ in pairs), events), tuple(gaps)
+
+
+def _gap(code: str, source: str, reason: str, asked: str = "", got: str = "") -> Gap:
+    return Gap(code, source, reason, asked=asked, got=got, rules_out="how the scheduler saw the job end")
+
+
+def _is(one: Mapping[str, Any], job_id: str) -> bool:
+    """Whether a job has this id: its own, its array's or that of all its parts; `7_2` and `8+1` are one task or part."""
+    known = _ID.fullmatch(job_id)
+    base, task, part = known.groups() if known else (job_id, None, None)
+    array, het = _array(one), _het(one)
+    if task is not None:
+        return array is not None and (str(array[0]), str(array[1])) == (base, task)
+    if part is not None:
+        return het is not None and (str(het[0]), str(het[1])) == (base, part)
+    own = {string(one.get("job_id")), string(_number(mapping(one.get("array")).get("job_id")))}
+    own |= {string(_number(one.get("array_job_id"))), str(het[0]) if het else ""}
+    return base in own
+
+
+def _array(one: Mapping[str, Any]) -> tuple[int, int] | None:
+    inner = mapping(one.get("array"))
+    job = _number(inner.get("job_id", one.get("array_job_id")))
+    return _pair(job, _number(inner.get("task_id", one.get("array_task_id"))))
+
+
+def _het(one: Mapping[str, Any]) -> tuple[int, int] | None:
+    inner = mapping(one.get("het"))
+    job = _number(inner.get("job_id", one.get("het_job_id")))
+    return _pair(job, _number(inner.get("job_offset", one.get("het_job_offset"))))
+
+
+def _pair(job: int | None, number: int | None) -> tuple[int, int] | None:
+    return (job, number) if job and number is not None else None
+
+
+def _number(value: Any) -> int | None:
+    """Give a plain number, or that of `{set, infinite, number}`; None where it is not set or has no bound."""
+    if isinstance(value, dict):
+        return (
+            integer(value.get("number"))
+            if value.get("set") is not False and value.get("infinite") is not True
+            else None
+        )
+    return integer(value)
+
+
+def _time(value: Any) -> float | None:
+    """Give a time; Slurm writes 0 for one that has not come."""
+    number = _number(value)
+    return float(number) if number is not None and 0 < number < 1 << 33 else None
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    """Give states as they come: a word, several in one string, or a list."""
+    if isinstance(value, list):
+        return tuple(word.upper()[:40] for word in value[:16] if isinstance(word, str))
+    # `CANCELLED by 1000`
+    return tuple(re.split(r"[\s,+|]+", string(value, 200).upper().partition(" BY ")[0].strip())) if value else ()
+
+
+def _exit(value: Any) -> tuple[int | None, int | None]:
+    """Give the exit code and the signal; no signal is None. A plain number is a wait status, as the controller gives it."""
+    code = mapping(value)
+    if not code:
+        status = _number(value)
+        return (None, None) if status is None or status < 0 else (status >> 8 & 0xFF, status & 0x7F or None)
+    signal = mapping(code.get("signal"))
+    number = _number(signal.get("id")) if "id" in signal else _number(signal.get("signal_id"))
+    return _number(code.get("return_code")), number or None
+
+
+def _ended_with(one: Mapping[str, Any], states: tuple[str, ...]) -> tuple[int | None, int | None]:
+    """Exit code and signal of a job or step; v0.0.38 writes success for what failed, which tells nothing."""
+    code, signal = _exit(one.get("exit_code"))
+    if code == 0 and signal is None and _STATES.get(states[0] if states else "") == "exit":
+        return None, None
+    return code, signal
+
+
+def _run(one: Mapping[str, Any]) -> SlurmRun:
+    time, state = mapping(one.get("time")), mapping(one.get("state"))
+    states = _words(state.get("current") or one.get("job_state") or one.get("state"))
+    code, signal = _ended_with(one, states)
+    minutes = _number(time.get("limit", one.get("time_limit")))
+    nodes = hostlist(string(one.get("nodes"), 1 << 16))
+    start, end = _time(time.get("start", one.get("start_time"))), _time(time.get("end", one.get("end_time")))
+    # a running job's end is what its limit would make it
+    running = bool(states) and _STATES.get(states[0]) not in {*_ENDED, "requeued"}
+    job = Job(
+        id=string(one.get("job_id")) or None,
+        name=string(one.get("name")) or None,
+        cluster=string(one.get("cluster")) or None,
+        attempt=_number(one.get("restart_cnt")),
+        state=states[0] if states else None,
+        start=start,
+        end=None if running else end,
+        nodes=dict.fromkeys(nodes, ()),
+        owner=string(one.get("user") or one.get("user_name") or mapping(one.get("association")).get("user")) or None,
+        gpus=_gpus(one),
+    )
+    return SlurmRun(
+        job=job,
+        states=states,
+        reason=_reason(state.get("reason", one.get("state_reason"))),
+        exit_code=code,
+        signal=signal,
+        limit=minutes * 60.0 if minutes is not None else None,
+        submitted=_time(time.get("submission", one.get("submit_time"))),
+        nodes=nodes,
+        failed_nodes=hostlist(string(one.get("failed_node"), 4096)),
+        killed_by=string(one.get("kill_request_user")),
+        partition=string(one.get("partition")),
+        eligible=_time(time.get("eligible", one.get("eligible_time"))),
+        array=_array(one),
+        het=_het(one),
+        tasks=_tasks(one),
+        first_exit=_first_exit(one),
+        outputs=tuple(
+            path
+            for new, old in (("stdout", "standard_output"), ("stderr", "standard_error"))
+            if (path := string(one.get(new) or one.get(old), 4096))
+        ),
+        folder=string(one.get("working_directory") or one.get("current_working_directory"), 4096),
+    )
+
+
+def _tasks(one: Mapping[str, Any]) -> Mapping[str, tuple[int, ...]]:
+    """Give the tasks by node of the step with the most; nothing where their layout does not tell."""
+    steps = [(_number(mapping(step.get("tasks")).get("count")) or 0, step) for step in objects(one.get("steps"), 256)]
+    count, widest = max(steps, key=lambda pair: pair[0], default=(0, {}))
+    nodes = _nodes(widest)
+    if not nodes or count > MAX_TASKS or count % len(nodes):
+        return {}
+    layout = string(mapping(widest.get("task")).get("distribution")).lower()
+    each = count // len(nodes)
+    if len(nodes) == 1 or each == 1 or layout.startswith("block"):
+        return {node: tuple(range(at * each, (at + 1) * each)) for at, node in enumerate(nodes)}
+    if layout.startswith("cyclic"):
+        return {node: tuple(range(at, count, len(nodes))) for at, node in enumerate(nodes)}
+    return {}
+
+
+def _first_exit(one: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Give exit code and signal of the step that failed first; of two at once the one that is no batch script."""
+    failed: list[tuple[float, bool, tuple[int | None, int | None]]] = []
+    for step in objects(one.get("steps"), MAX_STEPS):
+        ended = _ended_with(step, _words(step.get("state")))
+        if any(ended):
+            batch = string(mapping(step.get("step")).get("name")) in {"batch", "extern"}
+            failed.append((_time(mapping(step.get("time")).get("end")) or float("inf"), batch, ended))
+    return min(failed, key=lambda one: one[:2])[2] if failed else (None, None)
+
+
+def _nodes(step: Mapping[str, Any]) -> tuple[str, ...]:
+    place = mapping(step.get("nodes"))
+    listing = place.get("list")
+    if isinstance(listing, list):
+        return tuple(string(node) for node in listing[:MAX_NODES])
+    return hostlist(string(place.get("range"), 1 << 16))
+
+
+def _reason(value: Any) -> str:
+    said = string(value)
+    return "" if said.lower() in {"none", "null"} else said
+
+
+_TRES_GPU = re.compile(r"gres/gpu(?::[\w.\-]{1,60})?=(\d{1,7})(?=,|$)")
+
+
+def _gpus(one: Mapping[str, Any]) -> int | None:
+    """Give how many GPUs the job had: the total stands beside totals by type."""
+    tres = mapping(one.get("tres"))
+    found = {
+        string(part.get("name")): integer(part.get("count")) or 0
+        for part in objects(tres.get("allocated"), 256)
+        if part.get("type") == "gres" and string(part.get("name")).partition(":")[0] == "gpu"
+    }
+    if not found:
+        counts = [int(count) for count in _TRES_GPU.findall(string(one.get("tres_alloc_str"), 4096))]
+        return max(counts, default=None)
+    return found.get("gpu") or sum(found.values())
+
+
+# --- events ------------------------------------------------------------------------------------------------------------
+
+
+def _events(run: SlurmRun, one: Mapping[str, Any], source: str) -> Iterator[Event]:
+    fields: dict[str, Scalar] = {
+        "job": run.job.id,
+        "states": ",".join(run.states),
+        "exit_code": run.exit_code,
+        "signal": run.signal,
+        "start": run.job.start,
+        "limit": run.limit,
+        "restarts": run.job.attempt,
+        "nodes": len(run.nodes),
+        "killed_by": run.killed_by,
+        "partition": run.partition,
+    }
+    if run.job.attempt:
+        message = f"job {run.job.id} was requeued or restarted {run.job.attempt} times"
+        yield Event(source, run.job.start, "requeued", "Restarted", message, Resource(), fields)
+    for node in run.failed_nodes:
+        yield Event(
+            source, run.job.end, "node_failure", "FailedNode", f"{node} failed the job", Resource(node=node), fields
+        )
+    for step in objects(one.get("steps"), MAX_STEPS):
+        yield from _step(step, run, source)
+    word = next((state for state in run.states if state in _STATES), run.job.state or "UNKNOWN")
+    kind = _STATES.get(word, "state")
+    alone = Resource(node=run.nodes[0]) if len(run.nodes) == 1 else Resource()
+    yield Event(
+        source, run.job.end or run.job.start or run.submitted, kind, run.reason or word, _told(run, word), alone, fields
+    )
+
+
+_GONE: Final = frozenset({"DOWN", "FAIL", "FAILING", "NOT_RESPONDING", "ERROR", "REBOOT_ISSUED"})
+_KEPT_BACK: Final = frozenset({"DRAIN", "DRAINED", "DRAINING", "MAINT", "MAINTENANCE", "RESERVED", "PLANNED_DOWN"})
+
+
+def _node(one: Mapping[str, Any], source: str) -> Iterator[Event]:
+    """Give a node that is down or kept back, with the reason that was given; `*` behind a state: it does not answer."""
+    name = string(one.get("name"), 253)
+    words = one.get("state")
+    texts = [*(words if isinstance(words, list) else [words]), *(one.get("state_flags") or ())]
+    states = {word.rstrip("*~#!%$@^-").upper() for word in texts if isinstance(word, str)}
+    states |= {"NOT_RESPONDING"} if any(isinstance(word, str) and word.endswith("*") for word in texts) else set()
+    kind = "node_failure" if states & _GONE else "cordoned" if states & _KEPT_BACK else ""
+    if not name or not kind:
+        return
+    reason, shown = string(one.get("reason"), MESSAGE), "+".join(sorted(states))
+    fields: dict[str, Scalar] = {"states": shown, "set_by": string(one.get("reason_set_by_user"), 80)}
+    message = f"{name} is {shown}: {reason}" if reason else f"{name} is {shown}"
+    at = _time(one.get("reason_changed_at")) if reason else None
+    yield Event(source, at, kind, reason[:80] or shown, message[:MESSAGE], Resource(node=name), fields)
+
+
+def _told(run: SlurmRun, word: str) -> str:
+    said = f"job {run.job.id} {word}"
+    if run.exit_code is not None:
+        said += f", exit code {run.exit_code}"
+    if run.signal:
+        said += f", signal {run.signal}"
+    return (said + (f": {run.reason}" if run.reason else ""))[:MESSAGE]
+
+
+def _step(step: Mapping[str, Any], run: SlurmRun, source: str) -> Iterator[Event]:
+    """Give a step that did not end well. One that was only stopped with the job says nothing new."""
+    states = _words(step.get("state"))
+    word = states[0] if states else ""
+    kind = _STATES.get(word, "state")
+    if (
+        kind in {"completed", "running", "not_scheduled"}
+        or not word
+        or (kind == "cancelled" and kind == _STATES.get(run.states[0] if run.states else ""))
+    ):
+        return
+    code, signal = _ended_with(step, states)
+    named, time = mapping(step.get("step")), mapping(step.get("time"))
+    inner = mapping(named.get("id"))
+    number = string(named.get("id")) or string(inner.get("step_id"))
+    nodes = _nodes(step)
+    name = string(named.get("name"), 80)
+    fields: dict[str, Scalar] = {
+        "job": run.job.id,
+        "step": number,
+        "name": name,
+        "exit_code": code,
+        "signal": signal,
+        "start": _time(time.get("start")),
+        "tasks": _number(mapping(step.get("tasks")).get("count")),
+        "nodes": len(nodes),
+    }
+    message = f"step {number or name} {word}, exit code {code}" + (f", signal {signal}" if signal else "")
+    who = Resource(node=nodes[0]) if len(nodes) == 1 else Resource()
+    yield Event(source, _time(time.get("end")), kind, word, message, who, fields)

@@ -1,0 +1,71 @@
+"""Which parts of the data a run was at when it ended, by the names of files that its lines tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from kb.facts.evidence import Evidence
+from kb.report import Report
+from kb.scanning.summary import tail_lines
+
+MOST = 16
+LAST_LINES = 40  # of each log
+MOST_LOGS = 256
+LONGEST = 160  # characters of a name
+
+_WORD = re.compile(r"[\w@+=%.-]{4,400}")
+_ENDING = re.compile(
+    r"\.(?:tar(?:\.gz|\.zst)?|tgz|parquet|jsonl?(?:\.gz|\.zst)?|arrow|tfrecords?|mds(?:\.zstd?)?|bin|idx|np[yz]|h5|hdf5"
+    r"|csv(?:\.gz)?|txt(?:\.gz)?|zst|recordio)\Z"
+)
+_NUMBERED = re.compile(
+    r"(?i)\b(?P<kind>(?:data[ _-]?)?(?:shard|chunk))(?:[ _-]?(?:id|index|no\.?|number))?[ =:#_-]{0,2}(?P<number>\d{1,9})(?![\w-]|\.\w)"
+)
+# what a run writes or loads besides its data
+_OTHER = re.compile(
+    r"(?i)model|optim|checkpoint|ckpt|global_?step|distcp|safetensors|weights|tokenizer|vocab|merges|config|trainer_state|rng_state"
+    r"|(?:^|[_.-])log|stack|dump|trace|profil|events|requirements|metrics|wandb|core\.\d"
+)
+_DIGITS = re.compile(r"\d+")
+
+
+def shards_of(report: Report, evidence: Evidence) -> tuple[str, ...]:
+    """The parts of the data that the lines which decide name, and those at which logs that walk through the data stopped."""
+    found = dict.fromkeys(decisive(report))
+    for stream in evidence.streams[:MOST_LOGS]:
+        if stream.ref.kind == "job":
+            last = _last([line for _, line in tail_lines(stream)][-LAST_LINES:])
+            found.update(dict.fromkeys(last))
+    return tuple(found)[:MOST]
+
+
+def decisive(report: Report) -> tuple[str, ...]:
+    """The parts of the data that the lines which decide, or stand out, name."""
+    texts = [item.text for one in report.diagnoses[:2] for item in one.evidence]
+    texts += [sign.evidence.text if sign.evidence is not None else sign.what for sign in report.indicators.events]
+    return tuple(dict.fromkeys(name for text in texts for name in named(text)))[:MOST]
+
+
+def named(text: str) -> list[str]:
+    """The parts of the data that a text names, in order."""
+    words = (word.strip(".=").rpartition("=")[2] for word in _WORD.findall(text[:4096]))
+    found = [one for one in words if _DIGITS.search(one) and _ENDING.search(one) and not _OTHER.search(one)]
+    found += [f"{match['kind'].lower()} {int(match['number'])}" for match in _NUMBERED.finditer(text[:4096])]
+    return [one[-LONGEST:] for one in dict.fromkeys(found)]
+
+
+def _last(lines: Sequence[str]) -> list[str]:
+    """The last part that lines name, of parts of which they name several in turn: a file named once may be any."""
+    names = [one for line in lines for one in named(line)]
+    kinds: dict[str, set[str]] = {}
+    for one in names:
+        kinds.setdefault(_DIGITS.sub("#", one), set()).add(one)
+    walked = [one for one in names if len(kinds[_DIGITS.sub("#", one)]) > 1]
+    return walked[-1:]
+
+
+def in_common(of: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    """The names that all have, in the order of the first."""
+    first, *others = [tuple(one) for one in of] or [()]
+    return tuple(one for one in first if all(one in other for other in others))

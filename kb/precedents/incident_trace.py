@@ -1,0 +1,87 @@
+"""What an incident leaves behind for those that come after it, besides what its row says: all that was found, and where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kb.anomalies.build_run import settings_in
+from kb.facts.evidence import Evidence, nodes_digest
+from kb.precedents.data_shards import shards_of
+from kb.report import Report
+
+MOST_PLACES = 32
+MOST_NODES = 4096
+MOST_TELLING, MOST_INSTALLED = 128, 8  # nodes, names of one
+_INSTALLED = re.compile(r"(?i)version|driver|firmware|fw_ver|kernel|image")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Something that was found: its rule and fault, and the node and the GPU's PCI address where they are known."""
+
+    rule: str
+    fault: str
+    node: str | None = None
+    gpu: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """All faults found with their places, the data that the run was at, a digest of its nodes, and the nodes to be left out.
+
+    `installed`: by node, name and value of what its first lines say that it runs on: driver, firmware, kernel, libraries, image.
+    """
+
+    found: tuple[Place, ...] = ()
+    shards: tuple[str, ...] = ()
+    ran_on: str = ""
+    without: tuple[str, ...] = ()
+    installed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def trace_of(report: Report, evidence: Evidence) -> Trace:
+    """The trace of an answer."""
+    return Trace(
+        places(report)[:MOST_PLACES],
+        shards_of(report, evidence) if report.verdict in ("fault", "no_match") else (),
+        nodes_digest(nodes_of(evidence)),
+        tuple(dict.fromkeys(one.node for one in report.decision.exclude))[:MOST_PLACES],
+        installed_on(evidence),
+    )
+
+
+def installed_on(evidence: Evidence) -> dict[str, dict[str, str]]:
+    """What each node says that it runs on, in the first lines of its logs; of the first nodes, where there are many."""
+    found: dict[str, dict[str, str]] = {}
+    for stream in evidence.streams:
+        node = stream.ref.resource.node
+        if node is None or (node not in found and len(found) >= MOST_TELLING):
+            continue
+        for line in stream.head.splitlines():
+            for name, value in settings_in(line):
+                known = found.setdefault(node, {})
+                if _INSTALLED.search(name) and len(known) < MOST_INSTALLED:
+                    known.setdefault(name, value)
+    return {node: known for node, known in sorted(found.items()) if known}
+
+
+def places(report: Report) -> tuple[Place, ...]:
+    """The faults of a report that are more than a guess, each with the places that were suspected of it."""
+    found = report.diagnoses if report.verdict == "fault" else ()
+    told = (
+        Place(one.rule, one.fault, who.node if who else None, who.gpu.pci if who and who.gpu else None)
+        for one in found
+        if one.band != "weak"
+        for who in (one.suspects or (None,))
+    )
+    return tuple(dict.fromkeys(told))
+
+
+def nodes_of(evidence: Evidence) -> tuple[str, ...]:
+    """The nodes of a run: those that its description names, else those that its logs are of."""
+    named = tuple(evidence.job.nodes)
+    if not named:
+        named = tuple(dict.fromkeys(one.ref.resource.node for one in evidence.streams if one.ref.resource.node))
+    return named[:MOST_NODES]

@@ -1,0 +1,230 @@
+"""What is said of the past in a report: incidents that looked alike, the same node, data or step again, how advice fared.
+
+Hints beside the diagnoses: nothing here changes which rule stands first. Every sentence names the incidents that it is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from itertools import pairwise
+from statistics import median
+
+from kb.anomalies.runs.shared_settings import Witness, shared
+from kb.facts.evidence import Evidence, History, Try
+from kb.precedents.advice_outcomes import Step, outcomes
+from kb.precedents.data_shards import decisive, in_common, shards_of
+from kb.precedents.history import DAY, Earlier
+from kb.precedents.incident_trace import installed_on, nodes_of
+from kb.precedents.phrases import like
+from kb.precedents.signature import Library, Likeness, Words, pattern_of
+from kb.report import Alike, Memory, Recalled, Report
+
+WEEK = 7.0  # days
+MOST_NODES = 5  # of which anything is said
+MOST_NUMBERS = 8  # incidents named in a sentence
+MOST_SHARED = 4
+FEW_PARTS = 2  # of the data
+MOST_FLEET = 3  # settings told
+FEW_FAILED = 3  # nodes that share one
+FEW_TRIES = 3  # of fewer that ended at unlike steps nothing is said
+SHOWN = 160
+DOMAINS = ("hardware", "network")
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """All that is remembered for one job. `at`: when it ended; `faults`: classes of faults with their titles and domains.
+
+    `history` is what rules and the decision were told, made of `earlier` and the bundle's attempts.
+    """
+
+    at: float = 0.0
+    earlier: tuple[Earlier, ...] = ()
+    history: History = field(default_factory=History)
+    library: Library = field(default_factory=lambda: Library(()))
+    steps: tuple[Step, ...] = ()
+    titles: Mapping[str, str] = field(default_factory=dict)
+    domains: Mapping[str, str] = field(default_factory=dict)
+
+
+def remembered(report: Report, evidence: Evidence, past: Past) -> Report:
+    """The report with what is remembered of other runs, and then with another id: that of both together."""
+    if report.verdict in ("no_fault", "insufficient_evidence"):
+        return report
+    alike = tuple(_alike(one, past) for one in past.library.alike(pattern_of(report)))
+    told = (
+        *_barred(past.history),
+        *_same_data(report, evidence, past.history.tries),
+        *_same_step(report, evidence, past.history.tries),
+        *_nodes(report, evidence, past),
+        *_fleet(report, evidence, past),
+    )
+    first = report.diagnoses[0].fault if report.diagnoses else ""
+    memory = Memory(alike, told, outcomes(past.steps, first) if first else (), past.history.digest)
+    if memory == Memory():
+        return report
+    number = sha256(repr((report.id, memory)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return replace(report, id=number, memory=memory, summary=_summary(report, alike))
+
+
+def _summary(report: Report, alike: Sequence[Alike]) -> str:
+    """Where no rule knows it, an incident that looked alike is the first lead."""
+    if report.verdict != "no_match" or not alike:
+        return report.summary
+    return f"{report.summary} It {like(alike[0])}."
+
+
+def _alike(one: Likeness, past: Past) -> Alike:
+    known = one.known
+    title = past.titles.get(known.fault, known.closed_as) if known.fault else known.closed_as
+    shared = tuple(_shown(words) for words in one.shared[:MOST_SHARED])
+    return Alike(known.incident, one.similarity, known.fault, title, known.helped, shared)
+
+
+def _shown(words: Words) -> str:
+    text = " ".join(words)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+# --- nodes -----------------------------------------------------------------------------------------------------------
+
+
+def _nodes(report: Report, evidence: Evidence, past: Past) -> Iterator[Recalled]:
+    """Nodes on which other jobs failed too: those suspected now, or of all nodes of the job those that failed most."""
+    suspected = tuple(dict.fromkeys(node for one in report.diagnoses[:2] for node in one.nodes))
+    suspected = suspected or tuple(one.what for one in report.indicators.nodes)
+    mine = frozenset(suspected) | frozenset(nodes_of(evidence))
+    failures: dict[str, list[tuple[Earlier, str]]] = {}
+    for one in past.earlier:
+        if one.own or not one.failed:
+            continue
+        faults: dict[str, str] = {}
+        for place in one.places:
+            if place.node in mine and (place.node in suspected or past.domains.get(place.fault) in DOMAINS):
+                faults.setdefault(place.node or "", place.fault)
+        for node, fault in faults.items():
+            failures.setdefault(node, []).append((one, fault))
+    told = [(node, of) for node, of in failures.items() if node in suspected or _jobs(of) > 1]
+    told.sort(key=lambda one: (one[0] not in suspected, -_jobs(one[1]), one[0]))
+    for node, of in told[:MOST_NODES]:
+        yield _node(node, of, past)
+
+
+def _fleet(report: Report, evidence: Evidence, past: Past) -> Iterator[Recalled]:
+    """What the nodes that fail run on and the others do not, over this job and those of the last weeks: a driver since a date."""
+    suspected = frozenset(node for one in report.diagnoses[:2] for node in one.nodes)
+    suspected = suspected or frozenset(one.what for one in report.indicators.nodes)
+    here = installed_on(evidence)
+    if not suspected & here.keys():
+        return
+    witnesses = [Witness(node, node in suspected, told, past.at) for node, told in here.items()]
+    by_value: dict[tuple[str, str], list[int]] = {}
+    for one in past.earlier:
+        blamed = (
+            {place.node for place in one.places if past.domains.get(place.fault) in DOMAINS} if one.failed else set()
+        )
+        for node, told in one.trace.installed.items():
+            witnesses.append(Witness(node, node in blamed, told, one.row.at))
+            for pair in told.items() if node in blamed else ():
+                by_value.setdefault(pair, []).append(one.row.id)
+    mine = {pair for node in suspected & here.keys() for pair in here[node].items()}
+    for found in shared(witnesses)[:MOST_FLEET]:
+        pair = found.name, found.value
+        if pair in mine and found.failed >= FEW_FAILED:
+            since = "" if found.since is None else f", seen since {datetime.fromtimestamp(found.since, UTC):%Y-%m-%d}"
+            numbers = tuple(dict.fromkeys(reversed(by_value.get(pair, []))))[:MOST_NUMBERS]
+            yield Recalled("fleet", f"{found.told()}{since}", numbers)
+
+
+def _jobs(of: Sequence[tuple[Earlier, str]]) -> int:
+    return len({one.row.one_job for one, _ in of})
+
+
+def _node(node: str, of: Sequence[tuple[Earlier, str]], past: Past) -> Recalled:
+    jobs = _jobs(of)
+    late = [(one, fault) for one, fault in of if past.at - one.row.at <= WEEK * DAY]
+    week = _jobs(late)
+    span = "in the 7 days before" if week == jobs else f"in the 30 days before ({week} in the last 7)"
+    numbers = [one.row.id for one, _ in reversed(of)]
+    latest = {fault: one for one, fault in of}
+    faults = [f"{fault} {_ago(past.at - one.row.at)} (incident {one.row.id})" for fault, one in latest.items()][-3:]
+    text = f"{node} also failed {jobs} other job{'' if jobs == 1 else 's'} {span}: {', '.join(reversed(faults))}"
+    return Recalled("node", text, tuple(numbers[:MOST_NUMBERS]))
+
+
+def _ago(seconds: float) -> str:
+    if seconds < 2 * 3600:
+        return f"{max(0, round(seconds / 60))} min before"
+    return f"{round(seconds / 3600)} h before" if seconds < 2 * DAY else f"{round(seconds / DAY)} days before"
+
+
+def _barred(history: History) -> Iterator[Recalled]:
+    """Nodes of this job that people had barred."""
+    for one in history.barred[:MOST_NODES]:
+        why = f": {one.why}" if one.why else ""
+        scope = "for the cluster" if one.scope == "cluster" else "for this job"
+        yield Recalled("barred", f"{one.node} was barred {scope} on {one.since} by {one.who}, and is used again{why}")
+
+
+# --- the job's own tries ---------------------------------------------------------------------------------------------
+
+
+def _same_data(report: Report, evidence: Evidence, tries: Sequence[Try]) -> Iterator[Recalled]:
+    """The same part of the data at this end and at those before, the last ones in a row.
+
+    What the deciding lines name counts by itself; what was only being read, where it is one or two parts: with as many readers
+    as ranks some part is always the same.
+    """
+    told = decisive(report)
+    for names, most in ((told, MOST_NUMBERS), (shards_of(report, evidence), FEW_PARTS)):
+        same, count = names, 0
+        for one in reversed(tries):
+            both = in_common((same, one.shards))
+            if not both:
+                break
+            same, count = both, count + 1
+        if count and len(same) <= most:
+            verb = "is named" if names is told else "was being read"
+            text = f"the same part of the data {verb} at the last {count + 1} ends: {', '.join(same[:3])}; look at it first"
+            yield Recalled("data", text, _numbers(tries[-count:]))
+            return
+
+
+def _same_step(report: Report, evidence: Evidence, tries: Sequence[Try]) -> Iterator[Recalled]:
+    """The same step at each end: the program or its data; never the same: rather the machines."""
+    here = report.progress.last_iteration
+    if not tries or here is None:
+        return
+    slack = _interval(evidence)
+    count = 0
+    for one in reversed(tries):
+        if one.reached is None or abs(one.reached - here) > slack:
+            break
+        count += 1
+    if count:
+        text = (
+            f"it ended at step {here}, as {'the try before' if count == 1 else f'the {count} tries before'} did: "
+            "what comes back at the same step is the program or its data rather than the machines"
+        )
+        yield Recalled("iteration", text, _numbers(tries[-count:]))
+        return
+    steps = [one.reached for one in tries if one.reached is not None]
+    if len(steps) + 1 >= FEW_TRIES and len({round(one / (slack + 1)) for one in (*steps, here)}) == len(steps) + 1:
+        listed = ", ".join(str(one) for one in (*steps[-4:], here))
+        text = f"each try ended at another step ({listed}): rather the machines or what is around them than the program"
+        yield Recalled("iteration", text, _numbers(tries))
+
+
+def _interval(evidence: Evidence) -> int:
+    """Steps between two iteration lines: the last step that is told is the last one to so many."""
+    best = max((one.series.points for one in evidence.streams), key=len, default=())
+    steps = [one.step for one in best if one.step is not None and not one.validation]
+    gaps = [after - before for before, after in pairwise(steps) if after > before]
+    return max(0, int(median(gaps)) - 1) if gaps else 0
+
+
+def _numbers(tries: Sequence[Try]) -> tuple[int, ...]:
+    return tuple(one.incident for one in reversed(tries) if one.incident is not None)[:MOST_NUMBERS]

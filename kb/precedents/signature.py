@@ -1,0 +1,234 @@
+"""What a failure looked like, small enough to be kept, and how alike two of them are.
+
+A pattern is made of the report alone: the words of the lines that decided or stood out, without what varies from run to run, each
+with the weight that it has in telling one failure from another. So the same failure gives the same pattern, whichever machine
+and whatever the rank, the step and the path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rapidfuzz import fuzz
+
+from kb.anomalies.core.severity_words import harm, is_body, is_consequence
+from kb.report import Diagnosis, EvidenceItem, Report
+from kb.templates.masking import LOOKED_AT, fold, shape_of
+
+MOST_EVENTS = 24
+MOST_WORDS = 40  # of one event
+NEAR = 0.6  # similarity from which an incident is worth a look
+FEWEST = 0.6  # weight that two patterns must share: a word or two in common, or what peers heard, say nothing
+CLOSE = 85.0  # rapidfuzz's ratio from which two events are one
+SPARSE = 3  # words; fewer must be equal
+MOST_ALIKE = 3
+
+Words = tuple[str, ...]
+_TOKEN = re.compile(r"[^\s,;=\"'`()\[\]{}<>|]{1,400}")
+_WORD = re.compile(r"[A-Za-z]{2,}")
+_ID = re.compile(
+    r"(?i)\b0x[0-9a-f]+|(?<![a-z0-9])(?=[a-z]*\d)(?=\d*[a-z])[0-9a-f]{6,}(?![a-z0-9])|(?:[a-z]+\d+){2}[a-z]+|\d[a-z]+\d[a-z]*\d"
+)
+_CODE = re.compile(
+    r"(?i)\b(?P<of>S?Xid|signal|sig|WTERMSIG|WEXITSTATUS|exit ?code|exit status|errno|error code|status|code)\b[ :=(]{0,3}"
+    r"(?:\(?PCI:[0-9A-Fa-f:.]{4,20}\): ?)?(?P<code>-?\d{1,4})(?![\d.:])"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A line by its words, in order. `weight` above 0, 1 for one that says what failed in words of its own."""
+
+    words: Words
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A failure by its events, each once, the heaviest first; with the stage and the verdict that it had."""
+
+    events: tuple[Event, ...] = ()
+    stage: str | None = None
+    verdict: str = ""
+
+    @property
+    def weight(self) -> float:
+        """Of all events together."""
+        return sum(one.weight for one in self.events)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """An entry of the library: an incident whose cause people named. `at`: when, seconds since the epoch."""
+
+    incident: int
+    pattern: Pattern
+    fault: str | None
+    closed_as: str
+    helped: str = ""
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """How alike an entry is: 0 to 1, and the events in common, the heaviest first."""
+
+    known: Known
+    similarity: float
+    shared: tuple[Words, ...]
+
+
+def pattern_of(report: Report) -> Pattern:
+    """The pattern of a report; without events where nothing failed or nothing tells."""
+    if report.verdict in ("no_fault", "insufficient_evidence"):
+        return Pattern(verdict=report.verdict)
+    best: dict[Words, float] = {}
+    for text, share in _lines(report):
+        event = _event(text)
+        if event is not None and event.weight * share > best.get(event.words, 0.0):
+            best[event.words] = round(event.weight * share, 3)
+    kept = sorted(best.items(), key=lambda one: (-one[1], one[0]))[:MOST_EVENTS]
+    stages = [one.stage for one in report.diagnoses[:1] if one.stage] + [one.what for one in report.indicators.stages]
+    return Pattern(tuple(Event(*one) for one in kept), next(iter(stages), report.progress.stage), report.verdict)
+
+
+def _lines(report: Report) -> Iterator[tuple[str, float]]:
+    """The texts that tell a failure, each with how much it counts. What a cause brought about counts for less."""
+    found = report.diagnoses if report.verdict == "fault" else ()
+    for place, one in enumerate(found[:4]):
+        share = 1.0 if place == 0 else 0.4
+        yield from ((text, share) for item in one.evidence for text in _texts(item, one))
+    for rank, sign in enumerate(report.indicators.events):
+        text = sign.evidence.text if sign.evidence is not None and sign.evidence.text else sign.what
+        yield from ((line, max(0.4, 1.0 - 0.1 * rank)) for line in text.splitlines()[-3:])
+
+
+def _texts(item: EvidenceItem, of: Diagnosis) -> Iterator[str]:
+    """The lines of one thing that shows it; figures and stacks speak by their rule, as no two are worded alike."""
+    if item.kind == "line":
+        yield from item.text.splitlines()[-3:]
+    else:
+        yield f"{item.kind} {of.rule.replace('-', ' ')} {of.fault.replace('_', ' ')}"
+
+
+def _event(text: str) -> Event | None:
+    """A line as an event; None where it has no words of its own."""
+    if not text.strip() or is_body(text):
+        return None
+    data = text.encode("utf-8", "replace")[:LOOKED_AT]
+    shape = shape_of(fold(data))
+    told = data[shape.start :].decode("utf-8", "replace")
+    words = words_of(told)
+    if not words:
+        return None
+    weight = 0.5 + 0.5 * harm(told, shape.template.level if shape.template is not None else None)
+    if is_consequence(told):
+        weight *= 0.25
+    if len(words) < SPARSE:
+        weight *= 0.4
+    return Event(words, weight)
+
+
+def words_of(text: str) -> Words:
+    """The words of a message that stay the same from run to run, in order and lower case.
+
+    Names stay (the key that is missing, the file without its folders), and numbers that are codes: of an Xid, a signal, an exit.
+    Other numbers, ids, addresses and folders go.
+    """
+    found: list[str] = []
+    for token in _TOKEN.findall(text):
+        if "://" in token or _ID.search(token):
+            continue
+        found += [word.lower() for word in _WORD.findall(token.rstrip("/").rpartition("/")[2])]
+    found += [f"{match['of'].lower()}{match['code']}" for match in _CODE.finditer(text)]
+    return tuple(found[:MOST_WORDS])
+
+
+class Library:
+    """Patterns to compare with. An event is looked for among those that share one of its rarer words."""
+
+    def __init__(self, known: Iterable[Known]) -> None:
+        self.entries: Sequence[Known] = tuple(sorted(known, key=lambda one: (-one.at, -one.incident)))
+        self._spread: dict[str, int] = {}
+        for entry in self.entries:
+            for word in {word for event in entry.pattern.events for word in event.words}:
+                self._spread[word] = self._spread.get(word, 0) + 1
+
+    def alike(self, pattern: Pattern, *, but: frozenset[int] = frozenset(), most: int = MOST_ALIKE) -> list[Likeness]:
+        """The entries that look like a pattern, the most alike first, of one cause the best alone. `but`: left out."""
+        if not pattern.events:
+            return []
+        mine = self._telling(pattern)
+        found = [
+            one
+            for entry in self.entries
+            if entry.incident not in but and (one := self._like(pattern, mine, entry)) is not None
+        ]
+        found.sort(key=lambda one: (-one.similarity, -one.known.at, -one.known.incident))
+        best: dict[tuple[str | None, str], Likeness] = {}
+        for one in found:
+            best.setdefault((one.known.fault, one.known.closed_as), one)
+        return list(best.values())[:most]
+
+    def _telling(self, pattern: Pattern) -> frozenset[str]:
+        """For each event its two rarest words: an entry that has none of them shares no event worth the name."""
+        return frozenset(
+            word
+            for event in pattern.events
+            for word in sorted(set(event.words), key=lambda word: (self._spread.get(word, 0), word))[:4]
+        )
+
+    def _like(self, pattern: Pattern, telling: frozenset[str], entry: Known) -> Likeness | None:
+        theirs = entry.pattern
+        if not any(word in telling for event in theirs.events for word in event.words):
+            return None
+        value, shared, common = similarity(pattern, theirs)
+        if value < NEAR or common < FEWEST:
+            return None
+        return Likeness(entry, round(value, 3), shared)
+
+
+def similarity(one: Pattern, other: Pattern) -> tuple[float, tuple[Words, ...], float]:
+    """How alike two patterns are, 0 to 1; the events that both have, the heaviest first; and the weight of those.
+
+    Weighted overlap: what both have, by what either has. Events of other words may still be one: the closest pairs first.
+    """
+    if not one.events or not other.events:
+        return 0.0, (), 0.0
+    free = {event.words: event.weight for event in other.events}
+    pairs: list[tuple[float, Words, Words]] = []
+    for event in one.events:
+        if event.words in free:
+            pairs.append((1.0, event.words, event.words))
+        else:
+            pairs += [(value, event.words, words) for words in free if (value := _close(event.words, words))]
+    mine: Mapping[Words, float] = {event.words: event.weight for event in one.events}
+    taken: set[Words] = set()
+    shared: list[tuple[float, Words]] = []
+    common = 0.0
+    for value, left, right in sorted(pairs, key=lambda pair: (-pair[0], pair[1], pair[2])):
+        if left in taken or right not in free:
+            continue
+        taken.add(left)
+        weight = min(mine[left], free.pop(right))
+        common += value * weight
+        shared.append((weight, left))
+    rest = sum(free.values()) + sum(weight for words, weight in mine.items() if words not in taken)
+    both = sum(weight for weight, _ in shared)
+    shared.sort(key=lambda pair: (-pair[0], pair[1]))
+    return common / (both + rest), tuple(words for _, words in shared), common
+
+
+def _close(one: Words, other: Words) -> float:
+    """How alike the words of two events are, 0 to 1; 0 for no event in common."""
+    if len(one) <= SPARSE or len(other) <= SPARSE:
+        return 0.0
+    mine, theirs = frozenset(one), frozenset(other)
+    if any(word[-1].isdigit() for word in mine ^ theirs):  # another Xid, another signal
+        return 0.0
+    if 2 * len(mine & theirs) < min(len(mine), len(theirs)):
+        return 0.0
+    value = fuzz.token_sort_ratio(" ".join(one), " ".join(other), score_cutoff=CLOSE)
+    return value / 100.0

@@ -1,0 +1,147 @@
+"""From a checked rule file to the Rule value: default words filled in, site parameters put in their places."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kb.rulebase.rule import (
+    Condition,
+    Deprecation,
+    DetectorTest,
+    Exception_,
+    ExceptionTest,
+    Learned,
+    Pattern,
+    PluginTest,
+    Reference,
+    Row,
+    Rule,
+    Rulebook,
+    SeriesTest,
+    Step,
+    StructureTest,
+    Table,
+    Where,
+)
+from kb.rulebase.schema import LearnedFile, PatternFile, RowFile, RuleFile, SeriesFile, StepFile
+
+
+def build(
+    model: RuleFile,
+    when: Condition,
+    not_when: Sequence[Condition],
+    base: Rulebook,
+    *,
+    file: str,
+    family: str,
+    params: Mapping[str, float],
+) -> Rule:
+    """The rule of a file that has no faults. `params`: its parameters, with the site's numbers where it gives some."""
+    table = _table(model, base)
+    domain = base.faults[model.fault].domain
+    # a row may name a fault of another domain: then the engine asks `owners` for the fault it found
+    owner = model.owner or (base.owners[domain] if table is None else None)
+    retired = model.deprecated
+    return Rule(
+        id=model.id,
+        title=model.title,
+        fault=model.fault,
+        role=model.role,
+        status=model.status,
+        severity=model.severity,
+        summary=_flat(model.summary),
+        cause=_flat(model.cause),
+        impact=_flat(model.impact),
+        patterns=tuple(pattern(name, one, params) for name, one in model.match.items()),
+        when=when,
+        remediation=_steps(model.remediation, base),
+        fallback=model.fallback,
+        owner=owner,
+        live=model.live,
+        not_when=tuple(
+            Exception_(one.reason, condition, one.owner, one.expires)
+            for one, condition in zip(model.not_when, not_when, strict=True)
+        ),
+        table=table,
+        explains=tuple(model.explains),
+        applies_to=model.applies_to,
+        params=params,
+        references=tuple(Reference(one.url, one.shows) for one in model.references),
+        known_problems=tuple(model.known_problems),
+        deprecated=Deprecation(retired.date, retired.reason, retired.replaced_by) if retired else None,
+        related=model.related,
+        provenance=model.provenance,
+        learned=_learned(model.learned),
+        file=file,
+        family=family,
+    )
+
+
+def _learned(given: LearnedFile | None) -> Learned | None:
+    if given is None:
+        return None
+    return Learned(tuple(given.incidents), given.miner, given.support, given.asked, given.counter_examples, given.tried)
+
+
+def _flat(text: str) -> str:
+    """Without the newline that a folded text ends with."""
+    return text.strip()
+
+
+def pattern(name: str, model: PatternFile, params: Mapping[str, float]) -> Pattern:
+    """A pattern of a file; `$name` in its numbers is a parameter."""
+    where = model.where
+    return Pattern(
+        name=name,
+        literal=model.literal,
+        regex=model.regex,
+        ignore_case=model.ignore_case,
+        confirm=model.confirm,
+        not_line=model.not_line,
+        exception=ExceptionTest(**model.exception.model_dump()) if model.exception else None,
+        structure=StructureTest(**model.structure.model_dump()) if model.structure else None,
+        detect=DetectorTest(model.detect.name, _resolved(model.detect.params, params)) if model.detect else None,
+        series=_series(model.series, params) if model.series else None,
+        plugin=PluginTest(model.plugin.name, _resolved(model.plugin.params, params)) if model.plugin else None,
+        where=Where(tuple(where.sources), tuple(where.stages), where.in_traceback, where.last_frame)
+        if where
+        else Where(),
+    )
+
+
+def _series(model: SeriesFile, params: Mapping[str, float]) -> SeriesTest:
+    numbers = {
+        name: value
+        for name in ("above", "below", "points", "steps", "seconds", "after")
+        if (value := getattr(model, name)) is not None
+    }
+    told = _resolved(numbers, params)
+    return SeriesTest(
+        model.metric, model.change, of=model.of, at_end=model.at_end, params=_resolved(model.params, params), **told
+    )
+
+
+def _resolved(given: Mapping[str, float | str], params: Mapping[str, float]) -> dict[str, float]:
+    return {name: params[value[1:]] if isinstance(value, str) else float(value) for name, value in given.items()}
+
+
+def _steps(steps: Sequence[StepFile], base: Rulebook) -> tuple[Step, ...]:
+    found = []
+    for one in steps:
+        action = base.actions[one.action]
+        text, grade, scope = _flat(one.text), one.grade or action.grade, one.scope or action.scope
+        found.append(Step(one.action, text, grade, scope, one.command, one.verify, one.escalate))
+    return tuple(found)
+
+
+def _table(model: RuleFile, base: Rulebook) -> Table | None:
+    table = model.table
+    if table is None:
+        return None
+    rows = {key: _row(key, row, base) for key, row in table.rows.items()}
+    return Table(table.key, rows, _row("", table.default, base) if table.default else None)
+
+
+def _row(key: str, row: RowFile, base: Rulebook) -> Row:
+    steps = _steps(row.remediation, base)
+    return Row(key, row.title or "", row.fault, row.role, row.severity, row.summary, steps, row.ignore)

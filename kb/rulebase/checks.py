@@ -1,0 +1,287 @@
+"""What a rule file must keep to beyond its shape: known words, regexes that compile, holes that something fills.
+
+The checks read the file's tree, so each fault stands where it was written, and a file with the wrong shape is checked as
+far as it goes.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from kb.errors import Fault
+from kb.metrics.series_detectors import DETECTORS, JOB_DETECTORS
+from kb.rulebase import patterns
+from kb.rulebase.rule import Condition, Past
+from kb.rulebase.yaml_nodes import Node, nearest
+
+HOLE = re.compile(r"\{(\w+)(?:\|([^}]*))?\}")
+MAX_REGEX = 2000
+MAX_TEXT = 4000  # longer ones the schema refuses; here they would only cost time
+ALWAYS = frozenset({"rank", "node", "iteration", "stage", "gpu"})
+OWNERS = frozenset({"user", "hardware", "network", "storage", "platform", "none"})
+EXCEPTION_CAPTURES = frozenset({"type", "message", "last_frame"})
+STRUCTURES: Mapping[str, frozenset[str]] = {
+    kind: frozenset(names.split())
+    for kind, names in {
+        "exception": "type module message frames last_frame chain chained has_traceback thread",
+        "elastic_failure": "name root time host rank local_rank exitcode signal pid error_file traceback",
+        "elastic_exit": "exitcode local_rank pid binary",
+        "launcher_exit": "task node exitcode signal launcher",
+        "watchdog": "pg pg_rank seq op numel_in numel_out timeout_ms ran_ms",
+        "watchdog_status": "pg pg_rank at enqueued completed from_rank",
+        "nccl_warn": "host pid device source function message",
+        "nccl_init": "host pid comm_rank nranks device bus comm",
+        "ib_completion": "peer status status_name opcode vendor hca",
+        "xid": "pci xid pid process detail unit severity link status",
+        "sxid": "switch pci sxid severity link detail",
+        "oom_kill": "constraint cgroup process pid rss_kb events",
+        "hung_task": "process pid seconds",
+        "slurm_end": "what job node at why",
+        "signal": "signal number pid from",
+        "native_crash": "signal what",
+        "checkpoint": "event iteration path",
+        "run_end": "how iteration",
+        "stack_dump": "tool pid thread frames",
+        "p2p_bandwidth": "source target with_peer without_peer collapsed",
+        "recovery": "",
+        "job_id": "id",
+        "progress": "seen last",
+        "hang": "state votes probes blocked_on",
+        "stack_outlier": "class shared sure activity frame context place",
+        "collective_culprit": "why op seq group score place state",
+        "peer_outlier": "metric way size place standing",
+        "slow_phase": "phase seconds usual step",
+        "off_plan": "what value planned step",
+        "platform_event": "kind reason exit_code signal container restarts count check gpu states "
+        "object pod condition taint resource problem",
+    }.items()
+}
+DETECTOR_CAPTURES: Mapping[str, frozenset[str]] = {
+    "loss_not_finite": frozenset({"value"}),
+    "collective_behind": frozenset({"behind", "waited", "reached"}),
+    "loss_spike": frozenset({"level", "value"}),
+    "throughput_drop": frozenset({"level", "value", "percent"}),
+    "straggler_step": frozenset({"level", "value", "percent"}),
+    "memory_growth": frozenset({"rate"}),
+    "lr_off_schedule": frozenset({"value"}),
+}
+SERIES_CAPTURES = frozenset({"metric", "value", "level", "since", "who"})
+SERIES_NUMBERS = ("above", "below", "points", "steps", "seconds", "after")
+CHANGES: Mapping[str, tuple[str, ...]] = {
+    "slower": ("share", "past", "least_past", "warm_up"),
+    "decline": ("share", "blocks"),
+    "drop": ("share", "logged"),
+    "broken": ("above", "warm_up"),
+    "not_finite": (),
+    "jump": ("times", "logged"),
+    "growth": ("a_step", "window"),
+    "off_schedule": ("steps",),
+}  # of kb.metrics.change_points, each with its numbers
+_FILLED = ("text", "command", "verify", "escalate")
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words that a rule may use: classes of fault, actions, and the ids of all rules."""
+
+    faults: Collection[str]
+    actions: Collection[str]
+    rules: Collection[str]
+
+
+def check_rule(node: Node, words: Words) -> Iterator[Fault]:
+    """Everything wrong with a rule's words, regexes and holes; conditions apart."""
+    captured = set(ALWAYS)
+    yield from check_patterns(node)
+    for _, pattern in _items(node, "match"):
+        captured |= captures(pattern)
+    table = node.get("table")
+    if table is not None:
+        yield from _known(table.get("key"), captured, "captured name")
+        captured |= {"key", "title"}
+    for part in (node, *_rows(table)):
+        yield from _known(part.get("fault"), words.faults, "fault")
+        yield from _texts(part, captured, words)
+    yield from _known(node.get("owner"), OWNERS, "owner")
+    yield from _links(node, words)
+
+
+def check_patterns(node: Node) -> Iterator[Fault]:
+    """Everything wrong with the patterns under a node's `match`."""
+    for name, pattern in _items(node, "match"):
+        yield from _pattern(name, pattern, node)
+
+
+def check_regex(place: Node | None) -> Iterator[Fault]:
+    """A fault where a regex of full syntax cannot be used, or would take forever on some line."""
+    text = place.text() if place is not None else None
+    if place is None or text is None:
+        return
+    if message := wrong_regex(text):
+        yield place.fault(message)
+    elif slow := [message for message in unsafe_regex(text) if SLOW in message]:
+        yield place.fault(slow[0])
+
+
+def check_history(node: Node, condition: Condition, words: Words) -> Iterator[Fault]:
+    """A fault where a condition speaks of a past fault or rule that nobody knows. `node` is the condition's."""
+    if isinstance(condition, Past):
+        for name, known, what in ((condition.fault, words.faults, "fault"), (condition.rule, words.rules, "rule")):
+            if name is not None and name not in known:
+                yield node.fault(f"no {what} {name[:60]!r}", nearest(name, known))
+
+
+def captures(pattern: Node) -> frozenset[str]:
+    """The names that a pattern can capture."""
+    found = set(_groups(pattern.get("regex")))
+    exception = pattern.get("exception")
+    if exception is not None:
+        found |= EXCEPTION_CAPTURES | _groups(exception.get("message"))
+    structure = pattern.get("structure")
+    if structure is not None:
+        found |= STRUCTURES.get(_word(structure.get("kind")), frozenset())
+    detect = pattern.get("detect")
+    if detect is not None:
+        found |= DETECTOR_CAPTURES.get(_word(detect.get("name")), frozenset())
+    if pattern.get("series") is not None:
+        found |= SERIES_CAPTURES
+    plugin = pattern.get("plugin")
+    named = plugin.get("captures") if plugin is not None else None
+    found |= {_word(one) for one in (named.parts() if named is not None else ())}
+    return frozenset(found)
+
+
+def wrong_regex(regex: str) -> str:
+    """What is wrong with a regex of full Python syntax; nothing where it can be used."""
+    if len(regex) > MAX_REGEX:
+        return f"a regular expression of more than {MAX_REGEX} characters"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            re.compile(regex)
+        except (re.error, RecursionError, OverflowError, ValueError, Warning) as error:
+            return f"not a regular expression: {error}"
+    return ""
+
+
+SLOW = "take forever"  # of kb.rulebase.patterns.check's messages, the one that also counts for regexes of full syntax
+
+
+def unsafe_regex(regex: str, ignore_case: bool = False) -> tuple[str, ...]:
+    """What is wrong with a regex that is looked for in every line (kb.rulebase.patterns.check)."""
+    if message := wrong_regex(regex):
+        return (message,)
+    try:
+        return patterns.check(regex, ignore_case)
+    except RecursionError:
+        return ("it is nested too deeply",)
+
+
+def _pattern(name: str, pattern: Node, node: Node) -> Iterator[Fault]:
+    regex = pattern.get("regex")
+    if regex is not None and regex.text() is not None:
+        folded = pattern.get("ignore_case")
+        for message in unsafe_regex(str(regex.value), folded is not None and folded.value is True):
+            yield regex.fault(f"pattern {name!r}: {message}")
+    places = [pattern.get("confirm"), pattern.get("not_line")]
+    for key in ("exception", "where"):
+        places += [child for _, child in _items(pattern, key)]
+    for key in ("fields", "not_fields"):
+        places += [child for _, child in _items(pattern.get("structure"), key)]
+    for place in places:
+        for fault in check_regex(place):
+            yield replace(fault, message=f"pattern {name!r}: {fault.message}")
+    yield from _vocabulary(pattern, node)
+
+
+def _vocabulary(pattern: Node, node: Node) -> Iterator[Fault]:
+    structure, detect = pattern.get("structure"), pattern.get("detect")
+    if structure is not None:
+        yield from _known(structure.get("kind"), STRUCTURES, "kind of structure")
+        fields = STRUCTURES.get(_word(structure.get("kind")))
+        for group in ("fields", "not_fields"):
+            tests = structure.get(group)
+            for name, _ in tests.items() if tests is not None and fields is not None else ():
+                if name not in (fields or ()):
+                    yield _unknown_key(tests, name, "field", fields or ())
+    if detect is not None:
+        yield from _known(detect.get("name"), (*DETECTORS, *JOB_DETECTORS), "detector")
+    series = pattern.get("series")
+    if series is not None:
+        yield from _series(series)
+    given = {name for name, _ in _items(node, "params")}
+    numbers = [value for part in (detect, series, pattern.get("plugin")) for _, value in _items(part, "params")]
+    numbers += [one for name in SERIES_NUMBERS if series is not None and (one := series.get(name)) is not None]
+    for value in numbers:
+        if (text := value.text()) is not None and text[1:] not in given:
+            yield value.fault(f"no parameter {text[1:41]!r} under params", nearest(text[1:], given))
+
+
+def _series(series: Node) -> Iterator[Fault]:
+    """The words of a series test; of a metric of the bundle any name will do."""
+    change = series.get("change")
+    yield from _known(change, CHANGES, "change")
+    numbers = CHANGES.get(_word(change))
+    for name, _ in _items(series, "params") if numbers is not None else ():
+        if name not in (numbers or ()):
+            yield _unknown_key(series.get("params"), name, "number of this change", numbers or ())
+
+
+def _unknown_key(node: Node | None, name: str, what: str, known: Collection[str]) -> Fault:
+    if node is None:
+        return Fault("", 1, 1, f"no {what} {name[:40]!r}")
+    return node.key_fault(name, f"no {what} {name[:40]!r}", nearest(name, known))
+
+
+def _texts(part: Node, captured: Collection[str], words: Words) -> Iterator[Fault]:
+    """Holes and actions of a rule or of a row."""
+    texts = [part.get("summary")]
+    remediation = part.get("remediation")
+    for step in remediation.parts() if remediation is not None else ():
+        yield from _known(step.get("action"), words.actions, "action")
+        texts += [step.get(key) for key in _FILLED]
+    for node in texts:
+        for hole in HOLE.finditer(_word(node)[:MAX_TEXT]):
+            if node is not None and hole[1] not in captured:
+                hint = nearest(hole[1], captured) or "a hole is a captured name, or rank, node, iteration, stage, gpu"
+                yield node.fault(f"nothing captures {{{hole[1][:40]}}}", hint)
+
+
+def _links(node: Node, words: Words) -> Iterator[Fault]:
+    explains = node.get("explains")
+    for one in explains.parts() if explains is not None else ():
+        yield from _known(one, {*words.faults, *words.rules}, "fault or rule")
+    for relation, one in _items(node, "related"):
+        if relation != "renamed":  # the id before a change of name is no rule any more
+            yield from _known(one, words.rules, "rule")
+    deprecated = node.get("deprecated")
+    if deprecated is not None:
+        yield from _known(deprecated.get("replaced_by"), words.rules, "rule")
+
+
+def _known(node: Node | None, known: Collection[str], what: str) -> Iterator[Fault]:
+    text = node.text() if node is not None else None
+    if node is not None and text is not None and text not in known:
+        yield node.fault(f"no {what} {text[:60]!r}", nearest(text, known))
+
+
+def _items(node: Node | None, key: str) -> tuple[tuple[str, Node], ...]:
+    child = node.get(key) if node is not None else None
+    return tuple(child.items()) if child is not None else ()
+
+
+def _rows(table: Node | None) -> tuple[Node, ...]:
+    default = table.get("default") if table is not None else None
+    return (*(row for _, row in _items(table, "rows")), *((default,) if default is not None else ()))
+
+
+def _word(node: Node | None) -> str:
+    return (node.text() if node is not None else None) or ""
+
+
+def _groups(node: Node | None) -> frozenset[str]:
+    text = _word(node)
+    return frozenset() if not text or wrong_regex(text) else frozenset(re.compile(text).groupindex)

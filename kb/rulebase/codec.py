@@ -1,0 +1,230 @@
+"""A rulebook as bytes and back, for a fast start, its digest, and the lock of its rules. No YAML, no pydantic."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Annotated, Any, get_type_hints
+
+import msgspec
+
+from kb.errors import UnreadableInput
+from kb.rulebase.rule import (
+    Absent,
+    ActionWord,
+    All,
+    Condition,
+    Count,
+    Exception_,
+    FaultClass,
+    Name,
+    Not,
+    Past,
+    Ranks,
+    Row,
+    Rule,
+    Rulebook,
+    Sequence,
+    SiteException,
+    Span,
+)
+from kb.rulebase.rule import Any as AnyOf
+
+FORMAT = "signalbox.rulebook/1"
+_MAX_DEPTH = 64
+_CONDITIONS: dict[str, type[Condition]] = {
+    one.__name__.lower(): one for one in (Name, All, AnyOf, Not, Sequence, Count, Absent, Ranks, Past)
+}
+_TAGS = {one: tag for tag, one in _CONDITIONS.items()}
+_FIELDS = {one: tuple(part.name for part in fields(one)) for one in _TAGS}
+
+
+def _wire_rule() -> type[msgspec.Struct]:
+    """Rule with conditions as tagged lists: msgspec cannot tell the members of the Condition union apart."""
+    hints = get_type_hints(Rule)
+    hints["when"] = list[Any]
+    hints["not_when"] = list[tuple[str, list[Any], str | None, str | None]]
+    hints["site"] = list[tuple[tuple[str, str, str | None, str | None, str | None, str | None], list[Any] | None]]
+    return msgspec.defstruct("WireRule", [(one.name, hints[one.name]) for one in fields(Rule)], array_like=True)
+
+
+WireRule: Any = _wire_rule()
+
+
+class _Wire(msgspec.Struct, array_like=True):
+    format: str
+    version: str
+    digest: str
+    rules: list[WireRule]
+    faults: dict[str, FaultClass]
+    actions: dict[str, ActionWord]
+    owners: dict[str, str]
+    versions: dict[str, int]
+
+
+_DECODER = msgspec.msgpack.Decoder(_Wire)
+
+
+def encode(rulebook: Rulebook) -> bytes:
+    """A rulebook as bytes, for a cache beside the rules. The same rulebook gives the same bytes."""
+    wire = _Wire(
+        FORMAT,
+        rulebook.version,
+        rulebook.digest,
+        [_to_wire(rule) for rule in rulebook.rules],
+        dict(rulebook.faults),
+        dict(rulebook.actions),
+        dict(rulebook.owners),
+        dict(rulebook.versions),
+    )
+    return msgspec.msgpack.encode(wire)
+
+
+def decode(data: bytes) -> Rulebook:
+    """The rulebook back.
+
+    Raises:
+        UnreadableInput: these are not the bytes of a rulebook of this format.
+    """
+    try:
+        wire = _DECODER.decode(data)
+        if wire.format != FORMAT:
+            raise UnreadableInput(f"a cached rulebook of another format ({wire.format[:40]!r}); it has to be made anew")
+        rules = tuple(_from_wire(one) for one in wire.rules)
+    except (msgspec.MsgspecError, RecursionError, TypeError, ValueError, KeyError, IndexError) as error:
+        raise UnreadableInput(f"not a cached rulebook: {error}") from error
+    return Rulebook(wire.version, wire.digest, rules, wire.faults, wire.actions, wire.owners, wire.versions)
+
+
+def digest(rulebook: Rulebook) -> str:
+    """SHA-256 over everything that can change an answer: all rules (their places apart) and the vocabularies."""
+    rules = []
+    for rule in sorted(rulebook.rules, key=lambda one: one.id):
+        wire = msgspec.structs.asdict(_to_wire(rule))
+        rules.append({name: value for name, value in wire.items() if name not in ("file", "family")})
+    whole = {"rules": rules, "faults": rulebook.faults, "actions": rulebook.actions, "owners": rulebook.owners}
+    return hashlib.sha256(msgspec.json.encode(whole, order="sorted")).hexdigest()
+
+
+class Locked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A rule in lock.json: the SHA-256 of its meaning, in hexadecimal, and its version, counted from 1."""
+
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    version: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)]
+
+
+def read_lock(text: str) -> dict[str, Locked]:
+    """The entries of a lock.json by rule id.
+
+    Raises:
+        UnreadableInput: the text is no lock.
+    """
+    try:
+        return msgspec.json.decode(text, type=dict[str, Locked])
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise UnreadableInput(f"not a lock of rules: {error}") from error
+
+
+def meaning(rule: Rule) -> str:
+    """SHA-256 over what decides when a rule speaks and what it then names; its texts, steps and severity are not in it.
+
+    Parts that are left as they are by default do not count, so a new optional part of the format changes no rule.
+    """
+    table = rule.table
+    parts = {
+        **{name: _told(getattr(rule, name)) for name in ("fault", "role", "status", "fallback", "patterns", "when")},
+        "not_when": [_told(one.condition) for one in rule.not_when],
+        "explains": sorted(set(rule.explains)),
+        "params": _told(rule.params),
+        "key": table.key if table else None,
+        "rows": {key: _row(row) for key, row in table.rows.items()} if table else {},
+        "default": _row(table.default) if table and table.default else None,
+    }
+    return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()
+
+
+def _row(row: Row) -> list[Any]:
+    return [row.fault, row.role, row.ignore]
+
+
+def _told(value: Any) -> Any:
+    """A part of a rule as plain values, without what is as it is by default."""
+    if is_dataclass(value):
+        tag = {"is": type(value).__name__.lower()} if type(value) in _TAGS else {}
+        given = {one.name: getattr(value, one.name) for one in fields(value)}
+        return tag | {one.name: _told(given[one.name]) for one in fields(value) if given[one.name] != _default(one)}
+    if isinstance(value, Mapping):
+        return {key: _told(one) for key, one in value.items()}
+    if isinstance(value, tuple):
+        return [_told(one) for one in value]
+    return value
+
+
+def _default(part: Any) -> Any:
+    return part.default if part.default_factory is MISSING else part.default_factory()
+
+
+def _to_wire(rule: Rule) -> Any:
+    values = {one.name: getattr(rule, one.name) for one in fields(Rule)}
+    values["when"] = _pack(rule.when)
+    values["not_when"] = [(one.reason, _pack(one.condition), one.owner, one.expires) for one in rule.not_when]
+    values["site"] = [
+        (
+            (one.reason, one.expires, one.owner, one.lines, one.nodes, one.jobs),
+            _pack(one.condition) if one.condition else None,
+        )
+        for one in rule.site
+    ]
+    return WireRule(**values)
+
+
+def _from_wire(wire: Any) -> Rule:
+    values = msgspec.structs.asdict(wire)
+    values["when"] = _unpack(wire.when, 0)
+    values["not_when"] = tuple(
+        Exception_(reason, _unpack(condition, 0), owner, expires) for reason, condition, owner, expires in wire.not_when
+    )
+    values["site"] = tuple(_site(words, condition) for words, condition in wire.site)
+    return Rule(**values)
+
+
+def _site(words: Any, condition: list[Any] | None) -> SiteException:
+    reason, expires, owner, lines, nodes, jobs = words
+    when = _unpack(condition, 0) if condition else None
+    return SiteException(reason, expires, owner, lines, nodes, jobs, when)
+
+
+def _pack(condition: Condition) -> list[Any]:
+    kind = type(condition)
+    return [_TAGS[kind], *(_pack_value(getattr(condition, name)) for name in _FIELDS[kind])]
+
+
+def _pack_value(value: Any) -> Any:
+    if type(value) in _TAGS:
+        return _pack(value)
+    if isinstance(value, Span):
+        return [value.seconds, value.lines]
+    if isinstance(value, tuple):
+        return [_pack_value(one) for one in value]
+    return value
+
+
+def _unpack(packed: list[Any], depth: int) -> Condition:
+    if depth > _MAX_DEPTH:
+        raise ValueError("a condition that is too deep")
+    tag, *values = packed
+    kind = _CONDITIONS[tag]
+    if len(values) != len(_FIELDS[kind]):
+        raise ValueError(f"a condition {tag!r} with {len(values)} values")
+    for index, name in enumerate(_FIELDS[kind]):
+        if name == "parts":
+            values[index] = tuple(_unpack(one, depth + 1) for one in values[index])
+        elif name == "part":
+            values[index] = _unpack(values[index], depth + 1)
+        elif name == "within":
+            seconds, lines = values[index]
+            values[index] = Span(seconds, lines)
+        elif name == "order":
+            values[index] = tuple(values[index])
+    return kind(*values)

@@ -1,0 +1,151 @@
+"""What is wrong with rules that do load: too few tests, weak or slow patterns, dead parts, missing references.
+
+The loader refuses what cannot be used; the linter tells what a reviewer would send back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from kb.errors import Fault
+from kb.rulebase.checks import SLOW, unsafe_regex, wrong_regex
+from kb.rulebase.conditions import names
+from kb.rulebase.patterns import literal_regex
+from kb.rulebase.rule import Pattern, Rule, Rulebook
+from kb.rulebase.rulebook import Positions
+
+MATCH_TESTS = 2
+SILENT_TESTS = 1
+TITLE = 80
+_LINK = re.compile(
+    r"incident:[0-9]{1,18}\Z|https?://[A-Za-z0-9][A-Za-z0-9.-]*\.[A-Za-z]{2,}(?::[0-9]{1,5})?(?:[/?#][!-~]*)?\Z"
+)
+
+
+def lint(
+    rulebook: Rulebook,
+    tests: Mapping[str, Sequence[str]],
+    positions: Positions | None = None,
+    empty: Mapping[str, Collection[str]] | None = None,
+) -> tuple[Fault, ...]:
+    """Look through all rules.
+
+    Args:
+        rulebook: the rules.
+        tests: rule id → names of its tests, relative to its folder ("match/a.log", "silent/b/rank-0.log").
+        positions: where the parts of the rules stand (`Loaded.positions`); without it faults stand in line 1.
+        empty: rule id → those of its tests that hold no text.
+    """
+    places = positions or Positions()
+    found: list[Fault] = []
+    for rule in rulebook.rules:
+        found += _texts(rule, places)
+        found += _tests(rule, places, tests.get(rule.id, ()), (empty or {}).get(rule.id, ()))
+        excepted = [one.condition for one in rule.not_when]
+        excepted += [one.condition for one in rule.site if one.condition is not None]
+        used = names(rule.when).union(*(names(one) for one in excepted))
+        for pattern in rule.patterns:
+            if pattern.name not in used:
+                found.append(
+                    places.fault(rule, f"match.{pattern.name}", f"pattern {pattern.name!r} is not used by when")
+                )
+            found += _pattern(rule, pattern, places)
+    found += _duplicates(rulebook, places)
+    return tuple(sorted(set(found)))
+
+
+def _texts(rule: Rule, places: Positions) -> Iterator[Fault]:
+    if len(rule.title) > TITLE:
+        yield places.fault(rule, "title", f"the title has {len(rule.title)} characters, more than {TITLE}")
+    rows = tuple(rule.table.rows.items()) if rule.table else ()
+    for key, row in rows:
+        if len(row.title) > TITLE:
+            path = f"table.rows.{key}.title"
+            yield places.fault(rule, path, f"the title has {len(row.title)} characters, more than {TITLE}")
+    if rule.status == "deprecated":
+        return
+    if not rule.remediation and not (rows and all(row.remediation or row.ignore for _, row in rows)):
+        yield places.fault(rule, "remediation", "no remediation", "say what a person can do now")
+    if not rule.references:
+        yield places.fault(rule, "references", "no reference", "name a public page that shows the fact")
+    for index, reference in enumerate(rule.references):
+        if _LINK.match(reference.url) is None:
+            path = f"references.{index}.url"
+            yield places.fault(
+                rule, path, f"{reference.url[:80]!r} is no link", "http:// or https:// and a host, or incident:<number>"
+            )
+
+
+def _tests(rule: Rule, places: Positions, given: Sequence[str], empty: Collection[str]) -> Iterator[Fault]:
+    if rule.status == "deprecated":
+        return
+    for folder, least in (("match", MATCH_TESTS), ("silent", SILENT_TESTS)):
+        # the files of a bundle lie in a folder and are one test
+        have = {tuple(parts[:2]) for name in given if (parts := name.split("/"))[0] == folder and len(parts) > 1}
+        if len(have) < least:
+            yield places.fault(rule, "id", f"{len(have)} of at least {least} tests under {folder}/")
+    for name in sorted(empty):
+        yield places.fault(rule, "id", f"test {name[:100]} is empty")
+
+
+def _pattern(rule: Rule, pattern: Pattern, places: Positions) -> Iterator[Fault]:
+    path = f"match.{pattern.name}"
+    for key, regex in (("regex", pattern.regex), ("literal", pattern.literal)):
+        if regex is not None:
+            written = regex if key == "regex" else literal_regex(regex)
+            for message in unsafe_regex(written, pattern.ignore_case):
+                yield places.fault(rule, f"{path}.{key}", f"pattern {pattern.name!r}: {message}")
+    for key, regex in _full_syntax(pattern):
+        if message := _weak(regex, may_be_empty=key.startswith("structure")):
+            yield places.fault(rule, f"{path}.{key}", f"pattern {pattern.name!r}: {message}")
+
+
+def _full_syntax(pattern: Pattern) -> Iterator[tuple[str, str]]:
+    """The regexes beside the one that is looked for in every line, by the path of their key."""
+    found: list[tuple[str, str | None]] = [
+        ("confirm", pattern.confirm),
+        ("not_line", pattern.not_line),
+        ("where.last_frame", pattern.where.last_frame),
+    ]
+    test = pattern.exception
+    if test is not None:
+        found += [
+            ("exception.type", test.type),
+            ("exception.message", test.message),
+            ("exception.frame", test.frame),
+            ("exception.last_frame", test.last_frame),
+            ("exception.not_message", test.not_message),
+            ("exception.not_frame", test.not_frame),
+            ("exception.not_last_frame", test.not_last_frame),
+        ]
+    if pattern.structure is not None:
+        found += [(f"structure.fields.{name}", one) for name, one in pattern.structure.fields.items()]
+        found += [(f"structure.not_fields.{name}", one) for name, one in pattern.structure.not_fields.items()]
+    return ((key, regex) for key, regex in found if regex is not None)
+
+
+def _weak(regex: str, *, may_be_empty: bool) -> str:
+    if message := wrong_regex(regex):
+        return message
+    for message in unsafe_regex(regex):
+        if SLOW in message:
+            return message
+    if not may_be_empty and re.search(regex, "") is not None:
+        return "it matches the empty string, so it tests nothing"
+    return ""
+
+
+def _duplicates(rulebook: Rulebook, places: Positions) -> Iterator[Fault]:
+    first: dict[object, Rule] = {}
+    for rule in rulebook.rules:
+        if rule.status == "deprecated":
+            continue
+        for pattern in rule.patterns:
+            text = pattern.regex or pattern.literal or pattern.exception
+            if text is None:
+                continue
+            other = first.setdefault((text, pattern.ignore_case, pattern.where), rule)
+            if other is not rule:
+                message = f"pattern {pattern.name!r} has the same text as one of {other.id}"
+                yield places.fault(rule, f"match.{pattern.name}", message, "two rules would speak of one line")

@@ -1,0 +1,145 @@
+"""What a site lays over the rule base without touching it: exceptions with reason and expiry, numbers, rules of its own.
+
+The folder holds `site.yaml` and `rules/<family>/<id>/rule.yaml`; docs/site-overlay.md explains both. A part that is wrong
+is left out and told, and the base works on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from kb.errors import Fault
+from kb.rulebase.build import pattern
+from kb.rulebase.checks import check_patterns, check_regex
+from kb.rulebase.conditions import ConditionParser
+from kb.rulebase.rule import Condition, Pattern, Rule, SiteException, SiteFiles
+from kb.rulebase.schema import SiteExceptionFile, SiteFile, check
+from kb.rulebase.yaml_nodes import Node, nearest, parse
+
+NAME = "site.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """site.yaml, read: rule id → its numbers, and its exceptions, each with where it stands."""
+
+    params: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    exceptions: Mapping[str, tuple[tuple[Node, SiteExceptionFile], ...]] = field(default_factory=dict)
+    node: Node | None = None
+    faults: tuple[Fault, ...] = ()
+
+
+def read(site: SiteFiles, known: Collection[str]) -> Overlay:
+    """Read site.yaml. `known`: the ids of all rules; what speaks of others is a fault."""
+    text = site.files.get(NAME)
+    if text is None:
+        return Overlay()
+    node, wrong = parse(text, f"{site.root}/{NAME}")
+    if node is None:
+        return Overlay(faults=wrong)
+    model, more = check(SiteFile, node)
+    faults = [*wrong, *more]
+    if model is None or faults:
+        return Overlay(faults=tuple(faults))
+    exceptions: dict[str, tuple[tuple[Node, SiteExceptionFile], ...]] = {}
+    for place, one in zip(_at(node, "exceptions").parts(), model.exceptions, strict=True):
+        if one.rule in known:
+            exceptions[one.rule] = (*exceptions.get(one.rule, ()), (place, one))
+        else:
+            faults.append(place.key_fault("rule", f"no rule {one.rule!r}", nearest(one.rule, known)))
+    params = {}
+    for name, numbers in model.params.items():
+        if name in known:
+            params[name] = dict(numbers)
+        else:
+            faults.append(_at(node, "params").key_fault(name, f"no rule {name!r}", nearest(name, known)))
+    return Overlay(params, exceptions, node, tuple(faults))
+
+
+def numbers(overlay: Overlay, rule: str, known: Collection[str]) -> tuple[dict[str, float], list[Fault]]:
+    """The site's numbers for the parameters that a rule has."""
+    given = overlay.params.get(rule, {})
+    node = _at(overlay.node, "params", rule)
+    faults = [
+        node.key_fault(name, f"rule {rule!r} has no parameter {name!r}", nearest(name, known) or _those(known))
+        for name in given
+        if name not in known
+    ]
+    return {name: value for name, value in given.items() if name in known}, faults
+
+
+def number_fault(overlay: Overlay, rule: str, faults: Collection[Fault]) -> Fault:
+    """That a rule cannot be used with the site's numbers, and so goes by its own."""
+    first = min(faults)
+    return _at(overlay.node, "params", rule).fault(
+        f"rule {rule!r} cannot be used with these numbers, it keeps its own: {first.message}"
+    )
+
+
+def excepted(rule: Rule, overlay: Overlay, today: str | None) -> tuple[Rule, list[Fault]]:
+    """A rule with the site's exceptions that still hold on the day `today` (ISO date; None: all hold)."""
+    faults: list[Fault] = []
+    found: list[SiteException] = []
+    patterns = list(rule.patterns)
+    for place, one in overlay.exceptions.get(rule.id, ()):
+        if today is not None and one.expires < today:
+            faults.append(expired(place, one.expires, rule.id))
+            continue
+        own, condition, wrong = _condition(place, one, patterns)
+        wrong += [fault for key in ("lines", "nodes", "jobs") for fault in check_regex(place.get(key))]
+        faults += wrong
+        if not wrong:
+            patterns += own
+            found.append(SiteException(one.reason, one.expires, one.owner, one.lines, one.nodes, one.jobs, condition))
+    return replace(rule, site=tuple(found), patterns=tuple(patterns)), faults
+
+
+def expired(place: Node, day: str, rule: str) -> Fault:
+    """That an exception is no longer in force."""
+    message = f"the exception to {rule!r} expired on {day}; the rule speaks again"
+    return place.key_fault("expires", message, "look at it anew: renew it with a reason, or take it out")
+
+
+def _condition(
+    place: Node, one: SiteExceptionFile, known: list[Pattern]
+) -> tuple[list[Pattern], Condition | None, list[Fault]]:
+    """The patterns that an exception brings, and its condition over them and the rule's."""
+    faults = list(check_patterns(place))
+    taken = {pattern.name for pattern in known}
+    match = _at(place, "match")
+    faults += [
+        match.key_fault(name, f"the rule has a pattern {name!r} already", "give this one another name")
+        for name in one.match
+        if name in taken
+    ]
+    own = [pattern(name, file, {}) for name, file in one.match.items() if name not in taken]
+    when = place.get("if")
+    if when is None:
+        return own, None, faults
+    parser = ConditionParser([*taken, *one.match], {})
+    condition = parser.parse(when)
+    return own, condition, [*faults, *parser.faults]
+
+
+def _those(known: Collection[str]) -> str:
+    return f"it has: {', '.join(sorted(known))}" if known else "it has none"
+
+
+def _at(node: Node | None, *path: str) -> Node:
+    """The node at a path, or the deepest on the way."""
+    found = node if node is not None else Node(NAME, 1, 1, None)
+    for key in path:
+        found = found.get(key) or found
+    return found
+
+
+def same_id(paths: Mapping[str, str], base: Collection[str], nodes: Mapping[str, Node | None]) -> Iterator[Fault]:
+    """A fault for each own rule (id → path) that has the id of one of the base."""
+    for name, path in paths.items():
+        if name in base:
+            message = f"the rule base has a rule {name!r} already"
+            hint = "give this one another id; to silence or tune the base's, use exceptions or params in site.yaml"
+            node = nodes.get(name)
+            place = node.get("id") if node is not None else None
+            yield place.fault(message, hint) if place is not None else Fault(path, 1, 1, message, hint)

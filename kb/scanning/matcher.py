@@ -1,0 +1,147 @@
+"""One pass over a block of bytes with all patterns at once: Hyperscan, or RE2 with equal answers.
+
+A matcher says, for a block, which pattern matched in which line: pairs of the pattern's index and the byte offset of some
+byte of that line. It may say a pair more than once. Patterns marked `once` only tell that the block has them at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kb.errors import SignalboxError
+
+Hit = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPattern:
+    """An expression in scan form (kb.rulebase.patterns). `once`: one report a block is enough."""
+
+    expression: str
+    ignore_case: bool = False
+    once: bool = False
+
+
+class Matcher(Protocol):
+    """A compiled set of patterns. Not shared between threads."""
+
+    name: str
+
+    def hits(self, block: bytes) -> list[Hit]:
+        """All (pattern index, offset of a byte in the matching line) of a block, in no order."""
+
+    def dump(self) -> bytes | None:
+        """The compiled set for a cache, or None where the engine cannot."""
+
+
+class EngineFault(SignalboxError):  # noqa: N818 - says what it is
+    """The engine at hand gives wrong answers or will not start."""
+
+
+class HyperscanMatcher:
+    """Hyperscan 5.4 in block mode. Blocks must be under 2 GiB and have no carriage returns."""
+
+    name = "hyperscan"
+
+    def __init__(self, patterns: Sequence[ScanPattern], cached: bytes | None = None) -> None:
+        import hyperscan  # noqa: PLC0415 - the RE2 fallback must work where no wheel of it exists
+
+        self._database = _load(hyperscan, cached) if cached else _compile(hyperscan, patterns)
+
+    def hits(self, block: bytes) -> list[Hit]:
+        """See `Matcher.hits`."""
+        found: list[Hit] = []
+        add = found.append
+
+        def on_match(pattern: int, _start: int, end: int, _flags: int, _context: object) -> None:
+            add((pattern, end - 1))
+
+        self._database.scan(block, match_event_handler=on_match)
+        return found
+
+    def dump(self) -> bytes:
+        """The compiled set; valid only for the same engine version and CPU features."""
+        import hyperscan  # noqa: PLC0415
+
+        return bytes(hyperscan.dumpb(self._database))
+
+
+def _compile(hyperscan: Any, patterns: Sequence[ScanPattern]) -> Any:
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    flags = [
+        hyperscan.HS_FLAG_MULTILINE
+        | (hyperscan.HS_FLAG_CASELESS if pattern.ignore_case else 0)
+        | (hyperscan.HS_FLAG_SINGLEMATCH if pattern.once else 0)
+        for pattern in patterns
+    ]
+    database.compile(
+        expressions=[pattern.expression.encode() for pattern in patterns],
+        ids=list(range(len(patterns))),
+        elements=len(patterns),
+        flags=flags,
+    )
+    return database
+
+
+def _load(hyperscan: Any, cached: bytes) -> Any:
+    database = hyperscan.loadb(cached, hyperscan.HS_MODE_BLOCK)
+    database.scratch = hyperscan.Scratch(database)  # a loaded database comes without one and would refuse to scan
+    return database
+
+
+class Re2Matcher:
+    """google-re2's Set, line by line: the same answers, some ten times slower."""
+
+    name = "re2"
+
+    def __init__(self, patterns: Sequence[ScanPattern]) -> None:
+        import re2  # noqa: PLC0415 - an optional dependency
+
+        options = re2.Options()
+        options.max_mem = 1 << 30  # out of memory a Set gives no answer at all
+        options.encoding = re2.Options.Encoding.LATIN1
+        options.log_errors = False
+        self._set = re2.Set.SearchSet(options)
+        for pattern in patterns:
+            self._set.Add(f"(?i:{pattern.expression})" if pattern.ignore_case else pattern.expression)
+        self._set.Compile()
+
+    def hits(self, block: bytes) -> list[Hit]:
+        """See `Matcher.hits`."""
+        found: list[Hit] = []
+        offset = 0
+        match = self._set.Match
+        for line in block.split(b"\n"):
+            if line:
+                found.extend((pattern, offset) for pattern in match(line) or ())
+            offset += len(line) + 1
+        return found
+
+    def dump(self) -> None:
+        """RE2 sets cannot be kept."""
+
+
+def self_test(build: Callable[[Sequence[ScanPattern]], Matcher]) -> None:
+    """Refuse an engine that misses what it must find (upstream issues 358 and 382 of Vectorscan).
+
+    Raises:
+        EngineFault: with the case that failed.
+    """
+    cases: tuple[tuple[tuple[str, ...], bytes, set[int]], ...] = (
+        ((r"curl.*\|(?:[\x09\x20])*python",), b"\n curl http://x | sh; curl -s y |  python -\n", {0}),
+        (
+            (r"Error(?:[\x00-\x09\x0b-\xff])*refused", r"Error: [\x61-\x7a]*", r"connect.*refused"),
+            b"Error: x connect to host a refused\n",
+            {0, 1, 2},
+        ),
+        ((r"alpha(?:[\x00-\x09\x0b-\x3a\x3c-\xff])*omega",), b"alpha a b c d e f g h i omega\n", {0}),
+    )
+    for expressions, block, expected in cases:
+        found = {pattern for pattern, _ in build([ScanPattern(e) for e in expressions]).hits(block)}
+        if found != expected:
+            raise EngineFault(
+                f"the pattern engine misses matches ({expressions} on {block!r}: {sorted(found)}); "
+                "install hyperscan 0.7.19 or google-re2",
+            )

@@ -1,0 +1,312 @@
+"""Ranks beside each other by their stacks: who is not where the others are, and at what; with a fault class and its reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kb.model import Frame, Resource, StackSample
+from kb.report import short_ranges
+from kb.stacks.activity import TELLING, VERDICTS, Doing, at_peer, doing, principal, reading_of
+from kb.stacks.frames import Activity, Place, is_native
+from kb.stacks.sampling_rounds import children_of, rounds_of
+from kb.stacks.stall_vote import Memo, RankStillness, Stillness, rank_stillness, watched
+
+MOST_GROUPS = 32  # shown
+MOST_OUTLIERS = 64  # shown
+GROUP_FRAMES = 48  # shown of a group's stack
+ALL_ALIKE = 0.8  # of the ranks stand outside the crowd, alike: it is the job's, not theirs
+
+
+@dataclass(frozen=True, slots=True)
+class StackGroup:
+    """Ranks whose main threads stand alike. `ranks` as ranges; `frames` innermost first, native ones left out."""
+
+    ranks: str
+    count: int
+    first: int
+    doing: Doing
+    frames: tuple[Frame, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outlier:
+    """A rank that is not where the crowd is. `sure` is false where it may be there for a good reason."""
+
+    rank: int
+    resource: Resource
+    doing: Doing
+    why: str
+    group: int | None = None
+    sure: bool = True
+    moving: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Ranks beside each other. `crowd` is the index in `groups` of the largest that waits; None where nobody does.
+
+    `outliers` are shown up to a bound, the likeliest first; `outlier_ranks` (ranges) and `outlier_count` are of all.
+    `unseen`: expected ranks of which there is no stack. `shared`: most ranks stand outside alike, so no rank is at fault.
+    """
+
+    seen: int
+    groups: tuple[StackGroup, ...] = ()
+    crowd: int | None = None
+    outliers: tuple[Outlier, ...] = ()
+    outlier_ranks: str = ""
+    outlier_count: int = 0
+    fault: str = ""
+    alternatives: tuple[str, ...] = ()
+    reason: str = ""
+    unseen: str = ""
+    unseen_count: int = 0
+    shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Stand:
+    """Where one rank stands."""
+
+    rank: int
+    sample: StackSample
+    doing: Doing
+    place: Place
+
+
+def compare(
+    samples: Iterable[StackSample], expected: Iterable[int] = (), limits: Stillness | None = None
+) -> Comparison:
+    """Group ranks by where their main threads stand in their newest round, and tell who is not where the crowd is.
+
+    Ranks that wait for others (collectives, device, backward) are the crowd; a rank that does something else is the
+    suspect. Where all wait, those that wait at another place than most may be: they ran another collective. Where none
+    waits, the job as a whole does one thing, and that is the answer. `limits` say when a suspect's stacks count as unchanged:
+    who stands idle at one place for so long is no straggler, since a slow rank moves on.
+    """
+    samples = list(samples)
+    by_rank = rounds_of(samples)
+    unseen = sorted(set(expected) - set(by_rank))
+    stands = _stands(by_rank, children_of(samples))
+    base = Comparison(len(stands), unseen=short_ranges(unseen), unseen_count=len(unseen))
+    if not stands:
+        return replace(base, reason="no stacks with a rank")
+    members = _grouped(stands)
+    groups = tuple(_group(each) for each in members[:MOST_GROUPS])
+    crowd = _crowd(members, len(stands))
+    base = replace(base, groups=groups, crowd=crowd if crowd is not None and crowd < len(groups) else None)
+    waiting = [index for index, each in enumerate(members) if each[0].doing.waiting or index == crowd]
+    outside = [index for index in range(len(members)) if index not in set(waiting)]
+    told = _Told(members, by_rank, len(stands), limits or Stillness())
+    if len(stands) == 1 or not waiting or _alike(outside, told):
+        return _shared(base, told, outside or waiting)
+    if outside:
+        return _with_outsiders(base, told, outside, waiting)
+    return _all_waiting(base, told, crowd)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The groups, largest first, with the rounds of every rank and when these count as unchanged."""
+
+    members: list[list[_Stand]]
+    rounds: Mapping[int, list[StackSample]]
+    seen: int
+    limits: Stillness
+
+
+def _stands(by_rank: Mapping[int, list[StackSample]], children: Mapping[int, list[StackSample]]) -> list[_Stand]:
+    found = []
+    for rank, rounds in sorted(by_rank.items()):
+        newest = rounds[-1]
+        main = principal(newest)
+        if main is None:
+            continue
+        own = sorted(children.get(rank, ()), key=lambda one: (one.resource.pid or 0, one.source))
+        latest = [one for one in own if one.sample == newest.sample] or own
+        found.append(_Stand(rank, newest, doing(newest, latest), reading_of(main.frames, child=False).place))
+    return found
+
+
+def _grouped(stands: Iterable[_Stand]) -> list[list[_Stand]]:
+    """Ranks that do the same at the same place, the largest group first."""
+    groups: dict[object, list[_Stand]] = {}
+    for each in stands:
+        groups.setdefault((each.place, each.doing.activity, each.doing.fault), []).append(each)
+    return sorted(groups.values(), key=lambda group: (-len(group), group[0].rank))
+
+
+def _group(members: list[_Stand]) -> StackGroup:
+    first = members[0]
+    main = principal(first.sample)
+    frames = tuple(one for one in (main.frames if main else ()) if not is_native(one))[:GROUP_FRAMES]
+    return StackGroup(short_ranges(one.rank for one in members), len(members), first.rank, first.doing, frames)
+
+
+def _crowd(members: list[list[_Stand]], seen: int) -> int | None:
+    """The largest group that waits, by its index.
+
+    Where most ranks stand at one place of the run's code they wait there: a call that ends on the device (`loss.item()`)
+    shows nothing of it. Where no rank is in an operation with others, most ranks that only wait (at a socket, on a queue,
+    for a thread, asleep) are the crowd if another rank's stack tells more: it is what they wait for.
+    """
+    best = next((index for index, each in enumerate(members) if each[0].doing.waiting), None)
+    most = members[0][0].doing
+    if len(members[0]) * 2 <= seen or seen < 3 or len(members) == 1:
+        return best
+    if most.activity == "user" or (best is None and _only_waits(most) and any(_tells(each) for each in members[1:])):
+        return 0
+    return best
+
+
+def _only_waits(one: Doing) -> bool:
+    if one.activity == "network":
+        return at_peer(one.frame)
+    return one.activity in {"queue", "thread", "events", "sleep"} and one.fault in {"deadlock", "straggler"}
+
+
+def _tells(group: Sequence[_Stand]) -> bool:
+    return TELLING.index(group[0].doing.activity) < TELLING.index("network")
+
+
+def _alike(outside: Sequence[int], told: _Told) -> bool:
+    """Whether nearly all ranks stand outside the crowd and do the same."""
+    kinds = Counter[Activity]()
+    for index in outside:
+        kinds[told.members[index][0].doing.activity] += len(told.members[index])
+    return bool(kinds) and max(kinds.values()) >= ALL_ALIKE * told.seen
+
+
+def _shared(base: Comparison, told: _Told, indices: Sequence[int]) -> Comparison:
+    """What most ranks do is the job's matter."""
+    kinds = Counter[tuple[Activity, str]]()
+    for index in indices:
+        one = told.members[index][0].doing
+        kinds[one.activity, one.fault] += len(told.members[index])
+    best = max(kinds, key=lambda kind: (kinds[kind], -TELLING.index(kind[0]), kind[1]))
+    first = next(
+        told.members[i][0]
+        for i in indices
+        if (told.members[i][0].doing.activity, told.members[i][0].doing.fault) == best
+    )
+    who = f"rank {first.rank}" if told.seen == 1 else f"{kinds[best]} of {told.seen} ranks alike: rank {first.rank}"
+    return replace(
+        base,
+        fault=first.doing.fault,
+        alternatives=first.doing.alternatives,
+        reason=f"{who} {first.doing.reason}",
+        shared=told.seen > 1,
+    )
+
+
+def _with_outsiders(base: Comparison, told: _Told, outside: Sequence[int], waiting: Sequence[int]) -> Comparison:
+    order = sorted(outside, key=lambda i: (TELLING.index(told.members[i][0].doing.activity), -len(told.members[i]), i))
+    crowd = told.members[base.crowd if base.crowd is not None else waiting[0]][0]
+    count = sum(len(told.members[index]) for index in waiting)
+    words = f"{count} of {told.seen} ranks wait (rank {crowd.rank} {crowd.doing.reason})"
+    found = [_outlier(told, index, one, words) for index in order for one in told.members[index]]
+    first = found[0]
+    fault, others = first.doing.fault, first.doing.alternatives
+    if first.moving and first.doing.activity in {"user", "loader", "sleep"} and "straggler" not in (fault, *others):
+        others = (*others, "straggler")
+    return _outlying(base, found, fault, others, f"rank {first.rank} {first.why}")
+
+
+def _outlier(told: _Told, index: int, one: _Stand, words: str, *, sure: bool = True) -> Outlier:
+    rounds, memo = told.rounds[one.rank], Memo()
+    moving = None if len(rounds) < 2 else len({watched(each, memo) for each in rounds}) > 1
+    group = index if index < MOST_GROUPS else None
+    found = one.doing
+    if moving is not None and found.fault == "straggler":
+        found = _stuck(found, rounds, rank_stillness(one.rank, rounds, told.limits, memo))
+    return Outlier(one.rank, one.sample.resource, found, f"{found.reason}, while {words}", group, sure, moving)
+
+
+def _stuck(one: Doing, rounds: Sequence[StackSample], still: RankStillness) -> Doing:
+    """What a rank does that would be slow, were it not idle at the same place in every round: it is stuck there.
+
+    A slow rank moves on, or is at work in native code. Which of sleep, lock, file and a stopped process it is does not show
+    in frames of Python.
+    """
+    if still.vote != "yes" or any(_at_work(each) for each in rounds[-still.rounds :]):
+        return one
+    span = f" and {still.seconds:.0f} s" if still.seconds else ""
+    reason = f"{one.reason}, unmoved for {still.rounds} rounds{span}"
+    return replace(
+        one,
+        fault="deadlock",
+        alternatives=("straggler", *(x for x in one.alternatives if x != "deadlock")),
+        reason=reason,
+    )
+
+
+def _at_work(sample: StackSample) -> bool:
+    main = principal(sample)
+    return main is not None and main.state in {"active", "gil"}
+
+
+def _outlying(
+    base: Comparison, found: Sequence[Outlier], fault: str, others: tuple[str, ...], reason: str
+) -> Comparison:
+    return replace(
+        base,
+        outliers=tuple(found[:MOST_OUTLIERS]),
+        outlier_ranks=short_ranges(one.rank for one in found),
+        outlier_count=len(found),
+        fault=fault,
+        alternatives=others,
+        reason=reason,
+    )
+
+
+def _all_waiting(base: Comparison, told: _Told, crowd: int | None) -> Comparison:
+    """All wait, but perhaps not for the same."""
+    crowd = crowd or 0
+    main = told.members[crowd][0]
+    words = f"{len(told.members[crowd])} of {told.seen} ranks stand elsewhere (rank {main.rank} {main.doing.reason})"
+    odd = [
+        (index, sure)
+        for index, each in enumerate(told.members)
+        if index != crowd and (sure := _odd(each, told, crowd)) is not None
+    ]
+    half = 2 * len(told.members[crowd]) <= told.seen
+    if odd and (not half or any(told.members[i][0].doing.context != main.doing.context for i, _ in odd)):
+        odd.sort(key=lambda pair: (not pair[1], -len(told.members[pair[0]]), pair[0]))
+        sure = any(pair[1] for pair in odd) and not half
+        found = [_outlier(told, i, one, words, sure=ok and not half) for i, ok in odd for one in told.members[i]]
+        first = told.members[odd[0][0]][0]
+        rest: tuple[str, ...] = ("collective_timeout",) if sure else ("collective_timeout", "gpu_fault")
+        context = f" ({first.doing.context})" if first.doing.context else ""
+        reason = f"rank {first.rank}{context} {first.doing.reason}, while {words}"
+        return _outlying(base, found, "collective_desync", rest, reason)
+    fault, others, said = main.doing.fault, main.doing.alternatives, main.doing.reason
+    if main.doing.context in {"saving", "loading"} and main.doing.activity == "collective":
+        above: Activity = "saving" if main.doing.context == "saving" else "loading"
+        fault, others = VERDICTS[above][0], (fault, *VERDICTS[above][1])
+    if odd:
+        fault, others = "collective_desync", ("collective_timeout",)
+        said += f"; rank {told.members[odd[0][0]][0].rank} {told.members[odd[0][0]][0].doing.reason}"
+    elif base.unseen_count and 2 * base.unseen_count <= told.seen:
+        others = ("node_lost", "killed", *others)
+        said += f"; of ranks {base.unseen} there is no stack"
+    return replace(
+        base, fault=fault, alternatives=others, reason=f"all {told.seen} ranks wait: rank {main.rank} {said}"
+    )
+
+
+def _odd(group: list[_Stand], told: _Told, crowd: int) -> bool | None:
+    """Whether a group that waits is out of step with the crowd: surely, perhaps, or (None) not.
+
+    Stages of a pipeline wait at different places by design; a wait inside backward or for the device says little.
+    """
+    one, main = group[0].doing, told.members[crowd][0].doing
+    if one.context != main.context and (one.context or main.context):
+        return True
+    if "p2p" in {one.activity, main.activity}:
+        return None
+    if one.activity == "rendezvous" or main.activity == "rendezvous":
+        return one.activity != main.activity or None
+    if one.activity == "collective":
+        return len(group) * 3 <= told.seen
+    return False if main.activity == "collective" and len(group) * 3 <= told.seen else None

@@ -1,0 +1,171 @@
+"""Do the stacks stand still? The probe's vote, for each rank and for the job."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kb.model import Frame, StackSample
+from kb.report import Ballot, short_ranges
+from kb.stacks.activity import MAIN, WATCHED_THREADS, doing, is_helper, place_of, principal
+from kb.stacks.frames import Place, path_of
+from kb.stacks.sampling_rounds import rounds_of
+
+_WATCHED_FRAMES = re.compile(r"/torch/utils/data/|/torch/autograd/|/prefetch|/data_?loader")
+
+_JUDGED = 0.75  # of the ranks that answer stand still, for sure, before they speak for the job
+
+
+@dataclass(frozen=True, slots=True)
+class Stillness:
+    """When stacks count as unchanged: over how many rounds, how far apart (seconds), by what share of the ranks."""
+
+    samples: int = 3
+    apart: float = 20.0
+    share: float = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class RankStillness:
+    """One rank's vote. `rounds`: rounds in a row with the same stacks; `seconds`: the span of them, where times are known."""
+
+    rank: int
+    vote: Ballot
+    rounds: int
+    seconds: float | None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StackVote:
+    """The job's vote, with its numbers. `moving` and `unseen` are ranks as ranges; `since`: still at least since then."""
+
+    vote: Ballot
+    detail: str
+    still: int = 0
+    moving: str = ""
+    unseen: str = ""
+    observed: int = 0
+    since: float | None = None
+    ranks: tuple[RankStillness, ...] = ()
+
+
+def probe_stillness(
+    samples: Iterable[StackSample], limits: Stillness | None = None, expected: Iterable[int] = ()
+) -> StackVote:
+    """Vote on "stacks unchanged over n rounds", for each rank and for the job.
+
+    Only main threads and the threads of loaders and autograd are compared; ids, addresses, states and the lines of loops
+    that poll are not. A rank is still when its last n rounds, each at least `apart` seconds after the one before (0.8 of
+    that will do; times that are not known count as far enough), are alike. The job is still when the share of ranks is,
+    or when all but a few are and these few are what the others wait for. It is not known where a quarter or more of the
+    ranks that answer could not be judged.
+    """
+    limits = limits or Stillness()
+    by_rank = rounds_of(samples)
+    memo: Memo = {}
+    ranks = tuple(rank_stillness(rank, rounds, limits, memo) for rank, rounds in sorted(by_rank.items()))
+    missing = sorted(set(expected) - set(by_rank))
+    votes = Counter(one.vote for one in ranks)
+    still, moving = votes["yes"], [one.rank for one in ranks if one.vote == "no"]
+    observed = still + len(moving)
+    unseen = short_ranges([*missing, *(one.rank for one in ranks if one.vote == "not_observable")])
+    if not observed:
+        return StackVote("not_observable", _blind(by_rank, ranks, limits), unseen=unseen, ranks=ranks)
+    few = len(moving) <= max(1, observed // 10) and still >= 2 and _all_wait(by_rank, moving)
+    yes = still >= limits.share * observed or few
+    if yes and still < _JUDGED * len(ranks):
+        told = f"{still} of {len(ranks)} ranks unchanged over {limits.samples} rounds, and the rest could not be judged"
+        return StackVote("not_observable", told, still, short_ranges(moving), unseen, observed, ranks=ranks)
+    detail = f"{still} of {observed} ranks unchanged over {limits.samples} rounds"
+    if moving:
+        detail += f"; moving: {short_ranges(moving)}"
+    starts = [one.seconds for one in ranks if one.vote == "yes" and one.seconds is not None]
+    ends = [last for rank in by_rank if (last := by_rank[rank][-1].time) is not None]
+    since = max(ends) - min(starts) if yes and starts and ends else None
+    return StackVote("yes" if yes else "no", detail, still, short_ranges(moving), unseen, observed, since, ranks)
+
+
+def _all_wait(by_rank: Mapping[int, list[StackSample]], moving: Sequence[int]) -> bool:
+    """Whether all but those that move wait for others."""
+    out = set(moving)
+    return all(doing(rounds[-1]).waiting for rank, rounds in by_rank.items() if rank not in out)
+
+
+def _blind(by_rank: Mapping[int, Sequence[StackSample]], ranks: Sequence[RankStillness], limits: Stillness) -> str:
+    """Why no rank could be judged: nothing taken, no main threads, too few rounds, or rounds too close in time."""
+    if not ranks:
+        return "no stacks were taken"
+    if not any(one.rounds for one in ranks):
+        return "no rank's stacks show a main thread"
+    longest = max(by_rank.values(), key=len)
+    needed = f"{limits.samples} rounds of stacks are needed, {limits.apart:.0f} s apart"
+    if len(longest) < limits.samples:
+        return f"{needed}; there {'is 1' if len(longest) == 1 else f'are {len(longest)}'}"
+    first, last = longest[0].time, longest[-1].time
+    span = f", all within {last - first:.0f} s" if first is not None and last is not None else ""
+    return f"{needed}; there are {len(longest)}{span}"
+
+
+def rank_stillness(rank: int, rounds: Sequence[StackSample], limits: Stillness, memo: Memo) -> RankStillness:
+    """One rank's vote: walk back from the newest round for as long as the stacks are those of the newest."""
+    places = [watched(each, memo) for each in rounds]
+    if not places[-1]:
+        return RankStillness(rank, "not_observable", 0, None, "no main thread in its stacks")
+    same = 1
+    while same < len(rounds) and places[-1 - same] == places[-1]:
+        same += 1
+    alike = rounds[len(rounds) - same :]
+    counted, seconds = _spaced(alike, limits.apart)
+    if counted >= limits.samples:
+        return RankStillness(rank, "yes", counted, seconds)
+    if same < len(rounds) and not _long_ago(rounds[-1 - same], rounds[-1], limits):
+        return RankStillness(rank, "no", counted, seconds, "its stack changed")
+    return RankStillness(rank, "not_observable", counted, seconds, f"{counted} rounds far enough apart")
+
+
+def _long_ago(changed: StackSample, newest: StackSample, limits: Stillness) -> bool:
+    """Whether the last other stack is older than the rounds that are asked for: one between was lost, and nobody moved lately."""
+    if changed.time is None or newest.time is None:
+        return False
+    return newest.time - changed.time > 1.2 * limits.apart * (limits.samples - 1)
+
+
+def _spaced(alike: Sequence[StackSample], apart: float) -> tuple[int, float | None]:
+    """How many of the rounds are far enough from the one counted before, and the seconds between the first and last."""
+    counted, last = 0, None
+    for each in alike:
+        if last is None or each.time is None or each.time - last >= 0.8 * apart:
+            counted += 1
+            last = each.time
+    first, newest = alike[0].time, alike[-1].time
+    return counted, newest - first if first is not None and newest is not None else None
+
+
+Memo = dict[int, tuple[bool, Place]]  # by the identity of frames that are kept alive; equal stacks are mostly one value
+
+
+def watched(sample: StackSample, memo: Memo) -> frozenset[tuple[tuple[str, Place], int]]:
+    """Where the threads that matter stand; empty where the main one is not among them."""
+    main = principal(sample)
+    if main is None:
+        return frozenset()
+    found = [(MAIN, _looked_at(main.frames, memo)[1])]
+    for one in sample.threads:
+        if one is main or not one.frames or is_helper(one):
+            continue
+        loads, place = _looked_at(one.frames, memo)
+        if loads or WATCHED_THREADS.search(one.thread):
+            found.append(("" if one.thread[:1].isdigit() else one.thread, place))
+    return frozenset(Counter(found).items())  # tools list threads in no order that holds
+
+
+def _looked_at(frames: tuple[Frame, ...], memo: Memo) -> tuple[bool, Place]:
+    """Whether the stack is one of a loader or of autograd, whatever its thread is called, and where it stands."""
+    found = memo.get(id(frames))
+    if found is None:
+        loads = any(_WATCHED_FRAMES.search(path_of(each.file)) for each in frames)
+        found = memo[id(frames)] = (loads, place_of(frames))
+    return found

@@ -1,0 +1,419 @@
+"""A block of lines as arrays: which shape each has, which step and time hold there. Nothing here looks at lines one by one."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kb.templates.line_keys import Fold, KeyTable
+from kb.templates.lookup_budget import Looks, unlike
+from kb.templates.masking import BLANK, LOOKED_AT, Kind, Range, Shape, alike, fold
+from kb.templates.similarity import Likeness, Loose
+from kb.templates.table import Template
+from kb.templates.wrapped_lines import ROUND, part_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Spans = NDArray[np.int32]
+
+SHAPES = 50_000  # remembered
+KEYS = 4 * SHAPES
+FOLDED = Shape(None, Kind.BLANK)  # a line of a traceback's body
+_RANK, _NODE, _STEP, _STAMP = range(0, 8, 2)  # columns of where they begin; beside each how wide they are
+_HEAD = 160  # bytes in which a container's runtime says whose line it is
+_UNSURE = (b"Traceback (most", b" P ")
+_DENSE = 1 << 20  # counters that may be laid out side by side
+_U = np.uint64
+_ODD = _U(0x9E3779B97F4A7C15)
+_MASKS = np.array([(1 << 8 * held) - 1 for held in range(9)], _U)  # of the first bytes of a word
+_LOW_HALVES = _U(0x0F0F0F0F0F0F0F0F)
+_TENS = 10 ** np.arange(9, dtype=np.int64)
+
+
+class Shapes:
+    """The shapes that were met, by number. A miner's memory, that may be lost at any time between blocks."""
+
+    def __init__(self, *, dated: bool) -> None:
+        self._dated = dated
+        self._fold = Fold()
+        self._keys = KeyTable()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.known: list[Shape] = []
+        self.templates: list[Template] = []
+        self.spans: Spans = np.zeros((256, 8), np.int32)
+        self.kinds = np.zeros(256, np.int8)
+        self.partial = np.zeros(256, np.bool_)
+        self.names = np.zeros(256, np.int32)  # the number of a shape's template from 1; 0 where it has none
+        self._named: dict[str, int] = {}
+        self._of_shape: dict[Shape, int] = {}
+        self._numbers: dict[int, int] = {}  # by the hash of a folded line
+        self._likeness = Likeness(dated=self._dated)
+        self._keys.clear()
+        self.number_of(BLANK)
+        self.number_of(FOLDED)
+
+    @property
+    def looked(self) -> int:
+        """How many lines were looked at in full for what is known."""
+        return self._likeness.looked
+
+    def numbered(
+        self, text: bytes, data: NDArray[np.uint8], starts: Ints, ends: Ints, *, loose: Loose | None, looks: Looks
+    ) -> NDArray[np.int32]:
+        """The number of the shape of each line of a block."""
+        if len(self.known) > SHAPES:
+            self.clear()
+        if len(self._keys) > KEYS:
+            self._keys.clear()
+            self._numbers.clear()
+        ends = np.minimum(ends, starts + LOOKED_AT)
+        keys = self._fold.keys(data, starts, ends)
+        numbers = self._keys.find(keys)
+        new = np.flatnonzero(numbers < 0)
+        if len(new):
+            if loose is not None and any(one in text for one in _UNSURE):
+                loose = None  # what a line counts as is not known yet
+            _, first, which, times = np.unique(keys[new], return_index=True, return_inverse=True, return_counts=True)
+            chosen = new[first]
+            if looks.spent:
+                for one in chosen[times > 1].tolist():
+                    looks.remember(fold(text[starts[one] : ends[one]]))
+            order = np.argsort(chosen)  # as they came, so that the same is learned in each run
+            spans = zip(starts[chosen[order]].tolist(), ends[chosen[order]].tolist(), strict=True)
+            met = np.array([self._met(fold(text[start:end]), loose, looks) for start, end in spans], np.int32)
+            found = np.empty_like(met)
+            found[order] = met
+            lasting = found >= 0
+            self._keys.add(keys[chosen[lasting]], found[lasting])
+            numbers[new] = np.where(lasting, found, -1 - found)[which]
+        return numbers
+
+    def _met(self, folded: bytes, loose: Loose | None, looks: Looks) -> int:
+        """The number of a folded line's shape; -1 - number where it is so in this stream alone."""
+        key = hash(folded)
+        number = self._numbers.get(key)
+        if number is None:
+            if not looks.may_glance(folded):
+                return -1 - self.number_of(unlike(folded))
+            same = alike(folded)
+            number = self._numbers.get(hash(same))
+            if number is None:
+                shape, lasting = self._likeness.shape(same, loose, looks)
+                number = self.number_of(shape)
+                if not lasting:
+                    return -1 - number
+                self._numbers[hash(same)] = number
+            self._numbers[key] = number
+        return number
+
+    def shape(self, text: bytes, looks: Looks) -> Shape:
+        """The shape of a line that stands in no block."""
+        number = self._met(fold(text[:LOOKED_AT]), None, looks)
+        return self.known[number if number >= 0 else -1 - number]
+
+    def number_of(self, shape: Shape) -> int:
+        """The number of a shape, a new one if need be."""
+        number = self._of_shape.get(shape)
+        if number is None:
+            number = self._of_shape[shape] = len(self.known)
+            self.known.append(shape)
+            if number >= len(self.kinds):
+                more = len(self.kinds)
+                self.spans = np.concatenate((self.spans, np.zeros((more, 8), np.int32)))
+                self.kinds = np.concatenate((self.kinds, np.zeros(more, np.int8)))
+                self.names = np.concatenate((self.names, np.zeros(more, np.int32)))
+                self.partial = np.concatenate((self.partial, np.zeros(more, np.bool_)))
+            self.kinds[number], self.partial[number] = shape.kind, shape.partial
+            self.spans[number] = [
+                part for span in (shape.rank, shape.node, shape.step, shape.stamp) for part in _placed(span)
+            ]
+            self.names[number] = 0 if shape.template is None else self._name(shape.template)
+        return number
+
+    def _name(self, template: Template) -> int:
+        name = self._named.get(template.id)
+        if name is None:
+            self.templates.append(template)
+            name = self._named[template.id] = len(self.templates)
+        return name
+
+
+def _within(shape: Shape, size: int) -> Shape:
+    """The shape without what does not stand in so many bytes."""
+    rank, node, step, stamp = (
+        None if span is None or span[1] > size else span for span in (shape.rank, shape.node, shape.step, shape.stamp)
+    )
+    return replace(shape, rank=rank, node=node, step=step, stamp=stamp)
+
+
+def _placed(span: Range | None) -> tuple[int, int]:
+    return (0, 0) if span is None else (span[0], span[1] - span[0])
+
+
+class Block:
+    """Lines of which the first starts at `start`. What a carriage return parts are lines of their own.
+
+    `step` and `stamped`: the last step, and the last line with a time, that are known where it starts. `loose`: of the stream,
+    where lines count as what they are, and no traceback is under way.
+    `looks`: that the stream has left.
+    """
+
+    def __init__(
+        self,
+        text: bytes,
+        start: int,
+        shapes: Shapes,
+        lines_before: int,
+        *,
+        step: int | None = None,
+        stamped: bytes | None = None,
+        loose: Loose | None = None,
+        looks: Looks,
+    ) -> None:
+        self.start, self.step, self.stamped = start, step, stamped
+        self._before = lines_before
+        data = np.frombuffer(text, np.uint8)
+        self._feeds: Ints | None = None
+        parted = b"\r" in text
+        given = data
+        if parted:
+            text = text.replace(b"\r\n", b" \n").replace(b"\r", b"\n")
+            data = np.frombuffer(text, np.uint8)
+        self._text, self._data = text, data
+        ends = np.flatnonzero(data == ord("\n"))
+        if parted:
+            self._feeds = np.cumsum(given[ends] == ord("\n"))
+        self._ended = len(ends)  # lines that have an end
+        if text and not text.endswith(b"\n"):
+            ends = np.append(ends, len(text))
+        self._ends = ends
+        self._starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
+        self._shapes, self._looks = shapes, looks
+        self._joined: dict[int, bytes] = {}
+        self.numbers = shapes.numbered(text, data, self._starts, self._ends, loose=loose, looks=looks)
+        self._known = shapes.known
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def shape(self, index: int) -> Shape:
+        """The shape of a line."""
+        shape: Shape = self._known[self.numbers[index]]
+        return shape
+
+    def reshape(self, index: int, shape: Shape) -> None:
+        """Let a line count as another shape; before `settle`."""
+        self.numbers[index] = self._shapes.number_of(shape)
+
+    def part(self, index: int) -> bytes:
+        """Whose part of a line this is; see kb.templates.wrapped_lines."""
+        start = int(self._starts[index])
+        return part_of(self._text[start : min(start + _HEAD, int(self._ends[index]))])[0]
+
+    def may_be_rest(self, index: int) -> bool:
+        """Whether nothing says that a line begins here."""
+        shape = self.shape(index)
+        begins = shape.kind in (Kind.HEAD, Kind.FRAME, Kind.EXCEPTION)
+        return not (begins or shape.start or (shape.template is not None and shape.template.level))
+
+    def is_narrow(self, index: int) -> bool:
+        """Whether less of a line stands here than is looked at, so that its rest counts."""
+        return bool(self._ends[index] - self._starts[index] < LOOKED_AT)
+
+    def rejoin(self, index: int, rest: Sequence[int]) -> None:
+        """Let the lines that are the rest of one count with it; before `settle`."""
+        if not rest:
+            return
+        for one in rest:
+            self.reshape(one, FOLDED)
+        text = b"".join(self.line(one) for one in (index, *rest))[:LOOKED_AT]
+        self._joined[index] = text
+        size = int(self._ends[index] - self._starts[index])
+        self.reshape(index, _within(self._shapes.shape(text, self._looks), size))
+
+    def goes_on(self, width: int | None) -> list[int]:
+        """The lines that look as if they were cut, in order; `width`: at which all lines of the stream were."""
+        sizes = self._ends - self._starts
+        cut = self._shapes.partial[self.numbers]
+        if width is not None:
+            cut |= sizes == width
+        if sizes.max(initial=0) >= min(ROUND):
+            cut |= np.isin(sizes, list(ROUND))
+        return np.flatnonzero(cut).tolist() if cut.any() else []
+
+    def line(self, index: int) -> bytes:
+        """A line without its end, whole where it was cut."""
+        if index in self._joined:
+            return self._joined[index]
+        return self._text[self._starts[index] : self._ends[index]]
+
+    def offset(self, index: int) -> int:
+        """Where a line starts in its stream."""
+        return self.start + int(self._starts[index])
+
+    def line_number(self, index: int) -> int:
+        """Its number from 1, as line feeds count."""
+        return self._before + 1 + self._feeds_in(index)
+
+    def feeds_before(self, size: int) -> int:
+        """The line feeds among the first `size` bytes."""
+        return self._feeds_in(int(np.searchsorted(self._ends[: self._ended], size)))
+
+    def _feeds_in(self, lines: int) -> int:
+        """The line feeds that end any of the first lines."""
+        if self._feeds is None:
+            return lines
+        return int(self._feeds[lines - 1]) if lines else 0
+
+    def of_kind(self, kind: Kind) -> list[int]:
+        """The lines of a kind, in order."""
+        are = self._shapes.kinds == kind
+        return np.flatnonzero(are[self.numbers]).tolist() if are.any() else []
+
+    def settle(self) -> None:
+        """Work out templates, steps and stamps, from the shapes that lines have now."""
+        shapes = self._shapes
+        names = shapes.names[self.numbers]
+        sizes = np.bincount(names, minlength=1)
+        order = np.argsort(names.astype(np.uint16 if len(sizes) <= 2**16 else np.uint32), kind="stable")
+        stops = np.cumsum(sizes)
+        present = np.flatnonzero(sizes[1:]) + 1
+        self.templates: list[tuple[Template, Ints]] = [
+            (shapes.templates[name - 1], order[stop - size : stop])
+            for name, stop, size in zip(present.tolist(), stops[present].tolist(), sizes[present].tolist(), strict=True)
+        ]
+        places = np.full(len(sizes), -1, np.int64)
+        places[present] = np.arange(len(present))
+        self._places: Ints = places[names]  # of each line's template among `templates`
+        self._spans = shapes.spans
+        stepping = self._having(_STEP)
+        self.steps = self._filled(stepping, self._digits(stepping, _STEP))
+        self._stamps = self._having(_STAMP)
+
+    def _having(self, column: int) -> Ints:
+        """The lines that have such a range, in order."""
+        have = self._spans[:, column + 1] != 0
+        return np.flatnonzero(have[self.numbers]) if have.any() else np.zeros(0, np.int64)
+
+    def _digits(self, indexes: Ints, column: int) -> Ints:
+        """The numbers that stand in a range of lines."""
+        read = list(self._words(indexes, column))
+        differ = np.zeros(
+            max(len(indexes) - 1, 0), np.bool_
+        )  # from the line before: the lines of a step stand together
+        for word, width in read:
+            differ |= (word[1:] != word[:-1]) | (width[1:] != width[:-1])
+        edges = np.concatenate(([0], np.flatnonzero(differ) + 1, [len(indexes)]))
+        values = np.zeros(len(edges) - 1, np.int64)
+        for word, width in read:
+            held, wide = word[edges[:-1]], width[edges[:-1]]
+            held = (held << (64 - 8 * wide).view(_U)) & _LOW_HALVES  # leading zeros, by the first bytes
+            held = (held * _U(10) + (held >> _U(8))) & _U(0x00FF00FF00FF00FF)
+            held = (held * _U(100) + (held >> _U(16))) & _U(0x0000FFFF0000FFFF)
+            held = (held * _U(10000) + (held >> _U(32))) & _U(0xFFFFFFFF)
+            values = values * _TENS[wide] + held.view(np.int64)
+        return np.repeat(values, np.diff(edges)) if read else values[:0]
+
+    def _hashes(self, indexes: Ints, column: int) -> NDArray[np.uint64]:
+        """A number for the bytes that stand in a range of lines, the same where they are."""
+        values = np.zeros(len(indexes), _U)
+        for word, _ in self._words(indexes, column):
+            values ^= word
+            values *= _ODD
+            values ^= values >> _U(32)
+        return values
+
+    def _words(self, indexes: Ints, column: int) -> Iterator[tuple[NDArray[np.uint64], Ints]]:
+        """The next eight bytes of a range of lines, and how many of them count: from one to eight, none where it is over."""
+        if not len(indexes):
+            return
+        numbers = self.numbers[indexes]
+        at = self._starts[indexes] + self._spans[numbers, column]
+        widths = self._spans[numbers, column + 1].astype(np.int64)
+        for done in range(0, int(widths.max()), 8):
+            width = np.clip(widths - done, 0, 8)
+            yield self._eight(at + done) & _MASKS[width], width
+
+    def _eight(self, at: Ints) -> NDArray[np.uint64]:
+        """The eight bytes from each place on, the first one lowest."""
+        whole = len(self._data) >> 3
+        words = self._data[: 8 * whole].view("<u8") if whole else np.zeros(1, _U)
+        first = np.minimum(at >> 3, max(whole - 2, 0))
+        shift = ((at & 7) << 3).view(_U)
+        found: NDArray[np.uint64] = words[first] >> shift
+        found |= (words[np.minimum(first + 1, len(words) - 1)] << _U(1)) << (_U(63) - shift)
+        for index in np.flatnonzero(at + 16 > len(self._data)).tolist():  # the last few
+            found[index] = int.from_bytes(self._text[int(at[index]) : int(at[index]) + 8], "little")
+        return found
+
+    def _filled(self, indexes: Ints, values: Ints) -> Ints:
+        """For each line the value last given at or before it, -1 where there is none."""
+        edges = np.concatenate(([0], indexes, [len(self)]))
+        return np.repeat(np.concatenate(([-1], values)), np.diff(edges))
+
+    def stamped_at(self, index: int) -> Iterator[int]:
+        """The lines with a time from this one on backwards."""
+        for at in range(bisect_right(self._stamps, index) - 1, -1, -1):
+            yield int(self._stamps[at])
+
+    def stamps(self) -> Iterator[int]:
+        """The lines with a time at which it differs from that of the line before that has one."""
+        keys = self._hashes(self._stamps, _STAMP)
+        changed = np.flatnonzero(keys[1:] != keys[:-1]) + 1
+        yield from self._stamps[:1].tolist()
+        yield from self._stamps[changed].tolist()
+
+    def ranks(self) -> tuple[Ints, Ints, Ints]:
+        """How often each template came from each rank: places among `templates`, ranks, counts."""
+        indexes = self._having(_RANK)
+        indexes = indexes[self._places[indexes] >= 0]
+        ranks, which = np.unique(self._digits(indexes, _RANK), return_inverse=True)
+        templates, others, counts = _paired(self._places[indexes], which, len(ranks))
+        return templates, ranks[others], counts
+
+    def nodes(self) -> tuple[Ints, Ints, Ints, list[str]]:
+        """How often each template came from each node: places among `templates`, places among the names, counts, names."""
+        indexes = self._having(_NODE)
+        indexes = indexes[self._places[indexes] >= 0]
+        keys, one, which = np.unique(self._hashes(indexes, _NODE), return_index=True, return_inverse=True)
+        names = [self._piece(int(indexes[at]), _NODE) for at in one.tolist()]
+        return *_paired(self._places[indexes], which, len(keys)), names
+
+    def _piece(self, index: int, column: int) -> str:
+        begin, width = self._spans[self.numbers[index], column : column + 2].tolist()
+        return self.line(index)[begin : begin + width].decode("utf-8", "replace")
+
+    def counts(self, windows: Ints) -> tuple[Ints, Ints, Ints]:
+        """How often each template came in each window: windows, templates by their place among `templates`, counts."""
+        edges = np.flatnonzero(windows[1:] != windows[:-1]) + 1
+        starts = np.concatenate(([0], edges))
+        distinct, which = np.unique(windows[starts], return_inverse=True)
+        of_line = np.repeat(which, np.diff(np.concatenate((starts, [len(self)]))))
+        wanted = self._places >= 0
+        templates, others, counts = _paired(self._places[wanted], of_line[wanted], len(distinct))
+        return distinct[others], templates, counts
+
+
+def _paired(templates: Ints, others: Ints, many: int) -> tuple[Ints, Ints, Ints]:
+    """The pairs of a template and another number below `many`, and how often each."""
+    many = max(many, 1)
+    pairs, counts = _counted(templates * many + others, (int(templates.max(initial=0)) + 1) * many)
+    return pairs // many, pairs % many, counts
+
+
+def _counted(keys: Ints, below: int) -> tuple[Ints, Ints]:
+    """The keys that there are, all smaller than `below`, and how often each."""
+    if below > _DENSE:
+        return np.unique(keys, return_counts=True)
+    counts = np.bincount(keys)
+    found = np.flatnonzero(counts)
+    return found, counts[found]

@@ -1,0 +1,437 @@
+"""Counts the templates of a stream: `feed(bytes)` as often as you like, then `finish()`.
+
+Lines are folded before anything slow sees them: digits become zeros for a whole block at a time, and what folds alike is
+masked once. A miner may be given a shard of a stream: it counts the lines that start in its range and wants to be fed from
+`WARM` bytes before it on, to know whether a traceback is under way there, and `AFTER` bytes more than it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kb.model import StreamRef
+from kb.parsers.logs.timestamps import find_time
+from kb.templates.counts import NONE, ByWindow, Voices
+from kb.templates.line_blocks import SHAPES, Block, Shapes
+from kb.templates.lookup_budget import LOOKS, Looks
+from kb.templates.masking import LOOKED_AT, Range, Shape
+from kb.templates.multiline import CutLines, Tracebacks
+from kb.templates.similarity import Loose
+from kb.templates.table import (
+    FIRST,
+    KEEP,
+    LAST,
+    MOST,
+    SECONDS,
+    STEPS,
+    Occurrence,
+    Place,
+    Span,
+    Template,
+    TemplateTable,
+    common,
+    folding,
+    merge,
+    renamed,
+    standing_for,
+    voices,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    _Ints = NDArray[np.int64]
+
+WARM = 64 * 1024
+AFTER = 4 * 1024
+LONGEST_LINE = 256 * 1024  # that is waited for
+SHOWN = 512
+STAMPED = 160  # bytes in which a time stands
+MOST_COUNTED = 4_000_000  # counts kept of a part
+PART = 1 << 28  # bytes between two joinings with the table
+FEWEST, MOST_BYTES = 1 << 16, 1 << 22  # bytes counted at once
+NEW = 128  # templates that are new among them: then fewer
+
+
+class _Seen(NamedTuple):
+    """A place, not yet read: `dated` is the line that has its time."""
+
+    offset: int
+    number: int
+    line: bytes
+    dated: bytes | None
+    step: int | None
+    shape: Shape
+
+
+_OFFSET = attrgetter("offset")
+_INDEX = itemgetter(0)
+
+
+@dataclass(slots=True)
+class _Record:
+    """A template while a part is read."""
+
+    template: Template
+    number: int
+    count: int = 0
+    first: list[_Seen] = field(default_factory=list)
+    last: list[_Seen] = field(default_factory=list)
+    late: list[tuple[Block, int]] = field(default_factory=list)  # behind `last`; read if nothing comes behind them
+    ranks: Counter[int] = field(default_factory=Counter)
+    nodes: Counter[str] = field(default_factory=Counter)
+
+
+class Miner:
+    """Mines one stream, or the shard [own_start, own_stop) of it whose first fed byte lies at `origin`.
+
+    `width`: at which a terminal cut the stream's lines (kb.templates.wrapped_lines); such a stream is mined whole, not in shards.
+    `year`: of stamps that name none. `shapes`: what earlier miners of the same process have learned, for streams alike.
+    `looks`: so many lines are looked at in full; those unlike all others behind them are only counted (kb.templates.lookup_budget).
+    """
+
+    def __init__(
+        self,
+        ref: StreamRef,
+        *,
+        origin: int = 0,
+        own_start: int = 0,
+        own_stop: int | None = None,
+        year: int | None = None,
+        width: int | None = None,
+        shapes: Shapes | None = None,
+        looks: int = LOOKS,
+    ) -> None:
+        self._ref, self._year = ref, year
+        self._own_start, self._own_stop = own_start, own_stop
+        self._base = origin  # of `_carry`
+        self._carry = b""
+        self._skipping = origin > 0  # to the end of a line whose start was not seen, or that is too long
+        self._shapes = shapes or Shapes(dated=year is not None)
+        self._loose, self.looks = Loose(), Looks(looks)
+        self._few = FEWEST
+        self._cut, self._tracebacks = CutLines(width), Tracebacks()
+        self._minutes: dict[bytes, int | None] = {}
+        self._table = TemplateTable(ref)
+        self._stepped = False  # whether any line named a step: then minutes are not asked for
+        self._begin(own_start)
+
+    def _begin(self, start: int) -> None:
+        self._start = self._end = start
+        self._bytes = self._events = self._lines = 0
+        self._records: dict[str, _Record] = {}
+        self._late: list[_Record] = []  # with places in the block before
+        self._steps, self._by_minute = ByWindow(STEPS), ByWindow(SECONDS)
+        self._ranks, self._by_node = Voices(), Voices()
+        self._nodes: dict[str, int] = {}
+        self._step: int | None = None
+        self._minute: int | None = None
+        self._stamped: bytes | None = None
+
+    def feed(self, block: bytes) -> None:
+        """Take the next bytes of the stream."""
+        if self._skipping:
+            block = self._skipped(block)
+        ends = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
+        if self._cut.width is not None:
+            block, self._carry = self._carry + block, b""
+            ends = self._uncut(block)
+            if not ends and len(block) > LONGEST_LINE:  # no terminal did that
+                self._cut.width = None
+                ends = block.rfind(b"\n") + 1
+        if not ends:
+            self._carry += block
+            if len(self._carry) > LONGEST_LINE:
+                self._shorten()
+            return
+        whole = b"".join((self._carry, memoryview(block)[:ends])) if self._carry or ends < len(block) else block
+        start, self._base, self._carry = self._base, self._base + len(whole), block[ends:]
+        self._take(whole, start)
+        if len(self._carry) > LONGEST_LINE:
+            self._shorten()
+
+    def finish(self) -> TemplateTable:
+        """The table of what was fed; the miner is done then."""
+        rest, start = self._carry, self._base
+        self._carry, self._base = b"", start + len(rest)
+        if rest:
+            self._take(rest, start)
+        stop = self._base if self._own_stop is None else min(self._base, self._own_stop)
+        self._close(max(stop, self._start))
+        return self._table
+
+    def _skipped(self, block: bytes) -> bytes:
+        ends = [at for at in (block.find(b"\n"), block.find(b"\r")) if at >= 0]
+        behind = min(ends) if ends else len(block)
+        if not ends:
+            self._count_ends(block)
+            self._base += len(block)
+            return b""
+        self._skipping = False
+        self._count_ends(block[: behind + 1])
+        self._base += behind + 1
+        return block[behind + 1 :]
+
+    def _uncut(self, text: bytes) -> int:
+        """Behind the last line after which none goes on that a terminal cut."""
+        end = text.rfind(b"\n") + 1
+        while end:
+            begin = text.rfind(b"\n", 0, end - 1) + 1
+            if end - 1 - begin != self._cut.width:
+                break
+            end = begin
+        return end
+
+    def _shorten(self) -> None:
+        """Take the start of a line that is too long for the whole of it, and skip the rest."""
+        whole, start = self._carry, self._base
+        self._carry, self._base, self._skipping = b"", start + len(whole), True
+        self._take(whole[:LOOKED_AT], start)
+
+    def _count_ends(self, skipped: bytes) -> None:
+        """Count the line ends of bytes that are skipped and owned."""
+        begin = max(self._own_start - self._base, 0)
+        end = len(skipped) if self._own_stop is None else max(self._own_stop - self._base, 0)
+        self._lines += skipped.count(b"\n", begin, end)
+
+    # A block of whole lines
+
+    def _take(self, block: bytes, start: int) -> None:
+        """Take lines of which the first starts at `start`: those before the range for their tracebacks alone."""
+        split = self._own_start - start
+        if split > 0:
+            ahead = block[:split]
+            cut = max(ahead.rfind(b"\n"), ahead.rfind(b"\r")) + 1 if len(block) > split else len(block)
+            if len(block) > split and cut < split:  # a line of the shard before reaches into this one
+                cut = self._behind(block, split)
+                self._lines += block.count(
+                    b"\n", split, cut if self._own_stop is None else min(cut, self._own_stop - start)
+                )
+            self._look(block[:cut], start)
+            block, start = block[cut:], start + cut
+        if self._own_stop is not None and start + len(block) > self._own_stop:
+            keep = self._own_stop - start
+            if keep <= 0:
+                return
+            if block[keep - 1 : keep] not in (b"\n", b"\r"):
+                keep = self._behind(block, keep)
+            block = block[:keep]
+        if block:
+            self._count(block, start)
+
+    def _look(self, text: bytes, start: int) -> None:
+        if text:
+            block = Block(text, start, self._shapes, 0, looks=self.looks)
+            self._cut.join(block)
+            self._tracebacks.fold(block)
+
+    def _count(self, text: bytes, start: int) -> None:
+        """Count lines, few at a time as long as many of them are new, so that what is learned of them helps with the next."""
+        at = 0
+        while at < len(text):
+            stop = len(text)
+            if self._few < stop - at and self._cut.width is None:
+                stop = max(text.rfind(b"\n", at, at + self._few), text.rfind(b"\r", at, at + self._few - 1)) + 1
+                stop = stop if stop > at else min(self._behind(text, at + self._few), len(text))
+            known = len(self._records)
+            self._count_some(text[at:stop] if at or stop < len(text) else text, start + at)
+            new = max(len(self._records) - known, 0)
+            self._few = max(self._few // 4, FEWEST) if new > NEW else min(self._few * 4, MOST_BYTES)
+            at = stop
+
+    @staticmethod
+    def _behind(text: bytes, at: int) -> int:
+        """Behind the end of the line that reaches over a place."""
+        ends = [end + 1 for end in (text.find(b"\n", at), text.find(b"\r", at)) if end >= 0]
+        return min(ends) if ends else len(text)
+
+    def _count_some(self, text: bytes, start: int) -> None:
+        loose = None if self._tracebacks or self._cut else self._loose
+        block = Block(
+            text,
+            start,
+            self._shapes,
+            self._lines,
+            step=self._step,
+            stamped=self._stamped,
+            loose=loose,
+            looks=self.looks,
+        )
+        self._cut.join(block)
+        self._tracebacks.fold(block)
+        block.settle()
+        numbers = self._note(block)
+        self._note_voices(block, numbers)
+        self._window(block, numbers)
+        own = len(text) if self._own_stop is None else min(len(text), self._own_stop - start)
+        self._lines += block.feeds_before(own)
+        self._end = start + own
+        self._bytes += own
+        counted = self._steps.size + self._by_minute.size + self._ranks.size + self._by_node.size
+        if self._bytes >= PART or counted > MOST_COUNTED or max(len(self._records), len(self._nodes)) > 2 * MOST:
+            self._close(self._end)
+
+    def _note(self, block: Block) -> _Ints:
+        """Count the templates, and keep their first and last places; their records' numbers as the block orders them."""
+        records: list[_Record] = []
+        for template, indexes in block.templates:
+            record = self._records.get(template.id)
+            if record is None:
+                record = self._records[template.id] = _Record(template, len(self._records))
+                if template.id not in self._table.templates:
+                    self._loose.count(template)
+            records.append(record)
+            record.count += len(indexes)
+            self._events += len(indexes)
+            if len(record.first) < FIRST:  # blocks come in order: what is full stays
+                early = indexes[: FIRST - len(record.first)].tolist()
+                record.first += [self._seen(block, index) for index in early]
+            if len(indexes) < LAST:
+                self._read_late(record)
+            record.late = [(block, index) for index in indexes[-LAST:].tolist()]
+        for record in self._late:
+            if record.late and record.late[0][0] is not block:
+                self._read_late(record)
+        self._late = records
+        return np.array([record.number for record in records], np.int64)
+
+    def _read_late(self, record: _Record) -> None:
+        record.last = [*record.last, *(self._seen(*place) for place in record.late)][-LAST:]
+        record.late = []
+
+    def _note_voices(self, block: Block, numbers: _Ints) -> None:
+        """Count the templates by rank and by node."""
+        places, ranks, counts = block.ranks()
+        self._ranks.count(numbers[places], ranks, counts)
+        places, nodes, counts, names = block.nodes()
+        known = np.array([self._nodes.setdefault(name, len(self._nodes)) for name in names], np.int64)
+        self._by_node.count(numbers[places], known[nodes], counts)
+
+    def _seen(self, block: Block, index: int) -> _Seen:
+        step = int(block.steps[index])
+        return _Seen(
+            block.offset(index),
+            block.line_number(index),
+            block.line(index)[: 2 * SHOWN],
+            self._dated(block, index),
+            block.step if step < 0 else step,
+            block.shape(index),
+        )
+
+    def _dated(self, block: Block, index: int) -> bytes | None:
+        """The line itself, or else the last before it, whose time can be read; None where the part has none."""
+        for at in block.stamped_at(index):
+            line = block.line(at)
+            if self._minute_of(line, block.shape(at).stamp) is not None:
+                return line[:STAMPED]
+        return block.stamped
+
+    def _minute_of(self, line: bytes, stamp: Range | None) -> int | None:
+        if stamp is None:
+            return None
+        key = line[stamp[0] : stamp[1]]
+        minute = self._minutes.get(key, -1)
+        if minute == -1:
+            if len(self._minutes) > SHAPES:
+                self._minutes.clear()
+            time = find_time(line, self._year)
+            minute = self._minutes[key] = None if time is None else int(time // SECONDS)
+        return minute
+
+    def _window(self, block: Block, numbers: _Ints) -> None:
+        """Count the templates by windows of steps, and of minutes as long as no step was named."""
+        if not len(block):
+            return
+        steps = np.where(block.steps < 0, -1 if self._step is None else self._step, block.steps)
+        self._steps.count(block.counts(np.where(steps < 0, NONE, steps // STEPS)), numbers)
+        self._stepped = self._stepped or bool(steps[-1] >= 0)
+        if not self._stepped:
+            self._by_minute.count(block.counts(self._minutes_at(block)), numbers)
+        self._step = int(steps[-1]) if steps[-1] >= 0 else None
+        self._stamped = self._dated(block, len(block) - 1)
+
+    def _minutes_at(self, block: Block) -> _Ints:
+        """The minute that holds at each line."""
+        minutes = np.full(len(block), NONE if self._minute is None else self._minute, np.int64)
+        for index in block.stamps():
+            minute = self._minute_of(block.line(index), block.shape(index).stamp)
+            if minute is not None:
+                minutes[index:] = self._minute = minute
+        return minutes
+
+    def _close(self, end: int) -> None:
+        """Join what was counted with the table, and begin anew at `end`."""
+        time = None if self._stamped is None else find_time(self._stamped, self._year)
+        order = list(self._records)
+        for record in self._late:
+            self._read_late(record)
+        records, nodes = list(self._records.values()), list(self._nodes)
+        for number, rank, count in self._ranks.counts():
+            records[number].ranks[rank] += count
+        for number, node, count in self._by_node.counts():
+            records[number].nodes[nodes[node]] += count
+        keep, limit, names = folding({key: one.template for key, one in self._records.items()}, KEEP, self._table.limit)
+        templates = {key: self._occurrence(record) for key, record in self._folded(names).items()}
+        part = TemplateTable(
+            self._ref,
+            self._events,
+            templates,
+            self._steps.windows_from(self._start, order),
+            self._by_minute.windows_from(self._start, order),
+            (Span(self._start, end, self._lines, self._step, time),),
+        )
+        self._table = merge(self._table, renamed(replace(part, keep=keep, limit=limit), names))
+        self._begin(end)
+
+    def _folded(self, names: Mapping[str, str | None]) -> dict[str, _Record]:
+        """The records, those of templates that fold as one: before places are made of what they saw."""
+        found: dict[str, _Record] = {}
+        for key, record in self._records.items():
+            name = names.get(key, key)
+            if name is None:
+                continue
+            if name != key:
+                record.template = standing_for(record.template, name)
+            if name not in found:
+                found[name] = record
+                continue
+            other = found[name]
+            text = common(other.template.text, record.template.text)
+            if text != other.template.text:
+                other.template = replace(other.template, text=text)
+            other.count += record.count
+            other.first = sorted((*other.first, *record.first), key=_OFFSET)[:FIRST]
+            other.last = sorted((*other.last, *record.last), key=_OFFSET)[-LAST:]
+            other.ranks.update(record.ranks)
+            other.nodes.update(record.nodes)
+        return found
+
+    def _occurrence(self, record: _Record) -> Occurrence:
+        last = sorted(record.last, key=_OFFSET)[-LAST:]
+        places = {seen.offset: self._place(seen) for seen in (*record.first, *last)}
+        return Occurrence(
+            record.template,
+            record.count,
+            tuple(places[seen.offset] for seen in record.first),
+            tuple(places[seen.offset] for seen in last),
+            voices({}, record.ranks),
+            voices({}, record.nodes),
+        )
+
+    def _place(self, seen: _Seen) -> Place:
+        shape = seen.shape
+        return Place(
+            seen.offset,
+            seen.number,
+            seen.line.decode("utf-8", "replace").strip()[:SHOWN],
+            None if seen.dated is None else find_time(seen.dated, self._year),
+            seen.step,
+            None if shape.rank is None else int(seen.line[shape.rank[0] : shape.rank[1]]),
+            None if shape.node is None else seen.line[shape.node[0] : shape.node[1]].decode("utf-8", "replace"),
+        )

@@ -1,0 +1,196 @@
+"""Shapes of lines that are not known yet, but like known ones: whatever a full look at each would cost is paid once for all.
+
+`Likeness` finds a line that differs from a known one by variables alone, in what stands behind its prefixes. `Loose` is for the
+table of one stream: once so many templates of a group were met that they fold into one, lines that would be but one more of
+them are given the group. Both give what a full look would have given.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+
+from kb.templates.lookup_budget import Looks, unlike
+from kb.templates.masking import (
+    MAY_STEP,
+    SHOWN,
+    TROUBLE,
+    Kind,
+    Shape,
+    is_iteration,
+    is_simple,
+    kind_of,
+    level_of,
+    shape_of,
+    words_masked,
+)
+from kb.templates.table import FAMILY, KEEP, WIDEST, Template, standing_for
+
+HEADS = 1024  # prefixes remembered
+LIKES = 50_000
+STAMPED = 160  # bytes in which a time, which would have to be found, stands
+_NOT_LIKE = (b"{", b" ", b"\t", b"Traceback")
+
+Key = tuple[bytes, str | None, Kind, bytes]
+
+
+class Likeness:
+    """Shapes by what stands in front, the level, the kind, and the masked rest."""
+
+    def __init__(self, *, dated: bool) -> None:
+        self._dated = dated
+        self._heads: dict[int, set[bytes]] = {}
+        self._shapes: dict[Key, Shape] = {}
+        self.looked = 0  # at lines in full
+
+    def shape(self, folded: bytes, loose: Loose | None, looks: Looks) -> tuple[Shape, bool]:
+        """The shape of a folded line, and whether it is so in all streams. `loose`, `looks`: of the stream that it is of."""
+        key = self._key(folded)
+        known = self._shapes.get(key) if key else None
+        if known is not None:
+            return known, True
+        fitting = loose.fitting(key) if key and loose else None
+        if fitting is not None:
+            return fitting, False
+        if not looks.take(folded):
+            return unlike(folded), False
+        self.looked += 1
+        shape = shape_of(folded, dated=self._dated)
+        if shape.template is None:
+            return shape, True
+        head = folded[: shape.start]
+        if key is None or key[0] != head:
+            self._learn(head)
+            key = self._key(folded)
+        if key and key[0] == head and _is_alike(shape, shape.template):
+            if len(self._shapes) >= LIKES:
+                self._shapes.clear()
+            self._shapes[key] = shape
+            if loose is not None:
+                loose.learn(key, shape)
+        return shape, True
+
+    def _learn(self, head: bytes) -> None:
+        heads = self._heads.get(len(head), set())
+        if head in heads:
+            return
+        if sum(map(len, self._heads.values())) >= HEADS:
+            self._heads.clear()
+            self._shapes.clear()
+        self._heads.setdefault(len(head), set()).add(head)
+        self._heads = dict(sorted(self._heads.items(), reverse=True))
+
+    def _key(self, folded: bytes) -> Key | None:
+        """What tells the line's shape; None where only a full look does. The head is the longest that is known."""
+        for size, heads in self._heads.items():
+            if folded[:size] in heads:
+                break
+        else:
+            return None
+        body = folded[size:]
+        if body.startswith(_NOT_LIKE) or b"ank" in body or b" msg=" in body or not is_simple(body):
+            return None
+        if folded.find(b":00:00", size, STAMPED) >= 0:
+            return None
+        return folded[:size], level_of(folded, size), kind_of(body), words_masked(body).rstrip()
+
+
+def _is_alike(shape: Shape, template: Template) -> bool:
+    """Whether all that is known of the shape's lines beside their template stands in their prefixes."""
+    ends = [span[1] for span in (shape.rank, shape.node, shape.stamp) if span is not None]
+    steps = shape.step is not None or (MAY_STEP.search(template.text) and is_iteration(template.text))
+    return not steps and max(ends, default=0) <= shape.start
+
+
+@dataclass(slots=True)
+class _Like:
+    """Lines that are the same but for words of small letters: those of one of them, and which have differed."""
+
+    words: list[bytes]
+    shape: Shape
+    differed: set[int] = field(default_factory=set)
+    group: Shape | None = None
+
+    def edges_differ(self) -> bool:
+        """Whether they differ in the first word or in the last, and so are not of one group."""
+        text = "" if self.shape.template is None else f" {self.shape.template.text} "
+        first, last = (f" {self.words[at].decode()} " for at in (0, -1))
+        return (0 in self.differed and text.startswith(first)) or (
+            len(self.words) - 1 in self.differed and text.endswith(last)
+        )
+
+
+_WORD = re.compile(rb"(?<= )([a-z]{4,64})(?![^ ])")
+_TELLING = re.compile(
+    rb"\b(?:trace|debug|info|notice|warn(?:ing)?|err(?:o|or)?|crit(?:ical)?)\b|local|" + "|".join(TROUBLE).encode()
+)
+
+
+class Loose:
+    """Which groups and families of a stream's templates have too many to be told apart, and lines like theirs."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, int] = {}
+        self._families: dict[str, int] = {}
+        self._likes: dict[Key, _Like] = {}
+
+    def count(self, template: Template) -> None:
+        """Take a template that the stream did not have so far."""
+        seen = self._groups.get(template.group, 0)
+        now = KEEP + 1 if template.folded else min(seen + 1, KEEP + 1)
+        if now > seen:
+            self._groups[template.group] = now
+            self._families[template.family] = self._families.get(template.family, 0) + now - seen
+
+    def learn(self, key: Key, shape: Shape) -> None:
+        """Take a line that was looked at and counts as what it is."""
+        template = shape.template
+        if template is None or template.width >= WIDEST or len(key[3]) >= SHOWN or MAY_STEP.search(template.text):
+            return
+        bare, words = _parted(key)
+        like = self._likes.get(bare)
+        if like is not None:
+            differing = _differing(like.words, words)
+            like.differed.update(one for one in differing if not _tells(like.words[one], words[one]))
+        elif words:
+            if len(self._likes) >= LIKES:
+                self._likes.clear()
+            self._likes[bare] = _Like(words, shape)
+
+    def fitting(self, key: Key) -> Shape | None:
+        """The shape of the group that the line is one more of; None where that is not known."""
+        if not self._likes:
+            return None
+        bare, words = _parted(key)
+        like = self._likes.get(bare)
+        if like is None or like.shape.template is None:
+            return None
+        differing = _differing(like.words, words)
+        if not like.differed.issuperset(differing) or _tells(*(words[one] for one in differing)):
+            return None
+        name = self._folded(like.shape.template, like.edges_differ())
+        if name is None:
+            return None
+        if like.group is None or like.group.template is None or like.group.template.id != name:
+            like.group = replace(like.shape, template=standing_for(like.shape.template, name))
+        return like.group
+
+    def _folded(self, template: Template, edges_differ: bool) -> str | None:
+        if self._families.get(template.family, 0) > FAMILY * KEEP:
+            return template.family
+        return template.group if not edges_differ and self._groups.get(template.group, 0) > KEEP else None
+
+
+def _parted(key: Key) -> tuple[Key, list[bytes]]:
+    """The key without words of small letters, and those words."""
+    pieces = _WORD.split(b" " + key[3])
+    return (*key[:3], b"~".join(pieces[::2])), pieces[1::2]
+
+
+def _differing(words: list[bytes], others: list[bytes]) -> list[int]:
+    return [index for index, (one, other) in enumerate(zip(words, others, strict=True)) if one != other]
+
+
+def _tells(*words: bytes) -> bool:
+    """Whether a word decides on a level, a rank, or what the line is about."""
+    return _TELLING.search(b" ".join(words)) is not None

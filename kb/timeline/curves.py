@@ -1,0 +1,359 @@
+"""Curves of an incident as values: what all nodes measured, laid over each other, with the place where it failed.
+
+Small whatever the size of the job and the length of the run: a curve has at most `COLUMNS` values, nodes that are alike become
+a median with a band around it, and only those at fault and those that leave the others keep a line of their own.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from kb.facts.evidence import Evidence, Facts
+from kb.facts.topology import Places
+from kb.metrics.panel import Bools, Floats, Panel
+from kb.model import ProgressPoint, Resource
+from kb.report import Report, Suspect
+from kb.timeline.rows import cleaned
+
+COLUMNS = 120
+LINES = 24  # shown of one chart, where they are not told by median and band
+NAMED = 16  # suspects' own rows that are kept apart from their nodes' means
+OWN = 6  # lines that stand out; with more of them nothing stands out
+METRICS = 6  # charts of metrics
+APART = 6.0  # robust deviations from the median, over the last part of the chart
+LATE = 0.2  # of the chart: its last part
+LEAST = 3  # rows of which a median says anything
+POINTS = 3  # values that make a curve
+NAME = 40  # characters
+
+Axis = Literal["step", "time"]
+
+_MEASURED: Mapping[str, tuple[str, str]] = {
+    "loss": ("Loss", ""),
+    "throughput": ("Throughput as logged", ""),
+    "seconds": ("Time of a step", "s"),
+    "memory": ("Memory of the GPU", "bytes"),
+    "grad_norm": ("Gradient norm", ""),
+}
+_NAMES = {"gpu": "GPU", "sm": "SM", "cpu": "CPU", "nvlink": "NVLink", "pcie": "PCIe", "rdma": "RDMA", "pfc": "PFC", "io": "I/O", "temp": "temperature", "util": "utilisation", "tx": "sent", "rx": "received"}  # fmt: skip
+_USUAL = ("gpu_util", "gpu_power", "gpu_memory", "gpu_temp", "rdma_tx", "host_memory")  # where no metric stands out
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One row of a chart, a value a column, None where nothing was measured. `why`: suspect, apart, or empty.
+
+    `broken`: columns in which the value was no number.
+    """
+
+    label: str
+    values: tuple[float | None, ...]
+    why: str = ""
+    broken: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One quantity over steps or time. Column c covers `start + c * width` up to the next; times are seconds since the epoch.
+
+    `lines`: those that stand out first; `median`, `low`, `high`: of all `rows`, where there are enough; `at`: the failing step
+    or the time at which it showed first.
+    """
+
+    metric: str
+    title: str
+    unit: str
+    axis: Axis
+    start: float
+    width: float
+    rows: int
+    lines: tuple[Line, ...] = ()
+    median: tuple[float | None, ...] = ()
+    low: tuple[float | None, ...] = ()
+    high: tuple[float | None, ...] = ()
+    at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """The charts of an incident: what its logs tell first, then its metrics, those in which somebody stands out before others."""
+
+    charts: tuple[Chart, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row on its way: whose it is, a value a column (NaN for none), columns that were no numbers."""
+
+    who: Resource
+    values: Floats
+    broken: frozenset[int] = frozenset()
+
+    @property
+    def label(self) -> str:
+        words = [] if self.who.rank is None else [f"rank {self.who.rank}"]
+        words += [self.who.node or self.who.container or ""] if self.who.rank is None else []
+        words += [f"GPU {self.who.gpu}"] if self.who.gpu is not None and self.who.rank is None else []
+        return cleaned(" ".join(word for word in words if word) or "the run", NAME)
+
+
+def curves(evidence: Evidence, report: Report, *, lines: int = LINES, columns: int = COLUMNS) -> Curves:
+    """The curves of a diagnosed job. `lines`: so many of a chart at most; `columns`: so many values of a line."""
+    suspects = report.diagnoses[0].suspects if report.diagnoses else ()
+    logged = [one for one in _logged(evidence, report, suspects, lines, columns) if one is not None]
+    measured = _measured(evidence, report, suspects, lines, columns)
+    return Curves((*logged, *measured))
+
+
+# -- what logs tell ------------------------------------------------------------------------------------------------------
+
+
+def _logged(
+    evidence: Evidence, report: Report, suspects: Sequence[Suspect], lines: int, columns: int
+) -> Iterator[Chart | None]:
+    """A chart for each quantity that iteration lines have, over steps."""
+    told = _points(evidence)
+    failing = _failing(report)
+    for metric, (title, unit) in _MEASURED.items():
+        steps: dict[Resource, list[tuple[int, float]]] = {}
+        for who, points in told.items():
+            found = [(p.step, float(v)) for p in points if p.step is not None and (v := getattr(p, metric)) is not None]
+            if found:
+                steps[who] = found
+        seen = [step for found in steps.values() for step, _ in found]
+        if len(seen) < POINTS or min(seen) == max(seen):
+            continue
+        start, end = min(seen), max(*seen, failing or 0)
+        width = max(1.0, (end + 1 - start) / columns)
+        count = math.ceil((end + 1 - start) / width)
+        rows = [_binned(who, found, start, width, count) for who, found in sorted(steps.items(), key=_order)]
+        yield _chart(rows, suspects, lines, metric, title, unit, "step", float(start), width, failing)
+
+
+def _failing(report: Report) -> int | None:
+    """The step at which it failed, as far as anything tells; None where nothing failed."""
+    if report.verdict == "no_fault" and not (report.hang.called or report.hang.suspected):
+        return None
+    first = report.diagnoses[0].iteration if report.diagnoses else None
+    return report.progress.last_iteration if first is None else first
+
+
+def _points(evidence: Evidence) -> dict[Resource, list[ProgressPoint]]:
+    """Rank or node → its iteration lines of training."""
+    facts = Facts(evidence, ())
+    places = Places(facts)
+    found: dict[Resource, list[ProgressPoint]] = {}
+    for index, stream in enumerate(facts.streams):
+        if stream.summary.ref.kind != "job":
+            continue
+        own = places.place(index, stream.summary.ref.resource)
+        for point in stream.points:
+            if point.step is None or abs(point.step) >= 1 << 53:
+                continue
+            rank = own.rank if point.rank is None else point.rank
+            node = places.node_of(rank) or own.node
+            who = Resource(node=node, rank=rank)
+            found.setdefault(who, []).append(point)
+    return found
+
+
+def _binned(who: Resource, found: Sequence[tuple[int, float]], start: int, width: float, count: int) -> _Row:
+    """Values by step as a row of columns: the mean of each."""
+    at = np.array([min(count - 1, int((step - start) / width)) for step, _ in found])
+    what = np.array([value for _, value in found], dtype=np.float64)
+    good = np.isfinite(what) & (np.abs(what) < 1e100)
+    sums = np.bincount(at[good], weights=what[good], minlength=count)
+    counts = np.bincount(at[good], minlength=count)
+    values = np.full(count, np.nan)
+    np.divide(sums, counts, out=values, where=counts > 0)
+    return _Row(who, values, frozenset(int(one) for one in np.unique(at[~good])))
+
+
+def _order(item: tuple[Resource, object]) -> tuple[int, str]:
+    return (1 << 62 if item[0].rank is None else item[0].rank, item[0].node or "")
+
+
+# -- what metrics tell ---------------------------------------------------------------------------------------------------
+
+
+def _measured(evidence: Evidence, report: Report, suspects: Sequence[Suspect], lines: int, columns: int) -> list[Chart]:
+    """Charts of the metrics that tell most: those that the report speaks of, those in which somebody stands out, the usual."""
+    at = report.diagnoses[0].first_seen if report.diagnoses else None
+    said = " ".join(item.text for one in report.diagnoses for item in one.evidence if item.kind == "series")
+    found: list[tuple[tuple[int, float], Chart]] = []
+    for name, panel in sorted(evidence.panels.items()):
+        rows = list(_rows(panel, columns, evidence.job.nodes, suspects))
+        if not rows:
+            continue
+        width = panel.step * max(1, math.ceil(panel.values.shape[1] / columns))
+        start = panel.start
+        end = start + width * rows[0].values.size
+        chart = _chart(
+            rows, suspects, lines, name, _titled(name), panel.unit, "time", start, width,
+            at if at is not None and start <= at <= end else None,
+        )  # fmt: skip
+        if chart is None:
+            continue
+        far = max(
+            (one for row, one in zip(rows, _far(rows), strict=True) if _is_suspect(row.who, suspects)), default=0.0
+        )
+        odd = any(line.why for line in chart.lines)
+        weight = 4 if name in said else 3 if odd and far >= APART else 2 if odd else 1 if name in _USUAL else 0
+        if weight:
+            found.append(((-weight, -far), chart))
+    found.sort(key=lambda one: (one[0], one[1].metric))
+    return [chart for _, chart in found[:METRICS]]
+
+
+def _titled(metric: str) -> str:
+    """A metric's name for people."""
+    words = " ".join(_NAMES.get(word, word) for word in metric.split("_"))
+    return words[:1].upper() + words[1:]
+
+
+def _rows(
+    panel: Panel, columns: int, nodes: Mapping[str, Sequence[int]], suspects: Sequence[Suspect]
+) -> Iterator[_Row]:
+    """The rows of a panel in so many columns. Of many rows those of one node are its mean, but for the suspects' own."""
+    of_rank = {rank: node for node, ranks in nodes.items() for rank in ranks}
+    each = max(1, math.ceil(panel.values.shape[1] / columns))
+    groups: dict[Resource, list[int]] = {}
+    many, apart = len(panel.rows) > 4 * LINES, 0
+    for at, row in enumerate(panel.rows):
+        one = row.resource
+        node = one.node or (of_rank.get(one.rank) if one.rank is not None else None)
+        who = Resource(node=node, container=one.container, rank=one.rank, gpu=one.gpu)
+        if many and node is not None:
+            own = (
+                (one.rank is not None or one.gpu is not None) and apart < NAMED and _is_suspect(who, suspects, own=True)
+            )
+            apart += own
+            who = who if own else Resource(node=node, container=one.container)
+        groups.setdefault(who, []).append(at)
+    for who, members in sorted(
+        groups.items(), key=lambda one: (*_order(one), one[0].gpu or "", one[0].container or "")
+    ):
+        yield _Row(who, _narrowed(panel.values[members], panel.mask[members], each))
+
+
+def _narrowed(values: Floats, mask: Bools, each: int) -> Floats:
+    """The mean of several rows, so many columns put into one."""
+    count = math.ceil(values.shape[1] / each)
+    room = count * each - values.shape[1]
+    wide = np.pad(np.where(mask, values, 0.0), ((0, 0), (0, room))).reshape(values.shape[0], count, each)
+    known = np.pad(mask, ((0, 0), (0, room))).reshape(values.shape[0], count, each).sum(axis=(0, 2))
+    made = np.full(count, np.nan)
+    np.divide(wide.sum(axis=(0, 2)), known, out=made, where=known > 0)
+    return made
+
+
+# -- one chart -----------------------------------------------------------------------------------------------------------
+
+
+def _chart(  # noqa: PLR0917 - what a chart is made of
+    rows: Sequence[_Row],
+    suspects: Sequence[Suspect],
+    lines: int,
+    metric: str,
+    title: str,
+    unit: str,
+    axis: Axis,
+    start: float,
+    width: float,
+    at: float | None,
+) -> Chart | None:
+    """Rows as a chart; None where no row has enough values."""
+    kept = [row for row in rows if np.isfinite(row.values).sum() + len(row.broken) >= min(POINTS, row.values.size)]
+    if not kept:
+        return None
+    odd = _standing_out(kept, suspects)
+    rest = [index for index in range(len(kept)) if index not in odd]
+    shown = [*odd, *(rest if len(kept) <= lines else [])]
+    middle, low, high = _band([row.values for row in kept]) if len(kept) >= LEAST else ((), (), ())
+    return Chart(
+        metric=cleaned(metric, NAME),
+        title=cleaned(title, NAME),
+        unit=cleaned(unit, NAME),
+        axis=axis,
+        start=start,
+        width=width,
+        rows=len(kept),
+        lines=tuple(_line(kept[index], odd.get(index, "")) for index in shown),
+        median=middle,
+        low=low,
+        high=high,
+        at=at,
+    )
+
+
+def _line(row: _Row, why: str) -> Line:
+    return Line(row.label, _told(row.values), why, tuple(sorted(row.broken)))
+
+
+def _told(values: Floats) -> tuple[float | None, ...]:
+    """Values as they are kept: four digits, None for what was not measured."""
+    return tuple(float(f"{value:.4g}") if math.isfinite(value) else None for value in values.tolist())
+
+
+def _standing_out(rows: Sequence[_Row], suspects: Sequence[Suspect]) -> dict[int, str]:
+    """Index of a row → why it stands out; the suspects first, nothing where that is most of the rows."""
+    named = [index for index, row in enumerate(rows) if _is_suspect(row.who, suspects)]
+    exact = [index for index in named if rows[index].who.rank is not None or rows[index].who.gpu is not None]
+    named = exact or named  # the rank itself, not its node too
+    found = dict.fromkeys(named if 2 * len(named) <= len(rows) else (), "suspect")
+    far = sorted(((distance, index) for index, distance in enumerate(_far(rows)) if index not in found), reverse=True)
+    apart = [index for distance, index in far if distance >= APART]
+    if len(apart) <= max(1, len(rows) // 5):
+        found.update(dict.fromkeys(apart, "apart"))
+    return dict(list(found.items())[:OWN])
+
+
+def _is_suspect(who: Resource, suspects: Iterable[Suspect], *, own: bool = False) -> bool:
+    """Whether a row is a suspect's; `own`: the very rank or GPU, not all of its node."""
+    for one in suspects:
+        if one.rank is not None and who.rank is not None:
+            if one.rank == who.rank:
+                return True
+        elif one.node and who.node == one.node:
+            index = None if one.gpu is None or one.gpu.index is None else str(one.gpu.index)
+            if (index is not None and who.gpu == index) if own else (index is None or who.gpu in (None, index)):
+                return True
+    return False
+
+
+def _far(rows: Sequence[_Row]) -> list[float]:
+    """How far each row is from the median of all in the last part of the chart, in robust deviations of the rows there."""
+    last = max(1, round(LATE * rows[0].values.size))
+    levels = _middle(np.stack([row.values[-last:] for row in rows]), axis=1)
+    known = levels[np.isfinite(levels)]
+    if known.size <= LEAST:
+        return [0.0] * len(rows)
+    middle = float(np.median(known))
+    usual = 1.4826 * float(np.median(np.abs(known - middle)))
+    distances = np.abs(levels - middle) / max(usual, 0.02 * abs(middle), 1e-12)
+    return [float(one) for one in np.nan_to_num(distances)]
+
+
+def _middle(values: Floats, axis: int) -> Floats:
+    """The median of what is known; NaN for nothing."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of rows without any value
+        return np.asarray(np.nanmedian(values, axis=axis), dtype=np.float64)
+
+
+_Band = tuple[tuple[float | None, ...], tuple[float | None, ...], tuple[float | None, ...]]
+
+
+def _band(rows: Sequence[Floats]) -> _Band:
+    """The median of all rows, and between what nine in ten of them lie."""
+    every = np.stack(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        low, high = np.nanpercentile(every, [5.0, 95.0], axis=0)
+    return _told(_middle(every, axis=0)), _told(low), _told(high)
