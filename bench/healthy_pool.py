@@ -24,7 +24,7 @@ from healthy import make, write  # noqa: E402 - the paths are set above
 from bot.baselines import packed  # noqa: E402
 from bot.healthypool import FILE, LABEL  # noqa: E402
 from bot.templating import tables  # noqa: E402
-from connectors.files import discover  # noqa: E402
+from connectors.bundles.streams import discover  # noqa: E402
 from kb.anomalies.build_run import run_of  # noqa: E402
 from kb.anomalies.runs.baseline_diff import Baseline, baseline_of, pooled  # noqa: E402
 

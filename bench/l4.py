@@ -31,7 +31,7 @@ from bot.comparing import WORTH  # noqa: E402
 from bot.healthypool import healthy  # noqa: E402
 from bot.rulefiles import Knowledge, knowledge  # noqa: E402
 from bot.templating import tables  # noqa: E402
-from connectors.files import discover  # noqa: E402
+from connectors.bundles.streams import discover  # noqa: E402
 from kb.anomalies.analyse import Found, look  # noqa: E402
 from kb.anomalies.build_run import run_of  # noqa: E402
 from kb.anomalies.core.run import Run, Spot  # noqa: E402

@@ -27,7 +27,7 @@ sys.path[:0] = [str(HERE.parent)]
 from bot.collect import from_bundle  # noqa: E402 - the paths are set above
 from bot.rulefiles import Knowledge, knowledge  # noqa: E402
 from bot.templating import tables  # noqa: E402
-from connectors.files import discover  # noqa: E402
+from connectors.bundles.streams import discover  # noqa: E402
 from kb.anomalies.analyse import view  # noqa: E402
 from kb.anomalies.build_run import run_of  # noqa: E402
 from kb.anomalies.core.clock_skew import corrected  # noqa: E402

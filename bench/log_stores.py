@@ -32,10 +32,10 @@ import scan_data  # noqa: E402
 from bot.diagnosing import diagnose_bundle, diagnose_paths  # noqa: E402
 from bot.rulefiles import Knowledge, knowledge  # noqa: E402
 from bot.spool import Bundle  # noqa: E402
-from connectors.asking import Asked, Bounds, Deadline  # noqa: E402
-from connectors.http import Client, Endpoint  # noqa: E402
-from connectors.loki_store import LokiSettings, LokiStore  # noqa: E402
-from connectors.pulling import pull  # noqa: E402
+from connectors.base.contract import Asked, Bounds, Deadline  # noqa: E402
+from connectors.base.http import Client, Endpoint  # noqa: E402
+from connectors.log_stores.loki_client import LokiSettings, LokiStore  # noqa: E402
+from connectors.log_stores.query_plan import pull  # noqa: E402
 from kb.model import Job, JobRecord, Window  # noqa: E402
 from kb.scanning.matcher import HyperscanMatcher, ScanPattern  # noqa: E402
 from kb.scanning.prefilter import prefilter  # noqa: E402

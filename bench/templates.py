@@ -70,7 +70,7 @@ def bytes_of(text: str) -> int:
 def ours(paths: list[Path], baseline: Path) -> Row:
     """Templates of all logs in both processes, and what of them a good run has not."""
     from bot.templating import tables  # noqa: PLC0415 - the peers' environment has none of it
-    from connectors.files import discover  # noqa: PLC0415
+    from connectors.bundles.streams import discover  # noqa: PLC0415
     from kb.templates.table import alike  # noqa: PLC0415
 
     streams = discover(paths).streams
@@ -95,7 +95,7 @@ def _cpu() -> float:
 def alone(path: Path) -> Row:
     """One stream in one process."""
     from bot.templating import Task, mine  # noqa: PLC0415 - as above
-    from connectors.files import discover  # noqa: PLC0415
+    from connectors.bundles.streams import discover  # noqa: PLC0415
 
     began, spent = time.perf_counter(), _cpu()
     table, _ = mine(Task(0, discover([path]).streams[0]))

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from connectors.files import Reading, is_plain
+from connectors.bundles.streams import Reading, is_plain
 from kb.facts.evidence import Evidence
 from kb.model import Resource, StreamRef
 from kb.parsers.logs.prefixes import peel

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from connectors.asking import one_of
+from connectors.base.contract import one_of
 from kb.errors import SignalboxError
 
 LARGEST = 1 << 20  # bytes of a request

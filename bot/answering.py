@@ -51,7 +51,7 @@ from bot.store import Filed, Origin, add_within, file
 from bot.tables import IncidentRow
 from bot.worker import Done
 from bot.worklist import Work
-from connectors.asking import Known
+from connectors.base.contract import Known
 from kb.hangs.checkpoint_saves import saving
 from kb.learning.precision import Share, calibrated
 from kb.report import Report

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import zstandard
 
-from connectors.unpacking import Unpacking
+from connectors.base.decompress import Unpacking
 from kb.errors import SignalboxError
 
 ENDING = ".tar.zst"

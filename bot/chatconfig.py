@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from bot.access import VERBS, Rights
 from bot.noise import Bar, Cap, Flapping, Quiet
 from bot.routing import People, Subscription
-from connectors.asking import Seconds
-from connectors.http import Endpoint
-from connectors.secret import Secret
+from connectors.base.contract import Seconds
+from connectors.base.http import Endpoint
+from connectors.base.secret import Secret
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from bot.cli_options import ConfigFile
 
 if TYPE_CHECKING:
     from bot.config import Config
-    from connectors.asking import Checked
+    from connectors.base.contract import Checked
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -26,7 +26,7 @@ def check(
     from bot.config import read
     from bot.jobs import check as try_all
     from bot.wording import shown
-    from connectors.asking import Deadline
+    from connectors.base.contract import Deadline
 
     known = read(config)
     if known.path is None:

@@ -27,11 +27,11 @@ from bot.rulefiles import Knowledge
 from bot.terminal import show
 from bot.watch import News, Outcome, Plan, Watch
 from bot.wording import shown
-from connectors.ebpf import Probes
-from connectors.kernellog import KernelLog
-from connectors.processes import Host, Wanted
-from connectors.ras import RasSource
-from connectors.recorder import RecorderSource
+from connectors.host.ebpf import PROGRAMS, Probes
+from connectors.host.flight_recorder import RecorderSource
+from connectors.host.kernel_log import KernelLog
+from connectors.host.nccl_ras import RasSource
+from connectors.host.processes import Host, Wanted
 from kb.errors import UnreadableInput
 from kb.hangs.votes import unknown_params
 
@@ -161,9 +161,9 @@ def _metrics(asked: Asked) -> Metering | None:
         if asked.series:
             raise UnreadableInput("--series says which series are the job's; say where they are with --prometheus URL")
         return None
-    from connectors.http import Client, Endpoint, Login
-    from connectors.prometheus import SPIN_GPU, SPIN_NODE, Prometheus
-    from connectors.secret import Secret
+    from connectors.base.http import Client, Endpoint, Login
+    from connectors.base.secret import Secret
+    from connectors.metrics.prometheus import SPIN_GPU, SPIN_NODE, Prometheus
 
     series: dict[str, tuple[str, ...]] = {}
     for one in asked.series:
@@ -181,7 +181,7 @@ def _metrics(asked: Asked) -> Metering | None:
 
 def _probes(stack: ExitStack) -> Probes:
     spool = stack.enter_context(tempfile.TemporaryDirectory(prefix="signalbox-ebpf-"))
-    return Probes(Path(__file__).with_name("_bpf"), Path(spool))
+    return Probes(PROGRAMS, Path(spool))
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from bot.rulefiles import Knowledge
 from bot.scanning import Tell, scan_all
-from connectors.bundle import read_description, read_job
-from connectors.files import discover
-from connectors.layout import PARTS
+from connectors.base.bundle_layout import PARTS
+from connectors.bundles.description import read_description, read_job
+from connectors.bundles.streams import discover
 from kb.facts.evidence import Evidence
 from kb.model import Gap, Job, Resource, StreamRef
 from kb.scanning.summary import StreamSummary
@@ -67,7 +67,7 @@ def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written:
     if not any(os.path.lexists(folder / name) for name in PARTS) and evidence.job.collected_at is None:
         return evidence
     from bot.dumps import read_dumps  # noqa: PLC0415 - most bundles are logs alone; a start must not wait for the rest
-    from connectors.parts import read_parts  # noqa: PLC0415
+    from connectors.bundles.parts import read_parts  # noqa: PLC0415
     from kb.hangs.observe import Parts, observe  # noqa: PLC0415
 
     read = read_parts(folder, evidence.job.id)

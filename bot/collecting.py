@@ -25,7 +25,7 @@ from bot.finding import Located, Wired, side_by_side
 from bot.redact import redact_bytes
 from bot.settings import state_dir
 from bot.spool import Bundle, Share, folder_name
-from connectors.asking import Asked, Bounds, Deadline, Gives, Source, SourceFailed, safe_name
+from connectors.base.contract import Asked, Bounds, Deadline, Gives, Source, SourceFailed, safe_name
 from kb.errors import SignalboxError
 from kb.model import Gap, JobRecord, Prefilter, Window
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from bot.healthypool import healthy
 from bot.scanning import Tell
 from bot.templating import Engine, Mined, tables
-from connectors.files import discover
-from connectors.layout import BASELINE
+from connectors.base.bundle_layout import BASELINE
+from connectors.bundles.streams import discover
 from kb.anomalies.analyse import look, shown
 from kb.anomalies.build_run import run_of
 from kb.anomalies.core.run import has_failed

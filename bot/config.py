@@ -21,8 +21,8 @@ from bot.learningconfig import Learning
 from bot.rulesconfig import Rules
 from bot.settings import DEFAULT_TENANT, config_path
 from bot.wiring import KINDS
-from connectors.asking import Seconds, Size
-from connectors.secret import Secret
+from connectors.base.contract import Seconds, Size
+from connectors.base.secret import Secret
 from kb.errors import Fault, SignalboxError
 from kb.rulebase.schema import check
 from kb.rulebase.yaml_nodes import Node, nearest, parse

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model
 from pydantic import Field as ModelField
 
-from connectors.asking import Seconds, Size
-from connectors.http import Endpoint
+from connectors.base.contract import Seconds, Size
+from connectors.base.http import Endpoint
 
 _UNITS_OF_TIME = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _UNITS_OF_SIZE = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "kb": 10**3, "mb": 10**6, "gb": 10**9}

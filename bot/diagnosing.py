@@ -17,7 +17,7 @@ from bot.replay import replay_text
 from bot.resolve import resolve
 from bot.rulefiles import Knowledge
 from bot.scanning import Tell
-from connectors.layout import ATTEMPTS
+from connectors.base.bundle_layout import ATTEMPTS
 from kb.anomalies.core.run import has_failed
 from kb.diagnosis.engine import diagnose
 from kb.errors import SignalboxError

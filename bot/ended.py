@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from connectors.asking import Seconds
+from connectors.base.contract import Seconds
 from kb.errors import SignalboxError
 from kb.model import JobRecord
 

@@ -24,7 +24,7 @@ from bot.orders import DiagnoseOrder
 from bot.routing import JobFacts
 from bot.wiring import KINDS
 from bot.worklist import Worklist
-from connectors.asking import Deadline, Finder, Known, SourceFailed
+from connectors.base.contract import Deadline, Finder, Known, SourceFailed
 from kb.errors import SignalboxError
 from kb.model import Window
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from rapidfuzz import fuzz, process
 
 from bot.config import Cluster
-from connectors.asking import Deadline, Finder, JobQuery, Known, SourceFailed
+from connectors.base.contract import Deadline, Finder, JobQuery, Known, SourceFailed
 from kb.errors import SignalboxError
 from kb.model import Gap, JobRecord
 

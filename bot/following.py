@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bot.rulefiles import Knowledge
-from connectors.files import Reading, discover, is_plain
+from connectors.bundles.streams import Reading, discover, is_plain
 from kb.errors import SignalboxError
 from kb.model import Gap, ProgressPoint, StreamRef
 from kb.scanning.scanner import AFTER, BEFORE, Scanner, scan

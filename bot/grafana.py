@@ -16,8 +16,8 @@ from bot.closing import word
 from bot.ledger import Ledger
 from bot.postings import put_within
 from bot.reportjson import from_json
-from connectors.asking import Deadline
-from connectors.http import Call, Client
+from connectors.base.contract import Deadline
+from connectors.base.http import Call, Client
 
 SECONDS = 20.0
 _MOST_TAGS = 20

@@ -14,7 +14,7 @@ from bot.ended import as_of
 from bot.finding import Located, Wired, find, side_by_side
 from bot.rulefiles import Knowledge, prefilter_of
 from bot.wiring import KINDS
-from connectors.asking import Checked, Deadline, JobQuery, SourceFailed
+from connectors.base.contract import Checked, Deadline, JobQuery, SourceFailed
 from kb.errors import SignalboxError
 from kb.model import Prefilter, Window
 

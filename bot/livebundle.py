@@ -18,10 +18,10 @@ import yaml
 from bot.following import placed
 from bot.redact import redact_bytes
 from bot.reportjson import iso
-from connectors.commands import head
-from connectors.files import is_plain
-from connectors.processes import Dump
-from connectors.recorder import Dumped
+from connectors.base.commands import head
+from connectors.bundles.streams import is_plain
+from connectors.host.flight_recorder import Dumped
+from connectors.host.processes import Dump
 from kb.errors import UnreadableInput
 from kb.model import Gap, Job, StreamRef
 from kb.parsers.artefacts.processes import Ended, written

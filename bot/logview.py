@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from bot.grepping import Search
 from bot.redact import redact_bytes
-from connectors.bundle import read_description
-from connectors.files import Reading, discover
+from connectors.bundles.description import read_description
+from connectors.bundles.streams import Reading, discover
 from kb.errors import UnreadableInput
 from kb.model import Gap, Resource, StreamRef
 from kb.parsers.logs.prefixes import Prefix, peel

@@ -17,11 +17,11 @@ from bot.following import Following
 from bot.livebundle import PROCESSES, Round, name_of, round_of
 from bot.metering import Metering
 from bot.rulefiles import Knowledge
-from connectors.ebpf import LIBRARIES, Probes
-from connectors.kernellog import KernelLog
-from connectors.processes import Dump, Process, RankProcess, Wanted
-from connectors.ras import RasSource
-from connectors.recorder import Dumped, RecorderSource, ask
+from connectors.host.ebpf import LIBRARIES, Probes
+from connectors.host.flight_recorder import Dumped, RecorderSource, ask
+from connectors.host.kernel_log import KernelLog
+from connectors.host.nccl_ras import RasSource
+from connectors.host.processes import Dump, Process, RankProcess, Wanted
 from kb.collectives.trace import Ring
 from kb.facts.evidence import Evidence, Facts
 from kb.hangs.observe import Parts, observe
@@ -56,7 +56,7 @@ READ_DUMPS = 5.0  # seconds that reading new dumps may hold up a look
 
 
 class Sampler(Protocol):
-    """Where processes and their stacks come from: connectors.processes.Host, or a test."""
+    """Where processes and their stacks come from: connectors.host.processes.Host, or a test."""
 
     @property
     def name(self) -> str:

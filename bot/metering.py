@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from connectors.asking import Asked, Deadline, Source, SourceFailed
+from connectors.base.contract import Asked, Deadline, Source, SourceFailed
 from kb.model import Gap, JobRecord, Resource, Window
 
 EVERY = 60.0  # seconds between two questions
@@ -26,7 +26,7 @@ class _Round:
     size: int = 0
 
     def append(self, path: str, lines: bytes) -> None:
-        """As connectors.asking.Spool; metrics have no logs."""
+        """As connectors.base.contract.Spool; metrics have no logs."""
         raise NotImplementedError(path)
 
     def write(self, path: str, data: bytes) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final, Literal
 
-from connectors.asking import Seconds
+from connectors.base.contract import Seconds
 from kb.digest.statistics import wilson
 from kb.report import Report
 

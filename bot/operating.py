@@ -22,7 +22,7 @@ from bot.config import Metrics
 from bot.database import Database
 from bot.gauges import Gauge
 from bot.standing import standing
-from connectors.asking import SourceFailed
+from connectors.base.contract import SourceFailed
 from kb.errors import SignalboxError
 
 Check = Callable[[], str | None]  # what is wrong, in words; None where all is well

@@ -12,7 +12,7 @@ from bot.endings import endings_of
 from bot.finding import side_by_side
 from bot.jobs import wire
 from bot.wiring import KINDS
-from connectors.asking import Deadline, Finder, Known, SourceFailed
+from connectors.base.contract import Deadline, Finder, Known, SourceFailed
 from kb.model import Window
 
 DAY = 86400.0

@@ -17,7 +17,7 @@ from bot.orders import DiagnoseOrder, RecentOrder
 from bot.postings import choices_within, pending_within, reply_within
 from bot.worker import Done
 from bot.worklist import Work
-from connectors.asking import Deadline, Finder, Known, SourceFailed
+from connectors.base.contract import Deadline, Finder, Known, SourceFailed
 from kb.errors import SignalboxError
 from kb.model import Window
 

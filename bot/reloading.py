@@ -27,7 +27,7 @@ from bot.rulefiles import Knowledge, knowledge, today
 from bot.rulesconfig import ROOT, Source
 from bot.settings import state_dir
 from bot.wording import shown
-from connectors.asking import Checked, SourceFailed
+from connectors.base.contract import Checked, SourceFailed
 from kb.errors import Fault, SignalboxError
 
 MOST_FILES, MOST_BYTES, LARGEST = 20_000, 64 << 20, 2 << 20

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bot.redact import redact
-from connectors.files import Reading, is_plain
+from connectors.bundles.streams import Reading, is_plain
 from kb.model import StreamRef
 from kb.report import Diagnosis, EvidenceItem, Indicators, Report
 

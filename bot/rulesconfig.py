@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
-from connectors.asking import Seconds
-from connectors.http import Endpoint, Login
-from connectors.secret import Secret
+from connectors.base.contract import Seconds
+from connectors.base.http import Endpoint, Login
+from connectors.base.secret import Secret
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}\Z")  # of a path in a repository: never hidden, never ".."
 _REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+-]{0,199}\Z")

@@ -10,7 +10,7 @@ from statistics import median
 
 from bot.ruledocs import faults_of
 from bot.rulefiles import Knowledge
-from connectors.files import Reading, discover
+from connectors.bundles.streams import Reading, discover
 from kb.model import StreamRef
 from kb.rulebase.rule import Rule, Rulebook
 from kb.scanning.matcher import Matcher

@@ -11,9 +11,9 @@ from bot.collect import from_bundle
 from bot.plugins import observe, with_plugins
 from bot.rulefiles import Knowledge, engine
 from bot.scanning import scan_all
-from connectors.filenames import name_hints
-from connectors.files import BLOCK, discover
-from connectors.layout import PARTS
+from connectors.base.bundle_layout import PARTS
+from connectors.base.filenames import name_hints
+from connectors.bundles.streams import BLOCK, discover
 from kb.diagnosis.findings import Finding, find
 from kb.errors import Fault
 from kb.facts.evidence import Evidence, Facts, History, PastIncident

@@ -13,7 +13,7 @@ from functools import reduce
 from multiprocessing.context import BaseContext
 
 from bot.rulefiles import Knowledge
-from connectors.files import Reading, is_plain
+from connectors.bundles.streams import Reading, is_plain
 from kb.model import Gap, StreamRef
 from kb.scanning.matcher import Matcher
 from kb.scanning.scanner import AFTER, BEFORE, Scanner

@@ -17,7 +17,7 @@ import yaml
 
 from bot.redact import redact_bytes
 from bot.reportjson import iso
-from connectors.asking import SourceFailed, safe_name
+from connectors.base.contract import SourceFailed, safe_name
 from kb.model import Attempt, Gap, JobRecord, Resource, Window
 
 FORMAT = 1
@@ -111,7 +111,7 @@ class Bundle:
 
 @dataclass(slots=True)
 class Share:
-    """One source's place in the bundle (connectors.asking.Spool)."""
+    """One source's place in the bundle (connectors.base.contract.Spool)."""
 
     bundle: Bundle
     source: str

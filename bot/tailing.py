@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bot.logview import Line, Logs, Told, Wanted, log_name, masked
-from connectors.files import is_plain
+from connectors.bundles.streams import is_plain
 from kb.model import StreamRef
 
 LATEST = 8 << 10  # bytes of each log that are shown at first

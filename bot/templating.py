@@ -18,7 +18,7 @@ from threading import get_ident
 from typing import Any, Literal
 
 from bot.scanning import keep_memory, leave_interrupts, process_context
-from connectors.files import Reading, is_plain
+from connectors.bundles.streams import Reading, is_plain
 from kb.errors import UnreadableInput
 from kb.model import Gap, StreamRef
 from kb.templates.line_blocks import Shapes

@@ -20,7 +20,7 @@ from bot.config import Webhook
 from bot.ended import HookRefused, Judged, fold, judged, read_ended, words
 from bot.orders import DiagnoseOrder
 from bot.worklist import Worklist
-from connectors.asking import SourceFailed
+from connectors.base.contract import SourceFailed
 from kb.errors import SignalboxError
 
 LEFT_OUT: Mapping[Judged, str] = {

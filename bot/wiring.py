@@ -33,15 +33,15 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    "bundles": Kind("connectors.bundles", "BundlesSettings", "Bundles"),
-    "kubernetes": Kind("connectors.kubernetes", "KubernetesSettings", "Kubernetes", ends=True),
-    "elasticsearch": Kind("connectors.elasticsearch", "ElasticsearchSettings", "Elasticsearch"),
-    "loki": Kind("connectors.loki", "LokiSettings", "Loki"),
-    "mlflow": Kind("connectors.mlflow", "MlflowSettings", "Mlflow"),
-    "wandb": Kind("connectors.wandb", "WandbSettings", "Wandb"),
-    "folders": Kind("connectors.folders", "FoldersSettings", "Folders"),
-    "journals": Kind("connectors.journals", "JournalsSettings", "Journals"),
-    "prometheus": Kind("connectors.prometheus", "PrometheusSettings", "configured"),
-    "remote": Kind("connectors.remote", "RemoteSettings", "Remote"),
-    "slurm": Kind("connectors.slurm", "SlurmSettings", "Slurm", ends=True),
+    "bundles": Kind("connectors.bundles.connector", "BundlesSettings", "Bundles"),
+    "kubernetes": Kind("connectors.kubernetes.connector", "KubernetesSettings", "Kubernetes", ends=True),
+    "elasticsearch": Kind("connectors.log_stores.elasticsearch", "ElasticsearchSettings", "Elasticsearch"),
+    "loki": Kind("connectors.log_stores.loki", "LokiSettings", "Loki"),
+    "mlflow": Kind("connectors.metrics.mlflow", "MlflowSettings", "Mlflow"),
+    "wandb": Kind("connectors.metrics.wandb", "WandbSettings", "Wandb"),
+    "folders": Kind("connectors.files.job_folders", "FoldersSettings", "Folders"),
+    "journals": Kind("connectors.nodes.journals", "JournalsSettings", "Journals"),
+    "prometheus": Kind("connectors.metrics.prometheus", "PrometheusSettings", "configured"),
+    "remote": Kind("connectors.nodes.remote", "RemoteSettings", "Remote"),
+    "slurm": Kind("connectors.slurm.connector", "SlurmSettings", "Slurm", ends=True),
 }

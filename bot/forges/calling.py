@@ -11,8 +11,8 @@ import msgspec
 from bot.forges.body import hidden
 from bot.forges.plan import HOUR, MINUTE, ForgeFailed, Kind, failed_of
 from bot.wording import shown
-from connectors.asking import Deadline, SourceFailed
-from connectors.http import Answer, Call, Client, Endpoint
+from connectors.base.contract import Deadline, SourceFailed
+from connectors.base.http import Answer, Call, Client, Endpoint
 
 PATIENCE = 30.0  # seconds for one call
 PACE = 1.0  # seconds between two writes, as GitHub asks

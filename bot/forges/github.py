@@ -16,8 +16,8 @@ from bot.forges.body import hidden, renewed
 from bot.forges.calling import PACE, Api
 from bot.forges.plan import Checks, Dressed, ForgeFailed, Plan, Pull, failed_of
 from bot.rulesconfig import App, PullRequests
-from connectors.asking import Checked, SourceFailed
-from connectors.http import Call, Endpoint, path_of
+from connectors.base.contract import Checked, SourceFailed
+from connectors.base.http import Call, Endpoint, path_of
 
 HEADERS = {"accept": "application/vnd.github+json", "x-github-api-version": "2022-11-28"}
 EARLY = 300.0  # seconds before its end that a token is renewed

@@ -16,8 +16,8 @@ from bot.forges.body import hidden, renewed
 from bot.forges.calling import PACE, Api
 from bot.forges.plan import Checks, Dressed, ForgeFailed, Plan, Pull
 from bot.rulesconfig import PullRequests
-from connectors.asking import Checked
-from connectors.http import Call, path_of
+from connectors.base.contract import Checked
+from connectors.base.http import Call, path_of
 
 HEADERS = {"accept": "application/json"}
 DEVELOPER = 30  # the access level that pushes branches

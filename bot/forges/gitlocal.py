@@ -17,7 +17,7 @@ from bot.forges.plan import Checks, Dressed, ForgeFailed, Plan, Pull
 from bot.gitcommand import PATIENCE, run_git
 from bot.rulesconfig import PullRequests
 from bot.wording import shown
-from connectors.asking import Checked
+from connectors.base.contract import Checked
 
 NOBODY = "0" * 40
 _MOVED = ("but expected", "cannot lock ref", "reference already exists", "unable to resolve reference")

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 from bot.rulesconfig import ROOT
-from connectors.asking import Checked, SourceFailed
+from connectors.base.contract import Checked, SourceFailed
 from kb.errors import SignalboxError
 
 PREFIX = "signalbox/rule/"

@@ -12,7 +12,7 @@ from bot.redact import redact_bytes
 from bot.replay import streams_of
 from bot.reportjson import from_json
 from bot.store import Listing, Record, Store
-from connectors.layout import PARTS
+from connectors.base.bundle_layout import PARTS
 from kb.errors import UnreadableInput
 from kb.learning.cases import Case, Observation
 from kb.learning.negative_corpus import Background, background, held, other

@@ -15,7 +15,7 @@ from typing import Any
 from itsdangerous import BadData, URLSafeSerializer
 
 from bot.config import Config
-from connectors.asking import SourceFailed
+from connectors.base.contract import SourceFailed
 from kb.errors import SignalboxError
 
 PREFIX = "/pages"

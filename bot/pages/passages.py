@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from bot.redact import redact
-from connectors.files import Reading, is_plain
+from connectors.bundles.streams import Reading, is_plain
 from kb.errors import SignalboxError, UnreadableInput
 from kb.model import StreamRef
 from kb.report import EvidenceItem, Report

@@ -22,7 +22,7 @@ from bot.slack.compose import Composer, Page, no_page
 from bot.slack.desk import Desk
 from bot.slack.groups import groups_of, members, refresh
 from bot.slack.sender import TIMEOUT, Sender
-from connectors.asking import Checked, SourceFailed
+from connectors.base.contract import Checked, SourceFailed
 from kb.errors import SignalboxError
 
 PING = 2.0  # seconds between looks whether Socket Mode is still connected: while it is not, commands fail

@@ -26,7 +26,7 @@ from bench.made import (
     watchdog,
     write_job,
 )
-from connectors.bundle import read_job
+from connectors.bundles.description import read_job
 
 
 def site(torch=(2, 6), framework="pytorch-ddp"):

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import bot
+from connectors.host.ebpf import PROGRAMS as FOLDER
 from kb.parsers.artefacts.ebpf import measures, read_ebpf
 
-FOLDER = Path(bot.__file__).parent / "_bpf"
 PROGRAMS = sorted(FOLDER.glob("*.bt"))
 NAMES = ["cuda", "dstate", "gloo", "nccl", "offcpu", "step", "syscalls", "verbs"]
 BPFTRACE = shutil.which("bpftrace")

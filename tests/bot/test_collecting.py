@@ -34,7 +34,7 @@ from bot.finding import JobUnknown, Located, Wired, find, merged, nearest, side_
 from bot.reportjson import dumps
 from bot.rulefiles import Knowledge, knowledge
 from bot.spool import Bundle, folder_name
-from connectors.asking import Asked, Bounds, Checked, Deadline, Gives, JobQuery, Known, SourceFailed, Spool
+from connectors.base.contract import Asked, Bounds, Checked, Deadline, Gives, JobQuery, Known, SourceFailed, Spool
 from kb.errors import SignalboxError
 from kb.model import Attempt, Gap, Job, JobRecord, Prefilter, Resource, Window
 

@@ -17,9 +17,9 @@ from bot.config import Cluster, Collect, Config, ConfigError, Connector, Retenti
 from bot.configdocs import example_text, schema_text
 from bot.configmodel import build, model_of, seconds, size
 from bot.wiring import KINDS, Kind
-from connectors.asking import Checked, Deadline, Seconds, Size, SourceFailed
-from connectors.http import Endpoint, Login
-from connectors.secret import Secret
+from connectors.base.contract import Checked, Deadline, Seconds, Size, SourceFailed
+from connectors.base.http import Endpoint, Login
+from connectors.base.secret import Secret
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -17,10 +17,10 @@ from bot.orders import DiagnoseOrder
 from bot.seen import Seen
 from bot.store import StoreError
 from bot.worklist import Worklist
-from connectors.asking import Deadline, Known, SourceFailed
-from connectors.folders import FoldersSettings
-from connectors.kubernetes import Kubernetes
-from connectors.slurm import SlurmSettings
+from connectors.base.contract import Deadline, Known, SourceFailed
+from connectors.files.job_folders import FoldersSettings
+from connectors.kubernetes.connector import Kubernetes
+from connectors.slurm.connector import SlurmSettings
 from kb.model import Attempt, Window
 from tests.connectors.doubles.kubernetes import TOKEN, serving
 from tests.connectors.doubles.kubernetes import Cluster as Api

@@ -23,7 +23,7 @@ from bot.routing import JobFacts
 from bot.rulefiles import Knowledge
 from bot.tables import GoodEndRow
 from bot.worker import step
-from connectors.bundles import BundlesSettings
+from connectors.bundles.connector import BundlesSettings
 from kb.model import Job
 from kb.report import Hang, JobView, Report
 from tests.bot.samples import HEALTHY

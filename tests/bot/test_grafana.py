@@ -12,9 +12,9 @@ from bot.closing import Closing
 from bot.grafana import annotate
 from bot.ledger import Ledger
 from bot.reportjson import dumps
-from connectors.asking import SourceFailed
-from connectors.http import Endpoint, Login
-from connectors.secret import Secret
+from connectors.base.contract import SourceFailed
+from connectors.base.http import Endpoint, Login
+from connectors.base.secret import Secret
 from tests.bot.chat.apps import listening
 from tests.bot.samples import FALLEN_GPU
 

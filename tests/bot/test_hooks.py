@@ -13,7 +13,7 @@ from bot.config import Webhook
 from bot.ended import LARGEST
 from bot.web import app
 from bot.worklist import Worklist
-from connectors.secret import Secret
+from connectors.base.secret import Secret
 
 SECRET = "s3cret-of-the-test"  # noqa: S105 - of the test
 BEARER = {"Authorization": f"Bearer {SECRET}"}

@@ -19,7 +19,7 @@ from bot.finding import JobUnknown
 from bot.jobs import JobRequest, diagnose_job, gather
 from bot.rulefiles import Knowledge
 from bot.wiring import KINDS, Kind
-from connectors.asking import Asked, Checked, Deadline, Gives, JobQuery, Known, Spool
+from connectors.base.contract import Asked, Checked, Deadline, Gives, JobQuery, Known, Spool
 from kb.errors import SignalboxError
 from kb.model import Gap, Job, JobRecord, Window
 from tests.bot.test_collecting import END, OOM, START

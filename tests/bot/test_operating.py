@@ -21,7 +21,7 @@ from bot.ledger import Ledger
 from bot.operating import REQUEST_ID, operations, watched
 from bot.orders import DiagnoseOrder
 from bot.web import app
-from connectors.secret import Secret
+from connectors.base.secret import Secret
 from tests.bot.test_serving import free_port, ok, served, until, worker_of
 
 SECRET = "s3cret-of-the-scraper"  # noqa: S105 - of the test

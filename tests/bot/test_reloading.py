@@ -24,7 +24,7 @@ from bot.reloading import Current, Pulling, State, check, folder_of, state_of
 from bot.rulesconfig import PullRequests, Source
 from bot.store import Store
 from bot.tables import IncidentRow
-from connectors.secret import Secret
+from connectors.base.secret import Secret
 from tests.bot.forges.staged import git, proposed
 from tests.bot.test_alerts import alert, payload
 from tests.bot.test_serving import SECRET, bearer, free_port, ok, until

@@ -9,7 +9,7 @@ import pytest
 
 from bot import resolve as module
 from bot.resolve import resolve
-from connectors.files import Reading
+from connectors.bundles.streams import Reading
 from kb.report import EvidenceItem
 from tests.bot.samples import FALLEN_GPU
 

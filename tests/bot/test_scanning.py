@@ -13,7 +13,7 @@ from bot import scanning
 from bot.diagnosing import diagnose_bundle, diagnose_paths
 from bot.errors import NothingCollected
 from bot.scanning import scan_all
-from connectors.files import discover
+from connectors.bundles.streams import discover
 from kb.scanning.scanner import AFTER, BEFORE
 
 KILLED = Path(__file__).parents[1] / "bundles/rank-killed"

@@ -26,7 +26,7 @@ from bot.config import Webhook
 from bot.store import Store
 from bot.web import app
 from bot.worklist import Worklist
-from connectors.secret import Secret
+from connectors.base.secret import Secret
 from tests.bot.test_alerts import alert, payload
 
 SECRET = "s3cret-of-the-test"  # noqa: S105 - of the test

@@ -11,7 +11,7 @@ import pytest
 
 from bot import templating
 from bot.templating import tables
-from connectors.files import discover
+from connectors.bundles.streams import discover
 from kb.errors import UnreadableInput
 from kb.templates.table import TemplateTable
 from tests.kb.templates.samples import log

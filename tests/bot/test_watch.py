@@ -23,9 +23,9 @@ from bot.diagnosing import diagnose_bundle
 from bot.following import Following
 from bot.looking import Sources
 from bot.watch import News, Outcome, Plan, Watch
-from connectors.kernellog import KernelLog
-from connectors.processes import Dump, Process, RankProcess, Wanted
-from connectors.ras import RasSource
+from connectors.host.kernel_log import KernelLog
+from connectors.host.nccl_ras import RasSource
+from connectors.host.processes import Dump, Process, RankProcess, Wanted
 from kb.errors import UnreadableInput
 from kb.hangs.votes import RULE
 from kb.model import Gap, StreamRef
@@ -118,7 +118,7 @@ class Job:
                 os.utime(path, (now, now))
 
     def ranks(self, _wanted):
-        """As connectors.processes.Host."""
+        """As connectors.host.processes.Host."""
         if self.time >= self.ends_at:
             return (), (Gap("no_processes", "processes", "no such process runs here"),)
         mains = (Process(100 + rank, 1, "S", 5, rank=rank, world_size=self.world) for rank in range(self.world))
@@ -578,7 +578,7 @@ def test_a_real_hang_of_real_processes(known, tmp_path):
     if spy is None:
         pytest.skip("py-spy is not installed here")
     from bot.cli_watch import WallClock
-    from connectors.processes import Host
+    from connectors.host.processes import Host
 
     quick = {"silence_least": 6.0, "silence_most": 6.0, "stack_apart": 1.0, "starting": 6.0, "loading": 6.0}
     rules = tuple(

@@ -17,11 +17,11 @@ from bot.diagnosing import diagnose_bundle
 from bot.looking import Looking, Sources
 from bot.metering import Metering
 from bot.watch import Plan, Watch
-from connectors.asking import SourceFailed
-from connectors.http import Client, Endpoint
-from connectors.processes import Host, Process, RankProcess, Wanted
-from connectors.prometheus import SPIN_GPU, SPIN_NODE, Prometheus
-from connectors.recorder import RecorderSource, ask
+from connectors.base.contract import SourceFailed
+from connectors.base.http import Client, Endpoint
+from connectors.host.flight_recorder import RecorderSource, ask
+from connectors.host.processes import Host, Process, RankProcess, Wanted
+from connectors.metrics.prometheus import SPIN_GPU, SPIN_NODE, Prometheus
 from kb.model import Gap
 from tests.bot.test_dumps import dump
 from tests.bot.test_watch import START, Job, watched
@@ -157,7 +157,7 @@ class Ends:
     others: frozenset[int] = frozenset()
 
     def ranks(self, _wanted):
-        """As connectors.processes.Host."""
+        """As connectors.host.processes.Host."""
         mains = (Process(100 + rank, 1, "S", 5, rank=rank, world_size=4) for rank in range(4))
         return tuple(RankProcess(one.rank, one) for one in mains if self.alive(one)), ()
 

@@ -11,8 +11,8 @@ import yaml
 from bot.diagnosing import diagnose_bundle
 from bot.rulefiles import Knowledge, knowledge
 from bot.spool import Bundle
-from connectors.asking import Asked, Bounds, Deadline, Spool
-from connectors.pulling import Store, pull
+from connectors.base.contract import Asked, Bounds, Deadline, Spool
+from connectors.log_stores.query_plan import Store, pull
 from kb.model import Gap, Prefilter
 from kb.scanning.prefilter import prefilter
 from tests.connectors import stored

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from connectors.bundle import read_job
-from connectors.files import discover
+from connectors.bundles.description import read_job
+from connectors.bundles.streams import discover
 from kb.model import Job, JobRecord, Window
 from kb.parsers.logs.timestamps import find_time
 

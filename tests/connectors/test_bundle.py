@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from connectors.bundle import LARGEST, LARGEST_DESCRIPTION, Description, read_description, read_job
+from connectors.bundles.description import LARGEST, LARGEST_DESCRIPTION, Description, read_description, read_job
 from kb.model import Attempt, Gap, Job, Resource
 
 ORDINARY = """\

@@ -17,10 +17,10 @@ from bot.diagnosing import diagnose_bundle
 from bot.finding import merged
 from bot.jobs import JobRequest, diagnose_job
 from bot.rulefiles import Knowledge, knowledge
-from connectors import bundles as module
-from connectors.asking import Asked, Bounds, Checked, Deadline, JobQuery, Known, SourceFailed
-from connectors.bundles import Bundles, BundlesSettings
-from connectors.files import discover
+from connectors.base.contract import Asked, Bounds, Checked, Deadline, JobQuery, Known, SourceFailed
+from connectors.bundles import connector as module
+from connectors.bundles.connector import Bundles, BundlesSettings
+from connectors.bundles.streams import discover
 from kb.model import Attempt, Gap, Job, JobRecord, Resource, Window
 from kb.report import Report
 from tests.connectors.contract.subject import Memory

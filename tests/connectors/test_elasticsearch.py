@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from connectors.asking import Asked, Deadline, JobQuery, Known, SourceFailed
-from connectors.elasticsearch import Elasticsearch, ElasticsearchSettings
-from connectors.elasticsearch_store import ElasticStore
-from connectors.http import Client, Endpoint, Login
-from connectors.pulling import Ask
-from connectors.secret import Secret
+from connectors.base.contract import Asked, Deadline, JobQuery, Known, SourceFailed
+from connectors.base.http import Client, Endpoint, Login
+from connectors.base.secret import Secret
+from connectors.log_stores.elasticsearch import Elasticsearch, ElasticsearchSettings
+from connectors.log_stores.elasticsearch_client import ElasticStore
+from connectors.log_stores.query_plan import Ask
 from kb.model import Prefilter, Window
 from tests.connectors import stored
 from tests.connectors.contract.subject import START, Memory, Subject, hasty

@@ -16,9 +16,9 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from connectors import files
-from connectors.filenames import name_hints
-from connectors.files import Reading, discover, is_plain
+from connectors.base.filenames import name_hints
+from connectors.bundles import streams
+from connectors.bundles.streams import Reading, discover, is_plain
 from kb.errors import UnreadableInput
 from kb.model import StreamRef
 
@@ -140,7 +140,7 @@ def test_a_file_under_two_names_is_read_once(tmp_path):
 
 def test_folders_are_walked_to_a_depth_only(tmp_path, monkeypatch):
     """A tree without end ends in a gap."""
-    monkeypatch.setattr(files, "DEEPEST", 3)
+    monkeypatch.setattr(streams, "DEEPEST", 3)
     deep = tmp_path.joinpath(*"abcde")
     deep.mkdir(parents=True)
     (deep / "x.log").write_text("x\n")
@@ -154,7 +154,7 @@ def test_folders_are_walked_to_a_depth_only(tmp_path, monkeypatch):
 
 def test_so_many_files_and_no_more(tmp_path, monkeypatch):
     """Of a folder with too many files the first ones are read, and that is said."""
-    monkeypatch.setattr(files, "MOST_FILES", 3)
+    monkeypatch.setattr(streams, "MOST_FILES", 3)
     for index in range(5):
         (tmp_path / f"{index}.log").write_text("x\n")
 
@@ -399,7 +399,7 @@ def test_xz_that_asks_for_much_memory_is_refused(tmp_path):
 @pytest.mark.parametrize("suffix", PACKERS)
 def test_a_bomb_is_stopped(tmp_path, monkeypatch, suffix):
     """What unpacks to far more than logs do is read to a bound, and that is said."""
-    monkeypatch.setattr(files, "BOMB_OUTPUT", 8 << 20)
+    monkeypatch.setattr(streams, "BOMB_OUTPUT", 8 << 20)
     path = tmp_path / "a.log"
     path.write_bytes(PACKERS[suffix](b"\0" * (64 << 20)))
 
@@ -411,7 +411,7 @@ def test_a_bomb_is_stopped(tmp_path, monkeypatch, suffix):
 
 def test_much_text_from_a_large_file_is_no_bomb(tmp_path, monkeypatch):
     """Beyond the first bound only what expands beyond any log's ratio is stopped."""
-    monkeypatch.setattr(files, "BOMB_OUTPUT", 1000)
+    monkeypatch.setattr(streams, "BOMB_OUTPUT", 1000)
     path = tmp_path / "a.log"
     path.write_bytes(gzip.compress(LINES))
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from connectors import copying
-from connectors.asking import Asked, Bounds, Deadline, JobQuery, SourceFailed
-from connectors.folders import Folders, FoldersSettings
-from connectors.stores import HostFolders
+from connectors.base.contract import Asked, Bounds, Deadline, JobQuery, SourceFailed
+from connectors.files import copy
+from connectors.files.job_folders import Folders, FoldersSettings
+from connectors.files.local import HostFolders
 from kb.model import Job, JobRecord, Prefilter, Resource, Window
 from tests.connectors.contract.subject import START, Memory
 
@@ -234,9 +234,9 @@ def test_all_lines_are_wanted(tmp_path: Path) -> None:
 
 def test_what_small_logs_leave_the_large_ones_get() -> None:
     """The share is even, and nothing of the bound is wasted."""
-    assert copying.share_of([10, 10, 1000], 320, deep=True).most == 280
-    assert copying.share_of([10, 10], 300, deep=True).most == 290
-    assert copying.share_of([], 300, deep=True).most == 300
+    assert copy.share_of([10, 10, 1000], 320, deep=True).most == 280
+    assert copy.share_of([10, 10], 300, deep=True).most == 290
+    assert copy.share_of([], 300, deep=True).most == 300
 
 
 def test_a_cut_archive_gives_what_it_has(tmp_path: Path) -> None:

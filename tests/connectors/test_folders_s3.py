@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from connectors import objectstore
-from connectors.asking import Deadline
-from connectors.folders import Folders, FoldersSettings
-from connectors.secret import Secret
+from connectors.base.contract import Deadline
+from connectors.base.secret import Secret
+from connectors.files import object_store
+from connectors.files.job_folders import Folders, FoldersSettings
 from kb.model import Job, JobRecord
 from tests.connectors.contract.subject import Subject
 from tests.connectors.contract.suite import Contract
@@ -54,7 +54,7 @@ def _s3(url: str, pattern: str = "s3://runs/{name}/{id}/logs") -> Folders:
 
 def test_jobs_in_object_storage(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by id or name as on disk, copied as on disk, over more pages than one."""
-    monkeypatch.setattr(objectstore, "PAGE", 4)
+    monkeypatch.setattr(object_store, "PAGE", 4)
     folders = _s3(bucket)
     assert sorted(found_by(folders, "5")) == [("5", "llm-7b"), ("5", "many")]
     assert found_by(folders, "llm-70b") == [("6", "llm-70b")]

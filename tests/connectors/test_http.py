@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from connectors.asking import Deadline, SourceFailed, safe_name
-from connectors.budget import Budget, Load
-from connectors.http import Call, Client, Endpoint, Login, path_of
-from connectors.secret import Secret
+from connectors.base.budget import Budget, Load
+from connectors.base.contract import Deadline, SourceFailed, safe_name
+from connectors.base.http import Call, Client, Endpoint, Login, path_of
+from connectors.base.secret import Secret
 from tests.connectors.contract.hostile import Fault, Hostile, hostile
 from tests.connectors.doubles.listening import Answering, listening
 

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from connectors.asking import Asked, Deadline
-from connectors.journals import MOST_CHECK, MOST_LINES, Journals, JournalsSettings
-from connectors.parts import read_parts
+from connectors.base.contract import Asked, Deadline
+from connectors.bundles.parts import read_parts
+from connectors.nodes.journals import MOST_CHECK, MOST_LINES, Journals, JournalsSettings
 from kb.model import Job, JobRecord, Prefilter, Resource, Window
 from tests.connectors.contract.subject import Memory
 

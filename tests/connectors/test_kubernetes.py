@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from connectors.asking import Asked, Bounds, Deadline, JobQuery, Known, SourceFailed
-from connectors.budget import Load
-from connectors.http import Endpoint, Login
-from connectors.kubernetes import Kubernetes, KubernetesSettings
-from connectors.kubernetes_api import selector
-from connectors.kubernetes_login import from_kubeconfig, in_cluster
-from connectors.secret import Secret
+from connectors.base.budget import Load
+from connectors.base.contract import Asked, Bounds, Deadline, JobQuery, Known, SourceFailed
+from connectors.base.http import Endpoint, Login
+from connectors.base.secret import Secret
+from connectors.kubernetes.api import selector
+from connectors.kubernetes.auth import from_kubeconfig, in_cluster
+from connectors.kubernetes.connector import Kubernetes, KubernetesSettings
 from kb.model import Job, JobRecord, Resource, Window
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.schedulers.kubernetes import read_kubernetes

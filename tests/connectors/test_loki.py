@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from connectors.asking import Asked, Bounds, Deadline, JobQuery, Known, SourceFailed
-from connectors.http import Client, Endpoint, Login
-from connectors.loki import Loki, LokiSettings
-from connectors.loki_store import LokiStore
-from connectors.pulling import Ask
-from connectors.secret import Secret
+from connectors.base.contract import Asked, Bounds, Deadline, JobQuery, Known, SourceFailed
+from connectors.base.http import Client, Endpoint, Login
+from connectors.base.secret import Secret
+from connectors.log_stores.loki import Loki, LokiSettings
+from connectors.log_stores.loki_client import LokiStore
+from connectors.log_stores.query_plan import Ask
 from kb.model import Job, JobRecord, Member, Prefilter, Window
 from tests.connectors import stored
 from tests.connectors.contract.subject import END, START, Memory, Subject, hasty

@@ -6,12 +6,12 @@ import os
 
 import pytest
 
-from connectors.asking import Asked, Bounds, Deadline, SourceFailed
-from connectors.budget import Load
-from connectors.http import Call, Client, Endpoint, Login
-from connectors.mlflow import Mlflow, MlflowSettings
-from connectors.secret import Secret
-from connectors.tracking import MEASURES, Point, chosen, lines, value_of
+from connectors.base.budget import Load
+from connectors.base.contract import Asked, Bounds, Deadline, SourceFailed
+from connectors.base.http import Call, Client, Endpoint, Login
+from connectors.base.secret import Secret
+from connectors.metrics.mlflow import Mlflow, MlflowSettings
+from connectors.metrics.training_log import MEASURES, Point, chosen, lines, value_of
 from kb.model import Job, JobRecord, Window
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.progress import read_line

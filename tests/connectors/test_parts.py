@@ -12,8 +12,8 @@ import pytest
 from bot.collect import from_bundle
 from bot.diagnosing import diagnose_bundle
 from bot.rulefiles import Knowledge, knowledge
-from connectors import parts as module
-from connectors.parts import read_parts, stamp
+from connectors.bundles import parts as module
+from connectors.bundles.parts import read_parts, stamp
 from kb.model import Gap
 from kb.report import Report
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-import connectors.processes
-from connectors.commands import run_bounded
-from connectors.ebpf import Probes
-from connectors.kernellog import KernelLog
-from connectors.processes import Host, Process, Wanted
-from connectors.ras import RasSource
+import connectors.host.processes
+from connectors.base.commands import run_bounded
+from connectors.host.ebpf import Probes
+from connectors.host.kernel_log import KernelLog
+from connectors.host.nccl_ras import RasSource
+from connectors.host.processes import Host, Process, Wanted
 
 DUMP = '[{"pid": 1, "thread_id": 1, "thread_name": "MainThread", "frames": []}]'
 
@@ -212,7 +212,7 @@ def test_a_wish_to_stop_ends_a_round(proc, tmp_path):
 
 def test_a_dump_that_hangs_is_given_up(proc, tmp_path, monkeypatch):
     """py-spy has a time limit."""
-    monkeypatch.setattr(connectors.processes, "DUMP_SECONDS", 0.2)
+    monkeypatch.setattr(connectors.host.processes, "DUMP_SECONDS", 0.2)
     proc.add(30, RANK=0)
     spy = program(tmp_path / "spy", "exec sleep 20")
     begun = time.monotonic()
@@ -222,7 +222,7 @@ def test_a_dump_that_hangs_is_given_up(proc, tmp_path, monkeypatch):
 
 def test_a_process_that_a_killed_py_spy_left_stopped_goes_on(tmp_path, monkeypatch):
     """A sampler must not stop the job: what it leaves stopped is told to go on."""
-    monkeypatch.setattr(connectors.processes, "DUMP_SECONDS", 0.4)
+    monkeypatch.setattr(connectors.host.processes, "DUMP_SECONDS", 0.4)
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env={"RANK": "0"}) as child:
         try:
             spy = program(tmp_path / "spy", f"kill -STOP {child.pid}; exec sleep 20")
@@ -308,8 +308,8 @@ def test_ras_answers_come_from_a_folder_or_a_command(tmp_path):
 
 def test_ebpf_programs_run_where_they_may(tmp_path, monkeypatch):
     """Programs whose library nobody loaded are told; the others write to files that are bounded, and end with the watch."""
-    monkeypatch.setattr("connectors.ebpf.os.geteuid", lambda: 0)
-    monkeypatch.setattr("connectors.ebpf.MOST_OUTPUT", 100_000)
+    monkeypatch.setattr("connectors.host.ebpf.os.geteuid", lambda: 0)
+    monkeypatch.setattr("connectors.host.ebpf.MOST_OUTPUT", 100_000)
     spool = tmp_path / "spool"
     spool.mkdir()
     trace = program(

@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from connectors import prometheus as module
-from connectors.asking import Asked, Deadline
-from connectors.http import Client, Endpoint
-from connectors.prometheus import Prometheus
+from connectors.base.contract import Asked, Deadline
+from connectors.base.http import Client, Endpoint
+from connectors.metrics import prometheus as module
+from connectors.metrics.prometheus import Prometheus
 from kb.model import Job, JobRecord, Member, Window
 from kb.parsers.artefacts.promql import read_prometheus
 from tests.connectors.contract.subject import Memory, Subject
@@ -171,7 +171,7 @@ def test_a_job_without_a_name_is_not_everybody(address):
 
 def test_a_long_window_is_asked_for_in_pieces(address, monkeypatch):
     """More points than the server gives at once: every one comes, the seams twice."""
-    monkeypatch.setattr("connectors.selectors.MOST_POINTS", 50)
+    monkeypatch.setattr("connectors.metrics.promql_builder.MOST_POINTS", 50)
     shelf, _ = collected(address, pods("east", "fit-1"), gpu=("DCGM_FI_DEV_GPU_UTIL",), node=())
     bodies = [json.loads(body) for path, body in sorted(shelf.parts.items())]
     times = [time for one in bodies for time, _ in one["data"]["result"][0]["values"]]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from connectors.asking import Asked, Bounds, Deadline, SourceFailed
-from connectors.heard import Line, Speaker
-from connectors.pulling import NS, QUERIES, Ask, Meter, Tally, pull
+from connectors.base.contract import Asked, Bounds, Deadline, SourceFailed
+from connectors.log_stores.line_buffer import Line, Speaker
+from connectors.log_stores.query_plan import NS, QUERIES, Ask, Meter, Tally, pull
 from kb.model import Gap, Prefilter, Window
 from tests.connectors import stored
 from tests.connectors.contract.subject import Memory

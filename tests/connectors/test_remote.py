@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from connectors.asking import Asked, Deadline
-from connectors.remote import Remote, RemoteSettings
+from connectors.base.contract import Asked, Deadline
+from connectors.nodes.remote import Remote, RemoteSettings
 from kb.model import Job, JobRecord, Member, Resource, Window
 from kb.parsers.artefacts.pystacks import read_stacks
 from tests.connectors.contract.subject import Memory

@@ -6,7 +6,16 @@ from itertools import pairwise
 
 import pytest
 
-from connectors.selectors import Selection, nodes_of, of_job, of_nodes, pieces, quoted, selection, step_of
+from connectors.metrics.promql_builder import (
+    Selection,
+    nodes_of,
+    of_job,
+    of_nodes,
+    pieces,
+    quoted,
+    selection,
+    step_of,
+)
 from kb.model import Attempt, Job, JobRecord, Member, Window
 
 

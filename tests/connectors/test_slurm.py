@@ -4,11 +4,11 @@ import time
 
 import pytest
 
-from connectors.asking import Asked, Deadline, JobQuery, Known
-from connectors.http import Endpoint, Login
-from connectors.secret import Secret
-from connectors.slurm import Slurm, SlurmSettings
-from connectors.slurm_records import expanded, outputs, switches
+from connectors.base.contract import Asked, Deadline, JobQuery, Known
+from connectors.base.http import Endpoint, Login
+from connectors.base.secret import Secret
+from connectors.slurm.connector import Slurm, SlurmSettings
+from connectors.slurm.records import expanded, outputs, switches
 from kb.model import Attempt, Job, JobRecord, Window
 from kb.parsers.schedulers.slurmjson import SlurmRun, read_slurm
 from tests.connectors.contract.subject import Memory, Subject, hasty

@@ -8,10 +8,10 @@ import pytest
 
 from bot.config import Cluster, Connector
 from bot.pastjobs import past_jobs
-from connectors.asking import Asked, Deadline, JobQuery, SourceFailed
-from connectors.http import Endpoint
-from connectors.secret import Secret
-from connectors.slurm import Slurm, SlurmSettings
+from connectors.base.contract import Asked, Deadline, JobQuery, SourceFailed
+from connectors.base.http import Endpoint
+from connectors.base.secret import Secret
+from connectors.slurm.connector import Slurm, SlurmSettings
 from kb.model import Job, JobRecord, Window
 from kb.parsers.schedulers.slurmjson import read_slurm
 from tests.connectors.contract.subject import Memory

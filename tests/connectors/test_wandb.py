@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from connectors.asking import Asked, Deadline, SourceFailed
-from connectors.wandb import Wandb, WandbSettings
+from connectors.base.contract import Asked, Deadline, SourceFailed
+from connectors.metrics.wandb import Wandb, WandbSettings
 from kb.model import Job, JobRecord, Window
 from kb.parsers.logs.progress import read_line
 from tests.connectors.contract.subject import END, START, Memory

@@ -22,9 +22,9 @@ from bot.ended import Watching, as_of
 from bot.endings import Place, Watch, ask_of, endings_of
 from bot.web import app
 from bot.worklist import Worklist
-from connectors.asking import Deadline, JobQuery
-from connectors.secret import Secret
-from connectors.slurm import Slurm, SlurmSettings
+from connectors.base.contract import Deadline, JobQuery
+from connectors.base.secret import Secret
+from connectors.slurm.connector import Slurm, SlurmSettings
 from kb.model import Window
 from tests.bot.test_endings import Shelf
 from tests.connectors.real_slurm import RealSlurm, real_slurm

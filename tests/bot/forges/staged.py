@@ -26,7 +26,7 @@ from bot.forges.plan import Forge
 from bot.learning.proposals import Asked, Proposal, Proposed, proposal_of, propose
 from bot.learning.proposing import Proposing
 from bot.rulesconfig import PullRequests
-from connectors.secret import Secret
+from connectors.base.secret import Secret
 from tests.bot.forges.github_double import GitHubDouble
 from tests.bot.forges.gitlab_double import GitLabDouble
 from tests.bot.forges.repository import Repository

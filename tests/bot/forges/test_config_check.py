@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from bot.cli_config import app
 from bot.config import ConfigError, load
 from bot.rulesconfig import App, PullRequests, Rules, Source
-from connectors.secret import Secret
+from connectors.base.secret import Secret
 from tests.bot.forges.staged import git, staged
 
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from bot.forges.github import GitHub
 from bot.rulesconfig import App, PullRequests
-from connectors.secret import Secret
+from connectors.base.secret import Secret
 from tests.bot.forges.serving import Said
 from tests.bot.forges.staged import TOKEN, proposed, staged
 

@@ -6,7 +6,7 @@ import pytest
 
 from bot.forges.plan import MOST_BYTES, PlanRefused, placed, refuse_rule
 from bot.rulesconfig import PullRequests, Source
-from connectors.secret import Secret
+from connectors.base.secret import Secret
 
 GOOD = {
     "rdma/nic-flaps/rule.yaml": b"a",

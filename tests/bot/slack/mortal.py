@@ -122,7 +122,7 @@ def _rehearse(known: Any) -> None:
     import gc
 
     import bot.slack.service  # noqa: F401
-    import connectors.bundles  # noqa: F401
+    import connectors.bundles.connector  # noqa: F401
     from bot.diagnosing import diagnose_bundle
     from bot.ledger import Ledger
     from bot.pictures import draw

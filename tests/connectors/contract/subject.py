@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from connectors.asking import Asked, Bounds, Deadline, Source, SourceFailed
-from connectors.http import Client, Endpoint
+from connectors.base.contract import Asked, Bounds, Deadline, Source, SourceFailed
+from connectors.base.http import Client, Endpoint
 from kb.model import Gap, Job, JobRecord, Prefilter, Resource, Window
 
 START, END = 1_763_000_000.0, 1_763_003_600.0

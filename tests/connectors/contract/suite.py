@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from connectors.asking import Bounds, Deadline
+from connectors.base.contract import Bounds, Deadline
 from tests.connectors.contract.hostile import Fault, Hostile, hostile
 from tests.connectors.contract.subject import Subject, collect
 

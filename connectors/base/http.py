@@ -1,0 +1,420 @@
+"""One HTTP client for all connectors: bounded in time, size, tries and load; never to another host, never without TLS checks.
+
+What a server answers is not trusted: bodies are read in pieces up to a bound, with the deadline looked at after each piece
+(a server that drips holds nobody up), redirects to other hosts are refused, and every failure is a SourceFailed that says
+what was asked and what to change.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import ssl
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cache
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+import msgspec
+
+from connectors.base.budget import Budget, Load
+from connectors.base.contract import Deadline, Failure, SourceFailed
+from connectors.base.secret import Secret
+
+LARGEST = 64 << 20  # bytes of an answer, unless the caller says otherwise
+TRIES = 4
+HOPS = 3  # redirects within the same host
+PAUSE = 0.25  # seconds before the second try; doubled for each further one
+LONGEST_WAIT = 30.0  # seconds for a connection or for the next piece of an answer
+AGAIN = frozenset({429, 500, 502, 503, 504})
+_SHOWN = 300  # characters of what was asked or answered, in messages
+
+Params = Mapping[str, str | int | float | None] | tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How to log in: a bearer token, or a user with a password, or headers of the system's own. Secrets by reference."""
+
+    token: Secret | None = None
+    user: str | None = None
+    password: Secret | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    secret_headers: Mapping[str, Secret] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a server is and how it is reached. `url`: with the path that stands before all others, if any.
+
+    `ca_file`: certificates to trust in place of the usual ones. `client_cert`: a PEM file with certificate and key.
+    """
+
+    url: str
+    login: Login = field(default_factory=Login)
+    ca_file: str | None = None
+    client_cert: str | None = None
+    load: Load = field(default_factory=Load)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{self.url!r} is no address of a server: write http://host or https://host")
+        if parts.username or parts.password:
+            raise ValueError("the address holds a user or password: write them under login:, by reference")
+        if parts.query or parts.fragment:
+            raise ValueError("the address holds a query or a fragment: write scheme, host, port and path only")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request. `path`: made by path_of where parts of it come from outside; `params`: quoted here; None is left out.
+
+    POST where there is a `body` (bytes, or values that are sent as JSON) or a `form`, else GET, unless `method` says.
+    """
+
+    path: str
+    params: Params = ()
+    body: Any = None
+    form: Mapping[str, str] | None = None
+    method: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """The parameters as text."""
+        given = self.params.items() if isinstance(self.params, Mapping) else self.params
+        yield from ((key, str(value)) for key, value in given if value is not None)
+
+    def words(self) -> str:
+        """The request for people, cut: no header is in it, so no secret."""
+        query = "&".join(f"{key}={value}" for key, value in (*self.pairs(), *(self.form or {}).items()))
+        return _cut(f"{self.path}?{query}" if query else self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer: status, headers (lower-case names), body. `cut`: the body was longer and was cut at the bound."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    cut: bool = False
+
+
+def path_of(*parts: str) -> str:
+    """A path whose parts may hold anything: each is quoted, and none can climb."""
+    if any(part in ("", ".", "..") for part in parts):
+        raise SourceFailed("refused", f"{'/'.join(parts)[:_SHOWN]!r} is no path: a part of it is empty or made of dots")
+    return "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+class Client:
+    """Requests to one server. Safe to share between threads; `budget` may be shared between clients of one server."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        budget: Budget | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.endpoint = endpoint
+        self.budget = budget or Budget(endpoint.load)
+        self._sleep = sleep
+        self._base = endpoint.url.rstrip("/")
+        self._inner: httpx.Client | None = None
+
+    # -- what connectors call --------------------------------------------------------------------------------------
+
+    def json(self, call: Call, deadline: Deadline, *, largest: int = LARGEST) -> Any:
+        """The JSON that it answers, as plain values.
+
+        Raises:
+            SourceFailed: no answer, a refusal, an answer beyond `largest` bytes, or one that is no JSON.
+        """
+        answer = self.get(call, deadline, largest=largest)
+        if answer.cut:
+            raise SourceFailed("too_large", f"its answer is larger than {largest:,} bytes", asked=call.words())
+        try:
+            return msgspec.json.decode(answer.body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            told = f"{str(error)[:100]}); it begins with {_plain(answer.body[:80])!r}"
+            raise SourceFailed("bad_answer", f"its answer is no JSON ({told}", asked=call.words()) from None
+
+    def get(self, call: Call, deadline: Deadline, *, largest: int = LARGEST) -> Answer:
+        """The answer of a call that went well (2xx), its body cut at `largest` bytes.
+
+        Raises:
+            SourceFailed: no answer, or a refusal.
+        """
+        with self.stream(call, deadline) as response:
+            return response.whole(largest)
+
+    def once(self, call: Call, deadline: Deadline, *, largest: int = LARGEST) -> Answer:
+        """The answer of a call that is sent once, whatever its status: for calls that must not be done twice.
+
+        Raises:
+            SourceFailed: no answer, half of one, or one that sends us elsewhere.
+        """
+        asked = call.words()
+        with self.budget.call(deadline, asked):
+            try:
+                response = self._sent(self._request(call), deadline, asked)
+            except httpx.HTTPError as error:
+                raise _failed(error, asked) from None
+            try:
+                return Streamed(response, deadline, asked, self.budget).whole(largest)
+            finally:
+                response.close()
+
+    @contextmanager
+    def stream(self, call: Call, deadline: Deadline) -> Iterator[Streamed]:
+        """An answer that is read piece by piece. Tried again as a whole only while nothing of the body was given out."""
+        asked = call.words()
+        with self.budget.call(deadline, asked):
+            response = self._tried(self._request(call), deadline, asked)
+            try:
+                yield Streamed(response, deadline, asked, self.budget)
+            finally:
+                response.close()
+
+    # -- how -------------------------------------------------------------------------------------------------------
+
+    def _request(self, call: Call) -> httpx.Request:
+        headers = {**self._login(), **{name.lower(): value for name, value in call.headers.items()}}
+        content: bytes | None = None
+        if call.body is not None:
+            content = call.body if isinstance(call.body, bytes) else msgspec.json.encode(call.body)
+            headers.setdefault("content-type", "application/json")
+        verb = call.method or ("GET" if content is None and call.form is None else "POST")
+        form = None if call.form is None else dict(call.form)
+        pairs = httpx.QueryParams(list(call.pairs())) if call.params else None
+        return self._client().build_request(
+            verb, self._base + call.path, params=pairs, headers=headers, content=content, data=form
+        )
+
+    def _client(self) -> httpx.Client:
+        if self._inner is None:
+            inner = httpx.Client(
+                verify=_trust(self.endpoint),
+                follow_redirects=False,
+                limits=httpx.Limits(max_connections=self.endpoint.load.calls + 2),
+                headers={"user-agent": "signalbox"},
+            )
+            weakref.finalize(self, inner.close)  # a connector has no end of its own
+            self._inner = inner
+        return self._inner
+
+    def _login(self) -> dict[str, str]:
+        login = self.endpoint.login
+        headers = {name.lower(): value for name, value in login.headers.items()}
+        headers |= {name.lower(): secret.value() for name, secret in login.secret_headers.items()}
+        if login.token is not None:
+            headers["authorization"] = f"Bearer {login.token.value()}"
+        elif login.user is not None and login.password is not None:
+            pair = httpx.BasicAuth(login.user, login.password.value())
+            headers["authorization"] = pair._auth_header  # noqa: SLF001 - the library's own encoding
+        return headers
+
+    def _tried(self, request: httpx.Request, deadline: Deadline, asked: str) -> httpx.Response:
+        """The response that went well; tried again where that may help and there is time."""
+        for count in range(1, TRIES + 1):
+            deadline.check(asked)
+            try:
+                response = self._sent(request, deadline, asked)
+            except httpx.HTTPError as error:
+                failed = _failed(error, asked)
+                pause = PAUSE * 2 ** (count - 1)
+            else:
+                if response.is_success:
+                    return response
+                failed, pause = self._refused(response, deadline, asked, count)
+            if pause is None or count == TRIES or pause >= deadline.left():
+                raise failed
+            self._sleep(pause * random.uniform(1.0, 1.25))  # so that many who were refused do not come back at once
+        raise AssertionError("unreachable")
+
+    def _sent(self, request: httpx.Request, deadline: Deadline, asked: str) -> httpx.Response:
+        """The answer to a request, redirects within the same host followed."""
+        inner = self._client()
+        for _ in range(HOPS + 1):
+            wait = max(0.05, min(LONGEST_WAIT, deadline.left()))
+            request.extensions = {**request.extensions, "timeout": httpx.Timeout(wait).as_dict()}
+            response = inner.send(request, stream=True)
+            following = response.next_request
+            if not response.has_redirect_location or following is None:
+                return response
+            response.close()
+            if _origin(following.url) != _origin(request.url) or following.method != request.method:
+                raise SourceFailed(
+                    "redirected",
+                    f"it sends us on to {following.url.scheme}://{following.url.host}, which is another place",
+                    asked=asked,
+                    hint="name the final address in the configuration",
+                )
+            request = following
+        raise SourceFailed("redirected", f"it sent us on more than {HOPS} times", asked=asked)
+
+    def _refused(
+        self, response: httpx.Response, deadline: Deadline, asked: str, count: int
+    ) -> tuple[SourceFailed, float | None]:
+        """The failure that a status means, and how long to wait before trying again; None: it is final."""
+        status = response.status_code
+        told = _told(response, deadline)
+        response.close()
+        kind, hint = _MEANING.get(status, ("server_error" if status >= 500 else "refused", ""))
+        failed = SourceFailed(kind, f"it answered {status}{f': {told}' if told else ''}", asked=asked, hint=hint)
+        if status not in AGAIN:
+            return failed, None
+        asked_for = _retry_after(response.headers)
+        return failed, asked_for if asked_for is not None else PAUSE * 2 ** (count - 1)
+
+
+class Streamed:
+    """An answer whose body is still to be read, once."""
+
+    def __init__(self, response: httpx.Response, deadline: Deadline, asked: str, budget: Budget) -> None:
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
+        self._response = response
+        self._deadline = deadline
+        self._asked = asked
+        self._budget = budget
+
+    def pieces(self) -> Iterator[bytes]:
+        """The body, piece by piece, decoded.
+
+        Raises:
+            SourceFailed: the connection broke, the body was cut short, or the deadline passed.
+        """
+        try:
+            for piece in self._response.iter_bytes():
+                self._budget.read(len(piece))
+                self._deadline.check(self._asked)
+                yield piece
+        except httpx.HTTPError as error:
+            raise _failed(error, self._asked, cut=True) from None
+        except httpx.StreamError as error:
+            raise SourceFailed("bad_answer", f"its answer cannot be read: {error}", asked=self._asked) from None
+
+    def whole(self, largest: int) -> Answer:
+        """The body as one, cut at `largest` bytes."""
+        held = bytearray()
+        for piece in self.pieces():
+            held += piece
+            if len(held) > largest:
+                return Answer(self.status, self.headers, bytes(held[:largest]), cut=True)
+        return Answer(self.status, self.headers, bytes(held))
+
+    def lines(self, longest: int = 1 << 20) -> Iterator[bytes]:
+        """The body as lines without their ends; longer ones are cut at `longest` bytes."""
+        held = bytearray()
+        skipping = False
+        for piece in self.pieces():
+            held += piece
+            *whole, rest = bytes(held).split(b"\n")
+            held = bytearray(rest)
+            for line in whole:
+                if not skipping:
+                    yield line[:longest]
+                skipping = False
+            if len(held) > longest:
+                if not skipping:
+                    yield bytes(held[:longest])
+                held, skipping = bytearray(), True
+        if held and not skipping:
+            yield bytes(held)
+
+
+_MEANING: Mapping[int, tuple[Failure, str]] = {
+    401: ("unauthorised", "the token or password is missing, wrong or expired: see `login` of this connector"),
+    403: ("forbidden", "these credentials lack a right: docs/privileges.md lists what is needed"),
+    404: ("missing", ""),
+    407: ("unauthorised", "a proxy wants credentials"),
+    408: ("timeout", ""),
+    429: ("rate_limited", "it is asked too often: lower `load` of this connector"),
+    504: ("timeout", ""),
+}
+
+
+def _failed(error: httpx.HTTPError, asked: str, *, cut: bool = False) -> SourceFailed:
+    said = _cut(" ".join(str(error).split())) or type(error).__name__
+    if isinstance(error, httpx.TimeoutException):
+        return SourceFailed("timeout", "it did not answer in time", asked=asked)
+    if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError | httpx.DecodingError) and cut:
+        return SourceFailed("bad_answer", f"its answer broke off: {said}", asked=asked)
+    if isinstance(error, httpx.RemoteProtocolError | httpx.DecodingError):
+        return SourceFailed("bad_answer", f"it does not speak HTTP as it should: {said}", asked=asked)
+    return SourceFailed("unreachable", f"it cannot be reached: {said}", asked=asked, hint="check address, port and TLS")
+
+
+def _told(response: httpx.Response, deadline: Deadline) -> str:
+    """What a refusal says of itself, cut."""
+    held = b""
+    try:
+        for piece in response.iter_bytes():
+            held += piece
+            if len(held) > 4096 or deadline.left() <= 0:
+                break
+    except (httpx.HTTPError, httpx.StreamError):
+        pass
+    return _cut(_plain(held[:4096]))
+
+
+def _plain(text: bytes) -> str:
+    decoded = text.decode("utf-8", errors="replace")
+    return " ".join(re.sub(r"[^\x20-\x7e\u00a0-\uffff]+", " ", decoded).split())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _retry_after(headers: httpx.Headers) -> float | None:
+    """Seconds to wait, by the header; a date is read against the server's own clock, which may be wrong."""
+    told = headers.get("retry-after", "").strip()
+    if told.isascii() and told.isdigit():
+        return float(told[:9])
+    try:
+        when = parsedate_to_datetime(told)
+    except ValueError:
+        return None
+    try:
+        now = parsedate_to_datetime(headers.get("date", ""))
+    except ValueError:
+        now = datetime.now(UTC)
+    when, now = (one if one.tzinfo else one.replace(tzinfo=UTC) for one in (when, now))
+    return max(0.0, (when - now).total_seconds())
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
+@cache
+def _usual() -> ssl.SSLContext:
+    """What this machine trusts, read once: it takes a tenth of a second."""
+    return ssl.create_default_context()
+
+
+def _trust(endpoint: Endpoint) -> ssl.SSLContext:
+    if not endpoint.ca_file and not endpoint.client_cert:
+        return _usual()
+    try:
+        context = ssl.create_default_context(cafile=endpoint.ca_file)
+        if endpoint.client_cert:
+            context.load_cert_chain(endpoint.client_cert)
+    except OSError as error:
+        raise SourceFailed(
+            "not_configured",
+            f"the certificates cannot be used: {error.strerror or error}",
+            hint="see ca_file, client_cert",
+        ) from None
+    return context

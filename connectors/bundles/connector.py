@@ -1,0 +1,340 @@
+"""Evidence bundles that were kept: a folder of them, as `--save-bundle` writes, as people collect by hand, as the demo ships.
+
+Each subfolder is one bundle. A job is found by what its job.yaml says or by the folder's own name, however long ago it ran;
+what a person types is compared with names that are there, and never becomes part of a path.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from connectors.base.contract import Asked, Checked, Deadline, Gives, JobQuery, Known, SourceFailed, Spool
+from connectors.base.filenames import name_hints
+from connectors.bundles.description import LARGEST, Description, read_description, read_record
+from connectors.bundles.files import File, listed
+from connectors.files import copy
+from connectors.files.local import Entry, HostFolders, host_root
+from kb.model import Gap, Job, JobRecord, Resource, StreamRef, Window
+
+SOURCE = "bundles"
+LABEL = "bundle"  # of a record: the folder that it was read from
+MOST_FOUND = 20
+MOST_FOLDERS = 2000  # whose job.yaml is read, the newest
+MOST_LISTED = 50_000
+_DESCRIBED = ("job.yaml", "bundle.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class BundlesSettings:
+    """A folder in which each subfolder is an evidence bundle: what `--save-bundle` wrote, or a job's files put there by hand.
+
+    `folder`: where the bundles lie, as `/shared/bundles`.
+    """
+
+    folder: str
+
+    def __post_init__(self) -> None:
+        if not self.folder.startswith(("/", "~")) or not self.folder.isprintable():
+            raise ValueError(f"{self.folder[:200]!r} is no whole path: begin with / or ~")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """One bundle: its folder, the job as job.yaml tells it, what of that could not be used."""
+
+    entry: Entry
+    record: JobRecord
+    gaps: tuple[Gap, ...] = ()
+
+    @property
+    def order(self) -> tuple[float, float]:
+        """When the job ran, and when its evidence was taken (seconds since the epoch)."""
+        job, written = self.record.job, self.entry.written or 0.0
+        ran = next((one for one in (job.start, job.end, job.collected_at) if one is not None), written)
+        return ran, written if job.collected_at is None else job.collected_at
+
+
+@dataclass(slots=True)
+class Bundles:
+    """One folder of bundles: a Finder, and a Source of whatever the bundles hold."""
+
+    settings: BundlesSettings
+    gives: frozenset[Gives] = field(
+        default=frozenset({"jobs", "logs", "metrics", "events", "stacks", "collectives", "hardware"}), init=False
+    )
+    _root: str = field(init=False, repr=False)
+    _read: dict[tuple[str, float | None, int], _Kept] = field(default_factory=dict, init=False, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._root = host_root(self.settings.folder)
+
+    # -- Finder --------------------------------------------------------------------------------------------------------
+
+    def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
+        """The jobs whose id, name or folder is exactly this, newest first, at most 20; of each job its newest bundle."""
+        text = query.text.strip()
+        folders, cut = self._folders(deadline)
+        found = [one for one in self._named(text, folders, deadline) if _of(one.record, query)]
+        if cut and not found:
+            raise SourceFailed(
+                "too_large",
+                f"{self._root} holds more than {MOST_FOLDERS:,} bundles; only the newest were looked at",
+                asked=self._root,
+                hint="name the bundle's folder, or move old ones away",
+            )
+        jobs: dict[str | None, _Kept] = {}
+        for one in found:
+            jobs.setdefault(one.record.job.id, one)
+        return tuple(one.record for one in list(jobs.values())[:MOST_FOUND])
+
+    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+        """All bundles, newest first, at most 2,000, whatever the window: they are kept on purpose."""
+        del window
+        kept: list[_Kept] = []
+        until = deadline.sooner(0.8 * deadline.left())  # some are better than none
+        for entry in self._folders(deadline)[0][:MOST_FOLDERS]:
+            if until.left() <= 0:
+                break
+            kept.append(self._kept(entry, until))
+        return tuple(_known(one) for one in sorted(kept, key=lambda one: one.order, reverse=True))
+
+    # -- Source --------------------------------------------------------------------------------------------------------
+
+    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+        """Copy the parts of the job's bundle that are wanted, and say what whoever collected it did not get."""
+        kept, gaps = self._wanted(asked)
+        if kept is None:
+            reason = "no bundle of this job is there"
+            return (*gaps, Gap("no_bundle", SOURCE, reason, asked=self._root, rules_out="what a bundle would tell"))
+        folder = kept.entry.path
+        odd = self._unusable(folder)
+        told, more = (Description(), ()) if "bundle.yaml" in odd else read_description(Path(folder))
+        found = listed(folder, asked.wants, asked.deadline)
+        gaps += [*kept.gaps, *odd.values(), *(_placed(one, folder) for one in more), *told.gaps, *found.gaps]
+        place = _Place(spool, told, {one.place: one for one in (*found.files, *found.earlier)})
+        self._copy(folder, found.files, asked, place, gaps)
+        left = replace(asked.bounds, log_bytes=max(0, asked.bounds.log_bytes - place.taken))
+        if found.earlier and left.log_bytes:
+            self._copy(folder, found.earlier, replace(asked, bounds=left), place, gaps)
+        elif found.earlier:
+            gaps.append(
+                Gap(
+                    "cut",
+                    SOURCE,
+                    "this run's logs left no room for those of earlier ones",
+                    rules_out="what earlier runs failed of",
+                )
+            )
+        if asked.wants("logs") and not any(one.log for one in found.files):
+            gaps.append(
+                Gap("no_logs", SOURCE, "the bundle holds no logs", asked=folder, rules_out="what logs would say")
+            )
+        return tuple(dict.fromkeys(gaps))
+
+    def check(self, deadline: Deadline) -> Checked:
+        """Count the bundles, and read the newest one's job."""
+        sent = f"list {self._root}/"
+        if not os.path.isdir(self._root):  # noqa: PTH112 - never raises
+            return Checked(False, f"{self._root}: there is no such folder", sent, "see `folder`")
+        store = HostFolders((self._root,))
+        own = next((name for name in _DESCRIBED if store.looked_up(f"{self._root}/{name}", deadline)), None)
+        if own is not None:
+            return Checked(
+                False, f"{self._root} holds a {own}: it is a bundle itself", sent, "name the folder above it"
+            )
+        try:
+            folders, _ = self._folders(deadline)
+            newest = self._kept(folders[0], deadline) if folders else None
+        except SourceFailed as failed:
+            return Checked(False, str(failed), failed.asked or sent, failed.hint)
+        if newest is None:
+            return Checked(True, f"{self._root} can be listed, and holds no bundles yet", sent)
+        said = "1 bundle" if len(folders) == 1 else f"{len(folders):,} bundles"
+        odd = f" ({newest.gaps[0].reason})" if newest.gaps else ""
+        job = newest.record.job.id or newest.record.job.name
+        return Checked(True, f"{said}; the last one written is {newest.entry.name!r}, job {job!r}{odd}", sent)
+
+    # -- how -----------------------------------------------------------------------------------------------------------
+
+    def _folders(self, deadline: Deadline) -> tuple[list[Entry], bool]:
+        """The bundles' folders, last written first, and whether there are more than are looked at."""
+        if not os.path.isdir(self._root):  # noqa: PTH112 - never raises
+            raise SourceFailed(
+                "missing", f"{self._root}: there is no such folder", asked=self._root, hint="see `folder`"
+            )
+        folders: list[Entry] = []
+        for one in HostFolders((self._root,)).listed(self._root, deadline):
+            if one.folder and not one.name.startswith("."):
+                folders.append(one)
+            if len(folders) >= MOST_LISTED:
+                break
+        folders.sort(key=lambda one: (one.written or 0.0, one.name), reverse=True)
+        return folders, len(folders) > MOST_FOLDERS
+
+    def _named(self, text: str, folders: Sequence[Entry], deadline: Deadline) -> list[_Kept]:
+        """The bundles of exactly this id, name or folder, newest first."""
+        found = [self._kept(one, deadline) for one in folders if one.name == text]
+        for entry in folders[:MOST_FOLDERS]:
+            if found and deadline.left() <= 0:
+                break
+            if entry.name != text and text and self._mentions(text, entry, deadline):
+                kept = self._kept(entry, deadline)
+                if text in (kept.record.job.id, kept.record.job.name):
+                    found.append(kept)
+        return sorted(found, key=lambda one: one.order, reverse=True)
+
+    def _mentions(self, text: str, entry: Entry, deadline: Deadline) -> bool:
+        """Whether job.yaml has these characters at all: reading YAML takes a hundred times as long."""
+        raw = _bytes(f"{entry.path}/job.yaml", entry.path, deadline)
+        return text.encode("utf-8", "replace") in raw or b"\\" in raw
+
+    def _kept(self, entry: Entry, deadline: Deadline) -> _Kept:
+        """A bundle with its job, read once for as long as its job.yaml stays the same."""
+        deadline.check(entry.path)
+        store = HostFolders((entry.path,))
+        told = store.looked_up(f"{entry.path}/job.yaml", deadline)
+        key = (entry.path, told.written if told else None, told.size if told else -1)
+        with self._lock:
+            known = self._read.get(key)
+        if known is not None:
+            return replace(known, entry=entry)
+        odd = self._unusable(entry.path).get("job.yaml")
+        system = f"{SOURCE}/{entry.name}"  # one bundle is never taken for another of the same job
+        record, gaps = (JobRecord(Job(), system), (odd,)) if odd else read_record(Path(entry.path), system)
+        job = record.job
+        if job.id is None and job.name is None:
+            job = replace(job, name=entry.name)
+        record = replace(record, job=job, labels={LABEL: entry.path})
+        kept = _Kept(entry, record, tuple(_placed(one, entry.path) for one in gaps))
+        with self._lock:
+            if len(self._read) >= 2 * MOST_FOLDERS:
+                self._read.clear()
+            self._read[key] = kept
+        return kept
+
+    def _unusable(self, folder: str) -> Mapping[str, Gap]:
+        """Descriptions that are links out of the bundle: not even the words of a parser about them are shown."""
+        root = os.path.realpath(folder).rstrip("/") + "/"
+        names = (name for name in _DESCRIBED if not os.path.realpath(f"{folder}/{name}").startswith(root))
+        return {name: Gap("refused_link", name, "a link leads out of the bundle; not followed") for name in names}
+
+    def _wanted(self, asked: Asked) -> tuple[_Kept | None, list[Gap]]:
+        """The bundle of exactly this job: the one that was found, else the newest of its id, or of its name where it has none."""
+        record, job = asked.record, asked.record.job
+        folders, _ = self._folders(asked.deadline)
+        own = next((one for one in folders if one.path == record.labels.get(LABEL)), None)
+        text = job.id or job.name
+        if own is not None:
+            kept: _Kept | None = self._kept(own, asked.deadline)
+        else:
+            kept = next(iter(self._named(text, folders, asked.deadline)), None) if text else None
+        if kept is None or record.system.startswith(f"{SOURCE}/") or job.start is None:
+            return kept, []
+        last = kept.record.job.end or kept.record.job.collected_at
+        if last is None or last >= job.start:
+            return kept, []
+        return None, [Gap("earlier_run", SOURCE, f"{kept.entry.name} was collected before the job began; not read")]
+
+    def _copy(self, folder: str, files: Sequence[File], asked: Asked, place: _Place, gaps: list[Gap]) -> None:
+        empty = [one for one in files if one.log and not one.entry.size]
+        for one in empty:  # that somebody said nothing is told too
+            try:
+                place.append(one.place, b"")
+                place.describe(one.place)
+            except SourceFailed as failed:
+                gaps.append(failed.gap(SOURCE, scope=one.inside))
+        jobs = [
+            copy.Job(one.entry, one.inside, one.place, not one.log) for one in files if one.entry.size or not one.log
+        ]
+        store = HostFolders((folder,))
+        copy.Copying(store, replace(asked, kinds=frozenset()), place, SOURCE, gaps).copy(jobs)
+
+
+@dataclass(slots=True)
+class _Place:
+    """The spool, with what is said of each file taken from the bundle: its own times say only when it was copied there."""
+
+    spool: Spool
+    told: Description
+    files: Mapping[str, File]
+    taken: int = 0
+
+    def append(self, path: str, lines: bytes) -> None:
+        """See Spool."""
+        self.spool.append(path, lines)
+        self.taken += len(lines)
+
+    def write(self, path: str, data: bytes) -> None:
+        """See Spool."""
+        self.spool.write(path, data)
+
+    def describe(
+        self,
+        path: str,
+        *,
+        resource: Resource | None = None,
+        query: str = "",
+        unit: str = "",
+        written: float | None = None,
+    ) -> None:
+        """What bundle.yaml says of the file; of one that had to be renamed also what its name said."""
+        del resource, query, unit, written
+        inside = self.files[path].inside
+        who = self.told.speakers.get(inside)
+        if path != inside and self.files[path].log:
+            hinted = name_hints(StreamRef(inside), inside).resource
+            known = {name: value for name in Resource.__slots__ if who and (value := getattr(who, name)) is not None}
+            who = replace(hinted, **known)
+        when = self.told.written.get(inside)
+        if (who is not None and who != Resource()) or when is not None:
+            self.spool.describe(path, resource=who, written=when)
+
+
+def _of(record: JobRecord, query: JobQuery) -> bool:
+    """Whether the record can be of the user and namespace that were asked for; many a bundle says neither."""
+    owner = query.user is None or record.job.owner in (None, query.user)
+    return owner and (query.namespace is None or record.namespace in (None, query.namespace))
+
+
+def _known(kept: _Kept) -> Known:
+    job, record = kept.record.job, kept.record
+    return Known(
+        id=job.id or kept.entry.name,
+        name=job.name or kept.entry.name,
+        state=job.state,
+        start=job.start,
+        end=job.end,
+        owner=job.owner,
+        namespace=record.namespace,
+        partition=record.partition,
+        gpus=job.gpus,
+        attempt=job.attempt,
+        runs=record.attempts,
+    )
+
+
+def _bytes(path: str, folder: str, deadline: Deadline) -> bytes:
+    """A description as it is; nothing where there is none that could be read."""
+    store = HostFolders((folder,))
+    try:
+        handle = store.opened(Entry(path, "", False), deadline)
+    except SourceFailed as failed:
+        if failed.kind == "timeout":
+            raise
+        return b""
+    try:
+        return handle.read(LARGEST)
+    except OSError:
+        return b""
+    finally:
+        handle.close()
+
+
+def _placed(gap: Gap, folder: str) -> Gap:
+    """A gap whose source is named by its path in the bundle."""
+    return replace(gap, source=gap.source.removeprefix(folder.rstrip("/") + "/"))

@@ -1,0 +1,210 @@
+"""The parts of a bundle besides its logs: stacks, RAS answers, metrics, events and pods, sacct, eBPF output.
+
+Flight Recorder dumps are only listed here: they are read in processes of their own (bot.dumps).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from connectors.base.bundle_layout import CHECKS
+from kb.model import Event, Gap, Resource, StackSample
+from kb.parsers.artefacts.ebpf import EbpfReading, read_ebpf
+from kb.parsers.artefacts.health import read_health
+from kb.parsers.artefacts.processes import read_processes
+from kb.parsers.artefacts.promql import MetricSeries, read_prometheus
+from kb.parsers.artefacts.pystacks import read_stacks
+from kb.parsers.nccl_ras.answers import read_ras
+from kb.parsers.nccl_ras.monitor import read_ras_monitor
+from kb.parsers.nccl_ras.values import RasReport
+from kb.parsers.schedulers.kubernetes import read_kubernetes
+from kb.parsers.schedulers.slurmjson import read_slurm
+
+MOST_FILES = 100_000  # of one part
+LARGEST = 64 << 20  # bytes of one file
+MOST_BYTES = 4 << 30  # of one part's files together; dumps have limits of their own where they are read
+_RANK = re.compile(r"(?:^|[_.-])rank[_-]?(\d{1,7})(?:\.(\d{1,10}))?(?=\.|$)|^(\d{1,7})(?=\.)", re.IGNORECASE)
+_STAMP = re.compile(r"(\d{4})-?(\d\d)-?(\d\d)[T_ -]?(\d\d)[:_-]?(\d\d)(?:[:_-]?(\d\d))?(?:\.\d+)?(?:Z|\+00:?00)?")
+
+
+@dataclass(frozen=True, slots=True)
+class BundleParts:
+    """What was read. `dumps`: the files of Flight Recorder dumps."""
+
+    stacks: tuple[StackSample, ...] = ()
+    dumps: tuple[Path, ...] = ()
+    ras: tuple[RasReport, ...] = ()
+    metrics: tuple[MetricSeries, ...] = ()
+    events: tuple[Event, ...] = ()
+    ebpf: tuple[EbpfReading, ...] = ()
+    gaps: tuple[Gap, ...] = field(default=())
+
+
+def read_parts(folder: Path, job: str | None = None) -> BundleParts:
+    """Read what there is. `job`: the scheduler's id, by which an answer about several jobs is cut down."""
+    gaps: list[Gap] = []
+    events: list[Event] = []
+    for name in ("events.json", "pods.json", "nodes.json"):
+        for path, data in _file(folder / name, gaps):
+            found, odd = read_kubernetes(data, path.name)
+            events += found or ()
+            gaps += odd
+    for path, data in _file(folder / "processes.json", gaps):
+        found, odd = read_processes(data, path.name)
+        events += found or ()
+        gaps += odd
+    for path, data in _file(folder / "slurm.json", gaps):
+        answer, odd = read_slurm(data, path.name, job)
+        events += answer.events if answer else ()
+        gaps += odd
+    events += _checks(folder, gaps)
+    ebpf = tuple(_ebpf(folder, gaps))
+    events += [event for one in ebpf for event in one.events]
+    return BundleParts(
+        stacks=tuple(_stacks(folder, gaps)),
+        dumps=tuple(
+            path for path in _walk(folder / "flight_recorder", gaps, 1 << 50) if path.suffix not in (".md", ".yaml")
+        ),
+        ras=tuple(_ras(folder, gaps, events)),
+        metrics=tuple(_metrics(folder, gaps)),
+        events=tuple(events),
+        ebpf=ebpf,
+        gaps=tuple(gaps),
+    )
+
+
+def _checks(folder: Path, gaps: list[Gap]) -> Iterator[Event]:
+    """What did not pass of the hardware checks in `hardware/<node>/`; files of no tool that is known are logs only."""
+    root = folder / CHECKS
+    for path in _walk(root, gaps):
+        for _, data in _file(path, gaps):
+            inside = path.relative_to(root)
+            node = inside.parts[0] if len(inside.parts) > 1 else None
+            found, odd = read_health(data, f"{CHECKS}/{inside}", node)
+            gaps += odd
+            yield from found or ()
+
+
+def _stacks(folder: Path, gaps: list[Gap]) -> Iterator[StackSample]:
+    root = folder / "stacks"
+    for path in _walk(root, gaps):
+        for _, data in _file(path, gaps):
+            inside = path.relative_to(root)
+            sample = inside.parts[0] if len(inside.parts) > 1 else ""
+            known = _RANK.search(path.name)
+            rank = int(known[1] or known[3]) if known else None
+            node = inside.parts[1] if len(inside.parts) > 2 else None
+            found, odd = read_stacks(
+                data,
+                f"stacks/{inside}",
+                Resource(rank=rank, node=node),
+                sample,
+                stamp(sample),
+                child=bool(known and known[2]),
+            )
+            gaps += odd
+            if found is not None:
+                yield found
+
+
+def _ras(folder: Path, gaps: list[Gap], events: list[Event]) -> Iterator[RasReport]:
+    """The answers of RAS; what is none may be what its monitor wrote, which are events."""
+    for path in _walk(folder / "ras", gaps):
+        for _, data in _file(path, gaps):
+            found, odd = read_ras(data, f"ras/{path.name}", stamp(path.stem))
+            if found is not None:
+                yield found
+            else:
+                told, more = read_ras_monitor(data, f"ras/{path.name}")
+                events += told or ()
+                odd = odd if told is None else more
+            gaps += odd
+
+
+def _metrics(folder: Path, gaps: list[Gap]) -> Iterator[MetricSeries]:
+    for path in _walk(folder / "metrics", gaps):
+        for _, data in _file(path, gaps):
+            found, odd = read_prometheus(data, f"metrics/{path.name}")
+            gaps += odd
+            yield from found or ()
+
+
+def _ebpf(folder: Path, gaps: list[Gap]) -> Iterator[EbpfReading]:
+    for path in _walk(folder / "ebpf", gaps):
+        for _, data in _file(path, gaps):
+            found, odd = read_ebpf(data, f"ebpf/{path.name}", tool=path.stem)
+            gaps += odd
+            if found is not None:
+                yield found
+
+
+def stamp(name: str) -> float | None:
+    """The time that a name is, ISO 8601 in UTC with whatever stands for its colons; None where it is none."""
+    found = _STAMP.fullmatch(name)
+    if found is None:
+        return None
+    try:
+        year, month, day, hour, minute, second = (int(part or 0) for part in found.groups())
+        return datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def _walk(root: Path, gaps: list[Gap], most: int = MOST_BYTES) -> Iterator[Path]:
+    """The files below a folder, in order; what may not be listed is a gap, what is not there is nothing."""
+    count = size = 0
+
+    def refuse(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            gaps.append(Gap("unreadable", str(error.filename or root), f"cannot be read: {error.strerror or error}"))
+
+    for where, folders, names in os.walk(root, onerror=refuse):
+        folders.sort()
+        for name in sorted(names):
+            if name.startswith("."):
+                continue
+            path = Path(where) / name
+            count += 1
+            size += _size(path)
+            if count > MOST_FILES:
+                gaps.append(Gap("too_many_files", str(root), f"more than {MOST_FILES} files; the rest was not read"))
+                return
+            if size > most:
+                gaps.append(Gap("too_large", str(root), f"more than {most >> 20} MB together; the rest was not read"))
+                return
+            yield path
+
+
+def _size(path: Path) -> int:
+    """Bytes of a file as far as it would be read; 0 where it cannot be told."""
+    try:
+        return min(path.stat().st_size, LARGEST)
+    except OSError:
+        return 0
+
+
+def _file(path: Path, gaps: list[Gap]) -> Iterator[tuple[Path, bytes]]:
+    """The path with its bytes; nothing, and a gap, where it cannot be read or is too large; nothing where it is not there."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            gaps.append(Gap("unreadable", str(path), "cannot be read: it is no plain file"))
+            return
+        with path.open("rb") as handle:
+            data = handle.read(LARGEST + 1)
+    except FileNotFoundError:
+        if path.is_symlink():
+            gaps.append(Gap("unreadable", str(path), "cannot be read: the link leads nowhere"))
+        return
+    except OSError as error:
+        gaps.append(Gap("unreadable", str(path), f"cannot be read: {error.strerror or error}"))
+        return
+    if len(data) > LARGEST:
+        gaps.append(Gap("too_large", str(path), f"more than {LARGEST >> 20} MB; it was not read"))
+        return
+    yield path, data

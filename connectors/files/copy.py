@@ -1,0 +1,370 @@
+"""Copies one job's files into the spool: logs whole or in excerpts, dumps as they are, side by side and within bounds.
+
+What hangs (a dead NFS server) keeps one thread and no lock: the others go on, and what was not read is told.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from connectors.base.contract import Asked, Deadline, SourceFailed, Spool, safe_name
+from connectors.base.decompress import Unpacking, compression_of, is_binary
+from connectors.base.filenames import ARCHIVE, NO_LOG, name_hints
+from connectors.base.iteration_lines import PROGRESS_WORDS
+from connectors.files.excerpts import BLOCK, Excerpt, Lines, Telling
+from connectors.files.local import Entry, Handle, Store
+from kb.model import Gap, Resource, StreamRef
+
+HEAD, TAIL = 256 << 10, 1 << 20  # of each log that is too large
+MOST_FILES = 20_000
+SIDE_BY_SIDE = 8
+PACKED_RATIO = 8  # text is guessed to be so many times as large as what it is packed into
+MOST_UNPACKED = 4 << 30  # of one file
+SAMPLES = 4000  # iteration lines kept of what is left out of a log
+SAMPLE_BYTES = 300  # of such a line, about
+PATIENCE = 0.7  # of the time that is left, for looking through what lies between beginnings and ends
+SLACK = 16  # one part in so many is left for ends of lines, and for marks of what is left out
+_PROBE = 8192
+_DUMP = re.compile(
+    r"(?:nccl_trace|comm_lib_trace|fr_trace|flight_recorder|trace_rank)[\w.-]{0,80}?\d{1,7}(?:\.json|\.pickle|\.pkl)?\Z|dump_\d{1,7}\Z"
+)
+PACKED = re.compile(r"\.(?:gz|zst|xz)\Z")
+_NO_FOLDERS = frozenset(
+    (
+        "checkpoints",
+        "checkpoint",
+        "ckpt",
+        "ckpts",
+        "wandb",
+        "tensorboard",
+        "__pycache__",
+        "node_modules",
+        "site-packages",
+    )
+)
+_DEEPEST = 5  # parts of a path in the bundle
+_OWN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,100}\Z")
+PREFIX = "logs/folders"
+
+
+class Job(NamedTuple):
+    """One file to be copied: the entry, its name within the job's folder, its place in the bundle."""
+
+    entry: Entry
+    inside: str
+    place: str
+    dump: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How much of one log is kept: all where it has at most `most` bytes, else its head, its tail, and `room` between."""
+
+    most: int
+    head: int
+    tail: int
+    room: int
+
+
+def listed(entries: Iterable[tuple[str, Entry]], gaps: list[Gap], where: str) -> list[Job]:
+    """The files of a job that may be logs or dumps, those that tell most first. `entries`: name within the folder, entry."""
+    found: list[Job] = []
+    places: set[str] = set()
+    for inside, entry in entries:
+        *folders, base = inside.split("/")
+        if (
+            base.startswith(".")
+            or NO_LOG.search(base)
+            or ARCHIVE.search(base)
+            or _NO_FOLDERS & set(folders)
+            or not entry.size
+        ):
+            continue
+        if len(found) >= MOST_FILES:
+            gaps.append(Gap("too_many_files", where, f"more than {MOST_FILES:,} files; the rest was not read"))
+            break
+        dump = _DUMP.match(base) is not None or (bool(folders) and folders[-1] == "flight_recorder")
+        found.append(Job(entry, inside, _place(inside, places, dump=dump), dump))
+    return sorted(found, key=lambda one: (one.entry.name != "error.json", one.entry.size, one.inside))
+
+
+def _place(inside: str, taken: set[str], *, dump: bool) -> str:
+    """Where a file goes in the bundle: its own path as far as that can be, since names tell ranks and attempts."""
+    parts = [plain_part(part) for part in PACKED.sub("", inside).split("/")]
+    if dump:
+        parts = ["_".join(parts[-3:])] if parts[-1] in taken or f"flight_recorder/{parts[-1]}" in taken else parts[-1:]
+    over = len(parts) - _DEEPEST
+    if over > 0:
+        parts = [plain_part("_".join(parts[: over + 1])), *parts[over + 1 :]]
+    place = "/".join(("flight_recorder" if dump else PREFIX, *parts))
+    if place in taken:
+        head, dot, ending = place.rpartition(".") if "." in parts[-1] else (place, "", "")
+        place = f"{head}-{safe_name('/' + inside).rsplit('-', 1)[-1]}{dot}{ending}"
+    taken.add(place)
+    return place
+
+
+def plain_part(part: str) -> str:
+    """One part of a path as a bundle can have it: as it is where that can be, else changed, with its ending kept."""
+    if _OWN.match(part):
+        return part
+    stem, dot, ending = part.rpartition(".")
+    return f"{safe_name(stem)}.{ending}" if dot and stem and ending.isalnum() and ending.isascii() else safe_name(part)
+
+
+def share_of(sizes: Sequence[int], most: int, *, deep: bool) -> Share:
+    """The even share of each log: what the small ones leave, the large ones get."""
+    if sum(sizes) > most:
+        most -= most // SLACK
+    left, each = most, most
+    for count, size in enumerate(sorted(sizes)):
+        each = left // (len(sizes) - count)
+        if size > each:
+            break
+        left -= size
+    if deep:
+        return Share(each, each // 2, each // 2, 0)
+    head, tail = min(HEAD, each // 5), min(TAIL, each // 2)
+    return Share(each, head, tail, max(0, each - head - tail))
+
+
+@dataclass(slots=True)
+class Copying:
+    """One collection of one job's files."""
+
+    store: Store
+    asked: Asked
+    spool: Spool
+    source: str
+    gaps: list[Gap] = field(default_factory=list)
+    cut: list[tuple[str, int, int]] = field(default_factory=list)
+    _found: Telling | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def copy(self, jobs: Sequence[Job]) -> None:
+        """Copy all of them, or what can be by the deadline."""
+        sizes = [
+            one.entry.size * (PACKED_RATIO if PACKED.search(one.entry.name) else 1) for one in jobs if not one.dump
+        ]
+        share = share_of(sizes, self.asked.bounds.log_bytes, deep=self.asked.deep)
+        waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        ended: queue.SimpleQueue[tuple[Job | None, list[Gap]]] = queue.SimpleQueue()
+        for one in jobs:
+            waiting.put(one)
+        total = max(1, sum(max(0, size - share.most) for size in sizes))
+        for _ in range(min(SIDE_BY_SIDE, len(jobs))):
+            work = _Work(self, waiting, ended, share, total)
+            threading.Thread(target=work.run, daemon=True).start()
+        left = {one.inside for one in jobs}
+        while left:
+            try:
+                job, gaps = ended.get(timeout=max(0.001, self.asked.deadline.left()))
+            except queue.Empty:
+                break
+            self.gaps += gaps
+            if job is None:  # nothing more can be written
+                break
+            left.discard(job.inside)
+        self._told(jobs, left)
+
+    def telling(self) -> Telling | None:
+        """What finds the lines that rules want, made when the first log is too large."""
+        if self.asked.deep:
+            return None
+        with self._lock:
+            if self._found is None:
+                self._found = Telling(self.asked.prefilter.words, PROGRESS_WORDS)
+            return self._found
+
+    def _told(self, jobs: Sequence[Job], left: set[str]) -> None:
+        rules_out = "what only the parts that are not here say"
+        if self.cut:
+            kept, all_of = sum(one for _, one, _ in self.cut), sum(out + kept for _, kept, out in self.cut)
+            between = "" if self.asked.deep else " and between them the lines that rules look for"
+            reason = f"{len(self.cut)} large logs are here in part only: their beginnings and ends{between}"
+            self.gaps.append(
+                Gap("cut", self.source, reason, asked=f"{all_of:,} bytes", got=f"{kept:,} bytes", rules_out=rules_out)
+            )
+        if left:
+            names = ", ".join(sorted(left)[:5]) + (" …" if len(left) > 5 else "")
+            reason = (
+                f"{len(left)} of {len(jobs)} files were not read, or not to their end, when the time was over: {names}"
+            )
+            self.gaps.append(Gap("source_timeout", self.source, reason, rules_out=rules_out))
+
+
+@dataclass(slots=True)
+class _Work:
+    """One thread's part of it."""
+
+    of: Copying
+    waiting: queue.SimpleQueue[Job]
+    ended: queue.SimpleQueue[tuple[Job | None, list[Gap]]]
+    share: Share
+    total: int  # bytes beyond their share, of all logs
+
+    def run(self) -> None:
+        """Take one file after the other."""
+        while True:
+            try:
+                job = self.waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                gaps = self._dump(job) if job.dump else self._log(job)
+            except SourceFailed as failed:
+                over = failed.kind in ("timeout", "too_large", "over_budget")
+                self.ended.put((None if over else job, [failed.gap(self.of.source, scope=job.inside)]))
+                if over:
+                    return
+            except OSError as error:  # a stale handle, a disk that fails
+                reason = f"cannot be read: {error.strerror or error}"
+                self.ended.put((job, [Gap("unreadable", job.inside, reason)]))
+            else:
+                self.ended.put((job, gaps))
+
+    def _dump(self, job: Job) -> list[Gap]:
+        most = self.of.asked.bounds.part_bytes
+        if not self.of.asked.wants("collectives"):
+            return []
+        if job.entry.size > most:
+            return [Gap("too_large", job.inside, f"{job.entry.size:,} bytes; at most {most:,} are read")]
+        with closing(self._open(job)) as handle:
+            data = b"".join(_all_of(handle, job.entry.size))
+        self.of.spool.write(job.place, data)
+        self.of.spool.describe(job.place, written=job.entry.written)
+        return []
+
+    def _open(self, job: Job) -> Handle:
+        return self.of.store.opened(job.entry, self.of.asked.deadline)
+
+    def _log(self, job: Job) -> list[Gap]:
+        if not self.of.asked.wants("logs"):
+            return []
+        with closing(self._open(job)) as handle:
+            probe = handle.read(min(_PROBE, job.entry.size))
+            compression = compression_of(probe)
+            if (
+                not probe
+                or probe.startswith((b"\xff\xfe", b"\xfe\xff"))
+                or (compression is None and is_binary(probe) and probe.strip(b"\0"))
+            ):
+                return []  # no text: most likely nobody's log
+            handle.seek(0)
+            excerpt = Excerpt(lambda lines: self.of.spool.append(job.place, lines))
+            try:
+                gaps = (
+                    self._packed(job, handle, compression, excerpt)
+                    if compression
+                    else self._plain(job, handle, excerpt)
+                )
+            finally:
+                excerpt.close()
+        who = name_hints(StreamRef(job.place), job.inside).resource
+        told = Resource(node=who.node, rank=who.rank, local_rank=who.local_rank)
+        self.of.spool.describe(job.place, resource=told, query=job.entry.path, written=job.entry.written)
+        if excerpt.left_out:
+            self.of.cut.append((job.inside, excerpt.kept, excerpt.left_out))
+        return gaps
+
+    def _plain(self, job: Job, handle: Handle, excerpt: Excerpt) -> list[Gap]:
+        size, share = job.entry.size, self.share
+        lines = Lines(handle.read)
+        if size <= share.most:
+            self._keep(lines, size, excerpt)
+            return []
+        self._keep(lines, share.head, excerpt)
+        until = self._until(size - share.most)
+        room, every = share.room, _every(size, share.room)
+        for block in lines.blocks(size - share.tail):
+            self._look(block, excerpt, room, every)
+            room = share.head + share.room - excerpt.kept
+            if self.of.asked.deep or room <= 0 or until.left() <= 0:
+                break
+        self.of.asked.deadline.check(job.inside)
+        tail = size - share.tail
+        if lines.at < tail:
+            handle.seek(tail)
+            excerpt.skip(tail - lines.at)
+            lines = Lines(handle.read, tail)
+            excerpt.skip(lines.to_line_start())
+        self._keep(lines, size, excerpt)
+        return []
+
+    def _packed(self, job: Job, handle: Handle, compression: str, excerpt: Excerpt) -> list[Gap]:
+        """The size of what is packed shows at its end only: the tail goes along behind until that comes."""
+        share, unpacking = self.share, Unpacking(handle, compression)
+        head = max(share.head, share.most - share.tail - share.room // 4)
+        lines = Lines(unpacking.read)
+        self._keep(lines, head, excerpt)
+        until = self._until(max(1, job.entry.size * PACKED_RATIO - share.most))
+        behind: deque[bytes] = deque()
+        waiting, room = 0, share.most - excerpt.kept - share.tail
+        every = _every(job.entry.size * PACKED_RATIO, room)
+        for block in lines.blocks(MOST_UNPACKED):
+            self.of.asked.deadline.check(job.inside)
+            behind.append(block)
+            waiting += len(block)
+            while waiting - len(behind[0]) > share.tail:
+                first = behind.popleft()
+                waiting -= len(first)
+                before = excerpt.kept
+                self._look(first, excerpt, room if until.left() > 0 else 0, every)
+                room -= excerpt.kept - before
+        text = b"".join(behind)
+        start = text.find(b"\n", len(text) - share.tail) + 1 if len(text) > share.tail else 0
+        if start:
+            self._look(text[:start], excerpt, room, every)
+        excerpt.keep(text[start:])
+        if unpacking.fault:
+            reason = (
+                f"the {compression} data is broken off or damaged after {lines.at:,} bytes of text: {unpacking.fault}"
+            )
+            return [Gap("broken_compression", job.inside, reason)]
+        if lines.at >= MOST_UNPACKED:
+            return [
+                Gap("expands_too_much", job.inside, f"unpacks to more than {MOST_UNPACKED >> 30} GiB; not read further")
+            ]
+        return []
+
+    def _look(self, block: bytes, excerpt: Excerpt, room: int, every: int) -> None:
+        telling = self.of.telling() if room > 0 else None
+        if telling is None:
+            excerpt.skip(len(block))
+        else:
+            telling.pass_on(block, excerpt, room, every)
+
+    def _keep(self, lines: Lines, until: int, excerpt: Excerpt) -> None:
+        for block in lines.blocks(until):
+            self.of.asked.deadline.check()
+            excerpt.keep(block)
+
+    def _until(self, size: int) -> Deadline:
+        """By when a log's middle must have been looked through, so that all logs get their turn and their end."""
+        deadline = self.of.asked.deadline
+        return deadline.sooner(deadline.left() * PATIENCE * min(1.0, SIDE_BY_SIDE * size / self.total))
+
+
+def _every(size: int, room: int) -> int:
+    """In how many bytes one iteration line is kept, so that they take up a quarter of the room at most."""
+    return size // max(1, min(SAMPLES, room // (4 * SAMPLE_BYTES))) + 1
+
+
+def _all_of(handle: Handle, size: int) -> Iterator[bytes]:
+    """All bytes of a file, up to the size that it had when it was found."""
+    while size > 0 and (block := handle.read(min(size, BLOCK))):
+        size -= len(block)
+        yield block
+
+
+def inside_of(folder: str) -> Callable[[Entry], tuple[str, Entry]]:
+    """Names files by their path within a folder."""
+    root = folder.rstrip("/") + "/"
+    return lambda entry: (entry.path.removeprefix(root), entry)

@@ -1,0 +1,300 @@
+"""Jobs as folders of logs, on shared storage or in an S3-compatible object store: finds them by a pattern, copies what they hold.
+
+`FoldersSettings` says the pattern; a job's id or name is compared with what the pattern reads from each folder's name, and
+never becomes part of a path that it was not found at.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from connectors.base.budget import Load
+from connectors.base.contract import Asked, Checked, Deadline, Gives, JobQuery, Known, Seconds, SourceFailed, Spool
+from connectors.base.filenames import name_hints
+from connectors.base.secret import Secret
+from connectors.files.copy import Copying, inside_of, listed
+from connectors.files.folder_pattern import Pattern, Search, Values, pattern_of
+from connectors.files.local import Entry, HostFolders, Store, host_root
+from connectors.files.object_store import ObjectLogin, ObjectStore
+from kb.model import Gap, Job, JobRecord, Member, StreamRef, Window
+from kb.parsers.logs.prefixes import peel
+
+MOST_FOUND = 20  # records of one name
+MOST_RECENT = 2000
+MOST_MEMBERS = 20_000
+EARLIER = 60.0  # seconds before a job's start; what was last written to before that is of another run
+_FIRST = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class FoldersSettings:
+    """Log folders or files by a pattern, on local disks, NFS and the like, or in S3-compatible object storage.
+
+    `pattern`: where a job's files lie, with {id}, {name} and {user}, and * for any part of one name, as
+    `/shared/logs/{user}/{name}-{id}` or `s3://bucket/runs/{name}/{id}/logs`. `allowed`: further folders of this host in which
+    output files that a scheduler names may be read, and to which links may lead. `url`: the object store's address; Amazon's
+    where it is not set. `region`: of the object store. `access_key`, `secret_key`, `session_token`: the key to it; without
+    one those of this host are used. `anonymous`: no key at all. `ca_file`: certificates to trust in place of the usual ones.
+    `over_after`: a job whose files were not written to for so long is over; before that it may hang.
+    `load`: the most that the object store gets of us.
+    """
+
+    pattern: str
+    allowed: tuple[str, ...] = ()
+    url: str | None = None
+    region: str | None = None
+    access_key: Secret | None = None
+    secret_key: Secret | None = None
+    session_token: Secret | None = None
+    anonymous: bool = False
+    ca_file: str | None = None
+    over_after: Seconds = 21600.0
+    load: Load = field(default_factory=lambda: Load(requests=6000, bytes=8 << 30, calls=16))
+
+    def __post_init__(self) -> None:
+        pattern_of(self.pattern)
+        if (self.access_key is None) != (self.secret_key is None):
+            raise ValueError("access_key and secret_key go together")
+        if any(not one.startswith(("/", "~")) for one in self.allowed):
+            raise ValueError("the folders under `allowed` are absolute paths")
+
+
+@dataclass(slots=True)
+class Folders:
+    """One pattern of job folders: a Finder, and a Source of logs and Flight Recorder dumps."""
+
+    settings: FoldersSettings
+    store: Store | None = None
+    gives: frozenset[Gives] = field(default=frozenset({"jobs", "logs", "collectives"}), init=False)
+    _pattern: Pattern = field(init=False, repr=False)
+    _store: Store = field(init=False, repr=False)
+    _allowed: tuple[str, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        known, pattern = self.settings, pattern_of(self.settings.pattern)
+        self._allowed = tuple(host_root(one) for one in known.allowed)
+        if pattern.scheme == "s3":
+            login = ObjectLogin(
+                known.url,
+                known.region,
+                known.access_key,
+                known.secret_key,
+                known.session_token,
+                known.anonymous,
+                known.ca_file,
+            )
+            self._store = self.store or ObjectStore(login, known.load)
+        else:
+            pattern = replace(pattern, root=host_root(pattern.root))
+            self._store = self.store or HostFolders((pattern.root, *self._allowed))
+        self._pattern = pattern
+
+    # -- Finder --------------------------------------------------------------------------------------------------------
+
+    def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
+        """The jobs whose id, name, or folder's own name is exactly this, newest first, at most 20."""
+        text = query.text.strip()
+        user = {"user": query.user} if query.user and "user" in self._pattern.fields else {}
+        search = Search(self._store, self._pattern, deadline)
+        found: dict[str, tuple[Values, Entry]] = {}
+        for way in (
+            search.named(text, user),
+            *(search.of({**user, key: text}) for key in ("id", "name") if key in self._pattern.fields),
+        ):
+            found.update((entry.path, (values, entry)) for values, entry in way)
+        if search.cut and not found:
+            raise SourceFailed(
+                "too_large",
+                f"{self._pattern.root} holds more than {search.listed - 1:,} entries",
+                asked=self.settings.pattern,
+                hint="say --user, or make the pattern narrower",
+            )
+        groups: dict[tuple[str, ...], list[tuple[Values, Entry]]] = {}
+        for values, entry in found.values():
+            groups.setdefault(_key(values), []).append((values, entry))
+        newest = sorted(groups.values(), key=_last, reverse=True)[:MOST_FOUND]
+        records = [self._record(one, deadline) for one in newest]
+        return tuple(sorted(records, key=lambda one: -(one.job.end or one.job.start or 0.0)))
+
+    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+        """Jobs whose folders were written to in the window (of object stores: all), newest first, at most 2,000."""
+        jobs: dict[tuple[str, ...], Known] = {}
+        search = Search(self._store, self._pattern, deadline, quick=self._pattern.scheme == "s3")
+        for values, entry in search.of({}):
+            if entry.written is not None and not (window.start or 0.0) <= entry.written < (window.end or float("inf")):
+                continue
+            one = Known(_id(values, entry), values.get("name", ""), None, None, entry.written, values.get("user"))
+            jobs.setdefault(_key(values), one)
+        return tuple(sorted(jobs.values(), key=lambda one: -(one.end or 0.0))[:MOST_RECENT])
+
+    def _record(self, places: Sequence[tuple[Values, Entry]], deadline: Deadline) -> JobRecord:
+        values, first = places[0]
+        files = [pair for _, entry in places for pair in self._files(entry, deadline)]
+        written = [entry.written for _, entry in files if entry.written is not None]
+        members, nodes = _members(files)
+        end = max(written, default=None)
+        over = end is not None and time.time() - end > self.settings.over_after
+        job = Job(
+            id=_id(values, first),
+            name=values.get("name"),
+            owner=values.get("user"),
+            start=self._start(files, deadline),
+            end=end if over else None,
+            nodes=nodes,
+        )
+        return JobRecord(job, "folders", members=members, paths=tuple(entry.path for _, entry in places))
+
+    def _start(self, files: Sequence[tuple[str, Entry]], deadline: Deadline) -> float | None:
+        """When the first log begins, as its first lines say; else when the first file was last written to."""
+        written = [entry.written for _, entry in files if entry.written is not None]
+        logs = sorted(
+            (entry for _, entry in files if entry.name.endswith((".log", ".out", ".txt"))), key=lambda one: one.path
+        )
+        for entry in logs[:1]:
+            try:
+                handle = self._store.opened(entry, deadline)
+                head = handle.read(min(_FIRST, entry.size))
+                handle.close()
+            except (SourceFailed, OSError):
+                continue
+            times = (peel(line).time for line in head.split(b"\n")[:20])
+            found = next((one for one in times if one is not None), None)
+            if found is not None and found <= min(written, default=found):
+                return found
+        return min(written, default=None)
+
+    # -- Source --------------------------------------------------------------------------------------------------------
+
+    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+        """Copy the job's logs, torchrun's error files and Flight Recorder dumps; what its scheduler names as output too."""
+        gaps: list[Gap] = []
+        copied = 0
+        for store, files in (
+            (self._store, list(self._wanted(asked, gaps))),
+            (HostFolders(self._allowed), list(self._named(asked))),
+        ):
+            found = listed(files, gaps, self.settings.pattern)
+            copying = Copying(store, asked, spool, "folders", gaps)
+            wanted = [one for one in found if asked.wants("collectives" if one.dump else "logs")]
+            copying.copy(wanted)
+            copied += len(wanted)
+        if isinstance(self._store, HostFolders) and self._store.refused:
+            reason = "a link leads out of the folders that may be read; `allowed` can name where to"
+            gaps += [Gap("refused_link", path, reason) for path in dict.fromkeys(self._store.refused)]
+            self._store.refused.clear()
+        if not copied and asked.wants("logs"):
+            gaps.append(
+                Gap(
+                    "no_logs",
+                    "folders",
+                    "no folder of this job is there, or it holds no logs",
+                    asked=self.settings.pattern,
+                )
+            )
+        return gaps
+
+    def check(self, deadline: Deadline) -> Checked:
+        """List the folder that all job folders lie in, and read a job's name from the first that fit."""
+        sent = f"list {'s3://' if self._pattern.scheme == 's3' else ''}{self._pattern.root}/"
+        search = Search(self._store, self._pattern, deadline)
+        try:
+            if self._pattern.scheme != "s3" and not os.path.isdir(self._pattern.root):  # noqa: PTH112 - never raises
+                return Checked(False, f"{self._pattern.root}: there is no such folder", sent, "see `pattern`")
+            first = next(iter(self._store.listed(self._pattern.root, deadline)), None)
+            found = next(search.of({}), None)
+        except SourceFailed as failed:
+            return Checked(False, str(failed), failed.asked or sent, failed.hint)
+        if first is None:
+            return Checked(True, f"{self._pattern.root} can be listed, and is empty", sent)
+        if found is None:
+            return Checked(
+                False,
+                f"nothing under {self._pattern.root} fits the pattern",
+                sent,
+                f"compare {first.name!r} with `pattern`",
+            )
+        values, entry = found
+        said = ", ".join(f"{key} {value!r}" for key, value in values.items())
+        return Checked(True, f"{entry.name!r} is read as {said}", sent)
+
+    # -- how -----------------------------------------------------------------------------------------------------------
+
+    def _wanted(self, asked: Asked, gaps: list[Gap]) -> Iterator[tuple[str, Entry]]:
+        """The files of the job's folders."""
+        job = asked.record.job
+        begun = job.start - EARLIER if job.start is not None and asked.record.system != "folders" else None
+        places = self._places(asked)
+        old = 0
+        for entry in places:
+            for name, file in self._files(entry, asked.deadline):
+                if begun is not None and file.written is not None and file.written < begun:
+                    old += 1
+                    continue
+                yield (f"{entry.name}/{name}" if len(places) > 1 and entry.folder else name), file
+        if old:
+            gaps.append(
+                Gap("earlier_run", "folders", f"{old} files were last written to before the job began; not read")
+            )
+
+    def _places(self, asked: Asked) -> list[Entry]:
+        """The folders and files of exactly this job: by its id where the pattern has one, else by its name."""
+        job, fields = asked.record.job, self._pattern.fields
+        search = Search(self._store, self._pattern, asked.deadline)
+        user = {"user": job.owner} if job.owner and "user" in fields else {}
+        if asked.record.system == "folders":
+            own = {
+                key: value for key, value in (("id", job.id), ("name", job.name)) if value is not None and key in fields
+            }
+            return [entry for _, entry in search.of({**own, **user})] if own else []
+        if "id" in fields:
+            return [entry for _, entry in search.of({**user, "id": job.id})] if job.id else []
+        return [entry for _, entry in search.of({**user, "name": job.name})] if job.name else []
+
+    def _named(self, asked: Asked) -> Iterator[tuple[str, Entry]]:
+        """The output files that the scheduler names, where they lie in folders that are allowed."""
+        if not self._allowed or asked.record.system == "folders":
+            return
+        store = HostFolders(self._allowed)
+        for path in dict.fromkeys(asked.record.paths):
+            entry = store.looked_up(path, asked.deadline) if path.startswith("/") and path.isprintable() else None
+            if entry is not None and not entry.folder:
+                yield entry.name, entry
+
+    def _files(self, entry: Entry, deadline: Deadline) -> Iterator[tuple[str, Entry]]:
+        if not entry.folder:
+            yield entry.name, entry
+            return
+        for count, pair in enumerate(map(inside_of(entry.path), self._store.below(entry.path, deadline))):
+            if count > MOST_MEMBERS:
+                return
+            yield pair
+
+
+def _key(values: Values) -> tuple[str, ...]:
+    return tuple(f"{key}={value}" for key, value in sorted(values.items()))
+
+
+def _id(values: Values, entry: Entry) -> str:
+    """What a job is known by: its id, where the pattern has none its name."""
+    return values.get("id") or values.get("name") or entry.name
+
+
+def _last(places: Sequence[tuple[Values, Entry]]) -> float:
+    return max((entry.written or 0.0 for _, entry in places), default=0.0)
+
+
+def _members(files: Iterable[tuple[str, Entry]]) -> tuple[tuple[Member, ...], dict[str, tuple[int, ...]]]:
+    """Who wrote files, as their names tell; and which ranks ran on which node."""
+    members: dict[tuple[int | None, str | None], Member] = {}
+    nodes: dict[str, list[int]] = {}
+    for name, _ in files:
+        who = name_hints(StreamRef(name), name).resource
+        if who.rank is None and who.node is None:
+            continue
+        members.setdefault((who.rank, who.node), Member(name, who.node, who.rank, who.local_rank))
+        if who.node is not None and who.rank is not None and who.rank not in nodes.setdefault(who.node, []):
+            nodes[who.node].append(who.rank)
+    return tuple(members.values()), {node: tuple(sorted(ranks)) for node, ranks in nodes.items() if ranks}

@@ -1,0 +1,173 @@
+"""A place of files, and the first kind of it: folders of this host (local disks, NFS, Lustre).
+
+Nothing outside of the roots is read: links that lead elsewhere are refused, also where they are made while we look.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from connectors.base.contract import Deadline, Failure, SourceFailed
+
+DEEPEST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or folder: its whole path, its own name, bytes, and when it was last written (seconds since the epoch)."""
+
+    path: str
+    name: str
+    folder: bool
+    size: int = 0
+    written: float | None = None
+
+
+class Handle(Protocol):
+    """An open file that is read from a place on."""
+
+    def read(self, size: int, /) -> bytes:
+        """Up to so many bytes; none at the end."""
+
+    def seek(self, place: int, /) -> int:
+        """Go on from there."""
+
+    def close(self) -> None:
+        """Be done with it."""
+
+
+class Store(Protocol):
+    """A place of files."""
+
+    def listed(self, folder: str, deadline: Deadline) -> Iterator[Entry]:
+        """What lies in a folder, in no order; nothing where there is no such folder. May raise SourceFailed."""
+
+    def below(self, folder: str, deadline: Deadline) -> Iterator[Entry]:
+        """All files below a folder. May raise SourceFailed."""
+
+    def looked_up(self, path: str, deadline: Deadline) -> Entry | None:
+        """The file or folder of exactly this path."""
+
+    def opened(self, entry: Entry, deadline: Deadline) -> Handle:
+        """A file to read. May raise SourceFailed, also while it is read."""
+
+
+# -- folders of this host ------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class HostFolders:
+    """Folders of this host. `roots`: what may be read; `refused`: links that led elsewhere, at most a few."""
+
+    roots: tuple[str, ...]
+    refused: list[str] = field(default_factory=list)
+
+    def listed(self, folder: str, deadline: Deadline) -> Iterator[Entry]:
+        """See Store."""
+        deadline.check(folder)
+        with _reading(folder):
+            try:
+                entries = os.scandir(folder)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+            with entries:
+                for one in entries:
+                    deadline.check(folder)
+                    found = self._entry(one)
+                    if found is not None:
+                        yield found
+
+    def below(self, folder: str, deadline: Deadline) -> Iterator[Entry]:
+        """See Store. Folders that cannot be listed are left out."""
+        waiting, seen = [(folder, 0)], set()
+        while waiting:
+            at, depth = waiting.pop()
+            with suppress(OSError):
+                status = Path(at).stat()
+                if (status.st_dev, status.st_ino) in seen:
+                    continue
+                seen.add((status.st_dev, status.st_ino))
+            try:
+                for one in self.listed(at, deadline):
+                    if not one.folder:
+                        yield one
+                    elif depth < DEEPEST and not one.name.startswith("."):
+                        waiting.append((one.path, depth + 1))
+            except SourceFailed as failed:
+                if failed.kind == "timeout" or depth == 0:
+                    raise
+
+    def looked_up(self, path: str, deadline: Deadline) -> Entry | None:
+        """See Store."""
+        deadline.check(path)
+        try:
+            status = Path(path).stat()
+        except (OSError, ValueError):
+            return None
+        return self._checked(path, status) if self._inside(path) else None
+
+    def opened(self, entry: Entry, deadline: Deadline) -> Handle:
+        """See Store."""
+        deadline.check(entry.path)
+        with _reading(entry.path):
+            number = os.open(entry.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.fdopen(number, "rb", buffering=0)
+        plain = stat.S_ISREG(os.fstat(number).st_mode)
+        if not plain or not self._within(os.path.realpath(f"/proc/self/fd/{number}")):
+            handle.close()
+            why = "it leads out of the folders that may be read" if plain else "it is no file"
+            raise SourceFailed("refused", f"{entry.path}: {why}")
+        return handle
+
+    def _entry(self, one: os.DirEntry[str]) -> Entry | None:
+        try:
+            status = one.stat()
+            link = one.is_symlink()
+        except OSError:
+            return None
+        if link and not self._inside(one.path):
+            return None
+        return self._checked(one.path, status)
+
+    def _checked(self, path: str, status: os.stat_result) -> Entry | None:
+        folder = stat.S_ISDIR(status.st_mode)
+        if not folder and not stat.S_ISREG(status.st_mode):
+            return None
+        return Entry(path, path.rsplit("/", 1)[-1], folder, 0 if folder else status.st_size, status.st_mtime)
+
+    def _inside(self, path: str) -> bool:
+        inside = self._within(os.path.realpath(path))
+        if not inside and len(self.refused) < 20:
+            self.refused.append(path)
+        return inside
+
+    def _within(self, real: str) -> bool:
+        roots = (os.path.realpath(one) for one in self.roots)
+        return any(real == one or real.startswith(one.rstrip("/") + "/") for one in roots)
+
+
+class _reading:  # noqa: N801 - reads as a statement
+    """Turns what the system says of a path into a SourceFailed."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        """Nothing to do yet."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError):
+            kind: Failure = "forbidden" if isinstance(error, PermissionError) else "unreachable"
+            kind = "missing" if isinstance(error, FileNotFoundError) else kind
+            raise SourceFailed(kind, f"{self.path}: {error.strerror or error}", asked=self.path) from None
+
+
+def host_root(path: str) -> str:
+    """A folder of this host as an absolute path without dots; `~` is the home of whoever runs us."""
+    return str(Path(os.path.abspath(os.path.expanduser(path))))  # noqa: PTH100, PTH111 - no link is followed here

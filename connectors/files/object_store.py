@@ -1,0 +1,291 @@
+"""An S3-compatible object store as a place of files, through fsspec: listed page by page, read in ranges, no redirect followed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from connectors.base.budget import Budget, Load
+from connectors.base.contract import Deadline, Failure, SourceFailed
+from connectors.base.secret import Secret
+from connectors.files.local import Entry, Handle
+
+PAGE = 1000  # what an object store lists in one answer
+TRIES = 3
+PAUSE = 0.2  # seconds between them
+CONNECT_SECONDS, READ_SECONDS = 5.0, 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectLogin:
+    """How an S3-compatible store is reached; see FoldersSettings."""
+
+    url: str | None = None
+    region: str | None = None
+    access_key: Secret | None = None
+    secret_key: Secret | None = None
+    session_token: Secret | None = None
+    anonymous: bool = False
+    ca_file: str | None = None
+
+
+class ObjectStore:
+    """An S3-compatible object store: paths are `bucket/key`, folders are prefixes that end in a slash."""
+
+    def __init__(self, login: ObjectLogin, load: Load | None = None) -> None:
+        self._login = login
+        self._budget = Budget(load or Load(requests=6000, bytes=8 << 30, calls=16))
+        self._made: tuple[tuple[str, ...], Any] | None = None
+        self._lock = threading.Lock()
+
+    def listed(self, folder: str, deadline: Deadline) -> Iterator[Entry]:
+        """See Store."""
+        for page in self._pages(folder, deadline, "/"):
+            for one in page.get("CommonPrefixes", ()):
+                path = f"{_bucket(folder)}/{one['Prefix'].rstrip('/')}"
+                yield Entry(path, path.rsplit("/", 1)[-1], folder=True)
+            yield from _objects(page, _bucket(folder))
+
+    def below(self, folder: str, deadline: Deadline) -> Iterator[Entry]:
+        """See Store."""
+        for page in self._pages(folder, deadline, ""):
+            yield from _objects(page, _bucket(folder))
+
+    def looked_up(self, path: str, deadline: Deadline) -> Entry | None:
+        """See Store."""
+        bucket, _, key = path.partition("/")
+        if not key:
+            return Entry(path, path, folder=True)
+        inside = self._ask("list_objects_v2", deadline, Bucket=bucket, Prefix=f"{key}/", MaxKeys=1)
+        if inside.get("KeyCount"):
+            return Entry(path, path.rsplit("/", 1)[-1], folder=True)
+        page = self._ask("list_objects_v2", deadline, Bucket=bucket, Prefix=key, MaxKeys=1)
+        return next((one for one in _objects(page, bucket) if one.path == path), None)
+
+    def opened(self, entry: Entry, deadline: Deadline) -> Handle:
+        """See Store."""
+        return _Ranges(self, entry, deadline)
+
+    def part(self, path: str, start: int, stop: int, deadline: Deadline) -> bytes:
+        """The bytes [start, stop) of an object."""
+        asked = f"GET s3://{path} bytes {start}-{stop - 1}"
+        data = bytes(
+            self._call(lambda left: self._system().cat_file(path, start=start, end=stop, timeout=left), deadline, asked)
+        )
+        self._budget.read(len(data))
+        if len(data) > stop - start:
+            raise SourceFailed("bad_answer", f"s3://{path}: the server sent more than was asked for", asked=asked)
+        return data
+
+    def _pages(self, folder: str, deadline: Deadline, delimiter: str) -> Iterator[dict[str, Any]]:
+        bucket, _, key = folder.partition("/")
+        known: dict[str, Any] = {"Bucket": bucket, "Prefix": f"{key}/" if key else "", "MaxKeys": PAGE}
+        known |= {"Delimiter": delimiter} if delimiter else {}
+        more: dict[str, Any] = {}
+        while True:
+            page = self._ask("list_objects_v2", deadline, **known, **more)
+            yield page
+            token = page.get("NextContinuationToken")
+            if not page.get("IsTruncated") or not token or token == more.get("ContinuationToken"):
+                return
+            more = {"ContinuationToken": token}
+
+    def _ask(self, method: str, deadline: Deadline, **words: Any) -> dict[str, Any]:
+        asked = f"{method} s3://{words['Bucket']}/{words.get('Prefix', '')}"
+        found = self._call(lambda left: self._system().call_s3(method, timeout=left, **words), deadline, asked)
+        if not isinstance(found, dict):
+            raise SourceFailed("bad_answer", "the answer is no listing", asked=asked)
+        return found
+
+    def _call(self, call: Any, deadline: Deadline, asked: str) -> Any:
+        with self._budget.call(deadline, asked):
+            tries = 0
+            while True:
+                deadline.check(asked)
+                try:
+                    return call(max(0.01, deadline.left()))
+                except SourceFailed:
+                    raise
+                except Exception as error:  # noqa: BLE001 - three libraries' errors, told by kind
+                    failed = _failed(error, asked)
+                    pause = _wait_of(error)
+                tries += 1
+                passing = failed.kind == "rate_limited" or (tries < TRIES and failed.kind in _PASSING)
+                if not passing or pause >= deadline.left():
+                    raise failed
+                time.sleep(pause)
+
+    def _system(self) -> Any:
+        """The file system of fsspec, made anew when the keys have changed."""
+        login = self._login
+        keys = tuple(one.value() if one else "" for one in (login.access_key, login.secret_key, login.session_token))
+        with self._lock:
+            if self._made is None or self._made[0] != keys:
+                self._made = (keys, _system(login, keys))
+            return self._made[1]
+
+
+def _system(login: ObjectLogin, keys: tuple[str, ...]) -> Any:
+    try:
+        from aiobotocore.httpsession import AIOHTTPSession  # noqa: PLC0415 - an optional dependency
+        from s3fs import S3FileSystem  # noqa: PLC0415
+    except ImportError:
+        hint = "install signalbox[s3]"
+        raise SourceFailed(
+            "not_configured", "object storage needs a library that is not installed", hint=hint
+        ) from None
+
+    class Straight(AIOHTTPSession):  # type: ignore[misc]
+        """Follows no redirect: a store that sends us on to another host is not trusted with that."""
+
+        async def _get_session(self, proxy_url: str | None) -> Any:
+            session = await super()._get_session(proxy_url)
+            return SimpleNamespace(request=partial(session.request, allow_redirects=False))
+
+    config = {
+        "connect_timeout": CONNECT_SECONDS,
+        "read_timeout": READ_SECONDS,
+        "retries": {"total_max_attempts": 1},  # it is tried again here, within the deadline
+        "http_session_cls": Straight,
+    }
+    style = {"s3": {"addressing_style": "path"}} if login.url else {}
+    known = {"endpoint_url": login.url, "region_name": login.region, "verify": login.ca_file}
+    key, secret, token = (one or None for one in keys)
+    made = S3FileSystem(
+        anon=login.anonymous,
+        key=key,
+        secret=secret,
+        token=token,
+        client_kwargs={name: value for name, value in known.items() if value},
+        config_kwargs={**config, **style},
+        skip_instance_cache=True,
+        use_listings_cache=False,
+    )
+    made.retries = 1
+    return made
+
+
+@dataclass(slots=True)
+class _Ranges:
+    """An object that is read range by range."""
+
+    store: ObjectStore
+    entry: Entry
+    deadline: Deadline
+    at: int = 0
+
+    def read(self, size: int, /) -> bytes:
+        stop = min(self.at + size, self.entry.size)
+        if stop <= self.at:
+            return b""
+        data = self.store.part(self.entry.path, self.at, stop, self.deadline)
+        self.at += len(data)
+        return data
+
+    def seek(self, place: int, /) -> int:
+        self.at = place
+        return place
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _objects(page: dict[str, Any], bucket: str) -> Iterator[Entry]:
+    for one in page.get("Contents", ()):
+        path = f"{bucket}/{one['Key']}"
+        if not path.endswith("/"):  # an empty object that stands for a folder
+            written = one.get("LastModified")
+            yield Entry(
+                path, path.rsplit("/", 1)[-1], False, int(one["Size"]), written.timestamp() if written else None
+            )
+
+
+def _bucket(path: str) -> str:
+    return path.partition("/")[0]
+
+
+_OF_CODE: dict[str, Failure] = {
+    "AccessDenied": "forbidden",
+    "AllAccessDisabled": "forbidden",
+    "InvalidAccessKeyId": "unauthorised",
+    "SignatureDoesNotMatch": "unauthorised",
+    "ExpiredToken": "unauthorised",
+    "InvalidToken": "unauthorised",
+    "NoSuchBucket": "missing",
+    "NoSuchKey": "missing",
+    "SlowDown": "rate_limited",
+    "RequestTimeTooSkewed": "refused",
+    "PermanentRedirect": "redirected",
+}
+_OF_STATUS: dict[int, Failure] = {401: "unauthorised", 403: "forbidden", 404: "missing", 429: "rate_limited"}
+_OF_ERROR: dict[str, Failure] = {
+    "FSTimeoutError": "timeout",
+    "TimeoutError": "timeout",
+    "ConnectTimeoutError": "unreachable",
+    "ReadTimeoutError": "timeout",
+    "EndpointConnectionError": "unreachable",
+    "SSLError": "unreachable",
+    "NoCredentialsError": "unauthorised",
+    "PartialCredentialsError": "unauthorised",
+    "PermissionError": "forbidden",
+    "FileNotFoundError": "missing",
+    "ResponseParserError": "bad_answer",
+}
+_PASSING = frozenset({"server_error", "unreachable", "bad_answer"})
+_HINTS: dict[Failure, str] = {
+    "unauthorised": "see access_key, secret_key and session_token",
+    "forbidden": "the key needs s3:ListBucket on the bucket and s3:GetObject on its objects",
+    "missing": "see the bucket's name in `pattern`, and `url`",
+    "unreachable": "see `url`",
+}
+
+
+def _failed(error: Exception, asked: str) -> SourceFailed:
+    """What went wrong, by the store's own code where it gave one."""
+    kind = next((found for one in _chain(error) if (found := _kind_of_answer(one))), None)
+    kind = kind or next(
+        (_OF_ERROR[type(one).__name__] for one in _chain(error) if type(one).__name__ in _OF_ERROR), None
+    )
+    kind = kind or ("unreachable" if isinstance(error, OSError) else "bad_answer")
+    words = "".join(char if char.isprintable() else " " for char in f"{type(error).__name__}: {error}")[:300]
+    return SourceFailed(kind, words, asked=asked, hint=_HINTS.get(kind, ""))
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__ or seen.__context__
+
+
+def _answer(error: BaseException) -> tuple[str, int, dict[str, Any]]:
+    """The store's code, the status and the headers of its answer, where there was one."""
+    told = getattr(error, "response", None)
+    if not isinstance(told, dict):
+        return "", 0, {}
+    about = told.get("ResponseMetadata", {})
+    return (
+        str(told.get("Error", {}).get("Code", "")),
+        int(about.get("HTTPStatusCode") or 0),
+        about.get("HTTPHeaders", {}),
+    )
+
+
+def _kind_of_answer(error: BaseException) -> Failure | None:
+    code, status, _ = _answer(error)
+    if code in _OF_CODE:
+        return _OF_CODE[code]
+    if status in _OF_STATUS:
+        return _OF_STATUS[status]
+    return "server_error" if status >= 500 else "redirected" if 300 <= status < 400 else "refused" if status else None
+
+
+def _wait_of(error: BaseException) -> float:
+    """Seconds to wait before the next try, as the store says; else a moment."""
+    told = next((headers["retry-after"] for one in _chain(error) if "retry-after" in (headers := _answer(one)[2])), "")
+    return max(PAUSE, float(told)) if told.strip().isdecimal() else PAUSE

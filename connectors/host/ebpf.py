@@ -1,0 +1,102 @@
+"""Runs bpftrace programs while a job is watched: each writes to a file of its own, bounded, until it is stopped."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from connectors.base.commands import head, start, stop
+from kb.model import Gap
+
+PROGRAMS = Path(__file__).with_name("bpf")  # the bpftrace programs that ship
+MOST_OUTPUT = 8 << 20  # of one program; then it is stopped
+_NEEDS: Mapping[str, str] = {  # program → the library that it probes; "" for none
+    "dstate": "",
+    "offcpu": "",
+    "syscalls": "",
+    "nccl": "libnccl.so",
+    "gloo": "libtorch_cpu.so",
+    "step": "libtorch_cpu.so",
+    "cuda": "libcudart.so",
+}
+LIBRARIES = tuple(sorted({name for name in _NEEDS.values() if name}))
+
+
+@dataclass(slots=True)
+class _Running:
+    child: subprocess.Popen[bytes]
+    output: Path
+    said: Path
+
+
+@dataclass(slots=True)
+class Probes:
+    """The programs of the folder `programs`; what they write lies in the folder `spool`, a file for each."""
+
+    programs: Path
+    spool: Path
+    command: str = "bpftrace"
+    _running: dict[str, _Running] = field(default_factory=dict)
+    _ended: dict[str, Path] = field(default_factory=dict)
+
+    def start(self, libraries: Mapping[str, Path]) -> tuple[Gap, ...]:
+        """Start what can be started. `libraries`: the files of those of `LIBRARIES` that the job has loaded."""
+        program = shutil.which(self.command)
+        if program is None:
+            reason = "bpftrace is not installed here: the package `bpftrace`, 0.17 or later"
+            return (Gap("ebpf_missing", "ebpf", reason),)
+        if os.geteuid() != 0:
+            return (Gap("ebpf_not_allowed", "ebpf", "bpftrace needs root, or CAP_BPF and CAP_PERFMON"),)
+        gaps = []
+        for name, library in _NEEDS.items():
+            if library and library not in libraries:
+                gaps.append(Gap("ebpf_not_run", f"ebpf/{name}", f"no process of the job has loaded {library}"))
+                continue
+            words = [program, "-q", "-f", "json", str(self.programs / f"{name}.bt")]
+            gaps += self._start(name, [*words, str(libraries[library])] if library else words)
+        return tuple(gaps)
+
+    def _start(self, name: str, words: Sequence[str]) -> list[Gap]:
+        output, said = self.spool / f"{name}.json", self.spool / f".{name}.said"
+        try:
+            with output.open("wb") as out, said.open("wb") as err:
+                self._running[name] = _Running(start(words, out, err), output, said)
+        except OSError as error:
+            return [Gap("ebpf_not_run", f"ebpf/{name}", f"cannot be run: {error.strerror or error}")]
+        return []
+
+    def poll(self) -> tuple[Gap, ...]:
+        """Stop what wrote too much; tell what ended by itself."""
+        gaps = []
+        for name, one in list(self._running.items()):
+            size = one.output.stat().st_size if one.output.exists() else 0
+            if one.child.poll() is not None:
+                said = " ".join(head(one.said, 600).decode("utf-8", "replace").split()) if one.said.exists() else ""
+                gaps.append(Gap("ebpf_ended", f"ebpf/{name}", f"bpftrace ended: {said or 'it said nothing'}"))
+                self._ended[name] = self._running.pop(name).output
+            elif size > MOST_OUTPUT:
+                stop(one.child)
+                gaps.append(Gap("ebpf_stopped", f"ebpf/{name}", f"stopped after {size} bytes of output"))
+                self._ended[name] = self._running.pop(name).output
+        return tuple(gaps)
+
+    def outputs(self) -> dict[str, bytes]:
+        """What each has written so far, up to its last whole line."""
+        found = {}
+        for name, path in (*self._ended.items(), *((name, one.output) for name, one in self._running.items())):
+            with suppress(OSError):
+                text = head(path, MOST_OUTPUT)
+                if whole := text[: text.rfind(b"\n") + 1]:
+                    found[name] = whole
+        return found
+
+    def stop(self) -> None:
+        """Stop all of them."""
+        for name, one in list(self._running.items()):
+            stop(one.child)
+            self._ended[name] = self._running.pop(name).output

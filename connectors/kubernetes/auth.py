@@ -1,0 +1,265 @@
+"""How to reach a Kubernetes API server: from within the cluster, by a kubeconfig file, or by an address in the settings.
+
+Only what the site allows is run: a kubeconfig may name a command that gives a token, and a file from anywhere must not make
+us run anything. Tokens are read anew for each request, since those of service accounts rotate.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from connectors.base.budget import Load
+from connectors.base.commands import run_bounded
+from connectors.base.contract import SourceFailed
+from connectors.base.http import Endpoint, Login
+from connectors.base.secret import Secret
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+LARGEST = 1 << 20  # bytes of a kubeconfig
+PLUGIN_SECONDS = 20.0
+EARLY = 30.0  # seconds before its end a token is asked for anew
+_LASTS = 300.0  # seconds, where a plug-in names no end
+_ENV = re.compile(r"(?:AWS|GOOGLE|CLOUDSDK|AZURE|AAD|OCI|KUBE|USE_GKE)[A-Z0-9_]{0,100}")
+_KUBECONFIG = "see kubeconfig: and context: of this connector"
+
+
+def in_cluster(load: Load, account: Path = ACCOUNT) -> Endpoint:
+    """The server of the cluster that this process runs in, with the pod's own service account.
+
+    Raises:
+        SourceFailed: it runs in none.
+    """
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host or not (account / "token").is_file():
+        raise SourceFailed(
+            "not_configured",
+            "this is no pod of a cluster with a service account, and nothing else says how to reach one",
+            hint="write kubeconfig: (a file) or endpoint: (an address) for this connector",
+        )
+    address = f"[{host}]" if ":" in host else host
+    login = Login(token=Secret(file=str(account / "token")))
+    return Endpoint(f"https://{address}:{port}", login=login, ca_file=str(account / "ca.crt"), load=load)
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A command of a kubeconfig that gives tokens: its words, the variables that it wants, the version it speaks."""
+
+    words: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    version: str
+
+
+class _Held:
+    """The token that a plug-in gave last, and until when it is good."""
+
+    __slots__ = ("lock", "token", "until")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.token = ""
+        self.until = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FromPlugin(Secret):
+    """A token that a command gives: asked for again shortly before it ends."""
+
+    plugin: Plugin = field(default_factory=lambda: Plugin((), (), ""))
+    held: _Held = field(default_factory=_Held, repr=False, compare=False)
+
+    def value(self) -> str:
+        """The token.
+
+        Raises:
+            SourceFailed: the command fails, or gives none.
+        """
+        with self.held.lock:
+            if time.time() >= self.held.until - EARLY:
+                self.held.token, self.held.until = _run(self.plugin)
+            return self.held.token
+
+
+@dataclass(frozen=True, slots=True)
+class FromKubeconfig(Secret):
+    """A token that stands in a kubeconfig file itself; read anew each time."""
+
+    user: str = ""
+
+    def value(self) -> str:
+        """The token.
+
+        Raises:
+            SourceFailed: it is no longer there.
+        """
+        user = _named(_read(Path(self.file or "")), "users", "user", self.user)
+        token = user.get("token")
+        if not isinstance(token, str) or not token.strip() or not token.strip().isprintable():
+            raise SourceFailed("not_configured", f"user {self.user!r} of {self.file} has no token any more")
+        return token.strip()
+
+
+def from_kubeconfig(path: str, context: str | None, load: Load, allowed: Sequence[str], keep: Path) -> Endpoint:
+    """The server and login of a kubeconfig's context. `keep`: a private folder for certificates that stand in the file.
+
+    `allowed`: the plug-in commands that may be run, as the file names them.
+
+    Raises:
+        SourceFailed: the file cannot be read, lacks something, or wants what is not allowed.
+    """
+    file = Path(path).expanduser()
+    told = _read(file)
+    chosen = context or told.get("current-context")
+    if not isinstance(chosen, str) or not chosen:
+        raise SourceFailed("not_configured", f"{file} names no current context", hint=_KUBECONFIG)
+    pair = _named(told, "contexts", "context", chosen)
+    cluster = _named(told, "clusters", "cluster", str(pair.get("cluster", "")))
+    name = str(pair.get("user", ""))
+    user = _named(told, "users", "user", name) if name else {}
+    if cluster.get("insecure-skip-tls-verify"):
+        raise SourceFailed(
+            "not_configured",
+            f"{file} wants TLS certificates of {pair.get('cluster')!r} to be left unchecked, which is not done",
+            hint="put the server's CA into certificate-authority",
+        )
+    login = Login(token=_token(file, user, name, allowed))
+    if login.token is None and user.get("username"):
+        raise SourceFailed("not_configured", f"{file} logs in by password, which Kubernetes has given up")
+    try:
+        return Endpoint(
+            str(cluster.get("server", "")),
+            login=login,
+            ca_file=_pem(file, cluster, "certificate-authority", keep),
+            client_cert=_client_cert(file, user, keep),
+            load=load,
+        )
+    except ValueError as error:
+        raise SourceFailed("not_configured", f"{file}: {error}", hint=_KUBECONFIG) from None
+
+
+def _read(file: Path) -> Mapping[str, Any]:
+    try:
+        with file.open("rb") as handle:
+            data = handle.read(LARGEST + 1)
+        told = yaml.safe_load(data) if len(data) <= LARGEST else None
+    except OSError as error:
+        raise SourceFailed(
+            "not_configured", f"{file} cannot be read: {error.strerror or error}", hint=_KUBECONFIG
+        ) from None
+    except (yaml.YAMLError, RecursionError, ValueError):
+        told = None  # what the parser says may quote a secret
+    if not isinstance(told, dict):
+        raise SourceFailed("not_configured", f"{file} is no kubeconfig", hint=_KUBECONFIG)
+    return told
+
+
+def _named(told: Mapping[str, Any], plural: str, singular: str, name: str) -> Mapping[str, Any]:
+    listed = told.get(plural)
+    for one in listed if isinstance(listed, list) else ():
+        if isinstance(one, dict) and one.get("name") == name and isinstance(one.get(singular), dict):
+            found: Mapping[str, Any] = one[singular]
+            return found
+    raise SourceFailed("not_configured", f"the kubeconfig has no {singular} {name[:80]!r}", hint=_KUBECONFIG)
+
+
+def _token(file: Path, user: Mapping[str, Any], name: str, allowed: Sequence[str]) -> Secret | None:
+    if user.get("tokenFile"):
+        return Secret(file=str(file.parent / str(user["tokenFile"])))
+    if user.get("token"):
+        return FromKubeconfig(file=str(file), user=name)
+    if isinstance(user.get("exec"), dict):
+        return FromPlugin(env="(a plug-in)", plugin=_plugin(user["exec"], allowed))
+    if user.get("auth-provider"):
+        raise SourceFailed("not_configured", f"{file} uses an auth-provider, which Kubernetes has given up")
+    return None
+
+
+def _plugin(told: Mapping[str, Any], allowed: Sequence[str]) -> Plugin:
+    command, args = told.get("command"), told.get("args") or []
+    env = told.get("env") or []
+    if not isinstance(command, str) or not isinstance(args, list) or not isinstance(env, list):
+        raise SourceFailed(
+            "not_configured", "the kubeconfig's plug-in command is not as it should be", hint=_KUBECONFIG
+        )
+    if command not in allowed:
+        raise SourceFailed(
+            "not_configured",
+            f"the kubeconfig wants to run {command[:100]!r} for a token, which is not allowed",
+            hint="add it to plugins: of this connector if you trust it, or use a service account's token",
+        )
+    pairs = tuple((str(one.get("name", "")), str(one.get("value", ""))) for one in env if isinstance(one, dict))
+    odd = [key for key, _ in pairs if not _ENV.fullmatch(key)]
+    if odd:  # PATH or LD_PRELOAD would make another command of the allowed one
+        raise SourceFailed(
+            "not_configured", f"the kubeconfig sets {odd[0][:60]!r} for its plug-in, which is not allowed"
+        )
+    return Plugin((command, *map(str, args)), pairs, str(told.get("apiVersion", "")))
+
+
+def _run(plugin: Plugin) -> tuple[str, float]:
+    told = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": {"interactive": False}}
+    env = {"KUBERNETES_EXEC_INFO": msgspec.json.encode(told).decode(), **dict(plugin.env)}
+    words = ["/usr/bin/env", *(f"{key}={value}" for key, value in env.items()), *plugin.words]
+    ran = run_bounded(words, PLUGIN_SECONDS, LARGEST)
+    if ran.trouble:
+        raise SourceFailed("unauthorised", f"{plugin.words[0]} gave no token: {ran.trouble}")
+    try:
+        answer = msgspec.json.decode(ran.output, type=_Credential)
+    except msgspec.MsgspecError:
+        raise SourceFailed("unauthorised", f"{plugin.words[0]} did not answer with an ExecCredential") from None
+    token, ends = answer.status.token.strip(), answer.status.expirationTimestamp
+    if not token or not token.isprintable():
+        raise SourceFailed("unauthorised", f"{plugin.words[0]} gave no token")
+    return token, ends.timestamp() if ends is not None else time.time() + _LASTS
+
+
+class _Status(msgspec.Struct):
+    token: str = ""
+    expirationTimestamp: datetime | None = None  # noqa: N815 - the field's own name
+
+
+class _Credential(msgspec.Struct):
+    status: _Status
+
+
+def _pem(file: Path, told: Mapping[str, Any], key: str, keep: Path) -> str | None:
+    """The path of a certificate or key: where the file says, or a private copy of what stands in it."""
+    inside = told.get(f"{key}-data")
+    if inside is None:
+        return str(file.parent / str(told[key])) if told.get(key) else None
+    try:
+        data = base64.b64decode(str(inside), validate=True)
+    except (binascii.Error, ValueError):
+        raise SourceFailed("not_configured", f"{key}-data of {file} is not base64", hint=_KUBECONFIG) from None
+    return _kept(data, keep)
+
+
+def _client_cert(file: Path, user: Mapping[str, Any], keep: Path) -> str | None:
+    cert, key = (_pem(file, user, one, keep) for one in ("client-certificate", "client-key"))
+    if cert is None or key is None:
+        return cert
+    try:
+        return _kept(Path(cert).read_bytes() + b"\n" + Path(key).read_bytes(), keep)
+    except OSError as error:
+        raise SourceFailed("not_configured", f"{error.filename} cannot be read: {error.strerror}") from None
+
+
+def _kept(data: bytes, keep: Path) -> str:
+    handle, path = tempfile.mkstemp(dir=keep, suffix=".pem")
+    with os.fdopen(handle, "wb") as out:
+        out.write(data)
+    return path

@@ -1,0 +1,353 @@
+"""Kubernetes: which jobs there are, their pods, nodes, events and logs, through the API server and nothing else.
+
+Stacks through `kubectl exec` are the business of the commands that the site configures. Environment variables, arguments
+and annotations of pods are looked at for the ranks and never written anywhere: secrets stand there.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from connectors.base.budget import Load
+from connectors.base.contract import Asked, Checked, Deadline, Gives, JobQuery, Known, Seconds, SourceFailed, Spool
+from connectors.base.http import Call, Client, Endpoint
+from connectors.kubernetes.api import Api, Where
+from connectors.kubernetes.auth import from_kubeconfig, in_cluster
+from connectors.kubernetes.events import about
+from connectors.kubernetes.jobs import Found, Jobs
+from connectors.kubernetes.logs import fetch, plan
+from kb.model import Gap, JobRecord, Window
+from kb.parsers.schedulers.jsondocs import mapping, objects
+from kb.parsers.schedulers.workloads import KINDS, Site
+
+SOURCE = "kubernetes"
+MOST_LEASES = 64
+_POD = {
+    "metadata": (
+        *("name", "namespace", "uid", "labels", "creationTimestamp", "ownerReferences"),
+        *("deletionTimestamp", "deletionGracePeriodSeconds"),
+    ),
+    "spec": ("nodeName", "priorityClassName", "schedulerName", "restartPolicy"),
+}
+_NODE = {
+    "metadata": ("name", "uid", "labels", "creationTimestamp"),
+    "spec": ("taints", "unschedulable"),
+    "status": ("conditions", "capacity", "allocatable", "nodeInfo"),
+}
+_CONTAINER = ("name", "image", "resources", "restartPolicy")
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesSettings:
+    """A Kubernetes cluster: jobs, pods, events, nodes and pod logs.
+
+    `endpoint`: the API server's address and login; left out: as kubeconfig says, else from within the cluster, as the
+    service account of our own pod.
+    `kubeconfig`: a kubeconfig file; `context`: the context in it, else its current one.
+    `plugins`: commands that the kubeconfig may run for a token, spelled as there; none by default.
+    `namespaces`: look into these only; needs no cluster-wide rights; empty: all.
+    `job_labels`: labels that tell the job of pods that no workload controls.
+    `containers`: names of the containers that train, where they are called otherwise than usual.
+    `processes_per_pod`: how many ranks each pod has, where neither its arguments nor its GPUs tell.
+    `topology`: rack, leaf, rail or nvlink_domain -> the label of nodes that tells it, for labels of your own.
+    `owner_labels`: labels or annotations of a job that name who owns it.
+    `nodes`: read nodes and their leases too; needs a cluster-wide right.
+    `events_kept`: how long the API server keeps events (its --event-ttl).
+    `load`: the most that the server gets from us, where endpoint is left out.
+    """
+
+    endpoint: Endpoint | None = None
+    kubeconfig: str | None = None
+    context: str | None = None
+    plugins: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    job_labels: tuple[str, ...] = ("app.kubernetes.io/instance", "job-name", "app")
+    containers: tuple[str, ...] = ()
+    processes_per_pod: int | None = None
+    topology: Mapping[str, str] = field(default_factory=dict)
+    owner_labels: tuple[str, ...] = ()
+    nodes: bool = True
+    events_kept: Seconds = 3600.0
+    load: Load = field(default_factory=lambda: Load(requests=3000, calls=16))
+
+
+class Kubernetes:
+    """A cluster, as a finder of jobs and as a source of evidence."""
+
+    def __init__(self, settings: KubernetesSettings, client: Client | None = None) -> None:
+        self.settings = settings
+        self._client = client
+        self._lock = threading.Lock()
+
+    @property
+    def gives(self) -> frozenset[Gives]:
+        """Jobs, logs and events."""
+        return frozenset({"jobs", "logs", "events"})
+
+    # -- jobs ------------------------------------------------------------------------------------------------------
+
+    def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
+        """The jobs of exactly this name, newest first.
+
+        Raises:
+            SourceFailed: the server cannot be asked.
+        """
+        jobs = self._jobs()
+        found = jobs.find(query.text, query.namespace, deadline)
+        return tuple(replace(one.meaning.record, last_good=_last_good(jobs, one, deadline)) for one in found)
+
+    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+        """Jobs of the window, newest first.
+
+        Raises:
+            SourceFailed: the server cannot be asked.
+        """
+        return self._jobs().recent(window, deadline)
+
+    # -- evidence --------------------------------------------------------------------------------------------------
+
+    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+        """Write pods.json, nodes.json, events.json and the logs of the pods.
+
+        Raises:
+            SourceFailed: the job's pods could not be found.
+        """
+        found = self._found(asked)
+        gaps = list(_found_gaps(found))
+        tasks: list[Callable[[], list[Gap]]] = []
+        if asked.wants("events"):
+            spool.write("pods.json", _listed("Pod", "v1", (_pod(one) for one in found.pods)))
+            tasks += [lambda: list(self._nodes(found, asked, spool)), lambda: list(self._events(found, asked, spool))]
+        if asked.wants("logs"):
+            tasks.append(lambda: list(self._logs(found, asked, spool)))
+        with ThreadPoolExecutor(3) as pool:
+            for future in [pool.submit(task) for task in tasks]:
+                try:
+                    gaps += future.result()
+                except SourceFailed as failed:
+                    gaps.append(failed.gap(SOURCE, scope=found.meaning.record.job.name or ""))
+        return gaps
+
+    def _found(self, asked: Asked) -> Found:
+        record = asked.record
+        ours = record.system == SOURCE
+        names = dict.fromkeys(one for one in (record.job.name, record.job.id) if one)
+        for name in names if not ours else list(names)[:1]:
+            word = record.labels.get("kind") if ours else None
+            if found := self._jobs().find(name, record.namespace, asked.deadline, word):
+                return found[0]
+        raise SourceFailed(
+            "missing",
+            "it has no job of this name: no workload, and no pod that says it belongs to one",
+            asked=" or ".join(names)[:200],
+            hint="finished jobs are deleted after their ttlSecondsAfterFinished",
+        )
+
+    def _nodes(self, found: Found, asked: Asked, spool: Spool) -> Iterator[Gap]:
+        if not found.nodes:
+            return
+        leases: list[Mapping[str, Any]] = []
+        where = Where("coordination.k8s.io", "v1", "leases", "kube-node-lease")
+        gone = [one for one in found.nodes if not _ready(one)][:MOST_LEASES]
+        try:
+            for one in gone:
+                lease = self._api().get(where, str(mapping(one.get("metadata")).get("name")), asked.deadline)
+                leases += [] if lease is None else [{**lease, "kind": "Lease", "apiVersion": "coordination.k8s.io/v1"}]
+        except SourceFailed as failed:
+            yield failed.gap(SOURCE, scope="leases", rules_out="when a node that is gone was last there")
+        items = [_kept(one, _NODE) | {"kind": "Node", "apiVersion": "v1"} for one in found.nodes]
+        spool.write("nodes.json", _encoded([*items, *leases]))
+
+    def _events(self, found: Found, asked: Asked, spool: Spool) -> Iterator[Gap]:
+        told, gaps = about(
+            self._api(), found, asked.deadline, max(1, asked.bounds.pages // 2), SOURCE, of_nodes=self.settings.nodes
+        )
+        yield from gaps
+        if told is not None:
+            spool.write("events.json", _listed("Event", "v1", told))
+        start, oldest = asked.window.start, time.time() - self.settings.events_kept
+        if start is not None and start < oldest:
+            yield Gap(
+                "events_expired",
+                SOURCE,
+                f"Kubernetes keeps events for {self.settings.events_kept / 3600:g} h",
+                asked=f"events since {_utc(start)}",
+                got=f"events since {_utc(oldest)}",
+                rules_out="evictions, preemptions and kills before then, but for what the pods themselves still say",
+            )
+
+    def _logs(self, found: Found, asked: Asked, spool: Spool) -> Iterable[Gap]:
+        wanted = plan(found.meaning.pods, found.meaning.ranks, asked, SOURCE)
+        return fetch(self._api(), wanted, asked, spool, SOURCE)
+
+    # -- the server ------------------------------------------------------------------------------------------------
+
+    def _jobs(self) -> Jobs:
+        told = self.settings
+        site = Site(told.processes_per_pod, told.topology, told.owner_labels)
+        return Jobs(self._api(), told.namespaces, told.job_labels, told.containers, site, told.nodes)
+
+    def _api(self) -> Api:
+        with self._lock:
+            if self._client is None:
+                self._client = Client(self._endpoint())
+            return Api(self._client)
+
+    def _endpoint(self) -> Endpoint:
+        told = self.settings
+        if told.endpoint is not None:
+            return told.endpoint
+        if told.kubeconfig is None:
+            return in_cluster(told.load)
+        keep = tempfile.TemporaryDirectory(
+            prefix="signalbox-"
+        )  # lives as long as the connector: certificates lie there
+        weakref.finalize(self, keep.cleanup)
+        return from_kubeconfig(told.kubeconfig, told.context, told.load, told.plugins, Path(keep.name))
+
+    def check(self, deadline: Deadline) -> Checked:
+        """Ask the server which of the rights that are needed it grants."""
+        sent = "GET /apis"
+        try:
+            served = self._api().groups(deadline)
+            lacking = []
+            for right in self._rights(served):
+                sent = f"may I {right}?"
+                if not self._allowed(right, deadline):
+                    lacking.append(right)
+        except SourceFailed as failed:
+            return Checked(False, str(failed), failed.asked or sent, failed.hint)
+        kinds = ", ".join(one.word for one in KINDS if served.get(one.group, frozenset()) & set(one.versions))
+        if not lacking:
+            return Checked(True, f"it can be read: {kinds}, pods with their logs, events", sent)
+        needed = any(one.resource in ("pods", "pods/log") for one in lacking)
+        words = f"it answers, and does not allow: {', '.join(map(str, lacking))}"
+        return Checked(
+            not needed, words, sent, "apply the roles of docs/privileges.md, or set namespaces: and nodes: false"
+        )
+
+    def _rights(self, served: Mapping[str, frozenset[str]]) -> list[Right]:
+        spaces = self.settings.namespaces or ("",)
+        found = [
+            Right(verb, kind.group, kind.plural, space)
+            for kind in KINDS
+            if served.get(kind.group, frozenset()) & set(kind.versions)
+            for space in spaces
+            for verb in ("get", "list")
+        ]
+        found += [Right("list", "", "pods", space) for space in spaces]
+        found += [Right("get", "", "pods/log", space) for space in spaces]
+        found += [Right("list", "", "events", space) for space in spaces]
+        if self.settings.nodes:
+            found.append(Right("list", "", "events", "default"))
+            found += [Right(verb, "", "nodes", "") for verb in ("get", "list")]
+            found.append(Right("get", "coordination.k8s.io", "leases", "kube-node-lease"))
+        return list(dict.fromkeys(found))
+
+    def _allowed(self, right: Right, deadline: Deadline) -> bool:
+        resource, _, sub = right.resource.partition("/")
+        attributes = {"namespace": right.namespace, "verb": right.verb, "group": right.group, "resource": resource}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {**attributes, "subresource": sub}},
+        }
+        call = Call("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=review)
+        answer = self._api().client.json(call, deadline)
+        return isinstance(answer, dict) and mapping(answer.get("status")).get("allowed") is True
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A right that is needed. `namespace` empty: in all, or of the cluster."""
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str
+
+    def __str__(self) -> str:
+        where = f" in {self.namespace}" if self.namespace else " anywhere"
+        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}{where}"
+
+
+def _last_good(jobs: Jobs, found: Found, deadline: Deadline) -> str | None:
+    try:
+        return jobs.last_good(found, deadline)
+    except SourceFailed:  # it may be missing without harm
+        return None
+
+
+def _found_gaps(found: Found) -> Iterator[Gap]:
+    meaning = found.meaning
+    name = meaning.record.job.name or ""
+    for what, failed in found.lacking:
+        out = "conditions, taints and places of the nodes" if what == "nodes" else "what the missing pods did"
+        yield failed.gap(SOURCE, scope=what, rules_out=out)
+    if not meaning.pods:
+        yield Gap(
+            "no_pods",
+            SOURCE,
+            "the job has no pods (any more)",
+            scope=name,
+            rules_out="logs, exits and places of its pods",
+        )
+        return
+    if meaning.ranks.inferred:
+        yield Gap(
+            "ranks_inferred",
+            SOURCE,
+            f"nothing says which ranks live in which pod; taken was {meaning.ranks.inferred}",
+            name,
+        )
+    elif not meaning.ranks.of:
+        yield Gap("ranks_unknown", SOURCE, "nothing says which ranks live in which pod", name, rules_out="ranks by pod")
+    first = meaning.record.attempts[0].number
+    if first > 0:
+        reason = f"of {first} earlier runs nothing is kept: Kubernetes remembers a container's last end only"
+        yield Gap("attempts_forgotten", SOURCE, reason, name, rules_out="how the first runs ended")
+
+
+def _ready(node: Mapping[str, Any]) -> bool:
+    conditions = objects(mapping(node.get("status")).get("conditions"), 200)
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _pod(item: Mapping[str, Any]) -> dict[str, Any]:
+    """A pod as `kubectl get -o json` prints it, without what may hold secrets."""
+    kept = _kept(item, _POD)
+    for part in ("initContainers", "containers"):
+        listed = objects(mapping(item.get("spec")).get(part), 100)
+        kept["spec"][part] = [{key: one[key] for key in _CONTAINER if key in one} for one in listed]
+    return {**kept, "status": mapping(item.get("status"))}
+
+
+def _kept(item: Mapping[str, Any], parts: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    return {
+        part: {key: told[key] for key in keys if key in told}
+        for part, keys in parts.items()
+        for told in [mapping(item.get(part))]
+    }
+
+
+def _listed(kind: str, version: str, items: Iterable[Mapping[str, Any]]) -> bytes:
+    return _encoded([{"apiVersion": version, "kind": kind, **one} for one in items])
+
+
+def _encoded(items: list[Any]) -> bytes:
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
+
+
+def _utc(time_: float) -> str:
+    return datetime.fromtimestamp(time_, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,316 @@
+"""Finds jobs of a Kubernetes cluster: the workload of this name, its pods by their labels, the nodes that they are on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from connectors.base.contract import Deadline, Known, SourceFailed
+from connectors.kubernetes.api import Api, Listed, Where, is_name, is_namespace, selector
+from kb.model import Window
+from kb.parsers.schedulers.jsondocs import mapping, string
+from kb.parsers.schedulers.pods import Pod, read_pod
+from kb.parsers.schedulers.workloads import ENDED, KINDS, PODS, Kind, Outline, Site, Workload, outline, stem, workload
+
+SIDE_BY_SIDE = 8
+ONE_BY_ONE = 16  # nodes; of more all are listed
+POD_PAGES = 24  # 12,000 pods
+JOB_PAGES = 4
+NODE_PAGES = 20
+RECENT = 500
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A job as it was found: its pods and nodes as the API gave them, what they mean, and what could not be had."""
+
+    kind: Kind
+    meaning: Workload
+    pods: tuple[Mapping[str, Any], ...]
+    nodes: tuple[Mapping[str, Any], ...]
+    names: frozenset[str]  # of the objects between the job and its pods
+    lacking: tuple[tuple[str, SourceFailed], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The jobs of a cluster, or of some of its namespaces. `labels`: those by which pods without a workload tell their job."""
+
+    api: Api
+    namespaces: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()
+    site: Site = field(default_factory=Site)
+    nodes: bool = True
+
+    def find(self, text: str, namespace: str | None, deadline: Deadline, word: str | None = None) -> tuple[Found, ...]:
+        """The jobs of exactly this name (`name`, `namespace/name` or `kind/name`), newest first. `word`: of this kind only.
+
+        Raises:
+            SourceFailed: the server could not be asked.
+        """
+        name, namespace, word = _parts(text, namespace, word)
+        spaces = self._spaces(namespace)
+        if not is_name(name) or spaces is None:
+            return ()
+        refused: list[SourceFailed] = []
+        kinds = [one for one in self._served(deadline) if word is None or one.word.lower() == word]
+        tasks = [self._named(kind, name, space, deadline) for kind in kinds for space in spaces]
+        items = [pair for one in _answers(tasks, refused) for pair in one]
+        jobs = self._with_pods(self._roots(items, deadline), deadline)
+        if not jobs and word in (None, "pod"):
+            jobs = self._bare(name, spaces, deadline, refused)
+        if not jobs and refused:
+            raise refused[0]
+        found = [self._found(kind, item, pods, deadline) for kind, item, pods in jobs]
+        return tuple(sorted(found, key=lambda one: one.meaning.record.job.start or 0.0, reverse=True))
+
+    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+        """The workloads of a window that no other one controls, newest first.
+
+        Raises:
+            SourceFailed: the server could not be asked.
+        """
+        refused: list[SourceFailed] = []
+        found = [
+            told
+            for kind in self._served(deadline)
+            for listed in _answers([self._all(kind, space, deadline) for space in self._spaces(None) or ()], refused)
+            for told in (outline(item, self.site.owners) for item in listed.items)
+            if not _controlled(told) and _within(told, window)
+        ]
+        if not found and refused:
+            raise refused[0]
+        found.sort(key=lambda one: one.created or 0.0, reverse=True)
+        return tuple(
+            Known(
+                f"{one.namespace}/{one.name}",
+                one.name,
+                one.state,
+                one.start or one.created,
+                one.end,
+                one.owner,
+                one.namespace,
+                attempt=one.restarts,
+            )
+            for one in found[:RECENT]
+        )
+
+    def last_good(self, found: Found, deadline: Deadline) -> str | None:
+        """The last run before this one that completed, of a name that differs in its numbers only."""
+        job, space = found.meaning.record.job, found.meaning.record.namespace
+        if found.kind is PODS or job.name is None or space is None:
+            return None
+        kind = next((one for one in self._served(deadline) if one.word == found.kind.word), found.kind)
+        told = (outline(item, self.site.owners) for item in self._all(kind, space, deadline)().items)
+        good = [
+            one
+            for one in told
+            if one.state == "COMPLETED"
+            and one.name != job.name
+            and stem(one.name) == stem(job.name)
+            and one.owner == job.owner
+            and (one.end or 0.0) <= (job.start or float("inf"))
+        ]
+        best = max(good, key=lambda one: one.end or 0.0, default=None)
+        return None if best is None else f"{best.namespace}/{best.name}"
+
+    # -- what is asked ---------------------------------------------------------------------------------------------
+
+    def _spaces(self, namespace: str | None) -> tuple[str | None, ...] | None:
+        """The namespaces to look in; None where that namespace is none of ours."""
+        if namespace is None:
+            return self.namespaces or (None,)
+        return (namespace,) if is_namespace(namespace) and namespace in (self.namespaces or (namespace,)) else None
+
+    def _served(self, deadline: Deadline) -> tuple[Kind, ...]:
+        served = self.api.groups(deadline)
+        versions = [(kind, [one for one in kind.versions if one in served.get(kind.group, ())]) for kind in KINDS]
+        return tuple(replace(kind, versions=(known[0],)) for kind, known in versions if known)
+
+    def _named(
+        self, kind: Kind, name: str, space: str | None, deadline: Deadline
+    ) -> Callable[[], list[tuple[Kind, Any]]]:
+        where = Where(kind.group, kind.versions[0], kind.plural, space)
+
+        def ask() -> list[tuple[Kind, Any]]:
+            if space is not None:
+                one = self.api.get(where, name, deadline)
+                return [] if one is None else [(kind, one)]
+            try:
+                listed = self.api.list(where, deadline, fields=f"metadata.name={name}")
+            except SourceFailed as failed:
+                if failed.kind == "missing":  # the group is served, this sort of it is not
+                    return []
+                raise
+            return [(kind, item) for item in listed.items]
+
+        return ask
+
+    def _all(self, kind: Kind, space: str | None, deadline: Deadline) -> Callable[[], Listed]:
+        where = Where(kind.group, kind.versions[0], kind.plural, space)
+
+        def ask() -> Listed:
+            try:
+                return self.api.list(where, deadline, pages=JOB_PAGES)
+            except SourceFailed as failed:
+                if failed.kind == "missing":
+                    return Listed(())
+                raise
+
+        return ask
+
+    def _roots(
+        self, items: Iterable[tuple[Kind, Mapping[str, Any]]], deadline: Deadline
+    ) -> list[tuple[Kind, Mapping[str, Any]]]:
+        """What controls them in the end, each once: a TrainJob makes a JobSet, which makes Jobs."""
+        roots: dict[str, tuple[Kind, Mapping[str, Any]]] = {}
+        for start in items:
+            kind, item = start
+            for _ in range(3):
+                above = self._above(item, deadline)
+                if above is None:
+                    break
+                kind, item = above
+            told = outline(item)
+            roots.setdefault(told.uid or f"{kind.word} {told.namespace}/{told.name}", (kind, item))
+        return list(roots.values())
+
+    def _above(self, item: Mapping[str, Any], deadline: Deadline) -> tuple[Kind, Mapping[str, Any]] | None:
+        told = outline(item)
+        if not _controlled(told) or told.parent is None:
+            return None
+        group, word, name = told.parent
+        kind = next((one for one in self._served(deadline) if (one.group, one.kind) == (group, word)), None)
+        if kind is None or not is_name(name) or not is_namespace(told.namespace):
+            return None
+        above = self.api.get(Where(kind.group, kind.versions[0], kind.plural, told.namespace), name, deadline)
+        return None if above is None else (kind, above)
+
+    def _with_pods(
+        self, roots: Iterable[tuple[Kind, Mapping[str, Any]]], deadline: Deadline
+    ) -> list[tuple[Kind, Mapping[str, Any], Listed]]:
+        found = []
+        for kind, item in roots:
+            told = outline(item)
+            pods: dict[str, Mapping[str, Any]] = {}
+            why = ""
+            for one in _selectors(kind, item):
+                listed = self.api.list(
+                    Where("", "v1", "pods", told.namespace or None), deadline, labels=one, pages=POD_PAGES
+                )
+                pods.update({_uid(pod): pod for pod in listed.items})
+                why = why or listed.why
+            found.append((kind, item, Listed(tuple(pods.values()), not why, why)))
+        return found
+
+    def _bare(
+        self, name: str, spaces: Sequence[str | None], deadline: Deadline, refused: list[SourceFailed]
+    ) -> list[tuple[Kind, Mapping[str, Any], Listed]]:
+        """Pods that no workload of ours controls: by the labels of the site, or one pod of this name."""
+        choices: list[tuple[str | None, str | None]] = [
+            (one, None) for label in self.labels if (one := selector(label, name))
+        ]
+        choices.append((None, f"metadata.name={name}"))
+        for labels, fields in choices:
+            tasks = [self._pods(space, labels, fields, deadline) for space in spaces]
+            by_space: dict[str, list[Mapping[str, Any]]] = {}
+            whys = []
+            for listed in _answers(tasks, refused):
+                whys.append(listed.why)
+                for pod in listed.items:
+                    by_space.setdefault(string(mapping(pod.get("metadata")).get("namespace"), 253), []).append(pod)
+            if by_space:
+                why = next((one for one in whys if one), "")
+                return [
+                    (PODS, {"metadata": {"name": name, "namespace": space}}, Listed(tuple(pods), not why, why))
+                    for space, pods in by_space.items()
+                ]
+        return []
+
+    def _pods(
+        self, space: str | None, labels: str | None, fields: str | None, deadline: Deadline
+    ) -> Callable[[], Listed]:
+        where = Where("", "v1", "pods", space)
+        return lambda: self.api.list(where, deadline, labels=labels, fields=fields, pages=POD_PAGES)
+
+    def _found(self, kind: Kind, item: Mapping[str, Any], listed: Listed, deadline: Deadline) -> Found:
+        pods = [read_pod(one, self.containers) for one in listed.items]
+        lacking: list[tuple[str, SourceFailed]] = []
+        if not listed.whole:
+            lacking.append(("pods", SourceFailed("bad_answer", f"not all pods were listed: {listed.why}")))
+        nodes = self._nodes(pods, lacking, deadline) if self.nodes else ()
+        names = {told[2] for one in listed.items if (told := outline(one).parent) is not None}
+        meaning = workload(kind, item, pods, nodes, self.site)
+        return Found(kind, meaning, listed.items, nodes, frozenset({*names, outline(item).name}), tuple(lacking))
+
+    def _nodes(
+        self, pods: Iterable[Pod], lacking: list[tuple[str, SourceFailed]], deadline: Deadline
+    ) -> tuple[Mapping[str, Any], ...]:
+        wanted = list(dict.fromkeys(one.node for one in pods if one.node and is_name(one.node)))
+        where = Where("", "v1", "nodes")
+        refused: list[SourceFailed] = []
+        if len(wanted) <= ONE_BY_ONE:
+            got = _answers([_getting(self.api, where, name, deadline) for name in wanted], refused)
+            found = tuple(one for one in got if one is not None)
+        else:
+            told = _answers([lambda: self.api.list(where, deadline, pages=NODE_PAGES)], refused)
+            names = set(wanted)
+            found = tuple(
+                one for listed in told for one in listed.items if mapping(one.get("metadata")).get("name") in names
+            )
+        if refused:
+            lacking.append(("nodes", refused[0]))
+        return found
+
+
+def _parts(text: str, namespace: str | None, word: str | None) -> tuple[str, str | None, str | None]:
+    """What a person typed: the job's name, its namespace, its kind."""
+    head, _, name = text.rpartition("/")
+    if head and word is None and head.lower() in {one.word.lower() for one in (*KINDS, PODS)}:
+        return name, namespace, head.lower()
+    return name, head or namespace, word.lower() if word else None
+
+
+def _selectors(kind: Kind, item: Mapping[str, Any]) -> list[str]:
+    name = outline(item).name
+    wanted = [(kind.label, name)]
+    if kind.kind == "RayJob":
+        cluster = string(mapping(item.get("status")).get("rayClusterName"), 63)
+        wanted = [(kind.label, cluster), ("job-name", name)]  # the cluster's pods, and the one that handed the job in
+    return [one for label, value in wanted if (one := selector(label, value))]
+
+
+def _controlled(told: Outline) -> bool:
+    return told.parent is not None and any((one.group, one.kind) == told.parent[:2] for one in KINDS)
+
+
+def _within(told: Outline, window: Window) -> bool:
+    if window.end is not None and told.created is not None and told.created >= window.end:
+        return False
+    ended = told.end if told.state in ENDED else None
+    return window.start is None or ended is None or ended >= window.start
+
+
+def _getting(api: Api, where: Where, name: str, deadline: Deadline) -> Callable[[], Mapping[str, Any] | None]:
+    return lambda: api.get(where, name, deadline)
+
+
+def _answers(tasks: Sequence[Callable[[], _T]], refused: list[SourceFailed]) -> list[_T]:
+    """What the tasks give, at most `SIDE_BY_SIDE` at a time: each request keeps the deadline itself. Failures are put aside."""
+    found: list[_T] = []
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        for future in [pool.submit(one) for one in tasks]:
+            try:
+                found.append(future.result())
+            except SourceFailed as failed:
+                refused.append(failed)
+    return found
+
+
+def _uid(pod: Mapping[str, Any]) -> str:
+    meta = mapping(pod.get("metadata"))
+    return string(meta.get("uid"), 100) or string(meta.get("name"), 253)

@@ -1,0 +1,253 @@
+"""The logs of a job's pods: those where something went wrong first and whole, of the others the ends, eight side by side.
+
+The server counts lines from the end and bytes from there on, so an answer that is cut lacks its newest lines, which matter
+most: they are asked for once more. The container before the last restart comes before the one that runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from connectors.base.contract import Asked, SourceFailed, Spool, safe_name
+from connectors.kubernetes.api import Api, is_name, is_namespace
+from kb.model import Gap, Resource
+from kb.parsers.schedulers.pods import Pod, Ranks
+
+WHOLE = 64  # pods
+SIDE_BY_SIDE = 16
+MOST_BYTES = 4 << 20  # of a container
+MOST_LINES = 5000
+END_LINES = 200  # of the pods that are not fetched whole, and of an answer that was cut
+END_BYTES = 256 << 10
+LEAST_BYTES = 4 << 10
+POD_SECONDS = 20.0
+_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)(?: |\Z)")
+_NO_LOG = (
+    b"unable to retrieve container logs for ",
+    b"failed to try resolving symlinks in path ",
+    b"failed to open log file ",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One log to fetch: of which container, how much, into which file. `previous`: also of the run before the restart."""
+
+    pod: Pod
+    container: str
+    path: str
+    rank: int | None
+    previous: bool
+    whole: bool
+    lines: int | None
+    bytes: int
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one log: lines written, and what was cut or failed, in words for the gap."""
+
+    lines: int = 0
+    cut: bool = False
+    ended: bool = False  # only its end was asked for, and there was more
+    lost: bool = False  # the node has it no longer
+    failed: SourceFailed | None = None
+    undated: int = 0
+
+
+def plan(pods: Sequence[Pod], ranks: Ranks, asked: Asked, folder: str) -> tuple[Wanted, ...]:
+    """Which logs are fetched, in what order and how far: all together stay within the bounds of the request."""
+    good = [one for one in pods if is_name(one.name) and is_namespace(one.namespace)]
+    known = {one.uid: ranks.of.get(one.uid, ()) for one in good}
+    good.sort(key=lambda one: (not one.suspicious, known[one.uid][:1] or (1 << 40,), one.name))
+    whole = len(good) if asked.deep else min(WHOLE, len(good))
+    logs = [
+        (at < whole, pod, name) for at, pod in enumerate(good) for name in (pod.container, *pod.odd) if is_name(name)
+    ]
+    runs = sum(1 + bool(pod.restarts) for first, pod, _ in logs if first)
+    shares = _shares(asked, runs, sum(not first for first, _, _ in logs))
+    taken: Counter[str] = Counter()
+    found = []
+    for first, pod, name in logs:
+        mine = known[pod.uid]
+        who = f"rank-{mine[0]}" if len(mine) == 1 else safe_name(pod.name)
+        who = who if name == pod.container else f"{who}.{safe_name(name)}"
+        taken[who] += 1
+        who = who if taken[who] == 1 else f"{who}-{taken[who]}"
+        lines, size = shares[first]
+        again = first and bool(pod.restarts) and name == pod.container
+        rank = mine[0] if len(mine) == 1 else None
+        found.append(Wanted(pod, name, f"logs/{folder}/{who}.log", rank, again or name in pod.odd, first, lines, size))
+    return tuple(found)
+
+
+def _shares(asked: Asked, runs: int, ends: int) -> Mapping[bool, tuple[int | None, int]]:
+    """How many lines and bytes each gets: whole ones three quarters of all, or all where there are no others."""
+    part = 0.75 if ends else 1.0
+    size = max(LEAST_BYTES, min(MOST_BYTES, int(asked.bounds.log_bytes * part) // max(1, runs)))
+    lines = max(1, min(MOST_LINES, int(asked.bounds.log_lines * part) // max(1, runs)))
+    end_size = max(1 << 10, min(END_BYTES, int(asked.bounds.log_bytes * (1 - part)) // max(1, ends)))
+    end_lines = max(1, min(END_LINES, int(asked.bounds.log_lines * (1 - part)) // max(1, ends)))
+    if asked.deep:
+        return {True: (None, max(LEAST_BYTES, asked.bounds.log_bytes // max(1, runs))), False: (end_lines, end_size)}
+    return {True: (lines, size), False: (end_lines, end_size)}
+
+
+def fetch(api: Api, wanted: Sequence[Wanted], asked: Asked, spool: Spool, source: str) -> Iterator[Gap]:
+    """Fetch the logs and write them; give what is missing of them, one gap for each reason."""
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        outcomes = list(pool.map(lambda one: _one(api, one, asked, spool), wanted))
+    yield from _gaps(wanted, outcomes, source)
+
+
+def _one(api: Api, wanted: Wanted, asked: Asked, spool: Spool) -> Outcome:
+    out = Outcome()
+    try:
+        lines = _runs(api, wanted, asked, out)
+        if lines:
+            lines.sort(key=lambda line: line[:30])
+            spool.append(wanted.path, b"".join(line + b"\n" for line in lines))
+            who = Resource(node=wanted.pod.node, rank=wanted.rank, container=wanted.pod.name)
+            spool.describe(wanted.path, resource=who, query=f"log of {wanted.pod.name}, container {wanted.container}")
+        out.lines = len(lines)
+    except SourceFailed as failed:
+        out.failed = failed
+    return out
+
+
+def _runs(api: Api, wanted: Wanted, asked: Asked, out: Outcome) -> list[bytes]:
+    """The lines of the run before the last restart and of the one after it; each may be gone without the other."""
+    found: list[bytes] = []
+    for previous in (True, False) if wanted.previous else (False,):
+        try:
+            found += _log(api, wanted, asked, out, previous)
+        except SourceFailed as failed:
+            # "previous terminated container … not found", "container … is waiting to start": there is none
+            if failed.kind != "refused":
+                raise
+            out.lost = out.lost or (previous and bool(wanted.pod.restarts))
+    return found
+
+
+def _log(api: Api, wanted: Wanted, asked: Asked, out: Outcome, previous: bool) -> list[bytes]:
+    deadline = asked.deadline.sooner(POD_SECONDS)
+    since = None if asked.window.start is None else _iso(asked.window.start)
+    params = {
+        "container": wanted.container,
+        "previous": "true" if previous else None,
+        "sinceTime": None if since is None else since[:19] + "Z",
+        "tailLines": wanted.lines,
+    }
+    namespace, pod = wanted.pod.namespace, wanted.pod.name
+    answer = api.log(namespace, pod, params, wanted.bytes, deadline)
+    lines = _stamped(answer.body, asked, out)
+    if answer.cut or len(answer.body) >= wanted.bytes:
+        out.cut = True
+        held = set(lines)
+        tail = api.log(
+            namespace, pod, {**params, "tailLines": min(END_LINES, wanted.lines or END_LINES)}, END_BYTES, deadline
+        )
+        lines += [line for line in _stamped(tail.body, asked, out) if line not in held]
+    elif wanted.lines is not None and answer.body.count(b"\n") >= wanted.lines:
+        out.ended = True
+    return lines
+
+
+def _iso(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
+
+
+def _stamped(body: bytes, asked: Asked, out: Outcome) -> list[bytes]:
+    """The lines that are of the window, each with its time in UTC and nine digits. A last line without an end was cut."""
+    since, until = (b"" if one is None else _iso(one).encode() for one in (asked.window.start, asked.window.end))
+    found: list[bytes] = []
+    last = b""
+    for line in body.split(b"\n")[:-1]:
+        stamp = _STAMP.match(line)
+        if stamp is not None:
+            last = _utc(stamp)
+            text = line[stamp.end() :]
+        elif line.startswith(_NO_LOG):
+            out.lost = True
+            continue
+        elif not last:
+            out.undated += 1
+            continue
+        else:
+            text = line
+        if last >= since and (not until or last < until):
+            found.append(last + b" " + text.replace(b"\r", b"").replace(b"\x00", b""))
+    if not body.endswith(b"\n") and body.startswith(_NO_LOG):
+        out.lost = True
+    return found
+
+
+def _utc(stamp: re.Match[bytes]) -> bytes:
+    clock, digits, zone = stamp[1], (stamp[2] or b"").ljust(9, b"0"), stamp[3]
+    if zone != b"Z":
+        local = datetime.fromisoformat((clock + zone).decode())
+        clock = local.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S").encode()
+    return clock + b"." + digits + b"Z"
+
+
+@dataclass(slots=True)
+class _Heap:
+    """Logs of one reason."""
+
+    logs: list[Wanted] = field(default_factory=list)
+    example: SourceFailed | None = None
+
+
+def _gaps(wanted: Sequence[Wanted], outcomes: Sequence[Outcome], source: str) -> Iterator[Gap]:
+    heaps: dict[str, _Heap] = {}
+    for one, out in zip(wanted, outcomes, strict=True):
+        if out.failed is not None:
+            heap = heaps.setdefault(f"source_{out.failed.kind}", _Heap())
+            heap.example = heap.example or out.failed
+            heap.logs.append(one)
+        for word, holds in (
+            ("cut", out.cut),
+            ("ended", out.ended and one.whole),
+            ("lost", out.lost),
+            ("undated", bool(out.undated)),
+        ):
+            if holds:
+                heaps.setdefault(word, _Heap()).logs.append(one)
+    ends = [one for one in wanted if not one.whole]
+    if ends:
+        heaps["ends"] = _Heap(ends)
+    for word, heap in heaps.items():
+        yield _gap(word, heap, len(wanted), source)
+
+
+def _gap(word: str, heap: _Heap, of: int, source: str) -> Gap:
+    scope = _names(one.pod.name for one in heap.logs)
+    first = heap.logs[0]
+    asked, got = f"logs of {of} containers", f"{of - len(heap.logs)} of {of} without this"
+    if heap.example is not None:
+        reason = f"{len(heap.logs)} of {of} logs could not be had: {heap.example}"
+        return Gap(word, source, reason, scope=scope, asked=asked, got=got, rules_out="what these pods wrote")
+    code, reason, out = {
+        "cut": ("logs_cut", f"longer than {first.bytes:,} bytes: the middle is missing", "what stood there"),
+        "ended": ("logs_cut", f"only the last {first.lines or 0:,} lines were asked for", "what stood before"),
+        "ends": (
+            "logs_cut",
+            f"of pods beyond the first {WHOLE} only the last {first.lines} lines were asked for",
+            "what stood before",
+        ),
+        "lost": ("logs_lost", "the node keeps this log no longer", "how the run before the restart ended"),
+        "undated": ("logs_undated", "lines without a time were left out", "what these lines said"),
+    }[word]
+    return Gap(
+        code, source, f"{len(heap.logs)} of {of} logs: {reason}", scope=scope, asked=asked, got=got, rules_out=out
+    )
+
+
+def _names(names: Iterable[str]) -> str:
+    listed = list(dict.fromkeys(names))
+    return ", ".join(listed[:5]) + (f" and {len(listed) - 5} more" if len(listed) > 5 else "")

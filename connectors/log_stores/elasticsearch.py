@@ -1,0 +1,116 @@
+"""Elasticsearch and OpenSearch: find jobs by a field of their lines, and fetch the lines of one by connectors.log_stores.query_plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from connectors.base.contract import Asked, Checked, Deadline, Gives, JobQuery, Known, SourceFailed, Spool
+from connectors.base.http import Client
+from connectors.log_stores.elasticsearch_client import ElasticsearchSettings, ElasticStore, ends_of
+from connectors.log_stores.query_plan import NS, pull
+from kb.model import Gap, Job, JobRecord, Member, Window
+
+__all__ = ["Elasticsearch", "ElasticsearchSettings"]
+
+
+class Elasticsearch:
+    """A cluster as a source of logs, and of jobs where a field names them."""
+
+    def __init__(self, settings: ElasticsearchSettings, client: Client | None = None) -> None:
+        self._settings = settings
+        self._client = client or Client(settings.endpoint)
+
+    @property
+    def gives(self) -> frozenset[Gives]:
+        """Logs, and jobs where a field names them."""
+        return frozenset({"logs", "jobs"} if self._settings.fields.get("job") else {"logs"})
+
+    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+        """Write the lines of the job as logs/<folder>/<who>.log.
+
+        Raises:
+            SourceFailed: nothing could be asked.
+        """
+        store = ElasticStore(self._settings, self._client, asked.deadline)
+        store.choose(self._words(asked.record))
+        try:
+            return pull(store, asked, spool, self._settings.folder, source=self._settings.flavour)
+        finally:
+            store.close()
+
+    def check(self, deadline: Deadline) -> Checked:
+        """Ask what kinds of fields there are."""
+        store = ElasticStore(self._settings, self._client, deadline)
+        sent = f"GET {store.capabilities().words()}"
+        try:
+            store.learn()
+        except SourceFailed as failed:
+            return Checked(works=False, words=str(failed), sent=sent, change=failed.hint)
+        wanted = (self._settings.fields.get("job") or "", self._settings.message, self._settings.time)
+        missing = [name for name in wanted if name and name not in store.kinds]
+        if missing:
+            return Checked(
+                works=False,
+                words=f"it answers, but its indices {self._settings.index} have no field {', '.join(missing)}",
+                sent=sent,
+                change="name the index and its fields: index, message, time and fields of this connector",
+            )
+        return Checked(works=True, words=f"it answers; {store.how()}", sent=sent)
+
+    # -- jobs --------------------------------------------------------------------------------------------------------
+
+    def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
+        """The job whose field is exactly this, with who spoke for it.
+
+        Raises:
+            SourceFailed: no answer, or a refusal.
+        """
+        name = self._settings.fields.get("job")
+        if not name or not query.text:
+            return ()
+        store = ElasticStore(self._settings, self._client, deadline)
+        store.choose({name: (query.text,)})
+        try:
+            start, end = ends_of(query.window)
+            speakers = sorted(store.tally(start, end, max(NS, end - start)).counts)
+        finally:
+            store.close()
+        if not speakers:
+            return ()
+        members = tuple(
+            Member(one.name(), one.node or None, one.resource().rank, container=one.pod or None) for one in speakers
+        )
+        return (JobRecord(Job(id=query.text, name=query.text), self._settings.flavour, members=members),)
+
+    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+        """The values of the field that names jobs, the latest first.
+
+        Raises:
+            SourceFailed: no answer, or a refusal.
+        """
+        name = self._settings.fields.get("job")
+        if not name:
+            return ()
+        store = ElasticStore(self._settings, self._client, deadline)
+        store.choose({})
+        try:
+            return tuple(store.jobs(name, *ends_of(window)))
+        finally:
+            store.close()
+
+    def _words(self, record: JobRecord) -> Mapping[str, Sequence[str]]:
+        names = self._settings.fields
+        words = {"id": record.job.id, "name": record.job.name}
+        jobs = tuple(dict.fromkeys(word for one in self._settings.job_is if (word := words.get(one))))
+        pods = tuple(dict.fromkeys(pod for one in record.members if (pod := one.container or one.name)))
+        if names.get("job") and jobs:
+            found: dict[str, Sequence[str]] = {names["job"]: jobs}
+        elif names.get("pod") and pods:
+            found = {names["pod"]: pods}
+        else:
+            raise SourceFailed(
+                "not_configured", "nothing names this job in its lines", hint="see fields: of this connector"
+            )
+        if record.namespace and names.get("namespace"):
+            found[names["namespace"]] = (record.namespace,)
+        return found

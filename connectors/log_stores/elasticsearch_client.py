@@ -1,0 +1,463 @@
+"""The lines of one job in Elasticsearch or OpenSearch, as connectors.log_stores.query_plan asks for them: counts, pages, samples.
+
+Pages go by a point in time and `search_after`, so nothing is lost or doubled between them. What kind of field holds the
+message decides how words are looked for; the field capabilities tell.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from connectors.base.contract import Deadline, Known, SourceFailed
+from connectors.base.http import Call, Client, Endpoint, path_of
+from connectors.base.secret import Secret
+from connectors.log_stores.line_buffer import Line, Speaker, usual_names
+from connectors.log_stores.query_plan import NS, Ask, Meter, Tally
+from kb.model import Gap, Window
+
+PAGE = 2000
+LEAST_PAGE = 50
+LARGEST_PAGE = 10_000  # index.max_result_window
+BUCKETS = 16_000  # of one answer; search.max_buckets is 65,535
+MOST_TALLY_PAGES = 8
+QUERY_SECONDS = 30.0
+KEEP_ALIVE = "2m"
+LARGEST = 64 << 20
+MOST_JOBS = 1000
+SHORTEST = 3  # letters of a piece of a word
+ROLES = ("rank", "node", "pod", "container")
+_PIECE = re.compile(r"[a-z]{3,}|[0-9]{3,}")
+_RUN = re.compile(r"[a-z0-9]+")
+
+Flavour = Literal["elasticsearch", "opensearch"]
+
+
+@dataclass(frozen=True, slots=True)
+class ElasticsearchSettings:
+    """The lines of a job in Elasticsearch or OpenSearch, by fields of their documents.
+
+    `endpoint`: the server. `index`: indices, data streams or patterns, joined by commas. `flavour`: elasticsearch or
+    opensearch, which open and close a point in time by other paths. `api_key`: an encoded API key, by reference, in place of
+    a user. `message`: the field of the line; `search_in`: the field in which words are looked for, where it is another, as a
+    sub-field of type wildcard. `time`: the field of the time; `order`: a field that orders lines of one time, as log.offset;
+    `tie`: OpenSearch only, a field that no two documents share. `fields`: what other fields are called here: role → field.
+    The role `job` names the job, `namespace` its namespace, `rank`, `node`, `pod` and `container` who speaks. `job_is`: which
+    of the job's words the field holds, id or name. `also`: what every document must have besides. `folder`: where
+    under logs/ of the bundle its lines are put. `page`: lines in one answer.
+    """
+
+    endpoint: Endpoint
+    index: str = "logs-*"
+    flavour: Flavour = "elasticsearch"
+    api_key: Secret | None = None
+    message: str = "message"
+    search_in: str | None = None
+    time: str = "@timestamp"
+    order: str | None = None
+    tie: str = "_id"
+    fields: Mapping[str, str] = field(default_factory=usual_names)
+    job_is: tuple[str, ...] = ("id", "name")
+    also: Mapping[str, str] = field(default_factory=dict)
+    folder: str = "elasticsearch"
+    page: int = PAGE
+
+
+class ElasticStore:
+    """The lines of one job as connectors.log_stores.query_plan asks for them. `kinds`: field → its kind, once it is learnt."""
+
+    def __init__(self, settings: ElasticsearchSettings, client: Client, deadline: Deadline) -> None:
+        self.page = min(LARGEST_PAGE, max(LEAST_PAGE, settings.page))
+        self.meter = Meter()
+        self.kinds: dict[str, str] = {}
+        self._settings = settings
+        self._client = client
+        self._deadline = deadline
+        self._chosen: Mapping[str, Sequence[str]] = {}
+        self._pit: str | None = None
+        self._lock = threading.Lock()
+        self._gaps: dict[str, Gap] = {}
+        self._one_piece = False
+
+    def choose(self, values: Mapping[str, Sequence[str]]) -> None:
+        """Which documents are asked for: field → one of these values."""
+        self._chosen = values
+
+    def gaps(self) -> Iterable[Gap]:
+        """What could not be had."""
+        return tuple(self._gaps.values())
+
+    def close(self) -> None:
+        """Delete the point in time; one that stays is deleted by the server soon."""
+        with self._lock:
+            pit, self._pit = self._pit, None
+        if pit is None:
+            return
+        with suppress(SourceFailed):
+            self._json(self._closing(pit), self._deadline.sooner(2.0))
+
+    # -- fields ------------------------------------------------------------------------------------------------------
+
+    def capabilities(self) -> Call:
+        """The question for the kinds of the fields; it needs no more than the right to read."""
+        named = (*self._settings.fields.values(), *self._settings.also, self._settings.message, self._settings.time)
+        more = [one for one in (self._settings.order, self._settings.search_in) if one]
+        names = dict.fromkeys(one for name in (*named, *more) if name for one in (name, f"{name}.keyword"))
+        params = {"fields": ",".join(names), "ignore_unavailable": "true", "allow_no_indices": "true"}
+        return Call(path_of(self._settings.index, "_field_caps"), params=params)
+
+    def learn(self) -> None:
+        """Learn the kinds of the fields, once.
+
+        Raises:
+            SourceFailed: no answer, or a refusal.
+        """
+        with self._lock:
+            if self.kinds:
+                return
+            answer = self._json(self.capabilities(), self._deadline)
+            found = answer.get("fields")
+            if not isinstance(found, dict):
+                raise SourceFailed("bad_answer", "its answer has no fields", hint="is this address an Elasticsearch?")
+            for name, kinds in found.items():
+                if isinstance(kinds, dict) and kinds:
+                    told = sorted(one for one in kinds if one != "unmapped")
+                    self.kinds[name] = told[0] if len(told) == 1 else " and ".join(told)
+
+    def how(self) -> str:
+        """How words are looked for, for people."""
+        name = self._search_in()
+        kind = self.kinds.get(name, "unknown")
+        if kind in _TEXTS:
+            return (
+                f"words are looked for among the terms of {name} ({kind}); an analyser that stems or drops words hides lines:"
+                " then give search_in a sub-field of type wildcard"
+            )
+        if kind in _KEYWORDS:
+            return f"words are looked for as parts of {name} ({kind})"
+        return f"{name} is {kind}: words cannot be looked for in it"
+
+    def _search_in(self) -> str:
+        return self._settings.search_in or self._settings.message
+
+    def _exact(self, name: str) -> str:
+        """The field whose values are whole: itself, or its sub-field .keyword.
+
+        Raises:
+            SourceFailed: it has none.
+        """
+        kind = self.kinds.get(name)
+        if kind in _TEXTS:
+            if self.kinds.get(f"{name}.keyword") in _KEYWORDS:
+                return f"{name}.keyword"
+            raise SourceFailed(
+                "refused", f"the field {name} is {kind} and cannot be compared whole", hint="name a keyword field"
+            )
+        return name
+
+    # -- counts ------------------------------------------------------------------------------------------------------
+
+    def tally(self, start: int, end: int, bucket: int) -> Tally:
+        """Lines by speaker and time."""
+        self.learn()
+        step = max(1, bucket // 1_000_000)
+        roles = self._roles()
+        sources: list[dict[str, Any]] = [
+            {role: {"terms": {"field": self._exact(name), "missing_bucket": True}}} for role, name in roles.items()
+        ]
+        sources.append({"at": {"date_histogram": {"field": self._settings.time, "fixed_interval": f"{step}ms"}}})
+        counts: dict[Speaker, dict[int, int]] = {}
+        after: object = None
+        for _ in range(MOST_TALLY_PAGES):
+            composite = {"size": BUCKETS, "sources": sources, **({"after": after} if after else {})}
+            body = {"size": 0, "query": self._filter(Ask(start, end)), "aggs": {"who": {"composite": composite}}}
+            found = _part(self._search(body), "aggregations", "who")
+            buckets = found.get("buckets")
+            if not isinstance(buckets, list):
+                raise SourceFailed("bad_answer", "its answer has no buckets")
+            for one in buckets:
+                key = _part(one, "key")
+                who = Speaker(*("" if key.get(role) is None else str(key[role]) for role in ROLES))
+                held = counts.setdefault(who, {})
+                at = int(key["at"]) * 1_000_000
+                held[at] = held.get(at, 0) + int(one["doc_count"])
+            after = found.get("after_key")
+            if len(buckets) < BUCKETS or not after:
+                return Tally(step * 1_000_000, counts)
+        self._gaps["tally"] = Gap(
+            "counts_cut", self._settings.flavour, "more speakers than can be counted; the rest is not"
+        )
+        return Tally(step * 1_000_000, counts)
+
+    def histogram(self, start: int, end: int, bucket: int, words: tuple[str, ...]) -> Mapping[int, int]:
+        """Lines with words by time."""
+        self.learn()
+        aggs = {
+            "at": {
+                "date_histogram": {"field": self._settings.time, "fixed_interval": f"{max(1, bucket // 1_000_000)}ms"}
+            }
+        }
+        body = {"size": 0, "query": self._filter(Ask(start, end, words=words)), "aggs": aggs}
+        found = _part(self._search(body), "aggregations", "at").get("buckets", [])
+        return {int(one["key"]) * 1_000_000: int(one["doc_count"]) for one in found}
+
+    def jobs(self, name: str, start: int, end: int) -> Iterator[Known]:
+        """The values of a field, the latest first."""
+        self.learn()
+        times = {"first": {"min": {"field": self._settings.time}}, "last": {"max": {"field": self._settings.time}}}
+        terms = {"field": self._exact(name), "size": MOST_JOBS, "order": {"last": "desc"}}
+        body = {"size": 0, "query": self._filter(Ask(start, end)), "aggs": {"jobs": {"terms": terms, "aggs": times}}}
+        for one in _part(self._search(body), "aggregations", "jobs").get("buckets", []):
+            first, last = _part(one, "first").get("value"), _part(one, "last").get("value")
+            ends = [value / 1000 if isinstance(value, int | float) else None for value in (first, last)]
+            yield Known(str(one.get("key")), str(one.get("key")), start=ends[0], end=ends[1])
+
+    def _roles(self) -> dict[str, str]:
+        """Who speaks: the fields that there are."""
+        return {role: name for role in ROLES if (name := self._settings.fields.get(role)) and name in self.kinds}
+
+    # -- lines -------------------------------------------------------------------------------------------------------
+
+    def pages(self, ask: Ask) -> Iterator[Sequence[Line]]:
+        """Page after page, each from where the one before ended."""
+        self.learn()
+        left, after = ask.limit, None
+        while left is None or left > 0:
+            size = self.page if left is None else min(self.page, left)
+            more: dict[str, Any] = {"search_after": after} if after is not None else {}
+            try:
+                answer = self._search(
+                    {
+                        "size": size,
+                        "query": self._filter(ask),
+                        "sort": self._sort(ask.backward),
+                        **self._source(),
+                        **more,
+                    }
+                )
+            except SourceFailed as failed:
+                self._lessen(failed)
+                continue
+            hits = _hits(_part(answer, "hits"))
+            if hits:
+                yield [self._line(hit) for hit in hits]
+                after = hits[-1].get("sort")
+                left = left if left is None else left - len(hits)
+            if len(hits) < size:
+                return
+            if not isinstance(after, list):
+                raise SourceFailed("bad_answer", "its answer has hits without sort values")
+
+    def sampled(self, ask: Ask, every: int) -> Sequence[Line]:
+        """One line in each so many nanoseconds: the first of each bucket of a histogram."""
+        self.learn()
+        top = {"top_hits": {"size": 1, "sort": self._sort(backward=False, alone=True), **self._source()}}
+        histogram = {
+            "field": self._settings.time,
+            "fixed_interval": f"{max(1, every // 1_000_000)}ms",
+            "min_doc_count": 1,
+        }
+        aggs = {"at": {"date_histogram": histogram, "aggs": {"one": top}}}
+        found = _part(self._search({"size": 0, "query": self._filter(ask), "aggs": aggs}), "aggregations", "at")
+        hits = [hit for one in found.get("buckets", []) for hit in _hits(_part(one, "one", "hits"))]
+        return sorted((self._line(hit) for hit in hits), key=lambda line: line.at)
+
+    def _filter(self, ask: Ask) -> dict[str, Any]:
+        span = {"gte": _stamp(ask.start), "lt": _stamp(ask.end), "format": "strict_date_optional_time_nanos"}
+        chosen = {**self._chosen, **{name: (value,) for name, value in self._settings.also.items()}, **self._of(ask.of)}
+        must: list[dict[str, Any]] = [{"range": {self._settings.time: span}}]
+        must += [{"terms": {self._exact(name): list(values)}} for name, values in chosen.items()]
+        if ask.words:
+            must.append({"bool": {"should": self._words(ask.words), "minimum_should_match": 1}})
+        return {"bool": {"filter": must}}
+
+    def _of(self, speakers: Sequence[Speaker]) -> dict[str, Sequence[str]]:
+        found: dict[str, Sequence[str]] = {}
+        for role, name in self._roles().items():
+            values = tuple(dict.fromkeys(getattr(one, role) for one in speakers))
+            if values and all(values) and name not in self._chosen:
+                found[name] = values
+        return found
+
+    def _words(self, words: Sequence[str]) -> list[dict[str, Any]]:
+        """Words as queries of the field: parts of whole values, or of the terms that an analyser made.
+
+        Raises:
+            SourceFailed: the field cannot be searched by parts.
+        """
+        name = self._search_in()
+        kind = self.kinds.get(name)
+        if kind in _KEYWORDS:
+            return [_wildcard(name, word) for word in words]
+        if kind not in _TEXTS:
+            raise SourceFailed("refused", self.how(), hint="name another field under search_in")
+        found: dict[tuple[str, ...], None] = {}
+        for word in words:
+            pieces = sorted(set(_PIECE.findall(word) or _RUN.findall(word)), key=lambda one: (-len(one), one))
+            found[tuple(pieces[: 1 if self._one_piece else 3])] = None
+        return [
+            _wildcard(name, pieces[0])
+            if len(pieces) == 1
+            else {"bool": {"filter": [_wildcard(name, one) for one in pieces]}}
+            for pieces in found
+        ]
+
+    def _sort(self, backward: bool, *, alone: bool = False) -> list[dict[str, Any]]:
+        """By time in nanoseconds, then by the field of order, then by what parts any two documents."""
+        order = "desc" if backward else "asc"
+        found: list[dict[str, Any]] = [{self._settings.time: {"order": order, "numeric_type": "date_nanos"}}]
+        if self._settings.order:
+            found.append({self._settings.order: {"order": order, "unmapped_type": "long"}})
+        if not alone:  # without it the server's own tie-breaker goes forward even where time goes backward
+            tie = self._settings.tie if self._settings.flavour == "opensearch" else "_shard_doc"
+            found.append({tie: {"order": order}})
+        return found
+
+    def _source(self) -> dict[str, Any]:
+        return {"_source": [self._settings.message, *self._roles().values()]}
+
+    def _line(self, hit: Mapping[str, Any]) -> Line:
+        sort, source = hit.get("sort"), hit.get("_source")
+        if not isinstance(sort, list) or not sort or not isinstance(sort[0], int) or not isinstance(source, dict):
+            raise SourceFailed("bad_answer", "its answer has a hit without a time or a source")
+        who = Speaker(*(_text(source, self._settings.fields.get(role, "")) for role in ROLES))
+        return Line(sort[0], who, _text(source, self._settings.message), (str(hit.get("_index")), str(hit.get("_id"))))
+
+    def _lessen(self, failed: SourceFailed) -> None:
+        """Ask for less where that may help.
+
+        Raises:
+            SourceFailed: it does not.
+        """
+        if failed.kind == "too_large" and self.page > LEAST_PAGE:
+            self.page = max(LEAST_PAGE, self.page // 4)
+        elif failed.kind == "refused" and "clause" in str(failed).lower() and not self._one_piece:
+            self._one_piece = True
+        else:
+            raise failed
+
+    # -- calls -------------------------------------------------------------------------------------------------------
+
+    def _search(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """An answer of the job's documents at one point in time; what of it is partial is noted."""
+        pit = {"id": self._open(), "keep_alive": KEEP_ALIVE}
+        seconds = max(1.0, min(QUERY_SECONDS, self._deadline.left()) - 1)
+        full = {"track_total_hits": False, "timeout": f"{seconds:.0f}s", **body, "pit": pit}
+        answer = self._json(Call(path_of("_search"), body=full), self._deadline.sooner(QUERY_SECONDS))
+        with self._lock:
+            if self._pit is not None and isinstance(answer.get("pit_id"), str):
+                self._pit = answer["pit_id"]
+        if answer.get("timed_out"):
+            self._gaps["timed_out"] = Gap(
+                "partial_answer",
+                self._settings.flavour,
+                "it ran out of time and gave what it had",
+                rules_out="the rest",
+            )
+        shards = answer.get("_shards")
+        failed = shards.get("failed") if isinstance(shards, dict) else None
+        if failed:
+            self._gaps["shards"] = Gap(
+                "partial_answer",
+                self._settings.flavour,
+                f"{failed} of its {shards.get('total')} shards did not answer: {_reason(shards)}" if shards else "",
+                rules_out="what they hold",
+            )
+        return answer
+
+    def _open(self) -> str:
+        with self._lock:
+            if self._pit is None:
+                answer = self._json(self._opening(), self._deadline.sooner(QUERY_SECONDS))
+                pit = answer.get("id") if self._settings.flavour == "elasticsearch" else answer.get("pit_id")
+                if not isinstance(pit, str):
+                    raise SourceFailed("bad_answer", "its answer has no point in time", hint="is flavour right?")
+                self._pit = pit
+            return self._pit
+
+    def _opening(self) -> Call:
+        how = ("_pit",) if self._settings.flavour == "elasticsearch" else ("_search", "point_in_time")
+        return Call(path_of(self._settings.index, *how), params={"keep_alive": KEEP_ALIVE}, method="POST")
+
+    def _closing(self, pit: str) -> Call:
+        if self._settings.flavour == "elasticsearch":
+            return Call(path_of("_pit"), body={"id": pit}, method="DELETE")
+        return Call(path_of("_search", "point_in_time"), body={"pit_id": [pit]}, method="DELETE")
+
+    def _json(self, call: Call, deadline: Deadline) -> Mapping[str, Any]:
+        self.meter.spend(call.words())
+        key = self._settings.api_key
+        headers = {"Authorization": f"ApiKey {key.value()}"} if key else {}
+        sent = Call(call.path, call.params, call.body, method=call.method, headers=headers)
+        answer = self._client.json(sent, deadline, largest=LARGEST)
+        if not isinstance(answer, dict):
+            raise SourceFailed("bad_answer", "its answer is no object", asked=call.words())
+        return answer
+
+
+_TEXTS = ("text", "match_only_text")
+_KEYWORDS = ("keyword", "wildcard", "constant_keyword")
+
+
+def _wildcard(name: str, word: str) -> dict[str, Any]:
+    plain = re.sub(r"([*?\\])", r"\\\1", word)
+    return {"wildcard": {name: {"value": f"*{plain}*", "case_insensitive": True}}}
+
+
+def _part(answer: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    """A part of an answer that is an object itself."""
+    found: Any = answer
+    for name in names:
+        found = found.get(name) if isinstance(found, dict) else None
+    if not isinstance(found, dict):
+        raise SourceFailed("bad_answer", f"its answer has no {'.'.join(names)}")
+    return found
+
+
+def _hits(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    hits = part.get("hits")
+    if not isinstance(hits, list) or not all(isinstance(one, dict) for one in hits):
+        raise SourceFailed("bad_answer", "its answer has no hits")
+    return hits
+
+
+def _text(source: Mapping[str, Any], name: str) -> str:
+    """A field of a document, whether its name is written with dots or as objects within objects."""
+    if not name:
+        return ""
+    found: Any = source.get(name)
+    if found is None:
+        head, _, rest = name.partition(".")
+        inner = source.get(head)
+        return _text(inner, rest) if rest and isinstance(inner, dict) else ""
+    if isinstance(found, list):
+        found = found[0] if found else ""
+    return found if isinstance(found, str) else str(found)
+
+
+def _reason(shards: Mapping[str, Any]) -> str:
+    failures = shards.get("failures")
+    first = failures[0] if isinstance(failures, list) and failures else {}
+    reason = first.get("reason") if isinstance(first, dict) else None
+    return str(reason.get("reason") or reason.get("type"))[:200] if isinstance(reason, dict) else "it does not say why"
+
+
+def ends_of(window: Window) -> tuple[int, int]:
+    """Both ends of a window in nanoseconds.
+
+    Raises:
+        SourceFailed: it lacks one.
+    """
+    if window.start is None or window.end is None:
+        raise SourceFailed("refused", "a window with both ends is needed")
+    return round(window.start * NS), round(window.end * NS)
+
+
+def _stamp(at: int) -> str:
+    seconds, rest = divmod(at, NS)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"

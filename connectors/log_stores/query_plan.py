@@ -1,0 +1,387 @@
+"""The one plan by which a log store is asked for the lines of a job: little of much, and what decides first.
+
+Counts by speaker and time come first. Where all lines are few they are all fetched. Else: the last lines of every speaker,
+the lines that the rulebook looks for, the surroundings of the most telling of them, and a sample of the iteration lines.
+A store gives the primitives (`Store`); how it pages, and what its language is, is its own affair.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
+
+from connectors.base.contract import Asked, SourceFailed, Spool
+from connectors.base.iteration_lines import PROGRESS_WORDS
+from connectors.log_stores.line_buffer import Heard, Line, Speaker
+from kb.model import Gap
+from kb.parsers.logs.progress import read_line
+
+NS = 1_000_000_000
+QUERIES = 60  # of one collection
+ALL_LINES = 40_000  # so many lines of a job are fetched whole
+BUCKETS = 60  # of the window, in which lines are counted
+SIDE_BY_SIDE = 6
+FIRST_PAGES, ONSET_PAGES, LAST_PAGES = (
+    2,
+    5,
+    4,
+)  # of lines that rules want: from the start, from where they surge, from the end
+TAIL_PAGES = 3  # of all lines, from the end
+STOPPED_GROUPS = 5  # times at which speakers fell silent before the end
+SUSPICIOUS = 8  # speakers whose surroundings are fetched
+AROUND = 200  # lines before and after a telling line
+RARE = 3  # so many speakers at most say what is rare
+HEAD = 2000  # of the very first lines
+PROGRESS_PROBE, PROGRESS_LAST, PROGRESS_SAMPLE = 1000, 500, 1500  # iteration lines
+PRINTERS = 2  # speakers whose iteration lines are sampled
+_NOT_SEEN = "what shows only on a line that no rule looks for, and how often lines came between those that are here"
+
+
+class Ask(NamedTuple):
+    """Lines with times (nanoseconds since the epoch) in [start, end). `of`: whose, all where it is empty.
+
+    `words`: only lines with one of these, in any case. `limit`: lines wanted in all; pages stop there.
+    """
+
+    start: int
+    end: int
+    backward: bool = False
+    words: tuple[str, ...] = ()
+    of: tuple[Speaker, ...] = ()
+    limit: int | None = None
+
+
+class Tally(NamedTuple):
+    """Lines by speaker and by bucket of time: the bucket's start in nanoseconds → count. `bucket`: its length."""
+
+    bucket: int
+    counts: Mapping[Speaker, Mapping[int, int]]
+
+    def total(self) -> int:
+        """All lines."""
+        return sum(sum(one.values()) for one in self.counts.values())
+
+
+class Store(Protocol):
+    """What the plan asks of a log store. Each may raise SourceFailed; all may be called side by side."""
+
+    page: int  # lines of a full page
+
+    def tally(self, start: int, end: int, bucket: int) -> Tally:
+        """Count the lines of the job."""
+
+    def histogram(self, start: int, end: int, bucket: int, words: tuple[str, ...]) -> Mapping[int, int]:
+        """Count the lines of all speakers with one of these words: the bucket's start in nanoseconds → count."""
+
+    def pages(self, ask: Ask) -> Iterator[Sequence[Line]]:
+        """The lines in order of time, page by page, none twice and none left out; what cannot be had is noted as a gap."""
+
+    def sampled(self, ask: Ask, every: int) -> Sequence[Line]:
+        """One line in each so many nanoseconds."""
+
+    def gaps(self) -> Iterable[Gap]:
+        """What it could not give, so far."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts the queries of one collection; stores call `spend` before each."""
+
+    left: int = QUERIES
+    used: int = 0
+
+    def spend(self, asked: str = "") -> None:
+        """One query.
+
+        Raises:
+            SourceFailed: there were too many.
+        """
+        if self.left <= 0:
+            raise SourceFailed("over_budget", f"{self.used} queries were made for one collection", asked=asked)
+        self.left -= 1
+        self.used += 1
+
+
+def pull(
+    store: Store, asked: Asked, spool: Spool, folder: str, *, source: str, all_lines: int = ALL_LINES
+) -> tuple[Gap, ...]:
+    """Fetch what a diagnosis needs and write it as logs/<folder>/<who>.log; what is missing.
+
+    Raises:
+        SourceFailed: nothing could be fetched at all.
+    """
+    return _Pull(store, asked, spool, folder, source, all_lines).run()
+
+
+@dataclass(slots=True)
+class _Pull:
+    store: Store
+    asked: Asked
+    spool: Spool
+    folder: str
+    source: str
+    all_lines: int
+    heard: Heard = field(init=False)
+    missed: list[Gap] = field(default_factory=list)
+    probed: list[Line] = field(default_factory=list)  # iteration lines
+    start: int = field(init=False)
+    end: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        window = self.asked.window
+        self.start, self.end = round((window.start or 0.0) * NS), round((window.end or 0.0) * NS)
+        self.heard = Heard(self.asked.bounds.log_bytes, self.asked.bounds.log_lines)
+
+    def run(self) -> tuple[Gap, ...]:
+        if self.end <= self.start:
+            raise SourceFailed("refused", "a window with both ends is needed, the end after the start")
+        bucket = max(1, -(-(self.end - self.start) // (BUCKETS * NS))) * NS
+        tally = self.store.tally(self.start, self.end, bucket)
+        total = tally.total()
+        if not total:  # a count may leave out what lies on its very first nanosecond
+            self._take("any lines", Ask(self.start, self.end, limit=1), 1)
+        if not total and not self.heard.lines:
+            gap = Gap(
+                "no_lines", self.source, "it has no lines of this job in this window", rules_out="what the job said"
+            )
+            return (gap, *self.store.gaps())
+        if self.asked.deep or total <= self.all_lines:
+            self._everything(total)
+        else:
+            self._selection(tally, total)
+        self._write(tally)
+        return (*self.missed, *self.store.gaps())
+
+    # -- all ---------------------------------------------------------------------------------------------------------
+
+    def _everything(self, total: int) -> None:
+        """Page after page, from the start."""
+        pages = self.asked.bounds.pages if self.asked.deep else None
+        self._take("all lines", Ask(self.start, self.end), pages)
+        held = self.heard.lines
+        if held < total and (self.heard.full or pages is not None):
+            self.missed.append(
+                self._cut("lines_cut", "not all lines were fetched: the first ones in time", total, held)
+            )
+
+    # -- some --------------------------------------------------------------------------------------------------------
+
+    def _selection(self, tally: Tally, total: int) -> None:
+        """What decides, side by side where one does not need the other."""
+        words = self.asked.prefilter.words
+        last = max(max(buckets) for buckets in tally.counts.values()) + tally.bucket
+        end = min(self.end, last)
+        first: list[Callable[[], object]] = [
+            lambda: self._take("last lines", Ask(self.start, end, backward=True), TAIL_PAGES),
+            lambda: self._take("first lines", Ask(self.start, self.end, limit=min(HEAD, self.store.page)), 1),
+            lambda: self._hits(words, end),
+            lambda: self._try("iteration lines", lambda: self._probe(end)),
+        ]
+        self._together(first)
+        after: list[Callable[[], object]] = [
+            *(self._of_stopped(ask) for ask in self._stopped(tally)),
+            *(self._of_printer(who, end) for who in self._printers()),
+            *(self._of_around(who, at) for who, at in self.heard.telling(SUSPICIOUS, RARE)),
+        ]
+        self._together(after)
+        self.missed.append(
+            self._cut(
+                "not_line_by_line",
+                "not compared line by line: only first and last lines, lines that rules look for and their surroundings",
+                total,
+                self.heard.lines,
+            )
+        )
+        if self.asked.prefilter.uncovered:
+            self.missed.append(
+                Gap(
+                    "not_searched",
+                    self.source,
+                    f"{self.asked.prefilter.uncovered} patterns have no word that a log store could look for;"
+                    " they were sought only among the lines fetched",
+                )
+            )
+
+    def _hits(self, words: tuple[str, ...], end: int) -> None:
+        """Lines that rules want: the first ones; where there are more, those where they begin to surge, and the last ones."""
+        if not words:
+            return
+        reached = self._take("lines that rules look for", Ask(self.start, end, words=words), FIRST_PAGES)
+        if reached is None or reached >= end:
+            return
+        onset, many = self._onset(reached, end, words)
+        met, behind = onset, end
+
+        def forward() -> None:
+            nonlocal met
+            met = self._take("where they surge", Ask(onset, end, words=words), ONSET_PAGES) or onset
+
+        def backward() -> None:
+            nonlocal behind
+            behind = self._take("last of them", Ask(met, end, backward=True, words=words), LAST_PAGES) or end
+
+        if many > (ONSET_PAGES + LAST_PAGES) * self.store.page:  # they cannot meet: side by side
+            self._together([forward, backward])
+        else:
+            forward()
+            if met < end:
+                backward()
+        missing = [f"{_iso(low)} to {_iso(high)}" for low, high in ((reached, onset), (met, behind)) if low < high]
+        if missing:
+            self.missed.append(
+                Gap(
+                    "hits_cut",
+                    self.source,
+                    "more lines than can be fetched are such as rules look for; those of the middle of the window are not here",
+                    asked=", ".join(missing),
+                    got="the first, those where they surge, and the last",
+                    rules_out="what was said in between",
+                )
+            )
+
+    def _onset(self, start: int, end: int, words: tuple[str, ...]) -> tuple[int, int]:
+        """Where lines with these words become many, and how many come then: the steepest rise, looked at twice."""
+        many = 0
+        for closer in (False, True):
+            bucket = max(1, -(-(end - start) // (BUCKETS * NS))) * NS
+            found = self._counted(start, end, bucket, words)
+            rises = [(number - found.get(at - bucket, 0), -at) for at, number in found.items()]
+            if not rises:
+                break
+            at = -max(rises)[1]
+            many = many if closer else sum(number for when, number in found.items() if when >= at)
+            start, end = max(start, at), min(end, at + bucket)
+            if bucket == NS:
+                break
+        return start, many
+
+    def _counted(self, start: int, end: int, bucket: int, words: tuple[str, ...]) -> dict[int, int]:
+        found: dict[int, int] = {}
+        self._try("when they came", lambda: found.update(self.store.histogram(start, end, bucket, words)))
+        return found
+
+    def _probe(self, end: int) -> None:
+        """The last iteration lines of all: they tell who prints any."""
+        for page in self.store.pages(Ask(self.start, end, backward=True, words=PROGRESS_WORDS, limit=PROGRESS_PROBE)):
+            self.heard.add(page, backward=True)
+            self.probed.extend(page)
+
+    def _stopped(self, tally: Tally) -> Iterator[Ask]:
+        """The last lines of those who fell silent before the end and of whom nothing is there yet."""
+        groups: dict[int, list[Speaker]] = {}
+        last = {who: max(buckets) for who, buckets in tally.counts.items()}
+        for who, bucket in last.items():
+            latest = self.heard.last(who)
+            if latest is None or latest < bucket:
+                groups.setdefault(bucket, []).append(who)
+        ordered = sorted(groups)
+        for bucket in ordered[:STOPPED_GROUPS]:
+            yield Ask(bucket, min(self.end, bucket + tally.bucket), backward=True, of=tuple(groups[bucket]))
+        rest = [who for bucket in ordered[STOPPED_GROUPS:] for who in groups[bucket]]
+        if rest:
+            yield Ask(ordered[STOPPED_GROUPS], min(self.end, ordered[-1] + tally.bucket), backward=True, of=tuple(rest))
+
+    def _of_stopped(self, ask: Ask) -> Callable[[], object]:
+        limited = ask._replace(limit=min(self.store.page, max(AROUND, 20 * len(ask.of))))
+        return lambda: self._take("last lines of those that stopped", limited, 1)
+
+    def _printers(self) -> list[Speaker]:
+        """Who prints iteration lines, those with most first."""
+        found: Counter[Speaker] = Counter()
+        for line in self.probed:
+            found[line.who] += read_line(line.text.encode("utf-8", "replace")[:4096]) is not None
+        return [who for who in sorted(found, key=lambda who: (-found[who], who)) if found[who] >= 2][:PRINTERS]
+
+    def _of_printer(self, who: Speaker, end: int) -> Callable[[], None]:
+        def fetch() -> None:
+            ask = Ask(self.start, end, words=PROGRESS_WORDS, of=(who,), limit=min(PROGRESS_SAMPLE, self.store.page))
+            every = max(1, (end - self.start) // ask.limit) if ask.limit else 1
+            self._try("a sample of the iteration lines", lambda: self.heard.add(self.store.sampled(ask, every)))
+            self._take("last iteration lines", ask._replace(backward=True, limit=PROGRESS_LAST), 1)
+
+        return fetch
+
+    def _of_around(self, who: Speaker, at: int) -> Callable[[], None]:
+        def fetch() -> None:
+            before = Ask(self.start, at, backward=True, of=(who,), limit=AROUND)
+            self._take("lines before a telling one", before, 1)
+            self._take("lines after a telling one", Ask(at, self.end, of=(who,), limit=AROUND), 1)
+
+        return fetch
+
+    # -- how ---------------------------------------------------------------------------------------------------------
+
+    def _take(self, what: str, ask: Ask, pages: int | None) -> int | None:
+        """Fetch pages of an ask; the time up to (backward: down to) which all is there, or None where it failed."""
+        reached: int | None = None
+
+        def fetch() -> None:
+            nonlocal reached
+            at = ask.end if ask.backward else ask.start
+            done = False
+            for count, page in enumerate(self.store.pages(ask), 1):
+                self.heard.add(page, backward=ask.backward, telling=bool(ask.words) and ask.words is not PROGRESS_WORDS)
+                at = page[-1].at if page else at
+                if self.heard.full or count == pages:
+                    break
+            else:
+                done = True
+            reached = (ask.start if ask.backward else ask.end) if done else at
+
+        self._try(what, fetch)
+        return reached
+
+    def _try(self, what: str, fetch: Callable[[], object]) -> None:
+        """A part of the whole that may fail by itself, unless nothing came so far."""
+        try:
+            fetch()
+        except SourceFailed as failed:
+            if not self.heard.lines:
+                raise
+            gap = failed.gap(self.source, scope=what, rules_out=what)
+            self.missed.append(replace(gap, asked=gap.asked[:200]))
+
+    def _together(self, fetches: Sequence[Callable[[], object]]) -> None:
+        failures: list[SourceFailed] = []
+        with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+            for future in [pool.submit(fetch) for fetch in fetches]:
+                try:
+                    future.result()
+                except SourceFailed as failed:
+                    failures.append(failed)
+        if failures and not self.heard.lines:
+            raise failures[0]
+        self.missed.extend(failed.gap(self.source) for failed in failures)
+
+    def _write(self, tally: Tally) -> None:
+        """All that was heard, a file for each speaker, and when each was heard last."""
+        try:
+            for who, text, last in self.heard.logs():
+                path = f"logs/{self.folder}/{who.name()}.log"
+                self.spool.append(path, text)
+                # a count tells of lines that were not fetched: then the start of its bucket is the least that is known
+                latest = max([last, *(tally.counts.get(who) or {})])
+                self.spool.describe(path, resource=who.resource(), written=latest / NS)
+        except SourceFailed as failed:
+            self.missed.append(failed.gap(self.source, rules_out="what the job said"))
+        if self.heard.full:
+            bounds = self.asked.bounds
+            self.missed.append(
+                Gap(
+                    "logs_cut",
+                    self.source,
+                    f"at most {bounds.log_bytes:,} bytes and {bounds.log_lines:,} lines of logs are taken of one source",
+                    got=f"{self.heard.lines} lines, {self.heard.bytes} bytes",
+                    rules_out="what was said beyond",
+                )
+            )
+
+    def _cut(self, code: str, reason: str, total: int, held: int) -> Gap:
+        return Gap(code, self.source, reason, asked=f"{total} lines", got=f"{held} lines", rules_out=_NOT_SEEN)
+
+
+def _iso(at: int) -> str:
+    return f"{at / NS:.3f}"

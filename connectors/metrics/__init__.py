@@ -1,0 +1,1 @@
+"""Metric stores and experiment trackers: Prometheus, MLflow, Weights & Biases."""

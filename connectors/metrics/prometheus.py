@@ -1,0 +1,343 @@
+"""Metrics of a job from Prometheus, Thanos, Mimir or VictoriaMetrics: what its GPUs, links and nodes did, as bundle parts.
+
+First one query tells which metrics there are and how many series each has; then each is asked for, its answer kept as it
+came with query and unit beside it (kb.parsers.artefacts.promql reads it). Where a metric has too many series for one answer the
+server works out the medians by node, and only the GPUs furthest up and down come one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import msgspec
+
+from connectors.base.contract import Asked, Checked, Deadline, Gives, SourceFailed, Spool
+from connectors.base.http import Call, Client, Endpoint
+from connectors.metrics.promql_builder import (
+    LEAST_STEP,
+    NODE_LABELS,
+    Selection,
+    nodes_of,
+    of_job,
+    of_nodes,
+    pieces,
+    selection,
+    step_of,
+)
+from kb.model import Gap, JobRecord, Window
+from kb.parsers.artefacts.promql import KNOWN, read_prometheus
+
+MOST_SERIES = 2000  # of one metric, one by one
+LARGEST = 32 << 20  # bytes of an answer
+QUERY_SECONDS = 30.0
+SIDE_BY_SIDE = 4
+EXTREMES = 8  # series at either end that come one by one where the rest is medians
+RATE_OVER = "5m"
+BY = "cluster," + ",".join(NODE_LABELS)
+
+GPU = (
+    "DCGM_FI_DEV_GPU_UTIL",
+    "DCGM_FI_PROF_SM_ACTIVE",
+    "DCGM_FI_PROF_SM_OCCUPANCY",
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+    "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+    "DCGM_FI_PROF_DRAM_ACTIVE",
+    "DCGM_FI_DEV_POWER_USAGE",
+    "DCGM_FI_DEV_GPU_TEMP",
+    "DCGM_FI_DEV_MEMORY_TEMP",
+    "DCGM_FI_DEV_SM_CLOCK",
+    "DCGM_FI_DEV_MEM_CLOCK",
+    "DCGM_FI_DEV_FB_USED",
+    "DCGM_FI_DEV_XID_ERRORS",
+    "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL",
+    "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL",
+    "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
+    "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+    "DCGM_FI_DEV_ROW_REMAP_FAILURE",
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
+    "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
+    "DCGM_FI_PROF_NVLINK_TX_BYTES",
+    "DCGM_FI_PROF_NVLINK_RX_BYTES",
+    "DCGM_FI_PROF_PCIE_TX_BYTES",
+    "DCGM_FI_PROF_PCIE_RX_BYTES",
+)
+NODE = (
+    "node_infiniband_port_data_transmitted_bytes_total",
+    "node_infiniband_port_data_received_bytes_total",
+    "node_infiniband_port_transmit_wait_total",
+    "node_infiniband_state_id",
+    "node_infiniband_rate_bytes_per_second",
+    "node_infiniband_link_downed_total",
+    "node_infiniband_link_error_recovery_total",
+    "node_infiniband_symbol_error_total",
+    "node_infiniband_port_errors_received_total",
+    "node_infiniband_rnr_nak_retry_packets_received_total",
+    "node_infiniband_local_ack_timeout_errors_total",
+    "node_infiniband_packet_sequence_errors_total",
+    "node_infiniband_np_cnp_packets_sent_total",
+    "node_procs_blocked",
+    "node_load1",
+    "node_memory_MemAvailable_bytes",
+    "node_pressure_io_waiting_seconds_total",
+    "node_pressure_cpu_waiting_seconds_total",
+    "node_pressure_memory_waiting_seconds_total",
+)
+SPIN_GPU = (
+    "DCGM_FI_DEV_GPU_UTIL",
+    "DCGM_FI_PROF_SM_ACTIVE",
+    "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+    "DCGM_FI_PROF_DRAM_ACTIVE",
+    "DCGM_FI_DEV_POWER_USAGE",
+)
+SPIN_NODE = NODE[:2]
+_MISSED: Mapping[tuple[str, ...], str] = {  # one of these must be there, else this cannot be told
+    ("DCGM_FI_DEV_GPU_UTIL",): "whether the GPUs are busy",
+    ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE"): "whether busy GPUs do any work",
+    SPIN_NODE: "whether the network moves anything",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusSettings:
+    """Prometheus, Thanos, Mimir or VictoriaMetrics: metrics of GPUs, links and nodes.
+
+    `endpoint`: the server, with the path before /api/v1 if any; a tenant's X-Scope-OrgID stands under `login: headers:`.
+    `labels`: what every query must match besides, as {cluster: east}. `job_labels`: how series name the job here, in place of
+    the usual labels: label → id, name, namespace or owner.
+    """
+
+    endpoint: Endpoint
+    labels: Mapping[str, str] = field(default_factory=dict)
+    job_labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def configured(settings: PrometheusSettings) -> Prometheus:
+    """The connector with these settings."""
+    return Prometheus(Client(settings.endpoint), settings.labels, settings.job_labels)
+
+
+@dataclass(frozen=True, slots=True)
+class Prometheus:
+    """One server. `labels`: what every query must match besides (`{"cluster": "east"}`), so that one of many is read.
+
+    `job_labels`: the series of a job by labels of this site, in place of the usual ones: label → `id`, `name`, `namespace`
+    or `owner` of the job; `series`: its series by labels with their values, whatever it is called. `gpu` and `node`: the
+    metrics that are asked for, at most `side_by_side` at a time.
+    """
+
+    client: Client
+    labels: Mapping[str, str] = field(default_factory=dict)
+    job_labels: Mapping[str, str] = field(default_factory=dict)
+    series: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    gpu: Sequence[str] = GPU
+    node: Sequence[str] = NODE
+    least_step: float = LEAST_STEP
+    side_by_side: int = SIDE_BY_SIDE
+
+    @property
+    def gives(self) -> frozenset[Gives]:
+        """Metrics."""
+        return frozenset({"metrics"})
+
+    # -- one query -------------------------------------------------------------------------------------------------
+
+    def instant(self, query: str, at: float, deadline: Deadline) -> bytes:
+        """The answer to a query at one time (seconds since the epoch), as it came.
+
+        Raises:
+            SourceFailed: no answer, or a refusal.
+        """
+        return self._asked("query", {"query": query, "time": f"{at:.3f}"}, deadline)
+
+    def query_range(self, query: str, window: Window, step: float, deadline: Deadline) -> Iterator[bytes]:
+        """The answers to a query over a window: as many as the server's limit of points makes needed.
+
+        Raises:
+            SourceFailed: no answer, or a refusal.
+        """
+        for part in pieces(window, step):
+            span = {"start": f"{part.start:.3f}", "end": f"{part.end:.3f}", "step": f"{step:g}"}
+            yield self._asked("query_range", {"query": query, **span}, deadline)
+
+    def _asked(self, how: str, form: Mapping[str, str], deadline: Deadline) -> bytes:
+        """The body of an answer, whole."""
+        seconds = min(QUERY_SECONDS, deadline.left())
+        call = Call(f"/api/v1/{how}", form={**form, "timeout": f"{max(1.0, seconds):.0f}s"})
+        answer = self.client.get(call, deadline.sooner(QUERY_SECONDS + 5), largest=LARGEST)
+        if answer.cut:
+            raise SourceFailed("too_large", f"its answer is larger than {LARGEST:,} bytes", asked=call.words())
+        return answer.body
+
+    # -- one job ---------------------------------------------------------------------------------------------------
+
+    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+        """Write metrics/<metric>.json for what there is of the job.
+
+        Raises:
+            SourceFailed: nothing could be asked at all.
+        """
+        gaps: list[Gap] = []
+        known = nodes_of(asked.record)
+        chosen, counts = self._gpus(asked, known, gaps)
+        self._write(asked, spool, chosen, counts, gaps)
+        around = of_nodes(known or self._nodes(chosen, counts, asked), self._also())
+        if around:
+            self._write(asked, spool, around, self._counts(around, self.node, asked), gaps)
+        else:
+            reason = "the job's nodes are not known, and no series of its GPUs names them"
+            gaps.append(Gap("metrics_no_nodes", "metrics", reason, rules_out="what its network and its hosts did"))
+        return gaps
+
+    def check(self, deadline: Deadline) -> Checked:
+        """Count the series of a metric of GPUs and of one of nodes."""
+        names = "DCGM_FI_DEV_GPU_UTIL|node_load1"
+        chosen = Selection((self._also(),)).each(names) if self.labels else f'{{__name__=~"{names}"}}'
+        query = f"count by (__name__) ({chosen})"
+        try:
+            body = self._asked("query", {"query": query}, deadline)
+            found = dict(_counted(body, query))
+        except SourceFailed as failed:
+            return Checked(False, str(failed), failed.asked or query, failed.hint)
+        if not found:
+            change = "have it scrape dcgm-exporter and node_exporter, or mend `labels`"
+            return Checked(False, "it answers, and has no metrics of GPUs or nodes", query, change)
+        return Checked(True, ", ".join(f"{count} series of {name}" for name, count in sorted(found.items())), query)
+
+    def _gpus(self, asked: Asked, nodes: Sequence[str], gaps: list[Gap]) -> tuple[Selection, Mapping[str, int]]:
+        """What selects the job's GPUs, with the number of series of each metric: by its own labels, else by its nodes."""
+        for chosen in (self._of_job(asked.record), of_nodes(nodes, self._also())):
+            counts = self._counts(chosen, self.gpu, asked)
+            if counts:
+                if chosen != self._of_job(asked.record):
+                    reason = "no series carries the job's own labels; those of its nodes were taken, whoever used them"
+                    gaps.append(
+                        Gap("metrics_by_node", "metrics", reason, rules_out="whose work on shared nodes it was")
+                    )
+                self._tell_missing(counts, gaps)
+                return chosen, counts
+        self._tell_missing({}, gaps)
+        return Selection(), {}
+
+    def _of_job(self, record: JobRecord) -> Selection:
+        if self.series:
+            return selection([self.series], self._also())
+        if not self.job_labels:
+            return of_job(record, self._also())
+        job = record.job
+        known = {"id": job.id, "name": job.name, "namespace": record.namespace, "owner": job.owner}
+        return selection([{label: known.get(what) for label, what in self.job_labels.items()}], self._also())
+
+    def _also(self) -> Mapping[str, Sequence[str]]:
+        return {label: (value,) for label, value in self.labels.items()}
+
+    def _tell_missing(self, counts: Mapping[str, int], gaps: list[Gap]) -> None:
+        for names, what in _MISSED.items():
+            wanted = [name for name in names if name in self.gpu]
+            if wanted and not any(name in counts for name in wanted):
+                gaps.append(Gap("metric_not_collected", "metrics", f"no series of {', '.join(wanted)}", rules_out=what))
+
+    def _counts(self, chosen: Selection, names: Sequence[str], asked: Asked) -> dict[str, int]:
+        """How many series each metric has: the most at five times of the window."""
+        if not (chosen and names):
+            return {}
+        query = f"count by (__name__) ({chosen.each('|'.join(names))})"
+        start, end = asked.window.start or 0.0, asked.window.end or 0.0
+        step = max(1.0, (end - start) / 4)
+        counts: dict[str, int] = {}
+        for body in self.query_range(query, Window(start, end), step, asked.deadline):
+            for name, count in _counted(body, query):
+                counts[name] = max(counts.get(name, 0), count)
+        return counts
+
+    def _nodes(self, chosen: Selection, counts: Mapping[str, int], asked: Asked) -> tuple[str, ...]:
+        """The nodes that the series of the job's GPUs name, at five times of the window."""
+        if not counts:
+            return ()
+        query = f"group by ({BY}) ({chosen.each(max(counts, key=lambda name: counts[name]))})"
+        start, end = asked.window.start or 0.0, asked.window.end or 0.0
+        step = max(1.0, (end - start) / 4)
+        bodies = self.query_range(query, Window(start, end), step, asked.deadline)
+        series = (one for body in bodies for one in read_prometheus(body, "metrics", query)[0] or ())
+        return tuple(sorted({one.resource.node for one in series if one.resource.node}))
+
+    def _write(self, asked: Asked, spool: Spool, chosen: Selection, counts: Mapping[str, int], gaps: list[Gap]) -> None:
+        """Ask for each metric that there is, side by side."""
+
+        def fetch(name: str) -> list[Gap]:
+            try:
+                return self._metric(name, counts[name], chosen, asked, spool)
+            except SourceFailed as failed:
+                return [failed.gap(f"metrics/{name.lower()}", rules_out="what this metric shows")]
+
+        if self.side_by_side == 1:
+            gaps += [gap for name in sorted(counts) for gap in fetch(name)]
+            return
+        with ThreadPoolExecutor(self.side_by_side) as pool:
+            for odd in pool.map(fetch, sorted(counts)):
+                gaps += odd
+
+    def _metric(self, name: str, series: int, chosen: Selection, asked: Asked, spool: Spool) -> list[Gap]:
+        many = series > min(MOST_SERIES, asked.bounds.series)
+        step = step_of(asked.window, min(series, MOST_SERIES), self.least_step)
+        known = KNOWN.get(name)
+        unit = known.unit if known else ""
+        queries = _reduced(name, chosen, asked.window.end or 0.0) if many else {"": chosen.each(name)}
+        for kind, query in queries.items():
+            for number, body in enumerate(self.query_range(query, asked.window, step, asked.deadline)):
+                path = f"metrics/{name.lower()}{kind}{f'.{number}' if number else ''}.json"
+                spool.write(path, _wrapped(body, query, unit))
+                spool.describe(path, query=query, unit=unit)
+        if not many:
+            return []
+        reason = f"{series} series; medians by node were taken, and the {2 * EXTREMES} furthest up and down one by one"
+        return [Gap("metric_medians", f"metrics/{name.lower()}", reason, asked=str(series), rules_out="each by itself")]
+
+
+def _reduced(name: str, chosen: Selection, end: float) -> dict[str, str]:
+    """The queries for a metric with too many series: medians by node, and the series with the extreme values lately."""
+    known = KNOWN.get(name)
+    counter = known.counter if known else name.endswith("_total")
+    value = f"rate({{}}[{RATE_OVER}])" if counter else "{}"
+    lately = chosen.each(name, f"{'rate' if counter else 'avg_over_time'}({{}}[{RATE_OVER}] @ {end:.3f})")
+    return {
+        "": f"quantile by ({BY}) (0.5, {chosen.each(name, value)})",
+        ".extremes": f"({chosen.each(name, value)}) and (topk({EXTREMES}, {lately}) or bottomk({EXTREMES}, {lately}))",
+    }
+
+
+def _wrapped(body: bytes, query: str, unit: str) -> bytes:
+    """The answer with query and unit beside it; one that is no object is left to the reader to refuse."""
+    head = b'{"query":' + msgspec.json.encode(query) + b',"unit":' + msgspec.json.encode(unit) + b","
+    text = body.lstrip()
+    return head + text[1:] if text.startswith(b"{") and text[1:].lstrip()[:1] not in (b"}", b"") else body
+
+
+class _Result(msgspec.Struct):
+    metric: dict[str, str] = {}
+    value: tuple[float, str] | None = None
+    values: list[tuple[float, str]] = []
+
+
+class _Data(msgspec.Struct):
+    result: list[_Result] = []
+
+
+class _Body(msgspec.Struct):
+    data: _Data = msgspec.field(default_factory=_Data)
+
+
+def _counted(body: bytes, query: str) -> Iterator[tuple[str, int]]:
+    """Metric and largest count, from the answer to a `count by (__name__)`.
+
+    Raises:
+        SourceFailed: it is not what is documented.
+    """
+    try:
+        for one in msgspec.json.decode(body, type=_Body).data.result:
+            points = [*one.values, *([one.value] if one.value is not None else [])]
+            if points and "__name__" in one.metric:
+                yield one.metric["__name__"], max(int(float(value)) for _, value in points)
+    except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as error:
+        raise SourceFailed("bad_answer", f"its answer is not one of Prometheus: {error}", asked=query) from None

@@ -1,0 +1,112 @@
+"""Run metrics of experiment trackers as lines of a structured training log, which the readers of logs understand.
+
+One line for each step: `{"step": 120, "loss": 2.31, "learning_rate": 0.0003, …}` with the tracker's time in front.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from connectors.base.contract import SourceFailed
+from kb.model import JobRecord
+
+MOST_POINTS = 20_000  # of a metric; the newest
+MOST_RUNS = 8
+MEASURES: Mapping[str, tuple[str, ...]] = {  # what it is called in the lines → what trainers call it
+    "loss": (
+        "loss",
+        "train/loss",
+        "train_loss",
+        "train/total_loss",
+        "training/loss",
+        "lm loss",
+        "lm-loss-training/lm loss",
+    ),
+    "grad_norm": (
+        "grad_norm",
+        "train/grad_norm",
+        "gradient_norm",
+        "train/gradient_norm",
+        "grad-norm/grad-norm",
+        "grad norm",
+    ),
+    "learning_rate": (
+        "learning_rate",
+        "train/learning_rate",
+        "lr",
+        "train/lr",
+        "learning-rate/learning-rate",
+        "lr-AdamW",
+    ),
+    "throughput_tokens_per_sec": (
+        "throughput_tokens_per_sec",
+        "tokens_per_sec",
+        "tokens_per_second",
+        "train/tokens_per_second",
+        "throughput/tokens_per_sec",
+        "tokens/sec",
+    ),
+}
+_SAFE = re.compile(r"[^'\"`\\%\x00-\x1f\x7f-\x9f\u2028-\u202e]{1,250}")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value of a metric: seconds since the epoch, the step, the value (nan and inf are values)."""
+
+    time: float
+    step: int
+    value: float
+
+
+def chosen(known: Iterable[str], own: Mapping[str, str]) -> Mapping[str, str]:
+    """Which of a run's metrics are the measures that matter: measure → metric. `own`: as the site calls them."""
+    names = list(known)
+    by_lower = {name.lower(): name for name in reversed(names)}
+    found = {}
+    for measure, usual in MEASURES.items():
+        wanted = (own[measure],) if measure in own else usual
+        name = next((by_lower[one.lower()] for one in wanted if one.lower() in by_lower), None)
+        if name is not None:
+            found[measure] = name
+    return found
+
+
+def value_of(record: JobRecord, what: str) -> str | None:
+    """What a tag is compared with: `id`, `name`, `namespace` or `owner` of the job; None where it is not known.
+
+    Raises:
+        SourceFailed: it holds what no filter can quote.
+    """
+    job = record.job
+    value = {"id": job.id, "name": job.name, "namespace": record.namespace, "owner": job.owner}.get(what)
+    if value and not _SAFE.fullmatch(value):
+        raise SourceFailed(
+            "refused", f"a tracker cannot be asked for the name {value[:80]!r}: quotes cannot be escaped there"
+        )
+    return value or None
+
+
+def lines(series: Mapping[str, Sequence[Point]]) -> bytes:
+    """Log lines in order of time, one for each step; a step that came again, after a restart, is another line."""
+    rows: list[tuple[float, int, dict[str, float]]] = []
+    current: dict[int, dict[str, float]] = {}
+    points = sorted(
+        (point.time, point.step, measure, point.value) for measure, found in series.items() for point in found
+    )
+    for time, step, measure, value in points:
+        row = current.get(step)
+        if row is None or measure in row:
+            row = current[step] = {}
+            rows.append((time, step, row))
+        row[measure] = value
+    rows.sort(key=lambda one: one[:2])
+    return "".join(f"{_stamp(time)} {json.dumps({'step': step, **row})}\n" for time, step, row in rows).encode()
+
+
+def _stamp(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")

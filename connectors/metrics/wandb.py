@@ -1,0 +1,178 @@
+"""Weights & Biases: loss, gradient norm, learning rate and throughput of a job's runs, through its own Python library.
+
+Its only documented way to histories is that library, so it is an optional extra (`pip install signalbox[wandb]`). Each metric
+is scanned by itself (the library's scan gives only steps that have all that is asked for), from so many steps before the last
+one that the bound on points is kept. The library sends the requests: our client's bounds do not hold for it, so it runs with
+its own timeout, and the deadline is looked at after each row.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from connectors.base.contract import Asked, Checked, Deadline, Gives, SourceFailed, Spool, safe_name
+from connectors.base.secret import Secret
+from connectors.metrics.training_log import MOST_POINTS, MOST_RUNS, Point, chosen, lines, value_of
+from kb.model import Gap, JobRecord
+
+SOURCE = "wandb"
+_SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+
+@dataclass(frozen=True, slots=True)
+class WandbSettings:
+    """Weights & Biases: the metrics of a job's runs. Needs the extra `wandb`.
+
+    `project`: entity/project.
+    `api_key`: the key, by reference.
+    `url`: of a server of your own.
+    `fields`: field of a run -> what of the job it holds: id, name, namespace or owner; a run that has one of them is the job's.
+    `metrics`: loss, grad_norm, learning_rate or throughput_tokens_per_sec -> the name of the metric, where yours is unusual.
+    """
+
+    project: str
+    api_key: Secret | None = None
+    url: str = "https://api.wandb.ai"
+    fields: Mapping[str, str] = field(
+        default_factory=lambda: {"displayName": "name", "config.job_id": "id", "config.slurm_job_id": "id"}
+    )
+    metrics: Mapping[str, str] = field(default_factory=dict)
+
+
+Opened = Callable[[WandbSettings, float], Any]
+
+
+def opened(settings: WandbSettings, seconds: float) -> Any:
+    """The library's own door to the server.
+
+    Raises:
+        SourceFailed: the library is not installed, or the key is not there.
+    """
+    key = settings.api_key.value() if settings.api_key else None
+    try:
+        library = import_module("wandb")
+    except ImportError:
+        raise SourceFailed(
+            "not_configured",
+            "the Python library of Weights & Biases is not installed",
+            hint="pip install 'signalbox[wandb]'",
+        ) from None
+    return library.Api(overrides={"base_url": settings.url}, timeout=max(1, int(seconds)), api_key=key)
+
+
+class Wandb:
+    """A project, as a source of metrics. `door`: how the library is opened."""
+
+    def __init__(self, settings: WandbSettings, door: Opened = opened) -> None:
+        self.settings = settings
+        self._door = door
+
+    @property
+    def gives(self) -> frozenset[Gives]:
+        """Metrics."""
+        return frozenset({"metrics"})
+
+    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+        """Write logs/wandb/<run>.log for each run of the job.
+
+        Raises:
+            SourceFailed: the server cannot be asked, or knows no run of the job.
+        """
+        api = self._door(self.settings, asked.deadline.left())
+        runs = list(self._runs(api, asked.record, asked.deadline))
+        if not runs:
+            raise SourceFailed(
+                "missing", "it has no run of this job", hint=f"runs are found by {', '.join(self.settings.fields)}"
+            )
+        if len(runs) > MOST_RUNS:
+            yield Gap("runs_cut", SOURCE, f"only the newest {MOST_RUNS} runs were read", asked.record.job.name or "")
+        for run in runs[:MOST_RUNS]:
+            yield from self._write(run, asked, spool)
+
+    def _write(self, run: Any, asked: Asked, spool: Spool) -> Iterator[Gap]:
+        name, run_id = str(run.name)[:250], str(run.id)[:100]
+        metrics = chosen([str(key) for key in dict(run.summary)], self.settings.metrics)
+        if not metrics:
+            yield Gap("metrics_unknown", SOURCE, "none of its metrics is a loss or the like; see `metrics`", name)
+            return
+        series: dict[str, deque[Point]] = {}
+        for measure, key in metrics.items():
+            found: deque[Point] = deque(maxlen=MOST_POINTS)
+            series[measure] = found
+            try:
+                found.extend(self._points(run, key, asked))
+            except SourceFailed as failed:
+                yield failed.gap(SOURCE, scope=f"{name}: {key}", got=f"{len(found)} points")
+        first = _first_step(run)
+        if first:
+            yield Gap("points_cut", SOURCE, f"only the last {MOST_POINTS:,} steps were read, from step {first:,}", name)
+        if told := lines(series):
+            path = f"logs/{SOURCE}/{safe_name(name)}-{safe_name(run_id)}.log"
+            spool.append(path, told)
+            spool.describe(path, query=f"metrics {', '.join(metrics.values())} of run {run_id}")
+
+    def _runs(self, api: Any, record: JobRecord, deadline: Deadline) -> Iterator[Any]:
+        """The runs, newest first, each once, at most one more than are read.
+
+        A filter is a value, not text; `$eq` keeps what stands in a name from being an operator.
+        """
+        seen: set[str] = set()
+        for where, what in self.settings.fields.items():
+            value = value_of(record, what)
+            if value is None:
+                continue
+            for run in _guarded(
+                partial(api.runs, self.settings.project, {where: {"$eq": value}}, "-created_at"), deadline
+            ):
+                if len(seen) > MOST_RUNS:
+                    return
+                if str(run.id) not in seen:
+                    seen.add(str(run.id))
+                    yield run
+
+    def _points(self, run: Any, key: str, asked: Asked) -> Iterator[Point]:
+        start, end = asked.window.start or 0.0, asked.window.end or float("inf")
+        keys = ["_step", "_timestamp", key]
+        for row in _guarded(lambda: run.scan_history(keys=keys, min_step=_first_step(run)), asked.deadline):
+            step, time, value = row.get("_step"), row.get("_timestamp"), row.get(key)
+            value = _SPECIAL.get(value) if isinstance(value, str) else value
+            if not isinstance(time, int | float) or not isinstance(value, int | float) or not isinstance(step, int):
+                continue
+            if start <= time < end:
+                yield Point(float(time), step, float(value))
+
+    def check(self, deadline: Deadline) -> Checked:
+        """Ask for one run of the project."""
+        sent = f"runs of {self.settings.project} at {self.settings.url}"
+        try:
+            some = next(
+                iter(
+                    _guarded(lambda: self._door(self.settings, deadline.left()).runs(self.settings.project), deadline)
+                ),
+                None,
+            )
+        except SourceFailed as failed:
+            return Checked(False, str(failed), sent, failed.hint)
+        return Checked(True, "its runs can be read" if some is not None else "it can be read and has no run", sent)
+
+
+def _first_step(run: Any) -> int:
+    last = run.lastHistoryStep
+    return max(0, last - MOST_POINTS + 1) if isinstance(last, int) else 0
+
+
+def _guarded(ask: Callable[[], Iterable[Any]], deadline: Deadline) -> Iterator[Any]:
+    """What the library gives, one by one; whatever it raises becomes a failure of this source."""
+    try:
+        for one in ask():
+            deadline.check("a scan by the library")
+            yield one
+    except SourceFailed:
+        raise
+    except Exception as error:  # noqa: BLE001 - the library's errors have no common root that it documents
+        raise SourceFailed("server_error", f"its library failed: {type(error).__name__}: {str(error)[:200]}") from None

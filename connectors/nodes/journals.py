@@ -1,0 +1,197 @@
+"""Logs and checks of a job's nodes that lie in files: exported journals, kernel logs, results of hardware checks.
+
+A site that ships these to shared storage names the files by node. Of each only the job's time is taken, with ten minutes
+on either side, and of a journal only what the kernel said, what has the priority of a warning or worse, and what holds a
+word that a rule looks for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from glob import escape, glob
+from itertools import islice
+from pathlib import Path
+
+from connectors.base.contract import Asked, Checked, Deadline, Gives, SourceFailed, Spool, safe_name
+from kb.model import Gap, Resource
+from kb.parsers.artefacts.journal import KERNEL, read_journal
+from kb.parsers.logs.timestamps import find_time
+
+AROUND = 600.0  # seconds on either side of the job's time
+MOST_READ = 64 << 20  # bytes of one file, the last ones
+MOST_LINES = 10_000  # of one node's log, the last ones
+MOST_CHECKS = 64  # files of one node
+MOST_CHECK = 4 << 20  # bytes of one of them
+MOST_NODES = 20_000
+WARNING = 4  # syslog's number
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+
+
+@dataclass(frozen=True, slots=True)
+class JournalsSettings:
+    """Files by node; `{node}` stands for the node's name, `*` in the last part of a path for anything.
+
+    `journals`: what `journalctl -o export` or `-o json` printed, as `/logs/{node}/journal*.json`. `kernel`: kernel logs as
+    text with times, as `/logs/{node}/kern.log`. `checks`: results of hardware checks (dcgmi diag, nccl-tests, gpud, ibstat,
+    nvidia-smi -q), as `/health/{node}/*`.
+    """
+
+    journals: tuple[str, ...] = ()
+    kernel: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Journals:
+    """The files of a site's nodes."""
+
+    settings: JournalsSettings
+    client: None = None
+    gives: frozenset[Gives] = field(default=frozenset({"events", "hardware"}), init=False)
+
+    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+        """Take of each node's files what concerns the job."""
+        nodes = tuple(dict.fromkeys((*asked.record.job.nodes, *(one.node for one in asked.record.members if one.node))))
+        gaps: list[Gap] = []
+        without: list[str] = []
+        for node in nodes[:MOST_NODES]:
+            asked.deadline.check("files of nodes")
+            if _NODE.fullmatch(node) is None:
+                gaps.append(Gap("odd_name", "journals", f"{node[:80]!r} is no name of a node: not looked for"))
+            elif not self._node(node, asked, spool, gaps):
+                without.append(node)
+        if without or not nodes:
+            told = f"no files of {', '.join(without[:8])}" + (
+                f" and {len(without) - 8} more" if len(without) > 8 else ""
+            )
+            reason = told if without else "the job has no nodes, so none of their files were looked for"
+            ruled = "what the kernel and the hardware checks of these nodes say"
+            gaps.append(
+                Gap(
+                    "no_files",
+                    "journals",
+                    reason,
+                    asked=str(len(nodes)),
+                    got=str(len(nodes) - len(without)),
+                    rules_out=ruled,
+                )
+            )
+        return tuple(gaps)
+
+    def check(self, deadline: Deadline) -> Checked:
+        """Look whether the folders above the first place can be read."""
+        deadline.check()
+        patterns = (*self.settings.journals, *self.settings.kernel, *self.settings.checks)
+        if not patterns:
+            return Checked(works=False, words="no files are named", change="set journals, kernel or checks")
+        for pattern in patterns:
+            if not pattern.startswith("/"):
+                return Checked(False, f"{pattern} is no whole path", pattern, "write it from / on")
+            before = re.split(r"\{node\}|\*", pattern)[0]
+            root = Path(before if before == pattern else before.rpartition("/")[0] or "/")
+            if not os.access(root, os.R_OK):
+                return Checked(False, f"{root} is not there or may not be read", pattern, "see docs/privileges.md")
+        return Checked(
+            works=True, words=f"{len(patterns)} kinds of files; the folders can be read", sent=", ".join(patterns)
+        )
+
+    # -- how -----------------------------------------------------------------------------------------------------------
+
+    def _node(self, node: str, asked: Asked, spool: Spool, gaps: list[Gap]) -> bool:
+        """Take a node's files; whether there were any."""
+        journals = _files(self.settings.journals, node, gaps)
+        kernels = _files(self.settings.kernel, node, gaps)
+        checks = _files(self.settings.checks, node, gaps)
+        who = Resource(node=node)
+        for kind, paths in (("journal", journals), ("dmesg", kernels)):
+            lines = [line for path in paths for line in self._lines(kind, path, asked, gaps)]
+            if len(lines) > MOST_LINES:
+                told = f"of {node} more than {MOST_LINES:,} lines in the job's time; the last ones are kept"
+                gaps.append(Gap("lines_cut", "journals", told, asked=str(len(lines)), got=str(MOST_LINES)))
+            if lines:
+                name = f"logs/kernel/{kind}-{safe_name(node)}.log"
+                spool.append(name, b"".join(lines[-MOST_LINES:]))
+                spool.describe(name, resource=who, query=", ".join(map(str, paths))[:1000], written=_written(paths))
+        if len(checks) > MOST_CHECKS:
+            gaps.append(
+                Gap("files_cut", "journals", f"of {node} {len(checks)} checks; the newest {MOST_CHECKS} are kept")
+            )
+        for path in checks[-MOST_CHECKS:]:
+            data, cut = _tail(path, MOST_CHECK, gaps)
+            if data and not cut:
+                name = f"hardware/{safe_name(node)}/{safe_name(path.name)}"
+                spool.write(name, data)
+                spool.describe(name, resource=who, query=str(path), written=_written([path]))
+            elif cut:
+                gaps.append(Gap("too_large", str(path), f"more than {MOST_CHECK >> 20} MB; it was not read"))
+        return bool(journals or kernels or checks)
+
+    def _lines(self, kind: str, path: Path, asked: Asked, gaps: list[Gap]) -> Iterator[bytes]:
+        data, cut = _tail(path, MOST_READ, gaps)
+        if cut:
+            gaps.append(Gap("file_cut", str(path), f"only its last {MOST_READ >> 20} MB were read", got=str(MOST_READ)))
+        start = (asked.window.start or 0.0) - AROUND
+        end = (asked.window.end if asked.window.end is not None else time.time()) + AROUND
+        yield from _of_journal(data, asked, start, end) if kind == "journal" else _of_kernel(data, start, end)
+
+
+def _of_journal(data: bytes, asked: Asked, start: float, end: float) -> Iterator[bytes]:
+    words = [word.lower() for word in asked.prefilter.words]
+    for entry in read_journal(data):
+        if start <= entry.time < end:
+            loud = entry.identifier == KERNEL or (entry.priority is not None and entry.priority <= WARNING)
+            if loud or asked.deep or any(word in entry.message.lower() for word in words):
+                yield entry.line()
+
+
+def _of_kernel(data: bytes, start: float, end: float) -> Iterator[bytes]:
+    """The lines of a time; one without a stamp belongs to the one before. Without any stamp nothing is known of when."""
+    inside = False
+    for line in data.split(b"\n"):
+        when = find_time(line[:128])
+        inside = start <= when < end if when is not None else inside
+        if inside and line.strip():
+            yield line + b"\n"
+
+
+def _files(patterns: Sequence[str], node: str, gaps: list[Gap]) -> list[Path]:
+    """The files of a node, oldest first."""
+    found: dict[Path, float] = {}
+    for pattern in patterns:
+        *folders, last = pattern.split("/")
+        inside = "/".join(escape(one) for one in folders).replace(escape("{node}"), escape(node))
+        names = islice(glob(f"{inside}/{last.replace('{node}', escape(node))}"), 10_000)  # noqa: PTH207 - whole patterns
+        for name in names:
+            try:
+                status = os.stat(name)  # noqa: PTH116 - as given
+            except OSError as error:
+                gaps.append(Gap("unreadable", name, f"cannot be read: {error.strerror or error}"))
+                continue
+            if stat.S_ISREG(status.st_mode):
+                found[Path(name)] = status.st_mtime
+    return sorted(found, key=lambda path: (found[path], path))
+
+
+def _tail(path: Path, most: int, gaps: list[Gap]) -> tuple[bytes, bool]:
+    """The last bytes of a file, from the start of a line on, and whether more stood before them."""
+    try:
+        with path.open("rb") as handle:
+            size = os.fstat(handle.fileno()).st_size
+            handle.seek(max(0, size - most))
+            data = handle.read(most)
+    except OSError as error:
+        gaps.append(Gap("unreadable", str(path), f"cannot be read: {error.strerror or error}"))
+        return b"", False
+    return (data.partition(b"\n")[2], True) if size > most else (data, False)
+
+
+def _written(paths: Sequence[Path]) -> float | None:
+    try:
+        return max(path.stat().st_mtime for path in paths)
+    except (OSError, ValueError) as error:
+        raise SourceFailed("missing", "a file was gone while it was read") from error

@@ -1,0 +1,241 @@
+"""What only the nodes of a job can tell: stacks by py-spy, Flight Recorder dumps, RAS answers, kernel logs.
+
+Asked by commands that the site configures (`srun --overlap …`, `ssh {node} …`, `kubectl exec …`): lists of words with
+places to fill in, run without a shell, side by side over all nodes with a bounded number of processes. A node that does not
+answer in its time is a gap, and holds nobody up.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from time import time
+
+import msgspec
+
+from connectors.base.commands import Ran, run_bounded
+from connectors.base.contract import Asked, Checked, Deadline, Gives, SourceFailed, Spool, safe_name
+from kb.model import Gap, Member, Resource
+
+MOST_NODES = 20_000
+MOST_SIDE_BY_SIDE = 256
+MOST_DUMP = 4 << 20  # bytes of one answer
+MOST_LOG = 8 << 20  # of one node's kernel log
+GRACE = 1.0  # seconds before the deadline by which nothing more is started
+_PLACE = re.compile(r"\{(\w{1,20})\}")
+_VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,252}")  # nothing that is an option, a path that climbs, or a shell's
+_FOLLOWING = re.compile(rb"===signalbox (\d{1,7})===\n")
+
+Kind = str  # "stacks", "dumps", "ras", "kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSettings:
+    """Commands that reach the nodes of a job, each a list of words; none is set, none is run.
+
+    Places in them: node, pod, namespace, job (the scheduler's id), rank and local_rank, each in braces. A command with a
+    place that is not known for a job is left out, as a gap. `stacks`: prints py-spy's JSON, as
+    `[srun, --overlap, "--jobid={job}", "--nodelist={node}", signalbox-stacks]`; run for each rank where it has the place
+    rank, local_rank or pod, else for each node, and then `===signalbox RANK===` stands on a line before each rank's. `dumps`: prints the Flight Recorder dump of one rank, in either way likewise. `ras`: prints
+    `ncclras -f json`, of one node of the job. `kernel`: prints the kernel log of a node, as `[ssh, "{node}", dmesg,
+    --time-format=iso]`. `side_by_side`: how many run at a time; `seconds`: how long one may take.
+    """
+
+    stacks: tuple[str, ...] = ()
+    dumps: tuple[str, ...] = ()
+    ras: tuple[str, ...] = ()
+    kernel: tuple[str, ...] = ()
+    side_by_side: int = 64
+    seconds: float = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One command: what it is for, whom it asks, its words."""
+
+    kind: Kind
+    who: Resource
+    words: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Remote:
+    """The nodes of jobs, reached by commands."""
+
+    settings: RemoteSettings
+    client: None = None
+    gives: frozenset[Gives] = field(default=frozenset({"stacks", "collectives", "events"}), init=False)
+
+    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+        """Ask every node or rank once; write what they print, and say who was not reached."""
+        gaps: list[Gap] = []
+        tasks = list(_tasks(self.settings, asked, gaps))
+        sample = datetime.fromtimestamp(time(), UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+        lost: dict[tuple[str, str], list[str]] = {}
+        taken: dict[str, object] = {}  # each part of the bundle, by who came first
+
+        def one(task: _Task) -> None:
+            reason = _asked(
+                task, asked.deadline, self.settings.seconds, lambda ran: _kept(task, ran, sample, spool, taken)
+            )
+            if reason:
+                lost.setdefault((task.kind, reason), []).append(_name(task.who))
+
+        with ThreadPoolExecutor(max(1, min(self.settings.side_by_side, MOST_SIDE_BY_SIDE, len(tasks)))) as pool:
+            list(pool.map(one, tasks))
+        gaps += _lost(lost, len(tasks))
+        if not tasks and not gaps:
+            gaps.append(Gap("not_reached", "remote", "no command is configured, or the job has no nodes", scope="job"))
+        return tuple(gaps)
+
+    def check(self, deadline: Deadline) -> Checked:
+        """Look whether the programs are there; to reach a node takes a job."""
+        deadline.check()
+        named = {name: getattr(self.settings, name) for name in ("stacks", "dumps", "ras", "kernel")}
+        set_ = {name: words for name, words in named.items() if words}
+        if not set_:
+            return Checked(works=False, words="no command is set", change="set stacks, dumps, ras or kernel")
+        for name, words in set_.items():
+            odd = [place for place in _PLACE.findall(" ".join(words)) if place not in _PLACES]
+            if odd:
+                return Checked(
+                    False, f"{name} has the place {{{odd[0]}}}", shlex.join(words), f"known: {', '.join(_PLACES)}"
+                )
+            ran = run_bounded([words[0], "--version"], min(self.settings.seconds, deadline.left()), 4096)
+            if ran.trouble.startswith("cannot be run"):
+                return Checked(False, f"{words[0]} {ran.trouble}", shlex.join(words), "install it, or name its path")
+        sent = "; ".join(shlex.join(words) for words in set_.values())
+        return Checked(works=True, words="the programs are there; nodes are reached when a job is looked at", sent=sent)
+
+
+_PLACES = ("node", "pod", "namespace", "job", "rank", "local_rank")
+_EACH_RANK = frozenset({"rank", "local_rank", "pod"})
+
+
+def _tasks(settings: RemoteSettings, asked: Asked, gaps: list[Gap]) -> Iterator[_Task]:
+    members = [one for one in asked.record.members if one.node][:MOST_NODES]
+    nodes = list(dict.fromkeys([*asked.record.job.nodes, *(one.node for one in members if one.node)]))[:MOST_NODES]
+    for kind in ("stacks", "dumps", "ras", "kernel"):
+        words: tuple[str, ...] = getattr(settings, kind)
+        if not words:
+            continue
+        places = set(_PLACE.findall(" ".join(words)))
+        whom = members if places & _EACH_RANK and members else [Member(node, node) for node in nodes]
+        whom = whom[:1] if kind == "ras" else whom
+        left = 0
+        for member in whom:
+            filled = _filled(words, _values(member, asked))
+            left += filled is None
+            if filled is not None:
+                yield _Task(kind, Resource(node=member.node, rank=member.rank, container=member.container), filled)
+        if left or not whom:
+            told = f"a place of its command is not known, or holds odd characters, for {left} of {len(whom)}"
+            gaps.append(Gap("not_reached", f"remote {kind}", told, asked=shlex.join(words)[:300]))
+
+
+def _values(member: Member, asked: Asked) -> Mapping[str, str]:
+    job = asked.record.job.id or ""
+    known = {
+        "node": member.node,
+        "pod": member.name if asked.record.namespace else None,
+        "namespace": asked.record.namespace,
+        "job": asked.record.labels.get("slurm_job_id", job),
+        "rank": member.rank,
+        "local_rank": member.local_rank,
+    }
+    return {name: str(value) for name, value in known.items() if value is not None}
+
+
+def _filled(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...] | None:
+    """The words with their places filled in; None where one is not known or its value is more than a plain name."""
+    wanted = _PLACE.findall("\0".join(words))
+    if not all(_VALUE.fullmatch(values.get(name, "")) for name in wanted):
+        return None
+    return tuple(_PLACE.sub(lambda found: values[found[1]], word) for word in words)
+
+
+def _asked(task: _Task, deadline: Deadline, seconds: float, keep: Callable[[Ran], str]) -> str:
+    """Run a command and keep what it prints; in words why there is nothing, "" where there is."""
+    left = deadline.left() - GRACE
+    if left <= 0:
+        return "there was no time left for it"
+    ran = run_bounded(task.words, min(seconds, left), MOST_LOG if task.kind == "kernel" else MOST_DUMP)
+    if ran.trouble and (task.kind != "kernel" or not ran.output):
+        return _plain(ran.trouble)
+    try:
+        return keep(ran)
+    except SourceFailed as failed:
+        return str(failed)
+
+
+def _kept(task: _Task, ran: Ran, sample: str, spool: Spool, taken: dict[str, object]) -> str:
+    """Write what a command printed; in words what is wrong with it, "" where nothing is."""
+    if not ran.output.strip():
+        return "it printed nothing"
+    where = " ".join(task.words)[:300]
+    if task.kind == "kernel":
+        path = f"logs/kernel/dmesg-{safe_name(task.who.node or 'node')}.log"
+        whole = ran.output if ran.output.endswith(b"\n") else ran.output + b"\n"
+        spool.append(path, whole)
+        spool.describe(path, resource=Resource(node=task.who.node), query=where)
+        return _plain(ran.trouble)
+    if task.kind == "ras":
+        spool.write(f"ras/{sample}.json", ran.output)
+        return ""
+    pieces = _FOLLOWING.split(ran.output)
+    several = [(int(rank), data) for rank, data in zip(pieces[1::2], pieces[2::2], strict=True)]
+    if not several and task.who.rank is None:
+        return "what it printed names no rank"
+    said = ""
+    for rank, data in several or [(task.who.rank or 0, ran.output)]:
+        path = _path(task, rank, data, sample)
+        own = object()
+        if taken.setdefault(path, own) is not own:
+            said = f"rank {rank} had come already"
+        elif path.endswith(".json") and not _whole(data):
+            said = "what it printed is JSON that breaks off"
+        else:
+            spool.write(path, data)
+    return said
+
+
+def _path(task: _Task, rank: int, data: bytes, sample: str) -> str:
+    if task.kind == "dumps":
+        return f"flight_recorder/rank_{rank}"
+    folder = f"/{safe_name(task.who.node)}" if task.who.node else ""
+    return f"stacks/{sample}{folder}/rank-{rank}.{'json' if data.lstrip()[:1] == b'[' else 'txt'}"
+
+
+def _whole(data: bytes) -> bool:
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def _lost(lost: Mapping[tuple[str, str], Sequence[str]], tasks: int) -> Iterator[Gap]:
+    """One gap for each kind and reason, with the names of a few."""
+    for (kind, reason), names in sorted(lost.items()):
+        few = ", ".join(sorted(names)[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        rules_out = {"stacks": "where these ranks stand", "dumps": "what these ranks' collectives did"}.get(kind, "")
+        yield Gap(
+            "not_reached",
+            f"remote {kind}",
+            f"{few}: {reason}",
+            asked=f"{tasks}",
+            got=f"{tasks - len(names)}",
+            rules_out=rules_out,
+        )
+
+
+def _name(who: Resource) -> str:
+    return f"{who.node} rank {who.rank}" if who.rank is not None else who.node or "?"
+
+
+def _plain(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)[:300]

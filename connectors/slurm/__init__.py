@@ -1,0 +1,1 @@
+"""Slurm: jobs, their accounting and logs, through its commands or slurmrestd."""

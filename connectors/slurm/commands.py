@@ -1,0 +1,196 @@
+"""Slurm asked by its commands: sacct, scontrol and sinfo, run without a shell, bounded in time and output.
+
+What comes from a person reaches a command only as the value of an option written with `=`, and only where it is made of
+plain letters: sacct takes commas for lists and quotes for more. Other names are looked for among all jobs of the window.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from connectors.base.commands import run_bounded
+from connectors.base.contract import Deadline, Failure, SourceFailed
+from kb.parsers.schedulers.sacct import FIELDS, LAST, NEWER, read_sacct
+
+LARGEST = 16 << 20  # bytes of one answer
+MOST_SHOWN = 300
+MOST_NODES = 2000  # that are asked for by name
+PLAIN_NAME = re.compile(r"[A-Za-z0-9_.:@+=/~-][A-Za-z0-9_.:@+=/~ -]{0,199}")
+JOB_ID = re.compile(r"\d{1,10}(?:_\d{1,10}|\+\d{1,5})?")
+_KINDS: tuple[tuple[str, Failure, str], ...] = (
+    (r"cannot be run", "not_configured", "install Slurm's client here, or name a host that has it with `via`"),
+    (r"gave no answer", "timeout", ""),
+    (r"gave more than", "too_large", "ask for a shorter window"),
+    (
+        r"(?i)access denied|permission|not authori[sz]ed|private ?data",
+        "forbidden",
+        "docs/privileges.md lists what is needed",
+    ),
+    (r"(?i)unable to (?:contact|connect)|connection refused|could not resolve|host key|no route", "unreachable", ""),
+    (r"(?i)invalid (?:job|user|partition|node)|bad job|invalid field", "refused", ""),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Which jobs are wanted of the accounting: of one id, or of one name (and user, states) in a span of time."""
+
+    job_id: str = ""
+    name: str = ""
+    user: str = ""
+    state: str = ""
+    start: float | None = None
+    end: float | None = None
+    steps: bool = True
+
+
+@dataclass(slots=True)
+class Commands:
+    """Slurm's commands here, or at another host. `via`: words before each command; `shell`: what they start is a shell."""
+
+    via: tuple[str, ...] = ()
+    shell: bool = False
+    conf: str | None = None
+    cluster: str | None = None
+    seconds: float = 20.0
+    _fields: tuple[str, ...] = field(default=())
+
+    def jobs(self, wanted: Jobs, deadline: Deadline) -> tuple[Sequence[Mapping[str, Any]], str]:
+        """The jobs as `sacct --json` would give them, and the request in words."""
+        separator = f"|{secrets.token_hex(8)}|"
+        columns = (*self._known_fields(deadline), LAST)
+        words = ["sacct", "--noheader", "--parsable2", f"--delimiter={separator}", f"--format={','.join(columns)}"]
+        options = [*_selection(wanted), *self._cluster()]
+        try:
+            data = self._run([*words, *options], deadline)
+        except SourceFailed as failed:
+            if failed.kind != "refused" or not wanted.user:
+                raise
+            data = b""  # there is no such user here
+        return read_sacct(data, separator, columns), shlex.join(["sacct", *options])[:MOST_SHOWN]
+
+    def shown(self, job_id: str, deadline: Deadline) -> Mapping[str, Any]:
+        """What the controller still knows of a job, named as its JSON names it; nothing where it has forgotten it."""
+        if JOB_ID.fullmatch(job_id) is None:
+            return {}
+        try:
+            data = self._run(["scontrol", *self._cluster(), "show", "job", job_id], deadline)
+        except SourceFailed as failed:
+            if failed.kind != "refused":
+                raise
+            return {}
+        # a name may hold line breaks and what looks like more keys; what Slurm writes itself stands behind it
+        found = _SHOWN.findall(data.decode("utf-8", "replace"))
+        told = {key or other: value or word for key, value, other, word in found}
+        code, _, signal = told.get("ExitCode", "").partition(":")
+        return {
+            "job_id": job_id,
+            "job_state": told.get("JobState", ""),
+            "restart_cnt": _whole(told.get("Restarts", "")),
+            "exit_code": {"return_code": _whole(code), "signal": {"id": _whole(signal)}},
+            "end_time": _whole(told.get("EndTime", "")),
+            "standard_output": told.get("StdOut", ""),
+            "standard_error": told.get("StdErr", ""),
+            "current_working_directory": told.get("WorkDir", ""),
+        }
+
+    def topology(self, deadline: Deadline) -> str:
+        """The switches as `scontrol show topology` prints them; "" where there are none."""
+        return self._run(["scontrol", *self._cluster(), "show", "topology"], deadline).decode("utf-8", "replace")
+
+    def nodes(self, names: Sequence[str], deadline: Deadline) -> tuple[Mapping[str, Any], ...]:
+        """State and reason of nodes, named as the controller's JSON names them."""
+        plain = [name for name in names if _NODE.fullmatch(name)][:MOST_NODES]
+        if not plain:
+            return ()
+        text = self._run(["scontrol", *self._cluster(), "show", "node", ",".join(plain)], deadline)
+        blocks = re.split(r"(?m)^(?=NodeName=)", text.decode("utf-8", "replace"))
+        return tuple(_node(block) for block in blocks if block.startswith("NodeName="))
+
+    def words(self, deadline: Deadline) -> str:
+        """What sacct says that it is."""
+        return self._run(["sacct", "--version"], deadline).decode("utf-8", "replace").strip()[:80]
+
+    # -- how ---------------------------------------------------------------------------------------------------------
+
+    def _cluster(self) -> list[str]:
+        return [f"--clusters={self.cluster}"] if self.cluster else []
+
+    def _known_fields(self, deadline: Deadline) -> tuple[str, ...]:
+        """The columns that this version of sacct has."""
+        if not self._fields:
+            known = set(self._run(["sacct", "--helpformat"], deadline).decode("utf-8", "replace").lower().split())
+            self._fields = tuple(name for name in (*FIELDS, *NEWER) if name in FIELDS or name.lower() in known)
+        return self._fields
+
+    def _run(self, words: Sequence[str], deadline: Deadline) -> bytes:
+        asked = shlex.join([words[0], *(one for one in words[1:] if not one.startswith(("--delimiter", "--format")))])
+        asked = asked[:MOST_SHOWN]
+        deadline.check(asked)
+        around = ["env", "LC_ALL=C.UTF-8", "TZ=UTC", "SLURM_TIME_FORMAT=%s"]
+        around += [f"SLURM_CONF={self.conf}"] if self.conf else []
+        line = [*around, *words]
+        seconds = min(self.seconds, deadline.left())
+        ran = run_bounded([*self.via, shlex.join(line)] if self.shell else [*self.via, *line], seconds, LARGEST)
+        if ran.trouble:
+            raise failed(f"{words[0]}: {ran.trouble}", asked)
+        return ran.output
+
+
+def failed(said: str, asked: str) -> SourceFailed:
+    """The failure that a command's words mean."""
+    if re.search(r"No such file or directory|command not found", said):
+        said = f"{said} (it cannot be run)"
+    kind, hint = next(((kind, hint) for means, kind, hint in _KINDS if re.search(means, said)), ("server_error", ""))
+    return SourceFailed(kind, "".join(char if char.isprintable() else " " for char in said), asked=asked, hint=hint)
+
+
+_SHOWN = re.compile(r"(?m)(?:^ {3}|(?<= ))(?:(StdOut|StdErr|WorkDir)=(.*)$|(JobState|Restarts|ExitCode|EndTime)=(\S*))")
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_NODE_KEYS = re.compile(r"(?:^|(?<=[ \n]))(NodeName|State)=(\S+)")
+_REASON = re.compile(r"(?m)^ {3}Reason=(.*?)(?: \[(\S{1,40})@(\d{1,12})\])?$")
+
+
+def _node(block: str) -> dict[str, Any]:
+    told = dict(reversed(_NODE_KEYS.findall(block)))  # the first of each: comments stand behind
+    reason = _REASON.search(block)
+    return {
+        "name": told.get("NodeName", ""),
+        "state": told.get("State", "").split("+"),
+        "reason": reason[1][:500] if reason else "",
+        "reason_changed_at": _whole(reason[3] or "") if reason else None,
+        "reason_set_by_user": reason[2] or "" if reason else "",
+    }
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"\d{1,12}", text) else None
+
+
+def _selection(wanted: Jobs) -> Iterator[str]:
+    """The options that say which jobs."""
+    yield "--duplicates"
+    if wanted.job_id:
+        yield f"--jobs={wanted.job_id}"
+    else:
+        yield f"--user={wanted.user}" if PLAIN_NAME.fullmatch(wanted.user) else "--allusers"
+        if wanted.name and PLAIN_NAME.fullmatch(wanted.name):
+            yield f"--name={wanted.name}"
+        if wanted.state:
+            yield f"--state={wanted.state}"
+        yield f"--starttime={_stamp(wanted.start or 0.0)}"
+        if wanted.end is not None:
+            yield f"--endtime={_stamp(wanted.end)}"
+    if not wanted.steps:
+        yield "--allocations"
+
+
+def _stamp(time: float) -> str:
+    """A time as sacct takes it, in UTC (TZ is set so)."""
+    return datetime.fromtimestamp(min(max(time, 0.0), 2**33), UTC).strftime("%Y-%m-%dT%H:%M:%S")

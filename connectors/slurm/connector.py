@@ -1,0 +1,254 @@
+"""Slurm: finds a job by its id or name, with its runs, times, nodes and ranks, and gives what the scheduler saw of it.
+
+By Slurm's own commands, here or at another host (`via`), or through slurmrestd (`rest`). Everything is read only.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import msgspec
+
+from connectors.base.contract import Asked, Checked, Deadline, Gives, JobQuery, Known, SourceFailed, Spool
+from connectors.base.http import Client, Endpoint
+from connectors.base.secret import Secret
+from connectors.slurm.commands import JOB_ID, Commands, Jobs
+from connectors.slurm.records import known_of, outputs, record_of, switches
+from connectors.slurm.rest import Rest
+from kb.model import Gap, JobRecord, Window
+from kb.parsers.schedulers.slurmjson import MAX_JOBS, SlurmRun, read_slurm
+
+MOST_FOUND = 20  # jobs of one name that are told of
+ENRICHED = 3  # of them, the newest, with output files and the last good run
+MOST_RECENT = 2000
+DAY = 86_400.0
+FORGOTTEN = 6 * 3600.0  # seconds after a job's end in which the controller may still know it (MinJobAge, 300 s mostly)
+SHORTEST = 600.0  # seconds: a window is not cut shorter where there are too many jobs in it
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSettings:
+    """A Slurm cluster. With nothing set its commands are run here, with the rights of who runs Signalbox.
+
+    `via`: words that are put before each command, as `[ssh, login1]`; `shell`: what they start gives its words to a shell,
+    as ssh does, so the command is quoted into one word. `conf`: the path of slurm.conf, where it is not the usual one;
+    `cluster`: the cluster's name, where the accounting has several. `rest`: slurmrestd instead of the commands; `rest_user`
+    and `rest_token`: whose token it is, by reference; `rest_version`: as `v0.0.40`, found out where it is not set.
+    `outputs`: the folders in which output files of jobs may be read; without one they are not. `lookback_days`: how far
+    back the last good run of the same name and user is looked for. `seconds`: how long one command may take.
+    """
+
+    via: tuple[str, ...] = ()
+    shell: bool = False
+    conf: str | None = None
+    cluster: str | None = None
+    rest: Endpoint | None = None
+    rest_user: str | None = None
+    rest_token: Secret | None = None
+    rest_version: str | None = None
+    outputs: tuple[str, ...] = ()
+    lookback_days: float = 30.0
+    seconds: float = 20.0
+
+
+class _Asker(Protocol):
+    """Either way of asking Slurm."""
+
+    def jobs(self, wanted: Jobs, deadline: Deadline) -> tuple[Sequence[Mapping[str, Any]], str]: ...
+
+    def shown(self, job_id: str, deadline: Deadline) -> Mapping[str, Any]: ...
+
+    def topology(self, deadline: Deadline) -> str: ...
+
+    def nodes(self, names: Sequence[str], deadline: Deadline) -> tuple[Mapping[str, Any], ...]: ...
+
+    def words(self, deadline: Deadline) -> str: ...
+
+
+@dataclass(slots=True)
+class Slurm:
+    """One cluster of Slurm: a Finder and a Source."""
+
+    settings: SlurmSettings
+    client: Client | None = None
+    gives: frozenset[Gives] = field(default=frozenset({"jobs", "events"}), init=False)
+    _asker: _Asker = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        known = self.settings
+        if known.rest is not None:
+            self._asker = Rest(self.client or Client(_with_token(known.rest, known)), known.rest_version)
+        else:
+            self._asker = Commands(known.via, known.shell, known.conf, known.cluster, known.seconds)
+
+    # -- Finder --------------------------------------------------------------------------------------------------------
+
+    def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
+        """The job of this id (whenever it ran), else the jobs of this name in the window, newest first, at most 20."""
+        job_id = query.text.strip().partition(".")[0]  # of a step its job
+        if JOB_ID.fullmatch(job_id):
+            found = [one for one in self._runs(Jobs(job_id), deadline, job_id) if query.user in (None, one.job.owner)]
+            if found:
+                return self._records(found, deadline, whole=job_id)
+        named = self._window(Jobs(name=query.text, user=query.user or "", steps=False), query.window, deadline)
+        exact = [one for one in named if _same_name(one.job.name, query.text) and query.user in (None, one.job.owner)]
+        ids = list(dict.fromkeys(one.shown_id for one in sorted(exact, key=_when, reverse=True)))[:MOST_FOUND]
+        if not ids:
+            return ()
+        runs = [run for one in ids for run in self._runs(Jobs(one), deadline, one)]
+        return self._records(runs, deadline)
+
+    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+        """The jobs of the window, newest first, at most 2,000."""
+        runs = self._window(Jobs(steps=False), window, deadline)
+        jobs: dict[str, list[SlurmRun]] = {}
+        for one in sorted(runs, key=_when):
+            jobs.setdefault(one.shown_id, []).append(one)
+        newest = sorted(jobs.values(), key=lambda own: _when(own[-1]), reverse=True)[:MOST_RECENT]
+        return tuple(known_of(own) for own in newest)
+
+    # -- Source --------------------------------------------------------------------------------------------------------
+
+    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+        """Write slurm.json: all runs of the job with their steps, and the state of its nodes with the reasons given."""
+        job_id = asked.record.job.id or ""
+        if JOB_ID.fullmatch(job_id) is None:
+            return (Gap("slurm-no-job", "slurm", f"{job_id[:80]!r} is no id of a job of Slurm", scope="job"),)
+        jobs, sent = self._asker.jobs(Jobs(job_id), asked.deadline)
+        answer, _ = read_slurm(_document(jobs), "slurm.json", job_id)
+        if answer is None or not answer.runs:
+            return (Gap("slurm-no-job", "slurm", "the accounting knows no such job", scope="job", asked=sent),)
+        names = tuple(dict.fromkeys(node for run in answer.runs for node in run.nodes))
+        gaps: list[Gap] = []
+        try:
+            nodes = self._asker.nodes(names, asked.deadline)
+        except SourceFailed as failed:
+            nodes = ()
+            gaps.append(failed.gap("slurm", scope="nodes", rules_out="whether nodes were drained or down, and why"))
+        data = msgspec.json.encode({"jobs": list(jobs), "nodes": list(nodes)})
+        if len(data) > asked.bounds.part_bytes:
+            raise SourceFailed("too_large", f"its answer is larger than {asked.bounds.part_bytes:,} bytes", asked=sent)
+        spool.write("slurm.json", data)
+        spool.describe("slurm.json", query=sent)
+        return tuple(gaps)
+
+    def check(self, deadline: Deadline) -> Checked:
+        """Ask for the jobs of the last minutes."""
+        now = time.time()
+        try:
+            version = self._asker.words(deadline)
+            jobs, sent = self._asker.jobs(Jobs(start=now - SHORTEST, end=now, steps=False), deadline)
+        except SourceFailed as failed:
+            return Checked(works=False, words=str(failed), sent=failed.asked, change=failed.hint)
+        users = {str(one.get("user")) for one in jobs}
+        told = f"{version}: {len(jobs)} jobs of {len(users)} users in the last {SHORTEST / 60:.0f} minutes"
+        return Checked(works=True, words=told, sent=sent)
+
+    # -- how -----------------------------------------------------------------------------------------------------------
+
+    def _runs(self, wanted: Jobs, deadline: Deadline, job_id: str | None = None) -> tuple[SlurmRun, ...]:
+        jobs, sent = self._asker.jobs(wanted, deadline)
+        if len(jobs) > MAX_JOBS:
+            raise SourceFailed(
+                "too_large", f"it listed more than {MAX_JOBS:,} jobs", asked=sent, hint="narrow the window"
+            )
+        answer, _ = read_slurm(_document(jobs), "slurm", job_id)
+        return answer.runs if answer else ()
+
+    def _window(self, wanted: Jobs, window: Window, deadline: Deadline) -> tuple[SlurmRun, ...]:
+        """The jobs of a window; where they are too many for one answer, of the newer part of it."""
+        end = window.end if window.end is not None else time.time()
+        start = window.start if window.start is not None else end - self.settings.lookback_days * DAY
+        while True:
+            try:
+                return self._runs(replace(wanted, start=start, end=end), deadline)
+            except SourceFailed as failed:
+                if failed.kind != "too_large" or end - start <= SHORTEST:
+                    raise
+            start = end - (end - start) / 4
+
+    def _records(self, runs: Sequence[SlurmRun], deadline: Deadline, whole: str = "") -> tuple[JobRecord, ...]:
+        """The records of runs: those of one id are attempts of one job; parts of a job of several are one where it is meant."""
+        jobs: dict[str, list[SlurmRun]] = {}
+        for run in runs:
+            together = run.het is not None and whole == str(run.het[0])
+            jobs.setdefault(whole if together else run.shown_id, []).append(run)
+        newest = sorted(jobs.items(), key=lambda pair: _when(pair[1][-1]), reverse=True)[:MOST_FOUND]
+        places = self._places(deadline) if newest else {}
+        made = []
+        for place, (name, members) in enumerate(newest):
+            record = record_of(name, members, places)
+            made.append(self._enriched(record, members, deadline) if place < ENRICHED else record)
+        return tuple(made)
+
+    def _places(self, deadline: Deadline) -> Mapping[str, Mapping[str, str]]:
+        try:
+            return switches(self._asker.topology(deadline))
+        except SourceFailed:
+            return {}  # most sites have no topology plugin
+
+    def _enriched(self, record: JobRecord, runs: Sequence[SlurmRun], deadline: Deadline) -> JobRecord:
+        """The record with what the controller and earlier jobs tell; where they do not, it is as good as before."""
+        last = runs[-1]
+        shown: Mapping[str, Any] = {}
+        if last.job.end is None or time.time() - last.job.end < FORGOTTEN:
+            with suppress(SourceFailed):
+                shown = self._asker.shown(last.shown_id, deadline)
+        answer, _ = read_slurm(_document([shown]), "slurm") if shown else (None, ())
+        told = answer.runs[0] if answer and answer.runs else last
+        paths = outputs(last, told, self.settings.outputs)
+        attempts = record.attempts
+        if attempts and attempts[-1].exit_code is None and told.exit_code is not None and told.job.end is not None:
+            attempts = (*attempts[:-1], replace(attempts[-1], exit_code=told.exit_code, signal=told.signal))
+        restarts = told.job.attempt if record.job.attempt is None else record.job.attempt
+        job = replace(record.job, attempt=restarts)
+        return replace(record, job=job, attempts=attempts, paths=paths, last_good=self._last_good(last, deadline))
+
+    def _last_good(self, run: SlurmRun, deadline: Deadline) -> str | None:
+        """The id of the last job of the same name and user that completed before this one was submitted."""
+        before = run.submitted or run.job.start
+        if before is None or not run.job.name or not run.job.owner:
+            return None
+        wanted = Jobs(name=run.job.name, user=run.job.owner, state="COMPLETED", steps=False)
+        window = Window(before - self.settings.lookback_days * DAY, before)
+        try:
+            runs = self._window(wanted, window, deadline)
+        except SourceFailed:
+            return None
+        good = [
+            one
+            for one in runs
+            if one.job.state == "COMPLETED"
+            and (one.job.name, one.job.owner) == (run.job.name, run.job.owner)
+            and one.shown_id != run.shown_id
+            and (one.job.end or 0.0) <= before
+        ]
+        return max(good, key=lambda one: one.job.end or 0.0).shown_id if good else None
+
+
+def _document(jobs: Sequence[Mapping[str, Any]]) -> bytes:
+    return msgspec.json.encode({"jobs": list(jobs)})
+
+
+def _same_name(name: str | None, wanted: str) -> bool:
+    """Whether names are the same as far as the accounting tells: it keeps every quote as a backtick."""
+    quotes = str.maketrans("\"'", "``")
+    return (name or "").translate(quotes) == wanted.translate(quotes)
+
+
+def _when(run: SlurmRun) -> tuple[float, float, tuple[int, ...]]:
+    """What orders jobs by time: Slurm counts whole seconds, so within one the numbers of the jobs decide."""
+    numbers = tuple(int(one) for one in re.findall(r"[0-9]{1,12}", run.shown_id))
+    return run.job.start or run.submitted or 0.0, run.submitted or 0.0, numbers
+
+
+def _with_token(endpoint: Endpoint, settings: SlurmSettings) -> Endpoint:
+    login = endpoint.login
+    headers = {**login.headers, **({"X-SLURM-USER-NAME": settings.rest_user} if settings.rest_user else {})}
+    token = {"X-SLURM-USER-TOKEN": settings.rest_token} if settings.rest_token else {}
+    return replace(endpoint, login=replace(login, headers=headers, secret_headers={**login.secret_headers, **token}))

@@ -1,0 +1,179 @@
+"""From Slurm's runs to a job's record: attempts, ranks by node, switches, and where its output lies."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from connectors.base.contract import Known
+from kb.model import Attempt, JobRecord, Member
+from kb.parsers.schedulers.hostlists import hostlist
+from kb.parsers.schedulers.slurmjson import SlurmRun
+
+MOST_PATHS = 4096
+MOST_SWITCHES = 20_000
+_PATTERN = re.compile(r"%(\d{0,2})([%AaJjNnstux])")
+_SWITCH = re.compile(r"(?m)^SwitchName=(\S{1,200}) Level=(\d{1,3})(.*)$")
+_UNSET = 4_294_967_294  # what Slurm prints for an array's task where there is no array
+
+
+def record_of(name: str, runs: Sequence[SlurmRun], places: Mapping[str, Mapping[str, str]]) -> JobRecord:
+    """The record of a job called `name` from its runs, oldest first, or from the parts of a job of several."""
+    last = runs[-1]
+    parts = (
+        [one for one in runs if one.job.start == last.job.start] if last.het and name == str(last.het[0]) else [last]
+    )
+    ranks = _ranks(parts)
+    nodes = {node: ranks.get(node, ()) for part in parts for node in part.nodes}
+    world = sum(len(one) for one in ranks.values()) or None
+    worst = next((one for one in parts if one.job.state not in ("COMPLETED", "RUNNING")), last)
+    attempts = _attempts([one for one in runs if one.het is None or one.het == worst.het])
+    restarts = last.job.attempt if last.job.attempt is not None else (len(attempts) - 1 or None)
+    gpus = sum(one.job.gpus or 0 for one in parts) or None
+    job = replace(worst.job, id=name, nodes=nodes, world_size=world, attempt=restarts, gpus=gpus)
+    labels = {"slurm_job_id": last.job.id or name}
+    if last.array:
+        labels |= {"slurm_array_job_id": str(last.array[0]), "slurm_array_task_id": str(last.array[1])}
+    return JobRecord(
+        job=job,
+        system="slurm",
+        partition=last.partition or None,
+        attempts=attempts,
+        members=tuple(_members(name, nodes)),
+        topology={node: places[node] for node in nodes if node in places},
+        labels=labels,
+    )
+
+
+def known_of(runs: Sequence[SlurmRun]) -> Known:
+    """A job as it is listed, from its runs in the window, oldest first."""
+    last = runs[-1]
+    job, restarts = last.job, last.job.attempt if last.job.attempt is not None else (len(runs) - 1 or None)
+    return Known(
+        last.shown_id,
+        job.name or "",
+        job.state,
+        job.start,
+        job.end,
+        job.owner,
+        partition=last.partition or None,
+        gpus=job.gpus,
+        attempt=restarts,
+        runs=_attempts(runs),
+    )
+
+
+def _ranks(parts: Sequence[SlurmRun]) -> dict[str, tuple[int, ...]]:
+    """Ranks by node where each task is a rank: one task a node with several GPUs is a launcher, which numbers itself."""
+    ranks: dict[str, tuple[int, ...]] = {}
+    before = 0
+    for one in parts:
+        tasks = sum(len(numbers) for numbers in one.tasks.values())
+        launcher = tasks == len(one.tasks) and (one.job.gpus is None or one.job.gpus > tasks)
+        if not tasks or launcher or set(one.tasks) - set(one.nodes):
+            return {}
+        ranks |= {node: tuple(before + number for number in numbers) for node, numbers in one.tasks.items()}
+        before += tasks
+    return ranks
+
+
+def _attempts(runs: Sequence[SlurmRun]) -> tuple[Attempt, ...]:
+    found = []
+    for number, one in enumerate(runs):
+        code, signal = one.first_exit if any(one.first_exit) else (one.exit_code, one.signal)
+        found.append(
+            Attempt(
+                number,
+                one.job.state,
+                one.reason,
+                code,
+                signal,
+                queued=one.submitted,
+                scheduled=one.job.start,
+                stopped=one.job.end,
+                nodes=one.nodes,
+            )
+        )
+    return tuple(found)
+
+
+def _members(name: str, nodes: Mapping[str, tuple[int, ...]]) -> Iterator[Member]:
+    for node, ranks in nodes.items():
+        if not ranks:
+            yield Member(node, node)
+        for local, rank in enumerate(ranks):
+            yield Member(f"{name}.{rank}", node, rank, local)
+
+
+def switches(text: str) -> Mapping[str, Mapping[str, str]]:
+    """Node → the switch that it hangs on (`leaf`) and the one above (`spine`), of `scontrol show topology`.
+
+    With the block plugin, node → its block as `nvlink_domain`.
+    """
+    leaves: dict[str, dict[str, str]] = {}
+    above: dict[str, str] = {}
+    for name, level, rest in _SWITCH.findall(text[: 16 << 20]):
+        told = dict(re.findall(r"(Nodes|Switches)=(\S+)", rest))
+        if level == "0":
+            leaves |= {node: {"leaf": name} for node in hostlist(told.get("Nodes", ""))}
+        elif level == "1":
+            above |= dict.fromkeys(hostlist(told.get("Switches", "")), name)
+        if len(leaves) > MOST_SWITCHES:
+            break
+    for name, nodes in re.findall(r"(?m)^BlockName=(\S{1,200}).*?\bNodes=(\S+)", text[: 16 << 20]):
+        for node in hostlist(nodes):
+            leaves.setdefault(node, {})["nvlink_domain"] = name
+    return {
+        node: {**told, **({"spine": above[told["leaf"]]} if told.get("leaf") in above else {})}
+        for node, told in leaves.items()
+    }
+
+
+def outputs(run: SlurmRun, shown: SlurmRun, folders: Sequence[str]) -> tuple[str, ...]:
+    """The files that a job's output went to, as far as they lie in folders that may be read.
+
+    Without a word of Slurm's on it, its default in the folder in which the job was submitted.
+    """
+    told = shown.outputs or run.outputs or ("slurm-%A_%a.out" if run.array else "slurm-%j.out",)
+    home = shown.folder or run.folder
+    roots = [posixpath.normpath(one) + "/" for one in folders if one.startswith("/")]
+    found: dict[str, None] = {}
+    for pattern in dict.fromkeys(told):
+        for text in expanded(pattern, run):
+            path = posixpath.normpath(posixpath.join(home or "/", text))
+            if path.isprintable() and any(path.startswith(root) for root in roots):
+                found[path] = None
+    return tuple(found)[:MOST_PATHS]
+
+
+def expanded(pattern: str, run: SlurmRun) -> tuple[str, ...]:
+    """A pattern of sbatch's file names filled in; one for each task where it asks for the task's number."""
+    if "\\" in pattern:
+        return (pattern.replace("\\", ""),)  # so it is written where nothing is to be filled in
+    tasks = [(node, at, task) for at, node in enumerate(run.nodes) for task in run.tasks.get(node, ())]
+    first = (run.nodes[0] if run.nodes else "", 0, 0)
+    wanted = tasks[:MOST_PATHS] if re.search(r"%\d{0,2}t", pattern) and tasks else [first]
+
+    def filled(node: str, place: int, task: int) -> str:
+        return _PATTERN.sub(lambda found: _part(found, run, node, place, task), pattern)
+
+    return tuple(dict.fromkeys(filled(*one) for one in wanted))
+
+
+def _part(found: re.Match[str], run: SlurmRun, node: str, place: int, task: int) -> str:
+    width, letter = int(found[1] or 0), found[2]
+    own = run.job.id or ""
+    numbers = {
+        "A": str(run.array[0]) if run.array else own,
+        "a": str(run.array[1] if run.array else _UNSET),
+        "J": own,
+        "j": own,
+        "n": str(place),
+        "s": "batch",
+        "t": str(task),
+    }
+    if letter in numbers:
+        return numbers[letter].zfill(width)
+    return {"%": "%", "N": node.partition(".")[0], "u": run.job.owner or "", "x": run.job.name or ""}[letter]
