@@ -11,9 +11,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from bot.accuracy import evaluate_cases, render, to_json
-from bot.diagnosing import diagnose_paths
-from bot.rulefiles import knowledge
+from bot.authoring.accuracy import evaluate_cases, render, to_json
+from bot.diagnosis.diagnose import diagnose_paths
+from bot.rulebase.loader import knowledge
 
 BENCHMARK = Path(__file__).resolve().parent.parent.parent / "shared" / "benchmark"
 

@@ -29,14 +29,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `python bench
 from sqlalchemy import insert
 
 from bench.incidents import make, plan
-from bot.diagnosing import diagnose_bundle
-from bot.learning.backtest import Backtest, backtest
-from bot.learning.cleanlogs import clean_logs
-from bot.learning.trying import Base, Trial, base_of, trial
-from bot.ledger import Ledger
-from bot.rulefiles import Knowledge, default_folder, engine, knowledge
-from bot.store import file
-from bot.tables import AnnotationRow, IncidentRow, ReplayRow
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.incidents.ledger import Ledger
+from bot.learning.replay.backtest import Backtest, backtest
+from bot.learning.replay.clean_corpus import clean_logs
+from bot.learning.replay.trial import Base, Trial, base_of, trial
+from bot.rulebase.loader import Knowledge, default_folder, engine, knowledge
+from bot.store.incidents import file
+from bot.store.tables import AnnotationRow, IncidentRow, ReplayRow
 from kb.learning.yaml_edits import with_value
 from kb.report import Report
 from kb.scanning.plan import plan as scan_plan

@@ -46,9 +46,9 @@ from buried_text import (
 )
 from scan_data import byte_count  # both lie beside this script
 
-from bot.accuracy import Case, Judged, evaluate_cases, figures, judge, read_case
-from bot.diagnosing import diagnose_bundle
-from bot.rulefiles import Knowledge, knowledge
+from bot.authoring.accuracy import Case, Judged, evaluate_cases, figures, judge, read_case
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.rulebase.loader import Knowledge, knowledge
 from kb.parsers.logs.progress import read_line
 from kb.parsers.logs.timestamps import find_time
 

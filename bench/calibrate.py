@@ -16,8 +16,8 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bot.accuracy import answered, evaluate_cases, reliability
-from bot.rulefiles import knowledge
+from bot.authoring.accuracy import answered, evaluate_cases, reliability
+from bot.rulebase.loader import knowledge
 from kb.diagnosis.confidence import BASE, WEIGHTS, confidence
 
 ROWS = Path(__file__).with_name("calibration.json")

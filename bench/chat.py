@@ -23,13 +23,13 @@ from pathlib import Path
 
 from sqlmodel import col, func, select
 
-from bot.chat.rates import unlimited
-from bot.chat.serving import serving
-from bot.chat.values import App as ChatApp
-from bot.chat.workspace import Workspace
+from bot.demo.fakeslack.rate_limits import unlimited
+from bot.demo.fakeslack.ui.serve import serving
+from bot.demo.fakeslack.values import App as ChatApp
+from bot.demo.fakeslack.workspace import Workspace
+from bot.queue.tasks import Worklist
 from bot.slack.app import SCOPES, THREADS
-from bot.tables import WorkRow
-from bot.worklist import Worklist
+from bot.store.tables import WorkRow
 
 ROOT = Path(__file__).parents[1]
 CHANNEL, USER = "C0BENCH", "U0BENCH"
@@ -166,13 +166,13 @@ def served(url: str, mode: str, rounds: int, folder: Path) -> list[float]:
     with ExitStack() as ends:
         api = ends.enter_context(serving(workspace, pages=False))
         if mode == "socket":
-            from bot.chat.socketmode import socket_mode  # noqa: PLC0415 - needs websockets
+            from bot.demo.fakeslack.socket_mode import socket_mode  # noqa: PLC0415 - needs websockets
 
             link = ends.enter_context(socket_mode(workspace))
         config.write_text(CONFIG.format(folder=folder, workers=RUNNING, mode=mode, api=api, channel=CHANNEL))
         env = {"BENCH_BOT": workspace.app.bot_token, "BENCH_APP": workspace.app.app_token}
         env |= {"BENCH_SECRET": workspace.app.signing_secret, "SIGNALBOX_DATABASE": url}
-        words = [sys.executable, "-m", "bot.cli", "serve", "--config", str(config)]
+        words = [sys.executable, "-m", "bot.cli.main", "serve", "--config", str(config)]
         said = ends.enter_context(process(words, env, "listening on "))
         if mode == "http":
             workspace.connect(f"http://{said.split('listening on ')[1].split()[0].rstrip(',')}/slack/events")
@@ -207,7 +207,7 @@ def bare(mode: str, rounds: int) -> list[float]:
     with ExitStack() as ends:
         api = ends.enter_context(serving(workspace, pages=False))
         if mode == "socket":
-            from bot.chat.socketmode import socket_mode  # noqa: PLC0415 - needs websockets
+            from bot.demo.fakeslack.socket_mode import socket_mode  # noqa: PLC0415 - needs websockets
 
             link = ends.enter_context(socket_mode(workspace))
         env = {"BENCH_BOT": workspace.app.bot_token, "BENCH_APP": workspace.app.app_token, "BENCH_API": f"{api}/api/"}
@@ -268,7 +268,7 @@ def kills() -> None:
     """A kill at every point of a diagnosis, each with a job of its own."""
     from _pytest.monkeypatch import MonkeyPatch  # noqa: PLC0415 - for environment variables alone
 
-    from bot.rulefiles import knowledge  # noqa: PLC0415
+    from bot.rulebase.loader import knowledge  # noqa: PLC0415
     from tests.bot.slack.killing import WHOLE, expected, killed  # noqa: PLC0415
     from tests.bot.slack.mortal import Lives  # noqa: PLC0415
     from tests.bot.slack.stage import stage  # noqa: PLC0415

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `python bench
 
 import yaml
 
-from bot.dumps import read_dumps
+from bot.diagnosis.flight_recorder_pool import read_dumps
 from kb.collectives.analyse import judge_rings
 from kb.collectives.result import CollectiveVerdict
 

@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/digest.py [--incidents 100000] [--weeks 52]
 
-The incidents are made up (bot.digest.made) and the same each time. With `--weeks 8` all of them lie in the weeks that the digest
+The incidents are made up (bot.demo.sample_incidents) and the same each time. With `--weeks 8` all of them lie in the weeks that the digest
 reads. The store is made once in bench/data/ and kept; the figures are taken in a process of their own, so its memory is theirs alone.
 """
 
@@ -21,15 +21,15 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy import insert, text
 
-from bot.digest.made import MADE, incidents
-from bot.digest.numbers import dumps
-from bot.digest.page import page
-from bot.digest.reading import compute
-from bot.ledger import Ledger
-from bot.rulefiles import knowledge
-from bot.slack.weekly import message_of
-from bot.store import file
-from bot.tables import AnnotationRow, IncidentRow
+from bot.demo.sample_incidents import MADE, incidents
+from bot.digest.codec import dumps
+from bot.digest.html import page
+from bot.incidents.ledger import Ledger
+from bot.rulebase.loader import knowledge
+from bot.slack.messages.digest import message_of
+from bot.store.digest_rows import compute
+from bot.store.incidents import file
+from bot.store.tables import AnnotationRow, IncidentRow
 from kb.digest.weeks import week_named
 
 NOW = datetime(2026, 11, 23, 8, tzinfo=UTC)

@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import hang_sim  # it lies beside this script
 from hang_sim import ANEW, BASE, FIRST, KINDS, LOOK, THIRD, Made, World, made_job
 
-from bot.looking import HELD
-from bot.rulefiles import knowledge
+from bot.live.probe_cycle import HELD
+from bot.rulebase.loader import knowledge
 from kb.facts.evidence import Facts
 from kb.hangs.observe import Parts, votes
 from kb.hangs.pace import Lateness

@@ -37,10 +37,10 @@ from healthy_text import (
     fill,
 )  # it lies beside this script
 
-from bot.accuracy import Case, judge
-from bot.diagnosing import diagnose_paths
-from bot.rulefiles import Knowledge, knowledge
-from bot.scanning import worker_pool
+from bot.authoring.accuracy import Case, judge
+from bot.diagnosis.diagnose import diagnose_paths
+from bot.diagnosis.scan_pool import worker_pool
+from bot.rulebase.loader import Knowledge, knowledge
 from kb.errors import SignalboxError
 
 ASKED = 1  # alarms, at most

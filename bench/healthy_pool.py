@@ -1,4 +1,4 @@
-"""Makes bot/_pool/healthy.json.zst: what healthy runs of common frameworks print, for jobs of which no good run is known.
+"""Makes bot/store/pool/healthy.json.zst: what healthy runs of common frameworks print, for jobs of which no good run is known.
 
     python bench/healthy_pool.py [--count 240] [--check]
 
@@ -21,9 +21,9 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from healthy import make, write  # noqa: E402 - the paths are set above
 
-from bot.baselines import packed  # noqa: E402
-from bot.healthypool import FILE, LABEL  # noqa: E402
-from bot.templating import tables  # noqa: E402
+from bot.diagnosis.template_pool import tables  # noqa: E402
+from bot.store.baselines import packed  # noqa: E402
+from bot.store.healthy_baseline import FILE, LABEL  # noqa: E402
 from connectors.bundles.streams import discover  # noqa: E402
 from kb.anomalies.build_run import run_of  # noqa: E402
 from kb.anomalies.runs.baseline_diff import Baseline, baseline_of, pooled  # noqa: E402

@@ -1557,8 +1557,8 @@ def main() -> int:
         return 0
     if options.keep and options.keep.exists() and any(options.keep.iterdir()):
         parser.error(f"{options.keep} is not empty")
-    from bot.batch import reports  # noqa: PLC0415 - the lab's interpreter has none of its dependencies
-    from bot.rulefiles import knowledge  # noqa: PLC0415
+    from bot.diagnosis.batch import reports  # noqa: PLC0415 - the lab's interpreter has none of its dependencies
+    from bot.rulebase.loader import knowledge  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(prefix="incidents-") as scratch:
         folder = options.keep or Path(scratch)

@@ -26,11 +26,11 @@ sys.path[:0] = [str(HERE.parent), str(HERE), str(HERE / "l4set")]
 from l4_faithful import l4  # noqa: E402 - the paths are set above
 from score import MEASURES, Prediction, score, tally  # noqa: E402
 
-from bot.collect import from_bundle  # noqa: E402
-from bot.comparing import WORTH  # noqa: E402
-from bot.healthypool import healthy  # noqa: E402
-from bot.rulefiles import Knowledge, knowledge  # noqa: E402
-from bot.templating import tables  # noqa: E402
+from bot.diagnosis.comparison import WORTH  # noqa: E402
+from bot.diagnosis.evidence import from_bundle  # noqa: E402
+from bot.diagnosis.template_pool import tables  # noqa: E402
+from bot.rulebase.loader import Knowledge, knowledge  # noqa: E402
+from bot.store.healthy_baseline import healthy  # noqa: E402
 from connectors.bundles.streams import discover  # noqa: E402
 from kb.anomalies.analyse import Found, look  # noqa: E402
 from kb.anomalies.build_run import run_of  # noqa: E402

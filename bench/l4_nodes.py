@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent)]
 
-from bot.collect import from_bundle  # noqa: E402 - the paths are set above
-from bot.rulefiles import Knowledge, knowledge  # noqa: E402
-from bot.templating import tables  # noqa: E402
+from bot.diagnosis.evidence import from_bundle  # noqa: E402 - the paths are set above
+from bot.diagnosis.template_pool import tables  # noqa: E402
+from bot.rulebase.loader import Knowledge, knowledge  # noqa: E402
 from connectors.bundles.streams import discover  # noqa: E402
 from kb.anomalies.analyse import view  # noqa: E402
 from kb.anomalies.build_run import run_of  # noqa: E402

@@ -30,15 +30,15 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench" / "l4set")]
 import yaml  # noqa: E402 - the paths are set above
 
 from bench import healthy, incidents  # noqa: E402
-from bot.collect import from_bundle, from_paths  # noqa: E402
-from bot.comparing import compared  # noqa: E402
-from bot.learning.cases import logs_of  # noqa: E402
-from bot.learning.drafting import Draft, draft  # noqa: E402
-from bot.observing import observed  # noqa: E402
-from bot.redact import redact_bytes  # noqa: E402
-from bot.replay import replay_text  # noqa: E402
-from bot.rulefiles import Knowledge, default_folder, engine, knowledge, read_files  # noqa: E402
-from bot.rulestats import costs  # noqa: E402
+from bot.authoring.stats import costs  # noqa: E402
+from bot.diagnosis.comparison import compared  # noqa: E402
+from bot.diagnosis.evidence import from_bundle, from_paths  # noqa: E402
+from bot.diagnosis.observations import observed  # noqa: E402
+from bot.diagnosis.replay_text import replay_text  # noqa: E402
+from bot.learning.drafts.cases import logs_of  # noqa: E402
+from bot.learning.drafts.rule_folder import Draft, draft  # noqa: E402
+from bot.rulebase.loader import Knowledge, default_folder, engine, knowledge, read_files  # noqa: E402
+from bot.runtime.redaction import redact_bytes  # noqa: E402
 from kb.diagnosis.engine import diagnose  # noqa: E402
 from kb.diagnosis.findings import find  # noqa: E402
 from kb.facts.evidence import Evidence, Facts, History  # noqa: E402

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import yaml
 
-from bot.diagnosing import diagnose_paths
-from bot.rulefiles import Knowledge, default_folder, knowledge
+from bot.diagnosis.diagnose import diagnose_paths
+from bot.rulebase.loader import Knowledge, default_folder, knowledge
 from kb.errors import SignalboxError
 from kb.precedents.signature import Known, Library, Pattern, pattern_of
 from kb.report import Indicator, Indicators

@@ -29,9 +29,9 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 import numpy as np  # noqa: E402 - the paths come first
 import scan_data  # noqa: E402
 
-from bot.diagnosing import diagnose_bundle, diagnose_paths  # noqa: E402
-from bot.rulefiles import Knowledge, knowledge  # noqa: E402
-from bot.spool import Bundle  # noqa: E402
+from bot.collection.bundle_writer import Bundle  # noqa: E402
+from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths  # noqa: E402
+from bot.rulebase.loader import Knowledge, knowledge  # noqa: E402
 from connectors.base.contract import Asked, Bounds, Deadline  # noqa: E402
 from connectors.base.http import Client, Endpoint  # noqa: E402
 from connectors.log_stores.loki_client import LokiSettings, LokiStore  # noqa: E402

@@ -21,13 +21,13 @@ from pathlib import Path
 
 from sqlalchemy import insert
 
-from bot.diagnosing import diagnose_bundle
-from bot.ledger import Ledger
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.incidents.ledger import Ledger
+from bot.pages.attachments import read, small
 from bot.pages.incident import incident_page, words_of
-from bot.pages.kept import read, small
 from bot.pages.overview import overview_page
-from bot.rulefiles import knowledge
-from bot.tables import IncidentRow
+from bot.rulebase.loader import knowledge
+from bot.store.tables import IncidentRow
 
 BEGUN = 1_794_000_000.0
 EIGHT = 8  # GPUs of a node

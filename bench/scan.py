@@ -77,7 +77,7 @@ class Row:
 
 def scan_patterns(rules: Path) -> tuple[ScanPattern, ...]:
     """What the product's own pass over a log looks for, from a folder of rules; says which rules it refused."""
-    from bot.rulefiles import knowledge  # noqa: PLC0415
+    from bot.rulebase.loader import knowledge  # noqa: PLC0415
 
     known = knowledge(rules)
     if known.faults:
@@ -89,7 +89,7 @@ def add_rules(folder: Path, count: int) -> None:
     """Put so many made-up rules into a copy of the rulebook; none of them hits the data."""
     parts = ("lane", "bank", "queue", "mailbox", "ring", "arbiter", "doorbell", "scheduler")
     states = ("parity lost", "credit exhausted", "handshake refused", "epoch mismatch", "fence expired")
-    from bot.rulefiles import knowledge  # noqa: PLC0415
+    from bot.rulebase.loader import knowledge  # noqa: PLC0415
 
     book = knowledge(ROOT / "rules").rulebook
     fault, action = next(iter(book.faults)), next(iter(book.actions))
@@ -434,7 +434,7 @@ def more_rules(work: Path, plain: Path, empty: Path) -> list[Row]:
 
 def others(patterns: Sequence[ScanPattern], plain: Path, empty: Path) -> list[Row]:
     """The searchers that we are set against: with our engine's forms, and ripgrep also with the rules as written."""
-    from bot.rulefiles import knowledge  # noqa: PLC0415
+    from bot.rulebase.loader import knowledge  # noqa: PLC0415
 
     text, written = sample(plain), as_written(knowledge(ROOT / "rules").plan)
     return [

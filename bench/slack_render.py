@@ -20,9 +20,9 @@ from random import Random
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # `python bench/slack_render.py`, from anywhere
 
-from bot.slack.answer import answered  # noqa: E402
-from bot.slack.card import Card  # noqa: E402
-from bot.slack.limits import weight  # noqa: E402
+from bot.slack.blocks.limits import weight  # noqa: E402
+from bot.slack.messages.answer import answered  # noqa: E402
+from bot.slack.messages.card import Card  # noqa: E402
 from tests.bot.slack.hostile import SECRETS, card, report  # noqa: E402
 from tests.bot.slack.reading import read  # noqa: E402
 from tests.bot.slack.strict import faults_of_message, texts  # noqa: E402
@@ -57,8 +57,8 @@ def measured(count: int, seed: int) -> dict[str, float | int]:
 
 def shown(bundle: Path) -> None:
     """Print the answer on a bundle."""
-    from bot.diagnosing import diagnose_bundle  # noqa: PLC0415 - the rule base is not needed for the figures
-    from bot.rulefiles import knowledge  # noqa: PLC0415
+    from bot.diagnosis.diagnose import diagnose_bundle  # noqa: PLC0415 - the rule base is not needed for the figures
+    from bot.rulebase.loader import knowledge  # noqa: PLC0415
 
     message = answered(diagnose_bundle(knowledge(), bundle).report, Card("h", asked_by="U012ABC"))
     print(f"{message.text}\n\n{read(message.blocks)}")

@@ -69,7 +69,7 @@ def bytes_of(text: str) -> int:
 
 def ours(paths: list[Path], baseline: Path) -> Row:
     """Templates of all logs in both processes, and what of them a good run has not."""
-    from bot.templating import tables  # noqa: PLC0415 - the peers' environment has none of it
+    from bot.diagnosis.template_pool import tables  # noqa: PLC0415 - the peers' environment has none of it
     from connectors.bundles.streams import discover  # noqa: PLC0415
     from kb.templates.table import alike  # noqa: PLC0415
 
@@ -94,7 +94,7 @@ def _cpu() -> float:
 
 def alone(path: Path) -> Row:
     """One stream in one process."""
-    from bot.templating import Task, mine  # noqa: PLC0415 - as above
+    from bot.diagnosis.template_pool import Task, mine  # noqa: PLC0415 - as above
     from connectors.bundles.streams import discover  # noqa: PLC0415
 
     began, spent = time.perf_counter(), _cpu()

@@ -49,8 +49,8 @@ from bench.made import (  # noqa: E402
     write_job,
     write_logs,
 )
-from bot.batch import reports  # noqa: E402
-from bot.rulefiles import knowledge  # noqa: E402
+from bot.diagnosis.batch import reports  # noqa: E402
+from bot.rulebase.loader import knowledge  # noqa: E402
 
 if TYPE_CHECKING:
     from kb.report import Report

@@ -30,9 +30,9 @@ from typing import Any
 
 import yaml
 
-from bot.diagnosing import diagnose_bundle
-from bot.errors import SignalboxError
-from bot.rulefiles import Knowledge, knowledge
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.rulebase.loader import Knowledge, knowledge
+from bot.runtime.errors import SignalboxError
 from kb.report import Report
 
 BUNDLES = Path(__file__).resolve().parent.parent.parent / "tests" / "bundles"

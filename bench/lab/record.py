@@ -4,7 +4,7 @@ Each agent plays a node of four ranks on the loopback device, so each prints its
 nodes do. Nothing in the logs is written by us; only the paths of this machine and its host name are replaced, and
 bundle.yaml says so.
 
-    python bench/lab/record.py --fault shard-corrupt --python /tmp/lab/bin/python --out bot/_demo/shard-corrupt
+    python bench/lab/record.py --fault shard-corrupt --python /tmp/lab/bin/python --out bot/demo/incidents/shard-corrupt
 
 `--python` names an interpreter that has torch and numpy; this script itself needs only PyYAML.
 """

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from bot.forges.body import hidden, renewed
-from bot.forges.calling import PACE, Api
-from bot.forges.plan import Checks, Dressed, ForgeFailed, Plan, Pull, failed_of
-from bot.rulesconfig import App, PullRequests
+from bot.config.rules import App, PullRequests
+from bot.forges.base import Checks, Dressed, ForgeFailed, Plan, Pull, failed_of
+from bot.forges.http import PACE, Api
+from bot.forges.pull_request_body import hidden, renewed
 from connectors.base.contract import Checked, SourceFailed
 from connectors.base.http import Call, Endpoint, path_of
 

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
-from bot.forges.body import hidden, renewed
-from bot.forges.calling import PACE, Api
-from bot.forges.plan import Checks, Dressed, ForgeFailed, Plan, Pull
-from bot.rulesconfig import PullRequests
+from bot.config.rules import PullRequests
+from bot.forges.base import Checks, Dressed, ForgeFailed, Plan, Pull
+from bot.forges.http import PACE, Api
+from bot.forges.pull_request_body import hidden, renewed
 from connectors.base.contract import Checked
 from connectors.base.http import Call, path_of
 

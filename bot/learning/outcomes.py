@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import inspect, select
 from sqlmodel import Session, col
 
-from bot.closewords import JUDGED
-from bot.closing import Annotation, said_within, word
-from bot.tables import AnnotationRow, IncidentRow, LookedRow
+from bot.incidents.resolution import Annotation, said_within, word
+from bot.policy.resolution_codes import JUDGED
+from bot.store.tables import AnnotationRow, IncidentRow, LookedRow
 from kb.learning.precision import Outcome, Share
 from kb.rulebase.rule import Rule, Rulebook
 
@@ -89,7 +89,7 @@ def _told(row: Sequence[Any], said: Iterable[Annotation]) -> Told:
 def outcomes_within(session: Session, rulebook: Rulebook, tenant: str | None = None) -> tuple[Outcome, ...]:
     """How each rule of the base and each that ever came first fared, the worst first.
 
-    What was said of a rule before somebody looked at it (bot.quieting) counts no more.
+    What was said of a rule before somebody looked at it (bot.notify.mutes) counts no more.
     """
     return outcomes(rulebook, told_within(session, tenant).values(), looked_within(session))
 

@@ -9,21 +9,21 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from bot import wording
-from bot.life import told as step_words
-from bot.pages.charts import Drawn, draw
-from bot.pages.drawing import render
-from bot.pages.kept import Kept
-from bot.pages.lanes import Lanes, lanes
-from bot.pages.passages import Passage, named
-from bot.pictures import alt_text
-from bot.reportjson import iso
+from bot.incidents.lifecycle import told as step_words
+from bot.pages.attachments import Kept
+from bot.pages.log_context import Passage, named
+from bot.pages.svg_charts import Drawn, draw
+from bot.pages.svg_timeline import Lanes, lanes
+from bot.pages.templates import render
+from bot.render import phrases
+from bot.render.report_json import iso
+from bot.render.timeline_png import alt_text
 from kb.report import EvidenceItem, Report, StackBranch
 
 if TYPE_CHECKING:
-    from bot.closing import Annotation
-    from bot.life import Taken
-    from bot.rulefiles import Knowledge
+    from bot.incidents.lifecycle import Taken
+    from bot.incidents.resolution import Annotation
+    from bot.rulebase.loader import Knowledge
 
 MOST_DIAGNOSES = 10
 MOST_EVIDENCE = 20
@@ -121,7 +121,7 @@ def incident_page(
         about=about,
         said=[_told(one, words) for one in about.said],
         steps=[(f"{one.at:%Y-%m-%d %H:%M}Z", one.step.who, step_words(one, about.number or 0)) for one in about.steps],
-        decided=wording.decided(report),
+        decided=phrases.decided(report),
         verdict=_VERDICTS.get(report.verdict, report.verdict),
         tone=_tone(report),
         facts=tuple(_facts(report)),
@@ -138,7 +138,7 @@ def incident_page(
         more_branches=max(0, len(report.hang.stacks) - MOST_BRANCHES),
         stood=sum(one.ranks for one in report.hang.stacks if one.depth == 0),
         charts=_charts(kept),
-        gaps=wording.folded(report.gaps[:MOST_GAPS]),
+        gaps=phrases.folded(report.gaps[:MOST_GAPS]),
         more_gaps=max(0, len(report.gaps) - MOST_GAPS),
         needs=Counter(one.needs for one in report.not_evaluated).most_common(8),
         attempts=tuple(_attempts(report)),
@@ -159,17 +159,17 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     job, reached, lost = report.job, report.progress, report.decision
     total = f" of {reached.total_iterations:,}" if reached.total_iterations else ""
     found = (
-        ("Job", wording.joined([job.name or "", f"id {job.id}" if job.id else ""])),
+        ("Job", phrases.joined([job.name or "", f"id {job.id}" if job.id else ""])),
         ("Of", job.owner or ""),
-        ("Size", wording.joined([one for one in wording.size_facts(job) if not one.startswith("of ")])),
+        ("Size", phrases.joined([one for one in phrases.size_facts(job) if not one.startswith("of ")])),
         ("State", job.state or ""),
         ("Stage", reached.stage or ""),
         ("Last iteration", "" if reached.last_iteration is None else f"{reached.last_iteration:,}{total}"),
-        ("Logged at", "" if reached.last_progress is None else wording.clock(reached.last_progress)),
+        ("Logged at", "" if reached.last_progress is None else phrases.clock(reached.last_progress)),
         ("Last checkpoint", "" if reached.last_checkpoint is None else f"{reached.last_checkpoint:,}"),
         ("Steps lost", "" if lost.steps_lost is None else f"{lost.steps_lost:,}"),
         ("GPU-hours lost", "" if lost.gpu_hours_lost is None else f"{lost.gpu_hours_lost:,.1f}"),
-        ("Before", wording.attempts_before(job)),
+        ("Before", phrases.attempts_before(job)),
     )
     yield from ((label, value) for label, value in found if value)
 
@@ -200,12 +200,12 @@ def _branches(stacks: Sequence[StackBranch]) -> Iterator[_Branch]:
 def _attempts(report: Report) -> Iterator[tuple[str, str, str]]:
     """Each run: its number, how it ended, its times."""
     for one in report.job.attempts[-20:]:
-        end = wording.joined(
+        end = phrases.joined(
             [one.state or "", one.reason, f"exit {one.exit_code}" if one.exit_code else "",
              f"signal {one.signal}" if one.signal else ""]
         )  # fmt: skip
         steps = (("queued", one.queued), ("started", one.initialised or one.scheduled), ("ended", one.stopped))
-        times = wording.joined(f"{word} {wording.clock(when)}" for word, when in steps if when is not None)
+        times = phrases.joined(f"{word} {phrases.clock(when)}" for word, when in steps if when is not None)
         yield str(one.number), end or "of unknown end", times
 
 

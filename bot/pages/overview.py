@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from urllib.parse import urlencode
 
-from bot.database import Database
-from bot.digest.pictures import Caption
-from bot.pages.drawing import render
+from bot.digest.charts import Caption
 from bot.pages.incident import Words
-from bot.pages.listing import MOST_COUNTED, STATES, USUAL_WEEKS, WEEKS, Found, Listed, Wanted, find
-from bot.wording import cut
+from bot.pages.incident_list import MOST_COUNTED, STATES, USUAL_WEEKS, WEEKS, Found, Listed, Wanted, find
+from bot.pages.templates import render
+from bot.render.phrases import cut
+from bot.store.database import Database
 
 LONGEST_NAME = 40  # characters of a node's name
 MOST_NODES = 3

@@ -17,17 +17,16 @@ from slack_bolt import Ack, App, BoltResponse
 from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError
 
-from bot.closing import NoIncident
-from bot.learning.drafts import Wish as DraftWish
-from bot.life import NotNow
-from bot.postings import Taken
-from bot.reportjson import from_json
-from bot.slack import lifeforms, lists, notices, replies, ruleforms
-from bot.slack.commands import Diagnose, Wrong, after_mention, plain, read_diagnose, read_shift
-from bot.slack.compose import Composer, shown_of
-from bot.slack.desk import Desk, NotAllowed, Person, Subject
-from bot.slack.limits import Json, Message
-from bot.slack.modals import (
+from bot.incidents.lifecycle import NotNow
+from bot.incidents.resolution import NoIncident
+from bot.learning.drafts.store import Wish as DraftWish
+from bot.notify.messages import Taken
+from bot.render.report_json import from_json
+from bot.slack.blocks.limits import Json, Message
+from bot.slack.delivery.compose import Composer, shown_of
+from bot.slack.forms import lifecycle
+from bot.slack.forms import rule as forms_rule
+from bot.slack.forms.close_out import (
     broken,
     done,
     fault_options,
@@ -37,7 +36,10 @@ from bot.slack.modals import (
     read_which_job,
     which_job,
 )
-from bot.slack.named import jobs_named
+from bot.slack.messages import lists, notices, replies
+from bot.slack.parsing.commands import Diagnose, Wrong, after_mention, plain, read_diagnose, read_shift
+from bot.slack.parsing.job_names import jobs_named
+from bot.slack.use_cases import Desk, NotAllowed, Person, Subject
 from kb.errors import SignalboxError
 
 THREADS = 24  # that listen: each writes a row, and may open a form
@@ -76,7 +78,7 @@ def build(desk: Desk, composer: Composer, client: WebClient, *, signing_secret: 
     app.view("close_out")(listeners.closed)
     app.view("mute")(listeners.muted)
     app.view("propose_rule")(listeners.rule_sent)
-    app.view(lifeforms.LIFE)(listeners.lived)
+    app.view(lifecycle.LIFE)(listeners.lived)
     app.view("diagnose_message")(listeners.which)
     app.error(_last_resort)
     return app
@@ -319,7 +321,7 @@ class _Listeners:
             self._close_out(person, subject, press, propose=True)
             return
         handle = self._desk.draft(person, subject, press.key)
-        press.open(ruleforms.loading(handle, self._composer.subject_words(subject.record.incident)))
+        press.open(forms_rule.loading(handle, self._composer.subject_words(subject.record.incident)))
 
     def _try_rule(self, ack: Ack, body: Body, action: Body, client: WebClient) -> None:
         """The draft as it was changed in the form is replayed; the form says so, and is filled again."""
@@ -327,7 +329,7 @@ class _Listeners:
         view, person = body.get("view") or {}, _who(body)
         try:
             draft = self._desk.drafted(person, str(action.get("value") or ""))
-            edits, errors = ruleforms.read_form(view.get("state"))
+            edits, errors = forms_rule.read_form(view.get("state"))
             if errors:  # a button cannot say so beside the field
                 form = self._composer.rule_form(draft, edits, problem="; ".join(errors.values()))
             elif self._desk.redraft(draft, DraftWish("show", edits)):
@@ -344,7 +346,7 @@ class _Listeners:
 
         def kept() -> Json:
             draft = self._desk.drafted(person, str(view.get("private_metadata") or ""))
-            edits, errors = ruleforms.read_form(view.get("state"))
+            edits, errors = forms_rule.read_form(view.get("state"))
             errors |= self._composer.rule_errors(draft, edits) if not errors else {}
             if draft.content is not None and draft.content.hurts and not edits.all_the_same and not errors:
                 errors["all_the_same"] = "The replay speaks against it: mend it and try again, or tick this"
@@ -430,7 +432,7 @@ class _Listeners:
             self._desk.allow(person, "annotate", f"incident {incident.id}")
             near = self._composer.near(incident) if verb == "merge" else ()
             told = f"incident {incident.id} ({incident.job_name or incident.job_id or 'a job'}: {incident.summary})"
-            press.open(lifeforms.form(verb, self._desk.place(person, subject, verb), told, near, incident.assignee))
+            press.open(lifecycle.form(verb, self._desk.place(person, subject, verb), told, near, incident.assignee))
 
         self._about(_Press(body, client, ack), handle, do)
 
@@ -440,7 +442,7 @@ class _Listeners:
         person, verb = _who(body, place), str(place.get("kind") or "")
 
         def kept() -> Json:
-            form, errors = lifeforms.read_form(verb, view.get("state"))
+            form, errors = lifecycle.read_form(verb, view.get("state"))
             if errors:
                 return {"response_action": "errors", "errors": errors}
             subject = self._desk.subject(person, _about_of(place))
@@ -524,7 +526,7 @@ class _Listeners:
         except SignalboxError as error:
             return done("Close out", f"It is closed. No rule is drafted: {error}")
         incident = subject.record.incident if subject.record is not None else None
-        return ruleforms.loading(handle, "it" if incident is None else self._composer.subject_words(incident))
+        return forms_rule.loading(handle, "it" if incident is None else self._composer.subject_words(incident))
 
     def muted(self, ack: Ack, body: Body, view: Body) -> None:
         """The form to mute was sent."""

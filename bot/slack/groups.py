@@ -11,9 +11,9 @@ from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError, SlackClientError
 from sqlmodel import col, select
 
-from bot.config import Config
-from bot.database import Database
-from bot.tables import MembersRow
+from bot.config.file import Config
+from bot.store.database import Database
+from bot.store.tables import MembersRow
 
 FRESH = timedelta(minutes=10)
 OLDEST = timedelta(days=7)  # what was told longer ago counts no more

@@ -11,17 +11,17 @@ from slack_bolt import App
 from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError, SlackClientError
 
-from bot.chatconfig import Slack
-from bot.config import Config
-from bot.grafana import annotate
-from bot.ledger import Ledger
-from bot.postings import Parcel
-from bot.rulefiles import Knowledge
+from bot.config.chat import Slack
+from bot.config.file import Config
+from bot.incidents.grafana import annotate
+from bot.incidents.ledger import Ledger
+from bot.notify.messages import Parcel
+from bot.rulebase.loader import Knowledge
 from bot.slack.app import SCOPES, THREADS, build
-from bot.slack.compose import Composer, Page, no_page
-from bot.slack.desk import Desk
+from bot.slack.delivery.compose import Composer, Page, no_page
+from bot.slack.delivery.sender import TIMEOUT, Sender
 from bot.slack.groups import groups_of, members, refresh
-from bot.slack.sender import TIMEOUT, Sender
+from bot.slack.use_cases import Desk
 from connectors.base.contract import Checked, SourceFailed
 from kb.errors import SignalboxError
 

@@ -1,6 +1,6 @@
 """The parts of a bundle besides its logs: stacks, RAS answers, metrics, events and pods, sacct, eBPF output.
 
-Flight Recorder dumps are only listed here: they are read in processes of their own (bot.dumps).
+Flight Recorder dumps are only listed here: they are read in processes of their own (bot.diagnosis.flight_recorder_pool).
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from bot.diagnosing import diagnose_bundle
-from bot.rulefiles import knowledge
-from bot.terminal import render
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.render.terminal import render
+from bot.rulebase.loader import knowledge
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -23,7 +23,7 @@ def main() -> None:
     """Render the demo's report and write the picture."""
     console = Console(record=True, width=92, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print("[bold]$ signalbox diagnose --bundle shard-corrupt[/bold]\n", highlight=False)
-    render(diagnose_bundle(knowledge(), ROOT / "bot" / "_demo" / "shard-corrupt").report, console)
+    render(diagnose_bundle(knowledge(), ROOT / "bot" / "demo" / "incidents" / "shard-corrupt").report, console)
     svg = console.export_svg(title="signalbox", theme=MONOKAI, unique_id="answer")
     svg = re.sub(r"@font-face \{[^}]*\}", "", svg)  # no outside resource
     text = "\n".join(line.rstrip() for line in svg.splitlines() if line.strip())

@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bot.configdocs import example_text
-from bot.configdocs import schema_text as config_schema_text
-from bot.reportjson import schema_text
-from bot.rulefiles import knowledge
+from bot.config.docs import example_text
+from bot.config.docs import schema_text as config_schema_text
+from bot.render.report_json import schema_text
+from bot.rulebase.loader import knowledge
 from kb.rulebase.schema import rule_json_schema, site_json_schema
 
 DOCS = Path(__file__).resolve().parent.parent

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.accuracy import Case
+from bot.authoring.accuracy import Case
 from kb.parsers.logs.progress import read_line
 from kb.parsers.logs.timestamps import find_time
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine
 
-from bot.rulefiles import Knowledge, default_folder, knowledge
+from bot.rulebase.loader import Knowledge, default_folder, knowledge
 from tests.bot.chromium import chromium
 from tests.bot.databases import postgres, program
 
@@ -80,7 +80,7 @@ class Command:
 
     def words(self, words: Sequence[str | Path]) -> list[str]:
         """The whole command line."""
-        return [sys.executable, "-m", "bot.cli", *map(str, words)]
+        return [sys.executable, "-m", "bot.cli.main", *map(str, words)]
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.accuracy import (
+from bot.authoring.accuracy import (
     Case,
     bins,
     calibration_error,

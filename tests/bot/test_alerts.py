@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.alerts import LARGEST, MOST_JOBS, Alerted, WebhookRefused, read_webhook
+from bot.server.alert_payloads import LARGEST, MOST_JOBS, Alerted, WebhookRefused, read_webhook
 
 
 def alert(status: str = "firing", **labels: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from bot.archive import ENDING, ArchiveError, contents, is_sound, pack, unpack
+from bot.retention.archive import ENDING, ArchiveError, contents, is_sound, pack, unpack
 
 ROOT = Path(__file__).parents[2]
 FILES = {
@@ -155,7 +155,7 @@ def test_memory_stays_small(tmp_path: Path) -> None:
         handle.truncate(256 << 20)
     code = f"""
 from pathlib import Path
-from bot.archive import pack, unpack
+from bot.retention.archive import pack, unpack
 here = Path({str(tmp_path)!r})
 pack(here / "large", here / "p.tar.zst")
 unpack(here / "p.tar.zst", here / "out")

@@ -15,16 +15,16 @@ import msgspec
 import pytest
 from sqlmodel import select
 
-from bot.backfill import Backfill, Backfilled, Noted, Question, notes_of
-from bot.backfillfigures import Messages, figures, messages, text
-from bot.chatconfig import Tenant
-from bot.cli_backfill import run
-from bot.config import read
-from bot.ledger import Ledger
-from bot.noise import Cap
-from bot.pastjobs import past_jobs
-from bot.store import Listing
-from bot.tables import IncidentRow, OutboxRow, PostingRow
+from bot.backfill.past_jobs import past_jobs
+from bot.backfill.run import Backfill, Backfilled, Noted, Question, notes_of
+from bot.backfill.summary import Messages, figures, messages, text
+from bot.cli.backfill import run
+from bot.config.chat import Tenant
+from bot.config.file import read
+from bot.incidents.ledger import Ledger
+from bot.policy.notifications import Cap
+from bot.store.incidents import Listing
+from bot.store.tables import IncidentRow, OutboxRow, PostingRow
 from kb.errors import SignalboxError
 
 ROOT = Path(__file__).parents[2]
@@ -161,7 +161,7 @@ def test_killed_it_goes_on_where_it_was(signalbox, site: Path) -> None:
 def test_nobody_to_ask_is_said(tmp_path: Path, monkeypatch, last: str, configured: bool, why: str) -> None:
     """No configuration, no such span, nothing in it that knows jobs: what to do."""
     monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path))
-    monkeypatch.setattr("bot.cli_backfill.config_path", lambda: None)
+    monkeypatch.setattr("bot.cli.backfill.config_path", lambda: None)
     (tmp_path / "signalbox.yaml").write_text("version: 1\n")
     config = tmp_path / "signalbox.yaml" if configured else None
     with pytest.raises(SignalboxError, match=why):

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import pytest
 
-from bot.diagnosing import diagnose_bundle
+from bot.diagnosis.diagnose import diagnose_bundle
 from tests.bot.test_dumps import MADE, Evil, dump
 
 STEPS = "".join(f"2026-11-18 10:5{minute}:00 rank 0 step {minute} loss 3.2\n" for minute in range(9))

@@ -10,10 +10,20 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlmodel import select
 
-from bot.bars import MOST_PROPOSED, Bar, Late, NoBar, Wanted, command, in_force_within, in_words, propose_within
-from bot.ledger import Ledger
-from bot.reportjson import dumps
-from bot.tables import AuditRow, PostingRow
+from bot.incidents.exclusions import (
+    MOST_PROPOSED,
+    Bar,
+    Late,
+    NoBar,
+    Wanted,
+    command,
+    in_force_within,
+    in_words,
+    propose_within,
+)
+from bot.incidents.ledger import Ledger
+from bot.render.report_json import dumps
+from bot.store.tables import AuditRow, PostingRow
 from kb.errors import SignalboxError
 from kb.report import Decision, Exclusion, Report
 from tests.bot.samples import FALLEN_GPU
@@ -223,7 +233,7 @@ def test_hundreds_of_nodes_are_no_nodes_fault(ledger: Ledger) -> None:
 
 def test_thousands_of_bars_are_listed_in_parts_and_asked_quickly(ledger: Ledger) -> None:
     """A job of many nodes asks for its own alone."""
-    from bot.tables import BarRow
+    from bot.store.tables import BarRow
 
     with ledger.session(write=True) as session:
         for n in range(1200):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bot import batch
-from bot.batch import bundles, reports
-from bot.diagnosing import diagnose_bundle
+from bot.diagnosis import batch
+from bot.diagnosis.batch import bundles, reports
+from bot.diagnosis.diagnose import diagnose_bundle
 from kb.errors import UnreadableInput
 
 KILLED = Path(__file__).parents[1] / "bundles/rank-killed"

@@ -25,7 +25,7 @@ SHOTS = os.environ.get("SIGNALBOX_SHOTS")  # a folder: what the page looked like
 @pytest.fixture
 def demo(signalbox):
     """The command, as it is typed; gives its address."""
-    words = [sys.executable, "-m", "bot.cli", "demo", "--chat", "--port", "0"]
+    words = [sys.executable, "-m", "bot.cli.main", "demo", "--chat", "--port", "0"]
     running = subprocess.Popen(
         words,
         env=signalbox.environment(),

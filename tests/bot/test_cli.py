@@ -328,7 +328,7 @@ def test_a_bomb_is_read_to_a_bound(signalbox, logs):
     """1.3 GB packed into 1.3 MB: the report says where reading stopped, in little memory."""
     (logs / "rank-8.log.gz").write_bytes(gzip.compress(bytes(64 << 20)) * 20)
     limited = "import resource,sys; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))"
-    run = f"{limited}; sys.argv = ['signalbox', *sys.argv[1:]]; from bot.cli import main; main()"
+    run = f"{limited}; sys.argv = ['signalbox', *sys.argv[1:]]; from bot.cli.main import main; main()"
 
     done = subprocess.run(
         [sys.executable, "-c", run, "diagnose", "--json", "--no-store", "--workers", "1", "--logs", str(logs)],
@@ -349,9 +349,9 @@ def test_a_bomb_is_read_to_a_bound(signalbox, logs):
 
 WITHOUT_RIGHTS = """
 import os, sys
-import bot.batch, bot.cli, bot.diagnosing, bot.reportjson, bot.terminal
-from bot.rulefiles import knowledge
-from bot.store import Store
+import bot.diagnosis.batch, bot.cli.main, bot.diagnosis.diagnose, bot.render.report_json, bot.render.terminal
+from bot.rulebase.loader import knowledge
+from bot.store.incidents import Store
 if os.geteuid() == 0:  # everything is imported by use: root's own Python may lie where nobody else can read
     folder, os.environ["SIGNALBOX_CACHE"] = os.environ["SIGNALBOX_CACHE"], "/dev/null/nowhere"
     knowledge()
@@ -359,7 +359,7 @@ if os.geteuid() == 0:  # everything is imported by use: root's own Python may li
     with Store("sqlite://") as store:
         store.list(1)
     os.setgroups([]), os.setgid(65534), os.setuid(65534)
-bot.cli.main()
+bot.cli.main.main()
 """
 
 
@@ -496,7 +496,7 @@ def test_a_full_disk_under_the_output_is_told(signalbox, words):
 def test_no_output_at_all_is_survived(signalbox):
     """With stdout and stderr closed by whoever started it, as under some cron, there is still a status."""
     for end in (">&-", ">&- 2>&-"):
-        line = f'exec "$0" -m bot.cli demo {end}'
+        line = f'exec "$0" -m bot.cli.main demo {end}'
         done = subprocess.run(
             ["/bin/sh", "-c", line, sys.executable], env=signalbox.environment(), capture_output=True, check=False
         )
@@ -659,6 +659,6 @@ def test_the_exit_status_may_be_the_decision(signalbox):
     bundles = Path(__file__).parents[1] / "bundles"
     words = ("diagnose", "--no-store", "--exit-decision", "--bundle")
     assert signalbox(*words, bundles / "healthy").status == 0
-    assert signalbox(*words, Path(__file__).parents[2] / "bot" / "_demo" / "shard-corrupt").status == 15
+    assert signalbox(*words, Path(__file__).parents[2] / "bot" / "demo" / "incidents" / "shard-corrupt").status == 15
     assert signalbox(*words, bundles / "rank-killed").status in (10, 12, 13)
     assert signalbox(*words, bundles / "healthy", "--fail-on", "fault").status == 2

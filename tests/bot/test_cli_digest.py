@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from bot.digest.numbers import loads
+from bot.digest.codec import loads
 
 
 def test_fill_then_read(signalbox):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli import app
+from bot.cli.main import app
 
 SKIPPED = "SKIPPED: Ray is not installed (pip install 'signalbox[ray]')"
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli_incidents import app
-from bot.config import Retention
-from bot.reportjson import dumps
-from bot.retention import tidy
-from bot.settings import database_url
-from bot.store import Store
-from bot.tables import IncidentRow
-from bot.terminal import plain
+from bot.cli.incidents import app
+from bot.config.file import Retention
+from bot.render.report_json import dumps
+from bot.render.terminal import plain
+from bot.retention.sweep import tidy
+from bot.runtime.paths import database_url
+from bot.store.incidents import Store
+from bot.store.tables import IncidentRow
 from kb.errors import SignalboxError
 from tests.bot.samples import FALLEN_GPU, HEALTHY, UNKNOWN
 

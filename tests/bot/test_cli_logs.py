@@ -93,14 +93,14 @@ def test_bad_usage(signalbox, words: tuple[str, ...], told: str) -> None:
 def test_nobody_reads(logs: Path) -> None:
     """`| head` ends it without a word."""
     (logs / "rank-0.log").write_text("line\n" * 500_000)
-    words = f"{sys.executable} -m bot.cli logs --logs {logs} | head -1"
+    words = f"{sys.executable} -m bot.cli.main logs --logs {logs} | head -1"
     ran = subprocess.run(["bash", "-c", f"set -o pipefail; {words}"], capture_output=True, cwd=ROOT, check=False)
     assert (ran.returncode, ran.stderr) == (0, b"")
 
 
 def test_following_ends_with_an_interrupt(logs: Path) -> None:
     """What is written appears; Ctrl-C ends it quietly."""
-    words = [sys.executable, "-m", "bot.cli", "logs", "--logs", str(logs), "--follow"]
+    words = [sys.executable, "-m", "bot.cli.main", "logs", "--logs", str(logs), "--follow"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as child:
         shown = [child.stdout.readline() for _ in range(8)]
         with (logs / "rank-0.log").open("a") as handle:

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli import app
-from bot.cli_nodes import app as nodes
-from bot.rulefiles import Knowledge
+from bot.cli.main import app
+from bot.cli.nodes import app as nodes
+from bot.rulebase.loader import Knowledge
 
 BUNDLES = Path(__file__).parents[1] / "bundles"
-DEMO = Path(__file__).parents[2] / "bot" / "_demo" / "shard-corrupt"
+DEMO = Path(__file__).parents[2] / "bot" / "demo" / "incidents" / "shard-corrupt"
 
 
 @pytest.fixture(autouse=True)

@@ -12,15 +12,15 @@ import msgspec
 import pytest
 from typer.testing import CliRunner, Result
 
-from bot.cli import app
-from bot.collecting import Mark, mark_of
-from bot.reportjson import dumps
-from bot.settings import database_url, sqlite_file
-from bot.store import Store
+from bot.cli.main import app
+from bot.collection.collect import Mark, mark_of
+from bot.render.report_json import dumps
+from bot.runtime.paths import database_url, sqlite_file
+from bot.store.incidents import Store
 from tests.bot.samples import FALLEN_GPU
 
 OLD = datetime.now(UTC) - timedelta(days=20)
-DEMO = Path(__file__).parents[2] / "bot" / "_demo" / "shard-corrupt"
+DEMO = Path(__file__).parents[2] / "bot" / "demo" / "incidents" / "shard-corrupt"
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_a_database_on_a_network_file_system_is_warned_of(state: Path, monkeypat
     """On stderr, by `store show`; the same by `serve`."""
     mounts = state.parent / "mountinfo"
     mounts.write_text(f"1 1 0:1 / / rw - ext4 x rw\n2 1 0:2 / {os.path.realpath(state)} rw - nfs4 filer:/x rw\n")
-    monkeypatch.setattr("bot.filesystems.MOUNTS", mounts)
+    monkeypatch.setattr("bot.runtime.filesystem_type.MOUNTS", mounts)
     done = run("show")
     assert f"signalbox: {state}/signalbox.db lies on nfs4, a network file system" in done.stderr
     assert done.exit_code == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bot.closewords import VERDICTS, implied, nameless
+from bot.policy.resolution_codes import VERDICTS, implied, nameless
 
 
 @pytest.mark.parametrize(

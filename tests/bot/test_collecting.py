@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bot.collect import from_bundle
-from bot.collecting import (
+from bot.collection.bundle_writer import Bundle, folder_name
+from bot.collection.collect import (
     Collected,
     Sharing,
     Spared,
@@ -27,13 +27,13 @@ from bot.collecting import (
     spool_of,
     window_of,
 )
-from bot.config import Cluster, Collect
-from bot.diagnosing import diagnose_bundle
-from bot.errors import NothingCollected
-from bot.finding import JobUnknown, Located, Wired, find, merged, nearest, side_by_side
-from bot.reportjson import dumps
-from bot.rulefiles import Knowledge, knowledge
-from bot.spool import Bundle, folder_name
+from bot.collection.find_job import JobUnknown, Located, Wired, find, merged, nearest, side_by_side
+from bot.config.file import Cluster, Collect
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.diagnosis.evidence import from_bundle
+from bot.render.report_json import dumps
+from bot.rulebase.loader import Knowledge, knowledge
+from bot.runtime.errors import NothingCollected
 from connectors.base.contract import Asked, Bounds, Checked, Deadline, Gives, JobQuery, Known, SourceFailed, Spool
 from kb.errors import SignalboxError
 from kb.model import Attempt, Gap, Job, JobRecord, Prefilter, Resource, Window
@@ -503,7 +503,7 @@ def test_a_folder_without_locks_is_told_at_once(tmp_path: Path, monkeypatch: pyt
     def refused(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr("bot.collecting.fcntl.flock", refused)
+    monkeypatch.setattr("bot.collection.collect.fcntl.flock", refused)
     with pytest.raises(SignalboxError, match=r"files cannot be locked there \(No locks available\).*collect: spool"):
         ask(Sharing(tmp_path, 60, 1 << 30), Counted())
 

@@ -1,4 +1,4 @@
-"""What no rule knows is looked at by comparison (bot.comparing), with good runs that are kept (bot.baselines)."""
+"""What no rule knows is looked at by comparison (bot.diagnosis.comparison), with good runs that are kept (bot.store.baselines)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bot.baselines import drop, family_of, find, keep, listed, packed, unpacked
-from bot.comparing import read_baseline
-from bot.database import Database, StoreError
-from bot.diagnosing import Compare, diagnose_bundle, diagnose_paths
-from bot.healthypool import healthy
-from bot.rulefiles import knowledge
+from bot.diagnosis.comparison import read_baseline
+from bot.diagnosis.diagnose import Compare, diagnose_bundle, diagnose_paths
+from bot.rulebase.loader import knowledge
+from bot.store.baselines import drop, family_of, find, keep, listed, packed, unpacked
+from bot.store.database import Database, StoreError
+from bot.store.healthy_baseline import healthy
 from kb.anomalies.core.severity_words import skeleton
 from kb.anomalies.runs.baseline_diff import Baseline, Lookup
 from kb.model import Gap, Job
@@ -148,7 +148,7 @@ def test_what_is_kept_comes_back_as_it_was() -> None:
 
 def test_a_damaged_row_is_an_error_of_the_store(tmp_path: Path) -> None:
     """Bytes that are no good run are told as such."""
-    from bot.tables import BaselineRow
+    from bot.store.tables import BaselineRow
     from kb.templates.table import VERSION
 
     with Database(f"sqlite:///{tmp_path}/s.db") as database:
@@ -197,7 +197,7 @@ def test_a_run_in_another_image_is_compared_with_where_there_is_none_of_the_same
 
 def test_the_oldest_families_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A site that names every run anew fills the store with no more than so many."""
-    monkeypatch.setattr("bot.baselines.MOST_FAMILIES", 3)
+    monkeypatch.setattr("bot.store.baselines.MOST_FAMILIES", 3)
     with Database(f"sqlite:///{tmp_path}/s.db") as database:
         for day in range(1, 6):
             keep(database, f"f{day}|x|", Baseline({("a",): (1, 1, 1)}), datetime(2026, 1, day, tzinfo=UTC))
@@ -219,7 +219,7 @@ def test_a_comparison_that_fails_costs_no_answer(known, tmp_path, monkeypatch, c
     def lost(*_: object, **__: object) -> None:
         raise KeyError("no such feature")
 
-    monkeypatch.setattr("bot.comparing.compared", lost)
+    monkeypatch.setattr("bot.diagnosis.comparison.compared", lost)
     report = diagnose_paths(known, [tmp_path]).report
     assert (report.verdict, [one.code for one in report.gaps if one.code == "not_compared"]) == (
         "no_match",

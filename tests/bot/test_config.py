@@ -12,11 +12,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from bot.cli import app
-from bot.config import Cluster, Collect, Config, ConfigError, Connector, Retention, load, read
-from bot.configdocs import example_text, schema_text
-from bot.configmodel import build, model_of, seconds, size
-from bot.wiring import KINDS, Kind
+from bot.cli.main import app
+from bot.config.connectors import KINDS, Kind
+from bot.config.docs import example_text, schema_text
+from bot.config.file import Cluster, Collect, Config, ConfigError, Connector, Retention, load, read
+from bot.config.schema import build, model_of, seconds, size
 from connectors.base.contract import Checked, Deadline, Seconds, Size, SourceFailed
 from connectors.base.http import Endpoint, Login
 from connectors.base.secret import Secret

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from bot import dumps
-from bot.dumps import Bounds, read_dumps
+from bot.diagnosis import flight_recorder_pool
+from bot.diagnosis.flight_recorder_pool import Bounds, read_dumps
 from kb.collectives.analyse import judge, judge_rings
 from kb.collectives.trace import digest
 from kb.parsers.artefacts.flight import Limits, read_dump
@@ -87,7 +87,7 @@ def test_the_verdict_is_that_over_the_traces(folder):
 
 def test_no_dumps_start_no_child(monkeypatch):
     """An empty folder costs nothing."""
-    monkeypatch.setattr(dumps, "_started", lambda _: pytest.fail("a child was started"))
+    monkeypatch.setattr(flight_recorder_pool, "_started", lambda _: pytest.fail("a child was started"))
 
     assert read_dumps([]) == ((), ())
 
@@ -165,7 +165,7 @@ def test_children_that_die_leave_gaps(folder, monkeypatch):
 
 def test_the_number_of_lost_children_is_bounded(folder, monkeypatch):
     """After so many lost children the rest is left unread, and that is said once."""
-    monkeypatch.setattr(dumps, "DEATHS", 1)
+    monkeypatch.setattr(flight_recorder_pool, "DEATHS", 1)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     rings, gaps = read_dumps(folder.iterdir())
 
@@ -187,7 +187,7 @@ def test_like_gaps_are_counted(tmp_path):
         (tmp_path / f"_dump_{rank}").write_bytes(b"no dump")
     _, gaps = read_dumps(tmp_path.iterdir())
 
-    assert codes(gaps) == ["dump_unreadable"] * dumps.ALIKE
+    assert codes(gaps) == ["dump_unreadable"] * flight_recorder_pool.ALIKE
     assert "and 22 more dumps" in gaps[-1].reason
 
 
@@ -204,15 +204,15 @@ def test_numbers_that_do_not_fit_are_a_gap(tmp_path):
 def test_children_are_gone_afterwards(folder, monkeypatch):
     """Both children end with the reading, also when its caller stops listening."""
     started = []
-    start = dumps._started
+    start = flight_recorder_pool._started
 
     def kept(bounds):
         child = start(bounds)
         started.append(child.process)
         return child
 
-    monkeypatch.setattr(dumps, "_started", kept)
+    monkeypatch.setattr(flight_recorder_pool, "_started", kept)
     read_dumps(folder.iterdir(), replace(Bounds(), seconds=5.0))
 
-    assert len(started) == dumps.CHILDREN
+    assert len(started) == flight_recorder_pool.CHILDREN
     assert all(process.returncode is not None for process in started)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.ended import LARGEST, HookRefused, Told, Watching, as_of, fold, judged, read_ended, words
+from bot.policy.job_end import LARGEST, HookRefused, Told, Watching, as_of, fold, judged, read_ended, words
 from kb.model import Attempt, Job, JobRecord, Member
 
 

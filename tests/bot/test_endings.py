@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from bot.config import Cluster, Config, Connector
-from bot.ended import Watching
-from bot.endings import MOST_GOOD, OF_ONE_ARRAY, Place, Watch, ask_of, endings_of, places, watch_endings
-from bot.goodends import GoodEnd
-from bot.orders import DiagnoseOrder
-from bot.seen import Seen
-from bot.store import StoreError
-from bot.worklist import Worklist
+from bot.config.file import Cluster, Config, Connector
+from bot.handlers.successful_runs import GoodEnd
+from bot.policy.job_end import Watching
+from bot.queue.payloads import DiagnoseOrder
+from bot.queue.tasks import Worklist
+from bot.server.job_watcher import MOST_GOOD, OF_ONE_ARRAY, Place, Watch, ask_of, endings_of, places, watch_endings
+from bot.store.idempotency import Seen
+from bot.store.incidents import StoreError
 from connectors.base.contract import Deadline, Known, SourceFailed
 from connectors.files.job_folders import FoldersSettings
 from connectors.kubernetes.connector import Kubernetes
@@ -256,7 +256,7 @@ def test_a_store_that_fails_loses_nothing() -> None:
 
 def test_one_that_hangs_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look has its time."""
-    monkeypatch.setattr("bot.endings.PATIENCE", 0.3)
+    monkeypatch.setattr("bot.server.job_watcher.PATIENCE", 0.3)
     bench, over = Bench(), threading.Event()
 
     class Hanging(Scheduler):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.filesystems import database_warning, kind_of, network_kind
+from bot.runtime.filesystem_type import database_warning, kind_of, network_kind
 
 MOUNTS = """\
 22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw

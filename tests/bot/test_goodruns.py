@@ -13,16 +13,16 @@ import msgspec
 import pytest
 from sqlmodel import select
 
-from bot.baselines import finder, listed
-from bot.config import Cluster, Config, Connector
-from bot.goodends import GoodEnd, note_within, noter, unfit
-from bot.goodruns import GoodRuns, keep_bundle
-from bot.ledger import Ledger
-from bot.orders import GOOD_RUN, GoodRunOrder
-from bot.routing import JobFacts
-from bot.rulefiles import Knowledge
-from bot.tables import GoodEndRow
-from bot.worker import step
+from bot.config.file import Cluster, Config, Connector
+from bot.handlers.keep_baseline import GoodRuns, keep_bundle
+from bot.handlers.successful_runs import GoodEnd, note_within, noter, unfit
+from bot.incidents.ledger import Ledger
+from bot.policy.routing import JobFacts
+from bot.queue.payloads import GOOD_RUN, GoodRunOrder
+from bot.queue.worker import step
+from bot.rulebase.loader import Knowledge
+from bot.store.baselines import finder, listed
+from bot.store.tables import GoodEndRow
 from connectors.bundles.connector import BundlesSettings
 from kb.model import Job
 from kb.report import Hang, JobView, Report
@@ -152,7 +152,7 @@ def test_a_run_that_failed_is_never_kept(ledger: Ledger, known: Knowledge, tmp_p
 
 def test_a_run_that_is_too_large_is_not_read(ledger: Ledger, known: Knowledge, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is work beside the diagnoses."""
-    monkeypatch.setattr("bot.goodruns.MOST_BYTES", 1000)
+    monkeypatch.setattr("bot.handlers.keep_baseline.MOST_BYTES", 1000)
     assert keep_bundle(ledger, known, GOOD, tenant="default", label="x").startswith("not kept: its logs have")
 
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 import pytest
 from flask import Flask, request
 
-from bot.chatconfig import Grafana
-from bot.closing import Closing
-from bot.grafana import annotate
-from bot.ledger import Ledger
-from bot.reportjson import dumps
+from bot.config.chat import Grafana
+from bot.incidents.grafana import annotate
+from bot.incidents.ledger import Ledger
+from bot.incidents.resolution import Closing
+from bot.render.report_json import dumps
 from connectors.base.contract import SourceFailed
 from connectors.base.http import Endpoint, Login
 from connectors.base.secret import Secret

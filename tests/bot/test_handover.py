@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.closing import Closing
-from bot.handover import MOST, Handover, Line, Listed, Node, Proposal, Waiting, dumps, handover, text
-from bot.ledger import Ledger
-from bot.life import Step
-from bot.reportjson import dumps as dumps_report
-from bot.store import Origin
-from bot.tables import BarRow, PostingRow, ProposalRow, WorkRow
+from bot.incidents.handover import MOST, Handover, Line, Listed, Node, Proposal, Waiting, dumps, handover, text
+from bot.incidents.ledger import Ledger
+from bot.incidents.lifecycle import Step
+from bot.incidents.resolution import Closing
+from bot.render.report_json import dumps as dumps_report
+from bot.store.incidents import Origin
+from bot.store.tables import BarRow, PostingRow, ProposalRow, WorkRow
 from tests.bot.samples import FALLEN_GPU, HEALTHY
 
 NOW = datetime(2026, 3, 2, 18, 0, tzinfo=UTC)

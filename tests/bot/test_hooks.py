@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 import pytest
 from flask.testing import FlaskClient
 
-from bot.config import Webhook
-from bot.ended import LARGEST
-from bot.web import app
-from bot.worklist import Worklist
+from bot.config.file import Webhook
+from bot.policy.job_end import LARGEST
+from bot.queue.tasks import Worklist
+from bot.server.webhooks import app
 from connectors.base.secret import Secret
 
 SECRET = "s3cret-of-the-test"  # noqa: S105 - of the test

@@ -11,14 +11,14 @@ from typing import cast
 import pytest
 from typer.testing import CliRunner
 
-from bot import jobs as module
-from bot.cli import app
-from bot.collecting import Spared
-from bot.config import Cluster, Collect, Config, Connector
-from bot.finding import JobUnknown
-from bot.jobs import JobRequest, diagnose_job, gather
-from bot.rulefiles import Knowledge
-from bot.wiring import KINDS, Kind
+from bot.cli.main import app
+from bot.collection.collect import Spared
+from bot.collection.find_job import JobUnknown
+from bot.config.connectors import KINDS, Kind
+from bot.config.file import Cluster, Collect, Config, Connector
+from bot.diagnosis import job as module
+from bot.diagnosis.job import JobRequest, diagnose_job, gather
+from bot.rulebase.loader import Knowledge
 from connectors.base.contract import Asked, Checked, Deadline, Gives, JobQuery, Known, Spool
 from kb.errors import SignalboxError
 from kb.model import Gap, Job, JobRecord, Window

@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from bot import journal
+from bot.runtime import logging as runtime_logging
 
 TOKEN = "ghp_" + "a1B2" * 9
 
@@ -21,7 +21,7 @@ def log():
     written = io.StringIO()
 
     def begin(form):
-        journal.begin(form, "worker 1", written)
+        runtime_logging.begin(form, "worker 1", written)
         return written
 
     yield begin
@@ -32,7 +32,7 @@ def log():
 def test_a_line_of_json_says_what_it_is_about(log):
     """Only inside: afterwards the lines of the thread belong to nothing."""
     written = log("json")
-    with journal.about(work=12, kind="diagnose", job=None):
+    with runtime_logging.about(work=12, kind="diagnose", job=None):
         logging.getLogger("bot.x").warning("no answer from %s", "loki")
     logging.getLogger("bot.x").info("idle")
     first, second = (json.loads(line) for line in written.getvalue().splitlines())
@@ -84,12 +84,12 @@ def test_a_long_message_is_cut_in_its_middle(log):
     written = log("json")
     logging.getLogger("bot.x").info("%s", "first" + "x" * 100_000 + "last")
     said = json.loads(written.getvalue())["message"]
-    assert (said[:5], said[-4:], len(said) < journal.LONGEST + 10) == ("first", "last", True)
+    assert (said[:5], said[-4:], len(said) < runtime_logging.LONGEST + 10) == ("first", "last", True)
 
 
 def test_an_id_is_taken_where_it_can_stand_in_a_log():
     """Any other is replaced, and none twice."""
-    assert journal.request_id("0af7651916cd43dd8448") == "0af7651916cd43dd8448"
-    made = {journal.request_id(given) for given in (None, "", "short", "a\nb-forged-line", "x" * 65, "ü" * 10)}
+    assert runtime_logging.request_id("0af7651916cd43dd8448") == "0af7651916cd43dd8448"
+    made = {runtime_logging.request_id(given) for given in (None, "", "short", "a\nb-forged-line", "x" * 65, "ü" * 10)}
     assert len(made) == 6
     assert all(len(one) == 16 for one in made)

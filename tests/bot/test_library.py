@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlmodel import select
 
-from bot.closing import Closing
-from bot.ledger import Ledger
-from bot.library import library_of
-from bot.life import Step
-from bot.reportjson import dumps
-from bot.store import Origin
-from bot.tables import PatternRow, ReportRow
+from bot.incidents.ledger import Ledger
+from bot.incidents.lifecycle import Step
+from bot.incidents.resolution import Closing
+from bot.render.report_json import dumps
+from bot.store.fault_library import library_of
+from bot.store.incidents import Origin
+from bot.store.tables import PatternRow, ReportRow
 from kb.precedents.signature import pattern_of
 from tests.bot.samples import FALLEN_GPU, HEALTHY, UNKNOWN
 

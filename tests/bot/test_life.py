@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.closing import Closing, NoIncident, word
-from bot.ledger import Ledger
-from bot.life import Family, NotNow, Step, Taken, told
-from bot.reportjson import dumps
-from bot.states import STATES, State, state_of
-from bot.store import Incident, Listing
-from bot.tables import PostingRow
+from bot.incidents.ledger import Ledger
+from bot.incidents.lifecycle import Family, NotNow, Step, Taken, told
+from bot.incidents.resolution import Closing, NoIncident, word
+from bot.render.report_json import dumps
+from bot.store.incident_state import STATES, State, state_of
+from bot.store.incidents import Incident, Listing
+from bot.store.tables import PostingRow
 from tests.bot.samples import FALLEN_GPU
 
 NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.grepping import _hyperscan, _re2, search_of
-from bot.logview import Wanted, end_of, lines_of, of_bundle, of_paths, ranks_of
-from bot.tailing import Tailing
+from bot.live.log_view import Wanted, end_of, lines_of, of_bundle, of_paths, ranks_of
+from bot.live.tail import Tailing
+from bot.runtime.safe_regex import _hyperscan, _re2, search_of
 from kb.errors import UnreadableInput
 
 DAY = 1_795_132_800.0  # 2026-11-20T00:00:00Z
@@ -129,7 +129,7 @@ def test_packed_and_damaged_logs(tmp_path: Path) -> None:
 
 def test_memory_does_not_grow_with_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many logs are merged block by block."""
-    monkeypatch.setattr("bot.logview.MEMORY", 4 << 20)
+    monkeypatch.setattr("bot.live.log_view.MEMORY", 4 << 20)
     text = "".join(f"{_at(second)} line {second} of this log, and more of it\n" for second in range(3500))
     folder = _write(tmp_path / "l", **{f"rank__{rank}_dot_log": text for rank in range(4)})
     tracemalloc.start()
@@ -170,7 +170,7 @@ def test_no_ranks(text: str) -> None:
 
 def test_following(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """First what is there, then what is added, of new files too; a line that is not ended waits; a rotated log begins anew."""
-    monkeypatch.setattr("bot.tailing.AGAIN", 1)
+    monkeypatch.setattr("bot.live.tail.AGAIN", 1)
     tailing = Tailing(lambda: of_paths([two]), Wanted())
     assert [line.text for line in tailing.look()] == ["a", "b", "Traceback:", "  File x", "c", "d"]
     assert list(tailing.look()) == []

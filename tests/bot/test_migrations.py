@@ -20,11 +20,11 @@ from sqlalchemy import Connection, create_engine, inspect, select, text
 from sqlalchemy.engine import make_url
 from sqlmodel import SQLModel
 
-from bot.database import SCHEMA_VERSION, Database, StoreError
-from bot.reportjson import dumps
-from bot.store import Incident, Store
-from bot.tables import IncidentRow
-from bot.worklist import Wanted, Worklist
+from bot.queue.tasks import Wanted, Worklist
+from bot.render.report_json import dumps
+from bot.store.database import SCHEMA_VERSION, Database, StoreError
+from bot.store.incidents import Incident, Store
+from bot.store.tables import IncidentRow
 from tests.bot.old_tables import PAYLOAD, REPLAY, REPORT, statements
 from tests.bot.samples import FALLEN_GPU
 
@@ -131,7 +131,7 @@ def test_what_an_old_database_holds_stays(database: str, version: int) -> None:
 
 
 def test_the_steps_give_the_tables(database: str) -> None:
-    """A new database has what `bot.tables` says: types, keys, indexes, defaults; alembic finds nothing to do."""
+    """A new database has what `bot.store.tables` says: types, keys, indexes, defaults; alembic finds nothing to do."""
     Database(database).close()
     with opened(database) as connection:
         options = {"compare_type": True, "compare_server_default": True}
@@ -162,7 +162,7 @@ def test_an_old_database_becomes_as_a_new_one(database: str, version: int) -> No
 
 def test_the_version_is_that_of_the_last_step() -> None:
     """As many steps as the version says, one after the other."""
-    script = ScriptDirectory(str(ROOT / "bot" / "_migrations"))
+    script = ScriptDirectory(str(ROOT / "bot" / "store" / "migrations"))
     assert [f"{number:04}" for number in range(SCHEMA_VERSION, 0, -1)] == [
         one.revision for one in script.walk_revisions()
     ]
@@ -176,7 +176,7 @@ def test_two_that_open_an_old_database_at_once_end_well(database: str, tmp_path:
 import sys, time
 from pathlib import Path
 import alembic.command
-from bot.store import Store
+from bot.store.incidents import Store
 print("ready", flush=True)
 while not Path({str(go)!r}).exists():
     time.sleep(0.0005)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.noise import (
+from bot.policy.notifications import (
     DAY,
     HOUR,
     Bar,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.collect import from_bundle
-from bot.observing import dumps, loads, observed
+from bot.diagnosis.evidence import from_bundle
+from bot.diagnosis.observations import dumps, loads, observed
 from kb.errors import UnreadableInput
 from kb.learning.cases import Observation
 

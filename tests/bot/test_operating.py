@@ -15,12 +15,12 @@ import pytest
 from flask import Flask
 from prometheus_client.parser import text_string_to_metric_families
 
-from bot.config import Metrics
-from bot.gauges import FOLDER
-from bot.ledger import Ledger
-from bot.operating import REQUEST_ID, operations, watched
-from bot.orders import DiagnoseOrder
-from bot.web import app
+from bot.config.file import Metrics
+from bot.incidents.ledger import Ledger
+from bot.queue.payloads import DiagnoseOrder
+from bot.runtime.metrics import FOLDER
+from bot.server.health import REQUEST_ID, operations, watched
+from bot.server.webhooks import app
 from connectors.base.secret import Secret
 from tests.bot.test_serving import free_port, ok, served, until, worker_of
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from bot.pictures import MOST_ALT, WIDTH, alt_text, clock, draw, ticks
+from bot.render.timeline_png import MOST_ALT, WIDTH, alt_text, clock, draw, ticks
 from kb.timeline.rows import Mishap
 from kb.timeline.timeline import COLUMNS, Mark, Row, Timeline
 
 NOON = 1_772_366_400.0  # 2026-03-01 12:00:00 UTC
-DEMO = Path(__file__).parents[2] / "bot" / "_demo" / "shard-corrupt"
+DEMO = Path(__file__).parents[2] / "bot" / "demo" / "incidents" / "shard-corrupt"
 HOSTILE = "$\\frac{a}{b$ \u4e2d\u6587 \U0001f525 <b>&amp; ^_{}%#~\\"
 
 

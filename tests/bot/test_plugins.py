@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bot import ruletests
-from bot.diagnosing import diagnose_paths
-from bot.plugins import observe, with_plugins
-from bot.rulefiles import default_folder, knowledge, read_files, site_files
+from bot.authoring import selftest
+from bot.diagnosis.diagnose import diagnose_paths
+from bot.diagnosis.plugins import observe, with_plugins
+from bot.rulebase.loader import default_folder, knowledge, read_files, site_files
 from kb.facts.evidence import Evidence
 from kb.model import Job, ProgressPoint, Resource
 from kb.plugin import Observed, Plugged, Stream, plugin_key
@@ -112,7 +112,7 @@ def test_a_detector_that_takes_too_long_is_stopped(
     body: str, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether it works or only waits."""
-    monkeypatch.setattr("bot.plugins.WALL", 1.0)
+    monkeypatch.setattr("bot.diagnosis.plugins.WALL", 1.0)
     came = gave(f"def probe(job, streams, params):\n    {body}\n", install)
     assert came == Plugged(failure="it took longer than 10 s")
 
@@ -140,8 +140,8 @@ def test_the_example_of_the_documentation_works(example: Path) -> None:
     known = knowledge(site=example)
     assert known.faults == ()
     rules = [one for one in known.rulebook.rules if one.id == "one-rank-steps-slowly"]
-    tests = ruletests.tests_of(default_folder(), rules)
-    assert [ruletests.run(known, known.matcher(), one).passed for one in tests] == [True, True, True]
+    tests = selftest.tests_of(default_folder(), rules)
+    assert [selftest.run(known, known.matcher(), one).passed for one in tests] == [True, True, True]
     report = diagnose_paths(known, [example / "rules/training/one-rank-steps-slowly/match/six-ranks"]).report
     assert (report.diagnoses[0].fault, report.diagnoses[0].suspects[0].rank) == ("straggler", 4)
     assert report.versions.rulebook.endswith("+site")
@@ -153,8 +153,8 @@ def test_lint_runs_the_detectors_on_the_rules_own_tests(example: Path, install: 
     known = knowledge(site=example)
     site, _ = site_files(example)
     loaded = load(read_files(default_folder())[0], site)
-    tests = ruletests.tests_of(default_folder(), loaded.rulebook.rules)
-    (fault,) = ruletests.detector_faults(known, tests, loaded.positions)
+    tests = selftest.tests_of(default_folder(), loaded.rulebook.rules)
+    (fault,) = selftest.detector_faults(known, tests, loaded.positions)
     assert fault.file.endswith("one-rank-steps-slowly/rule.yaml")
     assert fault.line == 13
     assert "KeyError" in fault.message

@@ -10,19 +10,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bot.announcing import chained_within
-from bot.bars import Wanted
-from bot.closing import Closing
-from bot.diagnosing import diagnose_bundle
-from bot.goodends import GoodEnd, note_within
-from bot.ledger import Ledger
-from bot.life import Step
-from bot.recalling import TRACE, Whose, moment, recall_within, recaller, traced, whose
-from bot.reportjson import dumps
-from bot.routing import JobFacts, link_of
-from bot.rulefiles import Knowledge
-from bot.store import Origin, StoreError, add_within, file
-from bot.tables import IncidentRow
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.handlers.successful_runs import GoodEnd, note_within
+from bot.incidents.exclusions import Wanted
+from bot.incidents.ledger import Ledger
+from bot.incidents.lifecycle import Step
+from bot.incidents.precedents import TRACE, Whose, moment, recall_within, recaller, traced, whose
+from bot.incidents.resolution import Closing
+from bot.notify.announce import chained_within
+from bot.policy.routing import JobFacts, link_of
+from bot.render.report_json import dumps
+from bot.rulebase.loader import Knowledge
+from bot.store.incidents import Origin, StoreError, add_within, file
+from bot.store.tables import IncidentRow
 from kb.facts.evidence import Evidence, Try
 from kb.model import Attempt, Gap, Job
 from kb.precedents.advice_outcomes import outcomes
@@ -212,7 +212,7 @@ def test_when_a_job_ended(end: float | None, last: float | None, expected: datet
 
 
 LATER = datetime(2027, 1, 1, tzinfo=UTC)  # than the demonstration
-DEMO = Path(__file__).parents[2] / "bot" / "_demo" / "shard-corrupt"
+DEMO = Path(__file__).parents[2] / "bot" / "demo" / "incidents" / "shard-corrupt"
 
 
 def test_a_diagnosis_with_a_store_says_what_it_knows_and_twice_the_same(ledger: Ledger, known: Knowledge) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.redact import redact, redact_bytes
+from bot.runtime.redaction import redact, redact_bytes
 
 LETTERS = "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zA"
 HEX = "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c"

@@ -17,20 +17,20 @@ from pathlib import Path
 import pytest
 from sqlmodel import col, select
 
-from bot import reloading, rulefiles
-from bot.learning.proposals import proposal_of, propose
-from bot.ledger import Ledger
-from bot.reloading import Current, Pulling, State, check, folder_of, state_of
-from bot.rulesconfig import PullRequests, Source
-from bot.store import Store
-from bot.tables import IncidentRow
+from bot.config.rules import PullRequests, Source
+from bot.incidents.ledger import Ledger
+from bot.learning.proposals.store import proposal_of, propose
+from bot.rulebase import loader, reload
+from bot.rulebase.reload import Current, Pulling, State, check, folder_of, state_of
+from bot.store.incidents import Store
+from bot.store.tables import IncidentRow
 from connectors.base.secret import Secret
 from tests.bot.forges.staged import git, proposed
 from tests.bot.test_alerts import alert, payload
 from tests.bot.test_serving import SECRET, bearer, free_port, ok, until
 from tests.connectors.doubles.listening import Answering, listening
 
-DEMO = Path(__file__).parents[2] / "bot" / "_demo" / "shard-corrupt"
+DEMO = Path(__file__).parents[2] / "bot" / "demo" / "incidents" / "shard-corrupt"
 MEMORY, FULL = "GPU memory exhausted", "No space left on the file system"
 DISK = "storage/disk-full/rule.yaml"
 
@@ -40,8 +40,8 @@ def _places(tmp_path, few_rules, monkeypatch):
     """State and caches stay in the test's folder; the installation has one rule."""
     installed = tmp_path / "installed"
     shutil.copytree(few_rules, installed, ignore=shutil.ignore_patterns("storage"))
-    monkeypatch.setattr(rulefiles, "default_folder", lambda: installed)
-    monkeypatch.setattr(reloading, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(loader, "default_folder", lambda: installed)
+    monkeypatch.setattr(reload, "MOST_BYTES", 1 << 20)
     monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("SIGNALBOX_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("SIGNALBOX_SITE", raising=False)
@@ -195,16 +195,16 @@ def test_killed_while_it_switches(home, source, monkeypatch, where):
     """The old version or the new one is in force, whole; the next look ends it."""
     first = pull(source).version
     second = edit(home, f'title: "{FULL}"', "title: Full")
-    real, calls = getattr(reloading, where), []
+    real, calls = getattr(reload, where), []
 
     def dies(*words):
         calls.append(words)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reloading, where, dies)
+    monkeypatch.setattr(reload, where, dies)
     with pytest.raises(KeyboardInterrupt):
         Pulling(source).tick()
-    monkeypatch.setattr(reloading, where, real)
+    monkeypatch.setattr(reload, where, real)
     assert len(calls) == 1
     assert titles(Current(source))[1] == (FULL if where == "_linked" else "Full")
     assert (first != second, pull(source).version, titles(Current(source))[1]) == (True, second, "Full")
@@ -218,7 +218,7 @@ def test_old_versions_go(home, source):
         newest = commit(home, str(number))
         pull(source)
     found = {path.name for path in (folder_of(source) / "versions").iterdir()}
-    assert (len(found), newest in found) == (reloading.KEPT, True)
+    assert (len(found), newest in found) == (reload.KEPT, True)
     assert Current(source).known().rulebook.version == "1.7"
 
 
@@ -340,7 +340,7 @@ def test_a_running_service_takes_up_what_is_merged(home, tmp_path, cache, known,
         f"clusters:\n  main: {{connectors: {{recorded: {{type: bundles, folder: {runs}}}}}}}\n"
     )
     source = Source(git=str(home), every=1)
-    words = [sys.executable, "-m", "bot.cli", "serve", "--config", str(tmp_path / "signalbox.yaml")]
+    words = [sys.executable, "-m", "bot.cli.main", "serve", "--config", str(tmp_path / "signalbox.yaml")]
     with (tmp_path / "serve.log").open("wb") as log:
         service = subprocess.Popen(words, env={**os.environ, "HOOK_SECRET": SECRET}, stderr=log, stdout=log)
     try:
@@ -380,7 +380,7 @@ def proposed_rule(folder: Path, home: Path) -> str:
 
 def digest_of(source: Source, version: str) -> str:
     """The digest of a version's rules."""
-    return reloading._loaded(source, version).rulebook.digest
+    return reload._loaded(source, version).rulebook.digest
 
 
 def diagnosed(folder: Path, port: int, job: str) -> str:

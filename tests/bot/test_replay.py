@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bot import replay
-from bot.replay import replay_text
-from bot.ruletests import evidence_of
+from bot.authoring.selftest import evidence_of
+from bot.diagnosis import replay_text as diagnosis_replay_text
+from bot.diagnosis.replay_text import replay_text
 
 FULL = b"OSError: [Errno 28] No space left on device: '/scratch/p/c-3'\n"
 
@@ -34,7 +34,7 @@ def test_each_stream_stands_under_its_name(known):
 
 def test_what_is_kept_has_a_bound(known, monkeypatch):
     """Beyond the bound it is cut at a line."""
-    monkeypatch.setattr(replay, "MOST", 2000)
+    monkeypatch.setattr(diagnosis_replay_text, "MOST", 2000)
     many = b"".join(b"%s said so\n" % (bytes([97 + number % 26]) * (1 + number)) for number in range(60))
 
     text = replay_text(evidence_of(known, known.matcher(), {"a.log": many}))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.reportjson import dumps, from_json, iso, schema, schema_text, seconds, to_json
+from bot.render.report_json import dumps, from_json, iso, schema, schema_text, seconds, to_json
 from kb.errors import UnreadableInput
 from tests.bot.samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, NOON, TOO_LITTLE, UNKNOWN
 
@@ -124,7 +124,7 @@ def test_every_kind_of_report_keeps_the_schema(report):
 
 
 def test_the_schema_file_is_current():
-    """docs/report.schema.json is what the module writes: `python -m bot.reportjson > docs/report.schema.json`."""
+    """docs/report.schema.json is what the module writes: `python -m bot.render.report_json > docs/report.schema.json`."""
     assert schema_text() == SCHEMA_FILE.read_text(encoding="utf-8")
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from bot import resolve as module
-from bot.resolve import resolve
+from bot.diagnosis import line_numbers as module
+from bot.diagnosis.line_numbers import resolve
 from connectors.bundles.streams import Reading
 from kb.report import EvidenceItem
 from tests.bot.samples import FALLEN_GPU

@@ -15,16 +15,16 @@ import msgspec
 import pytest
 from sqlmodel import SQLModel, select
 
-from bot import retention
-from bot.archive import contents, pack
-from bot.collecting import Mark, Spared, evicted_of, mark_of, marks, prune
-from bot.config import Retention
-from bot.keeping import Evidence, counts, evidence, pin, spared
-from bot.oldrows import prune_rows
-from bot.reportjson import dumps
-from bot.retention import Tidied, daily, packs_of, tidy
-from bot.store import Store
-from bot.tables import (
+from bot.collection.collect import Mark, Spared, evicted_of, mark_of, marks, prune
+from bot.config.file import Retention
+from bot.render.report_json import dumps
+from bot.retention import sweep
+from bot.retention.archive import contents, pack
+from bot.retention.evidence import Evidence, counts, evidence, pin, spared
+from bot.retention.rows import prune_rows
+from bot.retention.sweep import Tidied, daily, packs_of, tidy
+from bot.store.incidents import Store
+from bot.store.tables import (
     AuditRow,
     ChoiceRow,
     ClaimRow,
@@ -225,10 +225,10 @@ class Killed(BaseException):
 
 
 STEPS = {
-    "before the pack has its name": "bot.archive.os.replace",
-    "when the pack is there, before it is recorded": "bot.retention._Round._record",
-    "when it is recorded, before the folder goes": "bot.retention._remove",
-    "when the mark is gone, before the folder goes": "bot.retention.shutil.rmtree",
+    "before the pack has its name": "bot.retention.archive.os.replace",
+    "when the pack is there, before it is recorded": "bot.retention.sweep._Round._record",
+    "when it is recorded, before the folder goes": "bot.retention.sweep._remove",
+    "when the mark is gone, before the folder goes": "bot.retention.sweep.shutil.rmtree",
 }
 
 
@@ -271,7 +271,7 @@ def test_a_pack_whose_removal_was_killed_goes_the_next_day(small: Site, monkeypa
     small.tidy()
     late = NOW + timedelta(days=200)
     with monkeypatch.context() as patch:
-        patch.setattr("bot.retention._Round._unlink", lambda *_: (_ for _ in ()).throw(Killed()))
+        patch.setattr("bot.retention.sweep._Round._unlink", lambda *_: (_ for _ in ()).throw(Killed()))
         with pytest.raises(Killed):
             small.tidy(late)
     assert len(small.packs()) == 1
@@ -306,7 +306,7 @@ def test_one_bundle_that_cannot_be_packed_does_not_stop_the_others(
     """A full disk, say: it is told, the folder stays, the next bundle is packed."""
     bad, folder = small.bundle("bad", 20)
     good, _ = small.bundle("good", 20)
-    taken = retention.pack
+    taken = sweep.pack
 
     def fails(source: Path, target: Path, **more: Any) -> int:
         if source == folder:
@@ -314,7 +314,7 @@ def test_one_bundle_that_cannot_be_packed_does_not_stop_the_others(
             target.mkdir()  # what stands in the way
         return taken(source, target, **more)
 
-    monkeypatch.setattr(retention, "pack", fails)
+    monkeypatch.setattr(sweep, "pack", fails)
     told = small.tidy()
     assert (told.bundles, len(told.trouble)) == (1, 1)
     assert "cannot be written" in told.trouble[0]

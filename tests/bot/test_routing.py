@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bot.routing import (
+from bot.policy.routing import (
     DAY,
     MOST_DESTINATIONS,
     Destination,

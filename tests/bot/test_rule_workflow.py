@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from bot import ruletests
-from bot.cli_rules import app
-from bot.markdown import block, cell, code, link, prose
-from bot.ruledocs import MARK, differences, pages
-from bot.rulefiles import default_folder, knowledge, read_files
-from bot.rulelock import locked_in, step
-from bot.rulestats import costs, render
+from bot.authoring import selftest
+from bot.authoring.docs import MARK, differences, pages
+from bot.authoring.lock import locked_in, step
+from bot.authoring.stats import costs, render
+from bot.cli.rules import app
+from bot.render.markdown import block, cell, code, link, prose
+from bot.rulebase.loader import default_folder, knowledge, read_files
 from kb.diagnosis.engine import diagnose
 from kb.errors import UnreadableInput
 from kb.facts.evidence import Evidence
@@ -153,7 +153,7 @@ def test_the_version_is_in_the_report_and_not_in_the_digest(few_rules, tmp_path)
 
 def _scanned(known, tmp_path):
     (tmp_path / "a.log").write_bytes(FULL)
-    return ruletests.streams_at(known, tmp_path / "a.log")[0]
+    return selftest.streams_at(known, tmp_path / "a.log")[0]
 
 
 @pytest.mark.parametrize(
@@ -406,7 +406,7 @@ def test_a_new_rule_of_which_little_is_known_says_so(few_rules):
     assert "match: 2 more logs" in ran.stderr
     edit(few_rules, "storage/tape-arm-stuck", "status: draft", "status: experimental")
     known = knowledge(few_rules)
-    assert ruletests.findings_on(known, known.matcher(), {"a.log": b"some text\n"}) == []
+    assert selftest.findings_on(known, known.matcher(), {"a.log": b"some text\n"}) == []
 
 
 def test_a_log_that_the_pattern_does_not_find_is_told(few_rules, tmp_path):
@@ -528,7 +528,7 @@ def test_the_rule_base_in_numbers(few_rules, book):
     """What there is by family, status, role and class, and what there is none of."""
     for index in range(2):
         (few_rules / f"storage/disk-full/match/more-{index}.log").write_bytes(FULL)
-    counts = {name: len(tests) for name, tests in ruletests.names_of(ruletests.tests_of(few_rules, book.rules)).items()}
+    counts = {name: len(tests) for name, tests in selftest.names_of(selftest.tests_of(few_rules, book.rules)).items()}
 
     lines = rules("stats", "--rules", few_rules).stdout.splitlines()
 

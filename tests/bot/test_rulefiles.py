@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot import rulefiles
-from bot.rulefiles import Knowledge, default_folder, engine, knowledge, read_files
+from bot.rulebase import loader
+from bot.rulebase.loader import Knowledge, default_folder, engine, knowledge, read_files
 from kb.errors import RuleError, UnreadableInput
 from kb.scanning.matcher import HyperscanMatcher, Re2Matcher
 
@@ -21,13 +21,13 @@ def kept(tmp_path, monkeypatch):
 def builds(monkeypatch):
     """How often the rule base was built, as the length of a list."""
     built: list[None] = []
-    build = rulefiles._build
+    build = loader._build
 
     def counted(*arguments: object) -> Knowledge:
         built.append(None)
         return build(*arguments)
 
-    monkeypatch.setattr(rulefiles, "_build", counted)
+    monkeypatch.setattr(loader, "_build", counted)
     return built
 
 
@@ -69,7 +69,7 @@ def test_a_change_makes_the_cache_stale(few_rules, kept, builds, monkeypatch, ch
         monkeypatch.setenv("SIGNALBOX_ENGINE", "re2")
         pytest.importorskip("re2")
     else:
-        monkeypatch.setattr(rulefiles, "CACHE_FORMAT", 99)
+        monkeypatch.setattr(loader, "CACHE_FORMAT", 99)
 
     knowledge(few_rules)
 

@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from bot import ruletests
-from bot.ruletests import RuleTest, empty, findings_in, names_of, pasted, read_streams, run, streams_at
+from bot.authoring import selftest
+from bot.authoring.selftest import RuleTest, empty, findings_in, names_of, pasted, read_streams, run, streams_at
 from kb.errors import UnreadableInput
 
 FULL = b"OSError: [Errno 28] No space left on device: '/scratch/p/c-3'\n"
@@ -23,7 +23,7 @@ def test_tests_are_found_beside_their_rules(few_rules, disk_full):
     """Each file or folder under match/ and silent/ is a test."""
     (few_rules / "storage/disk-full/match/two-ranks").mkdir()
 
-    tests = ruletests.tests_of(few_rules, [disk_full])
+    tests = selftest.tests_of(few_rules, [disk_full])
 
     assert all(test.rule == "disk-full" for test in tests)
     assert "match/two-ranks" in names_of(tests)["disk-full"]

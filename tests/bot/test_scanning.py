@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bot import scanning
-from bot.diagnosing import diagnose_bundle, diagnose_paths
-from bot.errors import NothingCollected
-from bot.scanning import scan_all
+from bot.diagnosis import scan_pool
+from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths
+from bot.diagnosis.scan_pool import scan_all
+from bot.runtime.errors import NothingCollected
 from connectors.bundles.streams import discover
 from kb.scanning.scanner import AFTER, BEFORE
 
@@ -32,7 +32,7 @@ def large(tmp_path):
 
 def test_several_processes_say_what_one_says(known, monkeypatch):
     """The report of a bundle does not depend on how many processes read it."""
-    monkeypatch.setattr(scanning, "ALONE", 0)
+    monkeypatch.setattr(scan_pool, "ALONE", 0)
     told = []
 
     one = diagnose_bundle(known, KILLED, workers=1)
@@ -47,10 +47,10 @@ def test_several_processes_say_what_one_says(known, monkeypatch):
 def test_shards_say_what_the_whole_file_says(known, monkeypatch, large, workers):
     """A large file cut into shards, at any place of its lines, gives the report of the file read as one."""
     whole = diagnose_paths(known, [large], workers=1).report
-    monkeypatch.setattr(scanning, "ALONE", 0)
-    monkeypatch.setattr(scanning, "SHARD", 400_003)
+    monkeypatch.setattr(scan_pool, "ALONE", 0)
+    monkeypatch.setattr(scan_pool, "SHARD", 400_003)
     ref = discover([large]).streams[0]
-    assert len(scanning._shards(0, ref, None)) > 5
+    assert len(scan_pool._shards(0, ref, None)) > 5
 
     cut = diagnose_paths(known, [large], workers=workers).report
 
@@ -61,12 +61,12 @@ def test_shards_say_what_the_whole_file_says(known, monkeypatch, large, workers)
 def test_shards_cover_a_stream_once():
     """Every byte belongs to one shard; the last one has no end."""
     ref = discover([Path(__file__)]).streams[0]
-    tasks = scanning._shards(3, replace(ref, size=10 * scanning.SHARD + 5), 2026)
+    tasks = scan_pool._shards(3, replace(ref, size=10 * scan_pool.SHARD + 5), 2026)
 
-    assert [task.start for task in tasks] == [index * scanning.SHARD for index in range(10)]
+    assert [task.start for task in tasks] == [index * scan_pool.SHARD for index in range(10)]
     assert [task.stop for task in tasks] == [*(task.start for task in tasks[1:]), None]
     assert {(task.index, task.year) for task in tasks} == {(3, 2026)}
-    assert scanning.SHARD > 100 * (BEFORE + AFTER)
+    assert scan_pool.SHARD > 100 * (BEFORE + AFTER)
 
 
 def test_no_streams_are_no_work(known):
@@ -76,8 +76,8 @@ def test_no_streams_are_no_work(known):
 
 def test_of_more_workers_than_tasks_only_some_start(known, monkeypatch, large):
     """A hundred workers for one file are one, which is this process."""
-    monkeypatch.setattr(scanning, "ALONE", 0)
-    monkeypatch.setattr(scanning, "ProcessPoolExecutor", None)
+    monkeypatch.setattr(scan_pool, "ALONE", 0)
+    monkeypatch.setattr(scan_pool, "ProcessPoolExecutor", None)
 
     assert scan_all(known, discover([large]).streams, workers=100)[0].size == large.stat().st_size
 
@@ -89,8 +89,8 @@ def _die(_task):
 
 def test_a_worker_that_dies_is_a_gap(known, monkeypatch, large):
     """A killed worker costs what it had to read, not the report."""
-    monkeypatch.setattr(scanning, "ALONE", 0)
-    monkeypatch.setattr(scanning, "_work", _die)
+    monkeypatch.setattr(scan_pool, "ALONE", 0)
+    monkeypatch.setattr(scan_pool, "_work", _die)
     other = large.with_name("rank-7.log")
     other.write_bytes(b"x\n")
 
@@ -101,7 +101,7 @@ def test_a_worker_that_dies_is_a_gap(known, monkeypatch, large):
 
 def test_an_error_in_a_worker_ends_the_pool(known, monkeypatch, large):
     """An error that is nobody's bad input is raised, and the pool does not go on."""
-    monkeypatch.setattr(scanning, "ALONE", 0)
+    monkeypatch.setattr(scan_pool, "ALONE", 0)
     other = large.with_name("rank-7.log")
     other.write_bytes(b"x\n")
 
@@ -114,7 +114,7 @@ def test_an_error_in_a_worker_ends_the_pool(known, monkeypatch, large):
 
 def test_a_file_that_shrinks_between_finding_and_reading_is_one_gap(known, monkeypatch, large):
     """All shards of a file that was cut say the same, once."""
-    monkeypatch.setattr(scanning, "SHARD", 400_003)
+    monkeypatch.setattr(scan_pool, "SHARD", 400_003)
     refs = discover([large]).streams
     os.truncate(large, 1000)
 

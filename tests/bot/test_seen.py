@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from bot.seen import Seen
+from bot.store.idempotency import Seen
 
 
 def test_what_was_added_is_known(database: str) -> None:

@@ -21,11 +21,11 @@ from pathlib import Path
 import pytest
 from flask.testing import FlaskClient
 
-from bot.alerts import LARGEST
-from bot.config import Webhook
-from bot.store import Store
-from bot.web import app
-from bot.worklist import Worklist
+from bot.config.file import Webhook
+from bot.queue.tasks import Worklist
+from bot.server.alert_payloads import LARGEST
+from bot.server.webhooks import app
+from bot.store.incidents import Store
 from connectors.base.secret import Secret
 from tests.bot.test_alerts import alert, payload
 
@@ -158,7 +158,7 @@ def served(folder: Path, cache: Path, port: int, more: str = "") -> Iterator[sub
     )
     known = {key: value for key, value in os.environ.items() if not key.startswith("SIGNALBOX_")}
     own = {"SIGNALBOX_STATE": str(folder / "state"), "SIGNALBOX_CACHE": str(cache), "HOOK_SECRET": SECRET}
-    words = [sys.executable, "-m", "bot.cli", "serve", "--config", str(path)]
+    words = [sys.executable, "-m", "bot.cli.main", "serve", "--config", str(path)]
     with (folder / "serve.log").open("wb") as log:
         running = subprocess.Popen(words, env={**known, **own}, stderr=log, stdout=log)
         try:

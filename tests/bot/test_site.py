@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.rulefiles import knowledge
+from bot.rulebase.loader import knowledge
 
 FULL = b"OSError: [Errno 28] No space left on device: '/scratch/out/step_40'\n"
 
@@ -73,9 +73,9 @@ def test_an_exception_expires_with_the_day_though_no_file_changes(
 ) -> None:
     """The cache does not keep yesterday's rules."""
     monkeypatch.setenv("SIGNALBOX_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("bot.rulefiles.today", lambda: "2998-12-31")
+    monkeypatch.setattr("bot.rulebase.loader.today", lambda: "2998-12-31")
     before = knowledge(site=site)
-    monkeypatch.setattr("bot.rulefiles.today", lambda: "2999-01-02")
+    monkeypatch.setattr("bot.rulebase.loader.today", lambda: "2999-01-02")
     after = knowledge(site=site)
     assert [bool(one.site) for one in before.rulebook.rules if one.id == "disk-full"] == [True]
     assert [bool(one.site) for one in after.rulebook.rules if one.id == "disk-full"] == [False]

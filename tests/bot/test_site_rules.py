@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bot.diagnosing import diagnose_bundle
-from bot.rulefiles import Knowledge, knowledge
-from bot.ruletests import RuleTest, run
+from bot.authoring.selftest import RuleTest, run
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.rulebase.loader import Knowledge, knowledge
 
 START = 1_804_000_000
 

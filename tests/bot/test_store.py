@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from bot import settings
-from bot.database import SCHEMA_VERSION, StoreError
-from bot.reportjson import dumps
-from bot.store import REPLAY_BYTES, Incident, Listing, Store, remember
+from bot.render.report_json import dumps
+from bot.runtime import paths
+from bot.store.database import SCHEMA_VERSION, StoreError
+from bot.store.incidents import REPLAY_BYTES, Incident, Listing, Store, remember
 from tests.bot.samples import FALLEN_GPU, HEALTHY, UNKNOWN
 
 NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
@@ -153,7 +153,7 @@ from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 from tests.bot.samples import HEALTHY
 from tests.bot.test_store import NOW, put
-from bot.store import Store
+from bot.store.incidents import Store
 print("ready", flush=True)
 while not Path({str(go)!r}).exists():
     time.sleep(0.001)
@@ -235,7 +235,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     # As root no folder is shut, so the child steps down once it has imported all that it needs.
     code = (
         f"import os, sys; sys.path.insert(0, {str(ROOT)!r});"
-        "from tests.bot.samples import HEALTHY; from bot.store import remember;"
+        "from tests.bot.samples import HEALTHY; from bot.store.incidents import remember;"
         "os.geteuid() or os.setuid(65534);"
         f"print(remember(HEALTHY, b'', None, url='sqlite:///{folder}/s.db'))"
     )
@@ -249,7 +249,7 @@ def test_a_locked_store_is_one_line(tmp_path, url, monkeypatch):
     """A database that another holds gives a warning after a bounded wait."""
     with Store(url):
         pass
-    monkeypatch.setattr("bot.database._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("bot.store.database._BUSY_SECONDS", 0.05)
     with closing(sqlite3.connect(tmp_path / "state" / "signalbox.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
 
@@ -263,13 +263,13 @@ def test_the_folders_are_moved_by_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("SIGNALBOX_CACHE", "~/cache-of-signalbox")
     monkeypatch.setenv("HOME", str(tmp_path))
 
-    assert (tmp_path / "s", tmp_path / "cache-of-signalbox") == (settings.state_dir(), settings.cache_dir())
-    assert settings.database_url() == f"sqlite:///{tmp_path}/s/signalbox.db"
+    assert (tmp_path / "s", tmp_path / "cache-of-signalbox") == (paths.state_dir(), paths.cache_dir())
+    assert paths.database_url() == f"sqlite:///{tmp_path}/s/signalbox.db"
 
     monkeypatch.setenv("SIGNALBOX_STATE", "")
     monkeypatch.delenv("SIGNALBOX_CACHE")
     monkeypatch.setenv("SIGNALBOX_DATABASE", "sqlite://")
 
-    assert settings.state_dir().name == "signalbox"
-    assert settings.cache_dir().name == "signalbox"
-    assert settings.database_url() == "sqlite://"
+    assert paths.state_dir().name == "signalbox"
+    assert paths.cache_dir().name == "signalbox"
+    assert paths.database_url() == "sqlite://"

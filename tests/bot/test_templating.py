@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bot import templating
-from bot.templating import tables
+from bot.diagnosis import template_pool
+from bot.diagnosis.template_pool import tables
 from connectors.bundles.streams import discover
 from kb.errors import UnreadableInput
 from kb.templates.table import TemplateTable
@@ -30,7 +30,7 @@ def streams(tmp_path):
 def test_several_processes_and_shards_say_what_one_pass_says(streams, monkeypatch):
     """The tables depend neither on how many processes read, nor on shards."""
     whole = tables(streams, workers=1)
-    monkeypatch.setattr(templating, "ALONE", 0)
+    monkeypatch.setattr(template_pool, "ALONE", 0)
     told = []
 
     split = tables(streams, workers=2, tell=told.append, shard=70_000)
@@ -48,7 +48,7 @@ def _lines(path: Path) -> int:
 
 def test_no_streams_give_no_tables():
     """Nothing in, nothing out."""
-    assert tables([]) == templating.Mined(())
+    assert tables([]) == template_pool.Mined(())
 
 
 def test_a_file_that_is_gone_is_a_gap(streams):
@@ -60,16 +60,16 @@ def test_a_file_that_is_gone_is_a_gap(streams):
     assert found.tables[1].templates
 
 
-def _dying(task: templating.Task):
+def _dying(task: template_pool.Task):
     if task.index == 1 and task.start:
         os.kill(os.getpid(), signal.SIGKILL)
-    return templating.mine(task)
+    return template_pool.mine(task)
 
 
 def test_a_worker_that_dies_is_a_gap_that_names_its_part(streams, monkeypatch):
     """What it was to read is missing, and said to be."""
-    monkeypatch.setattr(templating, "ALONE", 0)
-    monkeypatch.setattr(templating, "_work", _dying)
+    monkeypatch.setattr(template_pool, "ALONE", 0)
+    monkeypatch.setattr(template_pool, "_work", _dying)
 
     found = tables(streams, workers=2, shard=70_000)
 
@@ -112,19 +112,19 @@ def test_ray_gives_the_same_tables(streams, ray):
     assert tables(streams, engine="ray", workers=2, shard=70_000) == tables(streams, workers=1)
 
 
-def _dying_once(task: templating.Task):
+def _dying_once(task: template_pool.Task):
     mark = Path(task.ref.uri).parent / ".died"
     if task.index == 1 and not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return templating.mine(task)
+    return template_pool.mine(task)
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_worker_of_ray_that_is_killed_changes_nothing(streams, ray, monkeypatch):
     """Its task is done anew by another: the same answer."""
     assert ray.is_initialized()
-    monkeypatch.setattr(templating, "_work", _dying_once)
+    monkeypatch.setattr(template_pool, "_work", _dying_once)
     found = tables(streams, engine="ray", workers=2, shard=70_000)
     assert (Path(streams[0].uri).parent / ".died").exists()
     assert found == tables(streams, workers=1)
@@ -134,8 +134,8 @@ def test_a_worker_of_ray_that_is_killed_changes_nothing(streams, ray, monkeypatc
 def test_a_task_that_kills_each_worker_of_ray_is_a_gap(streams, ray, monkeypatch):
     """After the tries it has, the part is missing, by name; the other streams are whole."""
     assert ray.is_initialized()
-    monkeypatch.setattr(templating, "RETRIES", 1)
-    monkeypatch.setattr(templating, "_work", _dying)
+    monkeypatch.setattr(template_pool, "RETRIES", 1)
+    monkeypatch.setattr(template_pool, "_work", _dying)
     found = tables(streams, engine="ray", workers=2, shard=70_000)
     assert {(gap.code, gap.source) for gap in found.gaps} == {("worker_died", streams[1].uri)}
     assert found.tables[0] == tables(streams, workers=1).tables[0]
@@ -145,7 +145,7 @@ def test_a_task_that_kills_each_worker_of_ray_is_a_gap(streams, ray, monkeypatch
 def test_a_stream_of_unlike_lines_is_told_and_the_same_whoever_mines_it(tmp_path, monkeypatch):
     """What other streams taught a worker changes nothing; the gap says how many lines were only counted."""
     for name, size in {"LOOKS": 900, "FEWEST_LOOKS": 300, "LEARNED": 150, "STRANGE": 100}.items():
-        monkeypatch.setattr(templating, name, size)
+        monkeypatch.setattr(template_pool, name, size)
     paths = []
     for seed in (1, 2, 1):
         paths.append(tmp_path / f"{len(paths)}.log")

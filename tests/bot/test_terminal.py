@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from bot.terminal import lines, plain, render, show
-from bot.wording import shown
+from bot.render.phrases import shown
+from bot.render.terminal import lines, plain, render, show
 from kb.report import Decision, EvidenceItem, Exclusion, GpuRef, Hang, StackBranch, Suspect, ranges
 from tests.bot.samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, TOO_LITTLE, UNKNOWN
 
@@ -366,6 +366,6 @@ def test_a_poor_encoding_is_no_obstacle():
 
 def test_the_plain_text_needs_no_terminal_library():
     """The module starts without rich, which is slow to import."""
-    code = "import sys, bot.terminal; sys.exit('rich' in sys.modules)"
+    code = "import sys, bot.render.terminal; sys.exit('rich' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bot.diagnosing import diagnose_bundle, diagnose_paths, nothing_read
-from bot.timeline import MOST_BYTES, dumps, loads, timeline_of
+from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths, nothing_read
+from bot.render.timeline import MOST_BYTES, dumps, loads, timeline_of
 from kb.errors import UnreadableInput
 from kb.facts.evidence import Evidence
 from kb.model import Resource, StreamRef
@@ -21,7 +21,7 @@ from kb.timeline.timeline import COLUMNS, MOST_ROWS
 from tests.bot.conftest import copy
 
 ROOT = Path(__file__).parents[2]
-BUNDLES = [ROOT / "bot" / "_demo" / "shard-corrupt", *sorted((ROOT / "tests" / "bundles").iterdir())]
+BUNDLES = [ROOT / "bot" / "demo" / "incidents" / "shard-corrupt", *sorted((ROOT / "tests" / "bundles").iterdir())]
 NOON = 1_772_366_400.0  # 2026-03-01 12:00:00 UTC
 HUNG = Report("", "", "no_match", "hung", "", Versions("1", "0", "d", "1"), hang=Hang(called=True))
 

@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bot.cli_watch import Screen, params, seconds, status
-from bot.diagnosing import diagnose_bundle
-from bot.following import Following
-from bot.looking import Sources
-from bot.watch import News, Outcome, Plan, Watch
+from bot.cli.watch import Screen, params, seconds, status
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.live.log_follower import Following
+from bot.live.probe_cycle import Sources
+from bot.live.watch import News, Outcome, Plan, Watch
 from connectors.host.kernel_log import KernelLog
 from connectors.host.nccl_ras import RasSource
 from connectors.host.processes import Dump, Process, RankProcess, Wanted
@@ -383,8 +383,8 @@ def test_a_bundle_that_cannot_be_written_does_not_stop_the_call(known, tmp_path)
 
 def test_secrets_and_bounds_hold_in_the_copy(known, tmp_path, monkeypatch):
     """Of a long log the beginning and the end are kept, what is between is said to be left out, and secrets are masked."""
-    monkeypatch.setattr("bot.livebundle.MOST_LOG", 20_000)
-    monkeypatch.setattr("bot.livebundle.LEAST_LOG", 20_000)
+    monkeypatch.setattr("bot.live.bundle_writer.MOST_LOG", 20_000)
+    monkeypatch.setattr("bot.live.bundle_writer.LEAST_LOG", 20_000)
     job = Job(tmp_path / "logs", hangs_at=START + 60)
     path = job.logs / "rank-0.log"
     path.write_bytes(b"export password=hunter2secret\n" + b"x = 1\n" * 20_000 + path.read_bytes())
@@ -577,7 +577,7 @@ def test_a_real_hang_of_real_processes(known, tmp_path):
     spy = shutil.which("py-spy") or shutil.which(str(Path(sys.executable).with_name("py-spy")))
     if spy is None:
         pytest.skip("py-spy is not installed here")
-    from bot.cli_watch import WallClock
+    from bot.cli.watch import WallClock
     from connectors.host.processes import Host
 
     quick = {"silence_least": 6.0, "silence_most": 6.0, "stack_apart": 1.0, "starting": 6.0, "loading": 6.0}

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 import yaml
 
-from bot.cli_watch import WallClock
-from bot.diagnosing import diagnose_bundle
-from bot.looking import Looking, Sources
-from bot.metering import Metering
-from bot.watch import Plan, Watch
+from bot.cli.watch import WallClock
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.live.metrics_poller import Metering
+from bot.live.probe_cycle import Looking, Sources
+from bot.live.watch import Plan, Watch
 from connectors.base.contract import SourceFailed
 from connectors.base.http import Client, Endpoint
 from connectors.host.flight_recorder import RecorderSource, ask

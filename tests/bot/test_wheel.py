@@ -41,7 +41,7 @@ def test_nothing_is_left_out(wheel):
     wanted = {name for folder in ("bot", "connectors", "kb") for name in files(folder)}
     wanted |= {f"bot/_{name}" for name in files("rules")}
     assert wanted - inside == set()
-    assert {Path(name).suffix for name in inside if name.startswith("bot/_demo/")} >= {".log", ".err", ".yaml"}
+    assert {Path(name).suffix for name in inside if name.startswith("bot/demo/incidents/")} >= {".log", ".err", ".yaml"}
     assert "signalbox_callback.py" in inside
     assert any(name.endswith("licenses/LICENSE") for name in inside)
     assert not [name for name in inside if name.startswith(("tests/", "bench/", "rules/"))]
@@ -67,8 +67,10 @@ def test_the_demo_works_from_the_wheel(wheel, tmp_path):
 
     places = run("-c", "import bot, kb, connectors; print(bot.__file__, kb.__file__, connectors.__file__)").split()
     assert all(Path(place).is_relative_to(site) for place in places)
-    told = run("-m", "bot.cli", "demo")
+    told = run("-m", "bot.cli.main", "demo")
     assert f"recorded in {site}" in told
     assert "(data_error)" in told
-    assert run("-m", "bot.cli", "incidents", "list").startswith("No incidents yet")  # the steps make the tables
-    assert len(run("-m", "bot.cli", "rules", "list").splitlines()) == len(list((ROOT / "rules").glob("*/*/rule.yaml")))
+    assert run("-m", "bot.cli.main", "incidents", "list").startswith("No incidents yet")  # the steps make the tables
+    assert len(run("-m", "bot.cli.main", "rules", "list").splitlines()) == len(
+        list((ROOT / "rules").glob("*/*/rule.yaml"))
+    )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.worker import Done, step
-from bot.worklist import MOST_TRIES, Wanted, Worklist
+from bot.queue.tasks import MOST_TRIES, Wanted, Worklist
+from bot.queue.worker import Done, step
 from kb.errors import SignalboxError
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import yaml
 
-from bot.diagnosing import diagnose_bundle
-from bot.rulefiles import Knowledge, knowledge
-from bot.spool import Bundle
+from bot.collection.bundle_writer import Bundle
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.rulebase.loader import Knowledge, knowledge
 from connectors.base.contract import Asked, Bounds, Deadline, Spool
 from connectors.log_stores.query_plan import Store, pull
 from kb.model import Gap, Prefilter

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from bot.config import Cluster, Config, Connector
-from bot.diagnosing import diagnose_bundle
-from bot.finding import merged
-from bot.jobs import JobRequest, diagnose_job
-from bot.rulefiles import Knowledge, knowledge
+from bot.collection.find_job import merged
+from bot.config.file import Cluster, Config, Connector
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.diagnosis.job import JobRequest, diagnose_job
+from bot.rulebase.loader import Knowledge, knowledge
 from connectors.base.contract import Asked, Bounds, Checked, Deadline, JobQuery, Known, SourceFailed
 from connectors.bundles import connector as module
 from connectors.bundles.connector import Bundles, BundlesSettings
@@ -420,7 +420,7 @@ def _gist(report: Report) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     ("folder", "name"),
     [
-        ("bot/_demo", "shard-corrupt"),
+        ("bot/demo/incidents", "shard-corrupt"),
         ("tests/bundles", "healthy"),
         ("tests/bundles", "lab-lock"),
         ("tests/bundles", "rank-killed"),

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.collect import from_bundle
-from bot.diagnosing import diagnose_bundle
-from bot.rulefiles import Knowledge, knowledge
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.diagnosis.evidence import from_bundle
+from bot.rulebase.loader import Knowledge, knowledge
 from connectors.bundles import parts as module
 from connectors.bundles.parts import read_parts, stamp
 from kb.model import Gap

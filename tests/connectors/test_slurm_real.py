@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bot.config import Cluster, Connector
-from bot.pastjobs import past_jobs
+from bot.backfill.past_jobs import past_jobs
+from bot.config.file import Cluster, Connector
 from connectors.base.contract import Asked, Deadline, JobQuery, SourceFailed
 from connectors.base.http import Endpoint
 from connectors.base.secret import Secret

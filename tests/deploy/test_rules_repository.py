@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bot.rulefiles import default_folder
+from bot.rulebase.loader import default_folder
 from tests.bot.forges.gitlab_double import GitLabDouble, MergeRequest
 from tests.bot.forges.repository import Repository
 from tests.bot.forges.serving import serving
@@ -55,7 +55,7 @@ def repository(tmp_path):
     logs = home / "cases" / "full-disk" / "logs"
     logs.mkdir(parents=True)
     (logs / "rank-0.err").write_text("OSError: [Errno 28] No space left on device: '/scratch/out/step_40'\n")
-    shutil.copy(ROOT / "bot" / "_demo" / "shard-corrupt" / "job.yaml", home / "cases" / "full-disk")
+    shutil.copy(ROOT / "bot" / "demo" / "incidents" / "shard-corrupt" / "job.yaml", home / "cases" / "full-disk")
     git(home, "init", "-q", "-b", "main")
     git(home, "add", "-A")
     git(home, "commit", "-q", "-m", "the rules")

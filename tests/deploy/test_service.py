@@ -12,9 +12,9 @@ import pytest
 import yaml
 from flask import Flask
 
-from bot.config import Metrics, load
-from bot.ledger import Ledger
-from bot.operating import operations
+from bot.config.file import Metrics, load
+from bot.incidents.ledger import Ledger
+from bot.server.health import operations
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from waitress.server import create_server
 
-from bot.config import Webhook
-from bot.ended import Watching, as_of
-from bot.endings import Place, Watch, ask_of, endings_of
-from bot.web import app
-from bot.worklist import Worklist
+from bot.config.file import Webhook
+from bot.policy.job_end import Watching, as_of
+from bot.queue.tasks import Worklist
+from bot.server.job_watcher import Place, Watch, ask_of, endings_of
+from bot.server.webhooks import app
 from connectors.base.contract import Deadline, JobQuery
 from connectors.base.secret import Secret
 from connectors.slurm.connector import Slurm, SlurmSettings

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from bot.rulefiles import knowledge
+from bot.rulebase.loader import knowledge
 from kb.facts.evidence import Evidence, Facts
 from kb.hangs.votes import RULE, HangLimits, Phase, Probe, called, limits_of, phase_of, silence, unknown_params
 from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure

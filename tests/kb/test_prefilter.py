@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.rulefiles import knowledge
+from bot.rulebase.loader import knowledge
 from kb.model import Prefilter
 from kb.parsers.logs.registry import ALL_READERS
 from kb.parsers.logs.stages import STAGES

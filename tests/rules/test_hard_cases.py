@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.rulefiles import knowledge
-from bot.ruletests import evidence_of
+from bot.authoring.selftest import evidence_of
+from bot.rulebase.loader import knowledge
 from kb.diagnosis.engine import diagnose
 from kb.report import Report
 from kb.scanning.matcher import Matcher

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bot import ruletests
-from bot.accuracy import evaluate_cases
-from bot.diagnosing import diagnose_bundle, diagnose_paths
-from bot.rulefiles import default_folder, knowledge
+from bot.authoring import selftest
+from bot.authoring.accuracy import evaluate_cases
+from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths
+from bot.rulebase.loader import default_folder, knowledge
 from kb.diagnosis.findings import find
 from kb.diagnosis.ranking import explains, rank
 from kb.facts.evidence import Facts
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 BENCHMARK = ROOT.parent / "shared" / "benchmark"
 KNOWN = knowledge()
 FOLDER = default_folder()
-TESTS = ruletests.tests_of(FOLDER, KNOWN.rulebook.rules)
+TESTS = selftest.tests_of(FOLDER, KNOWN.rulebook.rules)
 FAMILIES = sorted({test.path.relative_to(FOLDER).parts[0] for test in TESTS})
 
 
@@ -43,7 +43,7 @@ def test_rules_speak_and_are_silent_where_their_logs_say(family: str, engine: Ma
     """Each rule finds its fault in its match/ logs, with the whole base at work, and nothing in its silent/ logs."""
     mine = [test for test in TESTS if test.path.relative_to(FOLDER).parts[0] == family]
     wrong = [
-        outcome.test.path for outcome in (ruletests.run(KNOWN, engine, test) for test in mine) if not outcome.passed
+        outcome.test.path for outcome in (selftest.run(KNOWN, engine, test) for test in mine) if not outcome.passed
     ]
     assert not wrong
 
@@ -109,7 +109,7 @@ def test_the_killed_rank_is_named() -> None:
 
 def test_the_demo_names_the_rank_whose_shard_is_damaged() -> None:
     """Not the loudest line, nor the other launcher's victim: rank 5, its data, and what was lost."""
-    report = diagnose_bundle(KNOWN, ROOT / "bot" / "_demo" / "shard-corrupt").report
+    report = diagnose_bundle(KNOWN, ROOT / "bot" / "demo" / "incidents" / "shard-corrupt").report
     best = report.diagnoses[0]
     assert (best.fault, best.suspects[0].rank, best.suspects[0].node) == ("data_error", 5, "node-b")
     assert (report.decision.advice, report.decision.from_checkpoint, report.decision.steps_lost) == ("fix_first", 30, 6)
@@ -138,7 +138,7 @@ def test_no_stranger_is_heard_first(engine: Matcher) -> None:
         rule = next(one for one in KNOWN.rulebook.rules if one.id == test.rule)
         if not test.speaks or rule.role == "context":
             continue
-        evidence, history = ruletests.evidence_at(KNOWN, engine, test.path)
+        evidence, history = selftest.evidence_at(KNOWN, engine, test.path)
         facts = Facts(evidence, KNOWN.rulebook.rules)
         found = find(KNOWN.rulebook, facts, history).findings
         own = [one for one in found if one.rule.id == test.rule]

@@ -3,7 +3,7 @@
 A dump is a file of somebody's job and may be made to hurt. Pickles are walked opcode by opcode before they are loaded:
 only those that build plain containers, numbers and text pass; the loader besides refuses every class and persistent id.
 What is then built is converted by type, which bounds its depth. What cannot be bounded here is time (a tuple of tuples of
-tuples as a key hashes for ever): strangers' pickles are read in a child process with limits (bot.dumps).
+tuples as a key hashes for ever): strangers' pickles are read in a child process with limits (bot.diagnosis.flight_recorder_pool).
 """
 
 from __future__ import annotations

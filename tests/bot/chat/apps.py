@@ -14,8 +14,8 @@ from slack_bolt.adapter.flask import SlackRequestHandler
 from slack_sdk import WebClient
 from werkzeug.serving import make_server
 
-from bot.chat.serving import serving
-from bot.chat.workspace import Workspace
+from bot.demo.fakeslack.ui.serve import serving
+from bot.demo.fakeslack.workspace import Workspace
 
 ANN, BO = "U0ANN", "U0BO"
 ALERTS, OPS, RANDOM = "C0ALERTS", "C0OPS", "C0RANDOM"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.chat.blockkit import message_blocks, view
-from bot.chat.values import Refused
+from bot.demo.fakeslack.blockkit.messages import message_blocks, view
+from bot.demo.fakeslack.values import Refused
 from tests.bot.chat.apps import answer, asked, modal, plain, pressed, section
 
 

@@ -10,7 +10,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
-from bot.chat.rates import unlimited
+from bot.demo.fakeslack.rate_limits import unlimited
 from tests.bot.chat.apps import ALERTS, ANN, BO, RANDOM, running, workspace
 from tests.bot.chat.test_pages import everywhere
 from tests.bot.chromium import PATIENCE, complaints, pressed

@@ -10,8 +10,8 @@ import pytest
 from flask import Response, request
 from slack_sdk.signature import SignatureVerifier
 
-from bot.chat.rates import unlimited
-from bot.chat.values import NotPossible
+from bot.demo.fakeslack.rate_limits import unlimited
+from bot.demo.fakeslack.values import NotPossible
 from tests.bot.chat.apps import ALERTS, ANN, BO, OPS, RANDOM, Clock, Listener, heard, modal, running, section, workspace
 
 
@@ -301,7 +301,7 @@ def test_answers_to_a_sent_modal_do_what_they_say(name):
 
 def _open(made):
     """Ann's modal, as if the app had opened it."""
-    from bot.chat.methods import call
+    from bot.demo.fakeslack.methods import call
 
     call(made.state, "views.open", {"trigger_id": made.state.trigger(ANN), "view": modal("h")})
 

@@ -12,10 +12,10 @@ from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError
 from slack_sdk.webhook import WebhookClient
 
-from bot.chat.rates import Rates, unlimited
-from bot.chat.serving import serving
-from bot.chat.state import URL_LIFE
-from bot.chat.values import SCOPES, App
+from bot.demo.fakeslack.rate_limits import Rates, unlimited
+from bot.demo.fakeslack.state import URL_LIFE
+from bot.demo.fakeslack.ui.serve import serving
+from bot.demo.fakeslack.values import SCOPES, App
 from tests.bot.chat.apps import ALERTS, ANN, BO, OPS, RANDOM, Clock, modal, plain, section, workspace
 
 logging.getLogger("tests.sdk").setLevel(logging.CRITICAL)

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from bot.chat.mrkdwn import Names, mrkdwn, rich_text
-from bot.chat.values import Channel, Group, User
+from bot.demo.fakeslack.ui.mrkdwn import Names, mrkdwn, rich_text
+from bot.demo.fakeslack.values import Channel, Group, User
 
 NAMES = Names(
     {"U1": User("U1", "ann")}, {"C1": Channel("C1", "alerts")}, {"S1": Group("S1", "hw-oncall", "Hardware on call")}

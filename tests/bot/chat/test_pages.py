@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import httpx
 import pytest
 
-from bot.chat.methods import call
-from bot.chat.rates import unlimited
-from bot.chat.serving import create_app, serving
+from bot.demo.fakeslack.methods import call
+from bot.demo.fakeslack.rate_limits import unlimited
+from bot.demo.fakeslack.ui.serve import create_app, serving
 from tests.bot.chat.apps import ALERTS, ANN, BO, OPS, RANDOM, modal, plain, running, section, workspace
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}"

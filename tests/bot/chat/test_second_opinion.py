@@ -19,8 +19,8 @@ import pytest
 from flask import Flask, request
 from slack_bolt.adapter.flask import SlackRequestHandler
 
-from bot.chat.methods import call
-from bot.chat.rates import unlimited
+from bot.demo.fakeslack.methods import call
+from bot.demo.fakeslack.rate_limits import unlimited
 from tests.bot.chat.apps import ALERTS, ANN, Listener, answer, bolt_app, heard, listening, workspace
 
 PEER = os.environ.get("LOCAL_SLACK") or shutil.which("local-slack")

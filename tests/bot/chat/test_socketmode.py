@@ -17,9 +17,9 @@ pytest.importorskip("websockets", reason="Socket Mode needs websockets")
 from slack_sdk.socket_mode import SocketModeClient
 from websockets.sync.client import connect
 
-from bot.chat.rates import unlimited
-from bot.chat.serving import serving
-from bot.chat.socketmode import MOST_CONNECTIONS, socket_mode
+from bot.demo.fakeslack.rate_limits import unlimited
+from bot.demo.fakeslack.socket_mode import MOST_CONNECTIONS, socket_mode
+from bot.demo.fakeslack.ui.serve import serving
 from tests.bot.chat.apps import ALERTS, ANN, bolt_app, workspace
 
 QUIET = logging.getLogger("tests.socket")

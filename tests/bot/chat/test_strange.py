@@ -8,11 +8,11 @@ import random
 
 import pytest
 
-from bot.chat.methods import METHODS, call
-from bot.chat.rates import unlimited
-from bot.chat.serving import create_app
-from bot.chat.values import SCOPES, App, NotPossible, Refused
-from bot.chat.viewing import elements
+from bot.demo.fakeslack.methods import METHODS, call
+from bot.demo.fakeslack.rate_limits import unlimited
+from bot.demo.fakeslack.ui.serve import create_app
+from bot.demo.fakeslack.values import SCOPES, App, NotPossible, Refused
+from bot.demo.fakeslack.views import elements
 from tests.bot.chat.apps import ALERTS, ANN, asked, modal, plain, pressed, section, workspace
 
 STRANGE = (

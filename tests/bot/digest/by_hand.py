@@ -13,8 +13,8 @@ from typing import Any
 
 from sqlalchemy import text
 
-from bot.reportjson import from_json
-from bot.store import Store
+from bot.render.report_json import from_json
+from bot.store.incidents import Store
 from kb.digest.weeks import Week
 from kb.report import Report
 

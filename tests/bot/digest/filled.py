@@ -9,12 +9,12 @@ from random import Random
 
 from sqlmodel import Session
 
-from bot.closing import Closing, annotate_within
-from bot.digest.made import incidents
-from bot.life import NotNow, Step, step_within
-from bot.reportjson import dumps
-from bot.store import Origin, Store, add_within, file
-from bot.tables import IncidentRow
+from bot.demo.sample_incidents import incidents
+from bot.incidents.lifecycle import NotNow, Step, step_within
+from bot.incidents.resolution import Closing, annotate_within
+from bot.render.report_json import dumps
+from bot.store.incidents import Origin, Store, add_within, file
+from bot.store.tables import IncidentRow
 from kb.report import Report
 from kb.rulebase.rule import FaultClass, Rulebook
 

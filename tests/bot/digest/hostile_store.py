@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 from random import Random
 
-from bot.digest.made import incidents
-from bot.ledger import Ledger
-from bot.store import add_within, file
+from bot.demo.sample_incidents import incidents
+from bot.incidents.ledger import Ledger
+from bot.store.incidents import add_within, file
 from tests.bot.digest.filled import BOOK, NOW
 from tests.bot.slack.hostile import text
 

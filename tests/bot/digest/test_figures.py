@@ -12,12 +12,12 @@ import msgspec
 import pytest
 from sqlalchemy import DateTime, bindparam, text
 
-from bot.digest.made import incidents
-from bot.digest.numbers import dumps, loads
-from bot.digest.reading import compute
-from bot.ledger import Ledger
-from bot.life import Step
-from bot.reportjson import dumps as dumps_report
+from bot.demo.sample_incidents import incidents
+from bot.digest.codec import dumps, loads
+from bot.incidents.ledger import Ledger
+from bot.incidents.lifecycle import Step
+from bot.render.report_json import dumps as dumps_report
+from bot.store.digest_rows import compute
 from kb.digest.weeks import Week
 from tests.bot.digest import by_hand
 from tests.bot.digest.filled import BOOK, FAULTS, NOW, fill

@@ -10,12 +10,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bot.digest.numbers import dumps, loads
-from bot.digest.page import page
-from bot.digest.pictures import pictures
-from bot.digest.reading import compute
-from bot.digest.text import text
-from bot.ledger import Ledger
+from bot.digest.charts import pictures
+from bot.digest.codec import dumps, loads
+from bot.digest.html import page
+from bot.digest.terminal import text
+from bot.incidents.ledger import Ledger
+from bot.store.digest_rows import compute
 from kb.digest.definitions import DEFINITIONS
 from kb.digest.figures import figures
 from kb.digest.weeks import Week

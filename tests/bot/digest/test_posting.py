@@ -10,15 +10,15 @@ import pytest
 from sqlalchemy import event
 from sqlmodel import select
 
-from bot.chatconfig import Tenant, Weekly
-from bot.config import Config
-from bot.digest import posting
-from bot.digest.files import files_of
-from bot.digest.numbers import loads
-from bot.digest.pictures import pictures
-from bot.digest.posting import FILES, LEASE, STATE, numbers_of, tick
-from bot.ledger import Ledger
-from bot.tables import ClaimRow, DigestRow, OutboxRow, PostingRow
+from bot.config.chat import Tenant, Weekly
+from bot.config.file import Config
+from bot.digest import schedule
+from bot.digest.attachments import files_of
+from bot.digest.charts import pictures
+from bot.digest.codec import loads
+from bot.digest.schedule import FILES, LEASE, STATE, numbers_of, tick
+from bot.incidents.ledger import Ledger
+from bot.store.tables import ClaimRow, DigestRow, OutboxRow, PostingRow
 from tests.bot.digest.filled import FAULTS, fill
 
 DUE = datetime(2026, 11, 23, 8, 0, tzinfo=UTC)  # Monday at nine in Berlin
@@ -142,7 +142,7 @@ def test_two_at_once(ledger, database):
 
 def test_one_who_is_slow_says_nothing_when_another_has_taken_over(ledger, monkeypatch):
     """A replica that comes back after its lease finds the claim in other hands, and there is still one message."""
-    real = posting._keep
+    real = schedule._keep
     calls = count()
 
     def slow(*args, **more):
@@ -150,7 +150,7 @@ def test_one_who_is_slow_says_nothing_when_another_has_taken_over(ledger, monkey
             tick(ledger, CONFIG, FAULTS, DUE + LEASE + timedelta(seconds=1), "b")
         return real(*args, **more)
 
-    monkeypatch.setattr(posting, "_keep", slow)
+    monkeypatch.setattr(schedule, "_keep", slow)
     assert tick(ledger, CONFIG, FAULTS, DUE, "a") == []
     assert put_out(ledger) == WHOLE
 

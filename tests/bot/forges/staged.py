@@ -17,15 +17,15 @@ import httpx
 from sqlalchemy import event
 from sqlmodel import Session
 
-from bot.database import Database
-from bot.forges import gitlocal
+from bot.config.rules import PullRequests
+from bot.forges import local_git
+from bot.forges.base import Forge
 from bot.forges.github import GitHub
 from bot.forges.gitlab import GitLab
-from bot.forges.gitlocal import LocalGit
-from bot.forges.plan import Forge
-from bot.learning.proposals import Asked, Proposal, Proposed, proposal_of, propose
-from bot.learning.proposing import Proposing
-from bot.rulesconfig import PullRequests
+from bot.forges.local_git import LocalGit
+from bot.learning.proposals.publish import Proposing
+from bot.learning.proposals.store import Asked, Proposal, Proposed, proposal_of, propose
+from bot.store.database import Database
 from connectors.base.secret import Secret
 from tests.bot.forges.github_double import GitHubDouble
 from tests.bot.forges.gitlab_double import GitLabDouble
@@ -331,7 +331,7 @@ class Killed(BaseException):
 def mortal(monkeypatch: Any, die: int | None = None) -> Iterator[list[str]]:
     """The process ends at its `die`-th point (from 1); points are before and after each call to a forge, git and each commit."""
     points: list[str] = []
-    sent, ran = httpx.Client.send, gitlocal.run_git
+    sent, ran = httpx.Client.send, local_git.run_git
 
     def point(name: str) -> None:
         points.append(name)
@@ -358,7 +358,7 @@ def mortal(monkeypatch: Any, die: int | None = None) -> Iterator[list[str]]:
 
     with monkeypatch.context() as patched:
         patched.setattr(httpx.Client, "send", sending)
-        patched.setattr(gitlocal, "run_git", running)
+        patched.setattr(local_git, "run_git", running)
         event.listen(Session, "before_commit", before)
         event.listen(Session, "after_commit", after)
         try:

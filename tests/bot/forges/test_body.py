@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bot.forges.body import BEGIN, END, LONGEST, Told, body_of, hidden, plain, renewed, title_of
+from bot.forges.pull_request_body import BEGIN, END, LONGEST, Told, body_of, hidden, plain, renewed, title_of
 
 EVIL = [
     "@everyone look",

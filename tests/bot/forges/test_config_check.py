@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli_config import app
-from bot.config import ConfigError, load
-from bot.rulesconfig import App, PullRequests, Rules, Source
+from bot.cli.config import app
+from bot.config.file import ConfigError, load
+from bot.config.rules import App, PullRequests, Rules, Source
 from connectors.base.secret import Secret
 from tests.bot.forges.staged import git, staged
 

@@ -10,8 +10,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from bot.config.rules import App, PullRequests
 from bot.forges.github import GitHub
-from bot.rulesconfig import App, PullRequests
 from connectors.base.secret import Secret
 from tests.bot.forges.serving import Said
 from tests.bot.forges.staged import TOKEN, proposed, staged

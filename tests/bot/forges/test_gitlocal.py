@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.forges.gitlocal import LocalGit
-from bot.rulesconfig import PullRequests
+from bot.config.rules import PullRequests
+from bot.forges.local_git import LocalGit
 from tests.bot.forges.staged import PLENTY, git, proposed, staged
 
 BRANCH = "signalbox/rule/nic-flaps"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bot.forges.plan import MOST_BYTES, PlanRefused, placed, refuse_rule
-from bot.rulesconfig import PullRequests, Source
+from bot.config.rules import PullRequests, Source
+from bot.forges.base import MOST_BYTES, PlanRefused, placed, refuse_rule
 from connectors.base.secret import Secret
 
 GOOD = {

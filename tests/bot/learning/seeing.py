@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from bot.closing import Closing
-from bot.ledger import Ledger
-from bot.replay import replay_text
-from bot.reportjson import dumps
-from bot.rulefiles import Knowledge
-from bot.ruletests import evidence_of
-from bot.store import Origin
+from bot.authoring.selftest import evidence_of
+from bot.diagnosis.replay_text import replay_text
+from bot.incidents.ledger import Ledger
+from bot.incidents.resolution import Closing
+from bot.render.report_json import dumps
+from bot.rulebase.loader import Knowledge
+from bot.store.incidents import Origin
 from kb.diagnosis.engine import diagnose
 from kb.report import JobView
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli_learning import propose_advice
-from bot.learning.advice import Advice
-from bot.learning.advised import against, in_the_way
-from bot.learning.backtest import Backtest
-from bot.learning.proposals import Proposal, Proposed, proposals
-from bot.learning.shadowing import count_within, shadowed
-from bot.learning.trying import Base, base_of
-from bot.ledger import Ledger
-from bot.ruletests import evidence_of
+from bot.authoring.selftest import evidence_of
+from bot.cli.rules_advise import propose_advice
+from bot.incidents.ledger import Ledger
+from bot.learning.advice.advise import Advice
+from bot.learning.advice.advised import against, in_the_way
+from bot.learning.proposals.store import Proposal, Proposed, proposals
+from bot.learning.replay.backtest import Backtest
+from bot.learning.replay.shadow import count_within, shadowed
+from bot.learning.replay.trial import Base, base_of
 from kb.errors import SignalboxError
 from kb.learning.yaml_edits import with_value
 from tests.bot.forges.staged import git

@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 import pytest
 from sqlmodel import select
 
-from bot.answering import Answering
-from bot.config import read
-from bot.learning.trying import base_of
-from bot.ledger import Ledger
-from bot.orders import DIAGNOSE, DiagnoseOrder
-from bot.tables import ShadowHitRow
-from bot.worker import step
+from bot.config.file import read
+from bot.handlers.diagnose import Answering
+from bot.incidents.ledger import Ledger
+from bot.learning.replay.trial import base_of
+from bot.queue.payloads import DIAGNOSE, DiagnoseOrder
+from bot.queue.worker import step
+from bot.store.tables import ShadowHitRow
 from tests.bot.learning.seeing import LEASE, OOM, add, right, rule, wrong
 
 CONFIG = """\

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import update
 
-from bot.learning.backtest import Change, backtest
-from bot.learning.cleanlogs import clean_logs
-from bot.learning.trying import First, Judge, base_of, trial
-from bot.ledger import Ledger
-from bot.rulediff import answer
-from bot.rulefiles import default_folder, engine
-from bot.ruletests import evidence_of
-from bot.ruletests import tests_of as logs_beside
-from bot.tables import ReplayRow
+from bot.authoring.diff import answer
+from bot.authoring.selftest import evidence_of
+from bot.authoring.selftest import tests_of as logs_beside
+from bot.incidents.ledger import Ledger
+from bot.learning.replay.backtest import Change, backtest
+from bot.learning.replay.clean_corpus import clean_logs
+from bot.learning.replay.trial import First, Judge, base_of, trial
+from bot.rulebase.loader import default_folder, engine
+from bot.store.tables import ReplayRow
 from kb.diagnosis.engine import diagnose
 from kb.diagnosis.findings import hear
 from kb.errors import RuleError, UnreadableInput
@@ -227,7 +227,7 @@ def test_what_has_hurt_enough_is_not_tried_further(base, database):
     greedy = rule("greedy", "data_error", regex="CUDA out of memory") + "explains: [cuda_oom]\n"
     tried = trial(base, {"data/greedy/rule.yaml": greedy})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bot.learning.backtest._ROUND", 9)
+        patch.setattr("bot.learning.replay.backtest._ROUND", 9)
         soon = backtest(tried, database, {}, workers=1)
         whole = backtest(tried, database, {}, workers=1, most=None)
     assert (soon.judged, soon.unjudged, len(soon.hurts)) == (9, 3, 1)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bot.closing import Closing, Closings
-from bot.learning.cases import case_of, gathered, logs_of
-from bot.store import Store
+from bot.incidents.resolution import Closing, Closings
+from bot.learning.drafts.cases import case_of, gathered, logs_of
+from bot.store.incidents import Store
 from tests.bot.learning.seeing import FULL, GOOD, LEASE, NOW, OOM, add, wrong
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bot.learning.trying import base_of
+from bot.learning.replay.trial import base_of
 from tests.bot.learning.seeing import FULL, GOOD, LEASE, OOM, add, right, rule, wrong
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bot.learning.backtest import backtest
-from bot.learning.costing import LEAST_BYTES, dearer
-from bot.learning.trying import base_of, trial
-from bot.rulefiles import default_folder
+from bot.learning.replay.backtest import backtest
+from bot.learning.replay.scan_cost import LEAST_BYTES, dearer
+from bot.learning.replay.trial import base_of, trial
+from bot.rulebase.loader import default_folder
 from kb.learning.yaml_edits import with_pattern
 from tests.bot.learning.seeing import GOOD, rule
 

@@ -7,10 +7,10 @@ import shutil
 import pytest
 import yaml
 
-from bot import ruletests
-from bot.learning.cleaning import Cleaner, words_of
-from bot.learning.drafting import draft
-from bot.rulefiles import default_folder, knowledge, read_files
+from bot.authoring import selftest
+from bot.learning.drafts.anonymise import Cleaner, words_of
+from bot.learning.drafts.rule_folder import draft
+from bot.rulebase.loader import default_folder, knowledge, read_files
 from kb.errors import Fault
 from kb.learning.cases import Candidate, Case
 from kb.learning.miner import mine
@@ -72,9 +72,9 @@ def test_a_folder_is_complete_and_passes_lint_and_its_own_logs(known, base, tmp_
         (folder / name).write_bytes(live if name.endswith("rule.yaml") else data)
     book = knowledge(folder)
     loaded = load(read_files(folder)[0])
-    tests = ruletests.tests_of(folder, book.rulebook.rules)
-    assert (loaded.faults, lint(loaded.rulebook, ruletests.names_of(tests), loaded.positions)) == ((), ())
-    outcomes = [(one.speaks, ruletests.run(book, book.matcher(), one).passed) for one in tests]
+    tests = selftest.tests_of(folder, book.rulebook.rules)
+    assert (loaded.faults, lint(loaded.rulebook, selftest.names_of(tests), loaded.positions)) == ((), ())
+    outcomes = [(one.speaks, selftest.run(book, book.matcher(), one).passed) for one in tests]
     assert outcomes == [(True, True)] * 3 + [(False, True)] * (len(outcomes) - 3)
     assert len(outcomes) > 3
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.learning.drafts import (
+from bot.incidents.ledger import Ledger
+from bot.learning.drafts.store import (
     DRAFT,
     Content,
     Edits,
@@ -17,8 +18,7 @@ from bot.learning.drafts import (
     made_within,
     wish_draft_within,
 )
-from bot.ledger import Ledger
-from bot.reportjson import dumps
+from bot.render.report_json import dumps
 from tests.bot.samples import UNKNOWN
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

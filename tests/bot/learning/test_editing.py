@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from bot.learning.drafts import Edits
-from bot.learning.editing import BY_HAND, edited, regexes_of, wrong
-from bot.rulefiles import default_folder
+from bot.learning.drafts.edits import BY_HAND, edited, regexes_of, wrong
+from bot.learning.drafts.store import Edits
+from bot.rulebase.loader import default_folder
 
 RULE = {
     "format": 1,

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from bot.learning.advice import advise
-from bot.learning.growing import OneRule, fit
-from bot.learning.trying import base_of
-from bot.ledger import Ledger
+from bot.incidents.ledger import Ledger
+from bot.learning.advice.advise import advise
+from bot.learning.advice.test_logs import OneRule, fit
+from bot.learning.replay.trial import base_of
 from kb.errors import RuleError
 from kb.learning.cases import Case
 from kb.learning.discriminating_patterns import told_apart

@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from bot.closing import Closing
-from bot.learning.advice import advise, as_json, render
-from bot.learning.backtest import backtest
+from bot.incidents.ledger import Ledger
+from bot.incidents.resolution import Closing
+from bot.learning.advice.advise import advise, as_json, render
 from bot.learning.outcomes import outcomes_within, told_within
-from bot.learning.trying import base_of, trial
-from bot.ledger import Ledger
-from bot.tables import IncidentRow, LookedRow
+from bot.learning.replay.backtest import backtest
+from bot.learning.replay.trial import base_of, trial
+from bot.store.tables import IncidentRow, LookedRow
 from kb.learning.precision import Outcome
 from tests.bot.learning.seeing import FULL, GOOD, LEASE, NOW, OOM, STEPS, add, right, rule, wrong
 

@@ -8,12 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from bot.learning import proposing
-from bot.learning.proposals import PROPOSE, tick
-from bot.learning.proposing import MOST_TRIES, Proposing
-from bot.tables import PostingRow
-from bot.worker import step
-from bot.worklist import Worklist
+from bot.learning.proposals import publish as proposing
+from bot.learning.proposals.publish import MOST_TRIES, Proposing
+from bot.learning.proposals.store import PROPOSE, tick
+from bot.queue.tasks import Worklist
+from bot.queue.worker import step
+from bot.store.tables import PostingRow
 from tests.bot.forges.github_double import primary, secondary
 from tests.bot.forges.serving import Said
 from tests.bot.forges.staged import PLENTY, START, Always, Killed, mortal, proposed, staged

@@ -7,12 +7,21 @@ from datetime import timedelta
 import pytest
 from sqlmodel import select
 
-from bot.learning.advice import advise
-from bot.learning.shadowing import Bar, Shadow, ShadowHit, count_within, promoted, render, shadowed, shadows_within
-from bot.learning.trying import base_of, trial
-from bot.ledger import Ledger
-from bot.ruletests import evidence_of
-from bot.tables import ShadowHitRow
+from bot.authoring.selftest import evidence_of
+from bot.incidents.ledger import Ledger
+from bot.learning.advice.advise import advise
+from bot.learning.replay.shadow import (
+    Bar,
+    Shadow,
+    ShadowHit,
+    count_within,
+    promoted,
+    render,
+    shadowed,
+    shadows_within,
+)
+from bot.learning.replay.trial import base_of, trial
+from bot.store.tables import ShadowHitRow
 from kb.diagnosis.engine import diagnose
 from kb.learning.precision import Share
 from kb.rulebase.codec import meaning

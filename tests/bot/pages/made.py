@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from bot.pages.kept import Kept
-from bot.pages.passages import Passage
+from bot.pages.attachments import Kept
+from bot.pages.log_context import Passage
 from kb.timeline.curves import Chart, Curves, Line
 from kb.timeline.rows import Mishap
 from kb.timeline.timeline import COLUMNS, Mark, Row, Timeline

@@ -13,19 +13,19 @@ import zstandard
 from flask import Flask
 from waitress.server import create_server
 
-from bot.digest.numbers import dumps as numbers_of
-from bot.digest.reading import compute
-from bot.ledger import Ledger
-from bot.life import Step
+from bot.digest.codec import dumps as numbers_of
+from bot.incidents.ledger import Ledger
+from bot.incidents.lifecycle import Step
+from bot.pages.attachments import Kept
+from bot.pages.attachments import dumps as curves_of
 from bot.pages.incident import About, incident_page, words_of
-from bot.pages.kept import Kept
-from bot.pages.kept import dumps as curves_of
-from bot.pages.links import PREFIX, Allowed, Pages, signed
-from bot.pages.serving import pages
-from bot.reportjson import dumps
-from bot.store import Origin
-from bot.tables import DigestRow, ReportRow
-from bot.timeline import dumps as timeline_of
+from bot.pages.routes import pages
+from bot.pages.signed_links import PREFIX, Allowed, Pages, signed
+from bot.render.report_json import dumps
+from bot.render.timeline import dumps as timeline_of
+from bot.store.digest_rows import compute
+from bot.store.incidents import Origin
+from bot.store.tables import DigestRow, ReportRow
 from kb.digest.weeks import week_named
 from kb.report import Hang, StackBranch, Vote
 from tests.bot.chromium import PATIENCE, complaints, followed

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.bot.pages.made import Read
 
-DEMO = Path(__file__).parents[3] / "bot" / "_demo" / "shard-corrupt"
+DEMO = Path(__file__).parents[3] / "bot" / "demo" / "incidents" / "shard-corrupt"
 
 
 def test_the_page_of_an_answer_and_of_the_incident_kept(signalbox, tmp_path):

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from bot.closing import Annotation, Closing
-from bot.pages.drawing import lines, policy, style, web
+from bot.incidents.resolution import Annotation, Closing
 from bot.pages.incident import About, incident_page, words_of
-from bot.reportjson import dumps, from_json
+from bot.pages.templates import lines, policy, style, web
+from bot.render.report_json import dumps, from_json
 from kb.report import Hang, StackBranch
 from tests.bot.pages.made import ATTACKS, EVERYTHING, Read, kept
 from tests.bot.samples import FALLEN_GPU, HEALTHY, UNKNOWN

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bot.diagnosing import diagnose_bundle, nothing_read
-from bot.pages import kept, passages
-from bot.pages.passages import AFTER, BEFORE, LONGEST, Passage
+from bot.diagnosis.diagnose import diagnose_bundle, nothing_read
+from bot.pages import attachments, log_context
+from bot.pages.log_context import AFTER, BEFORE, LONGEST, Passage
 from kb.errors import UnreadableInput
 from kb.report import EvidenceItem
 from tests.bot.pages.made import curves
@@ -27,7 +27,7 @@ def around(folder, text, at, *, name="rank-0.log", lines=1):
     shown = "\n".join(text[at:].decode("utf-8", "replace").split("\n")[:lines])
     item = EvidenceItem("e1", "line", name, shown, offset=at)
     report = replace(FALLEN_GPU, diagnoses=(replace(FALLEN_GPU.diagnoses[0], evidence=(item,)),))
-    found = passages.passages(report, folder)
+    found = log_context.passages(report, folder)
     return found[0] if found else None
 
 
@@ -71,7 +71,7 @@ def test_endless_lines_and_bytes_that_are_no_text_are_bounded(tmp_path):
     """A megabyte without a line end, and all bytes there are."""
     assert around(tmp_path, b"x" * 1_000_000, 500_000) == Passage("rank-0.log", 500_000, (), ())
     found = around(tmp_path, bytes(range(256)) * 4 + b"\nshown\n" + bytes(range(128, 256)), 1025)
-    assert passages.loads(passages.dumps([found])) == (found,)
+    assert log_context.loads(log_context.dumps([found])) == (found,)
 
 
 def test_sources_that_are_gone_have_no_passage(tmp_path):
@@ -80,18 +80,18 @@ def test_sources_that_are_gone_have_no_passage(tmp_path):
         EvidenceItem("e", "line", one, "x", offset=9) for one in ("gone.log", ".", "bad\udcff.log", "nul\0.log")
     )
     report = replace(FALLEN_GPU, diagnoses=(replace(FALLEN_GPU.diagnoses[0], evidence=items),))
-    assert all(one.before == one.after == () for one in passages.passages(report, tmp_path))
+    assert all(one.before == one.after == () for one in log_context.passages(report, tmp_path))
 
 
-@pytest.mark.parametrize("bundle", ["bot/_demo/shard-corrupt", "tests/bundles/lab-nan"])
+@pytest.mark.parametrize("bundle", ["bot/demo/incidents/shard-corrupt", "tests/bundles/lab-nan"])
 def test_an_answer_keeps_all_of_them_and_they_are_read_again(known, bundle):
     """Within their bounds."""
     answer = diagnose_bundle(known, ROOT / bundle, workers=1)
-    small = kept.small(answer)
-    assert {name: len(data) < kept.MOST_BYTES for name, data in small.items()} == dict.fromkeys(
+    small = attachments.small(answer)
+    assert {name: len(data) < attachments.MOST_BYTES for name, data in small.items()} == dict.fromkeys(
         ("timeline", "curves", "passages", "observed"), True
     )
-    found = kept.read(small.get)
+    found = attachments.read(small.get)
     assert found.timeline.rows
     assert [one.metric for one in found.curves.charts][:1] == ["loss"]
     first = answer.report.diagnoses[0].evidence[0]
@@ -100,7 +100,7 @@ def test_an_answer_keeps_all_of_them_and_they_are_read_again(known, bundle):
 
 def test_an_answer_on_nothing_keeps_nothing_much(known, tmp_path):
     """No charts, no passages, a timeline without rows."""
-    found = kept.read(kept.small(nothing_read(known, tmp_path, "no reason")).get)
+    found = attachments.read(attachments.small(nothing_read(known, tmp_path, "no reason")).get)
     assert (found.curves.charts, found.passages, found.timeline.rows) == ((), {}, ())
 
 
@@ -109,13 +109,13 @@ def test_an_answer_on_nothing_keeps_nothing_much(known, tmp_path):
 )
 def test_what_cannot_be_read_counts_as_missing(broken):
     """The page is shown without it."""
-    assert kept.read(lambda _: broken) == kept.Kept()
-    for one in (kept.loads, passages.loads):
+    assert attachments.read(lambda _: broken) == attachments.Kept()
+    for one in (attachments.loads, log_context.loads):
         with pytest.raises(UnreadableInput):
             one(broken)
 
 
 def test_curves_come_back_as_they_were():
     """Value for value."""
-    assert kept.loads(kept.dumps(curves())) == curves()
-    assert msgspec.json.decode(kept.dumps(curves()))["schema"] == kept.SCHEMA
+    assert attachments.loads(attachments.dumps(curves())) == curves()
+    assert msgspec.json.decode(attachments.dumps(curves()))["schema"] == attachments.SCHEMA

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bot.pages.links import Allowed, LinkRefused, Pages, _signer, link, read, signed
+from bot.pages.signed_links import Allowed, LinkRefused, Pages, _signer, link, read, signed
 from kb.errors import SignalboxError
 
 SECRET = "0123456789abcdef" * 2

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.closing import Closing
-from bot.ledger import Ledger
-from bot.life import Step
-from bot.pages.listing import MOST_PAGES, SIZE, STATES, USUAL_WEEKS, Wanted, find
-from bot.tables import IncidentRow
+from bot.incidents.ledger import Ledger
+from bot.incidents.lifecycle import Step
+from bot.incidents.resolution import Closing
+from bot.pages.incident_list import MOST_PAGES, SIZE, STATES, USUAL_WEEKS, Wanted, find
+from bot.store.tables import IncidentRow
 
 NOW = datetime(2026, 11, 22, 8, 0, tzinfo=UTC)
 

@@ -9,19 +9,19 @@ import pytest
 import zstandard
 from flask import Flask
 
-from bot.closing import Closing
-from bot.digest.numbers import dumps as numbers_of
-from bot.digest.reading import compute
-from bot.ledger import Ledger
-from bot.life import Step
-from bot.pages.drawing import policy
-from bot.pages.kept import dumps as curves_of
-from bot.pages.links import Allowed, Pages, signed
-from bot.pages.serving import pages
-from bot.reportjson import dumps
-from bot.store import Origin
-from bot.tables import DigestRow
-from bot.timeline import dumps as timeline_of
+from bot.digest.codec import dumps as numbers_of
+from bot.incidents.ledger import Ledger
+from bot.incidents.lifecycle import Step
+from bot.incidents.resolution import Closing
+from bot.pages.attachments import dumps as curves_of
+from bot.pages.routes import pages
+from bot.pages.signed_links import Allowed, Pages, signed
+from bot.pages.templates import policy
+from bot.render.report_json import dumps
+from bot.render.timeline import dumps as timeline_of
+from bot.store.digest_rows import compute
+from bot.store.incidents import Origin
+from bot.store.tables import DigestRow
 from kb.digest.weeks import Week
 from tests.bot.pages.made import ATTACKS, Read, curves, timeline
 from tests.bot.pages.test_incident import hostile_report

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from bot.pages.charts import draw, told
-from bot.pages.lanes import across, anchor, lanes
+from bot.pages.svg_charts import draw, told
+from bot.pages.svg_timeline import across, anchor, lanes
 from kb.timeline.curves import Chart, Line
 from kb.timeline.timeline import COLUMNS, Mark, Timeline
 from tests.bot.pages.made import curves, row, timeline

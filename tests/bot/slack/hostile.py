@@ -8,8 +8,8 @@ from random import Random
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from bot.closewords import VERDICTS
-from bot.slack.card import Card, Chain, Life, Said
+from bot.policy.resolution_codes import VERDICTS
+from bot.slack.messages.card import Card, Chain, Life, Said
 from kb.report import Report
 
 # Each is made up; `ghp_` and the like are forms that GitHub and others document.

@@ -10,8 +10,8 @@ from pathlib import Path
 from sqlalchemy import func
 from sqlmodel import col, select
 
-from bot.chat.values import Message
-from bot.tables import IncidentRow, OutboxRow, PostingRow, RequestRow, WorkRow
+from bot.demo.fakeslack.values import Message
+from bot.store.tables import IncidentRow, OutboxRow, PostingRow, RequestRow, WorkRow
 from tests.bot.slack.mortal import Lives
 from tests.bot.slack.stage import ADA, BUNDLES, CHANNEL, Stage
 

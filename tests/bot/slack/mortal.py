@@ -85,7 +85,7 @@ class Lives:
 
 def main() -> None:
     """Read orders, fork, tell."""
-    from bot.rulefiles import knowledge, prefilter_of
+    from bot.rulebase.loader import knowledge, prefilter_of
 
     known = knowledge()
     prefilter_of(known)
@@ -123,12 +123,12 @@ def _rehearse(known: Any) -> None:
 
     import bot.slack.service  # noqa: F401
     import connectors.bundles.connector  # noqa: F401
-    from bot.diagnosing import diagnose_bundle
-    from bot.ledger import Ledger
-    from bot.pictures import draw
-    from bot.timeline import loads
+    from bot.diagnosis.diagnose import diagnose_bundle
+    from bot.incidents.ledger import Ledger
+    from bot.render.timeline import loads
+    from bot.render.timeline_png import draw
 
-    answer = diagnose_bundle(known, ROOT / "bot" / "_demo" / "shard-corrupt", workers=1)
+    answer = diagnose_bundle(known, ROOT / "bot" / "demo" / "incidents" / "shard-corrupt", workers=1)
     draw(loads(answer.timeline()))
     with Ledger("sqlite://"):
         pass
@@ -137,18 +137,18 @@ def _rehearse(known: Any) -> None:
 
 def _live(order: Order, known: Any, writing: int) -> None:
     os.environ.update(order.env)
-    from bot import worklist
-    from bot.answering import Answering
-    from bot.config import read
-    from bot.ledger import Ledger
-    from bot.orders import DIAGNOSE, RECENT
-    from bot.recent import recent
-    from bot.slack.compose import Composer
-    from bot.slack.sender import Sender
+    from bot.config.file import read
+    from bot.handlers.diagnose import Answering
+    from bot.handlers.recent_jobs import recent
+    from bot.incidents.ledger import Ledger
+    from bot.queue import tasks
+    from bot.queue.payloads import DIAGNOSE, RECENT
+    from bot.queue.worker import step
+    from bot.slack.delivery.compose import Composer
+    from bot.slack.delivery.sender import Sender
     from bot.slack.service import client_of
-    from bot.worker import step
 
-    worklist.LOST_AFTER = 0.0  # whoever began work in an earlier life is dead
+    tasks.LOST_AFTER = 0.0  # whoever began work in an earlier life is dead
     config = read(Path(order.config))
     assert config.serve.slack is not None
     count = 0
@@ -188,7 +188,7 @@ def _clock(number: int) -> Callable[[], datetime]:
 @contextmanager
 def _sent_between(sender: Any) -> Iterator[None]:
     """Whenever messages should say how far collecting is, they are sent before it goes on."""
-    from bot.postings import Postings
+    from bot.notify.messages import Postings
 
     noted = Postings.progress
 

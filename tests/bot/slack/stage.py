@@ -13,32 +13,35 @@ import httpx
 from flask import Flask
 from slack_sdk import WebClient
 
-from bot.answering import Answering
-from bot.askedweek import asked_week
-from bot.chat.rates import Rates, unlimited
-from bot.chat.serving import serving
-from bot.chat.values import App as ChatApp
-from bot.chat.values import Message
-from bot.chat.workspace import Workspace
-from bot.config import Config, read
-from bot.goodruns import GoodRuns
-from bot.learning.drafter import Drafter
-from bot.learning.drafts import DRAFT
-from bot.learning.proposals import PROPOSE
-from bot.learning.proposing import Proposing
-from bot.ledger import Ledger
-from bot.orders import DIAGNOSE, DIGEST, GOOD_RUN, RECENT
-from bot.recent import recent
-from bot.rulefiles import Knowledge
-from bot.serving import mount
+from bot.config.file import Config, read
+from bot.demo.fakeslack.rate_limits import Rates, unlimited
+from bot.demo.fakeslack.ui.serve import serving
+from bot.demo.fakeslack.values import App as ChatApp
+from bot.demo.fakeslack.values import Message
+from bot.demo.fakeslack.workspace import Workspace
+from bot.handlers.diagnose import Answering
+from bot.handlers.digest import asked_week
+from bot.handlers.keep_baseline import GoodRuns
+from bot.handlers.recent_jobs import recent
+from bot.incidents.ledger import Ledger
+from bot.learning.drafts.service import Drafter
+from bot.learning.drafts.store import DRAFT
+from bot.learning.proposals.publish import Proposing
+from bot.learning.proposals.store import PROPOSE
+from bot.queue.payloads import DIAGNOSE, DIGEST, GOOD_RUN, RECENT
+from bot.queue.worker import step
+from bot.rulebase.loader import Knowledge
+from bot.server.serve import mount
 from bot.slack.app import SCOPES
-from bot.slack.compose import Composer
-from bot.slack.sender import Sender
+from bot.slack.delivery.compose import Composer
+from bot.slack.delivery.sender import Sender
 from bot.slack.service import Listening, listen
-from bot.worker import step
 
 ROOT = Path(__file__).parents[3]
-BUNDLES = {"demo": ROOT / "bot" / "_demo" / "shard-corrupt", "fine": ROOT / "tests" / "bundles" / "healthy"}
+BUNDLES = {
+    "demo": ROOT / "bot" / "demo" / "incidents" / "shard-corrupt",
+    "fine": ROOT / "tests" / "bundles" / "healthy",
+}
 CHANNEL, OTHER, FOREIGN = "C0INCIDENTS", "C0SECOND", "C0FOREIGN"
 ADA, GRACE, EVE = "U0ADA", "U0GRACE", "U0EVE"
 ONCALL = "S0ONCALL"

@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from bot.diagnosing import diagnose_bundle
-from bot.slack.answer import answered
-from bot.slack.card import Card, Chain, Said
-from bot.slack.limits import Message
-from bot.wording import decided
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.render.phrases import decided
+from bot.slack.blocks.limits import Message
+from bot.slack.messages.answer import answered
+from bot.slack.messages.card import Card, Chain, Said
 from kb.model import Gap
 from kb.report import Exclusion, Hang, Progress, Report, Vote
 from tests.bot.samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, TOO_LITTLE, UNKNOWN

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.answering import next_working_day
+from bot.handlers.diagnose import next_working_day
 from tests.bot.slack.stage import ADA, CHANNEL, EVE, FOREIGN, GRACE, ONCALL, OTHER, stage
 
 
@@ -312,7 +312,7 @@ def test_rights(tmp_path, known, monkeypatch):
         with play.ledger.session() as session:
             from sqlmodel import select
 
-            from bot.tables import AuditRow
+            from bot.store.tables import AuditRow
 
             rows = [(one.who, one.verb, one.allowed) for one in session.exec(select(AuditRow))]
         assert rows == [

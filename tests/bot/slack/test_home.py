@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from bot.slack.home import home
-from bot.slack.lists import ClusterState, ConnectorState, ListedIncident
+from bot.slack.messages.home import home
+from bot.slack.messages.lists import ClusterState, ConnectorState, ListedIncident
 from tests.bot.samples import NOON
 from tests.bot.slack.hostile import text
 from tests.bot.slack.reading import read

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.states import state_of
+from bot.store.incident_state import state_of
 from tests.bot.slack.stage import ADA, CHANNEL, EVE, GRACE, stage
 from tests.bot.slack.test_app import form, only, text_of
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.slack.blocks import actions, button, choice, header, note, overflow, plain, section
-from bot.slack.limits import WHOLE, DoesNotFit, Message, cut, fit, fit_view, length, weight
+from bot.slack.blocks.builders import actions, button, choice, header, note, overflow, plain, section
+from bot.slack.blocks.limits import WHOLE, DoesNotFit, Message, cut, fit, fit_view, length, weight
 from tests.bot.slack.strict import faults_of_message, faults_of_view, units
 
 

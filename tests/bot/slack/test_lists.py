@@ -6,7 +6,16 @@ from random import Random
 
 import pytest
 
-from bot.slack.lists import ClusterState, ConnectorState, ListedIncident, ListedRule, config, guide, incidents, rules
+from bot.slack.messages.lists import (
+    ClusterState,
+    ConnectorState,
+    ListedIncident,
+    ListedRule,
+    config,
+    guide,
+    incidents,
+    rules,
+)
 from tests.bot.samples import NOON
 from tests.bot.slack.hostile import SECRETS, text
 from tests.bot.slack.reading import read

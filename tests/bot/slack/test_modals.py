@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.slack.modals import (
+from bot.slack.forms.close_out import (
     CloseOut,
     CloseOutForm,
     Mute,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.slack.blocks import bullets, link, mention, paragraph, plain, preformatted, rich, words
-from bot.slack.mrkdwn import escaped, listed, quoted, safe
+from bot.slack.blocks.builders import bullets, link, mention, paragraph, plain, preformatted, rich, words
+from bot.slack.blocks.mrkdwn import escaped, listed, quoted, safe
 from tests.bot.slack.hostile import SECRETS, text
 from tests.bot.slack.strict import INVISIBLE, MARKUP, units
 

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from bot.slack.limits import Message
-from bot.slack.notices import (
+from bot.slack.blocks.limits import Message
+from bot.slack.messages.notices import (
     Candidate,
     Held,
     SourceState,
@@ -21,7 +21,7 @@ from bot.slack.notices import (
     unknown_job,
     usage,
 )
-from bot.slack.replies import opened, said, taken
+from bot.slack.messages.replies import opened, said, taken
 from kb.model import Gap
 from tests.bot.slack.hostile import SECRETS, text
 from tests.bot.slack.reading import read

@@ -12,14 +12,14 @@ import pytest
 from sqlalchemy import func
 from sqlmodel import col, select
 
-from bot.answering import Answering
-from bot.ledger import Ledger
-from bot.orders import DIAGNOSE
-from bot.slack.compose import Composer
-from bot.slack.sender import Sender
-from bot.tables import AnnotationRow, IncidentRow, MuteRow, OutboxRow, PostingRow, RequestRow, WorkRow
-from bot.worker import run
-from bot.worklist import LOST_AFTER
+from bot.handlers.diagnose import Answering
+from bot.incidents.ledger import Ledger
+from bot.queue.payloads import DIAGNOSE
+from bot.queue.tasks import LOST_AFTER
+from bot.queue.worker import run
+from bot.slack.delivery.compose import Composer
+from bot.slack.delivery.sender import Sender
+from bot.store.tables import AnnotationRow, IncidentRow, MuteRow, OutboxRow, PostingRow, RequestRow, WorkRow
 from tests.bot.slack.killing import is_answer, prepare
 from tests.bot.slack.stage import ADA, CHANNEL, GRACE, stage
 from tests.bot.slack.test_app import form, only, option, press, text_of

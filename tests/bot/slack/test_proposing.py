@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.closing import Closing
-from bot.diagnosing import diagnose_bundle
-from bot.learning.proposals import proposals, tick
-from bot.reportjson import dumps
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.incidents.resolution import Closing
+from bot.learning.proposals.store import proposals, tick
+from bot.render.report_json import dumps
 from bot.slack.groups import refresh
 from tests.bot.slack.stage import ADA, CHANNEL, EVE, GRACE, ONCALL, stage
 from tests.bot.slack.test_app import form, only, text_of

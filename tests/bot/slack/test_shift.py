@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.handover import Handover, Line, Listed, Node, Proposal, Waiting
-from bot.slack.commands import read_shift
-from bot.slack.limits import MESSAGE_BLOCKS, WHOLE, weight
-from bot.slack.shift import message_of
+from bot.incidents.handover import Handover, Line, Listed, Node, Proposal, Waiting
+from bot.slack.blocks.limits import MESSAGE_BLOCKS, WHOLE, weight
+from bot.slack.messages.handover import message_of
+from bot.slack.parsing.commands import read_shift
 from kb.errors import UnreadableInput
 from tests.bot.slack.reading import read
 from tests.bot.slack.stage import ADA, CHANNEL

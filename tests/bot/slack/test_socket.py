@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("websockets", reason="Socket Mode needs websockets")
 
-from bot.chat.socketmode import socket_mode
-from bot.config import read
+from bot.config.file import read
+from bot.demo.fakeslack.socket_mode import socket_mode
 from bot.slack.service import listen
 from tests.bot.slack.stage import ADA, CHANNEL, stage
 from tests.bot.slack.test_app import form, only, press, text_of

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.orders import DiagnoseOrder
-from bot.slack.modals import UNTIL
+from bot.queue.payloads import DiagnoseOrder
+from bot.slack.forms.close_out import UNTIL
 from tests.bot.slack.stage import ADA, BUNDLES, CHANNEL, GRACE, OTHER, stage
 from tests.bot.slack.test_app import form, only, option, press, text_of
 
@@ -77,7 +77,7 @@ def test_attempts_are_one_thread_with_a_count(play):
     with play.ledger.session(write=True) as session:
         from sqlalchemy import delete
 
-        from bot.tables import FlapRow
+        from bot.store.tables import FlapRow
 
         session.execute(delete(FlapRow))  # as if the next one were another kind of failure
     ended(play, "llm-70b", "102")
@@ -160,7 +160,7 @@ def test_a_rule_that_is_often_wrong_is_marked_until_it_was_looked_at(tmp_path, k
         for number in range(5):
             ended(play, f"run-{number}")
         for incident in play.ledger.list():
-            from bot.closing import Closing
+            from bot.incidents.resolution import Closing
 
             said = Closing(GRACE, "slack", "wrong", "no_rule")
             play.ledger.annotate(incident.id, "default", f"k{incident.id}", said, datetime.now(UTC))

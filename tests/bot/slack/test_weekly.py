@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from bot.digest.posting import tick
+from bot.digest.schedule import tick
 from tests.bot.slack.stage import ADA, CHANNEL, stage
 from tests.bot.slack.test_app import only, text_of
 

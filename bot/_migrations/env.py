@@ -1,6 +1,0 @@
-"""Alembic's entry: takes the steps on the connection that `bot.database` hands in, within its transaction."""
-
-from alembic import context
-
-context.configure(connection=context.config.attributes["connection"], render_as_batch=True)
-context.run_migrations()

@@ -1,0 +1,311 @@
+"""Figures over cases with known causes, in the form of a benchmark: `<case>/case.yaml` and `<case>/logs/`.
+
+An explicit fault is one that a line names: its case has a needle, and its class is no symptom and none that only numbers
+show (domain training). A false alarm is any root cause of band possible or better, or any verdict but no_fault, on a run labelled healthy.
+Failures are weighed by the share of lost GPU time that their class had in Acme's clusters (Hu et al., NSDI'24, table 3).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from statistics import mean
+from typing import Any
+
+import yaml
+
+from bot.diagnosis.batch import bundles, reports
+from bot.rulebase.loader import Knowledge
+from kb.errors import UnreadableInput
+from kb.report import Report
+from kb.rulebase.rule import FaultClass
+
+# % of the GPU time that failures cost, from the published table, on our classes; a class it does not have weighs little.
+GPU_TIME = {
+    "nvlink_fault": 30.25,
+    "cuda_memory_access": 5.3,
+    "gpu_fault": 5.2,
+    "gpu_library": 5.2,
+    "node_lost": 14.3,
+    "gpu_memory_ecc": 11.0,
+    "rdma_link": 1.5,
+    "nccl_bootstrap": 1.5,
+    "rdma_setup": 1.5,
+    "dataloader_fault": 4.38,
+    "code_bug": 5.1,
+    "peer_failure": 1.8,
+    "external_network": 3.5,
+    "cuda_oom": 3.28,
+    "config_error": 1.5,
+    "checkpoint_load": 1.5,
+    "storage_io": 2.12,
+    "collective_timeout": 0.5,
+    "dependency": 0.1,
+    "data_error": 0.2,
+}
+RARE = 0.1
+BINS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A case with its known cause."""
+
+    id: str
+    label: str
+    accept: tuple[str, ...]
+    needle: tuple[str, ...]
+    ranks: tuple[int, ...]
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A case and what was said of it."""
+
+    case: str
+    label: str
+    verdict: str
+    answers: tuple[str, ...]
+    rules: tuple[str, ...]
+    confidence: float
+    band: str
+    top1: bool
+    top3: bool
+    needle: bool | None
+    false_alarm: bool | None
+    quoted: tuple[str, ...]
+    source: str = ""
+    traits: tuple[str, ...] = ()
+    explicit: bool = False
+    named: bool = False
+
+
+def read_case(folder: Path) -> Case:
+    """Read case.yaml.
+
+    Raises:
+        UnreadableInput: the file cannot be read, or is not the description of a case.
+    """
+    path = folder / "case.yaml"
+    try:
+        raw = yaml.safe_load(path.read_text("utf-8", errors="replace"))
+        return Case(
+            str(raw["id"]),
+            str(raw["label"]),
+            tuple(str(one) for one in raw.get("accept") or ()),
+            tuple(str(one) for one in raw.get("needle") or ()),
+            tuple(raw.get("ranks") or ()),
+            str(raw.get("source") or raw["id"]),
+        )
+    except (OSError, yaml.YAMLError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise UnreadableInput(f"{path}: no usable case: {' '.join(str(error).split())[:300]}") from error
+
+
+def judge(case: Case, report: Report, faults: Mapping[str, FaultClass] | None = None) -> Judged:
+    """Compare a report with the truth. `faults`: the classes, to tell which faults are explicit."""
+    answers = tuple(one.fault for one in report.diagnoses) or (
+        ("healthy",) if report.verdict == "no_fault" else ("unknown",)
+    )
+    right = {case.label, *case.accept}
+    lines = tuple(item.text for item in report.diagnoses[0].evidence) if report.diagnoses else ()
+    healthy = case.label == "healthy"
+    alarm = report.verdict != "no_fault" or any(
+        one.role == "root_cause" and one.band != "weak" for one in report.diagnoses
+    )
+    best = report.diagnoses[0] if report.diagnoses else None
+    return Judged(
+        case=case.id,
+        label=case.label,
+        verdict=report.verdict,
+        answers=answers[:3],
+        rules=tuple(one.rule for one in report.diagnoses[:3]),
+        confidence=best.confidence if best else 0.0,
+        band=best.band if best else "",
+        top1=answers[0] in right,
+        top3=bool(right & set(answers[:3])),
+        needle=any(needle in line for needle in case.needle for line in lines) if case.needle and not healthy else None,
+        false_alarm=alarm if healthy else None,
+        quoted=lines,
+        source=case.source,
+        traits=best.traits if best else (),
+        explicit=bool(case.needle) and _explicit(case.label, faults),
+        named=report.verdict == "fault" and _explicit(answers[0], faults),
+    )
+
+
+def _explicit(fault: str, faults: Mapping[str, FaultClass] | None) -> bool:
+    """Whether a fault is one that a line can name: no symptom, nothing that only numbers show."""
+    known = (faults or {}).get(fault)
+    return known is not None and not known.symptom and known.domain != "training"
+
+
+def evaluate_cases(knowledge: Knowledge, folder: Path, workers: int | None = None) -> list[Judged]:
+    """Diagnose all cases of a folder.
+
+    Raises:
+        UnreadableInput: there is no case in it, or one that cannot be read.
+    """
+    folders = [path for path in bundles(folder) if (path / "case.yaml").is_file()]
+    if not folders:
+        raise UnreadableInput(f"{folder}: there is no case in it, no subfolder with a case.yaml")
+    cases = [read_case(path) for path in folders]
+    made = reports(knowledge, folders, workers)
+    faults = knowledge.rulebook.faults
+    return [judge(case, report, faults) for case, (report, _) in zip(cases, made, strict=True)]
+
+
+def figures(judged: Sequence[Judged]) -> dict[str, Any]:
+    """The figures that count, shares from 0 to 1."""
+    failures = [one for one in judged if one.label != "healthy"]
+    needles = [one.needle for one in judged if one.needle is not None]
+    alarms = [one.false_alarm for one in judged if one.false_alarm is not None]
+    return {
+        "cases": len(judged),
+        "top1": _share([one.top1 for one in judged]),
+        "top3": _share([one.top3 for one in judged]),
+        "top1_failures": _share([one.top1 for one in failures]),
+        "top3_failures": _share([one.top3 for one in failures]),
+        "top1_class_mean": _by_class(judged, "top1"),
+        "top3_class_mean": _by_class(judged, "top3"),
+        "top1_gpu_time": _weighed(failures, "top1"),
+        "top3_gpu_time": _weighed(failures, "top3"),
+        "false_alarms": sum(alarms),
+        "healthy": len(alarms),
+        "needle": _share(needles),
+        "needles": len(needles),
+        "no_match": _share([one.verdict == "no_match" for one in failures]),
+        "called_healthy": _share([one.verdict == "no_fault" for one in failures]),
+        "likely": _share([one.band == "likely" for one in failures]),
+        "likely_right": _share([one.top1 for one in failures if one.band == "likely"]),
+        "likely_wrong": _share([one.band == "likely" and not one.top1 for one in failures]),
+        "explicit": sum(one.explicit for one in judged),
+        "explicit_recall": _share([one.top1 for one in judged if one.explicit]),
+        "explicit_precision": _share([one.top1 for one in judged if one.named]),
+        "calibration_error": round(calibration_error(answered(judged)), 4),
+        "calibration_floor": round(calibration_floor(answered(judged)), 4),
+    }
+
+
+def answered(judged: Sequence[Judged]) -> list[tuple[float, bool]]:
+    """(confidence, whether right) of the first diagnosis of each failure that has one."""
+    return [(one.confidence, one.top1) for one in judged if one.label != "healthy" and one.verdict == "fault"]
+
+
+def bins(pairs: Sequence[tuple[float, bool]], number: int = BINS) -> list[list[tuple[float, float]]]:
+    """Bins of equal mass, the least sure first: (confidence, share of those as sure that was right)."""
+    number_of, right_of = Counter(sure for sure, _ in pairs), Counter(sure for sure, right in pairs if right)
+    smooth = [(sure, right_of[sure] / number_of[sure]) for sure, _ in sorted(pairs, key=lambda pair: pair[0])]
+    cuts = [round(len(smooth) * place / number) for place in range(number + 1)]
+    return [smooth[low:high] for low, high in pairwise(cuts) if high > low]
+
+
+def calibration_error(pairs: Sequence[tuple[float, bool]]) -> float:
+    """The expected calibration error: how far confidence is from the share that was right, on average over the bins."""
+    return sum(abs(sum(sure - right for sure, right in part)) for part in bins(pairs)) / max(1, len(pairs))
+
+
+def calibration_floor(pairs: Sequence[tuple[float, bool]], draws: int = 400) -> float:
+    """The error that perfect confidences would show with so few cases: the mean over drawn outcomes."""
+    chance = Random(0)
+    drawn = ([(sure, chance.random() < sure) for sure, _ in pairs] for _ in range(draws if pairs else 0))
+    errors = [calibration_error(one) for one in drawn]
+    return mean(errors) if errors else 0.0
+
+
+def _share(values: Sequence[bool]) -> float:
+    return round(mean(values), 4) if values else 0.0
+
+
+def _by_class(judged: Sequence[Judged], what: str) -> float:
+    groups: dict[str, list[bool]] = {}
+    for one in judged:
+        groups.setdefault(one.label, []).append(getattr(one, what))
+    return round(mean(mean(group) for group in groups.values()), 4) if groups else 0.0
+
+
+def _weighed(judged: Sequence[Judged], what: str) -> float:
+    """Each class weighs what it costs, shared among its cases."""
+    counts = Counter(one.label for one in judged)
+    weights = [GPU_TIME.get(one.label, RARE) / counts[one.label] for one in judged]
+    hits = [weight for weight, one in zip(weights, judged, strict=True) if getattr(one, what)]
+    return round(sum(hits) / sum(weights), 4) if weights else 0.0
+
+
+def confusion(judged: Sequence[Judged]) -> list[tuple[str, str, int]]:
+    """(truth, answer, how often) of everything that was not right."""
+    pairs = Counter((one.label, one.answers[0]) for one in judged if not one.top1)
+    return [
+        (truth, answer, count) for (truth, answer), count in sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
+    ]
+
+
+def to_json(judged: Sequence[Judged]) -> str:
+    """Figures and cases as JSON."""
+    return json.dumps({"figures": figures(judged), "cases": [asdict(one) for one in judged]}, indent=1)
+
+
+def render(judged: Sequence[Judged], *, verbose: bool = False) -> str:
+    """The figures as a table for people."""
+    numbers = figures(judged)
+    lines = [f"{numbers['cases']} cases, {numbers['healthy']} of them healthy", ""]
+    lines.append(f"{'':24}{'top-1':>8}{'top-3':>8}")
+    for name, key in (
+        ("by count", ""),
+        ("failures only", "_failures"),
+        ("mean over classes", "_class_mean"),
+        ("by lost GPU time", "_gpu_time"),
+    ):
+        lines.append(f"{name:24}{numbers['top1' + key]:8.1%}{numbers['top3' + key]:8.1%}")
+    lines += [
+        "",
+        f"{'false alarms':24}{numbers['false_alarms']:8d} of {numbers['healthy']} healthy runs",
+        f"{'needle quoted':24}{numbers['needle']:8.1%} of {numbers['needles']}",
+        f"{'explicit faults found':24}{numbers['explicit_recall']:8.1%} of {numbers['explicit']}",
+        f"{'explicit and right':24}{numbers['explicit_precision']:8.1%} of those that were named",
+        f"{'no rule says what':24}{numbers['no_match']:8.1%} of failures",
+        f"{'called no fault':24}{numbers['called_healthy']:8.1%} of failures",
+        f"{'band likely':24}{numbers['likely']:8.1%} of failures, right in {numbers['likely_right']:.1%}",
+        f"{'likely and wrong':24}{numbers['likely_wrong']:8.1%} of failures",
+        "",
+        *reliability(answered(judged)),
+        "",
+        "confusion (truth → answer):",
+        *(f"  {count:3d}  {truth} → {answer}" for truth, answer, count in confusion(judged)),
+    ]
+    if verbose:
+        lines += ["", *_details(judged), "", f"explicit: {', '.join(one.case for one in judged if one.explicit)}"]
+    return "\n".join(lines)
+
+
+def reliability(pairs: Sequence[tuple[float, bool]]) -> list[str]:
+    """The reliability table: in bins of equal mass, how sure and how often right."""
+    if not pairs:
+        return []
+    rows = [
+        f"  {min(c for c, _ in part):.2f} to {max(c for c, _ in part):.2f}{len(part):8d}"
+        f"{mean(c for c, _ in part):10.1%}{mean(r for _, r in part):10.1%}"
+        for part in bins(pairs)
+    ]
+    return [
+        f"reliability of the first diagnosis{'':4}sure     right",
+        *rows,
+        f"expected calibration error {calibration_error(pairs):.3f}; perfect confidences would show {calibration_floor(pairs):.3f}",
+    ]
+
+
+def _details(judged: Sequence[Judged]) -> list[str]:
+    lines = []
+    for one in judged:
+        if one.top1 and one.needle is not False and not one.false_alarm:
+            continue
+        mark = "needle" if one.top1 else "wrong " if not one.top3 else "top-3 "
+        lines.append(
+            f"{mark} {one.case}: {one.label}, said {one.verdict} {', '.join(one.answers)} ({', '.join(one.rules)})"
+        )
+    return lines

@@ -1,0 +1,75 @@
+"""Two rule bases over the same bundles: whose first answer is another one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bot.diagnosis.batch import bundles, reports
+from bot.render.markdown import cell, table
+from bot.rulebase.loader import Knowledge
+from kb.errors import UnreadableInput
+from kb.report import Report
+
+Kind = Literal["same", "new", "lost", "changed"]
+ORDER: tuple[Kind, ...] = ("new", "lost", "changed")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A bundle and the first answers of both rule bases: "fault (rule)", or the verdict where no fault is named."""
+
+    bundle: str
+    old: str
+    new: str
+    kind: Kind
+
+
+def compare(old: Knowledge, new: Knowledge, folder: Path, workers: int | None = None) -> list[Compared]:
+    """Diagnose every bundle of a folder with both, in order of their names.
+
+    Raises:
+        UnreadableInput: there is no bundle in it.
+    """
+    found = bundles(folder)
+    if not found:
+        raise UnreadableInput(f"{folder}: there is no bundle in it, no subfolder")
+    before = [report for report, _ in reports(old, found, workers)]
+    after = [report for report, _ in reports(new, found, workers)]
+    return [
+        Compared(path.name, answer(one), answer(two), _kind(one, two))
+        for path, one, two in zip(found, before, after, strict=True)
+    ]
+
+
+def answer(report: Report) -> str:
+    """The first answer of a report."""
+    best = report.diagnoses[0] if report.diagnoses else None
+    return f"{best.fault} ({best.rule})" if best else report.verdict
+
+
+def _kind(old: Report, new: Report) -> Kind:
+    if answer(old) == answer(new):
+        return "same"
+    if bool(old.diagnoses) == bool(new.diagnoses):
+        return "changed"
+    return "new" if new.diagnoses else "lost"
+
+
+def render(compared: Sequence[Compared]) -> str:
+    """The differences as a Markdown table, with their counts."""
+    counts = Counter(one.kind for one in compared)
+    told = ", ".join(f"{counts[kind]} {kind}" for kind in (*ORDER, "same"))
+    rows = [
+        [one.kind, cell(one.bundle), cell(one.old), cell(one.new)]
+        for one in sorted(compared, key=lambda one: (ORDER.index(one.kind) if one.kind in ORDER else 9, one.bundle))
+        if one.kind != "same"
+    ]
+    lines = [
+        f"{len(compared)} bundles: {told}",
+        *(["", *table(["What", "Bundle", "Old", "New"], rows)] if rows else []),
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,88 @@
+"""`rules/lock.json`: each rule's id, the hash of its meaning, and its version, which rises by one when the hash changes.
+
+An id that was locked once stays: reports and incidents name it, so it must never come to mean something else. A rule that
+nobody needs any more is deprecated, not removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kb.errors import Fault, UnreadableInput
+from kb.rulebase.codec import Locked, meaning, read_lock
+from kb.rulebase.rule import Rulebook
+
+NAME = "lock.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """From a lock to the next: `entries` is what the lock should hold; the ids that are new, changed and gone."""
+
+    entries: Mapping[str, Locked]
+    new: tuple[str, ...]
+    changed: tuple[str, ...]
+    gone: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The lock as a file: one rule a line, so that a difference is read at a glance."""
+        rows = [
+            f'  {json.dumps(name)}: {{"version": {one.version}, "sha256": "{one.sha256}"}}'
+            for name, one in sorted(self.entries.items())
+        ]
+        return "{\n" + ",\n".join(rows) + "\n}\n" if rows else "{}\n"
+
+    def told(self) -> list[str]:
+        """The differences, one a line."""
+        return [
+            *(f"{name}: new" for name in self.new),
+            *(f"{name}: changed, now version {self.entries[name].version}" for name in self.changed),
+            *(f"{name}: removed; a rule that was locked stays, with status deprecated" for name in self.gone),
+        ]
+
+
+def step(rulebook: Rulebook, locked: Mapping[str, Locked]) -> Step:
+    """What the lock of these rules should hold, given what it held before."""
+    entries = dict(locked)
+    new, changed = [], []
+    for rule in rulebook.rules:
+        digest, old = meaning(rule), locked.get(rule.id)
+        if old is None:
+            new.append(rule.id)
+            entries[rule.id] = Locked(digest, 1)
+        elif old.sha256 != digest:
+            changed.append(rule.id)
+            entries[rule.id] = Locked(digest, old.version + 1)
+    gone = sorted(set(locked) - {rule.id for rule in rulebook.rules})
+    return Step(entries, tuple(new), tuple(changed), tuple(gone))
+
+
+def locked_in(files: Mapping[str, str], unread: tuple[Fault, ...] = ()) -> dict[str, Locked]:
+    """The lock among the files of a rules folder (`bot.rulebase.loader.read_files`); empty where there is none.
+
+    Raises:
+        UnreadableInput: there is one and it cannot be read; written anew it would lose every version.
+    """
+    for fault in unread:
+        if fault.file == NAME:
+            raise UnreadableInput(str(fault))
+    return read_lock(files[NAME]) if NAME in files else {}
+
+
+def write(folder: Path, text: str) -> None:
+    """Put the lock in its place, whole or not at all."""
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".lock-", delete=False) as handle:
+        new = Path(handle.name)
+    try:
+        new.write_text(text, "utf-8")
+        new.chmod(0o644)
+        new.replace(folder / NAME)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            new.unlink()

@@ -1,0 +1,194 @@
+"""Runs the logs beside the rules: each rule must speak on its own `match/` and stay silent on its own `silent/`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+from bot.diagnosis.evidence import from_bundle
+from bot.diagnosis.plugins import observe, with_plugins
+from bot.diagnosis.scan_pool import scan_all
+from bot.rulebase.loader import Knowledge, engine
+from connectors.base.bundle_layout import PARTS
+from connectors.base.filenames import name_hints
+from connectors.bundles.streams import BLOCK, discover
+from kb.diagnosis.findings import Finding, find
+from kb.errors import Fault
+from kb.facts.evidence import Evidence, Facts, History, PastIncident
+from kb.model import Gap, StreamRef
+from kb.plugin import view, wanted
+from kb.rulebase.rule import Rule
+from kb.rulebase.rulebook import Positions
+from kb.scanning.matcher import Matcher
+from kb.scanning.plan import plan
+from kb.scanning.scanner import scan
+from kb.scanning.summary import StreamSummary
+
+UNSPOKEN = ("draft", "shadow")  # states in which a rule is not heard
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTest:
+    """A test log, or a folder of them that make one job. `speaks`: the rule must find its fault in it."""
+
+    rule: str
+    path: Path
+    speaks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a test. `heard`: all rules that spoke."""
+
+    test: RuleTest
+    passed: bool
+    heard: tuple[Finding, ...]
+
+
+def spoken(knowledge: Knowledge) -> Knowledge:
+    """The same rule base with its rules in status draft or shadow as if they spoke: so they are tried before they do."""
+    book = knowledge.rulebook
+    if not any(rule.status in UNSPOKEN for rule in book.rules):
+        return knowledge
+    rules = tuple(replace(rule, status="experimental") if rule.status in UNSPOKEN else rule for rule in book.rules)
+    whole = plan(replace(book, rules=rules))
+    compiled = engine()(whole.patterns).dump()
+    return Knowledge(replace(book, rules=rules), whole, compiled, knowledge.faults)
+
+
+def tests_of(folder: Path, rules: Sequence[Rule]) -> list[RuleTest]:
+    """All tests of the rules, in order."""
+    found = []
+    for rule in rules:
+        home = (folder / rule.file).parent
+        for name, speaks in (("match", True), ("silent", False)):
+            if (home / name).is_dir():
+                found += [RuleTest(rule.id, path, speaks) for path in sorted((home / name).iterdir())]
+    return found
+
+
+def names_of(tests: Sequence[RuleTest]) -> dict[str, list[str]]:
+    """Rule id → the names of its tests, as lint wants them."""
+    names: dict[str, list[str]] = {}
+    for test in tests:
+        names.setdefault(test.rule, []).append(f"{test.path.parent.name}/{test.path.name}")
+    return names
+
+
+def run(knowledge: Knowledge, matcher: Matcher, test: RuleTest) -> Outcome:
+    """Try one test with the whole rule base."""
+    evidence, history = evidence_at(knowledge, matcher, test.path)
+    heard = list(find(knowledge.rulebook, Facts(evidence, knowledge.rulebook.rules), history).findings)
+    spoke = any(finding.rule.id == test.rule for finding in heard)
+    return Outcome(test, spoke == test.speaks, tuple(heard))
+
+
+def detector_faults(knowledge: Knowledge, tests: Sequence[RuleTest], positions: Positions) -> list[Fault]:
+    """What is wrong with the users' detectors that rules ask for, as the rules' own tests show it."""
+    found = []
+    matcher = knowledge.matcher()
+    for rule in knowledge.rulebook.rules:
+        used = wanted([rule])
+        if not used:
+            continue
+        failures: dict[str, str] = {}
+        for texts in [{}, *(read_streams(one.path) for one in tests if one.rule == rule.id)]:
+            evidence = evidence_of(knowledge, matcher, texts)
+            gave = observe(used, evidence.job, tuple(view(one) for one in evidence.streams))
+            failures |= {used[key].name: one.failure for key, one in gave.items() if one.failure}
+        for pattern in rule.patterns:
+            if pattern.plugin is not None and (failure := failures.get(pattern.plugin.name)):
+                message = f"detector {pattern.plugin.name!r}: {failure}"
+                found.append(positions.fault(rule, f"match.{pattern.name}.plugin", message))
+    return found
+
+
+def empty(test: RuleTest) -> bool:
+    """Whether a test is a file with nothing in it."""
+    return test.path.is_file() and not test.path.read_bytes().strip()
+
+
+def read_streams(path: Path) -> dict[str, bytes]:
+    """A test's streams by name."""
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    root = path if path.is_dir() else path.parent
+    return {str(file.relative_to(root)): file.read_bytes() for file in files}
+
+
+def evidence_at(knowledge: Knowledge, matcher: Matcher, path: Path) -> tuple[Evidence, History]:
+    """The evidence of a test and its history: a log, a folder of logs, or a bundle with stacks, recorders, metrics, attempts."""
+    if path.is_dir() and any((path / name).exists() for name in (*PARTS, "job.yaml")):
+        evidence, history = from_bundle(knowledge, path, workers=1), History()
+    else:
+        earlier, streams = split_attempts(read_streams(path))
+        past = [one for texts in earlier for one in findings_on(knowledge, matcher, texts)]
+        evidence, history = evidence_of(knowledge, matcher, streams), remembered(past)
+    return with_plugins(evidence, knowledge.rulebook), history
+
+
+def split_attempts(streams: Mapping[str, bytes]) -> tuple[list[dict[str, bytes]], dict[str, bytes]]:
+    """The streams of earlier attempts (`attempts/<n>/…`), oldest first, and those of the run itself."""
+    earlier: dict[str, dict[str, bytes]] = {}
+    own = {}
+    for name, text in streams.items():
+        head, _, rest = name.partition("/")
+        number, _, inner = rest.partition("/")
+        if head == "attempts" and inner:
+            earlier.setdefault(number, {})[inner] = text
+        else:
+            own[name] = text
+    return [earlier[number] for number in sorted(earlier)], own
+
+
+def remembered(findings: Iterable[Finding]) -> History:
+    """What was found before, as history for what came after it."""
+    past = {
+        PastIncident(one.rule.id, one.fault.id, 0.0, node=signal.resource.node, gpu=signal.captures.get("pci"))
+        for one in findings
+        for signal in one.signals
+    }
+    return History(tuple(sorted(past, key=repr)))
+
+
+def findings_on(
+    knowledge: Knowledge, matcher: Matcher, streams: Mapping[str, bytes], history: History | None = None
+) -> list[Finding]:
+    """What the rules find in some streams, before ranking."""
+    return findings_in(knowledge, evidence_of(knowledge, matcher, streams).streams, history)
+
+
+def findings_in(
+    knowledge: Knowledge, streams: Sequence[StreamSummary], history: History | None = None
+) -> list[Finding]:
+    """What the rules find in streams that were scanned."""
+    evidence = with_plugins(Evidence(streams=tuple(streams)), knowledge.rulebook)
+    facts = Facts(evidence, knowledge.rulebook.rules)
+    return list(find(knowledge.rulebook, facts, history or History()).findings)
+
+
+def streams_at(knowledge: Knowledge, path: Path) -> tuple[tuple[StreamSummary, ...], tuple[Gap, ...]]:
+    """The logs under a path, scanned, and what of them could not be read.
+
+    Raises:
+        UnreadableInput: there is no such path.
+    """
+    found = discover([path])
+    summaries = scan_all(knowledge, found.streams)
+    return summaries, (*found.gaps, *(gap for one in summaries for gap in one.gaps))
+
+
+def pasted(knowledge: Knowledge, handle: IO[bytes]) -> tuple[tuple[StreamSummary, ...], tuple[Gap, ...]]:
+    """What comes from a pipe or a terminal, read to its end in pieces and scanned."""
+    blocks = iter(lambda: handle.read(BLOCK), b"")
+    return (scan(knowledge.plan, knowledge.matcher(), StreamRef("standard input"), blocks),), ()
+
+
+def evidence_of(knowledge: Knowledge, matcher: Matcher, streams: Mapping[str, bytes]) -> Evidence:
+    """Evidence from texts in memory; names hint ranks and kinds as they do for files."""
+    summaries = []
+    for name, text in streams.items():
+        ref = name_hints(StreamRef(name, size=len(text)), name)
+        summaries.append(scan(knowledge.plan, matcher, ref, [text]))
+    return Evidence(streams=tuple(summaries))

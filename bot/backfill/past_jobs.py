@@ -1,0 +1,140 @@
+"""The ends of past jobs, from all connected systems that know jobs: the scheduler's word first, folders and stores after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from bot.collection.find_job import side_by_side
+from bot.config.connectors import KINDS
+from bot.config.file import Cluster
+from bot.diagnosis.job import wire
+from bot.policy.job_end import judged
+from bot.server.job_watcher import endings_of
+from connectors.base.contract import Deadline, Finder, Known, SourceFailed
+from kb.model import Window
+
+DAY = 86400.0
+PATIENCE = 60.0  # seconds for one question to all systems
+FULL = 2000  # jobs in one answer: there may be more
+SHORTEST = 3600.0  # seconds: an answer that is full is asked for again in halves, down to this
+MOST = 20_000  # ends of jobs
+
+
+@dataclass(frozen=True, slots=True)
+class PastJob:
+    """An end of a job that is worth looking at. `mark` tells it from the job's other runs; `ended`: seconds since the epoch.
+
+    `how`: in the scheduler's words; `told`: whether a scheduler told that it ended badly, else only its logs can tell.
+    """
+
+    cluster: str
+    job: str
+    name: str
+    mark: str
+    ended: float
+    how: str
+    told: bool
+    namespace: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The same for this end, whenever it is looked for."""
+        return repr((self.cluster, self.namespace, self.job, self.mark))
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What was found. `seen`: jobs that the systems listed; `fine`: of them those that ended well; `troubles`: who gave less."""
+
+    jobs: tuple[PastJob, ...]
+    seen: int
+    fine: int
+    troubles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A system that knows jobs; `ends`: it tells how they ended."""
+
+    cluster: str
+    name: str
+    finder: Finder
+    ends: bool
+
+
+def past_jobs(
+    clusters: Sequence[Cluster], start: float, end: float, *, pattern: str = "*", timeouts: bool = True
+) -> Past:
+    """The ends from `start` to `end`, the newest first. `pattern`: of the job's name or id, as `llm-*`."""
+    known: dict[tuple[str, str], Known] = {}
+    told: dict[str, PastJob] = {}
+    untold: dict[str, PastJob] = {}
+    troubles: dict[str, None] = {}
+    fine: set[tuple[str, str]] = set()
+    asked = [
+        _Asked(cluster.name, connector.name, finder, KINDS[connector.type].ends)
+        for cluster in clusters
+        for connector, (_, finder) in zip(cluster.connectors, wire(cluster).connectors, strict=True)
+        if "jobs" in finder.gives
+    ]
+    for one in sorted(asked, key=lambda each: not each.ends):
+        for job in _listed(one, start, end, troubles):
+            place = (one.cluster, job.id)
+            if (not fnmatchcase(job.name, pattern) and not fnmatchcase(job.id, pattern)) or (
+                not one.ends and place in known
+            ):
+                continue
+            known[place] = job
+            found = list(_ends(one, job, end, timeouts=timeouts))
+            if not found:
+                fine.add(place)
+            for each in found:
+                if start <= each.ended <= end:
+                    (told if each.told else untold).setdefault(each.key, each)
+    newest = sorted([*told.values(), *untold.values()], key=lambda each: (-each.ended, each.key))
+    if len(newest) > MOST:
+        troubles[f"{len(newest) - MOST} older ends of jobs are left out: at most {MOST} are looked at"] = None
+    return Past(tuple(newest[:MOST]), len(known), len(fine), tuple(troubles))
+
+
+def _ends(asked: _Asked, job: Known, now: float, *, timeouts: bool) -> Iterator[PastJob]:
+    """The ends of a job that were bad, or of which its system does not tell how they were."""
+    if asked.ends:
+        for one in endings_of("", asked.cluster, job, now, timeouts=timeouts):
+            yield PastJob(one.cluster, one.job, job.name, one.mark, one.ended, one.how, True, one.namespace)
+    elif judged(job.state, None, None, timeouts=timeouts) in ("bad", "untold"):
+        ended = job.end if job.end is not None else job.start if job.start is not None else now
+        how = f"{asked.name} knows its logs" if job.state is None else job.state
+        yield PastJob(asked.cluster, job.id, job.name, f"{job.start}", ended, how, False, job.namespace)
+
+
+def _listed(asked: _Asked, start: float, end: float, troubles: dict[str, None]) -> Iterator[Known]:
+    """The jobs of a time, asked for by the day where the system has a list of ends, in halves where an answer is full."""
+    step = DAY if asked.ends else end - start
+    spans = []
+    at = start
+    while at < end:
+        spans.append((at, min(end, at + step)))
+        at += step
+    while spans:
+        begin, until = spans.pop()
+        (answer,) = side_by_side([_question(asked.finder, begin, until)], Deadline.within(PATIENCE))
+        if isinstance(answer, SourceFailed):
+            troubles[f"{asked.name} of {asked.cluster} could not be asked: {answer}"[:300]] = None
+            continue
+        if len(answer) >= FULL and until - begin > SHORTEST and asked.ends:
+            middle = (begin + until) / 2
+            spans += [(begin, middle), (middle, until)]
+            continue
+        if len(answer) >= FULL:
+            troubles[
+                f"{asked.name} of {asked.cluster} lists at most {FULL:,} jobs at once; older ones may be missing"
+            ] = None
+        yield from answer
+
+
+def _question(finder: Finder, begin: float, until: float) -> Callable[[], Sequence[Known]]:
+    window, deadline = Window(begin, until), Deadline.within(PATIENCE)
+    return lambda: finder.recent(window, deadline)

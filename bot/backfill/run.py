@@ -1,0 +1,333 @@
+"""Past jobs looked at as if they had just ended: what would have been said, how often, and how many messages a day it would be.
+
+Nothing is posted, and nothing is kept among the incidents unless that is wanted. Every look is noted in a file of its own
+as soon as it is done, so that a backfill that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+import msgspec
+from sqlmodel import col, select
+
+from bot.backfill.past_jobs import Past, PastJob, past_jobs
+from bot.config.file import Config
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.diagnosis.job import JobRequest, gather
+from bot.incidents.ledger import Ledger
+from bot.notify.announce import chained_within
+from bot.notify.announce import ended as end_of
+from bot.pages.attachments import small
+from bot.policy.notifications import subject_of
+from bot.policy.routing import Destination, destinations, facts_of, link_of
+from bot.render.report_json import dumps
+from bot.rulebase.loader import Knowledge
+from bot.store.incidents import Origin, add_within, file
+from bot.store.tables import IncidentRow
+from kb.errors import SignalboxError, UnreadableInput
+from kb.hangs.checkpoint_saves import saving
+from kb.report import Report
+
+SCHEMA = "signalbox.backfill-notes/1"
+CHANNEL = "the channel"  # where there is none configured: one for all
+LONGEST_NOTES = 256 << 20  # bytes
+SAME_END = 300.0  # seconds by which two systems may tell one end otherwise
+_REASON = 300
+
+
+class Noted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What came of one job. `error`: it could not be looked at; all else is of its report.
+
+    `channels`: where an answer would have gone; `link_job`, `link_name`: bot.policy.routing.Link; `incident`: its number where it is
+    kept, `known`: it was there before.
+    """
+
+    key: str
+    cluster: str
+    job: str
+    name: str
+    ended: float
+    how: str
+    seconds: float
+    error: str = ""
+    verdict: str = ""
+    phase: str = ""
+    fault: str | None = None
+    rule: str | None = None
+    band: str | None = None
+    summary: str = ""
+    fingerprint: str = ""
+    nodes: tuple[str, ...] = ()
+    gpus: int | None = None
+    gpu_hours: float | None = None
+    stands_out: str = ""
+    gaps: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    link_job: str = ""
+    link_name: str | None = None
+    incident: int | None = None
+    known: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether something had failed, as the report says it."""
+        return not self.error and self.verdict != "no_fault" and self.phase not in ("stopped", "completed")
+
+
+class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a backfill looks at: whose jobs, of which time (seconds since the epoch), which names, how many at most."""
+
+    tenant: str
+    start: float
+    end: float
+    pattern: str
+    limit: int
+    schema: str = SCHEMA
+
+
+Tell = Callable[[int, int, Noted], None]  # how many are done, of how many, and the last one
+
+
+@dataclass(frozen=True, slots=True)
+class Backfilled:
+    """All that was found. `left`: ends beyond the limit; `open`: those that were not looked at, as it was stopped before."""
+
+    question: Question
+    past: Past
+    noted: tuple[Noted, ...]
+    left: int
+    open: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """Looks at past jobs. `notes`: the file of what was seen so far; `keep`: reports are kept, as found in the past."""
+
+    known: Knowledge
+    config: Config
+    notes: Path
+    keep: Ledger | None = None
+    workers: int | None = None
+
+    def run(
+        self, question: Question, tell: Tell, *, resume: bool = False, stop: Callable[[], bool] = lambda: False
+    ) -> Backfilled:
+        """Look at all of them, the newest first; what was noted before is not looked at again.
+
+        Raises:
+            SignalboxError: no cluster is there to be asked, or the notes cannot be written.
+        """
+        clusters = self.config.of_tenant(question.tenant)
+        if not any(one.connectors for one in clusters):
+            raise SignalboxError("no connector is configured that knows jobs; see `signalbox config example`")
+        if resume and (before := _question(self.notes)) is not None:
+            question = msgspec.structs.replace(before, limit=question.limit)
+        timeouts = self.config.serve.endings.timeouts
+        past = past_jobs(clusters, question.start, question.end, pattern=question.pattern, timeouts=timeouts)
+        wanted = past.jobs[: question.limit]
+        book = _Notes(self.notes, question, resume=resume)
+        noted = {one.key: one for one in book.read}
+        with book:
+            for one in wanted:
+                if stop():
+                    break
+                if one.key in noted:
+                    continue
+                noted[one.key] = found = self._looked(question, one)
+                book.add(found)
+                tell(len(noted), len(wanted), found)
+        done = tuple(noted[one.key] for one in wanted if one.key in noted)
+        return Backfilled(question, past, done, len(past.jobs) - len(wanted), len(wanted) - len(done))
+
+    def _looked(self, question: Question, job: PastJob) -> Noted:
+        """One job: collected into a folder that goes afterwards, and diagnosed."""
+        begun = time.monotonic()
+        try:
+            with TemporaryDirectory(prefix="signalbox-backfill-") as folder:
+                found = self._answered(question, job, Path(folder) / "bundle")
+        except SignalboxError as error:
+            found = _of(job, error=str(error)[:_REASON])
+        except Exception as error:  # noqa: BLE001 - the outer door: one job must not end the others
+            found = _of(job, error=f"an error of Signalbox itself: {type(error).__name__}: {error}"[:_REASON])
+        return msgspec.structs.replace(found, seconds=round(time.monotonic() - begun, 2))
+
+    def _answered(self, question: Question, job: PastJob, folder: Path) -> Noted:
+        request = JobRequest(
+            job.job,
+            question.tenant,
+            job.cluster,
+            job.namespace,
+            save=folder,
+            ended=job.ended if job.told else None,
+            look_back=time.time() - question.start + 86400.0,
+        )
+        located, collected = gather(self.known, self.config, request)
+        answer = diagnose_bundle(self.known, collected.folder, workers=self.workers)
+        report, facts = answer.report, facts_of(question.tenant, located.cluster, located.record)
+        link = link_of(facts)
+        first = report.diagnoses[0] if report.diagnoses else None
+        subject = subject_of(report, question.tenant, "", facts.id, facts.name)
+        found = _of(
+            job,
+            name=facts.name or job.name,
+            verdict=report.verdict,
+            phase=report.phase,
+            fault=first.fault if first else None,
+            rule=first.rule if first else None,
+            band=first.band if first else None,
+            summary=report.summary[:_REASON],
+            fingerprint=report.fingerprint,
+            nodes=subject.nodes[:64],
+            gpus=report.job.gpus,
+            gpu_hours=report.decision.gpu_hours_lost,
+            stands_out=_stands_out(report),
+            gaps=tuple(f"{one.source}: {one.reason}"[:_REASON] for one in report.gaps[:5]),
+            channels=tuple(one.to for one in self._places(report, question.tenant, facts)),
+            link_job=link.job,
+            link_name=link.name,
+        )
+        if self.keep is None:
+            return found
+        at = datetime.fromtimestamp(job.ended, UTC)
+        origin = Origin(
+            question.tenant, located.cluster, end_of(report, located.record.job.end) or at, small(answer), facts.partition,
+            answer.evidence.job.framework, answer.evidence.job.image, saving(answer.evidence), backfilled=True,
+        )  # fmt: skip
+        filed = file(dumps(report), report, answer.replay, None, at, origin=origin)
+
+        def kept(session: Any) -> tuple[int, bool]:
+            there = _there(session, question.tenant, job)
+            if there is not None:
+                return there, True
+            number = add_within(session, filed)
+            row = session.get_one(IncidentRow, number)
+            if row.backfilled:
+                chained_within(session, row, link, row.ended_at or at)
+            return number, not row.backfilled
+
+        number, before = self.keep.write(kept)
+        return msgspec.structs.replace(found, incident=number, known=before)
+
+    def _places(self, report: Report, tenant: str, facts: Any) -> Sequence[Destination]:
+        """Where an answer would have gone after the quiet start; into one channel where none is configured."""
+        wanted = self.config.tenants_of_chat.get(tenant)
+        if wanted is None:
+            return destinations(report, facts, (), announce=CHANNEL)
+        anywhere = wanted.announce or (None if wanted.subscriptions else CHANNEL)
+        return destinations(report, facts, wanted.subscriptions, wanted.people, announce=anywhere)
+
+
+def _of(job: PastJob, **more: Any) -> Noted:
+    told = {"name": job.name, **more}
+    return Noted(key=job.key, cluster=job.cluster, job=job.job, ended=job.ended, how=job.how, seconds=0.0, **told)
+
+
+def _stands_out(report: Report) -> str:
+    """The line that stands out where there is no diagnosis."""
+    return report.indicators.events[0].what[:_REASON] if report.indicators.events else ""
+
+
+def _there(session: Any, tenant: str, job: PastJob) -> int | None:
+    """An incident of this end that was there before: it was diagnosed when it happened, or by an earlier backfill."""
+    rows = session.exec(
+        select(IncidentRow.id, IncidentRow.ended_at, IncidentRow.created_at)
+        .where(col(IncidentRow.tenant) == tenant, col(IncidentRow.job_id) == job.job)
+        .order_by(col(IncidentRow.id).desc())
+        .limit(200)
+    )
+    near = (number for number, ended, made in rows if abs((ended or made).timestamp() - job.ended) <= SAME_END)
+    return next(near, None)
+
+
+# --- notes -----------------------------------------------------------------------------------------------------------
+
+
+def notes_of(folder: Path, tenant: str, pattern: str) -> Path:
+    """The file of the notes of a tenant's backfills of these jobs."""
+    digest = sha256(repr((tenant, pattern)).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return folder / "backfill" / f"{digest}.jsonl"
+
+
+class _Notes:
+    """The file, appended to line by line; what a kill has cut is cut off."""
+
+    def __init__(self, path: Path, question: Question, *, resume: bool) -> None:
+        self._path = path
+        self._question = question
+        self.read = _noted(path) if resume and _question(path) is not None else ()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            fresh = path.with_suffix(".new")
+            with fresh.open("wb") as new:
+                for line in (question, *self.read):
+                    new.write(msgspec.json.encode(line) + b"\n")
+            fresh.chmod(0o600)
+            shutil.move(fresh, path)
+            self._file = path.open("ab")
+        except OSError as error:
+            raise SignalboxError(
+                f"{path}: the notes of the backfill cannot be written: {error.strerror or error}"
+            ) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, one: Noted) -> None:
+        """Note one, so that it survives a kill."""
+        try:
+            self._file.write(msgspec.json.encode(one) + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise SignalboxError(
+                f"{self._path}: the notes of the backfill cannot be written: {error.strerror or error}"
+            ) from error
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        if path.stat().st_size > LONGEST_NOTES:
+            raise UnreadableInput(
+                f"{path}: the notes are larger than {LONGEST_NOTES:,} bytes; begin anew without --resume"
+            )
+        return path.read_bytes().split(b"\n")[:-1]  # what stands after the last line break was cut by a kill
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UnreadableInput(f"{path}: {error.strerror or error}") from error
+
+
+def _question(path: Path) -> Question | None:
+    """What the notes are about; None where there are none that can be read."""
+    lines = _lines(path)
+    try:
+        found = msgspec.json.decode(lines[0], type=Question) if lines else None
+    except msgspec.MsgspecError:
+        return None
+    return found if found is not None and found.schema == SCHEMA else None
+
+
+def _noted(path: Path) -> tuple[Noted, ...]:
+    found = []
+    for line in _lines(path)[1:]:
+        try:
+            found.append(msgspec.json.decode(line, type=Noted))
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            continue  # it is looked at again
+    return tuple(found)
+
+
+def unfinished(path: Path) -> bool:
+    """Whether there are notes that a new backfill would throw away."""
+    return bool(_noted(path))

@@ -1,0 +1,288 @@
+"""What a backfill tells: which faults, how often, how many messages a day, which stayed without an answer, what was not read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+
+import msgspec
+
+from bot.backfill.run import Backfilled, Noted
+from bot.config.chat import Tenant
+from bot.policy.notifications import Flap, Subject, decide
+from bot.policy.routing import Link, continues
+from bot.render.phrases import cut, many, shown
+from bot.runtime.redaction import redact
+
+SCHEMA = "signalbox.backfill/1"
+MOST = 20  # lines of a list
+DAY = 86400.0
+_SAID = 160
+
+
+@dataclass(frozen=True, slots=True)
+class FaultLine:
+    """A class of faults: how often it came first, and how often it was no more than a guess (band weak)."""
+
+    fault: str
+    title: str
+    count: int
+    weak: int
+    gpu_hours: float
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """What the noise rules would have let through. `counted`: repeats, shown in a message that is there; `held`: beyond the cap.
+
+    `by_day`: ISO date (UTC) → messages; `most`: of one day.
+    """
+
+    posted: int = 0
+    counted: int = 0
+    held: int = 0
+    a_day: float = 0.0
+    most: int = 0
+    by_day: Mapping[str, int] = field(default_factory=dict)
+    channels: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A failure without a diagnosis: which job, when, what stands out, and what of its evidence was missing."""
+
+    job: str
+    cluster: str
+    ended: datetime
+    summary: str
+    stands_out: str
+    gaps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All of it. `listed`: jobs that the systems know; `fine`: that had ended well; `looked`: that were looked at."""
+
+    tenant: str
+    start: datetime
+    end: datetime
+    listed: int
+    fine: int
+    looked: int
+    failed: int
+    well: int
+    answered: int
+    faults: tuple[FaultLine, ...]
+    unanswered: tuple[Unanswered, ...]
+    more_unanswered: int
+    unread: Mapping[str, int]
+    more_unread: int
+    messages: Messages
+    median_seconds: float | None
+    kept: int
+    there: int
+    left: int
+    open: int
+    troubles: tuple[str, ...]
+    schema: str = SCHEMA
+
+
+def figures(found: Backfilled, title: Callable[[str], str], settings: Tenant | None = None) -> Figures:
+    """The figures of a backfill. `title`: a class of faults in words; `settings`: the tenant's noise rules, else the usual ones."""
+    noted = found.noted
+    failed = [one for one in noted if one.failed]
+    silent = [one for one in failed if one.verdict != "fault"]
+    unread = Counter(_said(one.error) for one in noted if one.error)
+    taken = sorted(one.seconds for one in noted)
+    return Figures(
+        tenant=found.question.tenant,
+        start=_moment(found.question.start),
+        end=_moment(found.question.end),
+        listed=found.past.seen,
+        fine=found.past.fine,
+        looked=len(noted),
+        failed=len(failed),
+        well=sum(not one.failed and not one.error for one in noted),
+        answered=len(failed) - len(silent),
+        faults=_faults([one for one in failed if one.verdict == "fault"], title),
+        unanswered=tuple(_unanswered(one) for one in silent[:MOST]),
+        more_unanswered=max(0, len(silent) - MOST),
+        unread=dict(unread.most_common(MOST)),
+        more_unread=sum(count for _, count in unread.most_common()[MOST:]),
+        messages=messages(failed, found.question.end - found.question.start, settings or Tenant()),
+        median_seconds=taken[len(taken) // 2] if taken else None,
+        kept=sum(one.incident is not None and not one.known for one in noted),
+        there=sum(one.known for one in noted),
+        left=found.left,
+        open=found.open,
+        troubles=tuple(_said(one) for one in found.past.troubles),
+    )
+
+
+def _faults(noted: Sequence[Noted], title: Callable[[str], str]) -> tuple[FaultLine, ...]:
+    groups: dict[str, list[Noted]] = {}
+    for one in noted:
+        groups.setdefault(one.fault or "unknown", []).append(one)
+    lines = [
+        FaultLine(
+            fault,
+            title(fault),
+            len(group),
+            sum(one.band == "weak" for one in group),
+            sum(one.gpu_hours or 0.0 for one in group),
+        )
+        for fault, group in groups.items()
+    ]
+    return tuple(sorted(lines, key=lambda line: (-line.count, line.fault)))
+
+
+def _unanswered(one: Noted) -> Unanswered:
+    return Unanswered(
+        _said(f"{one.name} ({one.job})" if one.name and one.name != one.job else one.job),
+        one.cluster,
+        _moment(one.ended),
+        _said(one.summary),
+        _said(one.stands_out),
+        tuple(_said(gap) for gap in one.gaps),
+    )
+
+
+# --- how much it would have said -------------------------------------------------------------------------------------
+
+
+def messages(failed: Sequence[Noted], span: float, settings: Tenant) -> Messages:
+    """The noise rules played over the failures in order of time: no mutes, and the quiet start over."""
+    flaps: dict[tuple[str, str, str], Flap] = {}
+    posted: dict[str, list[float]] = {}
+    chains = _chains(failed)
+    did: Counter[str] = Counter()
+    by_day: Counter[str] = Counter()
+    for one in sorted(failed, key=lambda each: (each.ended, each.key)):
+        subject = Subject("", one.fingerprint, chains[one.key], one.job, one.name, one.rule, one.nodes)
+        for channel in one.channels:
+            place = (channel, subject.chain, one.fingerprint)
+            decision = decide(
+                subject,
+                channel,
+                one.ended,
+                before=flaps.get(place),
+                posted=posted.get(channel, ()),
+                cap=settings.cap,
+                flapping=settings.flapping,
+            )
+            flaps[place] = decision.flap
+            did[decision.do] += 1
+            if decision.do == "post":
+                posted.setdefault(channel, []).append(one.ended)
+                by_day[f"{_moment(one.ended):%Y-%m-%d}"] += 1
+    days = max(1.0, span / DAY)
+    return Messages(
+        did["post"],
+        did["count"],
+        did["hold"],
+        round(did["post"] / days, 2),
+        max(by_day.values(), default=0),
+        dict(sorted(by_day.items())),
+        {channel: len(times) for channel, times in sorted(posted.items())},
+    )
+
+
+def _chains(failed: Sequence[Noted]) -> dict[str, str]:
+    """Which job's tries each failure belongs to, as it would have been told when it came."""
+    found: dict[str, str] = {}
+    before: list[tuple[Link, float, str]] = []
+    for one in sorted(failed, key=lambda each: (each.ended, each.key)):
+        link = Link(one.link_job or one.key, one.link_name)
+        chain = next(
+            (chain for other, at, chain in reversed(before[-500:]) if continues(link, one.ended, other, at)), link.job
+        )
+        found[one.key] = chain
+        before.append((link, one.ended, chain))
+    return found
+
+
+# --- in words --------------------------------------------------------------------------------------------------------
+
+
+def dumps(found: Figures) -> bytes:
+    """As JSON, times as ISO in UTC."""
+    return msgspec.json.encode(asdict(found))
+
+
+def text(found: Figures) -> str:
+    """For a terminal."""
+    told = found.messages
+    head = [
+        (
+            f"Past jobs from {found.start:%Y-%m-%d %H:%M}Z to {found.end:%Y-%m-%d %H:%M}Z: {found.listed} listed, "
+            f"{found.fine} had ended well, {found.looked} looked at"
+        ),
+        (
+            f"Failed: {found.failed}; with a diagnosis: {found.answered}{_share(found.answered, found.failed)}; "
+            f"nothing had failed: {found.well}; could not be looked at: {sum(found.unread.values()) + found.more_unread}"
+        ),
+        (
+            f"It would have posted {many(told.posted, 'message')}, {told.a_day:g} a day, {told.most} on the busiest; "
+            f"{told.counted} repeats counted in place, {told.held} held back by the cap"
+        ),
+    ]
+    if len(told.channels) > 1:
+        head.append("Into: " + ", ".join(f"{channel} {count}" for channel, count in told.channels.items()))
+    faults = [
+        f"  {one.count:>5}  {one.fault:<28} {one.title}{f' ({one.weak} of them no more than a guess)' if one.weak else ''}"
+        for one in found.faults
+    ]
+    return "\n".join(
+        [
+            *head,
+            *_section("By fault:", faults),
+            *_section(
+                "Without an answer:", [line for one in found.unanswered for line in _lines(one)], found.more_unanswered
+            ),
+            *_section(
+                "Could not be looked at:",
+                [f"  {count:>5}  {why}" for why, count in found.unread.items()],
+                found.more_unread,
+            ),
+            *_section("Systems that gave less:", [f"  {one}" for one in found.troubles]),
+            *_foot(found),
+        ]
+    )
+
+
+def _foot(found: Figures) -> list[str]:
+    lines = []
+    if found.median_seconds is not None:
+        lines.append(f"Median time for one job: {found.median_seconds:g} s")
+    if found.kept or found.there:
+        lines.append(f"Kept as backfilled incidents: {found.kept}; were there before: {found.there}")
+    if found.left:
+        lines.append(f"{found.left} older failures were left out (--limit)")
+    if found.open:
+        lines.append(f"{found.open} not looked at yet: --resume goes on with them")
+    return ["", *lines] if lines else []
+
+
+def _section(title: str, lines: Sequence[str], more: int = 0) -> list[str]:
+    if not lines:
+        return []
+    return ["", title, *lines, *([f"  ... and {more} more"] if more else [])]
+
+
+def _lines(one: Unanswered) -> list[str]:
+    head = f"  {one.ended:%Y-%m-%d %H:%M}Z  {one.job}: {one.summary}"
+    return [head, *([f"      stands out: {one.stands_out}"] if one.stands_out else [])]
+
+
+def _share(part: int, whole: int) -> str:
+    return f" ({part / whole:.0%})" if whole else ""
+
+
+def _moment(at: float) -> datetime:
+    return datetime.fromtimestamp(min(max(at, 0.0), 4e9), UTC)
+
+
+def _said(text: str) -> str:
+    return cut(shown(redact(text)), _SAID)

@@ -1,0 +1,118 @@
+"""`signalbox backfill`: what would have been said of past jobs."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from types import FrameType
+
+import typer
+
+from bot.backfill.run import Backfill, Noted, Question, Tell, notes_of, unfinished
+from bot.backfill.summary import dumps, figures, text
+from bot.config.file import read
+from bot.config.schema import seconds
+from bot.incidents.ledger import Ledger
+from bot.render.phrases import cut, shown
+from bot.rulebase.loader import knowledge
+from bot.runtime.paths import config_path, database_url, state_dir
+from kb.errors import SignalboxError
+
+LONGEST = 366 * 86400.0
+EVERY = 10  # jobs between two lines of progress where no person sees it
+
+
+def run(
+    last: str,
+    job: str,
+    limit: int,
+    tenant: str,
+    config: Path | None,
+    *,
+    as_json: bool,
+    resume: bool,
+    keep: bool,
+    workers: int | None,
+) -> int:
+    """Look at them and print what came of it; the exit status: 0, or 130 where it was stopped.
+
+    Raises:
+        SignalboxError: nothing is configured that could be asked, or a word is none.
+    """
+    span, now = _span(last), time.time()
+    if config is None and config_path() is None:
+        raise SignalboxError(
+            "no signalbox.yaml is there to say where past jobs are known; see `signalbox config example`"
+        )
+    settings, notes = read(config), notes_of(state_dir(), tenant, job)
+    if unfinished(notes) and not resume:
+        typer.echo(
+            "signalbox: an earlier backfill of these jobs is begun anew; --resume would have gone on with it", err=True
+        )
+    stopped = _Stop()
+    with Ledger(database_url()) if keep else nullcontext() as ledger:
+        filling = Backfill(knowledge(), settings, notes, ledger, workers)
+        question = Question(tenant, now - span, now, job, limit)
+        with stopped:
+            found = filling.run(question, _progress(), resume=resume, stop=lambda: stopped.wanted)
+    _clear()
+    known = knowledge().rulebook.faults
+
+    def title(fault: str) -> str:
+        return known[fault].title if fault in known else fault.replace("_", " ")
+
+    told = figures(found, title, settings.tenants_of_chat.get(tenant))
+    typer.echo(dumps(told).decode() if as_json else text(told))
+    return 130 if stopped.wanted else 0
+
+
+def _span(text: str) -> float:
+    try:
+        found = seconds(text)
+    except ValueError as error:
+        raise SignalboxError(f"--last: {error}") from None
+    if not isinstance(found, float) or not 0 < found <= LONGEST:
+        raise SignalboxError("--last: write a span of time up to a year, as 30d")
+    return found
+
+
+def _progress() -> Tell:
+    """Says how far it is: one line that changes where a person sees it, else a line now and then."""
+    seen = sys.stderr.isatty()
+
+    def tell(done: int, of: int, one: Noted) -> None:
+        what = one.fault or one.verdict or "could not be looked at"
+        line = f"{done} of {of}: {shown(one.name or one.job)}: {what}"
+        if seen:
+            sys.stderr.write(f"\r\033[K{cut(line, 100)}")
+        elif done % EVERY == 0 or done == of:
+            sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+    return tell
+
+
+def _clear() -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\033[K")
+
+
+class _Stop:
+    """Ctrl-C once: the job under way is ended, and what there is is told; twice: at once."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+
+    def __enter__(self) -> None:
+        self._before = signal.signal(signal.SIGINT, self._heard)
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _heard(self, _signal: int, _frame: FrameType | None) -> None:
+        if self.wanted:
+            raise KeyboardInterrupt
+        self.wanted = True

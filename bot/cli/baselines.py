@@ -1,0 +1,81 @@
+"""`signalbox baselines`: the good runs that failed ones are compared with, one for each family of jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+Tenant = Annotated[str, typer.Option("--tenant", help="Whose runs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("list")
+def list_baselines(tenant: Tenant = "default", as_json: AsJson = False) -> None:
+    """The good runs that are kept, the newest first; with --json one object a line."""
+    import msgspec
+
+    from bot.runtime.paths import database_url
+    from bot.store.baselines import listed
+    from bot.store.database import Database
+
+    with Database(database_url()) as store:
+        found = listed(store, tenant)
+    if as_json:
+        for one in found:
+            typer.echo(msgspec.json.encode(one).decode())
+        return
+    if not found:
+        typer.echo(
+            "No good run is kept yet: jobs that complete are kept by themselves, or `signalbox baselines keep BUNDLE`."
+        )
+    for one in found:
+        old = "" if one.readable else "  of another version: no use until a new run is kept"
+        _say(f"{one.at:%Y-%m-%d %H:%M}Z  {one.family}  {one.bytes / 1e3:.0f} kB  {one.label}{old}")
+
+
+@app.command()
+def keep(
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A folder with logs/ and job.yaml.")],
+    tenant: Tenant = "default",
+) -> None:
+    """Keep the run of a bundle as the good one of its family, in place of the one before; refused where it failed."""
+    from bot.handlers.keep_baseline import keep_bundle
+    from bot.rulebase.loader import knowledge
+    from bot.runtime.paths import database_url
+    from bot.store.database import Database
+    from kb.errors import SignalboxError
+
+    if not bundle.is_dir():
+        raise SignalboxError(f"{bundle}: there is no such folder")
+    with Database(database_url()) as store:
+        told = keep_bundle(store, knowledge(), bundle, tenant=tenant, label=str(bundle.resolve()))
+    if told.startswith("not "):
+        raise SignalboxError(f"{bundle}: {told}")
+    _say(f"{told[:1].upper()}{told[1:]}.")
+
+
+@app.command()
+def drop(
+    family: Annotated[str, typer.Argument(metavar="FAMILY", help="As `baselines list` names it.")],
+    tenant: Tenant = "default",
+) -> None:
+    """Forget the good run of a family."""
+    from bot.runtime.paths import database_url
+    from bot.store.baselines import drop as forget
+    from bot.store.database import Database
+    from kb.errors import SignalboxError
+
+    with Database(database_url()) as store:
+        if not forget(store, family, tenant=tenant):
+            raise SignalboxError(f"no good run is kept of {family[:200]!r}; see `signalbox baselines list`")
+    _say(f"Forgotten: {family}")
+
+
+def _say(text: str) -> None:
+    from bot.render.phrases import shown
+
+    typer.echo(shown(text))

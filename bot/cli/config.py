@@ -1,0 +1,95 @@
+"""`signalbox config`: is signalbox.yaml right, does every connector work, what could stand in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bot.cli.options import ConfigFile
+
+if TYPE_CHECKING:
+    from bot.config.file import Config
+    from connectors.base.contract import Checked
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def check(
+    config: ConfigFile = None,
+    seconds: Annotated[float, typer.Option("--for", min=1, max=600, help="How long to wait for answers.")] = 20.0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a connector.")] = False,
+) -> None:
+    """Read the file and try every connector: what works, the request that was sent, what to change. Exit 1: one does not."""
+    from bot.config.file import read
+    from bot.diagnosis.job import check as try_all
+    from bot.render.phrases import shown
+    from connectors.base.contract import Deadline
+
+    known = read(config)
+    if known.path is None:
+        typer.echo("There is no signalbox.yaml: files and bundles work. `signalbox config example` prints one.")
+        return
+    found = [
+        (cluster, one.name, one.type, told) for cluster, one, told in try_all(known.clusters, Deadline.within(seconds))
+    ]
+    if known.serve.slack is not None:
+        from bot.slack.service import check as try_slack
+
+        found.append(("serve", "slack", known.serve.slack.mode, try_slack(known.serve.slack)))
+    found += _rules(known)
+    if not as_json:
+        typer.echo(f"{shown(str(known.path))}: {_count(known.clusters, 'cluster')}, {_count(found, 'connector')}")
+    for cluster, name, kind, told in found:
+        if as_json:
+            import msgspec
+
+            body = {"cluster": cluster, "connector": name, "type": kind, "works": told.works}
+            typer.echo(
+                msgspec.json.encode({**body, "words": told.words, "sent": told.sent, "change": told.change}).decode()
+            )
+            continue
+        typer.echo(f"{'works ' if told.works else 'FAILS '} {cluster}/{name} ({kind}): {shown(told.words)}")
+        if told.sent:
+            typer.echo(f"         sent: {shown(told.sent)}")
+        if told.change and told.change not in told.words:
+            typer.echo(f"         change: {shown(told.change)}")
+    raise typer.Exit(0 if all(told.works for *_, told in found) else 1)
+
+
+def _rules(known: Config) -> list[tuple[str, str, str, Checked]]:
+    """The source of the rules and the forge that proposed ones go to, tried without writing anything there."""
+    found = []
+    if known.rules.source is not None:
+        from bot.rulebase.reload import check as try_source
+
+        kind = "git" if known.rules.source.git is not None else "folder"
+        found.append(("rules", "source", kind, try_source(known.rules.source)))
+    if known.rules.pull_requests is not None:
+        from bot.forges.registry import forge_of
+
+        settings = known.rules.pull_requests
+        found.append(("rules", "pull_requests", settings.backend, forge_of(settings).check()))
+    return found
+
+
+def _count(things: Sized, word: str) -> str:
+    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"
+
+
+@app.command()
+def example() -> None:
+    """Print a commented signalbox.yaml with every type of connector."""
+    from bot.config.docs import example_text
+
+    typer.echo(example_text(), nl=False)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of signalbox.yaml, for editors."""
+    from bot.config.docs import schema_text
+
+    typer.echo(schema_text(), nl=False)

@@ -1,0 +1,68 @@
+"""`signalbox digest`: the failures of a week in figures; and `signalbox demo --fill`, which makes up some months of them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import typer
+
+from bot.config.file import read
+from bot.demo.sample_incidents import fill as make
+from bot.digest.codec import dumps
+from bot.digest.html import page
+from bot.digest.phrases import zone_named
+from bot.digest.terminal import text
+from bot.render.phrases import many
+from bot.rulebase.loader import knowledge
+from bot.runtime.paths import config_path, database_url
+from bot.store.database import Database
+from bot.store.digest_rows import compute
+from kb.digest.weeks import week_named, week_of
+
+
+def run(
+    week: str | None,
+    tenant: str,
+    zone: str | None,
+    html: Path | None,
+    *,
+    as_json: bool,
+    meanings: bool,
+) -> None:
+    """Work it out and print it. Without a week: the last whole one.
+
+    Raises:
+        SignalboxError: there is no such week or time zone, or the store cannot be read.
+    """
+    where = zone_named(zone or _zone(tenant))
+    now = datetime.now(UTC)
+    wanted = week_of(now, where).shifted(-1) if week is None else week_named(week)
+    with Database(database_url()) as store:
+        digest = compute(store, tenant, wanted, where, until=now, faults=knowledge().rulebook.faults)
+    if html is not None:
+        html.write_bytes(page(digest))
+        typer.echo(f"written: {html}", err=True)
+    if as_json:
+        typer.echo(dumps(digest).decode())
+    elif html is None:
+        typer.echo(text(digest, meanings=meanings))
+
+
+def fill(days: int, seed: int) -> None:
+    """Put made-up incidents into the store of this user.
+
+    Raises:
+        SignalboxError: it has incidents that are not made up.
+    """
+    with Database(database_url()) as store:
+        count = make(store, knowledge().rulebook, datetime.now(UTC), days=days, seed=seed)
+    typer.echo(f"{many(count, 'made-up incident')} of {many(days, 'day')} put into the store; each says so. Try:")
+    for words in ("signalbox digest", "signalbox digest --html digest.html", "signalbox incidents list"):
+        typer.echo(f"  {words}")
+
+
+def _zone(tenant: str) -> str:
+    """The tenant's time zone; UTC where none is configured."""
+    known = read().tenants_of_chat.get(tenant) if config_path() is not None else None
+    return known.zone if known is not None else "UTC"

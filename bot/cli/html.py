@@ -1,0 +1,49 @@
+"""Pages from the command line: `diagnose --html FILE` and `incidents show ID --html FILE`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bot.incidents.ledger import Ledger
+from bot.pages.attachments import read
+from bot.pages.incident import incident_page, words_of
+from bot.pages.incident_status import about_of
+from bot.render.report_json import from_json
+from bot.retention.evidence import Evidence
+from bot.rulebase.loader import Knowledge, knowledge
+from bot.runtime.paths import database_url
+from bot.store.incidents import Record
+from kb.errors import SignalboxError
+from kb.report import Report
+
+
+def write_answer(known: Knowledge, report: Report, kept: Mapping[str, bytes], file: Path) -> None:
+    """The page of an answer that was just given.
+
+    Raises:
+        SignalboxError: it cannot be written.
+    """
+    _write(file, incident_page(report, read(kept.get), words=words_of(known)))
+
+
+def write_incident(record: Record, where: Evidence, file: Path) -> None:
+    """The page of an incident, with what people said of it.
+
+    Raises:
+        SignalboxError: the report is not readable, the store cannot be used, or the page cannot be written.
+    """
+    incident = record.incident
+    with Ledger(database_url()) as ledger:
+        kept = read(lambda name: ledger.kept(incident.id, name))
+        about = about_of(ledger, incident, where.words, datetime.now(UTC))
+    _write(file, incident_page(from_json(record.report_json), kept, about, words_of(knowledge())))
+
+
+def _write(file: Path, page: str) -> None:
+    try:
+        file.write_text(page, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SignalboxError(f"{file}: the page cannot be written: {reason}") from error

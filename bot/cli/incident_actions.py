@@ -1,0 +1,94 @@
+"""`signalbox incidents ack|assign|snooze|merge|reopen|handover`: an incident's life from the command line, and the shift change."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime, timedelta
+
+from bot.cli.incident_close import annotation_line, login
+from bot.config.schema import seconds
+from bot.incidents.handover import dumps, handover, text
+from bot.incidents.ledger import Ledger
+from bot.incidents.lifecycle import Step, Taken, Verb, told
+from bot.runtime.paths import database_url
+from bot.store.incident_state import state_of
+from kb.errors import SignalboxError
+
+LONGEST_SPAN = 90 * 86400.0
+
+
+def take(
+    incident: int,
+    tenant: str,
+    verb: Verb,
+    *,
+    assignee: str | None = None,
+    until: datetime | None = None,
+    other: int | None = None,
+    note: str = "",
+) -> str:
+    """Take a step; how the incident stands then, in words.
+
+    Raises:
+        SignalboxError: there is no such incident, or the step makes no sense now.
+    """
+    now = datetime.now(UTC)
+    step = Step(verb, login(), "cli", assignee, until, other, note)
+    with Ledger(database_url()) as ledger:
+        ledger.step(incident, tenant, f"cli:{secrets.token_hex(16)}", step, now)
+        record = ledger.answer(incident)
+        last = ledger.steps(incident)[-1]
+    state = "" if record is None else f"; it is {state_of(record.incident, now)}"
+    return f"Incident {incident}: {told(last, incident)}{state}"
+
+
+def asleep_until(until: str | None, span: str | None, now: datetime) -> datetime:
+    """The time that `--until` or `--for` mean.
+
+    Raises:
+        SignalboxError: neither, both, or no time.
+    """
+    if (until is None) == (span is None):
+        raise SignalboxError("say either --for, as --for 8h, or --until, as --until 2026-11-24T10:00Z")
+    if span is not None:
+        return now + timedelta(seconds=_span(span, "--for"))
+    try:
+        found = datetime.fromisoformat(until or "")
+    except ValueError:
+        raise SignalboxError(f"--until: {(until or '')[:40]!r} is no time: write it as 2026-11-24T10:00Z") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def handed_over(tenant: str, since: str, *, as_json: bool) -> str:
+    """The handover as text or JSON.
+
+    Raises:
+        SignalboxError: `since` is no span of time, or the store cannot be read.
+    """
+    now = datetime.now(UTC)
+    begun = now - timedelta(seconds=_span(since, "--since"))
+    with Ledger(database_url()) as ledger:
+        found = handover(ledger, tenant, begun, now)
+    return dumps(found).decode() if as_json else text(found)
+
+
+def history(incident: int) -> list[str]:
+    """What was said of an incident and what was done with it, a line each, the oldest first."""
+    with Ledger(database_url()) as ledger:
+        lines = [(one.at, annotation_line(one)) for one in ledger.said(incident)]
+        lines += [(one.at, _line(one, incident)) for one in ledger.steps(incident)]
+    return [line for _, line in sorted(lines, key=lambda one: one[0])]
+
+
+def _line(one: Taken, incident: int) -> str:
+    return f"{one.at:%Y-%m-%d %H:%M}Z {one.step.who}: {told(one, incident)}"
+
+
+def _span(text: str, option: str) -> float:
+    try:
+        found = seconds(text)
+    except ValueError as error:
+        raise SignalboxError(f"{option}: {error}") from None
+    if not isinstance(found, float) or not 0 < found <= LONGEST_SPAN:
+        raise SignalboxError(f"{option}: write a span of time up to 90 days, as 8h or 2d")
+    return found

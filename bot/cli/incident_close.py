@@ -1,0 +1,113 @@
+"""`signalbox incidents close`: what an incident truly was, said from the command line."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+from datetime import UTC, datetime
+from typing import Any
+
+from bot.config.chat import Tenant
+from bot.config.file import read
+from bot.incidents.grafana import owe_within
+from bot.incidents.ledger import Ledger
+from bot.incidents.resolution import Annotation, Closing, annotate_within, word
+from bot.policy.resolution_codes import implied, nameless
+from bot.render.report_json import from_json
+from bot.rulebase.loader import knowledge
+from bot.runtime.paths import config_path, database_url
+from kb.errors import SignalboxError
+from kb.report import Report
+from kb.rulebase.yaml_nodes import nearest
+
+
+def run(
+    incident: int,
+    tenant: str,
+    cause: str,
+    nodes: tuple[str, ...],
+    action: str,
+    lost: float | None,
+    note: str,
+    *,
+    propose: bool,
+) -> str:
+    """Keep it; what was kept, in words.
+
+    Raises:
+        SignalboxError: there is no such incident or fault.
+    """
+    now = datetime.now(UTC)
+    with Ledger(database_url()) as ledger:
+        record = ledger.answer(incident)
+        if record is None or record.incident.tenant != tenant:
+            raise SignalboxError(f"there is no incident {incident}; see `signalbox incidents list`")
+        report = from_json(record.report_json)
+        meant = _meant(cause, report)
+        said = Closing(
+            who=login(),
+            source="cli",
+            nodes=nodes or (report.diagnoses[0].nodes if meant["cause"] == "shown" else ()),
+            action=action,
+            lost_hours=lost,
+            note=note,
+            propose_rule=propose,
+            **meant,
+        )
+        with ledger.errors(), ledger.session(write=True) as session:
+            key = f"cli:{secrets.token_hex(16)}"
+            annotate_within(session, incident, tenant, key=key, said=said, now=now)
+            if _tenant(tenant).grafana is not None:
+                owe_within(session, incident, tenant, key, now)
+        against = word(ledger.said(incident))
+    words = f"Incident {incident} closed: {said.fault or said.cause}{f', nodes {chr(44).join(said.nodes)}' if said.nodes else ''}"
+    others = [f"{one.said.who} says {one.said.fault or one.said.cause}" for one in against.against] if against else []
+    return f"{words}; {'; '.join(others)}" if others else words
+
+
+def annotation_line(one: Annotation) -> str:
+    """What a person said of an incident, in a line."""
+    said = one.said
+    parts = [said.fault or nameless(said.cause) or "no cause named"]
+    parts += [f"nodes {', '.join(said.nodes)}"] if said.nodes else []
+    parts += [said.action] if said.action else []
+    parts += [f"{said.lost_hours:g} h lost"] if said.lost_hours is not None else []
+    parts += [said.note] if said.note else []
+    verdict = said.verdict.replace("_", " ")
+    return f"{one.at:%Y-%m-%d %H:%M}Z {said.who}: {'; '.join(parts)} (bot: {verdict}){'; before it was reopened' if one.void else ''}"
+
+
+def _meant(cause: str, report: Report) -> dict[str, Any]:
+    """The cause as the fields of a closing."""
+    found = report.diagnoses if report.verdict == "fault" else ()
+    told = [one.fault for one in found]
+    if cause == "right":
+        if not found:
+            return {"verdict": "right", "cause": "unknown"}
+        return {"verdict": "right", "cause": "shown", "fault": found[0].fault, "rule": found[0].rule}
+    if cause in ("no-rule", "no_rule"):
+        return {"verdict": implied("no_rule", None, told), "cause": "no_rule"}
+    if cause == "unknown":
+        return {"verdict": implied("unknown", None, told), "cause": "unknown"}
+    faults = knowledge().rulebook.faults
+    if cause not in faults:
+        hint = nearest(cause, faults)
+        raise SignalboxError(f"there is no class of faults {cause[:80]!r}{f': {hint}' if hint else ''}")
+    shown = next((one for one in found if one.fault == cause), None)
+    verdict = implied("fault", cause, told)
+    if shown is None:
+        return {"verdict": verdict, "cause": "fault", "fault": cause}
+    return {"verdict": verdict, "cause": "shown", "fault": cause, "rule": shown.rule}
+
+
+def login() -> str:
+    """Who uses this shell."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        return f"uid {os.getuid()}"
+
+
+def _tenant(name: str) -> Tenant:
+    return read().tenants_of_chat.get(name, Tenant()) if config_path() is not None else Tenant()

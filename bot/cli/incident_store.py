@@ -1,0 +1,147 @@
+"""What the command line asks of the store before an answer, and what it keeps of it after: the same as the service does.
+
+The store is opened where it may know something; whoever has none yet does not wait for it.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlmodel import Session
+
+    from bot.collection.find_job import Located
+    from bot.diagnosis.diagnose import Answer, Compare, Recall
+    from bot.policy.routing import JobFacts
+    from bot.rulebase.loader import Knowledge
+    from bot.store.database import Database
+
+
+@dataclass(slots=True)
+class Remembering:
+    """What is remembered for one command. `on`: whether the store may be used at all; `facts`: of the job that was found."""
+
+    tenant: str
+    on: bool = True
+    facts: JobFacts | None = None
+    _open: ExitStack = field(default_factory=ExitStack)
+    _database: Database | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def database(self) -> Database:
+        """The store, opened when it is first asked for.
+
+        Raises:
+            StoreError: it cannot be.
+        """
+        from bot.runtime.paths import database_url
+        from bot.store.database import Database
+
+        if self._database is None:
+            self._database = self._open.enter_context(Database(database_url()))
+        return self._database
+
+    def compare(self, baseline: Path | None, workers: int | None, *, always: bool) -> Compare:
+        """How to look at what no rule knows; the store is asked for a good run only where it comes to that."""
+        from bot.diagnosis.diagnose import Compare
+
+        if not self.on:
+            return Compare(always, baseline, None, workers)
+        from bot.store.baselines import finder
+
+        return Compare(always, baseline, finder(self.database, self.tenant), workers)
+
+    def recall(self, known: Knowledge, cluster: str | None = None) -> Recall | None:
+        """Asks for what is remembered of other runs; None where there is nothing to ask."""
+        if not self.on or not _knows():
+            return None
+        from bot.incidents.precedents import Whose, recaller, whose
+
+        who = whose(self.facts) if self.facts is not None else Whose(self.tenant, cluster)
+        return recaller(self.database, who, known.rulebook.faults)
+
+    def recall_of(self, known: Knowledge, located: Located) -> Recall | None:
+        """The same, of a job that was found."""
+        from bot.policy.routing import facts_of
+
+        self.facts = facts_of(self.tenant, located.cluster, located.record)
+        return self.recall(known)
+
+    def keep(self, answer: Answer, bundle: Path | None, kept: dict[str, bytes]) -> str | None:
+        """Keep the answer among the incidents; a warning where that cannot be done."""
+        from bot.incidents.precedents import moment, traced
+        from bot.store.incidents import Origin, remember
+        from kb.hangs.checkpoint_saves import saving
+
+        now = datetime.now(UTC)
+        job, facts = answer.evidence.job, self.facts
+        origin = Origin(
+            self.tenant,
+            facts.cluster if facts is not None else job.cluster,
+            moment(answer.evidence, now),
+            {**kept, **traced(answer)},
+            facts.partition if facts is not None else None,
+            job.framework,
+            job.image,
+            saving(answer.evidence),
+        )
+        where = str(bundle) if bundle else None
+        return remember(answer.report, answer.replay, where, now=now, origin=origin, within=self._within(answer, now))
+
+    def _within(self, answer: Answer, now: datetime) -> Callable[[Session, int], None]:
+        """What is written with the incident of a job that a scheduler knows."""
+        facts = self.facts
+
+        def within(session: Session, number: int) -> None:
+            if facts is None:
+                return
+            from bot.incidents.exclusions import propose_within
+            from bot.notify.announce import chained_within
+            from bot.policy.routing import link_of
+            from bot.store.tables import IncidentRow
+
+            row = session.get_one(IncidentRow, number)
+            chained_within(session, row, link_of(facts), row.ended_at or now)
+            propose_within(session, answer.report, tenant=self.tenant, cluster=facts.cluster, incident=number, now=now)
+
+        return within
+
+    def keep_good(self, known: Knowledge, answer: Answer, folder: Path | None) -> str | None:
+        """Keep a run that ended well as what failed ones are compared with; in words what became of it, None for nothing."""
+        if not self.on or folder is None:
+            return None
+        from bot.handlers.keep_baseline import keep_bundle
+        from bot.handlers.successful_runs import unfit
+
+        if unfit(answer.report) is not None:
+            return None
+        label = answer.report.job.name or folder.name
+        return keep_bundle(self.database(), known, folder, tenant=self.tenant, label=label, answer=answer)
+
+
+def _knows() -> bool:
+    """Whether the store may know anything: a look at its file that costs nothing, where it is one."""
+    import sqlite3
+
+    from bot.runtime.paths import database_url, sqlite_file
+
+    try:
+        path = sqlite_file(database_url())
+    except (OSError, RuntimeError):  # no home folder
+        return False
+    if path is None:
+        return True
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as store:
+        return store.execute("SELECT 1 FROM incident LIMIT 1").fetchone() is not None
+    return False

@@ -1,0 +1,248 @@
+"""`signalbox incidents`: the reports that were given before."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from bot.store.incident_state import State
+    from bot.store.incidents import Incident, Store
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_SUMMARY = 72  # characters of a summary in a list
+
+
+@app.command("list")
+def list_incidents(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many, the latest first.")] = 20,
+    as_json: AsJson = False,
+    state: Annotated[str | None, typer.Option("--state", metavar="open|acknowledged|snoozed|closed|merged")] = None,
+    assignee: Annotated[str | None, typer.Option("--assignee", metavar="WHO", help="Those that somebody has.")] = None,
+    tenant: Annotated[str | None, typer.Option("--tenant", help="Whose; without it everybody's.")] = None,
+) -> None:
+    """The latest incidents; with --json one object a line."""
+    from bot.store.incidents import Listing
+
+    wanted = Listing(tenant, datetime.now(UTC), state=_known_state(state), assignee=assignee)
+    with _store() as store:
+        incidents = store.list(limit, wanted)
+    if as_json:
+        _write(b"".join(_json(incident) + b"\n" for incident in incidents))
+    elif not incidents and (state or assignee or tenant):
+        typer.echo("No incident is as asked.")
+    elif not incidents:
+        typer.echo("No incidents yet: `signalbox diagnose` keeps its reports here.")
+    else:
+        typer.echo("\n".join(_row(incident) for incident in incidents))
+
+
+@app.command()
+def show(
+    incident_id: Annotated[int, typer.Argument(metavar="ID", help="The number that `incidents list` gives.")],
+    as_json: AsJson = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="More diagnoses, all reasons, all gaps.")] = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write it as one page for browsers instead.")
+    ] = None,
+) -> None:
+    """One incident with its report; with --json the report as it was given."""
+    from bot.retention.evidence import evidence
+
+    with _store() as store:
+        record = store.get(incident_id)
+        kept = evidence(store, incident_id)
+    if record is None or kept is None:
+        why = f"there is no incident {incident_id}; see `signalbox incidents list`"
+        if kept is not None:
+            why = f"the report of incident {incident_id} was removed, as its time was over (retention: reports)"
+        typer.echo(f"signalbox: {why}", err=True)
+        raise typer.Exit(2)
+    if html is not None:
+        from bot.cli.html import write_incident
+
+        write_incident(record, kept, html)
+        return
+    if as_json:
+        _write(record.report_json + b"\n")
+        return
+    from bot.cli.incident_actions import history
+    from bot.render.phrases import shown
+    from bot.render.report_json import from_json
+    from bot.render.terminal import show as print_report
+
+    incident = record.incident
+    bundle = f", bundle {shown(incident.bundle)}" if incident.bundle else ""
+    pinned = ", pinned" if incident.pinned else ""
+    lived = _lived(incident)
+    typer.echo(f"Incident {incident.id}, {_when(incident)}{bundle}{pinned}{f', {shown(lived)}' if lived else ''}")
+    if kept.state in ("packed", "gone") or (kept.state == "elsewhere" and (kept.where or "").startswith("/")):
+        typer.echo(f"{shown(kept.words[:1].upper() + kept.words[1:])}.")
+    typer.echo("")
+    print_report(from_json(record.report_json), verbose)
+    for line in history(incident.id):
+        typer.echo(shown(line))
+
+
+@app.command()
+def close(
+    incident_id: Annotated[int, typer.Argument(metavar="ID", help="The number that `incidents list` gives.")],
+    cause: Annotated[
+        str,
+        typer.Option(
+            "--cause",
+            metavar="right|FAULT|no-rule|unknown",
+            help="right: the first diagnosis was it; or the class of fault it was.",
+        ),
+    ],
+    nodes: Annotated[str, typer.Option("--nodes", help="Nodes at fault, with commas.")] = "",
+    action: Annotated[str, typer.Option("--action", help="What was done about it.")] = "",
+    lost: Annotated[
+        float | None, typer.Option("--lost", metavar="HOURS", min=0, max=100_000, help="Wall time.")
+    ] = None,
+    note: Annotated[str, typer.Option("--note", help="For those who come after.")] = "",
+    propose: Annotated[bool, typer.Option("--propose-rule", help="A rule should be proposed for it.")] = False,
+    tenant: Annotated[str, typer.Option("--tenant", help="Whose incident it is.")] = "default",
+) -> None:
+    """Say what an incident truly was. All words are kept; the last one counts."""
+    from bot.cli.incident_close import run
+
+    words = tuple(one for one in nodes.replace(",", " ").split() if one)
+    typer.echo(run(incident_id, tenant, cause, words, action, lost, note, propose=propose))
+
+
+Which = Annotated[int, typer.Argument(metavar="ID", help="The number that `incidents list` gives.")]
+OfTenant = Annotated[str, typer.Option("--tenant", help="Whose incident it is.")]
+Note = Annotated[str, typer.Option("--note", help="For those who come after.")]
+
+
+@app.command()
+def ack(incident_id: Which, note: Note = "", tenant: OfTenant = "default") -> None:
+    """Say that somebody is at it: you, where nobody has it yet."""
+    from bot.cli.incident_actions import take
+
+    typer.echo(take(incident_id, tenant, "ack", note=note))
+
+
+@app.command()
+def assign(
+    incident_id: Which,
+    who: Annotated[str, typer.Argument(metavar="WHO", help="A login, or a Slack user id; - for nobody.")],
+    note: Note = "",
+    tenant: OfTenant = "default",
+) -> None:
+    """Give it to somebody."""
+    from bot.cli.incident_actions import take
+
+    typer.echo(take(incident_id, tenant, "assign", assignee=None if who == "-" else who, note=note))
+
+
+@app.command()
+def snooze(
+    incident_id: Which,
+    span: Annotated[str | None, typer.Option("--for", metavar="SPAN", help="As 8h or 2d.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="As 2026-11-24T10:00Z.")] = None,
+    note: Note = "",
+    tenant: OfTenant = "default",
+) -> None:
+    """Put it off: no reminder, and in no list of what is to be done until then."""
+    from bot.cli.incident_actions import asleep_until, take
+
+    typer.echo(take(incident_id, tenant, "snooze", until=asleep_until(until, span, datetime.now(UTC)), note=note))
+
+
+@app.command()
+def merge(
+    incident_id: Which,
+    other: Annotated[int, typer.Argument(metavar="INTO", help="The incident as a part of which it counts.")],
+    note: Note = "",
+    tenant: OfTenant = "default",
+) -> None:
+    """Make it a part of another one: one failure, which counts once."""
+    from bot.cli.incident_actions import take
+
+    typer.echo(take(incident_id, tenant, "merge", other=other, note=note))
+
+
+@app.command()
+def reopen(incident_id: Which, note: Note = "", tenant: OfTenant = "default") -> None:
+    """Open it again: closed, merged or snoozed, it is to be looked at; what it was closed as holds no more."""
+    from bot.cli.incident_actions import take
+
+    typer.echo(take(incident_id, tenant, "reopen", note=note))
+
+
+@app.command()
+def handover(
+    since: Annotated[str, typer.Option("--since", metavar="SPAN", help="How long the shift was, as 12h.")] = "12h",
+    as_json: AsJson = False,
+    tenant: Annotated[str, typer.Option("--tenant", help="Whose incidents.")] = "default",
+) -> None:
+    """For the shift change: what is open, barred, to be watched, waiting, and what changed."""
+    from bot.cli.incident_actions import handed_over
+
+    typer.echo(handed_over(tenant, since, as_json=as_json))
+
+
+def _known_state(state: str | None) -> State | None:
+    from bot.store.incident_state import STATES
+    from kb.errors import SignalboxError
+
+    found = next((one for one in STATES if one == state), None)
+    if state is not None and found is None:
+        raise SignalboxError(f"--state: there is no {state[:40]!r}; they are {', '.join(STATES)}")
+    return found
+
+
+def _store() -> Store:
+    from bot.runtime.paths import database_url
+    from bot.store.incidents import Store
+
+    return Store(database_url())
+
+
+def _row(incident: Incident) -> str:
+    from bot.render.phrases import shown
+
+    job = ", ".join(part for part in (incident.job_name, incident.job_id) if part)
+    summary = shown(incident.summary)
+    cut = summary if len(summary) <= _SUMMARY else f"{summary[: _SUMMARY - 3]}..."
+    lived = _lived(incident)
+    head = f"{incident.id:>5}  {_when(incident)}  {incident.fault or incident.verdict:<28}  {shown(job)}"
+    head = f"{head.rstrip()}  [{shown(lived)}]" if lived else head
+    return f"{head.rstrip()}\n       {cut}"
+
+
+def _lived(incident: Incident) -> str:
+    """How it stands, where it is not just open."""
+    from bot.store.incident_state import state_of
+
+    state = state_of(incident, datetime.now(UTC))
+    told: list[str] = [] if state == "open" else [state]
+    if state == "merged":
+        told = [f"merged into {incident.merged_into}"]
+    elif state == "snoozed" and incident.snoozed_until is not None:
+        told = [f"snoozed until {incident.snoozed_until:%Y-%m-%d %H:%M}Z"]
+    told += [f"of {incident.assignee}"] if incident.assignee and state in ("open", "acknowledged", "snoozed") else []
+    return ", ".join([*told, *(["backfilled"] if incident.backfilled else [])])
+
+
+def _when(incident: Incident) -> str:
+    return f"{incident.created_at:%Y-%m-%d %H:%M}Z"
+
+
+def _json(incident: Incident) -> bytes:
+    import msgspec
+
+    return msgspec.json.encode(incident)
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

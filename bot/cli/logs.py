@@ -1,0 +1,291 @@
+"""`signalbox logs`: what it takes from the command line, where the lines come from, and how they are shown."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import msgspec
+
+from bot.live.log_view import Line, Logs, Wanted, end_of, lines_of, of_bundle, of_paths, ranks_of
+from bot.live.tail import Tailing
+from bot.render.phrases import shown
+from bot.render.report_json import iso
+from bot.runtime.safe_regex import search_of
+from kb.errors import UnreadableInput
+from kb.model import Gap
+
+if TYPE_CHECKING:
+    from bot.config.file import Config
+    from bot.diagnosis.job import JobRequest
+    from bot.rulebase.loader import Knowledge
+
+LOOK = 0.5  # seconds between looks at files
+POLL = 10.0  # seconds between questions to connectors
+OVERLAP = 60.0  # seconds that are asked for again, as stores get lines late
+LATEST = 50  # lines shown at first
+REMEMBERED = 200_000  # lines of that overlap
+WIDEST = 24  # columns of who speaks
+_SPAN = re.compile(r"\d{1,9}(?:\.\d{1,3})?\s*[smhd]?")
+_FEW = 5  # gaps told
+
+
+@dataclass(frozen=True, slots=True)
+class AskedLogs:
+    """What the command line says. `request`: of a JOB; `limit`: of following, how long (for ever where None)."""
+
+    targets: Sequence[str] = ()
+    bundle: Path | None = None
+    paths: bool = False
+    config: Path | None = None
+    request: JobRequest | None = None
+    rank: str | None = None
+    node: str | None = None
+    since: str | None = None
+    until: str | None = None
+    grep: str | None = None
+    ignore_case: bool = False
+    follow: bool = False
+
+
+def run(
+    knowledge: Callable[[], Knowledge], asked: AskedLogs, *, as_json: bool, complain: Callable[[str], None]
+) -> None:
+    """Show the lines.
+
+    Raises:
+        SignalboxError: what was asked cannot be done.
+        BrokenPipeError: nobody reads any more.
+    """
+    grep = search_of(asked.grep, ignore_case=asked.ignore_case) if asked.grep is not None else None
+    wanted = Wanted(ranks_of(asked.rank) if asked.rank else frozenset(), asked.node, grep=grep)
+    _timed(wanted, asked, 0.0)  # a time that is none is told before anything is read
+    screen = Screen(sys.stdout, as_json=as_json)
+    with ExitStack() as stack:
+        source = _source(knowledge, asked, stack, complain)
+        if asked.follow:
+            for lines in source.follow(_timed(wanted, asked, time.time()), from_start=asked.since is not None):
+                screen.show(lines)
+            return
+        logs = source.logs()
+        if not logs.streams:
+            raise UnreadableInput("there are no logs in it" + _why(logs.gaps))
+        found = _timed(wanted, asked, end_of(logs) or time.time())
+        gaps: list[Gap] = []
+        screen.columns(logs)
+        screen.show(lines_of(logs, found, gaps))
+        if not screen.count and (found.start is not None or found.end is not None):
+            complain("no line has a time in that span" + _why(logs.gaps))
+        for gap in (*logs.gaps, *gaps)[:_FEW]:
+            if gap.code not in ("empty", "same_file"):
+                complain(f"{gap.source}: {gap.reason}")
+
+
+def request_of(job: str, tenant: str, cluster: str | None, namespace: str | None, since: str | None) -> JobRequest:
+    """What is to be collected of a job: all its lines, of the time that is asked for."""
+    from bot.diagnosis.job import JobRequest
+
+    now = time.time()
+    last = None if since is None else max(1.0, now - moment(since, now, "--since"))
+    return JobRequest(job, tenant, cluster, namespace, last=last, deep=True)
+
+
+def _timed(wanted: Wanted, asked: AskedLogs, end: float) -> Wanted:
+    """With --since and --until as times; a span counts back from `end`."""
+    return replace(
+        wanted,
+        start=moment(asked.since, end, "--since") if asked.since else None,
+        end=moment(asked.until, end, "--until") if asked.until else None,
+    )
+
+
+def moment(text: str, end: float, option: str) -> float:
+    """`10m` before the end, or a time in ISO 8601 (UTC where it names no zone), as seconds since the epoch.
+
+    Raises:
+        UnreadableInput: it is neither.
+    """
+    from bot.cli.watch import seconds
+
+    if _SPAN.fullmatch(text.strip()):
+        return end - seconds(text)
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise UnreadableInput(
+            f"{option} {text[:40]!r}: write a span as 10m, or a time as 2026-11-20T03:04:05Z"
+        ) from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def _why(gaps: Sequence[Gap]) -> str:
+    return f": {'; '.join(f'{gap.source}: {gap.reason}' for gap in gaps[:_FEW])}" if gaps else ""
+
+
+# -- where the lines come from -------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Files:
+    """Logs that lie here."""
+
+    list_logs: Callable[[], Logs]
+
+    def logs(self) -> Logs:
+        """What there is now."""
+        return self.list_logs()
+
+    def follow(self, wanted: Wanted, *, from_start: bool) -> Iterator[Iterator[Line]]:
+        """What is written from now on, and the last lines before that."""
+        tailing = Tailing(self.list_logs, wanted, from_start)
+        while True:
+            yield tailing.look()
+            time.sleep(LOOK)
+
+
+@dataclass(slots=True)
+class _Job:
+    """Logs that connectors hold: collected into a folder of the spool, or into one of our own while they are followed."""
+
+    knowledge: Knowledge
+    config: Config
+    request: JobRequest
+    folder: Path
+    complain: Callable[[str], None]
+    _known: dict[bytes, None] = field(default_factory=dict)
+
+    def logs(self) -> Logs:
+        """All that the job's sources give."""
+        from bot.diagnosis.job import gather
+
+        _, collected = gather(self.knowledge, self.config, self.request)
+        return of_bundle(collected.folder)
+
+    def follow(self, wanted: Wanted, *, from_start: bool) -> Iterator[Iterator[Line]]:
+        """Ask again and again for the last moments, and give what was not there before."""
+        from bot.diagnosis.job import gather
+        from kb.errors import SignalboxError
+
+        last = self.request.last if from_start and self.request.last else OVERLAP
+        for number in range(1 << 30):
+            began = time.monotonic()
+            folder = self.folder / str(number)
+            try:
+                request = replace(self.request, last=last, save=folder)
+                gather(self.knowledge, self.config, request)
+                new = self._new(of_bundle(folder), wanted)
+                yield iter(deque(new, maxlen=LATEST)) if number == 0 and not from_start else new
+            except SignalboxError as error:
+                if number == 0:
+                    raise
+                self.complain(str(error))
+            _emptied(folder)
+            time.sleep(max(0.0, POLL - (time.monotonic() - began)))
+            last = OVERLAP + (time.monotonic() - began)
+
+    def _new(self, logs: Logs, wanted: Wanted) -> Iterator[Line]:
+        for line in lines_of(logs, wanted, []):
+            key = sha256(repr((line.source, line.time, line.whole)).encode("utf-8", "surrogateescape")).digest()[:12]
+            if key not in self._known:
+                self._known[key] = None
+                yield line
+        while len(self._known) > REMEMBERED:
+            self._known.pop(next(iter(self._known)))
+
+
+def _emptied(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _source(
+    knowledge: Callable[[], Knowledge], asked: AskedLogs, stack: ExitStack, complain: Callable[[str], None]
+) -> _Files | _Job:
+    if asked.bundle is not None:
+        folder = asked.bundle
+        return _Files(lambda: of_bundle(folder))
+    if asked.paths:
+        paths = [Path(target) for target in asked.targets]
+        return _Files(lambda: of_paths(paths))
+    from bot.config.file import read
+
+    if asked.request is None:
+        raise UnreadableInput("say whose logs: a JOB, --bundle DIR, or --logs PATH…")
+    folder = (
+        Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="signalbox-logs-"))) if asked.follow else Path()
+    )
+    return _Job(knowledge(), read(asked.config), asked.request, folder, complain)
+
+
+# -- how they are shown --------------------------------------------------------------------------------------------------
+
+
+class Screen:
+    """Shows lines: in columns of time, who speaks, and text; or as JSON, one object a line."""
+
+    def __init__(self, out: TextIO, *, as_json: bool) -> None:
+        self.count = 0
+        self._out = out
+        self._json = as_json
+        self._day: float | None = None
+        self._width = 4
+
+    def columns(self, logs: Logs) -> None:
+        """Make room for the widest of those who may speak."""
+        names = (_who(ref.resource.rank, ref.resource.node, ref.uri) for ref in logs.streams[:5000])
+        self._width = min(WIDEST, max((len(name) for name in names), default=4))
+
+    def show(self, lines: Iterator[Line]) -> None:
+        """Write the lines."""
+        for line in lines:
+            self.count += 1
+            self._out.write(self._as_json(line) if self._json else self._as_text(line))
+        self._out.flush()
+
+    def _as_json(self, line: Line) -> str:
+        body: dict[str, Any] = {
+            "time": iso(line.time),
+            "rank": line.rank,
+            "node": _clean(line.node),
+            "source": _clean(line.source),
+            "line": line.number or None,
+            "text": _clean(line.whole),
+        }
+        return msgspec.json.encode(body).decode() + "\n"
+
+    def _as_text(self, line: Line) -> str:
+        head = clock = ""
+        if line.time is not None:
+            day, second = divmod(line.time, 86400.0)
+            if day != self._day:
+                self._day = day
+                head = f"-- {(iso(line.time) or '')[:10]} (UTC)\n"
+            whole = int(second)
+            clock = f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+            clock += f".{int((second - whole) * 1000 + 0.01):03d}" if second != whole else ""
+        name = shown(_who(line.rank, line.node, line.source))
+        self._width = max(self._width, min(WIDEST, len(name)))
+        who = name if len(name) <= self._width else f"…{name[1 - self._width :]}"
+        return f"{head}{clock:<12} {who:<{self._width}}  {line.text if line.text.isprintable() else shown(line.text)}\n"
+
+
+def _who(rank: int | None, node: str | None, source: str) -> str:
+    if rank is not None:
+        return f"rank {rank}"
+    return node or source.rsplit("/", 1)[-1]
+
+
+def _clean(text: str | None) -> str | None:
+    """Text that UTF-8 can hold: what was no text stands there as escapes."""
+    return None if text is None else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

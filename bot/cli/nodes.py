@@ -1,0 +1,209 @@
+"""`signalbox nodes`: which nodes are barred or proposed to be, who decided so, and which fail again and again."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from bot.incidents.exclusions import Bar, Bars, State
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+Tenant = Annotated[str, typer.Option("--tenant", help="Whose nodes.")]
+Cluster = Annotated[str | None, typer.Option("--cluster", help="Of this cluster.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Number = Annotated[int, typer.Argument(metavar="ID", help="The number that `nodes barred` gives.")]
+Until = Annotated[str | None, typer.Option("--for", metavar="7d", help="How long: 12h, 7d; until it is lifted else.")]
+System = Annotated[
+    str, typer.Option("--system", metavar="slurm|kubernetes", help="For which the command that drains is shown.")
+]
+_LONGEST = timedelta(days=3650)
+_SPAN = re.compile(r"(\d{1,5})([mhdw])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+WEEKS = 8  # that the definition of a lemon speaks of
+
+
+@app.command()
+def barred(
+    tenant: Tenant = "default",
+    cluster: Cluster = None,
+    node: Annotated[str | None, typer.Option("--node", help="This node only, with what was decided before.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many, the latest first.")] = 50,
+    commands: Annotated[
+        bool, typer.Option("--commands", help="With the command that drains; it is never run.")
+    ] = False,
+    system: System = "slurm",
+    as_json: AsJson = False,
+) -> None:
+    """The bar list: what diagnoses propose, and what people confirmed. With --json one object a line."""
+    _known_system(system)
+    now = _now()
+    states: tuple[State, ...] = ("proposed", "barred") if node is None else ("proposed", "barred", "refused", "lifted")
+    with _bars() as store:
+        found = store.bars(tenant, cluster=cluster, node=node, states=states, limit=limit)
+    if as_json:
+        for one in found:
+            typer.echo(_json(one, now))
+    elif not found:
+        typer.echo("No node is barred or proposed to be.")
+    for one in () if as_json else found:
+        _say(_line(one, now))
+        if commands and one.state != "refused":
+            from bot.incidents.exclusions import command
+
+            _say(f"       $ {command(one, system)}")
+
+
+@app.command()
+def bar(
+    node: Annotated[str, typer.Argument(metavar="NODE")],
+    why: Annotated[str, typer.Option("--why", help="For those who come after.")] = "",
+    until: Until = None,
+    job: Annotated[str, typer.Option("--job", help="For the job of this name or id only.")] = "",
+    cluster: Cluster = None,
+    tenant: Tenant = "default",
+    system: System = "slurm",
+    as_json: AsJson = False,
+) -> None:
+    """Bar a node: for everybody, or for one job; a proposal that is there is confirmed. Nothing is changed on the cluster."""
+    from bot.cli.incident_close import login
+    from bot.incidents.exclusions import Wanted
+
+    _known_system(system)
+    now = _now()
+    scope: Literal["cluster", "job"] = "job" if job else "cluster"
+    wanted = Wanted(tenant, cluster or "", node, scope, job, _end(until, now), why)
+    with _bars() as store:
+        told = store.bar(wanted, login(), now)
+    _decided(told, now, system, as_json=as_json)
+
+
+@app.command()
+def confirm(
+    number: Number, until: Until = None, tenant: Tenant = "default", system: System = "slurm", as_json: AsJson = False
+) -> None:
+    """Confirm a bar that a diagnosis proposed."""
+    _known_system(system)
+    _decide(number, "barred", tenant, until=until, system=system, as_json=as_json)
+
+
+@app.command()
+def refuse(number: Number, tenant: Tenant = "default", as_json: AsJson = False) -> None:
+    """Refuse a bar that a diagnosis proposed: this incident does not propose it again."""
+    _decide(number, "refused", tenant, as_json=as_json)
+
+
+@app.command()
+def lift(number: Number, tenant: Tenant = "default", as_json: AsJson = False) -> None:
+    """Lift a bar: the node may be used again."""
+    _decide(number, "lifted", tenant, as_json=as_json)
+
+
+@app.command()
+def lemons(
+    tenant: Tenant = "default",
+    as_json: AsJson = False,
+) -> None:
+    """Nodes that fail again and again in eight weeks, with a score of how unlikely that is by chance, and its definition."""
+    from dataclasses import asdict
+
+    import msgspec
+
+    from bot.rulebase.loader import knowledge
+    from bot.runtime.paths import database_url
+    from bot.store.database import Database
+    from bot.store.digest_rows import lemons as counted
+    from kb.digest.definitions import DEFINITIONS
+
+    with Database(database_url()) as store:
+        found = counted(store, tenant, WEEKS, _now(), knowledge().rulebook.faults)
+    if as_json:
+        typer.echo(msgspec.json.encode({"weeks": WEEKS, "definition": DEFINITIONS["lemon"], **asdict(found)}).decode())
+        return
+    if not found.nodes:
+        typer.echo(f"No hardware or network failure of the last {WEEKS} weeks names a node.")
+    else:
+        typer.echo(f"{'node':<40} {'jobs':>5} {'score':>6}  jobs by week, the oldest first")
+    for one in found.nodes:
+        counts = " ".join(str(count) for count in one.weeks)
+        _say(f"{one.name:<40} {one.jobs:>5} {one.score:>6.1f}  {counts}{'  lemon' if one.lemon else ''}")
+    typer.echo(f"\n{DEFINITIONS['offenders']}\n{DEFINITIONS['lemon']}")
+
+
+def _decide(
+    number: int, to: State, tenant: str, *, as_json: bool, until: str | None = None, system: str = "slurm"
+) -> None:
+    from bot.cli.incident_close import login
+
+    now = _now()
+    with _bars() as store:
+        told, _ = store.decide(number, tenant, to, login(), now, until=_end(until, now))
+    _decided(told, now, system, as_json=as_json)
+
+
+def _decided(told: Bar, now: datetime, system: str, *, as_json: bool) -> None:
+    from bot.incidents.exclusions import command, in_words
+
+    if as_json:
+        typer.echo(_json(told, now))
+        return
+    _say(f"{told.node}: {in_words(told, now)}.")
+    if told.state == "barred" and told.scope == "cluster":
+        _say(f"Signalbox runs nothing on the cluster; this would take it out:\n  $ {command(told, system)}")
+
+
+def _line(one: Bar, now: datetime) -> str:
+    from bot.incidents.exclusions import in_words
+
+    incident = f", incident {one.incident_id}" if one.incident_id is not None else ""
+    where = f" ({one.cluster})" if one.cluster else ""
+    why = f"\n       {one.why}" if one.why else ""
+    return f"{one.id:>5}  {one.node}{where}  {in_words(one, now)}{incident}{why}"
+
+
+def _json(one: Bar, now: datetime) -> str:
+    import msgspec
+
+    body = msgspec.to_builtins(one)
+    body["in_force"] = one.state == "barred" and not one.over(now)
+    return msgspec.json.encode(body).decode()
+
+
+def _end(until: str | None, now: datetime) -> datetime | None:
+    from kb.errors import SignalboxError
+
+    if until is None:
+        return None
+    found = _SPAN.fullmatch(until.strip())
+    span = timedelta(**{_UNITS[found[2]]: int(found[1])}) if found else timedelta()
+    if not timedelta() < span <= _LONGEST:
+        raise SignalboxError(f"--for {until[:40]}: write a time of at most ten years, as 12h or 7d")
+    return now + span
+
+
+def _known_system(system: str) -> None:
+    from kb.errors import SignalboxError
+
+    if system not in ("slurm", "kubernetes"):
+        raise SignalboxError(f"--system {system[:40]!r}: slurm or kubernetes")
+
+
+def _bars() -> Bars:
+    from bot.incidents.exclusions import Bars
+    from bot.runtime.paths import database_url
+
+    return Bars(database_url())
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _say(text: str) -> None:
+    from bot.render.phrases import shown
+
+    typer.echo("\n".join(shown(line) for line in text.split("\n")))

@@ -1,0 +1,200 @@
+"""`signalbox rules advise` (also --propose), `backtest` and `stats --outcomes`: what the close-outs say of the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import typer
+
+from bot.cli.proposing import hand_over, settings_of, user
+from bot.config.file import read
+from bot.config.learning import Learning
+from bot.config.rules import PullRequests
+from bot.incidents.ledger import Ledger
+from bot.learning import outcomes
+from bot.learning.advice import advise
+from bot.learning.advice.advise import Advice
+from bot.learning.advice.advised import against, in_the_way, proposed_of
+from bot.learning.drafts.service import refusal
+from bot.learning.proposals.store import Proposed, proposals
+from bot.learning.replay import shadow
+from bot.learning.replay.backtest import Backtest, backtest
+from bot.learning.replay.clean_corpus import clean_logs
+from bot.learning.replay.trial import Base, base_of, trial
+from bot.render.phrases import shown
+from bot.rulebase.loader import default_folder, read_files
+from bot.runtime.paths import DEFAULT_TENANT, config_path, database_url
+from bot.store.database import Database
+from kb.errors import RuleError, SignalboxError
+
+
+def show_outcomes(rules: Path | None, site: Path | None, tenant: str | None, *, as_json: bool) -> None:
+    """Print how each rule fared in the close-outs, and the shadows.
+
+    Raises:
+        SignalboxError: the rules or the store cannot be read.
+    """
+    book = base_of(rules or default_folder(), site).known.rulebook
+    with Database(database_url()) as store, store.errors(), store.session() as session:
+        found = outcomes.outcomes_within(session, book, tenant)
+        shadows = shadow.shadows_within(session, book, tenant, _bar())
+    if as_json:
+        told = {"rules": list(outcomes.as_json(found)), "shadows": list(shadow.as_json(shadows))}
+        typer.echo(msgspec.json.encode(told).decode())
+        return
+    typer.echo(outcomes.render(found, {rule.id: rule.status for rule in book.rules}))
+    typer.echo(f"\n{shadow.render(shadows)}")
+
+
+def show_advice(
+    rules: Path | None, site: Path | None, tenant: str | None, *, clean: Sequence[Path], quick: bool, as_json: bool
+) -> None:
+    """Print what the close-outs advise; changes of files are tried first unless it is to be quick.
+
+    Raises:
+        SignalboxError: the rules or the store cannot be read.
+    """
+    folder = rules or default_folder()
+    base = base_of(folder, site)
+    with Database(database_url()) as store, store.errors(), store.session() as session:
+        found = advise.advise(session, base, datetime.now(UTC), tenant=tenant, bar=_bar())
+    if not quick:
+        logs = clean_logs(base.known, folder, [*_configured(), *clean])
+        tried = tuple(_tried(base, one, logs, tenant) if one.files else one for one in found.advice)
+        found = replace(found, advice=tried)
+    typer.echo(msgspec.json.encode(advise.as_json(found)).decode() if as_json else advise.render(found))
+
+
+def propose_advice(
+    number: int,
+    rules: Path | None,
+    site: Path | None,
+    tenant: str | None,
+    *,
+    clean: Sequence[Path],
+    branch: Path | None,
+) -> int:
+    """Propose the change that an advice of the list makes; the exit status: 0 it stands, 1 it is not proposed, or waits.
+
+    `branch`: see `signalbox rules propose`.
+
+    Raises:
+        SignalboxError: the rules, the store or the forge cannot be used, or there is no such advice.
+    """
+    folder, url = rules or default_folder(), database_url()
+    base = base_of(folder, site)
+    with Database(url) as store, store.errors(), store.session() as session:
+        found = advise.advise(session, base, datetime.now(UTC), tenant=tenant, bar=_bar()).advice
+    if not 1 <= number <= len(found):
+        raise SignalboxError(f"there is no advice {number}: the list of `signalbox rules advise` has {len(found)}")
+    one = found[number - 1]
+    for line in advise.told_of(number, one):
+        typer.echo(shown(line))
+    if not one.files:
+        return _not_proposed(["it is nothing but words: a person must write the change"])
+    settings = settings_of(_pull_requests(), branch)
+    if settings is None:
+        return _not_proposed(["`rules: pull_requests:` is not configured; or name a clone with --branch"])
+    try:
+        tried = trial(base, one.files)
+        told = backtest(
+            tried, url, clean_logs(base.known, folder, [*_configured(), *clean]), tenant=tenant, most=_learning().judged
+        )
+        reasons = list(against(one, base, folder, told))
+    except RuleError as error:
+        return _not_proposed([str(fault) for fault in error.faults])
+    for line in _told(told):
+        typer.echo(shown(line))
+    proposed = proposed_of(one, tried, told, tenant=tenant or DEFAULT_TENANT, who=user())
+    reasons += [why] if (why := refusal(settings, proposed)) is not None else _in_the_way(url, proposed)
+    if reasons:
+        return _not_proposed(reasons)
+    return hand_over(url, settings, proposed)
+
+
+def _in_the_way(url: str, proposed: Proposed) -> list[str]:
+    with Ledger(url) as ledger:
+        other = in_the_way(proposed, proposals(ledger, live=True))
+    return [] if other is None else [f"proposal {other.id} on {other.rule} is undecided: {other.url or other.branch}"]
+
+
+def _not_proposed(reasons: Sequence[str]) -> int:
+    for why in reasons:
+        typer.echo(f"signalbox: not proposed: {shown(why)}", err=True)
+    return 1
+
+
+def try_rules(
+    rules: Path | None, new: Path, tenant: str | None, *, clean: Sequence[Path], every: bool, as_json: bool
+) -> bool:
+    """Try another rules folder on all that was seen; whether it hurts nothing.
+
+    Raises:
+        SignalboxError: the rules or the store cannot be read, or the new ones have faults.
+    """
+    folder = rules or default_folder()
+    base = base_of(folder)
+    theirs = read_files(new)[0]
+    extra = {path: theirs.get(path) for path in {*theirs, *base.files} if theirs.get(path) != base.files.get(path)}
+    logs = clean_logs(base.known, folder, [*_configured(), *clean])
+    most = None if every else _learning().judged
+    told = backtest(trial(base, extra), database_url(), logs, tenant=tenant, most=most)
+    typer.echo(msgspec.json.encode(told).decode() if as_json else "\n".join(_told(told)))
+    return not told.hurts
+
+
+def _tried(base: Base, one: Advice, logs: Mapping[str, Mapping[str, bytes]], tenant: str | None) -> Advice:
+    """An advice with what its backtest says; without files where that speaks against it."""
+    try:
+        told = backtest(trial(base, one.files), database_url(), logs, tenant=tenant, most=_learning().judged)
+    except RuleError as error:
+        return replace(one, files={}, reasons=(*one.reasons, f"not to be proposed: {error}"))
+    if told.hurts:
+        return replace(one, files={}, reasons=(*one.reasons, *(f"not to be proposed: {why}" for why in told.hurts)))
+    return replace(one, reasons=(*one.reasons, _in_short(told), *told.dear))
+
+
+def _in_short(told: Backtest) -> str:
+    better, worse = (sum(getattr(one, what) for one in told.changes) for what in ("better", "worse"))
+    return (
+        f"tried on {told.incidents} incidents and {told.clean} clean logs: {len(told.of('new'))} new, {len(told.of('lost'))} lost, "
+        f"{len(told.of('changed'))} changed first answers; {better} better, {worse} worse"
+    )
+
+
+def _told(told: Backtest) -> Iterator[str]:
+    """A backtest as text for people."""
+    yield f"touched: {', '.join(told.rules) or 'no rule'}"
+    yield _in_short(told)
+    gone = f"; {told.without_text} more have no text any more" if told.without_text else ""
+    left = f"; {told.unjudged} could be touched and were not judged" if told.unjudged else ""
+    yield f"speaks on {len(told.hits)} incidents, precision {told.precision.words}, recall {told.recall.words}{gone}{left}"
+    if told.shadowed:
+        yield "stands before: " + ", ".join(f"{rule} ({count})" for rule, count in told.shadowed.items())
+    yield f"cost: {told.cost.words}; {told.seconds:.1f} s"
+    for one in told.changes:
+        truth = f", closed as {one.truth}" if one.truth else ""
+        yield f"  incident {one.incident}: {one.old.words} → {one.new.words}{truth}{' WORSE' if one.worse else ''}"
+    yield from (f"dear: {why}" for why in told.dear)
+    yield from (f"hurts: {why}" for why in told.hurts)
+
+
+def _learning() -> Learning:
+    return read().learning if config_path() is not None else Learning()
+
+
+def _pull_requests() -> PullRequests | None:
+    return read().rules.pull_requests if config_path() is not None else None
+
+
+def _bar() -> shadow.Bar:
+    wanted = _learning()
+    return shadow.Bar(wanted.right, wanted.precision)
+
+
+def _configured() -> list[Path]:
+    return [Path(one) for one in _learning().clean]

@@ -1,0 +1,148 @@
+"""`signalbox rules propose` and `rules proposals`: a rule learned from a resolved incident, and where the proposed ones stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import typer
+
+from bot.cli.proposing import hand_over, settings_of, user
+from bot.config.file import Config, read
+from bot.incidents.ledger import Ledger
+from bot.learning.drafts.service import Drafter, refusal
+from bot.learning.drafts.store import Content
+from bot.learning.proposals.store import Proposal, proposals
+from bot.render.phrases import shown
+from bot.runtime.paths import config_path, database_url
+from kb.errors import SignalboxError
+
+
+def run(
+    incident: int,
+    tenant: str,
+    *,
+    branch: Path | None = None,
+    into: Path | None = None,
+    dry: bool = False,
+    alone: bool = False,
+    all_the_same: bool = False,
+    rules: Path | None = None,
+    as_json: bool = False,
+) -> int:
+    """Propose the rule that an incident supports; the exit status: 0 it stands or would, 1 it is not proposed, or waits.
+
+    `branch`: a clone in which it becomes a local branch, whatever is configured; `into`: its files are written there, and nothing
+    else is done.
+
+    Raises:
+        SignalboxError: the store, the rules or the forge cannot be used.
+    """
+    config = read() if config_path() is not None else Config()
+    url = database_url()
+    drafter = Drafter(url, config, rules)
+    content = drafter.content(incident, tenant, alone=alone)
+    if content.reasons or dry or into is not None:
+        if into is not None and not content.reasons:
+            _write(into, content)
+        _print(content, as_json=as_json)
+        return 1 if content.reasons or content.hurts else 0
+    settings = settings_of(config.rules.pull_requests, branch)
+    proposed = drafter.proposed(content, tenant, user())
+    _print(content, as_json=as_json)
+    against = refusal(settings, proposed)
+    if against is None and content.hurts and not all_the_same:
+        against = "the replay speaks against it; mend it, or ask for it with --all-the-same"
+    if against is not None or settings is None:
+        typer.echo(f"signalbox: not proposed: {shown(against or '')}", err=True)
+        return 1
+    return hand_over(url, settings, proposed)
+
+
+def _write(into: Path, content: Content) -> None:
+    """The folder of the rule.
+
+    Raises:
+        SignalboxError: something of that name is there, or nothing can be written there.
+    """
+    for path, data in content.files.items():
+        place = into / path
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with place.open("xb") as handle:
+                handle.write(data)
+        except FileExistsError:
+            raise SignalboxError(f"{place} is there already; nothing is overwritten") from None
+        except OSError as error:
+            raise SignalboxError(f"{place}: cannot be written: {error.strerror}") from None
+
+
+def _print(content: Content, *, as_json: bool) -> None:
+    if as_json:
+        told = msgspec.to_builtins(content)
+        told["files"] = {path: data.decode("utf-8", "replace") for path, data in content.files.items()}
+        typer.echo(msgspec.json.encode(told).decode())
+        return
+    for line in _told(content):
+        typer.echo(shown(line))
+
+
+def _told(content: Content) -> Iterator[str]:
+    """A draft as text for people."""
+    if content.reasons:
+        yield "No rule is proposed."
+        yield from (f"  {one}" for one in content.reasons)
+        return
+    edits = content.edits
+    support = ", ".join(str(one) for one in content.incidents)
+    yield f"Rule {content.rule}: {edits.title} ({edits.fault}), from {'incident' if len(content.incidents) == 1 else 'incidents'} {support}"
+    yield ""
+    yield "It looks for"
+    yield from (f"  {line}" for one in content.patterns for line in one.splitlines())
+    yield "and finds, among others"
+    yield from (f"  {line[:200]}" for line in content.lines[:6])
+    yield ""
+    yield from (f"  {name:40} {value}" for name, value in content.figures)
+    if content.notes:
+        yield ""
+        yield from (f"  {one}" for one in content.notes)
+    yield from (f"  against it: {one}" for one in content.hurts)
+
+
+def listed(*, as_json: bool, live: bool) -> None:
+    """Print the proposals, the newest first.
+
+    Raises:
+        SignalboxError: the store cannot be used.
+    """
+    with Ledger(database_url()) as ledger:
+        found = proposals(ledger, live=live)
+    for one in found:
+        typer.echo(msgspec.json.encode(_row(one)).decode() if as_json else shown(_line(one)))
+    if not found and not as_json:
+        typer.echo("No rule was proposed so far: `signalbox rules propose INCIDENT`.")
+
+
+def _row(one: Proposal) -> dict[str, object]:
+    names = (
+        "id",
+        "rule",
+        "incident_id",
+        "who",
+        "state",
+        "draft",
+        "branch",
+        "number",
+        "url",
+        "error",
+        "created_at",
+        "ended_at",
+    )
+    return {name: getattr(one, name) for name in names}
+
+
+def _line(one: Proposal) -> str:
+    state = "draft" if one.state == "open" and one.draft else one.state
+    where = one.url or one.branch
+    return f"{one.id:>4}  {state:7} {one.rule:40} {where}{f'  ({one.error})' if one.error else ''}"

@@ -1,0 +1,229 @@
+"""`signalbox store`: what is kept of answers and evidence, for how long; tidy it, pin an incident, take a bundle out again."""
+
+from __future__ import annotations
+
+import getpass
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from bot.cli.options import ConfigFile
+
+if TYPE_CHECKING:
+    from bot.retention.sweep import Tidied
+    from bot.store.incidents import Store
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Incident = Annotated[int, typer.Argument(metavar="ID", help="The number that `incidents list` gives.")]
+
+
+@app.command()
+def show(config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """What is kept, where, how much, and for how long."""
+    from bot.collection.collect import marks, spool_of
+    from bot.config.file import read
+    from bot.retention.evidence import counts
+    from bot.retention.sweep import packs_in, packs_of
+
+    known = read(config)
+    spool, gaps = spool_of(known.collect)
+    packs = packs_of(known.retention)
+    with _store() as store:
+        rows = counts(store)
+    bundles = [mark.bytes for _, mark in marks(spool, 2)]
+    packed = [path.stat().st_size for path in packs_in(packs)]
+    warnings = [*_warnings(), *(gap.reason for gap in gaps)]
+    for words in warnings:
+        _complain(words)
+    days = {name: getattr(known.retention, name) / 86400 for name in ("hot", "archive", "reports")}
+    body: dict[str, Any] = {
+        "database": _database(),
+        **rows,
+        "spool": str(spool),
+        "bundles": len(bundles),
+        "bundle_bytes": sum(bundles),
+        "packs": str(packs),
+        "pack_files": len(packed),
+        "pack_bytes": sum(packed),
+        "days": days,
+        "warnings": warnings,
+    }
+    if as_json:
+        _json(body)
+        return
+    _say(f"Database   {_database()}")
+    _say(f"           {_many(rows['incidents'], 'incident')}, {rows['open']:,} not closed, {rows['pinned']:,} pinned; "
+         f"{_many(rows['reports'], 'report')}, kept for {days['reports']:g} days")  # fmt: skip
+    _say(f"Bundles    {spool}")
+    _say(f"           {_many(len(bundles), 'bundle')}, {_size(sum(bundles))} of at most {_size(known.collect.keep)} "
+         f"a tenant; packed after {days['hot']:g} days")  # fmt: skip
+    _say(f"Packs      {packs}")
+    _say(f"           {_many(len(packed), 'pack')}, {_size(sum(packed))}; removed after {days['archive']:g} days")
+
+
+@app.command()
+def tidy(config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Pack what is old, remove what is older, now; `signalbox serve` does it once a day. Exit 1: something could not be done."""
+    from bot.collection.collect import spool_of
+    from bot.config.file import read
+    from bot.retention.sweep import tidy as tidy_up
+
+    known = read(config)
+    with _store() as store:
+        told = tidy_up(store, spool_of(known.collect)[0], datetime.now(UTC), known.retention)
+    if as_json:
+        from dataclasses import asdict
+
+        _json(asdict(told))
+    else:
+        _say("\n".join(sentences(told)) or "There was nothing to do.")
+    for words in told.trouble:
+        _complain(words)
+    raise typer.Exit(1 if told.trouble else 0)
+
+
+def sentences(told: Tidied) -> list[str]:
+    """What a round did, for people."""
+    lines = []
+    if told.bundles:
+        lines.append(
+            f"{_many(told.bundles, 'bundle')} packed: {_size(told.packed_from)} became {_size(told.packed_to)}."
+        )
+    if told.unwanted:
+        lines.append(f"{_many(told.unwanted, 'folder')} removed that no incident needs.")
+    if told.packs:
+        lines.append(f"{_many(told.packs, 'pack')} removed, as their time was over.")
+    if told.evicted:
+        lines.append(f"{_many(told.evicted, 'bundle')} had made room for newer ones; their incidents say so now.")
+    if told.freed:
+        lines.append(f"{_size(told.freed)} freed.")
+    if told.reports:
+        lines.append(f"{_many(told.reports, 'report')} removed, as their time was over.")
+    lines += [f"{_many(count, 'row')} of {name} removed." for name, count in told.rows.items() if name != "reply_to"]
+    return lines
+
+
+@app.command()
+def pin(incident_id: Incident, as_json: AsJson = False) -> None:
+    """Keep everything of an incident, whatever its age."""
+    _pin(incident_id, pinned=True, as_json=as_json)
+
+
+@app.command()
+def unpin(incident_id: Incident, as_json: AsJson = False) -> None:
+    """Let an incident age as the others do."""
+    _pin(incident_id, pinned=False, as_json=as_json)
+
+
+def _pin(incident_id: int, *, pinned: bool, as_json: bool) -> None:
+    from bot.retention.evidence import evidence
+    from bot.retention.evidence import pin as set_pin
+
+    with _store() as store:
+        if not set_pin(store, incident_id, datetime.now(UTC), _user(), pinned=pinned):
+            _unknown(incident_id)
+        where = evidence(store, incident_id)
+    if where is None:
+        _unknown(incident_id)
+    if as_json:
+        _json({"incident": incident_id, "pinned": pinned, "evidence": where.state, "where": where.where})
+        return
+    verb = "is pinned: nothing of it is removed" if pinned else "ages as the others do"
+    _say(f"Incident {incident_id} {verb}; {where.words}.")
+
+
+@app.command()
+def unpack(
+    incident_id: Incident,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
+    as_json: AsJson = False,
+) -> None:
+    """Take an incident's packed bundle out, to be diagnosed again: `signalbox diagnose --bundle DIR`."""
+    from bot.live.bundle_writer import fresh_folder
+    from bot.retention.archive import unpack as take_out
+    from bot.retention.evidence import evidence
+
+    with _store() as store:
+        found = evidence(store, incident_id)
+    if found is None:
+        _unknown(incident_id)
+    if found.state != "packed" or found.where is None:
+        hint = f"; `signalbox diagnose --bundle {found.where}` reads it" if found.state == "folder" else ""
+        _complain(f"incident {incident_id}: {found.words}{hint}")
+        raise typer.Exit(2)
+    count = take_out(Path(found.where), fresh_folder(folder))
+    if as_json:
+        _json({"incident": incident_id, "folder": str(folder), "files": count})
+        return
+    _say(f"{_many(count, 'file')} unpacked. `signalbox diagnose --bundle {folder}` diagnoses them again.")
+
+
+def _store() -> Store:
+    from bot.runtime.paths import database_url
+    from bot.store.incidents import Store
+
+    return Store(database_url())
+
+
+def _database() -> str:
+    from sqlalchemy.engine import make_url
+
+    from bot.runtime.paths import database_url
+
+    return make_url(database_url()).render_as_string(hide_password=True)
+
+
+def _warnings() -> list[str]:
+    from bot.runtime.filesystem_type import database_warning
+    from bot.runtime.paths import database_url, sqlite_file
+
+    path = sqlite_file(database_url())
+    words = database_warning(path) if path is not None else None
+    return [words] if words is not None else []
+
+
+def _user() -> str:
+    with suppress(OSError, KeyError, ImportError):
+        return getpass.getuser()
+    return "somebody"
+
+
+def _unknown(incident_id: int) -> NoReturn:
+    _complain(f"there is no incident {incident_id}; see `signalbox incidents list`")
+    raise typer.Exit(2)
+
+
+def _complain(words: str) -> None:
+    from bot.render.phrases import shown
+
+    typer.echo(f"signalbox: {shown(words)}", err=True)
+
+
+def _say(words: str) -> None:
+    from bot.render.phrases import shown
+
+    typer.echo("\n".join(shown(line) for line in words.split("\n")))
+
+
+def _json(body: dict[str, Any]) -> None:
+    import msgspec
+
+    typer.echo(msgspec.json.encode(body).decode())
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def _size(count: int) -> str:
+    size, unit = float(count), "bytes"
+    for bigger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, bigger
+    return f"{size:.3g} {unit}" if unit != "bytes" else f"{count} bytes"

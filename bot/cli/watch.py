@@ -1,0 +1,287 @@
+"""`signalbox watch`: what it takes from the command line, and how it shows what is seen."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import TextIO
+
+import msgspec
+
+from bot.cli.incident_store import Remembering
+from bot.live.bundle_writer import fresh_folder, name_of
+from bot.live.metrics_poller import Metering
+from bot.live.probe_cycle import Sources
+from bot.live.watch import News, Outcome, Plan, Watch
+from bot.render.phrases import shown
+from bot.render.report_json import dumps, iso
+from bot.render.terminal import show
+from bot.rulebase.loader import Knowledge
+from connectors.host.ebpf import PROGRAMS, Probes
+from connectors.host.flight_recorder import RecorderSource
+from connectors.host.kernel_log import KernelLog
+from connectors.host.nccl_ras import RasSource
+from connectors.host.processes import Host, Wanted
+from kb.errors import UnreadableInput
+from kb.hangs.votes import unknown_params
+
+_SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(s|m|h|d)?")
+_PARAM = re.compile(r"(?P<rule>[a-z][a-z0-9-]{0,99})\.(?P<name>[a-z][a-z0-9_]{0,99})=(?P<number>\d{1,9}(?:\.\d{1,6})?)")
+_SECONDS: Mapping[str, float] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_VARIABLE = "SIGNALBOX_PROMETHEUS_TOKEN"
+_LOUD = ("fault", "called")
+_WIDTH = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line says, as it says it."""
+
+    job: str | None = None
+    logs: Path | None = None
+    pids: str = ""
+    pattern: str = ""
+    py_spy: str | None = None
+    native: bool = True
+    ras: str | None = None
+    kernel: bool = True
+    ebpf: bool = False
+    dumps: str | None = None
+    ask: bool = False
+    prometheus: str | None = None
+    series: Sequence[str] = ()
+    every: float = 20.0
+    limit: float | None = None
+    save: Path | None = None
+    params: Sequence[str] = ()
+
+
+def params(told: Sequence[str]) -> dict[str, dict[str, float]]:
+    """`hang-called.silence_most=900` and the like, by rule and parameter.
+
+    Raises:
+        UnreadableInput: one is of another form, or nothing takes it.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for one in told:
+        parts = _PARAM.fullmatch(one.strip())
+        if parts is None:
+            raise UnreadableInput(f"--param {one[:200]}: write RULE.NAME=NUMBER, as in hang-called.silence_most=900")
+        found.setdefault(parts["rule"], {})[parts["name"]] = float(parts["number"])
+    for wrong in unknown_params(found):
+        raise UnreadableInput(f"--param: {wrong}")
+    return found
+
+
+def seconds(text: str) -> float:
+    """`90`, `90s`, `10m`, `2h` in seconds.
+
+    Raises:
+        UnreadableInput: it is none of those.
+    """
+    found = _SPAN.fullmatch(text.strip())
+    if found is None:
+        raise UnreadableInput(f"{text!r} is no span of time; write 90s, 10m or 2h")
+    return float(found[1]) * _SECONDS[found[2] or "s"]
+
+
+def watch(knowledge: Knowledge, asked: Asked, *, as_json: bool) -> int:
+    """Watch as the command line says, and show what is seen; the exit status.
+
+    Raises:
+        UnreadableInput: what was asked cannot be done.
+    """
+    wanted, numbers = _wanted(asked), params(asked.params)
+    if asked.logs is None and not wanted and asked.ras is None and asked.dumps is None and asked.prometheus is None:
+        raise UnreadableInput(
+            "say what to watch: --logs DIR, --pids, --pids-of, --ras, --flight-recorder or --prometheus"
+        )
+    if asked.logs is not None and not asked.logs.exists():
+        raise UnreadableInput(f"{asked.logs}: there is no such file or folder")
+    clock = WallClock()
+    name = re.sub(r"[^\w.-]+", "-", asked.job)[:60] if asked.job else "job"
+    save = fresh_folder(asked.save or Path(f"signalbox-watch-{name}-{name_of(clock.now())}"))
+    if asked.logs is not None and save.resolve().is_relative_to(asked.logs.resolve()):
+        raise UnreadableInput(f"{save}: it lies in the logs that are watched; name a folder elsewhere with --save")
+    screen = Screen(sys.stdout, as_json=as_json)
+    with ExitStack() as stack:
+        stack.enter_context(clock.interrupts())
+        sources = Sources(
+            host=Host(py_spy=asked.py_spy, native=asked.native),
+            logs=asked.logs,
+            wanted=wanted,
+            kernel=KernelLog(clock.now()) if asked.kernel else None,
+            ras=RasSource(asked.ras) if asked.ras else None,
+            ebpf=_probes(stack) if asked.ebpf else None,
+            recorder=RecorderSource(clock.now(), {asked.dumps} if asked.dumps else set()),
+            ask=asked.ask,
+            metrics=_metrics(asked),
+            job=asked.job,
+            params=numbers,
+        )
+        memory = stack.enter_context(Remembering("default"))
+        plan = Plan(save, asked.every, asked.limit)
+        compare, recall = memory.compare(None, None, always=False), memory.recall(knowledge)
+        outcome = Watch(knowledge, plan, clock, sources, screen.tell, compare=compare, recall=recall).run()
+    screen.end(outcome, clock.now())
+    return status(outcome, clock.caught)
+
+
+def status(outcome: Outcome, caught: int | None = None) -> int:
+    """1: a hang or a fatal fault was called; 0: not; of a watch that a signal ended what a shell gives for it."""
+    if outcome.interrupted:
+        return 128 + (caught or signal.SIGINT)
+    return 1 if outcome.called in ("hang", "fatal") else 0
+
+
+def _wanted(asked: Asked) -> Wanted:
+    words = asked.pids.replace(",", " ").split()
+    if not all(word.isdecimal() and 0 < int(word) < 1 << 31 for word in words):
+        raise UnreadableInput(f"--pids {asked.pids}: write process ids, as in 12,13")
+    try:
+        re.compile(asked.pattern)
+    except re.error as error:
+        raise UnreadableInput(f"--pids-of {asked.pattern}: no regular expression: {error}") from error
+    return Wanted(tuple(int(word) for word in words), asked.pattern)
+
+
+def _metrics(asked: Asked) -> Metering | None:
+    """The source of metrics; only what the probe of spinning GPUs needs, one question after another."""
+    if asked.prometheus is None:
+        if asked.series:
+            raise UnreadableInput("--series says which series are the job's; say where they are with --prometheus URL")
+        return None
+    from connectors.base.http import Client, Endpoint, Login
+    from connectors.base.secret import Secret
+    from connectors.metrics.prometheus import SPIN_GPU, SPIN_NODE, Prometheus
+
+    series: dict[str, tuple[str, ...]] = {}
+    for one in asked.series:
+        label, equals, value = one.partition("=")
+        if not (re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", label) and equals and value):
+            raise UnreadableInput(f"--series {one}: write LABEL=VALUE, as in pod=trainer-0")
+        series[label] = (*series.get(label, ()), value)
+    login = Login(token=Secret(env=_VARIABLE)) if os.environ.get(_VARIABLE) else Login()
+    try:
+        endpoint = Endpoint(asked.prometheus, login)
+    except ValueError as error:
+        raise UnreadableInput(f"--prometheus: {error}") from None
+    return Metering(Prometheus(Client(endpoint), series=series, gpu=SPIN_GPU, node=SPIN_NODE, side_by_side=1))
+
+
+def _probes(stack: ExitStack) -> Probes:
+    spool = stack.enter_context(tempfile.TemporaryDirectory(prefix="signalbox-ebpf-"))
+    return Probes(PROGRAMS, Path(spool))
+
+
+@dataclass(slots=True)
+class WallClock:
+    """The real time. An interrupt or SIGTERM ends a sleep; a second one ends the command at once."""
+
+    caught: int | None = None
+    _event: threading.Event = field(default_factory=threading.Event)
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, or less."""
+        self._event.wait(max(0.0, seconds))
+
+    def stopping(self) -> bool:
+        """Whether a signal has come."""
+        return self._event.is_set()
+
+    @contextmanager
+    def interrupts(self) -> Iterator[None]:
+        """Take interrupts as a wish to stop, for a while."""
+        known = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in known.items():
+                signal.signal(number, handler)
+
+    def _stop(self, number: int, _frame: FrameType | None) -> None:
+        self.caught = number
+        self._event.set()
+        signal.signal(number, signal.SIG_DFL)
+
+
+class Screen:
+    """Shows news: one line that is kept current on a terminal, a line for each change elsewhere, or lines of JSON."""
+
+    def __init__(self, out: TextIO, *, as_json: bool) -> None:
+        self._out, self._as_json = out, as_json
+        self._live = out.isatty() and not as_json
+
+    def tell(self, news: News) -> None:
+        """Show one thing."""
+        if self._as_json:
+            self._json({"event": news.event, "time": iso(news.time), "text": news.text, **news.fields})
+        elif news.event == "votes" and self._live:
+            self._out.write(f"\r\x1b[K{_clock(news)} {shown(news.text)[:_WIDTH]}")
+        elif news.event != "votes" or news.fields.get("changed"):
+            before = "\r\x1b[K" if self._live else ""
+            mark = f"{news.event.upper()}: " if news.event in _LOUD else ""
+            self._out.write(f"{before}{_clock(news)} {mark}{shown(news.text)}\n")
+            self._details(news)
+        self._out.flush()
+
+    def _details(self, news: News) -> None:
+        """The numbers of probes that say yes."""
+        votes = news.fields.get("votes")
+        for one in votes if isinstance(votes, list) else ():
+            if one["vote"] == "yes":
+                self._out.write(f"         {one['probe']}: {shown(one['detail'])}\n")
+
+    def end(self, outcome: Outcome, now: float) -> None:
+        """Show how it ended, with the answer where there is one."""
+        folder = str(outcome.folder) if outcome.folder else None
+        if self._as_json:
+            if outcome.answer is not None:
+                report = msgspec.Raw(dumps(outcome.answer.report, outcome.answer.timing))
+                self._json({"event": "report", "time": iso(now), "report": report})
+            self._json(
+                {"event": "end", "time": iso(now), "called": outcome.called, "text": outcome.why, "folder": folder}
+            )
+        else:
+            lead = "\r\x1b[K" if self._live else ""
+            self._out.write(f"{lead}\n" if outcome.called else f"{lead}{shown(outcome.why)}.\n")
+            if outcome.answer is not None:
+                self._out.flush()
+                show(outcome.answer.report)
+            if folder:
+                self._out.write(
+                    f"\nThe evidence is in {shown(folder)}; `signalbox diagnose --bundle` reads it again.\n"
+                )
+        self._out.flush()
+
+    def _json(self, body: Mapping[str, object]) -> None:
+        line = msgspec.json.encode(_plain(body))
+        self._out.write(line.decode("utf-8", "replace") + "\n")
+        self._out.flush()
+
+
+def _clock(news: News) -> str:
+    return (iso(news.time) or "")[11:19]
+
+
+def _plain(value: object) -> object:
+    """The value with text that UTF-8 can hold: names of files may be anything."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value

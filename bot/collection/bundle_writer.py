@@ -1,0 +1,220 @@
+"""The bundle that a collection writes: shared by sources side by side, bounded, masked, closed at the deadline.
+
+After `close` nothing is added: a source that still runs finds its place shut, and the bundle stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bot.render.report_json import iso
+from bot.runtime.redaction import redact_bytes
+from connectors.base.contract import SourceFailed, safe_name
+from kb.model import Attempt, Gap, JobRecord, Resource, Window
+
+FORMAT = 1
+MOST_FILES = 60_000
+MOST_GAPS = 1000
+_PART = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,120}\Z")
+_DEEPEST = 8
+Mask = Callable[[bytes], bytes]
+
+
+@dataclass(slots=True)
+class Bundle:
+    """An evidence bundle being collected in `folder`. `most`: bytes of all sources together."""
+
+    folder: Path
+    most: int
+    mask: Mask = redact_bytes
+    written: int = 0
+    _files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _closed: bool = False
+
+    def share(self, source: str, most: int) -> Share:
+        """The place of one source."""
+        return Share(self, source, most)
+
+    def close(self) -> None:
+        """Take nothing more."""
+        with self._lock:
+            self._closed = True
+
+    def finish(
+        self, record: JobRecord, window: Window, now: float, sources: Mapping[str, str], gaps: Iterable[Gap]
+    ) -> None:
+        """Write job.yaml and bundle.yaml. `sources`: what each one said, in words."""
+        self.close()
+        _dump(self.folder / "job.yaml", job_document(record, now))
+        body = {
+            "format": FORMAT,
+            "made_by": "signalbox diagnose",
+            "asked": {"job": record.job.id, "system": record.system, **_span(window)},
+            "sources": dict(sources),
+            "gaps": [
+                {key: value for key, value in asdict(gap).items() if value}
+                for gap in dict.fromkeys(gaps)  # each once, in order
+            ][:MOST_GAPS],
+            **self._told(),
+        }
+        _dump(self.folder / "bundle.yaml", body)
+
+    def _told(self) -> dict[str, Any]:
+        """The files with what is said of them; a query, which many files share, is written once and named by number."""
+        queries: dict[str, int] = {}
+        files = {}
+        for name, told in sorted(self._files.items()):
+            query = told.get("query")
+            number = {"query": queries.setdefault(query, len(queries) + 1)} if query else {}
+            files[name] = {**told, **number}
+        return {"queries": {number: query for query, number in queries.items()}, "files": files}
+
+    # -- for the shares --------------------------------------------------------------------------------------------
+
+    def put(self, source: str, path: str, data: bytes, *, more: bool) -> None:
+        """Write a file, or add to it."""
+        target = self.folder / _checked(path)
+        with self._lock:
+            if self._closed:
+                raise SourceFailed("timeout", "the time for collecting was over", asked=path)
+            if self.written + len(data) > self.most:
+                raise SourceFailed("too_large", f"all sources together gave more than {self.most:,} bytes", asked=path)
+            known = self._files.get(path)
+            if known is None and len(self._files) >= MOST_FILES:
+                raise SourceFailed("too_large", f"more than {MOST_FILES:,} files", asked=path)
+            if known is not None and known.get("source") not in (None, source):
+                raise SourceFailed("bad_answer", f"{path} was written by {known['source']} already", asked=path)
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with target.open("ab" if more and known else "wb") as handle:
+                    handle.write(data)
+            except OSError as error:
+                raise SourceFailed("not_configured", f"the bundle cannot be written: {error.strerror}") from error
+            self.written += len(data)
+            self._files.setdefault(path, {})["source"] = source
+
+    def tell(self, path: str, told: Mapping[str, Any]) -> None:
+        """Note what is said of a file."""
+        with self._lock:
+            if not self._closed and len(self._files) < MOST_FILES:
+                self._files.setdefault(_checked(path), {}).update(told)
+
+
+@dataclass(slots=True)
+class Share:
+    """One source's place in the bundle (connectors.base.contract.Spool)."""
+
+    bundle: Bundle
+    source: str
+    most: int
+    taken: int = 0
+    shut: bool = False
+
+    def close(self) -> None:
+        """Take nothing more from this source."""
+        self.shut = True
+
+    def append(self, path: str, lines: bytes) -> None:
+        """Add whole lines to a log, secrets masked."""
+        self._take(path, len(lines))
+        self.bundle.put(self.source, path, self.bundle.mask(lines), more=True)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a part that is no log. Masking keeps lengths, so what is no text stays what it is."""
+        self._take(path, len(data))
+        self.bundle.put(self.source, path, self.bundle.mask(data), more=False)
+
+    def describe(
+        self,
+        path: str,
+        *,
+        resource: Resource | None = None,
+        query: str = "",
+        unit: str = "",
+        written: float | None = None,
+    ) -> None:
+        """Say of a file who spoke, what was asked, and when it was last written to."""
+        who = {key: value for key, value in asdict(resource).items() if value is not None} if resource else {}
+        told = {**who, "query": query[:4000], "unit": unit, "written": iso(written)}
+        self.bundle.tell(path, {key: value for key, value in told.items() if value not in (None, "")})
+
+    def _take(self, path: str, size: int) -> None:
+        if self.shut:
+            raise SourceFailed("timeout", "another source gave the same in the meantime", asked=path)
+        if self.taken + size > self.most:
+            raise SourceFailed("too_large", f"it gave more than {self.most:,} bytes; the rest is not here", asked=path)
+        self.taken += size
+
+
+def job_document(record: JobRecord, now: float) -> dict[str, Any]:
+    """job.yaml of a job as its scheduler knows it. `now`: when the evidence was taken, where the job itself does not tell."""
+    job = record.job
+    told: dict[str, Any] = {
+        "id": job.id,
+        "name": job.name,
+        "cluster": job.cluster,
+        "framework": job.framework,
+        "image": job.image,
+        "world_size": job.world_size,
+        "gpus": job.gpus,
+        "attempt": job.attempt,
+        "state": job.state,
+        "start": iso(job.start),
+        "end": iso(job.end),
+        "collected_at": iso(now if job.collected_at is None else job.collected_at),
+        "owner": job.owner,
+        "log_interval": job.log_interval,
+        "checkpoint_interval": job.checkpoint_interval,
+        "args": redact_bytes(job.args.encode("utf-8", "replace")).decode("utf-8", "replace") if job.args else None,
+        "params": {rule: dict(numbers) for rule, numbers in job.params.items()},
+        "nodes": {node: list(ranks) for node, ranks in job.nodes.items()},
+        "topology": {node: dict(places) for node, places in record.topology.items()},
+        "namespace": record.namespace,
+        "partition": record.partition,
+        "last_good": record.last_good,
+        "attempts": [_attempt(one) for one in record.attempts],
+    }
+    return {key: value for key, value in told.items() if value not in (None, {}, [])}
+
+
+def _attempt(one: Attempt) -> dict[str, Any]:
+    told = asdict(one)
+    for key in ("queued", "scheduled", "initialised", "first_iterated", "last_iterated", "stopped"):
+        told[key] = iso(told[key])
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in told.items()
+        if value not in (None, "", ())
+    }
+
+
+def _checked(path: str) -> str:
+    parts = path.split("/")
+    if len(parts) > _DEEPEST or not all(_PART.match(part) and not part.startswith(".") for part in parts):
+        raise SourceFailed("bad_answer", f"{path[:100]!r} is no name for a part of a bundle")
+    return path
+
+
+def folder_name(record: JobRecord, now: float) -> str:
+    """The name of a collection's folder: the job, and when."""
+    when = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+    return f"{safe_name(record.job.id or record.job.name or 'job')}-{when}"
+
+
+def _span(window: Window) -> dict[str, str | None]:
+    return {"start": iso(window.start), "end": iso(window.end)}
+
+
+def _dump(path: Path, body: Mapping[str, Any]) -> None:
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.dump(dict(body), Dumper=dumper, sort_keys=False, allow_unicode=True, width=120), "utf-8")

@@ -1,0 +1,175 @@
+"""From what a person typed to the job that was meant: all schedulers and stores that know jobs, asked side by side."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from rapidfuzz import fuzz, process
+
+from bot.config.file import Cluster
+from connectors.base.contract import Deadline, Finder, JobQuery, Known, SourceFailed
+from kb.errors import SignalboxError
+from kb.model import Gap, JobRecord
+
+FEW = 5  # candidates shown
+NEAR = 60.0  # of 100: less alike is no candidate
+LONGEST = 256  # characters of a job's name
+_T = TypeVar("_T")
+
+
+class JobUnknown(SignalboxError):  # noqa: N818 - an outcome
+    """No system knows this job. `candidates`: what may have been meant, best first; `gaps`: who could not be asked."""
+
+    def __init__(self, text: str, candidates: Sequence[tuple[str, Known]], gaps: Sequence[Gap]) -> None:
+        self.candidates = tuple(candidates)
+        self.gaps = tuple(gaps)
+        words = [f"no job {text[:80]!r} is known"]
+        if candidates:
+            words.append("did you mean " + ", ".join(_shown(one) for _, one in candidates) + "?")
+        words += [f"{gap.source} could not be asked: {gap.reason}" for gap in gaps]
+        super().__init__("; ".join(words))
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A job and the cluster whose connectors hold its evidence."""
+
+    cluster: str
+    record: JobRecord
+    gaps: tuple[Gap, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """A cluster with its connectors built, in the order of the configuration: (name, connector)."""
+
+    cluster: Cluster
+    connectors: tuple[tuple[str, Any], ...]
+
+    def finders(self) -> tuple[tuple[str, Finder], ...]:
+        """Those that know jobs."""
+        return tuple((name, one) for name, one in self.connectors if "jobs" in one.gives)
+
+
+def find(clusters: Sequence[Wired], query: JobQuery, deadline: Deadline) -> Located:
+    """The job that was meant; the newest of those with this name.
+
+    Of several systems of a cluster that know the job the first one's word counts; the others fill what it leaves open.
+
+    Raises:
+        JobUnknown: none knows it.
+    """
+    if not query.text.strip() or len(query.text) > LONGEST or not query.text.isprintable():
+        raise JobUnknown(query.text, (), ())
+    asked = [(wired.cluster, name, one) for wired in clusters for name, one in wired.finders()]
+    answers, gaps = _ask(asked, lambda one: one.find(query, deadline), deadline)
+    found = [(cluster, record) for cluster, _, records in answers for record in records]
+    if not found:
+        listed, _ = _ask(asked, lambda one: one.recent(query.window, deadline), deadline)
+        known = ((cluster.name, one) for cluster, _, jobs in listed for one in jobs)
+        raise JobUnknown(query.text, nearest(query.text, known), gaps)
+    cluster, newest = max(found, key=lambda pair: (_when(pair[1]), -found.index(pair)))
+    same = [record for where, record in found if where.name == cluster.name and _same(record, newest)]
+    record = same[0]
+    for other in same[1:]:
+        record = merged(record, other)
+    record = replace(
+        record,
+        job=replace(record.job, cluster=record.job.cluster or cluster.name),
+        topology={**cluster.topology, **record.topology},
+    )
+    return Located(cluster.name, record, tuple(gaps))
+
+
+def nearest(text: str, known: Iterable[tuple[str, Known]]) -> list[tuple[str, Known]]:
+    """The jobs that a mistyped id or name may have meant, the most alike first."""
+    jobs = list(known)
+    names = [f"{one.name} {one.id}"[:LONGEST] for _, one in jobs]
+    hits = process.extract(text, names, scorer=fuzz.WRatio, limit=FEW * 3, score_cutoff=NEAR)
+    unlike: dict[str, tuple[str, Known]] = {}
+    for _, _, index in hits:
+        unlike.setdefault(jobs[index][1].name or jobs[index][1].id, jobs[index])
+    return list(unlike.values())[:FEW]
+
+
+def merged(first: JobRecord, other: JobRecord) -> JobRecord:
+    """What one system says of a job, with what only another one knows."""
+    job = first.job
+    known = {name: getattr(other.job, name) for name in job.__slots__ if getattr(job, name) in (None, {})}
+    known.pop("collected_at", None)  # of the other's evidence, not of this one's
+    if job.state is not None:  # who knows the state knows whether there was an end
+        known.pop("end", None)
+    return replace(
+        first,
+        job=replace(job, **known),
+        namespace=first.namespace or other.namespace,
+        partition=first.partition or other.partition,
+        attempts=first.attempts or other.attempts,
+        members=first.members or other.members,
+        topology={**other.topology, **first.topology},
+        last_good=first.last_good or other.last_good,
+        paths=(*first.paths, *(path for path in other.paths if path not in first.paths)),
+        labels={**other.labels, **first.labels},
+    )
+
+
+def side_by_side(tasks: Sequence[Callable[[], _T]], deadline: Deadline) -> list[_T | SourceFailed]:
+    """What each task gives; one that is not done by the deadline is left behind, and gives a SourceFailed("timeout").
+
+    Threads that hang cannot be ended; they are daemons, hold nothing, and their answers are thrown away.
+    """
+    done: queue.SimpleQueue[tuple[int, _T | SourceFailed]] = queue.SimpleQueue()
+
+    def run(index: int, task: Callable[[], _T]) -> None:
+        try:
+            result: _T | SourceFailed = task()
+        except SourceFailed as failed:
+            result = failed
+        except Exception as error:  # noqa: BLE001 - a connector's mistake must not take the others down; it is told
+            result = SourceFailed("bad_answer", f"an error of Signalbox itself: {type(error).__name__}: {error}"[:500])
+        done.put((index, result))
+
+    for index, task in enumerate(tasks):
+        threading.Thread(target=run, args=(index, task), daemon=True).start()
+    found: dict[int, _T | SourceFailed] = {}
+    while len(found) < len(tasks):
+        try:
+            index, result = done.get(timeout=max(0.001, deadline.left()))
+        except queue.Empty:
+            break
+        found[index] = result
+    late = SourceFailed("timeout", "it had not answered when the time for collecting was over")
+    return [found.get(index, late) for index in range(len(tasks))]
+
+
+def _ask(
+    asked: Sequence[tuple[Cluster, str, Finder]], question: Callable[[Finder], Sequence[_T]], deadline: Deadline
+) -> tuple[list[tuple[Cluster, str, Sequence[_T]]], list[Gap]]:
+    def task(one: Finder) -> Callable[[], Sequence[_T]]:
+        return lambda: question(one)
+
+    results = side_by_side([task(one) for _, _, one in asked], deadline)
+    answers, gaps = [], []
+    for (cluster, name, _), result in zip(asked, results, strict=True):
+        if isinstance(result, SourceFailed):
+            gaps.append(result.gap(name, scope=cluster.name, rules_out="whether it knows the job"))
+        else:
+            answers.append((cluster, name, result))
+    return answers, gaps
+
+
+def _when(record: JobRecord) -> float:
+    return record.job.start or record.job.end or (record.attempts[-1].queued if record.attempts else None) or 0.0
+
+
+def _same(one: JobRecord, other: JobRecord) -> bool:
+    return one is other or one.job.id == other.job.id or (one.job.name == other.job.name and _when(one) == _when(other))
+
+
+def _shown(one: Known) -> str:
+    name = f"{one.name} ({one.id})" if one.name and one.name != one.id else one.id
+    return name if one.state is None else f"{name}, {one.state.lower()}"

@@ -1,0 +1,1 @@
+"""signalbox.yaml: its schema, its reading and checking, and the connectors that it configures."""

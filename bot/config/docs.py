@@ -1,0 +1,129 @@
+"""What editors and people read of signalbox.yaml: its JSON Schema and a commented example, both made of the settings."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from bot.config.connectors import KINDS
+from bot.config.file import Collect, ConfigFile, Retention
+from bot.config.schema import model_of
+
+_EXAMPLE = re.compile(r" as `([^`]+)`")
+_SERVER = "https://server.example"
+_HEAD = """\
+# signalbox.yaml: where the evidence of your jobs lies. `signalbox config check` tries all of it.
+# Put it where SIGNALBOX_CONFIG says, or into the configuration folder of your user. Secrets are never written here:
+# each is named by an environment variable (env:) or a file (file:).
+version: 1
+
+# collect:                # limits of one collection; these are the defaults
+"""
+
+_RULES = (
+    "# rules:                  # where rules come from and go to: docs/rule-pull-requests.md",
+    f"#   source: {{git: {_SERVER}/rules.git, ref: main, folder: rules}}",
+    "#   pull_requests: {backend: github, repository: owner/name, token: {env: NAME_OF_VARIABLE}}",
+)
+
+
+def schema_text() -> str:
+    """JSON Schema (draft 2020-12) of signalbox.yaml."""
+    schema = ConfigFile.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "signalbox.yaml"
+    kinds = []
+    for name, kind in sorted(KINDS.items()):
+        part = model_of(kind.settings_class(), name).model_json_schema(ref_template=f"#/$defs/{name}-{{model}}")
+        for inner, body in part.pop("$defs", {}).items():
+            schema["$defs"][f"{name}-{inner}"] = body
+        schema["$defs"][name] = part
+        kinds.append({"$ref": f"#/$defs/{name}"})
+    schema["$defs"]["ClusterFile"]["properties"]["connectors"]["additionalProperties"] = {"oneOf": kinds}
+    return json.dumps(_plain(schema), indent=2, sort_keys=True) + "\n"
+
+
+def example_text() -> str:
+    """A commented example: every type of connector with all its settings."""
+    lines = [_HEAD.rstrip(), *_defaults(Collect())]
+    lines += ["", "# retention:              # for how long evidence and answers are kept; these are the defaults"]
+    lines += _defaults(Retention())
+    lines += [
+        "",
+        "clusters:",
+        "  my-cluster:",
+        "    # tenant: my-team     # whose it is; others do not see it",
+        "    connectors:",
+    ]
+    for name, kind in sorted(KINDS.items()):
+        lines += _connector(name, model_of(kind.settings_class(), name).model_json_schema())
+    lines += ["    # topology:           # where nodes stand, where the scheduler does not tell"]
+    lines += ["    #   node-001: {rack: r1, leaf: leaf-3, rail: '0', nvlink_domain: d1}"]
+    lines += ["", *_RULES]
+    return "\n".join(lines) + "\n"
+
+
+def _connector(name: str, schema: dict[str, Any]) -> list[str]:
+    lines = [f"      {name}:", f"        type: {name}", f"        # {_about(schema)}"]
+    must = set(schema.get("required", ()))
+    for key, one in schema["properties"].items():
+        if key == "type":
+            continue
+        mark = "" if key in must else "# "
+        about = _about(one)
+        told = _EXAMPLE.search(about) if key in must else None  # of what must be given, the example that it names
+        value = _SERVER if key == "url" else told[1] if told else _form(one, schema)
+        lines.append(f"        {mark}{key}: {value}{f'  # {about}' if about else ''}")
+    return lines
+
+
+def _form(one: dict[str, Any], schema: dict[str, Any]) -> str:
+    """A value of the right form."""
+    kinds = one.get("anyOf", [one])
+    first: dict[str, Any] = next((kind for kind in kinds if kind.get("type") != "null"), {})
+    if "$ref" in first:
+        first = schema["$defs"][first["$ref"].rsplit("/", 1)[-1]]
+    if first.get("title") == "Secret" or set(first.get("properties", ())) == {"env", "file"}:
+        return "{env: NAME_OF_VARIABLE}"
+    if "properties" in first:
+        parts = first["properties"].items()
+        inner = (f"{key}: {_SERVER if key == 'url' else _form(value, schema)}" for key, value in parts)
+        return "{" + ", ".join(inner) + "}"
+    forms = {"string": "text", "integer": "1", "number": "1.0", "boolean": "false", "array": "[]", "object": "{}"}
+    return str(first.get("const") or (first.get("enum") or [forms.get(str(first.get("type")), "text")])[0])
+
+
+def _about(one: dict[str, Any]) -> str:
+    return str(one.get("description", "")).split("\n\n", maxsplit=1)[0]
+
+
+def _defaults(settings: Collect | Retention) -> list[str]:
+    """A part whose settings all have defaults, as comments."""
+    kind: type = type(settings)
+    told = model_of(kind).model_json_schema()["properties"]
+    lines = []
+    for name, one in told.items():
+        value = getattr(settings, name)
+        written = f"# {name}: /shared/folder" if value is None else f"{name}: {_quantity(name, value)}"
+        lines.append(f"#   {written:<22}# {_about(one)}")
+    return lines
+
+
+def _quantity(name: str, value: float | str) -> str:
+    if isinstance(value, str):
+        return value
+    if name in ("bytes", "keep"):
+        return f"{int(value) >> 20}MiB"
+    return f"{value / 86400:g}d" if value >= 86400 else f"{value:g}s"
+
+
+def _plain(schema: Any) -> Any:
+    """Without the titles that pydantic makes of names."""
+    if isinstance(schema, dict):
+        return {
+            key: _plain(value)
+            for key, value in schema.items()
+            if key != "title" or not isinstance(value, str) or "." in value
+        }
+    return [_plain(one) for one in schema] if isinstance(schema, list) else schema

@@ -1,0 +1,410 @@
+"""signalbox.yaml: clusters, their connectors, whose they are, and the limits of collecting. All faults at once, with lines.
+
+The file is named by a flag, by SIGNALBOX_CONFIG, or lies in the user's configuration folder. Without one, files and bundles
+work. Secrets are never in it: they are named by environment variable or file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from bot.config.chat import Linked, Slack, Tenant
+from bot.config.connectors import KINDS
+from bot.config.learning import Learning
+from bot.config.rules import Rules
+from bot.config.schema import SECONDS, Part, build, model_of
+from bot.policy.job_end import Watching
+from bot.runtime.paths import DEFAULT_TENANT, config_path
+from connectors.base.contract import Seconds, Size
+from connectors.base.secret import Secret
+from kb.errors import Fault, SignalboxError
+from kb.rulebase.schema import check
+from kb.rulebase.yaml_nodes import Node, nearest, parse
+
+LARGEST = 1 << 20
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
+
+
+class ConfigError(SignalboxError):
+    """A configuration that cannot be used: everything that is wrong with it."""
+
+    def __init__(self, faults: tuple[Fault, ...]) -> None:
+        self.faults = tuple(sorted(faults))
+        super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """Limits of one collection, for all sources together.
+
+    `deadline`: by when everything must have come. `find`: of it, how long looking for the job may take. `before`, `after`:
+    how much around the end of the job (or now, while it runs) is looked at. `longest`: the longest span of time.
+    `bytes`: what one source may give; all together may give four times that. `share`: for so long a collection is used
+    again by others who ask for the same job. `keep`: bytes of collected bundles that are kept, the oldest go first.
+    `spool`: the folder of the bundles, one that all hosts of a service share; else each has its own in its state folder.
+    """
+
+    deadline: Seconds = 60.0
+    find: Seconds = 15.0
+    before: Seconds = 1800.0
+    after: Seconds = 300.0
+    longest: Seconds = 21600.0
+    bytes: Size = 256 << 20
+    share: Seconds = 60.0
+    keep: Size = 20 << 30
+    spool: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.spool is not None and not os.path.isabs(self.spool):  # noqa: PTH117 - of a text
+            raise ValueError(f"{self.spool[:200]!r} is no whole path: begin with /")
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """For how long evidence and answers are kept, counted from the answer.
+
+    `hot`: bundles as folders, then packed; `archive`: packed bundles, then removed; `reports`: reports and the texts on which
+    later rules are tried. `pinned`: incidents that somebody pinned keep all of it. `packs`: the folder of packed bundles; else
+    `archive` in the state folder.
+    """
+
+    hot: Seconds = 14 * 86400.0
+    archive: Seconds = 180 * 86400.0
+    reports: Seconds = 730 * 86400.0
+    pinned: Literal["kept"] = "kept"
+    packs: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.hot <= self.archive <= self.reports:
+            raise ValueError("hot, archive and reports follow each other: each is at least as long as the one before")
+        if self.packs is not None and not os.path.isabs(self.packs):  # noqa: PTH117 - of a text
+            raise ValueError(f"{self.packs[:200]!r} is no whole path: begin with /")
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """One configured connector: its name in the file, its type, its settings."""
+
+    name: str
+    type: str
+    settings: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster: whose it is, its connectors in the order of the file, and where its nodes stand.
+
+    `topology`: node → {rack, leaf, rail, nvlink_domain}.
+    """
+
+    name: str
+    tenant: str = DEFAULT_TENANT
+    connectors: tuple[Connector, ...] = ()
+    topology: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """A webhook that is open: whose it is, the secret that its caller must know, and which labels name a job there.
+
+    `cluster`: the jobs are looked for in this one only. `fold`: seconds for which alerts about a job that was diagnosed
+    already are folded into that.
+    """
+
+    tenant: str
+    secret: Secret
+    cluster: str | None = None
+    job_labels: tuple[str, ...] = ()
+    fold: float = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Prometheus' figures of the service itself, at /metrics of where it listens.
+
+    `on`: whether there are any. `secret`: what the caller must know, as bearer token; without one whoever reaches the address
+    may read them: counts and times, no name of a job, node or person.
+    """
+
+    on: bool = True
+    secret: Secret | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """What `signalbox serve` does: where it listens, how many processes diagnose, which webhooks are open.
+
+    `endings`: whether and how it looks for jobs that ended badly. `pages`: of incidents, linked from messages. `log`: the form
+    of its own log.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 2
+    webhooks: Mapping[str, Webhook] = field(default_factory=dict)
+    slack: Slack | None = None
+    endings: Watching = field(default_factory=Watching)
+    pages: Linked | None = None
+    metrics: Metrics = field(default_factory=Metrics)
+    log: Literal["text", "json"] = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What is configured. `path`: the file, None where there is none. `hide_emails`: e-mail addresses are masked too.
+
+    `tenants_of_chat`: name → what it allows in the chat and is told unasked.
+    """
+
+    clusters: tuple[Cluster, ...] = ()
+    collect: Collect = field(default_factory=Collect)
+    hide_emails: bool = False
+    path: Path | None = None
+    serve: Serve = field(default_factory=Serve)
+    tenants_of_chat: Mapping[str, Tenant] = field(default_factory=dict)
+    retention: Retention = field(default_factory=Retention)
+    rules: Rules = field(default_factory=Rules)
+    learning: Learning = field(default_factory=Learning)
+
+    def of_tenant(self, tenant: str) -> tuple[Cluster, ...]:
+        """The clusters that a tenant may see; to it there are no others."""
+        return tuple(one for one in self.clusters if one.tenant == tenant)
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """All tenants, in order."""
+        return tuple(sorted({one.tenant for one in self.clusters}))
+
+
+class RedactFile(Part):
+    """What is masked beyond secrets."""
+
+    emails: bool = Field(default=False, description="Mask e-mail addresses too.")
+
+
+class ClusterFile(Part):
+    """One cluster."""
+
+    tenant: str = Field(default=DEFAULT_TENANT, pattern=NAME, description="Whose it is; others do not see it.")
+    connectors: dict[str, dict[str, Any]] = Field(
+        default={}, max_length=50, description="Name → connector. Logs are taken from the first one that has any."
+    )
+    topology: dict[str, dict[str, str]] = Field(
+        default={}, description="Node → rack, leaf, rail, nvlink_domain: suspects that share one are told."
+    )
+
+
+class WebhookFile(Part):
+    """A webhook for Alertmanager or Grafana: POST /webhooks/<its name>."""
+
+    tenant: str = Field(default=DEFAULT_TENANT, pattern=NAME, description="Whose jobs its alerts are about.")
+    secret: model_of(Secret) = Field(description="What the caller must know, as bearer token, password or signature.")  # type: ignore[valid-type]
+    cluster: str | None = Field(default=None, description="Look for the jobs in this cluster only.")
+    job_labels: list[str] = Field(default=[], max_length=50, description="Labels that name a job here.")
+    fold: SECONDS = Field(default=3600.0, description="Alerts on a job that was diagnosed so lately start nothing new.")
+
+
+class ServeFile(Part):
+    """`signalbox serve`."""
+
+    listen: str = Field(default="127.0.0.1:8080", description="host:port; put a proxy with TLS before other hosts.")
+    workers: int = Field(default=2, ge=1, le=64, description="Processes that diagnose.")
+    webhooks: dict[str, WebhookFile] = Field(default={}, max_length=100, description="Name → webhook.")
+    slack: model_of(Slack) | None = Field(default=None, description="The Slack app; docs/slack-setup.md.")  # type: ignore[valid-type]
+    endings: model_of(Watching) = Field(  # type: ignore[valid-type]
+        default=model_of(Watching)(), description="Jobs that ended badly; docs/by-itself.md."
+    )
+    pages: model_of(Linked) | None = Field(default=None, description="Pages of incidents, by signed links.")  # type: ignore[valid-type]
+    metrics: model_of(Metrics) = Field(default=model_of(Metrics)(), description="Figures of the service, at /metrics.")  # type: ignore[valid-type]
+    log: Literal["text", "json"] = Field(default="text", description="The form of the service's own log, on stderr.")
+
+
+class ConfigFile(Part):
+    """signalbox.yaml."""
+
+    version: Literal[1]
+    clusters: dict[str, ClusterFile] = Field(default={}, max_length=100)
+    collect: model_of(Collect) = Field(default=model_of(Collect)(), description="Limits of one collection.")  # type: ignore[valid-type]
+    retention: model_of(Retention) = Field(  # type: ignore[valid-type]
+        default=model_of(Retention)(), description="For how long evidence and answers are kept."
+    )
+    redact: RedactFile = RedactFile()
+    learning: model_of(Learning) = Field(  # type: ignore[valid-type]
+        default=model_of(Learning)(), description="What is learned from close-outs; docs/learning.md."
+    )
+    rules: model_of(Rules) = Field(  # type: ignore[valid-type]
+        default=model_of(Rules)(), description="Where rules come from and go to; docs/rule-pull-requests.md."
+    )
+    serve: ServeFile = ServeFile()
+    tenants: dict[str, model_of(Tenant)] = Field(  # type: ignore[valid-type]
+        default={}, max_length=100, description="Name → what it allows in the chat, and what it is told unasked."
+    )
+
+
+def read(path: Path | None = None) -> Config:
+    """The configuration of a file; of the usual places where none is named, and an empty one where none is there.
+
+    Raises:
+        ConfigError: it cannot be read or used.
+    """
+    named = path or config_path()
+    if named is None:
+        return Config()
+    try:
+        if not os.path.isfile(named):  # noqa: PTH113 - never raises
+            raise ConfigError((Fault(str(named), 1, 1, "there is no such file"),))
+        with named.open("rb") as handle:
+            text = handle.read(LARGEST + 1).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError((Fault(str(named), 1, 1, f"it is no UTF-8 text (byte {error.start})"),)) from None
+    except OSError as error:
+        raise ConfigError((Fault(str(named), 1, 1, f"cannot be read: {error.strerror or error}"),)) from None
+    return load(text, named)
+
+
+def load(text: str, path: Path) -> Config:
+    """The configuration that a text holds.
+
+    Raises:
+        ConfigError: with everything that is wrong, each where it stands.
+    """
+    node, wrong = parse(text, str(path))
+    if node is None:
+        raise ConfigError(wrong or (Fault(str(path), 1, 1, "the file is empty", "begin with `version: 1`"),))
+    model, more = check(ConfigFile, node)
+    faults = [*wrong, *more]
+    clusters = tuple(_clusters(node, faults))
+    serve = _serve(model.serve, node, faults) if model is not None else Serve()
+    tenants = _tenants(model.tenants, node, faults) if model is not None else {}
+    collect = _built(Collect, "collect", model, node, faults)
+    retention = _built(Retention, "retention", model, node, faults)
+    rules = _built(Rules, "rules", model, node, faults)
+    learning = _built(Learning, "learning", model, node, faults)
+    if faults or model is None:
+        raise ConfigError(tuple(set(faults)))
+    return Config(clusters, collect, model.redact.emails, path, serve, tenants, retention, rules, learning)
+
+
+def _built(settings: type, name: str, model: Any, root: Node, faults: list[Fault]) -> Any:
+    """A part that is a dataclass of settings; where they contradict each other, their defaults and a fault."""
+    if model is None:
+        return settings()
+    try:
+        return build(settings, getattr(model, name).model_dump(exclude_unset=True))
+    except ValueError as error:
+        faults.append((root.get(name) or root).fault(str(error)))
+        return settings()
+
+
+def _tenants(models: Mapping[str, Any], root: Node, faults: list[Fault]) -> dict[str, Tenant]:
+    place = root.get("tenants") or root
+    found: dict[str, Tenant] = {}
+    whose: dict[str, str] = {}
+    for name, one in models.items():
+        at = place.get(name) or place
+        try:
+            made: Tenant = build(Tenant, one.model_dump(exclude_unset=True))
+            found[name] = replace(made, subscriptions=tuple(replace(each, tenant=name) for each in made.subscriptions))
+        except ValueError as error:
+            faults.append(at.fault(str(error)))
+            continue
+        if len(models) > 1 and not found[name].channels:
+            faults.append(at.fault("with several tenants each must name its channels", "channels: [C0123456789]"))
+        for channel in found[name].channels:
+            other = whose.setdefault(channel, name)
+            if other != name:
+                faults.append(at.fault(f"the channel {channel[:40]!r} is tenant {other!r}'s already"))
+    return found
+
+
+def _serve(model: ServeFile, root: Node, faults: list[Fault]) -> Serve:
+    place = root.get("serve") or root
+    host, _, port = model.listen.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        faults.append((place.get("listen") or place).fault(f"{model.listen[:80]!r} is no address", "write host:port"))
+        host, port = "", "0"
+    hooks = {}
+    for name, one in model.webhooks.items():
+        try:
+            secret = build(Secret, one.secret.model_dump(exclude_unset=True))
+        except ValueError as error:
+            faults.append(((place.get("webhooks") or place).get(name) or place).fault(str(error)))
+            continue
+        hooks[name] = Webhook(one.tenant, secret, one.cluster, tuple(one.job_labels), one.fold)
+    slack = None
+    if model.slack is not None:
+        try:
+            slack = build(Slack, model.slack.model_dump(exclude_unset=True))
+        except ValueError as error:
+            faults.append((place.get("slack") or place).fault(str(error)))
+    try:
+        endings = build(Watching, model.endings.model_dump(exclude_unset=True))
+    except ValueError as error:
+        faults.append((place.get("endings") or place).fault(str(error)))
+        endings = Watching()
+    pages = None
+    if model.pages is not None:
+        try:
+            pages = build(Linked, model.pages.model_dump(exclude_unset=True))
+        except ValueError as error:
+            faults.append((place.get("pages") or place).fault(str(error)))
+    try:
+        metrics = build(Metrics, model.metrics.model_dump(exclude_unset=True))
+    except ValueError as error:
+        faults.append((place.get("metrics") or place).fault(str(error)))
+        metrics = Metrics()
+    return Serve(
+        host.strip("[]"), int(port), model.workers, hooks, slack, endings, pages, metrics=metrics, log=model.log
+    )
+
+
+def _clusters(root: Node, faults: list[Fault]) -> list[Cluster]:
+    found = []
+    for name, node in _items(root.get("clusters")):
+        connectors = []
+        for own, part in _items(node.get("connectors")):
+            one = _connector(own, part, faults)
+            connectors += [one] if one is not None else []
+        tenant, topology = node.get("tenant"), node.get("topology")
+        found.append(
+            Cluster(
+                name,
+                (tenant.text() if tenant else None) or DEFAULT_TENANT,
+                tuple(connectors),
+                topology.plain() if topology else {},
+            )
+        )
+    return found
+
+
+def _connector(name: str, node: Node, faults: list[Fault]) -> Connector | None:
+    kind = node.get("type")
+    word = kind.text() if kind is not None else None
+    if kind is None:
+        faults.append(node.fault(f"connector {name!r} has no `type`", f"one of: {', '.join(sorted(KINDS))}"))
+        return None
+    if word is None or word not in KINDS:
+        hint = nearest(str(word), KINDS) or f"one of: {', '.join(sorted(KINDS))}"
+        faults.append(kind.fault(f"there is no type of connector {str(word)[:40]!r}", hint))
+        return None
+    settings = KINDS[word].settings_class()
+    model, wrong = check(model_of(settings, word), node)
+    faults += wrong
+    if model is None:
+        return None
+    try:
+        built = build(settings, model.model_dump(exclude_unset=True, exclude={"type"}))
+    except ValueError as error:
+        faults.append(node.fault(str(error)))
+        return None
+    return Connector(name, word, built)
+
+
+def _items(node: Node | None) -> list[tuple[str, Node]]:
+    return list(node.items()) if node is not None else []

@@ -1,0 +1,52 @@
+"""The arguments of a call of the Web API, sent as JSON, as a form, or in the address."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bot.demo.fakeslack.values import Json, Refused
+
+
+class Arguments:
+    """Arguments by name; in forms all are text, and structures are JSON text."""
+
+    def __init__(self, given: Json) -> None:
+        self.given = given
+
+    def text(self, name: str) -> str:
+        """A text; empty where it is not given."""
+        value = self.given.get(name)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise Refused("invalid_arguments", f"must be a string [json-pointer:/{name}]")
+        return value
+
+    def required(self, name: str, error: str = "invalid_arguments") -> str:
+        """A text that must be given."""
+        value = self.text(name)
+        if not value:
+            raise Refused(error, *([f"missing required field: {name}"] if error == "invalid_arguments" else []))
+        return value
+
+    def flag(self, name: str) -> bool:
+        """True or false, also in words."""
+        return self.given.get(name) in (True, "true", "1")
+
+    def number(self, name: str) -> int:
+        """A whole number, also in words."""
+        try:
+            return int(self.given.get(name, ""))
+        except (TypeError, ValueError):
+            raise Refused("invalid_arguments", f"must be an integer [json-pointer:/{name}]") from None
+
+    def structure(self, name: str, error: str = "invalid_arguments") -> Any:
+        """A list or an object, also as JSON text; None where it is not given."""
+        value = self.given.get(name)
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value)
+        except ValueError:
+            raise Refused(error, f"must be JSON [json-pointer:/{name}]") from None

@@ -1,0 +1,1 @@
+"""Block Kit as Slack validates it: messages, composition objects, elements, rich text."""

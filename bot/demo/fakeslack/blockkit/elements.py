@@ -1,0 +1,200 @@
+"""Block Kit's elements: buttons, menus, inputs, images; and in which block each may stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bot.demo.fakeslack.blockkit.composition import choices, confirm, initial, initials, offered, options, text
+from bot.demo.fakeslack.blockkit.json_node import Node
+
+NAME = 255  # action_id, block_id, callback_id
+PLACEHOLDER = 150
+
+_SELECTS = ("static_select", "external_select", "users_select", "channels_select", "conversations_select")
+_MULTI = ("multi_static_select", "multi_external_select")
+_CLICKED = ("button", "overflow", *_SELECTS, "checkboxes", "radio_buttons", "datepicker")
+ACTIONS = frozenset(_CLICKED)
+ACCESSORIES = frozenset((*_CLICKED, *_MULTI, "image"))
+INPUTS = frozenset(
+    (*_SELECTS, *_MULTI, "checkboxes", "radio_buttons", "datepicker", "plain_text_input", "number_input")
+)
+
+
+def element(node: Node, allowed: frozenset[str]) -> None:
+    """An element; complains of a kind that may not stand there, or that this double does not know."""
+    kind = node.kind()
+    if not kind:
+        return
+    if kind not in allowed:
+        node.complain(f"unsupported type: {kind}")
+        return
+    _CHECKS[kind](node)
+    for name in node.children("action_id"):
+        name.string(NAME, 1)
+    for one in node.children("confirm"):
+        confirm(one)
+    for one in node.children("placeholder"):
+        text(one, PLACEHOLDER, plain=True)
+    for one in node.children("focus_on_load"):
+        one.boolean()
+
+
+def image(node: Node) -> None:
+    """An image: from an address, or of a file of the workspace."""
+    if not node.object("type alt_text", "image_url slack_file"):
+        return
+    picture(node)
+
+
+def picture(node: Node) -> None:
+    """The parts that an image element and an image block share."""
+    if node.has("image_url") == node.has("slack_file"):
+        node.complain("must define either `image_url` or `slack_file`")
+    for address in node.children("image_url"):
+        words = address.string(3000, 1)
+        if not words.startswith(("https://", "http://")):
+            address.complain("must be a valid URL")
+    for file in node.children("slack_file"):
+        if file.object("", "id url") and file.has("id") == file.has("url"):
+            file.complain("must define either `id` or `url`")
+    node["alt_text"].string(2000)
+
+
+def _button(node: Node) -> None:
+    if node.object("type text", "action_id value url style confirm accessibility_label"):
+        text(node["text"], 75, plain=True)
+        for one in node.children("value"):
+            one.string(2000)
+        for one in node.children("url"):
+            one.string(3000, 1)
+        for one in node.children("style"):
+            one.one_of("primary", "danger")
+        for one in node.children("accessibility_label"):
+            one.string(75)
+
+
+def _overflow(node: Node) -> None:
+    if node.object("type action_id options", "confirm"):
+        options(node["options"], 1, 5, url=True)
+
+
+def _static_select(node: Node) -> None:
+    if node.object("type action_id", "options option_groups initial_option confirm placeholder focus_on_load"):
+        choices(node)
+        _some(node)
+        initial(node, "initial_option", among=offered(node.value))
+
+
+def _external_select(node: Node) -> None:
+    if node.object("type action_id", "initial_option min_query_length confirm placeholder focus_on_load"):
+        initial(node, "initial_option", among=None)
+        _query(node)
+
+
+def _multi_static_select(node: Node) -> None:
+    more = "options option_groups initial_options confirm max_selected_items placeholder focus_on_load"
+    if node.object("type action_id", more):
+        choices(node)
+        _some(node)
+        initials(node, among=offered(node.value))
+        _most(node)
+
+
+def _multi_external_select(node: Node) -> None:
+    more = "initial_options min_query_length confirm max_selected_items placeholder focus_on_load"
+    if node.object("type action_id", more):
+        initials(node, among=None)
+        _query(node)
+        _most(node)
+
+
+def _query(node: Node) -> None:
+    for one in node.children("min_query_length"):
+        one.integer(0, 1000)
+
+
+def _most(node: Node) -> None:
+    for one in node.children("max_selected_items"):
+        one.integer(1, 100)
+
+
+def _some(node: Node) -> None:
+    if isinstance(node.value.get("options"), list) and not node.value["options"]:
+        node["options"].complain("no fewer than 1 items allowed")
+
+
+def _named_select(key: str, more: str = "") -> Callable[[Node], None]:
+    def check(node: Node) -> None:
+        if node.object("type action_id", f"{key} confirm placeholder focus_on_load {more}"):
+            for one in node.children(key):
+                one.string(NAME, 1)
+
+    return check
+
+
+def _checkboxes(node: Node) -> None:
+    if node.object("type action_id options", "initial_options confirm focus_on_load"):
+        options(node["options"], 1, 10, plain=False)
+        initials(node, among=offered(node.value), plain=False)
+
+
+def _radio_buttons(node: Node) -> None:
+    if node.object("type action_id options", "initial_option confirm focus_on_load"):
+        options(node["options"], 1, 10, plain=False)
+        initial(node, "initial_option", among=offered(node.value))
+
+
+def _datepicker(node: Node) -> None:
+    if node.object("type action_id", "initial_date confirm placeholder focus_on_load"):
+        for one in node.children("initial_date"):
+            one.string(10, 10)
+
+
+def _plain_text_input(node: Node) -> None:
+    more = "initial_value multiline min_length max_length dispatch_action_config placeholder focus_on_load"
+    if not node.object("type action_id", more):
+        return
+    for one in node.children("multiline"):
+        one.boolean()
+    for one in node.children("min_length"):
+        one.integer(0, 3000)
+    for one in node.children("max_length"):
+        one.integer(1, 3000)
+    for one in node.children("initial_value"):
+        most = node.value.get("max_length")
+        one.string(most if isinstance(most, int) else 3000)
+
+
+def _number_input(node: Node) -> None:
+    more = "action_id initial_value min_value max_value dispatch_action_config placeholder focus_on_load"
+    if not node.object("type is_decimal_allowed", more):
+        return
+    node["is_decimal_allowed"].boolean()
+    for one in node.children("initial_value", "min_value", "max_value"):
+        words = one.string(100, 1)
+        try:
+            number = float(words)
+        except ValueError:
+            one.complain("must be a number")
+            continue
+        if node.value["is_decimal_allowed"] is False and not number.is_integer():
+            one.complain("must be a whole number")
+
+
+_CHECKS: dict[str, Callable[[Node], None]] = {
+    "button": _button,
+    "overflow": _overflow,
+    "static_select": _static_select,
+    "external_select": _external_select,
+    "users_select": _named_select("initial_user"),
+    "channels_select": _named_select("initial_channel"),
+    "conversations_select": _named_select("initial_conversation", "default_to_current_conversation filter"),
+    "multi_static_select": _multi_static_select,
+    "multi_external_select": _multi_external_select,
+    "checkboxes": _checkboxes,
+    "radio_buttons": _radio_buttons,
+    "datepicker": _datepicker,
+    "plain_text_input": _plain_text_input,
+    "number_input": _number_input,
+    "image": image,
+}

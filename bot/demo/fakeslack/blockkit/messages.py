@@ -1,0 +1,265 @@
+"""Strict checks of Block Kit: what a message, a modal and a Home tab may hold, from Slack's documentation.
+
+Written apart from the renderer, so that the one catches the other's mistakes. Blocks and elements that this double cannot
+show are refused, saying so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from bot.demo.fakeslack.blockkit.composition import text
+from bot.demo.fakeslack.blockkit.elements import ACCESSORIES, ACTIONS, INPUTS, NAME, element, image, picture
+from bot.demo.fakeslack.blockkit.json_node import Node, length
+from bot.demo.fakeslack.blockkit.rich_text import rich_text
+from bot.demo.fakeslack.values import Json, Refused
+
+MESSAGE_BLOCKS = 50
+VIEW_BLOCKS = 100
+MESSAGE_TEXT = 40_000
+ALL_TEXT = 13_200  # of one message's blocks together: undocumented, measured (bolt-js #2509)
+VIEW_BYTES = 250_000
+TABLE_TEXT = 10_000
+MARKDOWN_TEXT = 12_000
+
+_MESSAGE = frozenset(
+    {"section", "header", "context", "divider", "actions", "rich_text", "image", "input", "table", "markdown"}
+)
+_VIEW = frozenset({"section", "header", "context", "divider", "actions", "rich_text", "image", "input"})
+
+
+def message_blocks(blocks: Any) -> None:
+    """Check the blocks of a message.
+
+    Raises:
+        Refused: invalid_blocks_format, invalid_blocks, msg_blocks_too_long.
+    """
+    if not isinstance(blocks, list) or not all(isinstance(one, dict) for one in blocks):
+        raise Refused("invalid_blocks_format", "blocks must be an array of objects")
+    root = Node({"blocks": blocks}, "")
+    _blocks(root["blocks"], MESSAGE_BLOCKS, _MESSAGE, least=0)
+    if root.said:
+        raise Refused("invalid_blocks", *root.said)
+    spent = sum(length(one) for one in texts(blocks))
+    if spent > ALL_TEXT:
+        raise Refused("msg_blocks_too_long", f"{spent} characters of text in all blocks")
+
+
+def view(source: Any, kind: str | None = None) -> None:
+    """Check a view. `kind`: modal or home, where only one is allowed.
+
+    Raises:
+        Refused: invalid_arguments, view_too_large.
+    """
+    node = Node(source, "/view")
+    if node.object("type blocks", _FIELDS + _MODAL_FIELDS):
+        node["type"].one_of(*((kind,) if kind else ("modal", "home")))
+        _blocks(node["blocks"], VIEW_BLOCKS, _VIEW, least=1)
+        _fields(node)
+    if node.said:
+        raise Refused("invalid_arguments", *node.said)
+    if len(json.dumps(source).encode()) > VIEW_BYTES:
+        raise Refused("view_too_large", "a view may have 250 kB")
+
+
+_FIELDS = "private_metadata callback_id external_id "
+_MODAL_FIELDS = "title submit close clear_on_close notify_on_close submit_disabled"
+
+
+def _fields(node: Node) -> None:
+    for one in node.children("private_metadata"):
+        one.string(3000)
+    for one in node.children("callback_id", "external_id"):
+        one.string(NAME)
+    if node.value["type"] == "home":
+        for one in node.children(*_MODAL_FIELDS.split()):
+            one.complain("only allowed in modals")
+        return
+    if not node.has("title"):
+        node.complain("missing required field: title")
+    for one in node.children("title", "submit", "close"):
+        text(one, 24, plain=True)
+    for one in node.children("clear_on_close", "notify_on_close", "submit_disabled"):
+        one.boolean()
+    blocks = node.value["blocks"] if isinstance(node.value["blocks"], list) else []
+    if not node.has("submit") and any(isinstance(one, dict) and one.get("type") == "input" for one in blocks):
+        node.complain("missing required field: submit")
+
+
+def texts(value: Any) -> Iterator[str]:
+    """All words that blocks show: the `text`, `alt_text` and the like of every object in them."""
+    if isinstance(value, list):
+        for one in value:
+            yield from texts(one)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            if key in {"text", "alt_text", "fallback"} and isinstance(one, str):
+                yield one
+            else:
+                yield from texts(one)
+
+
+def _blocks(node: Node, most: int, allowed: frozenset[str], least: int) -> None:
+    ids: set[str] = set()
+    tables = marked = 0
+    for one in node.items(least, most):
+        kind = one.kind()
+        if not kind:
+            continue
+        if kind not in allowed:
+            one.complain(f"unsupported type: {kind}")
+            continue
+        _CHECKS[kind](one)
+        for name in one.children("block_id"):
+            if name.string(NAME, 1) in ids:
+                name.complain("`block_id` must be unique")
+            ids.add(str(name.value))
+        _unique_actions(one)
+        tables += kind == "table"
+        marked += length(str(one.value.get("text"))) if kind == "markdown" else 0
+    if tables > 1:
+        node.complain("only one table allowed")
+    if marked > MARKDOWN_TEXT:
+        node.complain(f"markdown must be less than {MARKDOWN_TEXT + 1} characters in all blocks")
+
+
+def _unique_actions(node: Node) -> None:
+    seen: set[str] = set()
+    elements = node.value.get("elements")
+    for one in elements if isinstance(elements, list) else ():
+        name = one.get("action_id") if isinstance(one, dict) else None
+        if isinstance(name, str):
+            if name in seen:
+                node.complain(f"`action_id` must be unique in a block: {name}")
+            seen.add(name)
+
+
+def _section(node: Node) -> None:
+    if not node.object("type", "text fields accessory block_id expand"):
+        return
+    if not node.has("text") and not node.has("fields"):
+        node.complain("must define either `text` or `fields`")
+    for one in node.children("text"):
+        text(one)
+    for fields in node.children("fields"):
+        for one in fields.items(1, 10):
+            text(one, 2000)
+    for one in node.children("accessory"):
+        element(one, ACCESSORIES)
+    for one in node.children("expand"):
+        one.boolean()
+
+
+def _header(node: Node) -> None:
+    if node.object("type text", "block_id"):
+        text(node["text"], 150, plain=True)
+
+
+def _context(node: Node) -> None:
+    if node.object("type elements", "block_id"):
+        for one in node["elements"].items(1, 10):
+            if one.kind() == "image":
+                image(one)
+            else:
+                text(one)
+
+
+def _divider(node: Node) -> None:
+    node.object("type", "block_id")
+
+
+def _actions(node: Node) -> None:
+    if node.object("type elements", "block_id"):
+        for one in node["elements"].items(1, 25):
+            element(one, ACTIONS)
+
+
+def _rich_text(node: Node) -> None:
+    if node.object("type elements", "block_id"):
+        rich_text(node)
+
+
+def _image(node: Node) -> None:
+    if node.object("type alt_text", "image_url slack_file title block_id"):
+        picture(node)
+        for one in node.children("title"):
+            text(one, 2000, plain=True)
+
+
+def _input(node: Node) -> None:
+    if not node.object("type label element", "hint optional dispatch_action block_id"):
+        return
+    text(node["label"], 2000, plain=True)
+    for one in node.children("hint"):
+        text(one, 2000, plain=True)
+    for one in node.children("optional", "dispatch_action"):
+        one.boolean()
+    element(node["element"], INPUTS)
+
+
+def _table(node: Node) -> None:
+    if not node.object("type rows", "column_settings block_id"):
+        return
+    for row in node["rows"].items(1, 100):
+        for cell in row.items(1, 20):
+            _cell(cell)
+    for settings in node.children("column_settings"):
+        for one in settings.items(0, 20):
+            _column(one)
+    if sum(map(length, texts(node.value))) > TABLE_TEXT:
+        node.complain(f"table must be less than {TABLE_TEXT + 1} characters")
+
+
+def _cell(node: Node) -> None:
+    kind = node.kind()
+    if kind == "rich_text":
+        _rich_text(node)
+    elif kind == "raw_text":
+        if node.object("type text"):
+            node["text"].string(3000, 1)
+    elif kind:
+        node.complain(f"unsupported type: {kind}")
+
+
+def _column(node: Node) -> None:
+    """How a column is set; null for one that is not."""
+    if node.value is not None and node.object("", "align is_wrapped"):
+        for one in node.children("align"):
+            one.one_of("left", "center", "right")
+        for one in node.children("is_wrapped"):
+            one.boolean()
+
+
+def _markdown(node: Node) -> None:
+    if node.object("type text", "block_id"):
+        node["text"].string(MARKDOWN_TEXT, 1)
+
+
+_CHECKS: dict[str, Callable[[Node], None]] = {
+    "section": _section,
+    "header": _header,
+    "context": _context,
+    "divider": _divider,
+    "actions": _actions,
+    "rich_text": _rich_text,
+    "image": _image,
+    "input": _input,
+    "table": _table,
+    "markdown": _markdown,
+}
+
+
+def named(blocks: list[Json], name: Callable[[], str]) -> list[Json]:
+    """The blocks with an id for each block and element that has none, as Slack gives them."""
+    done = []
+    for block in blocks:
+        one = {**block, "block_id": block.get("block_id") or name()}
+        for key in ("accessory", "element"):
+            if isinstance(one.get(key), dict) and one[key]["type"] != "image":
+                one[key] = {**one[key], "action_id": one[key].get("action_id") or name()}
+        if one["type"] == "actions":
+            one["elements"] = [{**el, "action_id": el.get("action_id") or name()} for el in one["elements"]]
+        done.append(one)
+    return done

@@ -1,0 +1,90 @@
+"""Block Kit's rich text: sections, lists, quotes and preformatted pieces, in which nothing is parsed."""
+
+from __future__ import annotations
+
+from bot.demo.fakeslack.blockkit.json_node import Node
+
+LONGEST = 12_000  # of one piece; undocumented: the sum over all blocks ends it
+_INSIDE = frozenset({"text", "link", "emoji", "user", "usergroup", "channel", "broadcast", "date", "color"})
+_VERBATIM = frozenset({"text", "link"})
+_PIECES = {  # kind: fields that may be there, what may stand in it
+    "rich_text_section": ("", _INSIDE),
+    "rich_text_preformatted": ("border language", _VERBATIM),
+    "rich_text_quote": ("border", _INSIDE),
+}
+_STYLES = "bold italic strike code underline highlight client_highlight unlink"
+
+
+def rich_text(node: Node) -> None:
+    """The elements of a rich_text block."""
+    for one in node["elements"].items(1, 1000):
+        _piece(one, lists=True)
+
+
+def _piece(node: Node, *, lists: bool) -> None:
+    kind = node.kind()
+    if kind == "rich_text_list" and lists:
+        _list(node)
+    elif kind in _PIECES:
+        more, allowed = _PIECES[kind]
+        if node.object("type elements", more):
+            _inside(node["elements"], allowed)
+            _border(node)
+    elif kind:
+        node.complain(f"unsupported type: {kind}")
+
+
+def _list(node: Node) -> None:
+    if node.object("type style elements", "indent offset border"):
+        node["style"].one_of("bullet", "ordered")
+        for one in node["elements"].items(1, 1000):
+            _piece(one, lists=False)
+        for one in node.children("indent"):
+            one.integer(0, 8)
+        for one in node.children("offset"):
+            one.integer(0, 10_000)
+        _border(node)
+
+
+def _border(node: Node) -> None:
+    for one in node.children("border"):
+        one.integer(0, 1)
+
+
+def _inside(node: Node, allowed: frozenset[str]) -> None:
+    for one in node.items(1, 5000):
+        kind = one.kind()
+        if kind and kind not in allowed:
+            one.complain(f"unsupported type: {kind}")
+        elif kind:
+            _leaf(one, kind)
+
+
+def _leaf(node: Node, kind: str) -> None:
+    required, optional, texts = _LEAVES[kind]
+    if not node.object(f"type {required}", optional):
+        return
+    for key in texts.split():
+        for one in node.children(key):
+            one.string(LONGEST, 1)
+    for style in node.children("style"):
+        if style.object("", _STYLES):
+            for one in style.value:
+                style[one].boolean()
+    if kind == "broadcast":
+        node["range"].one_of("here", "channel", "everyone")
+    if kind == "date":
+        node["timestamp"].integer(0, 1 << 40)
+
+
+_LEAVES = {  # kind: fields that must be there, that may be there, that are texts of at least one character
+    "text": ("text", "style", "text"),
+    "link": ("url", "text unsafe style", "url text"),
+    "emoji": ("name", "unicode skin_tone style", "name"),
+    "user": ("user_id", "style", "user_id"),
+    "usergroup": ("usergroup_id", "style", "usergroup_id"),
+    "channel": ("channel_id", "style", "channel_id"),
+    "broadcast": ("range", "style", ""),
+    "date": ("timestamp format", "url fallback style", "format url fallback"),
+    "color": ("value", "style", "value"),
+}

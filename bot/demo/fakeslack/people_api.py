@@ -1,0 +1,90 @@
+"""Methods on people, groups, conversations and the app itself."""
+
+from __future__ import annotations
+
+from bot.demo.fakeslack.arguments import Arguments
+from bot.demo.fakeslack.state import State
+from bot.demo.fakeslack.values import Group, Json, Refused, User
+
+
+def who_am_i(state: State, _: Arguments) -> Json:
+    """auth.test."""
+    return {
+        "ok": True,
+        "url": f"{state.base_url}/",
+        "team": state.domain,
+        "user": state.app.name,
+        "team_id": state.team,
+        "user_id": state.app.user,
+        "bot_id": state.app.bot,
+        "is_enterprise_install": False,
+    }
+
+
+def user_of(state: State, arguments: Arguments) -> Json:
+    """users.info."""
+    user = state.users.get(arguments.required("user"))
+    if user is None:
+        raise Refused("user_not_found")
+    return {"ok": True, "user": user_json(state, user)}
+
+
+def user_json(state: State, user: User) -> Json:
+    """A user as the API gives it, without the e-mail address (that needs a scope of its own)."""
+    shown = user.real_name or user.name
+    return {
+        "id": user.id,
+        "team_id": state.team,
+        "name": user.name,
+        "deleted": False,
+        "real_name": shown,
+        "tz": user.tz,
+        "profile": {"real_name": shown, "display_name": user.name},
+        "is_bot": user.is_bot,
+        "is_admin": False,
+        "is_owner": False,
+    }
+
+
+def groups(state: State, arguments: Arguments) -> Json:
+    """usergroups.list."""
+    kept = [one for one in state.groups.values() if one.enabled or arguments.flag("include_disabled")]
+    return {"ok": True, "usergroups": [_group(state, one, users=arguments.flag("include_users")) for one in kept]}
+
+
+def _group(state: State, group: Group, *, users: bool) -> Json:
+    told: Json = {
+        "id": group.id,
+        "team_id": state.team,
+        "is_usergroup": True,
+        "name": group.name,
+        "handle": group.handle,
+        "date_delete": 0 if group.enabled else 1,
+        "user_count": len(group.members),
+    }
+    if users:
+        told["users"] = list(group.members)
+    return told
+
+
+def group_members(state: State, arguments: Arguments) -> Json:
+    """usergroups.users.list."""
+    group = state.groups.get(arguments.required("usergroup"))
+    if group is None or (not group.enabled and not arguments.flag("include_disabled")):
+        raise Refused("no_such_subteam")
+    return {"ok": True, "users": list(group.members)}
+
+
+def open_conversation(state: State, arguments: Arguments) -> Json:
+    """conversations.open, with one user."""
+    users = [one for one in arguments.text("users").split(",") if one]
+    if len(users) != 1:
+        raise Refused("invalid_arguments", "this double opens conversations with one user [json-pointer:/users]")
+    if users[0] not in state.users:
+        raise Refused("user_not_found")
+    return {"ok": True, "channel": {"id": state.direct(users[0]).id}}
+
+
+def team(state: State, _: Arguments) -> Json:
+    """team.info."""
+    return {"ok": True, "team": {"id": state.team, "name": state.domain, "domain": state.domain}}

@@ -1,0 +1,180 @@
+"""What an app's answers do: the body of an acknowledgement, and what is posted to a response_url."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from bot.demo.fakeslack import views_api
+from bot.demo.fakeslack.arguments import Arguments
+from bot.demo.fakeslack.blockkit.composition import choices
+from bot.demo.fakeslack.blockkit.json_node import Node
+from bot.demo.fakeslack.blockkit.messages import named
+from bot.demo.fakeslack.chat_api import content
+from bot.demo.fakeslack.state import State
+from bot.demo.fakeslack.values import Answer, Delivery, Json, Message, Refused, View
+from bot.demo.fakeslack.views import remade
+
+NO_CONNECTION = "We had some trouble connecting. Try again?"
+_ANSWER = "response_type text blocks attachments replace_original delete_original thread_ts unfurl_links unfurl_media mrkdwn metadata parse link_names"
+
+
+def to_command(state: State, delivery: Delivery, user: str, channel: str) -> str | None:
+    """Show the answer to a slash command; in words what went wrong, which the user is shown."""
+    answer = delivery.counted
+    word = answer.error
+    if word is None:
+        try:
+            given = _said(answer)
+            if given:
+                _say(state, Arguments(given), user, channel)
+        except Refused as refused:
+            word = f"invalid_command_response: {refused}"
+    if word is None:
+        return None
+    trouble = f'{delivery.payload["command"]} failed with the error "{word}"'
+    notice(state, user, channel, trouble)
+    return trouble
+
+
+def _said(answer: Answer) -> Json:
+    """The arguments in an acknowledgement's body; a body that is no JSON is the text."""
+    if not answer.body.strip():
+        return {}
+    if not answer.content_type.startswith("application/json"):
+        return {"text": answer.body.decode("utf-8", "replace")}
+    given = answer.json()
+    if not given:
+        raise Refused("invalid_json")
+    _known(given)
+    return given
+
+
+def _known(given: Json) -> None:
+    for one in given:
+        if one not in _ANSWER.split():
+            raise Refused("invalid_arguments", f"no such field: {one}")
+
+
+def notice(state: State, user: str, channel: str, words: str, thread_ts: str | None = None) -> None:
+    """A notice by Slack itself, for one user."""
+    state.put(Message(channel, state.new_ts(), "USLACKBOT", words, (), thread_ts, only_for=user, by_slack=True))
+
+
+def _say(state: State, arguments: Arguments, user: str, channel: str, thread_ts: str | None = None) -> Message:
+    """Show an answer: to the user only, where it does not say in_channel."""
+    text, blocks = content(arguments)
+    kind = arguments.text("response_type") or "ephemeral"
+    if kind not in {"ephemeral", "in_channel"}:
+        raise Refused("invalid_arguments", "must be one of: ephemeral, in_channel [json-pointer:/response_type]")
+    return state.put(
+        Message(
+            channel,
+            state.new_ts(),
+            state.app.user,
+            text,
+            tuple(named(blocks or [], lambda: state.new_id("b"))),
+            thread_ts or arguments.text("thread_ts") or None,
+            only_for=user if kind == "ephemeral" else None,
+            by_app=True,
+        )
+    )
+
+
+def to_url(state: State, name: str, given: Any) -> Json:
+    """Do what is posted to a response_url.
+
+    Raises:
+        Refused: used five times, older than half an hour, or not sound. Refused posts count as uses.
+    """
+    with state.lock:
+        right = state.urls.get(name)
+        if right is None or state.clock() > right.ends:
+            raise Refused("expired_url")
+        if right.uses <= 0:
+            raise Refused("used_url")
+        state.urls[name] = replace(right, uses=right.uses - 1)
+        if not isinstance(given, dict):
+            raise Refused("invalid_payload")
+        _known(given)
+        arguments = Arguments(given)
+        source = state.find(*right.source) if right.source else None
+        if arguments.flag("delete_original"):
+            if source is None:
+                raise Refused("message_not_found")
+            state.drop(source)
+        elif arguments.flag("replace_original") and source is not None:
+            text, blocks = content(arguments)
+            kept = tuple(named(blocks or [], lambda: state.new_id("b")))
+            state.put(replace(source, text=text, blocks=kept, edited=None if source.only_for else state.new_ts()))
+        else:
+            said = _say(state, arguments, right.user, right.channel, right.thread_ts)
+            if right.source is None:
+                state.urls[name] = replace(state.urls[name], source=(said.channel, said.ts))
+        return {"ok": True}
+
+
+def to_submission(state: State, delivery: Delivery, view_id: str) -> str | None:
+    """Do what the answer to a view_submission says; in words what went wrong."""
+    with state.lock:
+        view = state.views.get(view_id)
+        if view is None:
+            return delivery.counted.error
+        try:
+            trouble = delivery.counted.error
+            if trouble is None:
+                _react(state, view, delivery.counted)
+        except Refused as refused:
+            trouble = str(refused)
+        if trouble is not None:
+            state.show(replace(view, trouble=NO_CONNECTION))
+        return trouble
+
+
+def _react(state: State, view: View, answer: Answer) -> None:
+    if not answer.body.strip():
+        state.shut(view.id)
+        return
+    told = answer.json()
+    action = told.get("response_action")
+    if action == "clear":
+        state.shut(view.root)
+    elif action == "errors":
+        state.show(replace(view, errors=_errors(view, told.get("errors")), trouble=None))
+    elif action == "update":
+        state.show(remade(state, view, views_api.checked(state, told.get("view"), "modal", but=view.id)))
+    elif action == "push":
+        views_api.lay(state, views_api.checked(state, told.get("view"), "modal"), view.user)
+    else:
+        raise Refused(
+            "invalid_response", "response_action must be one of: clear, errors, update, push; or the body empty"
+        )
+
+
+def _errors(view: View, given: Any) -> dict[str, str]:
+    inputs = {block["block_id"] for block in view.blocks if block["type"] == "input"}
+    if not isinstance(given, dict) or not given:
+        raise Refused("invalid_response", "errors must be an object of block_id to words")
+    for name, words in given.items():
+        if name not in inputs:
+            raise Refused("invalid_response", f"errors name a block that is no input of the view: {name}")
+        if not isinstance(words, str) or not words:
+            raise Refused("invalid_response", f"the error of {name} must be words")
+    return given
+
+
+def to_suggestion(delivery: Delivery) -> tuple[tuple[Json, ...], str | None]:
+    """The options that an app suggests, and in words what went wrong."""
+    answer = delivery.counted
+    if answer.error is not None:
+        return (), answer.error
+    told = answer.json()
+    node = Node(told, "")
+    if not isinstance(told, dict) or set(told) - {"options", "option_groups"}:
+        node.complain("must define either `options` or `option_groups`")
+    else:
+        choices(node)
+    if node.said:
+        return (), "; ".join(node.said)
+    groups = told.get("option_groups", ())
+    return (*told.get("options", ()), *(one for group in groups for one in group["options"])), None

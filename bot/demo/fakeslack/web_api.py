@@ -1,0 +1,162 @@
+"""The Web API over HTTP, with response_urls and uploads: who may call, how often, and what trouble was ordered."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import Any
+
+import msgspec
+from flask import Blueprint, Response, request
+
+from bot.demo.fakeslack.faults import Trouble
+from bot.demo.fakeslack.files_api import receive
+from bot.demo.fakeslack.methods import METHODS, call
+from bot.demo.fakeslack.responses import to_url
+from bot.demo.fakeslack.values import App, Json, Refused, Traffic
+from bot.demo.fakeslack.workspace import Workspace
+
+SOCKET = "apps.connections.open"
+
+
+def web_api(workspace: Workspace) -> Blueprint:
+    """The routes."""
+    routes = Blueprint("web_api", __name__)
+    state = workspace.state
+
+    @routes.route("/api/<name>", methods=["GET", "POST"])
+    def method(name: str) -> Response:
+        """A method of the Web API."""
+        try:
+            given = _given()
+        except Refused as refused:
+            return _json(200, refused.body())
+        return _with_trouble(workspace, name, given, lambda: _called(workspace, name, given))
+
+    @routes.post("/respond/<team>/<name>")
+    def respond(team: str, name: str) -> Response:
+        """A response_url."""
+        given = _decoded()
+
+        def do() -> tuple[int, Json]:
+            try:
+                return 200, to_url(state, name if team == state.team else "", given)
+            except Refused as refused:
+                return (404 if refused.error in {"used_url", "expired_url"} else 400), refused.body()
+
+        return _with_trouble(workspace, "response_url", given if isinstance(given, dict) else {}, do)
+
+    @routes.post("/upload/v1/<name>")
+    def upload(name: str) -> Response:
+        """The bytes of a file: as they are, or as the first file of a form."""
+        form = request.mimetype == "multipart/form-data"  # only then: the SDK sends plain bytes under a form's type
+        data = b"".join(one.read() for one in request.files.values()) if form else request.get_data()
+
+        def do() -> tuple[int, Json]:
+            status, words = receive(state, name, data)
+            return status, {"ok": status == 200, "words": words}
+
+        answer = _with_trouble(workspace, "upload", {"bytes": len(data)}, do)
+        if answer.is_json and answer.status_code < 429:
+            return Response(answer.get_json()["words"], answer.status_code, content_type="text/plain")
+        return answer
+
+    return routes
+
+
+def _given() -> Json:
+    """The arguments of a call.
+
+    Raises:
+        Refused: a body that cannot be read.
+    """
+    if request.mimetype != "application/json" or not request.get_data():  # the SDK sends calls without arguments so
+        return {**request.args.to_dict(), **request.form.to_dict()}
+    given = _decoded()
+    if given is None:
+        raise Refused("invalid_json")
+    if not isinstance(given, dict):
+        raise Refused("json_not_object")
+    return {**request.args.to_dict(), **{key: value for key, value in given.items() if value is not None}}
+
+
+def _decoded() -> Any:
+    try:
+        return msgspec.json.decode(request.get_data())
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _called(workspace: Workspace, name: str, given: Json) -> tuple[int, Json]:
+    state = workspace.state
+    try:
+        _let_in(workspace.app, name, given)
+        with state.lock:
+            wait = workspace.rates.wait(name, str(given.get("channel", "")), state.clock())
+        if wait:
+            return 429, {"ok": False, "error": "ratelimited", "retry_after": wait}
+        if name == SOCKET:
+            return 200, {"ok": True, "url": workspace.socket_url()}
+        return 200, call(state, name, given)
+    except Refused as refused:
+        return 200, refused.body()
+
+
+def _let_in(app: App, name: str, given: Json) -> None:
+    """Find the token good for the method.
+
+    Raises:
+        Refused: there is none, it is not ours, or it is of the wrong kind.
+    """
+    login = request.authorization
+    token = (login.token if login is not None and login.type == "bearer" else None) or given.get("token")
+    if not token:
+        raise Refused("not_authed")
+    if token not in {app.bot_token, app.app_token}:
+        raise Refused("invalid_auth")
+    if (name == SOCKET or name in METHODS) and (token == app.app_token) != (name == SOCKET):
+        raise Refused("not_allowed_token_type")
+
+
+def _with_trouble(workspace: Workspace, name: str, given: Json, do: Any) -> Response:
+    """Answer, unless a trouble was ordered for this call; everything is written down."""
+    trouble = workspace.troubles.next(name)
+    if trouble is None or trouble.after:
+        status, told = do()
+    else:
+        status, told = 0, {"ok": False, "error": f"trouble: {trouble.kind}"}
+    state = workspace.state
+    shown = {key: value for key, value in given.items() if key != "token"}
+    with state.lock:
+        state.traffic.append(Traffic(state.clock(), name, shown, status, told))
+        state.touch()
+    return _troubled(trouble) if trouble else _json(status, told)
+
+
+def _troubled(trouble: Trouble) -> Response:
+    if trouble.kind in {"500", "503"}:
+        return Response("server error", int(trouble.kind), content_type="text/plain")
+    if trouble.kind == "ratelimited":
+        return _json(429, {"ok": False, "error": "ratelimited", "retry_after": int(trouble.seconds)})
+    if trouble.kind == "error":
+        return _json(200, {"ok": False, "error": trouble.error})
+    if trouble.kind == "timeout":
+        threading.Event().wait(trouble.seconds)
+    _hang_up()
+    return Response(b"", 500)
+
+
+def _hang_up() -> None:
+    """End the connection without an answer."""
+    wire = request.environ.get("werkzeug.socket")
+    if isinstance(wire, socket.socket):
+        with contextlib.suppress(OSError):  # the caller may be gone
+            wire.shutdown(socket.SHUT_RDWR)
+
+
+def _json(status: int, told: Json) -> Response:
+    answer = Response(msgspec.json.encode(told), status, content_type="application/json; charset=utf-8")
+    if status == 429:
+        answer.headers["Retry-After"] = str(told["retry_after"])
+    return answer

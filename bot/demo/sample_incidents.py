@@ -1,0 +1,417 @@
+"""Some months of incidents that are made up, for trying the digest and the pages: plausible, the same for the same seed.
+
+Every one says that it is made up: in its summary, its evidence, its bundle and its versions. No number in here is a measurement.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlmodel import Session, col, select
+
+from bot.incidents.lifecycle import Step, step_within
+from bot.incidents.resolution import Closing, annotate_within
+from bot.render.report_json import dumps
+from bot.store.database import Database
+from bot.store.incidents import Origin, add_within, file
+from bot.store.tables import IncidentRow
+from kb.errors import SignalboxError
+from kb.model import Attempt, Phase, Verdict
+from kb.report import Decision, Diagnosis, EvidenceItem, Exclusion, JobView, Progress, Report, Suspect, Versions
+from kb.rulebase.rule import Rulebook
+
+MADE = "made-up"  # the bundle, and the engine in the versions
+LEMONS = ("gpu-017", "gpu-042")
+_HOUR, _DAY = 3600.0, 86400.0
+_ACTIONS = (
+    "node drained and swapped",
+    "restarted from the last checkpoint",
+    "mended in the code",
+    "image rolled back",
+    "",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A kind of job: its size, and after how many hours one of its runs fails on average."""
+
+    name: str
+    owner: str
+    framework: str
+    image: str
+    partition: str
+    nodes: int
+    to_failure: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Ill:
+    """A fault: how often, how many seconds until the run stops, the line that shows it, whether a node is to blame for it."""
+
+    fault: str
+    weight: float
+    detection: tuple[float, float]
+    line: str
+    node: bool = False
+
+
+_KINDS = (
+    _Kind("llm-70b", "ana", "megatron", "train:24.10", "large", 32, 22.0),
+    _Kind("llm-13b", "bo", "deepspeed", "train:24.10", "large", 8, 50.0),
+    _Kind("moe-8x7b", "chidi", "megatron", "train:25.02", "large", 16, 30.0),
+    _Kind("vlm-finetune", "dee", "fsdp", "vision:3.1", "small", 2, 70.0),
+    _Kind("rlhf-7b", "ana", "trl", "train:25.02", "small", 1, 60.0),
+    _Kind("asr-large", "eva", "lightning", "speech:1.9", "small", 4, 90.0),
+)
+_ILLS = (
+    _Ill("nvlink_fault", 9, (20, 90), "NVRM: Xid (PCI:0000:5d:00): 74, NVLink: fatal error on link 4", node=True),
+    _Ill("gpu_memory_ecc", 7, (15, 60), "NVRM: Xid (PCI:0000:0f:00): 63, Row Remapper: uncorrectable error", node=True),
+    _Ill("gpu_fell_off_bus", 5, (30, 120), "NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.", node=True),
+    _Ill("rdma_link", 6, (600, 1900), "mlx5_0: port 1 link down, retry counter exceeded", node=True),
+    _Ill("host_hardware", 2, (60, 300), "mce: [Hardware Error]: Machine check events logged, DIMM 7", node=True),
+    _Ill("cuda_oom", 12, (5, 20), "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"),
+    _Ill("code_bug", 10, (3, 15), "AttributeError: 'NoneType' object has no attribute 'shape'"),
+    _Ill("config_error", 6, (3, 15), "ValueError: global batch size 1020 is not divisible by 64"),
+    _Ill("checkpoint_save", 5, (40, 400), "OSError: [Errno 122] Disk quota exceeded: 'iter_0012000'"),
+    _Ill("storage_io", 6, (120, 900), "OSError: [Errno 5] Input/output error: '/data/shards/00412.bin'"),
+    _Ill("dataloader_fault", 6, (10, 60), "RuntimeError: DataLoader worker (pid 4411) exited unexpectedly"),
+    _Ill("collective_timeout", 8, (1800, 1900), "Watchdog caught collective operation timeout: ALLREDUCE, 1800000 ms"),
+    _Ill("node_lost", 4, (60, 400), "slurmstepd: error: *** STEP CANCELLED DUE TO NODE FAILURE ***", node=True),
+    _Ill("loss_not_finite", 3, (5, 600), "iteration 8412: lm loss: nan, skipped iterations: 12"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One incident: its report, when it was kept, where it comes from, and what people said of it later."""
+
+    report: Report
+    at: datetime
+    origin: Origin
+    said: tuple[tuple[datetime, Closing], ...] = ()
+
+
+def fill(
+    store: Database, rulebook: Rulebook, until: datetime, *, days: int = 140, seed: int = 7, pace: float = 1.0
+) -> int:
+    """Put made-up incidents of the last days into a store; how many.
+
+    Raises:
+        SignalboxError: the store has incidents that are not made up.
+    """
+    with store.errors(), store.session() as session:
+        real = session.exec(
+            select(IncidentRow.id).where(col(IncidentRow.bundle).is_(None) | (col(IncidentRow.bundle) != MADE)).limit(1)
+        ).first()
+    if real is not None:
+        raise SignalboxError(
+            "the store has incidents of your own, and made-up ones would spoil their figures: "
+            "name an empty folder in SIGNALBOX_STATE"
+        )
+    count, still_open = 0, []
+    with store.errors(), store.session(write=True) as session:
+        for one in incidents(rulebook, until, days=days, seed=seed, pace=pace):
+            filed = file(dumps(one.report), one.report, _replay(one.report), MADE, one.at, origin=one.origin)
+            number = add_within(session, filed)
+            row = session.get_one(IncidentRow, number)
+            row.chain = row.link_job = f"{one.origin.cluster}/{one.report.job.id}"
+            session.add(row)
+            for place, (at, said) in enumerate(one.said):
+                key = f"made:{one.report.id}:{place}"
+                annotate_within(session, number, one.origin.tenant, key=key, said=said, now=at)
+            count += 1
+            if row.closed_at is None and one.report.verdict != "no_fault":
+                still_open.append(number)
+        _lived(session, still_open[-5:], until)
+    return count
+
+
+def _lived(session: Session, numbers: Sequence[int], now: datetime) -> None:
+    """Of the newest that nobody has closed: one is taken, one given to somebody, one put off, one merged into another."""
+    steps: Sequence[dict[str, Any]] = (
+        {"verb": "ack"},
+        {"verb": "assign", "assignee": "ben"},
+        {"verb": "snooze", "until": now + timedelta(days=2)},
+        {"verb": "merge", "other": numbers[0] if numbers else None},
+    )
+    for number, step in zip(numbers[1:], steps, strict=False):
+        taken = Step(who="ana", source="cli", note="(Made up)", **step)
+        step_within(session, number, "default", key=f"made:life:{number}", step=taken, now=now - timedelta(hours=1))
+
+
+def incidents(
+    rulebook: Rulebook,
+    until: datetime,
+    *,
+    days: int = 140,
+    seed: int = 7,
+    pace: float = 1.0,
+    tenant: str = "default",
+) -> Iterator[Made]:
+    """Made-up incidents, in the order in which their jobs were started. `pace`: twice as many jobs at 2."""
+    chance = random.Random(seed)
+    rules = _rules(rulebook)
+    last = until.timestamp()
+    start = last - days * _DAY
+    number = 4000
+    while start < last:
+        start += chance.expovariate(pace / (11 * _HOUR))
+        number += 1
+        yield from _job(_Play(chance, rules, rulebook, last, tenant), str(number), start)
+
+
+@dataclass(frozen=True, slots=True)
+class _Play:
+    chance: random.Random
+    rules: Mapping[str, Sequence[str]]
+    rulebook: Rulebook
+    last: float
+    tenant: str
+
+
+def _rules(rulebook: Rulebook) -> Mapping[str, Sequence[str]]:
+    """Fault → rules of the base that name it, a few."""
+    found: dict[str, list[str]] = {}
+    for rule in rulebook.rules:
+        if rule.fault and not rule.fallback:
+            found.setdefault(rule.fault, []).append(rule.id)
+    return {fault: ids[:3] for fault, ids in found.items()}
+
+
+def _job(play: _Play, number: str, start: float) -> Iterator[Made]:
+    """A job with all its tries."""
+    chance = play.chance
+    kind = chance.choices(_KINDS, (2, 3, 2, 3, 4, 2))[0]
+    cluster, nodes = _place(chance, kind)
+    runs: tuple[Attempt, ...] = ()
+    now = start
+    for attempt in range(1, 9):
+        ill = _illness(chance, nodes, attempt)
+        run, redone = _attempt(chance, kind, ill, (attempt, now), nodes)
+        if run.stopped is None or run.stopped > play.last:
+            return
+        runs = (*runs, run)
+        if ill is None:
+            if chance.random() < 0.5:
+                yield _finished(play, kind, (number, cluster), runs)
+            return
+        yield _failed(play, kind, (number, cluster), runs, (ill, redone))
+        if chance.random() < 0.12:
+            return  # given up
+        now = run.stopped + chance.uniform(20, 240)
+        if ill.node and chance.random() < 0.75:
+            nodes = _without(chance, nodes)
+
+
+def _place(chance: random.Random, kind: _Kind) -> tuple[str, tuple[str, ...]]:
+    cluster, first, many = ("alpha", 1, 64) if chance.random() < 0.7 or kind.nodes > 16 else ("beta", 101, 24)
+    nodes = chance.sample([f"gpu-{at:03}" for at in range(first, first + many)], kind.nodes)
+    if cluster == "alpha" and chance.random() < 0.4 and LEMONS[0] not in nodes:
+        nodes[0] = LEMONS[0]
+    return cluster, tuple(nodes)
+
+
+def _without(chance: random.Random, nodes: tuple[str, ...]) -> tuple[str, ...]:
+    spare = f"gpu-{chance.randint(1, 64):03}" if nodes[0] < "gpu-100" else f"gpu-{chance.randint(101, 124):03}"
+    return nodes if spare in nodes else (spare, *nodes[1:])
+
+
+def _illness(chance: random.Random, nodes: Sequence[str], attempt: int) -> _Ill | None:
+    """What the attempt fails of; None where it ends well. Jobs with a bad node on board fail of it more often."""
+    if attempt > 1 and chance.random() < 0.55:
+        return None
+    bad = [one for one in _ILLS if one.node]
+    if any(lemon in nodes for lemon in LEMONS) and chance.random() < 0.6:
+        return chance.choice(bad[:3])
+    return chance.choices(_ILLS, [one.weight for one in _ILLS])[0]
+
+
+def _attempt(
+    chance: random.Random, kind: _Kind, ill: _Ill | None, begun: tuple[int, float], nodes: tuple[str, ...]
+) -> tuple[Attempt, float | None]:
+    """One run with its times, and the seconds of steps that are lost with it. `begun`: its number, and when it was queued."""
+    attempt, now = begun
+    scheduled = now + chance.expovariate(1 / 900) + 15 * kind.nodes * chance.random()
+    first = scheduled + chance.uniform(90, 300) + 12 * kind.nodes * chance.random()
+    ran = min(chance.expovariate(1 / (kind.to_failure * _HOUR)), 6 * _DAY) + 600
+    last = first + ran
+    stopped = last + (chance.uniform(*ill.detection) if ill else 30.0)
+    run = Attempt(
+        attempt,
+        "FAILED" if ill else "COMPLETED",
+        queued=float(round(now)),
+        scheduled=float(round(scheduled)),
+        initialised=float(round(scheduled + 0.4 * (first - scheduled))),
+        first_iterated=float(round(first)),
+        last_iterated=float(round(last)) if chance.random() < 0.95 else None,
+        stopped=float(round(stopped)),
+        nodes=nodes[:16],
+    )
+    return run, min(chance.uniform(0, 1800), ran) if ill and chance.random() < 0.9 else None
+
+
+def _failed(
+    play: _Play, kind: _Kind, job: tuple[str, str], runs: tuple[Attempt, ...], end: tuple[_Ill, float | None]
+) -> Made:
+    """The incident of a run that failed. `job`: its number and cluster; `end`: of what, and the seconds of steps lost."""
+    (number, cluster), (ill, redone) = job, end
+    chance, run = play.chance, runs[-1]
+    silent = chance.random() < 0.13
+    blamed = _blamed(chance, run.nodes) if ill.node else None
+    rule = chance.choice(play.rules.get(ill.fault) or (ill.fault.replace("_", "-"),))
+    found = [] if silent else [_diagnosis(play, ill, rule, blamed, run)]
+    gpus = kind.nodes * 8
+    verdict: Verdict = "no_match" if silent else "fault"
+    report = _report(
+        kind,
+        number,
+        runs,
+        verdict=verdict,
+        phase="hung" if ill.fault == "collective_timeout" else "failed",
+        words="No rule says what failed." if silent else found[0].summary,
+        found=tuple(found),
+        decision=Decision(
+            "requeue_without" if blamed and not silent else "requeue",
+            (Exclusion(blamed, "cluster", ill.line),) if blamed and not silent else (),
+            from_checkpoint=1200 * len(runs),
+            steps_lost=None if redone is None else int(redone / 6),
+            gpu_hours_lost=None if redone is None else round(redone * gpus / 3600, 2),
+            owner="hardware" if ill.node else "user",
+        ),
+    )
+    ended = datetime.fromtimestamp(run.stopped or 0.0, UTC)
+    at = ended + timedelta(seconds=chance.uniform(20, 300))
+    origin = Origin(
+        play.tenant,
+        cluster,
+        ended,
+        partition=kind.partition,
+        framework=kind.framework,
+        image=kind.image,
+        saving=round(chance.uniform(8, 25) * max(1.0, ((run.stopped or 0) - (run.first_iterated or 0)) / 1800), 1),
+    )
+    return Made(report, at, origin, tuple(_said(play, at, ill, rule, blamed, silent=silent)))
+
+
+def _finished(play: _Play, kind: _Kind, job: tuple[str, str], runs: tuple[Attempt, ...]) -> Made:
+    """Somebody asked about a run that had ended well."""
+    number, cluster = job
+    report = _report(kind, number, runs, verdict="no_fault", phase="completed", words="The run completed.")
+    ended = datetime.fromtimestamp(runs[-1].stopped or 0.0, UTC)
+    origin = Origin(play.tenant, cluster, ended, partition=kind.partition, framework=kind.framework, image=kind.image)
+    return Made(report, ended + timedelta(seconds=60), origin)
+
+
+def _blamed(chance: random.Random, nodes: Sequence[str]) -> str:
+    lemons = [one for one in nodes if one in LEMONS]
+    return lemons[0] if lemons and chance.random() < 0.85 else chance.choice(nodes)
+
+
+def _diagnosis(play: _Play, ill: _Ill, rule: str, blamed: str | None, run: Attempt) -> Diagnosis:
+    known = play.rulebook.faults.get(ill.fault)
+    title = known.title if known is not None else ill.fault
+    suspects = (Suspect("node", blamed, why="its kernel names the device"),) if blamed else ()
+    return Diagnosis(
+        1,
+        ill.fault,
+        rule,
+        play.rulebook.versions.get(rule, 1),
+        title,
+        f"{title}{f', on {blamed}' if blamed else ''}.",
+        round(play.chance.uniform(0.55, 0.97), 2),
+        "likely",
+        "root_cause",
+        reasons=("made up",),
+        suspects=suspects,
+        first_seen=run.last_iterated,
+        evidence=(
+            EvidenceItem("e1", "line", f"{MADE}/rank-0.log", ill.line, 812, time=run.last_iterated, node=blamed),
+        ),
+        owner="hardware" if ill.node else "user",
+    )
+
+
+def _report(
+    kind: _Kind,
+    number: str,
+    runs: tuple[Attempt, ...],
+    *,
+    verdict: Verdict,
+    phase: Phase,
+    words: str,
+    found: tuple[Diagnosis, ...] = (),
+    decision: Decision | None = None,
+) -> Report:
+    last = runs[-1]
+    fingerprint = hashlib.sha256(f"{found[0].rule if found else words}".encode()).hexdigest()[:16]
+    return Report(
+        hashlib.sha256(f"{MADE} {number} {last.number} {last.stopped}".encode()).hexdigest()[:32],
+        fingerprint,
+        verdict,
+        phase,
+        f"(Made up) {words}",
+        Versions(MADE, MADE, MADE, MADE),
+        MADE,
+        (runs[0].queued, last.stopped),
+        JobView(
+            number,
+            kind.name,
+            last.number,
+            last.state,
+            kind.nodes,
+            kind.nodes * 8,
+            kind.owner,
+            runs,
+        ),
+        decision or Decision(),
+        Progress(1200 * last.number + 17, last.last_iterated, 1200 * last.number, "iterating", 100_000),
+        found,
+    )
+
+
+def _replay(report: Report) -> bytes:
+    lines = [item.text for one in report.diagnoses for item in one.evidence]
+    return "".join(f"{line}\n" for line in ("(made up)", *lines)).encode()
+
+
+def _said(
+    play: _Play, at: datetime, ill: _Ill, rule: str, blamed: str | None, *, silent: bool
+) -> Iterator[tuple[datetime, Closing]]:
+    """What a person said of it, in two of three cases."""
+    chance = play.chance
+    if chance.random() > 0.66:
+        return
+    who, action = chance.choice(("ada", "grace", "tim")), chance.choice(_ACTIONS)
+    when = at + timedelta(hours=chance.expovariate(1 / 14))
+    if when.timestamp() > play.last:
+        return
+    nodes = (blamed,) if blamed else ()
+    lost = round(chance.uniform(0.5, 4), 1) if chance.random() < 0.1 else None
+    if silent:
+        named = chance.random() < 0.5
+        said = Closing(
+            who,
+            "cli",
+            "wrong" if named else "abstained_rightly",
+            "fault" if named else "no_rule",
+            ill.fault if named else None,
+            action=action,
+            lost_hours=lost,
+        )
+    else:
+        good = 0.55 if ill.fault == "collective_timeout" else 0.86
+        drawn = chance.random()
+        if drawn < good:
+            said = Closing(who, "cli", "right", "shown", ill.fault, rule, nodes, action, lost)
+        elif drawn < good + 0.06:
+            said = Closing(who, "cli", "right_not_first", "shown", "storage_io", None, (), action, lost)
+        else:
+            other = chance.choice([one.fault for one in _ILLS if one.fault != ill.fault])
+            said = Closing(who, "cli", "wrong", "fault", other, None, (), action, lost)
+    yield when, said

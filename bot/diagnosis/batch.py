@@ -1,0 +1,87 @@
+"""Many bundles at once: one process a bundle, the reports in the order of their names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+from bot.diagnosis.diagnose import Answer, diagnose_bundle, nothing_read
+from bot.diagnosis.scan_pool import leave_interrupts, worker_pool
+from bot.rulebase.loader import Knowledge
+from kb.errors import SignalboxError, UnreadableInput
+from kb.report import Report
+
+Timed = tuple[Report, dict[str, float]]
+
+_knowledge: Knowledge | None = None
+
+
+def bundles(folder: Path) -> list[Path]:
+    """The subfolders, by name.
+
+    Raises:
+        UnreadableInput: the folder cannot be listed.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(folder / entry.name for entry in entries if entry.is_dir())
+    except OSError as error:
+        raise UnreadableInput(f"{folder}: cannot be read: {error.strerror}") from error
+
+
+def reports(knowledge: Knowledge, folders: Sequence[Path], workers: int | None = None) -> Generator[Timed, None, None]:
+    """The reports of many bundles and what time they took, in order; one that cannot be read has a report that says so."""
+    with _pool(knowledge, min(workers or len(os.sched_getaffinity(0)), max(1, len(folders)))) as pool:
+        futures = [_submitted(pool, folder) for folder in folders]
+        try:
+            for folder, future in zip(folders, futures, strict=True):
+                yield _result(knowledge, folder, future)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _pool(knowledge: Knowledge, workers: int) -> ProcessPoolExecutor:
+    return worker_pool(workers, _start, knowledge)
+
+
+def _submitted(pool: ProcessPoolExecutor, folder: Path) -> Future[Timed] | None:
+    try:
+        return pool.submit(_work, folder)
+    except BrokenProcessPool:
+        return None
+
+
+def _result(knowledge: Knowledge, folder: Path, future: Future[Timed] | None) -> Timed:
+    """A worker that dies takes with it all that the pool had still to do: each of those gets a process of its own."""
+    try:
+        if future is not None:
+            return future.result()
+    except BrokenProcessPool:
+        pass
+    with _pool(knowledge, 1) as pool:
+        try:
+            return pool.submit(_work, folder).result()
+        except BrokenProcessPool:
+            return _timed(nothing_read(knowledge, folder, "the process that read it died"))
+
+
+def _start(knowledge: Knowledge) -> None:
+    global _knowledge  # noqa: PLW0603 - a worker process has one, made once
+    leave_interrupts()
+    _knowledge = knowledge
+
+
+def _work(folder: Path) -> Timed:
+    if _knowledge is None:
+        raise RuntimeError("the worker was not started by reports")
+    try:
+        return _timed(diagnose_bundle(_knowledge, folder, workers=1))
+    except (SignalboxError, OSError) as error:
+        return _timed(nothing_read(_knowledge, folder, str(error)))
+
+
+def _timed(answer: Answer) -> Timed:
+    return answer.report, answer.timing

@@ -1,0 +1,132 @@
+"""Looks at what no rule knows: mines templates of a job's logs and compares runs, nodes and steps (kb.anomalies).
+
+Slow beside an ordinary diagnosis, for it reads all lines once more; so it is done where the rules have little to say, or on request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from bot.diagnosis.scan_pool import Tell
+from bot.diagnosis.template_pool import Engine, Mined, tables
+from bot.store.healthy_baseline import healthy
+from connectors.base.bundle_layout import BASELINE
+from connectors.bundles.streams import discover
+from kb.anomalies.analyse import look, shown
+from kb.anomalies.build_run import run_of
+from kb.anomalies.core.run import has_failed
+from kb.anomalies.runs.baseline_diff import Baseline, baseline_of
+from kb.diagnosis.engine import identified
+from kb.errors import SignalboxError
+from kb.facts.evidence import Evidence
+from kb.model import Gap, Job, StreamRef
+from kb.report import Report
+
+WORTH: Mapping[str, float] = {"likely": 0.3, "possible": 0.2, "weak": 0.05}  # of a line that a rule calls a root cause
+FEWEST = 20  # lines of a baseline; fewer are no run
+
+
+Find = Callable[[Job], Baseline | None]
+
+
+def compared(
+    report: Report,
+    evidence: Evidence,
+    root: Path | None,
+    *,
+    baseline: Path | None = None,
+    find: Find | None = None,
+    workers: int | None = None,
+    engine: Engine = "local",
+    tell: Tell | None = None,
+) -> Report:
+    """The report with what stands out among the indicators; with a gap where that cannot be told.
+
+    `baseline`: a good run's logs; `find` asks for one that is kept. `workers`, `engine` and `tell`: see bot.diagnosis.template_pool.
+    """
+    mine = partial(tables, workers=workers, engine=engine, tell=tell)
+    streams = [one.ref for one in evidence.streams if one.ref.group == "logs"]
+    mined = mine([_found(ref, root) for ref in streams], year=_year(evidence))
+    ours = [replace(table, ref=ref) for table, ref in zip(mined.tables, streams, strict=True)]
+    state = (evidence.job.state or "FAILED") if report.verdict in ("no_match", "fault") else evidence.job.state
+    run = run_of(ours, evidence.streams, evidence.job, state=_state(state, report, evidence.job))
+    good, gaps = _good(root, evidence.job, baseline, find, mine)
+    known = {
+        (item.source, item.offset): WORTH[one.band]
+        for one in report.diagnoses
+        if one.role == "root_cause"
+        for item in one.evidence
+        if item.offset is not None
+    }
+    found = look(run, good, known=known, topology=evidence.job.topology, pool=None if good else healthy())
+    more = shown(found)
+    own = report.indicators
+    if not more.events and not more.nodes:
+        more = own
+    unread = tuple(gap for gap in report.gaps if gap.source != BASELINE or good is None)
+    told = tuple(Gap("not_compared", "logs", one) for one in found.said)
+    return identified(replace(report, indicators=more, gaps=(*unread, *mined.gaps, *gaps, *told)))
+
+
+def _state(state: str | None, report: Report, job: Job) -> str | None:
+    """A run that a scheduler calls well, and in which the rules saw a failure, has failed; so has one with a bad exit code."""
+    if report.verdict == "no_match" and (state or "").upper() in ("", "RUNNING", "COMPLETED"):
+        return "FAILED"
+    if not state and has_failed(job):
+        return "FAILED"
+    return state
+
+
+def _good(
+    root: Path | None, job: Job, baseline: Path | None, find: Find | None, mine: Callable[..., Mined]
+) -> tuple[Baseline | None, tuple[Gap, ...]]:
+    """The good run to compare with: the one named, the bundle's own, the one that is known already."""
+    folder = baseline or (root / BASELINE if root and (root / BASELINE).is_dir() else None)
+    if folder is None:
+        return _kept(job, find)
+    try:
+        return _read([folder], mine)
+    except SignalboxError as error:
+        return None, (Gap("no_baseline", str(folder), f"the good run could not be read: {error}"),)
+
+
+def _kept(job: Job, find: Find | None) -> tuple[Baseline | None, tuple[Gap, ...]]:
+    try:
+        return (find(job) if find else None), ()
+    except SignalboxError as error:
+        return None, (Gap("no_baseline", "store", str(error)),)
+
+
+def read_baseline(paths: Sequence[Path], *, workers: int | None = None) -> tuple[Baseline | None, tuple[Gap, ...]]:
+    """What a comparison needs of a good run's logs, or of a bundle of it.
+
+    Raises:
+        UnreadableInput: a path does not exist.
+    """
+    return _read(paths, partial(tables, workers=workers))
+
+
+def _read(paths: Sequence[Path], mine: Callable[..., Mined]) -> tuple[Baseline | None, tuple[Gap, ...]]:
+    roots = [path / "logs" if (path / "logs").is_dir() else path for path in paths]
+    found = discover(roots)
+    if not found.streams:
+        return None, (Gap("no_baseline", str(paths[0]), "the good run has no logs; nothing was compared with it"),)
+    mined = mine(found.streams)
+    good = baseline_of(run_of(mined.tables), str(paths[0]))
+    if good.lines < FEWEST:
+        reason = f"the good run has {good.lines} lines only; nothing was compared with it"
+        return None, (*mined.gaps, Gap("no_baseline", str(paths[0]), reason))
+    return good, mined.gaps
+
+
+def _found(ref: StreamRef, root: Path | None) -> StreamRef:
+    return ref if root is None or Path(ref.uri).is_absolute() else replace(ref, uri=str(root / ref.uri))
+
+
+def _year(evidence: Evidence) -> int | None:
+    known = evidence.job.start or evidence.job.end or evidence.job.collected_at
+    return datetime.fromtimestamp(known, UTC).year if known else None

@@ -1,0 +1,114 @@
+"""From paths to evidence: discover the streams, scan them, read what the bundle says of the job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bot.diagnosis.scan_pool import Tell, scan_all
+from bot.rulebase.loader import Knowledge
+from connectors.base.bundle_layout import PARTS
+from connectors.bundles.description import read_description, read_job
+from connectors.bundles.streams import discover
+from kb.facts.evidence import Evidence
+from kb.model import Gap, Job, Resource, StreamRef
+from kb.scanning.summary import StreamSummary
+
+if TYPE_CHECKING:
+    from kb.metrics.panel import Panel
+    from kb.parsers.artefacts.promql import MetricSeries
+
+
+def from_bundle(
+    knowledge: Knowledge, folder: Path, *, workers: int | None = None, tell: Tell | None = None
+) -> Evidence:
+    """The evidence of a bundle."""
+    job, gaps = read_job(folder)
+    told, odd = read_description(folder)
+    found = discover([folder], bundle=True)
+    refs = tuple(_spoken(ref, told.speakers, folder) for ref in found.streams)
+    summaries = scan_all(knowledge, refs, year=_year(job), workers=workers, tell=tell)
+    shown = tuple(
+        _heard(
+            replace(one, ref=_relative(one.ref, folder), gaps=tuple(_placed(gap, folder) for gap in one.gaps)),
+            told.written,
+        )
+        for one in summaries
+    )
+    gaps = tuple(_placed(gap, folder) for gap in (*gaps, *odd, *found.gaps, *told.gaps))
+    name = Path(os.path.abspath(folder)).name  # noqa: PTH100 - of `.` too, and with no look at links
+    evidence = Evidence(job=job, streams=shown, gaps=gaps, bundle=name)
+    return _with_parts(knowledge, evidence, folder, told.written)
+
+
+def _spoken(ref: StreamRef, speakers: Mapping[str, Resource], folder: Path) -> StreamRef:
+    """A stream with who spoke as bundle.yaml says; what it leaves open stays as the name tells it."""
+    who = speakers.get(_inside(ref.uri, folder))
+    if who is None:
+        return ref
+    known = {name: value for name in Resource.__slots__ if (value := getattr(who, name)) is not None}
+    return replace(ref, resource=replace(ref.resource, **known))
+
+
+def _heard(summary: StreamSummary, written: Mapping[str, float]) -> StreamSummary:
+    """A log whose last lines have no times was last heard when its file was written."""
+    when = written.get(summary.ref.uri)
+    if when is None or (summary.last_time is not None and summary.last_time >= when):
+        return summary
+    return replace(summary, last_time=when)
+
+
+def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written: Mapping[str, float]) -> Evidence:
+    """The evidence with what stacks, recorders, metrics and events show, where the bundle has any."""
+    if not any(os.path.lexists(folder / name) for name in PARTS) and evidence.job.collected_at is None:
+        return evidence
+    from bot.diagnosis.flight_recorder_pool import read_dumps  # noqa: PLC0415 - most bundles are logs alone; a start must not wait for the rest
+    from connectors.bundles.parts import read_parts  # noqa: PLC0415
+    from kb.hangs.observe import Parts, observe  # noqa: PLC0415
+
+    read = read_parts(folder, evidence.job.id)
+    rings, odd = read_dumps(read.dumps) if read.dumps else ((), ())
+    panels, more = _panels(read.metrics)
+    gaps = (*(_placed(one, folder) for one in (*read.gaps, *odd)), *more)
+    rings = tuple(replace(one, source=_inside(one.source, folder)) for one in rings)
+    dumped = min((written[name] for one in rings if (name := one.source) in written), default=None)
+    parts = Parts(read.stacks, rings, read.ras, panels, read.events, gaps, dumped)
+    return observe(evidence, parts, knowledge.rulebook)
+
+
+def _panels(series: Sequence[MetricSeries]) -> tuple[Mapping[str, Panel], tuple[Gap, ...]]:
+    if not series:
+        return {}, ()
+    from kb.metrics.panel import panels_of  # noqa: PLC0415 - numpy
+
+    return panels_of(series)
+
+
+def from_paths(
+    knowledge: Knowledge, paths: Sequence[Path], *, workers: int | None = None, tell: Tell | None = None
+) -> Evidence:
+    """The evidence of log files and folders."""
+    found = discover(paths)
+    return Evidence(streams=scan_all(knowledge, found.streams, workers=workers, tell=tell), gaps=found.gaps)
+
+
+def _relative(ref: StreamRef, folder: Path) -> StreamRef:
+    return replace(ref, uri=_inside(ref.uri, folder))
+
+
+def _placed(gap: Gap, folder: Path) -> Gap:
+    return replace(gap, source=_inside(gap.source, folder))
+
+
+def _inside(name: str, folder: Path) -> str:
+    path = Path(name)
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else name
+
+
+def _year(job: Job) -> int | None:
+    known = job.start or job.end or job.collected_at
+    return datetime.fromtimestamp(known, UTC).year if known else None

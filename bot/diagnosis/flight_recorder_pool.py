@@ -1,0 +1,265 @@
+"""Reads many Flight Recorder dumps in two long-lived child processes, and gives one digest a rank.
+
+A dump is a stranger's file. The child that reads it has a limit on its memory, the parent one on its time: a dump that kills
+or stalls its child becomes a gap, the child is replaced, and the others are read on. What comes back is decoded by type, so
+nothing that a dump says is ever run, on either side. As a program (`python -m bot.diagnosis.flight_recorder_pool FD`) this module is that child.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import resource
+import stat
+import subprocess
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, Pipe, wait
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bot.runtime.sandbox import bare_environment, limit
+from kb.collectives.trace import Ring, digest
+from kb.model import Gap
+from kb.parsers.artefacts.flight import Limits, read_dump
+
+CHILDREN = 2
+AHEAD = 4  # dumps that a child is told of before it has answered
+MEMORY = 2 << 30  # bytes of a child's address space
+SECONDS = 30.0  # for one dump
+BUDGET = 600.0  # seconds for all of them
+DEATHS = 32  # children that may be lost before the rest is left unread
+ANSWER = 64 << 20  # bytes of one digest
+ALIKE = 8  # gaps of one kind that are told one by one; the rest is counted
+
+_LIMITS = Limits(finished_frames=False)  # a digest has the stack of the first unfinished operation alone
+
+
+class Answer(msgspec.Struct, array_like=True, frozen=True):
+    """What a child says of one dump."""
+
+    ring: Ring | None
+    gaps: tuple[Gap, ...]
+
+
+def _to_wire(value: Any) -> Any:
+    if isinstance(value, range):
+        return (value.start, value.stop, value.step)
+    raise NotImplementedError(type(value).__name__)
+
+
+def _from_wire(kind: type, value: Any) -> Any:
+    if kind is range:
+        return range(*msgspec.convert(value, tuple[int, int, int]))
+    raise NotImplementedError(kind.__name__)
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_to_wire)
+_DECODER = msgspec.msgpack.Decoder(Answer, dec_hook=_from_wire)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much reading may cost: seconds for one dump and for all, a child's memory in bytes, and how much of a dump is read."""
+
+    seconds: float = SECONDS
+    budget: float = BUDGET
+    memory: int = MEMORY
+    limits: Limits = _LIMITS
+
+
+@dataclass(slots=True)
+class _Child:
+    process: subprocess.Popen[bytes]
+    link: Connection[bytes, bytes]
+    asked: deque[str] = field(default_factory=deque)
+    since: float = 0.0
+
+
+def read_dumps(paths: Iterable[Path], bounds: Bounds = Bounds()) -> tuple[tuple[Ring, ...], tuple[Gap, ...]]:
+    """The digest of every dump that can be read, in the order of their paths, and what could not; never raises for a dump."""
+    wanted = deque(sorted(str(path) for path in paths))
+    rings: list[Ring] = []
+    gaps: list[Gap] = []
+    for answer in _answers(wanted, bounds):
+        gaps += answer.gaps
+        if answer.ring is not None:
+            rings.append(answer.ring)
+    rings.sort(key=lambda one: one.source)
+    return tuple(rings), _counted(gaps)
+
+
+def _answers(wanted: deque[str], bounds: Bounds) -> Iterator[Answer]:
+    """The answers as they come; dumps are taken off `wanted`."""
+    end = time.monotonic() + bounds.budget
+    lost = 0
+    children: list[_Child] = []
+    try:
+        while wanted or any(child.asked for child in children):
+            while len(children) < min(CHILDREN, len(wanted)) and lost < DEATHS:
+                children.append(_started(bounds))
+            for child in children:
+                _feed(child, wanted)
+            now = time.monotonic()
+            if now > end or not children:
+                yield _unread([*(name for child in children for name in child.asked), *wanted], late=now > end)
+                return
+            due = min(child.since for child in children if child.asked) + bounds.seconds
+            ready = wait([child.link for child in children], timeout=max(0.0, min(due, end) - now))
+            for child in list(children):
+                answer, fell = _heard(child, child.link in ready, bounds)
+                if answer is not None:
+                    yield answer
+                if fell:
+                    lost += 1
+                    children.remove(child)
+                    wanted.extendleft(reversed(child.asked))
+    finally:
+        for child in children:
+            _stopped(child)
+
+
+def _feed(child: _Child, wanted: deque[str]) -> None:
+    while wanted and len(child.asked) < AHEAD:
+        if not child.asked:
+            child.since = time.monotonic()
+        with suppress(OSError):  # a dead child is seen when it is listened to
+            child.link.send_bytes(os.fsencode(wanted[0]))
+        child.asked.append(wanted.popleft())
+
+
+def _heard(child: _Child, ready: bool, bounds: Bounds) -> tuple[Answer | None, bool]:
+    """What a child has to say, and whether it was lost over the dump that it had in hand."""
+    if ready:
+        try:
+            answer = _DECODER.decode(child.link.recv_bytes(ANSWER))
+        except (EOFError, OSError, msgspec.MsgspecError):
+            return _lost(child, "dump_killed_reader", "the process that read it died of it (memory)"), True
+        child.asked.popleft()
+        child.since = time.monotonic()
+        return answer, False
+    if child.asked and time.monotonic() - child.since > bounds.seconds:
+        return _lost(child, "dump_stalled_reader", f"reading it took longer than {bounds.seconds:g} s"), True
+    return None, False
+
+
+def _lost(child: _Child, code: str, reason: str) -> Answer | None:
+    _stopped(child)
+    if not child.asked:
+        return None
+    return Answer(None, (Gap(code, child.asked.popleft(), reason, scope="flight_recorder", rules_out=_RULES_OUT),))
+
+
+def _unread(names: Sequence[str], *, late: bool) -> Answer:
+    reason = "the time for reading dumps was up" if late else "too many dumps killed or stalled their reader"
+    gap = Gap(
+        "dumps_not_read", names[0], f"{len(names)} dumps: {reason}", scope="flight_recorder", rules_out=_RULES_OUT
+    )
+    return Answer(None, (gap,))
+
+
+_RULES_OUT = "what this rank recorded"
+
+
+def _counted(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
+    """Gaps in the order of their sources; of one kind the first few, the last of which says how many more there are."""
+    total = Counter(gap.code for gap in gaps)
+    kept: list[Gap] = []
+    met: Counter[str] = Counter()
+    for gap in sorted(gaps, key=lambda one: (one.source, one.code)):
+        met[gap.code] += 1
+        more = total[gap.code] - ALIKE
+        if met[gap.code] < ALIKE or (met[gap.code] == ALIKE and not more):
+            kept.append(gap)
+        elif met[gap.code] == ALIKE:
+            kept.append(replace(gap, reason=f"{gap.reason} (and {more} more dumps)"))
+    return tuple(kept)
+
+
+def _started(bounds: Bounds) -> _Child:
+    ours, theirs = Pipe()
+    environment = bare_environment()
+    limits = msgspec.json.encode(bounds.limits).decode()
+    with theirs:
+        process = subprocess.Popen(  # noqa: S603 - our own module
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "bot.diagnosis.flight_recorder_pool",
+                str(theirs.fileno()),
+                str(bounds.memory),
+                limits,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
+    return _Child(process, ours)
+
+
+def _stopped(child: _Child) -> None:
+    child.link.close()
+    child.process.kill()
+    child.process.wait()
+
+
+# --- in the child ------------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Answer paths with digests until the parent hangs up."""
+    _limit(int(sys.argv[2]))
+    limits = msgspec.json.decode(sys.argv[3], type=Limits)
+    gc.disable()  # a dump is many small values without circles; only a hostile one has any
+    with Connection(int(sys.argv[1])) as link, suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        for count in itertools.count(1):
+            if not count % 64:
+                gc.collect()
+            link.send_bytes(_answered(os.fsdecode(link.recv_bytes(1 << 16)), limits))
+
+
+def _answered(path: str, limits: Limits) -> bytes:
+    try:
+        return _ENCODER.encode(_read(path, limits))
+    except (MemoryError, RecursionError):
+        gap = Gap("dump_too_large", path, "it takes more memory than its reader may have", scope="flight_recorder")
+    except (OverflowError, ValueError) as error:
+        gap = Gap("dump_unreadable", path, f"a number in it is out of range: {error}"[:200], scope="flight_recorder")
+    return _ENCODER.encode(Answer(None, (replace(gap, rules_out=_RULES_OUT),)))
+
+
+def _read(path: str, limits: Limits) -> Answer:
+    try:
+        data = _bytes(path, limits.size + 1)
+    except OSError as error:
+        reason = f"it cannot be opened: {error.strerror or error}"
+        return Answer(None, (Gap("dump_unreadable", path, reason, scope="flight_recorder", rules_out=_RULES_OUT),))
+    trace, gaps = read_dump(data, path, limits)
+    return Answer(None if trace is None else digest(trace), gaps)
+
+
+def _bytes(path: str, most: int) -> bytes:
+    """The first bytes of a regular file; anything else (a named pipe would hold us for ever) is refused."""
+    if not stat.S_ISREG(Path(path).stat().st_mode):
+        raise IsADirectoryError(0, "no regular file")
+    with Path(path).open("rb") as file:
+        return file.read(most)
+
+
+def _limit(memory: int) -> None:
+    limit(((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, 0)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""The use case behind `diagnose JOB`: find the job, collect its evidence, diagnose the bundle. Same for shell and chat."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bot.collection.collect import (
+    Collected,
+    Sharing,
+    Spare,
+    Spared,
+    collect,
+    collected_anew,
+    shared,
+    spool_of,
+    window_of,
+)
+from bot.collection.find_job import Located, Wired, find, side_by_side
+from bot.config.connectors import KINDS
+from bot.config.file import Cluster, Config, Connector
+from bot.diagnosis.diagnose import Answer, Compare, Recall, diagnose_bundle
+from bot.policy.job_end import as_of
+from bot.rulebase.loader import Knowledge, prefilter_of
+from connectors.base.contract import Checked, Deadline, JobQuery, SourceFailed
+from kb.errors import SignalboxError
+from kb.model import Prefilter, Window
+
+DAY = 86400.0
+LOOK_BACK = 30 * DAY  # jobs that ended longer ago are not looked for
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """What a person asks for. `last`: only so many seconds before the end; `save`: a new folder that keeps the bundle.
+
+    `deep`: all lines of all logs are fetched, not only those that rules look for. `ended`: the run is meant that had ended by
+    then (seconds since the epoch), though the job may run again. `lost`: the bundle of a worker that died, out of reach.
+    `look_back`: how many seconds ago it may have ended.
+    """
+
+    job: str
+    tenant: str
+    cluster: str | None = None
+    namespace: str | None = None
+    user: str | None = None
+    last: float | None = None
+    deadline: float | None = None
+    save: Path | None = None
+    deep: bool = False
+    ended: float | None = None
+    lost: Path | None = None
+    look_back: float = LOOK_BACK
+
+
+@dataclass(frozen=True, slots=True)
+class JobAnswer:
+    """The answer with where it came from."""
+
+    answer: Answer
+    located: Located
+    collected: Collected
+
+
+Tell = Callable[[str, str], None]
+Meet = Callable[[Located], None]
+
+
+def diagnose_job(
+    knowledge: Knowledge,
+    config: Config,
+    request: JobRequest,
+    *,
+    workers: int | None = None,
+    tell: Tell | None = None,
+    spare: Spare = Spared,
+    compare: Compare | None = None,
+    recall: Callable[[Located], Recall | None] | None = None,
+) -> JobAnswer:
+    """Find, collect, diagnose. `spare`: says what eviction must leave, and is asked only where something must go.
+
+    `compare` and `recall`: as in `bot.diagnosis.diagnose.diagnose_bundle`, the latter of the job that was found.
+
+    Raises:
+        SignalboxError: no such job, nothing collected, or a folder that cannot be used; the text says what to do.
+    """
+    located, collected = gather(knowledge, config, request, tell=tell, spare=spare)
+    remembered = recall(located) if recall is not None else None
+    answer = diagnose_bundle(knowledge, collected.folder, workers=workers, compare=compare, recall=remembered)
+    return JobAnswer(answer, located, collected)
+
+
+def gather(
+    knowledge: Knowledge,
+    config: Config,
+    request: JobRequest,
+    *,
+    tell: Tell | None = None,
+    meet: Meet | None = None,
+    spare: Spare = Spared,
+) -> tuple[Located, Collected]:
+    """The job and the bundle of its evidence, on disk. `meet` hears of the job as soon as it is found; `spare` as above."""
+    now = time.time()
+    limits = config.collect
+    deadline = Deadline.within(request.deadline or limits.deadline)
+    clusters = {one.name: wire(one) for one in visible(config, request)}
+    query = JobQuery(request.job, Window(now - request.look_back, now), request.namespace, request.user)
+    located = find(tuple(clusters.values()), query, deadline.sooner(limits.find))
+    if request.ended is not None:
+        located = replace(located, record=as_of(located.record, request.ended))
+    if meet is not None:
+        meet(located)
+    if request.save is None:
+        again = [collected_anew(request.lost)] if request.lost is not None else []
+        located = replace(located, gaps=(*located.gaps, *spool_of(limits)[1], *again))
+    window = window_of(located.record, limits, now, request.last)
+
+    def make(folder: Path) -> Collected:
+        return collect(
+            clusters[located.cluster],
+            located,
+            limits,
+            Prefilter() if request.deep else prefilter_of(knowledge),
+            window=window,
+            deadline=deadline,
+            folder=folder,
+            now=now,
+            deep=request.deep,
+            hide_emails=config.hide_emails,
+            tell=tell,
+        )
+
+    if request.save is not None:
+        return located, make(request.save)
+    sharing = Sharing.of(request.tenant, limits, spare)
+    return located, shared(sharing, located, window, deadline, make, deep=request.deep)
+
+
+def visible(config: Config, request: JobRequest) -> tuple[Cluster, ...]:
+    """The clusters that the request may and wants to look at.
+
+    Raises:
+        SignalboxError: there is none; what belongs to other tenants is not told.
+    """
+    own = config.of_tenant(request.tenant)
+    if request.cluster is not None:
+        own = tuple(one for one in own if one.name == request.cluster)
+        if not own:
+            raise SignalboxError(f"no cluster {request.cluster[:80]!r} is configured for you")
+    if not any(one.connectors for one in own):
+        raise SignalboxError("no connector is configured that could find the job; see `signalbox config example`")
+    return own
+
+
+def wire(cluster: Cluster) -> Wired:
+    """A cluster with its connectors. Each is built once in a process, so that all requests share its budget."""
+    return Wired(cluster, tuple((one.name, built(one)) for one in cluster.connectors))
+
+
+_BUILT: dict[tuple[str, str, str], object] = {}
+
+
+def built(connector: Connector) -> object:
+    """The connector itself."""
+    key = (connector.name, connector.type, repr(connector.settings))
+    if key not in _BUILT:
+        _BUILT[key] = KINDS[connector.type].build(connector.settings)
+    return _BUILT[key]
+
+
+def check(clusters: Sequence[Cluster], deadline: Deadline) -> list[tuple[str, Connector, Checked]]:
+    """Try every connector, side by side: cluster, connector, what was found."""
+    known = [(cluster.name, one) for cluster in clusters for one in cluster.connectors]
+
+    def task(connector: Connector) -> Callable[[], Checked]:
+        return lambda: built(connector).check(deadline)  # type: ignore[attr-defined]
+
+    results = side_by_side([task(one) for _, one in known], deadline)
+    return [(cluster, one, _said(result)) for (cluster, one), result in zip(known, results, strict=True)]
+
+
+def _said(result: Checked | SourceFailed) -> Checked:
+    return Checked(False, str(result), result.asked, result.hint) if isinstance(result, SourceFailed) else result

@@ -1,0 +1,87 @@
+"""Fills in what only a look at the source tells: the line numbers of the few lines shown. Redacts them on the way."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from bot.runtime.redaction import redact
+from connectors.bundles.streams import Reading, is_plain
+from kb.model import StreamRef
+from kb.report import Diagnosis, EvidenceItem, Indicators, Report
+
+SHOWN = 512
+MOST = 1 << 30  # a line number further in than this is not worth the reading
+
+
+def resolve(report: Report, root: Path | None) -> Report:
+    """The report with line numbers and redacted texts. `root`: the folder that sources are relative to."""
+    number = _Lines(root, _shown(report))
+
+    def item(one: EvidenceItem) -> EvidenceItem:
+        text = number.text(one) if one.kind == "series" else one.text
+        return replace(one, line=number.of(one), text=redact(text))
+
+    diagnoses = tuple(_diagnosis(one, item) for one in report.diagnoses)
+    events = tuple(
+        replace(one, what=redact(one.what), evidence=item(one.evidence) if one.evidence else None)
+        for one in report.indicators.events
+    )
+    indicators = Indicators(events, report.indicators.nodes, report.indicators.stages, report.indicators.iterations)
+    return replace(report, diagnoses=diagnoses, indicators=indicators, summary=redact(report.summary))
+
+
+def _diagnosis(one: Diagnosis, item: Callable[[EvidenceItem], EvidenceItem]) -> Diagnosis:
+    return replace(one, summary=redact(one.summary), evidence=tuple(item(e) for e in one.evidence))
+
+
+def _shown(report: Report) -> Iterator[EvidenceItem]:
+    for diagnosis in report.diagnoses:
+        yield from diagnosis.evidence
+    yield from (event.evidence for event in report.indicators.events if event.evidence)
+
+
+class _Lines:
+    """Line numbers by source and offset; each source is read once, as far as its furthest line shown."""
+
+    def __init__(self, root: Path | None, items: Iterable[EvidenceItem]) -> None:
+        self._root = root
+        wanted: dict[str, set[int]] = {}
+        for one in items:
+            if one.offset is not None and one.offset <= MOST:
+                wanted.setdefault(one.source, set()).add(one.offset)
+        self._known = {source: self._count(source, sorted(offsets)) for source, offsets in wanted.items()}
+
+    def of(self, one: EvidenceItem) -> int | None:
+        return None if one.offset is None else self._known.get(one.source, {}).get(one.offset)
+
+    def text(self, one: EvidenceItem) -> str:
+        """The line itself where a series is the evidence; the finding in words where it cannot be read."""
+        ref = self._ref(one.source)
+        if one.offset is None or not is_plain(ref):
+            return one.text
+        line = next(iter(Reading(ref, one.offset, one.offset + SHOWN)), b"").replace(b"\r", b"\n").partition(b"\n")[0]
+        return line.decode("utf-8", "replace").strip() or one.text
+
+    def _ref(self, source: str) -> StreamRef:
+        return StreamRef(str(self._root / source if self._root else Path(source)))
+
+    def _count(self, source: str, offsets: list[int]) -> dict[int, int]:
+        """Offset → the number of its line, for those that the source still has."""
+        found: dict[int, int] = {}
+        left = deque(offsets)
+        start, lines = 0, 1
+        for block in Reading(self._ref(source)):
+            at, stop = 0, start + len(block)
+            while left and left[0] < stop:
+                offset = left.popleft()
+                lines += block.count(b"\n", at, offset - start)
+                at = offset - start
+                found[offset] = lines
+            if not left:
+                break
+            lines += block.count(b"\n", at)
+            start = stop
+        return found

@@ -1,0 +1,120 @@
+"""The process in which one user's detector runs: `python -m bot.diagnosis.plugin_process MODULE:FUNCTION`, msgpack in, msgpack out.
+
+It takes limits upon itself before it imports anything of the user's. What the detector prints goes to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from bot.runtime.sandbox import limit
+from kb.model import Job
+from kb.plugin import LONGEST, MOST, Observed, Stream
+
+MEMORY = 2 << 30  # bytes of address space
+SECONDS = 10  # of processor time
+WRITTEN = 1 << 20  # bytes of a file, its stderr among them
+FILES = 64
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What a detector is given."""
+
+    job: Job
+    streams: tuple[Stream, ...]
+    params: dict[str, float]
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of it: what it observed, or what went wrong."""
+
+    observed: tuple[Observed, ...] = ()
+    failure: str = ""
+
+
+def main() -> None:
+    """Read a task from stdin, run the detector that the command line names, write its outcome to stdout."""
+    answer_to = os.dup(1)
+    os.dup2(2, 1)  # what it prints must not get into the answer
+    task = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Task)
+    _limit()
+    outcome = run(sys.argv[1], task)
+    with os.fdopen(answer_to, "wb") as handle:
+        handle.write(msgspec.msgpack.encode(outcome))
+
+
+def run(address: str, task: Task) -> Outcome:
+    """Import and call a detector; whatever it raises is told as its failure, with the line of its own that raised."""
+    try:
+        observed = tuple(islice(_detector(address)(task.job, task.streams, task.params), MOST + 1))
+    except MemoryError:
+        return Outcome(failure=f"it used more than {MEMORY >> 20} MB")
+    except BaseException as error:  # noqa: BLE001 - it is somebody else's program; SystemExit counts too
+        return Outcome(failure=_told(error))
+    if len(observed) > MOST:
+        return Outcome(failure=f"it gave more than {MOST} signals; they were dropped")
+    wrong = next((one for one in observed if not isinstance(one, Observed)), None)
+    if wrong is not None:
+        return Outcome(failure=f"it gave {type(wrong).__name__!r} where kb.plugin.Observed is wanted")
+    try:
+        return Outcome(tuple(_cut(one) for one in observed))
+    except (TypeError, ValueError, AttributeError) as error:
+        return Outcome(failure=f"a signal of it has a part of the wrong type: {error}")
+
+
+def _detector(address: str) -> Callable[[Job, tuple[Stream, ...], Mapping[str, float]], Any]:
+    module, _, name = address.partition(":")
+    found: Any = import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    if not callable(found):
+        raise TypeError(f"{address} is no function")
+    return found  # type: ignore[no-any-return]
+
+
+def _cut(one: Observed) -> Observed:
+    """A signal with texts of bounded length and only the types that it should have."""
+    captures = {str(key)[:40]: str(value)[:LONGEST] for key, value in list(one.captures.items())[:32]}
+    kept = Observed(
+        text=" ".join(str(one.text).split())[:LONGEST],
+        stream=one.stream,
+        offset=one.offset,
+        rank=one.rank,
+        node=one.node,
+        time=one.time,
+        iteration=one.iteration,
+        captures=captures,
+    )
+    return msgspec.convert(msgspec.to_builtins(kept), Observed)
+
+
+def _told(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename != __file__ and "importlib" not in frame.filename]
+    where = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
+    return f"it raised {type(error).__name__}: {' '.join(str(error).split())[:200]}{where}"
+
+
+def _limit() -> None:
+    limit(
+        (
+            (resource.RLIMIT_AS, MEMORY),
+            (resource.RLIMIT_CPU, SECONDS),
+            (resource.RLIMIT_FSIZE, WRITTEN),
+            (resource.RLIMIT_NOFILE, FILES),
+            (resource.RLIMIT_CORE, 0),
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

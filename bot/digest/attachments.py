@@ -1,0 +1,38 @@
+"""The files that go with a digest: its pictures, its page, its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from bot.digest.charts import pictures
+from bot.digest.codec import dumps, loads
+from bot.digest.html import page
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file to be uploaded. `alt`: a picture in words."""
+
+    name: str
+    title: str
+    content: bytes
+    alt: str = ""
+
+
+def files_of(numbers: bytes) -> list[File]:
+    """The files of a digest, from its numbers as they were kept.
+
+    Raises:
+        UnreadableInput: they are of another version.
+    """
+    digest = loads(numbers)
+    stem = f"failures-{digest.week}"
+    drawn = [File(f"{stem}-{one.name}.png", one.title, one.png, one.alt) for one in pictures(digest)]
+    readable = msgspec.json.format(dumps(digest), indent=1)
+    return [
+        *drawn,
+        File(f"{stem}.html", f"Full report of {digest.week}", page(digest)),
+        File(f"{stem}.json", f"The numbers of {digest.week}", readable),
+    ]

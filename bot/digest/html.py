@@ -1,0 +1,148 @@
+"""The digest as one HTML page that needs nothing else: no script, no outside resource, light and dark, wide and narrow."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from bot.digest import phrases
+from bot.digest.charts import captions, drawn
+from bot.render.timeline_png import Theme
+from kb.digest.definitions import DEFINITIONS
+from kb.digest.figures import Digest
+from kb.digest.recovery_times import TERMS
+from kb.digest.statistics import Spread
+
+Draw = Callable[[Digest, str, Theme], bytes]  # a picture by its name, as PNG
+_HOURS = "%a %d %b %H:%M"
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One of the figures at the head, with how it stands against the week before."""
+
+    name: str
+    value: str
+    told: str
+
+
+def page(digest: Digest, to: Callable[[int], str] | None = None, draw: Draw = drawn) -> bytes:
+    """The page, UTF-8. `to`: the address of an incident's page, where there are any; `draw`: gives the pictures."""
+    text: str = _template().render(
+        d=digest,
+        span=phrases.span(digest),
+        notes=[one for one in (phrases.unfinished(digest),) if one],
+        nothing=phrases.none_at_all(digest),
+        to=to,
+        tiles=tiles(digest),
+        news=list(phrases.news(digest)),
+        definitions=DEFINITIONS,
+        pictures=_pictures(digest, draw),
+        terms=[(name, getattr(digest.recovery, name)) for name in TERMS],
+        parts=list(_parts(digest)),
+        formula=phrases.formula(digest),
+        records=_records(digest),
+        cells=_cells,
+        when=lambda time: f"{phrases.local(digest, time):{_HOURS}}",
+        lost=phrases.lost,
+        rate=phrases.rate,
+        share=phrases.share,
+        gpus=phrases.gpus,
+        hours=phrases.hours,
+        lasting=phrases.lasting,
+        fine=phrases.fine,
+        short_week=phrases.short_week,
+    )
+    return text.encode("utf-8", "replace")
+
+
+def tiles(digest: Digest) -> list[Tile]:
+    """The four figures that are read first."""
+    this, before = digest.this, digest.before
+    lost, ineffective = digest.gpu_hours, digest.ineffective
+    between, ratio = this.between.value, ineffective.effective
+    return [
+        Tile(
+            "Failures",
+            str(digest.failures),
+            f"{phrases.arrow(digest.failures, before.failures)}, of {digest.jobs} jobs",
+        ),
+        Tile(
+            "GPU-hours lost",
+            phrases.hours(lost.value),
+            f"{phrases.arrow(lost.value, before.gpu_hours.value)}, n = {lost.n} of {lost.of}",
+        ),
+        Tile(
+            "Between failures",
+            "-" if between is None else f"{phrases.hours(between)} h",
+            f"left out: n = {this.between.n}"
+            if between is None
+            else phrases.moved(between, before.between.value) or "mean",
+        ),
+        Tile(
+            "Effective ratio",
+            "-" if ratio is None else phrases.fine(ratio),
+            f"left out: n = {ineffective.known}" if ratio is None else f"of {ineffective.jobs} interrupted jobs",
+        ),
+    ]
+
+
+def _pictures(digest: Digest, draw: Draw) -> dict[str, dict[str, str]]:
+    return {
+        one.name: {
+            "title": one.title,
+            "alt": one.alt,
+            "light": _uri(draw(digest, one.name, "light")),
+            "dark": _uri(draw(digest, one.name, "dark")),
+        }
+        for one in captions(digest)
+    }
+
+
+def _uri(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+
+
+def _parts(digest: Digest) -> Iterator[Mapping[str, str]]:
+    """The means of the terms as parts of a bar; nothing where one is not known."""
+    means = [getattr(digest.recovery, name).mean for name in TERMS]
+    whole = sum(one for one in means if one is not None)
+    if whole <= 0 or None in means:
+        return
+    for name, mean in zip(TERMS, means, strict=True):
+        yield {"name": name, "width": f"{100 * mean / whole:.2f}", "share": phrases.percent(mean / whole)}
+
+
+def _records(digest: Digest) -> list[tuple[str, str, Any, Any]]:
+    this, long = digest.record, digest.long_record
+    return [
+        ("Without a diagnosis", "unknown", digest.unknown, phrases.unknown_of(digest)),
+        ("Closed by people", "closed", this.closed, long.closed),
+        ("Right at the first place", "top1", this.top1, long.top1),
+        ("Right within the first three", "top3", this.top3, long.top3),
+        ("Rightly without a diagnosis", "abstained", this.abstained, long.abstained),
+    ]
+
+
+def _cells(one: Spread) -> Markup:
+    told = (one.median, one.p90)
+    cells = ["left out" if value is None else phrases.lasting(value) for value in told]
+    return Markup("").join(Markup('<td class="n">{}</td>').format(text) for text in (*cells, one.n))
+
+
+@cache
+def _template() -> Any:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+    return environment.get_template("digest.html")

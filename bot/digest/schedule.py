@@ -1,0 +1,156 @@
+"""The digest put out once a week: whoever claims the week works it out, keeps the numbers, and has the message sent.
+
+The claim, the numbers and the message are three transactions; whoever dies between them is followed by another after some
+minutes, who finds the numbers there and goes on. The message and the end of the claim are one transaction: there is one message.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+import zstandard
+from sqlalchemy import update
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import Session, col, select
+
+from bot.config.chat import Weekly
+from bot.config.file import Config
+from bot.digest.codec import dumps
+from bot.digest.phrases import zone_named
+from bot.notify.messages import put_within
+from bot.store.database import Database, StoreError
+from bot.store.digest_rows import compute
+from bot.store.tables import ClaimRow, DigestRow, PostingRow
+from kb.digest.weeks import Period, due
+from kb.rulebase.rule import FaultClass
+
+STATE = "digest"  # of a posting that is one
+FILES = "digest_files"  # the parcel with its files
+LEASE = timedelta(minutes=5)  # who has claimed a week and not ended by then is dead
+MOST = 64 << 20  # bytes of numbers
+_log = logging.getLogger(__name__)
+
+
+def tick(store: Database, config: Config, faults: Mapping[str, FaultClass], now: datetime, name: str) -> list[int]:
+    """Put out what is due; the ids of the messages that are made. To be called every minute, by every replica.
+
+    `name`: who asks, another one for each process. `faults`: the classes of the rule base.
+
+    Raises:
+        StoreError: the store cannot be used; the next tick tries again.
+    """
+    made = []
+    for tenant, settings in sorted(config.tenants_of_chat.items()):
+        weekly = settings.digest
+        if weekly is None:
+            continue
+        period = due(now, zone_named(settings.zone), weekly.weekday, weekly.hour)
+        if period is not None and _claimed(store, tenant, str(period.week), now, name):
+            _keep(store, tenant, settings.zone, period, now=now, faults=faults)
+            posting = _post(store, tenant, weekly, str(period.week), now=now, name=name)
+            made += [posting] if posting is not None else []
+    return made
+
+
+def numbers_of(store: Database, tenant: str, week: str) -> bytes | None:
+    """The numbers of a digest that was given; None where there are none."""
+    with store.errors(), store.session() as session:
+        row = session.get(DigestRow, (tenant, week))
+        if row is None or row.numbers_zstd is None:
+            return None
+        return zstandard.decompress(row.numbers_zstd, max_output_size=MOST)
+
+
+def _claimed(store: Database, tenant: str, week: str, now: datetime, name: str) -> bool:
+    """Whether the week is this one's to do: nobody's before, or of one who has died over it."""
+    kind = f"{STATE}:{tenant}"
+    with store.errors(), store.session(write=True) as session:
+        there = session.get(ClaimRow, (kind, week))
+        if there is None:
+            try:
+                with session.begin_nested():
+                    session.add(ClaimRow(kind=kind, period=week, at=now, who=name))
+                    session.flush()
+            except IntegrityError:  # another replica was faster
+                return False
+            return True
+        if there.state == "done" or there.at > now - LEASE:
+            return False
+        taken = session.execute(
+            update(ClaimRow)
+            .where(
+                col(ClaimRow.kind) == kind,
+                col(ClaimRow.period) == week,
+                col(ClaimRow.state) == "claimed",
+                col(ClaimRow.at) == there.at,
+            )
+            .values(at=now, who=name)
+        )
+        return bool(taken.rowcount)  # type: ignore[attr-defined]
+
+
+def _keep(
+    store: Database,
+    tenant: str,
+    zone: str,
+    period: Period,
+    *,
+    now: datetime,
+    faults: Mapping[str, FaultClass],
+) -> None:
+    """Work the numbers out and keep them, unless somebody has; an error of ours is kept by its id."""
+    week = str(period.week)
+    with store.errors(), store.session() as session:
+        if session.get(DigestRow, (tenant, week)) is not None:
+            return
+    row = DigestRow(tenant=tenant, week=week, at=now)
+    try:
+        digest = compute(store, tenant, period.week, zone_named(zone), until=now, faults=faults, late=period.late)
+        row.numbers_zstd = zstandard.compress(dumps(digest))
+    except StoreError:
+        raise
+    except Exception:  # noqa: BLE001 - the digest is never silent: it says that it failed
+        row.error = secrets.token_hex(4)
+        _log.exception("error %s: the digest of %s for tenant %s failed", row.error, week, tenant)
+    with store.errors(), store.session(write=True) as session:
+        if session.get(DigestRow, (tenant, week)) is None:
+            session.add(row)
+
+
+def _post(store: Database, tenant: str, weekly: Weekly, week: str, *, now: datetime, name: str) -> int | None:
+    """Have it sent, and end the claim; None where another has taken the claim meanwhile."""
+    with store.errors(), store.session(write=True) as session:
+        claim = session.get(ClaimRow, (f"{STATE}:{tenant}", week), with_for_update=True)
+        kept = session.get(DigestRow, (tenant, week))
+        if claim is None or kept is None or claim.state == "done" or claim.who != name:
+            return None
+        claim.state = "done"
+        session.add(claim)
+        return _posted(session, kept, weekly.channel, now)
+
+
+def _posted(session: Session, kept: DigestRow, channel: str, now: datetime) -> int | None:
+    once = f"{STATE}:{kept.tenant}:{kept.week}"
+    there = session.exec(select(PostingRow.id).where(col(PostingRow.once) == once)).first()
+    if there is not None:
+        return None
+    facts = {"week": kept.week} | ({} if kept.error is None else {"error": kept.error})
+    row = PostingRow(
+        handle=secrets.token_urlsafe(18),
+        once=once,
+        tenant=kept.tenant,
+        channel=channel,
+        state=STATE,
+        facts=msgspec.json.encode(facts).decode(),
+        created_at=now,
+        ready_at=now,
+    )
+    session.add(row)
+    session.flush()
+    if kept.error is None:
+        put_within(session, f"{FILES}:{row.id}", kept.tenant, FILES, {"week": kept.week}, now=now, posting=row.id)
+    return row.id

@@ -1,0 +1,182 @@
+"""How the APIs of forges are called: once each, writes a second apart, and every refusal as a sentence with what to do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from bot.forges.base import HOUR, MINUTE, ForgeFailed, Kind, failed_of
+from bot.forges.pull_request_body import hidden
+from bot.render.phrases import shown
+from connectors.base.contract import Deadline, SourceFailed
+from connectors.base.http import Answer, Call, Client, Endpoint
+
+PATIENCE = 30.0  # seconds for one call
+PACE = 1.0  # seconds between two writes, as GitHub asks
+LARGEST = 8 << 20
+PAGE, PAGES = 100, 20
+LONGEST_PAUSE = 6 * HOUR
+_SHOWN = 300
+
+
+class Api:
+    """One forge's API. `token`: a header with the login, for those that are not fixed; `clock`: seconds since the epoch."""
+
+    def __init__(
+        self,
+        name: str,
+        endpoint: Endpoint,
+        headers: Mapping[str, str],
+        *,
+        token: Callable[[], Mapping[str, str]] = dict,
+        pace: float = PACE,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = name
+        self._client = Client(endpoint)
+        self._headers = headers
+        self._token = token
+        self._pace = pace
+        self._clock = clock
+        self._wrote = 0.0
+
+    def ask(self, call: Call, *fine: int) -> Answer:
+        """The answer of a call; `fine`: statuses besides 2xx that the caller knows what to do with.
+
+        Raises:
+            ForgeFailed: any other, or none.
+        """
+        verb = call.method or ("GET" if call.body is None else "POST")
+        if verb != "GET":
+            self._slowly()
+        try:
+            headers = {**self._headers, **self._token(), **call.headers}
+            made = Call(call.path, call.params, call.body, None, verb, headers)
+            answer = self._client.once(made, Deadline.within(PATIENCE), largest=LARGEST)
+        except SourceFailed as failed:
+            raise failed_of(failed) from None
+        if answer.cut:
+            raise ForgeFailed("bad_answer", f"{self.name}: {call.words()}: its answer is larger than {LARGEST:,} bytes")
+        if 200 <= answer.status < 300 or answer.status in fine:
+            return answer
+        raise self.refusal(answer, call)
+
+    def json(self, call: Call, *fine: int) -> Any:
+        """The JSON of an answer; None for a status of `fine`."""
+        answer = self.ask(call, *fine)
+        return None if answer.status in fine else self.decoded(answer, call)
+
+    def pages(self, call: Call) -> Iterator[Any]:
+        """All that a list holds, page by page, up to a bound."""
+        for number in range(1, PAGES + 1):
+            params = {**dict(call.params), "per_page": PAGE, "page": number}
+            answer = self.ask(Call(call.path, params, headers=call.headers))
+            listed = self.decoded(answer, call)
+            if not isinstance(listed, list):
+                raise self.strange(call, "it is no list")
+            yield from listed
+            if 'rel="next"' not in answer.headers.get("link", ""):
+                return
+
+    def say_once(self, path: str, mark: str, text: str) -> None:
+        """A comment of a list of them, unless one with this mark stands there already."""
+        if not any(hidden(mark) in str(one.get("body")) for one in self.pages(Call(path)) if isinstance(one, dict)):
+            self.json(Call(path, body={"body": f"{text}\n\n{hidden(mark)}"}))
+
+    def decoded(self, answer: Answer, call: Call) -> Any:
+        """The JSON of an answer.
+
+        Raises:
+            ForgeFailed: it is none.
+        """
+        try:
+            return msgspec.json.decode(answer.body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            raise self.strange(call, f"its answer is no JSON: {_plain(answer.body)}") from None
+
+    def strange(self, call: Call, why: str) -> ForgeFailed:
+        """An answer that is not what the documentation promises."""
+        return ForgeFailed("bad_answer", f"{self.name}: {call.words()}: {why}")
+
+    def refusal(self, answer: Answer, call: Call) -> ForgeFailed:
+        """What a status means, in words, with what to do and when to come again."""
+        said = told(answer.body)
+        where = f"{self.name} answered {answer.status} to {call.words()}{f': {said}' if said else ''}"
+        pause = self._asked_to_wait(answer, said)
+        if pause is not None:
+            return ForgeFailed("busy", where, "it is asked too often, and is left alone until then", pause=pause)
+        kind, hint = _meaning(answer.status, said)
+        return ForgeFailed(kind, where, hint)
+
+    def _asked_to_wait(self, answer: Answer, said: str) -> float | None:
+        """Seconds that a rate limit asks for; None where it is none."""
+        headers = answer.headers
+        limited = answer.status == 429 or (answer.status == 403 and "rate limit" in said.lower())
+        spent = "0" in (headers.get("x-ratelimit-remaining"), headers.get("ratelimit-remaining"))
+        if not limited and not (answer.status == 403 and spent):
+            return None
+        asked = headers.get("retry-after", "")
+        if asked.isdecimal():
+            return min(LONGEST_PAUSE, max(1.0, float(asked[:9])))
+        reset = headers.get("x-ratelimit-reset") or headers.get("ratelimit-reset") or ""
+        if spent and reset.isdecimal():
+            return min(LONGEST_PAUSE, max(1.0, float(reset[:12]) - self._clock()))
+        return MINUTE
+
+    def _slowly(self) -> None:
+        wait = self._wrote + self._pace - time.monotonic()
+        if wait > 0:
+            time.sleep(wait)
+        self._wrote = time.monotonic()
+
+
+def _meaning(status: int, said: str) -> tuple[Kind, str]:
+    words = said.lower()
+    if status >= 500:
+        return "busy", "that is its own trouble; it is tried again"
+    if "protected" in words or "rule violations" in words or "not allowed to push" in words:
+        return "protected", "let this app or token create and update the branches signalbox/rule/*"
+    if "archived" in words:
+        return "forbidden", "the repository is read only: name another one under rules.pull_requests"
+    known: Mapping[int, tuple[Kind, str]] = {
+        401: ("unauthorised", "the token or the app's key is wrong, revoked or expired: renew it; it is tried every hour"),
+        403: ("forbidden", "it lacks a right: contents and pull requests, read and write (docs/rule-pull-requests.md)"),
+        404: ("missing", "there is no such repository, or this token may not see it: check `repository` and where the app is installed"),
+        409: ("moved", "it changed at the same moment, or is empty; it is looked at again"),
+    }  # fmt: skip
+    return known.get(
+        status, ("refused", "the request itself is refused; mend what it names, then propose the rule again")
+    )
+
+
+def told(body: bytes) -> str:
+    """What a refusal says of itself, in one line, cut: GitHub's message and errors, GitLab's message or error."""
+    try:
+        found = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return _plain(body)
+    if not isinstance(found, dict):
+        return _plain(body)
+    parts = [found.get("message"), found.get("error"), found.get("error_description"), found.get("errors")]
+    return _cut(" ".join(shown("; ".join(_words(one) for one in parts if one)).split()))
+
+
+def _words(part: Any) -> str:
+    if isinstance(part, dict):
+        if "message" in part:
+            return str(part["message"])
+        return ", ".join(f"{key}: {_words(value)}" for key, value in list(part.items())[:5])
+    if isinstance(part, list):
+        return ", ".join(_words(one) for one in part[:5])
+    return str(part)
+
+
+def _plain(body: bytes) -> str:
+    return _cut(" ".join(shown(body[:4096].decode("utf-8", errors="replace")).split()))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,279 @@
+"""What a worker does with an order: find the job, collect, diagnose, remember, and have everybody told who waits for it.
+
+It bears being killed anywhere: what was collected is noted with the work, a report has the same id whoever makes it, and the
+end of the work and the messages that tell of it are written in one transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+from sqlmodel import Session
+
+from bot.collection.collect import Collected, finished
+from bot.collection.find_job import JobUnknown, Located
+from bot.config.chat import Tenant
+from bot.config.file import Config
+from bot.diagnosis.diagnose import Compare, diagnose_bundle
+from bot.diagnosis.job import JobRequest, gather, visible
+from bot.handlers.successful_runs import GoodEnd, note_within, unfit
+from bot.incidents.exclusions import propose_within
+from bot.incidents.ledger import Ledger
+from bot.incidents.precedents import recaller, traced, whose
+from bot.learning.replay.shadow import ShadowHit, count_within, shadowed
+from bot.notify.announce import announce_within, chained_within, ended
+from bot.notify.messages import (
+    NOBODY,
+    answered_within,
+    attach_within,
+    choices_within,
+    pending_within,
+    post_within,
+    remind_within,
+    reply_within,
+)
+from bot.pages.attachments import small
+from bot.policy.routing import JobFacts, facts_of, link_of
+from bot.queue.payloads import DiagnoseOrder
+from bot.queue.tasks import Work
+from bot.queue.worker import Done
+from bot.render.report_json import dumps
+from bot.retention.evidence import spared
+from bot.rulebase.loader import Knowledge
+from bot.runtime import metrics
+from bot.store.baselines import finder
+from bot.store.incidents import Filed, Origin, add_within, file
+from bot.store.tables import IncidentRow
+from connectors.base.contract import Known
+from kb.hangs.checkpoint_saves import saving
+from kb.learning.precision import Share, calibrated
+from kb.report import Report
+
+SATURDAY = 5
+BETWEEN = 1.0  # seconds between two notes of how far collecting is
+
+
+class Spooled(msgspec.Struct, frozen=True):
+    """What was collected, noted with the work so that whoever takes it up again need not collect anew."""
+
+    folder: str
+    facts: JobFacts
+    end: float | None
+    sources: dict[str, str]
+
+
+def _counted(report: Report, timing: Mapping[str, float]) -> None:
+    """For the service's own figures."""
+    metrics.count("diagnoses", report.verdict)
+    if report.diagnoses:
+        metrics.count("rule_hits", report.diagnoses[0].rule)
+    for step, seconds in timing.items():
+        metrics.timed("diagnosis_seconds", seconds, step.removesuffix("_s"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """An answer ready to be kept and told, and what rules that are not shown yet found beside it."""
+
+    report: Report
+    filed: Filed
+    hits: tuple[ShadowHit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """A worker's knowledge."""
+
+    ledger: Ledger
+    known: Knowledge
+    config: Config
+
+    def do(self, work: Work) -> Done:
+        """Do one order. The result is the incident's number, or "unknown".
+
+        The incident is kept in the transaction that ends the work: of a worker that dies nothing is left that nobody was told of.
+        """
+        order = msgspec.json.decode(work.payload, type=DiagnoseOrder)
+        spooled = self._spooled(work)
+        if spooled is None:
+            try:
+                spooled = self._collected(work, order)
+            except JobUnknown as unknown:
+                candidates, gaps = unknown.candidates, [[one.source, one.reason] for one in unknown.gaps]
+                return Done("unknown", lambda session: _unknown(session, work, order, candidates, gaps))
+        folder = Path(spooled.folder)
+        compare = Compare(find=finder(lambda: self.ledger, order.tenant), workers=1)
+        recall = recaller(lambda: self.ledger, whose(spooled.facts), self.known.rulebook.faults)
+        answer = diagnose_bundle(self.known, folder, workers=1, compare=compare, recall=recall)
+        report = self._calibrated(answer.report, order.tenant)
+        answer = replace(answer, report=report)
+        hits = shadowed(self.known, answer.evidence)
+        end = ended(report, spooled.end)
+        _counted(report, answer.timing)
+        kept = {**small(answer), **traced(answer)}
+        job, facts = answer.evidence.job, spooled.facts
+        origin = Origin(
+            order.tenant, facts.cluster, end, kept, facts.partition, job.framework, job.image, saving(answer.evidence)
+        )
+        filed = file(dumps(report), report, answer.replay, str(folder), datetime.now(UTC), origin=origin)
+        made = _Made(report, filed, hits)
+        return Done("", lambda session: self._told(session, work, order, spooled=spooled, answer=made))
+
+    def _calibrated(self, report: Report, tenant: str) -> Report:
+        """The report as sure as its rules were right here, where that is wanted."""
+        if not self.config.learning.calibrate:
+            return report
+        seen = {one.rule: Share(one.right, one.n) for one in self.ledger.standings(tenant)}
+        return calibrated(report, seen)
+
+    def _spooled(self, work: Work) -> Spooled | None:
+        """What a worker that died had collected, where that is still there and can be reached from here."""
+        if work.spooled is None:
+            return None
+        found = msgspec.json.decode(work.spooled, type=Spooled)
+        return found if finished(Path(found.folder)) is not None else None
+
+    def _collected(self, work: Work, order: DiagnoseOrder) -> Spooled:
+        request = JobRequest(
+            order.job, order.tenant, order.cluster, order.namespace, last=order.last, deep=order.deep, ended=order.ended,
+            lost=Path(msgspec.json.decode(work.spooled, type=Spooled).folder) if work.spooled is not None else None,
+        )  # fmt: skip
+        progress = _Progress(self.ledger, work, order.job)
+
+        def meet(located: Located) -> None:
+            sources = [one.name for cluster in visible(self.config, request) if cluster.name == located.cluster
+                       for one in cluster.connectors]  # fmt: skip
+            progress.met(located, sources)
+
+        located, collected = gather(
+            self.known,
+            self.config,
+            request,
+            tell=progress.tell,
+            meet=meet,
+            spare=lambda: spared(self.ledger, datetime.now(UTC), self.config.retention),
+        )
+        progress.over(collected)
+        facts = facts_of(order.tenant, located.cluster, located.record)
+        spooled = Spooled(str(collected.folder), facts, located.record.job.end, collected.sources)
+        self.ledger.spool(work.id, work.worker or "", msgspec.json.encode(spooled).decode())
+        return spooled
+
+    def _told(self, session: Session, work: Work, order: DiagnoseOrder, *, spooled: Spooled, answer: _Made) -> str:
+        """Everybody is told, in the transaction that ends the work; the incident's number."""
+        now, report = datetime.now(UTC), answer.report
+        incident = add_within(session, answer.filed)
+        count_within(session, incident, order.tenant, answer.hits)
+        row = session.get_one(IncidentRow, incident)
+        nobody = any(one.who == NOBODY for one in pending_within(session, work.id))
+        chained_within(session, row, link_of(spooled.facts), row.ended_at or now)
+        propose_within(session, report, tenant=order.tenant, cluster=row.cluster, incident=incident, now=now)
+        if unfit(report) is None:
+            note_within(session, GoodEnd(spooled.facts, (row.ended_at or now).timestamp()), now)
+        facts = {"sources": spooled.sources, "why": "" if order.source == "slack" else order.why}
+        made = answered_within(session, work.id, incident, facts, now)
+        wanted = self.config.tenants_of_chat.get(order.tenant)
+        if nobody:
+            for request in pending_within(session, work.id):
+                request.settled = True
+                session.add(request)
+        if nobody and wanted is not None:
+            made += announce_within(session, wanted, row, report=report, job=spooled.facts, why=order.why, now=now)
+        told = wanted or Tenant()
+        for posting in made:
+            if told.remind and report.verdict != "no_fault":
+                remind_within(session, posting, next_working_day(now, told.zone), now)
+            attach_within(session, posting, incident, now)
+        return str(incident)
+
+
+class _Progress:
+    """Tells the messages how far collecting is, a second apart."""
+
+    def __init__(self, ledger: Ledger, work: Work, job: str) -> None:
+        self._ledger = ledger
+        self._work = work
+        self._job = job
+        self._sources: dict[str, list[str]] = {}
+        self._last = 0.0
+
+    def met(self, located: Located, sources: list[str]) -> None:
+        """The job is found: whoever waits gets a message."""
+        job = located.record.job
+        self._job = job.name or job.id or self._job
+        self._sources = {name: ["waiting", ""] for name in sources}
+        now = datetime.now(UTC)
+        with self._ledger.errors(), self._ledger.session(write=True) as session:
+            for request in pending_within(session, self._work.id):
+                if request.who != NOBODY:
+                    post_within(session, request, now, self._facts())
+
+    def tell(self, name: str, words: str) -> None:
+        """What a source says: it was asked, or what it gave."""
+        if words == "asked":
+            self._sources.setdefault(name, ["waiting", ""])
+            return
+        self._sources[name] = ["failed" if words.startswith("nothing") else "came", words[:300]]
+        if time.monotonic() - self._last >= BETWEEN:
+            self._last = time.monotonic()
+            self._ledger.progress(self._work.id, self._facts())
+
+    def over(self, collected: Collected) -> None:
+        """Everything has come that comes."""
+        for name, words in collected.sources.items():
+            self._sources[name] = ["failed" if words.startswith("nothing") else "came", words[:300]]
+        self._ledger.progress(self._work.id, self._facts())
+
+    def _facts(self) -> dict[str, Any]:
+        return {"job": self._job, "sources": [[name, *told] for name, told in self._sources.items()][:50]}
+
+
+def next_working_day(now: datetime, zone: str) -> datetime:
+    """Ten o'clock of the next day from Monday to Friday."""
+    local = now.astimezone(ZoneInfo(zone))
+    day = local + timedelta(days=1)
+    while day.weekday() >= SATURDAY:
+        day += timedelta(days=1)
+    return day.replace(hour=10, minute=0, second=0, microsecond=0)
+
+
+def _unknown(
+    session: Session,
+    work: Work,
+    order: DiagnoseOrder,
+    candidates: tuple[tuple[str, Known], ...],
+    gaps: list[list[str]],
+) -> None:
+    """Tell whoever asked which jobs may have been meant, each with a button that asks for it."""
+    now = datetime.now(UTC)
+    for request in pending_within(session, work.id):
+        if request.who == NOBODY:
+            request.settled = True
+            session.add(request)
+            continue
+        orders = [
+            DiagnoseOrder(one.id, order.tenant, cluster, order.namespace, order.why, "slack", order.last, order.deep)
+            for cluster, one in candidates
+        ]
+        payloads = [
+            msgspec.json.encode({"order": one, "private": request.private, "thread_ts": request.thread_ts}).decode()
+            for one in orders
+        ]
+        handles = choices_within(session, order.tenant, payloads, now)
+        told = [
+            {"handle": handle, "name": one.name or one.id, "facts": _known(one)}
+            for handle, (_, one) in zip(handles, candidates, strict=True)
+        ]
+        reply_within(session, request, {"form": "unknown", "job": order.job, "candidates": told, "gaps": gaps}, now)
+
+
+def _known(one: Known) -> str:
+    parts = [one.id if one.name else "", (one.state or "").lower(), f"of {one.owner}" if one.owner else ""]
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,45 @@
+"""What `/signalbox digest` gives: the digest of a week as it stands now, to whoever asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+import msgspec
+import zstandard
+from sqlmodel import Session
+
+from bot.config.file import Config
+from bot.digest.codec import dumps
+from bot.digest.phrases import zone_named
+from bot.notify.messages import choices_within, pending_within, reply_within
+from bot.queue.payloads import DigestOrder
+from bot.queue.tasks import Work
+from bot.queue.worker import Done
+from bot.store.database import Database
+from bot.store.digest_rows import compute
+from bot.store.tables import DigestRow
+from kb.digest.weeks import week_named
+from kb.rulebase.rule import FaultClass
+
+FORM = "digest"
+
+
+def asked_week(store: Database, config: Config, faults: Mapping[str, FaultClass], work: Work) -> Done:
+    """Work it out, keep the numbers beside those of the weekly post, and have whoever asked told."""
+    order = msgspec.json.decode(work.payload, type=DigestOrder)
+    now = datetime.now(UTC)
+    tenant = config.tenants_of_chat.get(order.tenant)
+    zone = zone_named(tenant.zone if tenant is not None else "UTC")
+    digest = compute(store, order.tenant, week_named(order.week), zone, until=now, faults=faults)
+    numbers, week = zstandard.compress(dumps(digest)), f"{order.week} asked"
+
+    def told(session: Session) -> str:
+        session.merge(DigestRow(tenant=order.tenant, week=week, at=now, numbers_zstd=numbers))
+        for request in pending_within(session, work.id):
+            (handle,) = choices_within(session, order.tenant, ["{}"], now)
+            payload = {"form": FORM, "tenant": order.tenant, "week": week, "handle": handle}
+            reply_within(session, request, payload, now)
+        return f"digest of {order.week}"
+
+    return Done("", told)

@@ -1,0 +1,76 @@
+"""What `/diagnose` without a job gives: the person's jobs that failed of late, found by the schedulers, newest first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+from sqlmodel import Session
+
+from bot.collection.find_job import side_by_side
+from bot.config.file import Config
+from bot.diagnosis.job import JobRequest, visible, wire
+from bot.notify.messages import choices_within, pending_within, reply_within
+from bot.policy.job_end import judged
+from bot.queue.payloads import DiagnoseOrder, RecentOrder
+from bot.queue.tasks import Work
+from bot.queue.worker import Done
+from connectors.base.contract import Deadline, Finder, Known, SourceFailed
+from kb.errors import SignalboxError
+from kb.model import Window
+
+FEW = 5
+LOOK_BACK = 3 * 86400.0
+PATIENCE = 15.0
+
+
+def recent(config: Config, work: Work) -> Done:
+    """Look, and have whoever asked told."""
+    order = msgspec.json.decode(work.payload, type=RecentOrder)
+    found = failed_of_late(config, order, time.time())
+
+    def told(session: Session) -> None:
+        now = datetime.now(UTC)
+        payloads = [
+            msgspec.json.encode(
+                {"order": DiagnoseOrder(one.id, order.tenant, cluster, one.namespace, source="slack")}
+            ).decode()
+            for cluster, one in found
+        ]
+        handles = choices_within(session, order.tenant, payloads, now)
+        candidates = [
+            {"handle": handle, "name": one.name or one.id, "facts": (one.state or "").lower()}
+            for handle, (_, one) in zip(handles, found, strict=True)
+        ]
+        for request in pending_within(session, work.id):
+            reply_within(session, request, {"form": "recent", "candidates": candidates}, now)
+
+    return Done(f"{len(found)} jobs", told)
+
+
+def failed_of_late(config: Config, order: RecentOrder, now: float) -> list[tuple[str, Known]]:
+    """Jobs that ended badly: (cluster, job), the newest first. Those of the person alone where that is known."""
+    deadline = Deadline.within(PATIENCE)
+    try:
+        clusters = visible(config, JobRequest("", order.tenant))
+    except SignalboxError:
+        return []
+    asked = [(one.name, finder) for one in clusters for _, finder in wire(one).finders()]
+    window = Window(now - LOOK_BACK, now)
+
+    def task(finder: Finder) -> Callable[[], tuple[Known, ...]]:
+        return lambda: finder.recent(window, deadline)
+
+    answers = side_by_side([task(finder) for _, finder in asked], deadline)
+    jobs: dict[tuple[str, str], Known] = {}
+    for (cluster, _), answer in zip(asked, answers, strict=True):
+        if isinstance(answer, SourceFailed):
+            continue
+        for one in answer:
+            own = not order.users or one.owner in order.users
+            if own and judged(one.state, None, None) == "bad":
+                jobs.setdefault((cluster, one.id), one)
+    newest = sorted(jobs.items(), key=lambda item: -(item[1].end or item[1].start or 0.0))
+    return [(cluster, one) for (cluster, _), one in newest[:FEW]]

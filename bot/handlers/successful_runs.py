@@ -1,0 +1,78 @@
+"""Runs that ended well, noted once: they tell that what was done before helped, and one of a family a day is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+
+from sqlmodel import Session
+
+from bot.policy.routing import JobFacts, link_of
+from bot.queue.payloads import GoodRunOrder
+from bot.queue.tasks import ask_within
+from bot.store.baselines import family_of
+from bot.store.database import Database, insert_new
+from bot.store.tables import GoodEndRow
+from kb.model import Job
+from kb.report import Report
+
+DONE = "COMPLETED"
+FOLD = 86400.0  # seconds in which one run of a family is kept
+
+
+@dataclass(frozen=True, slots=True)
+class GoodEnd:
+    """A run that its scheduler calls well. `at`: when it ended, seconds since the epoch."""
+
+    facts: JobFacts
+    at: float
+
+    @property
+    def key(self) -> str:
+        """The same for this end, whoever tells of it."""
+        told = repr((self.facts.tenant, self.facts.cluster, self.facts.id, round(self.at)))
+        return f"good:{sha256(told.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+def noter(worklist: Callable[[], AbstractContextManager[Database]]) -> Callable[[GoodEnd], None]:
+    """Writes down that a run ended well."""
+
+    def note(end: GoodEnd) -> None:
+        with worklist() as store:
+            store.write(lambda session: note_within(session, end, datetime.now(UTC)))
+
+    return note
+
+
+def note_within(session: Session, end: GoodEnd, now: datetime) -> bool:
+    """Write it down, and ask for the run to be kept; whether it was news. Of a family one run a day is asked for."""
+    link = link_of(end.facts)
+    at = datetime.fromtimestamp(min(max(end.at, 0.0), now.timestamp()), UTC)
+    values = GoodEndRow(key=end.key, tenant=end.facts.tenant, link_job=link.job, link_name=link.name, at=at).model_dump(
+        exclude={"id"}
+    )
+    if insert_new(session, GoodEndRow, values) is None:
+        return False
+    facts = end.facts
+    family = family_of(Job(name=facts.name))
+    if family is not None:
+        order = GoodRunOrder(
+            facts.id, facts.tenant, family, facts.cluster or None, facts.namespace, ended=at.timestamp()
+        )
+        ask_within(session, order.wanted(), now, FOLD)
+    return True
+
+
+def unfit(report: Report) -> str | None:
+    """Why a run is none that others may be measured by; None where it is one."""
+    if report.verdict != "no_fault":
+        return f"it did not end well by its own lines ({report.verdict})"
+    state = (report.job.state or "").upper()
+    if state.partition(" ")[0].rstrip("+") != DONE:
+        return f"its scheduler says {state.lower() or 'nothing'} of its end, and not completed"
+    if report.hang.suspected or report.hang.called:
+        return "it may have hung"
+    return None

@@ -1,0 +1,1 @@
+"""Incidents between report and close-out: their life, resolution, node exclusions, precedents, handover."""

@@ -1,0 +1,356 @@
+"""The bar list: nodes to be left out, for the cluster or for one job. Diagnoses propose, people confirm, refuse and lift.
+
+Signalbox changes nothing on a cluster: the command that would is words for people. Of one node, scope and job at most one bar
+is open; of two people who decide at once the second is told what the first did.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from hashlib import sha256
+from typing import Literal
+
+from sqlmodel import Session, col, or_, select
+from sqlmodel.sql.expression import SelectOfScalar
+
+from bot.notify.messages import changed_within
+from bot.runtime.redaction import redact
+from bot.store.database import Database, insert_new
+from bot.store.tables import AuditRow, BarRow
+from kb.errors import SignalboxError
+from kb.report import Report
+
+State = Literal["proposed", "barred", "refused", "lifted"]
+Scope = Literal["cluster", "job"]
+OPEN = ("proposed", "barred")
+DIAGNOSIS = "signalbox"  # who, of a bar that a diagnosis proposed
+MOST_PROPOSED = 16  # nodes of one incident: more are no nodes' fault
+LONGEST_WHY = 300
+LONGEST_JOB = 256
+_NODE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\Z")
+
+
+class Late(SignalboxError):  # noqa: N818 - an outcome
+    """Somebody else decided before; the text says who and what."""
+
+
+class NoBar(SignalboxError):  # noqa: N818 - an outcome
+    """There is no such bar, or it is not this tenant's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A row of the list; see `bot.store.tables.BarRow`."""
+
+    id: int
+    tenant: str
+    cluster: str
+    node: str
+    scope: Scope
+    job: str
+    state: State
+    since: datetime
+    until: datetime | None
+    who: str
+    why: str
+    incident_id: int | None
+    decided_at: datetime | None
+    decided_by: str | None
+
+    def over(self, now: datetime) -> bool:
+        """Whether its time has passed."""
+        return self.until is not None and self.until <= now
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A bar that somebody wants. `job`: whose, where the scope is a job."""
+
+    tenant: str
+    cluster: str
+    node: str
+    scope: Scope = "cluster"
+    job: str = ""
+    until: datetime | None = None
+    why: str = ""
+    incident: int | None = None
+
+    @property
+    def key(self) -> str:
+        """The same for the same node, scope and job."""
+        told = repr((self.tenant, self.cluster, self.node, self.scope, self.job))
+        return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Bars(Database):
+    """The bar list in one database."""
+
+    def bars(
+        self,
+        tenant: str,
+        *,
+        cluster: str | None = None,
+        node: str | None = None,
+        states: Collection[State] = ("proposed", "barred"),
+        limit: int = 100,
+    ) -> tuple[Bar, ...]:
+        """The newest bars of a tenant; those whose time has passed among them."""
+        query = select(BarRow).where(col(BarRow.tenant) == tenant, col(BarRow.state).in_(states))
+        query = query if cluster is None else query.where(col(BarRow.cluster) == cluster)
+        query = query if node is None else query.where(col(BarRow.node) == node)
+        query = query.order_by(col(BarRow.since).desc(), col(BarRow.id).desc()).limit(max(0, limit))
+        with self.errors(), self.session() as session:
+            return tuple(_bar(row) for row in session.exec(query))
+
+    def bars_of(self, incident: int) -> tuple[Bar, ...]:
+        """The bars that an incident's diagnosis proposed, as they are now, the first named first."""
+        query = select(BarRow).where(col(BarRow.incident_id) == incident).order_by(col(BarRow.id))
+        with self.errors(), self.session() as session:
+            latest = {row.key: _bar(row) for row in session.exec(query.limit(10 * MOST_PROPOSED))}
+            return tuple(latest.values())
+
+    def decide_all(
+        self, bars: Sequence[Bar], to: State, who: str, now: datetime
+    ) -> tuple[tuple[Bar, ...], tuple[str, ...]]:
+        """Decide on several in one transaction: those as they are now, and where somebody was faster, in words."""
+
+        def decided(session: Session) -> tuple[tuple[Bar, ...], tuple[str, ...]]:
+            done: list[Bar] = []
+            late: list[str] = []
+            for one in sorted(
+                bars, key=lambda bar: bar.id
+            ):  # two people who decide on the same wait for each other in order
+                try:
+                    done.append(decide_within(session, one.id, one.tenant, to, who=who, now=now)[0])
+                except Late as error:
+                    late.append(str(error))
+            return tuple(done), tuple(late)
+
+        return self.write(decided)
+
+    def bar(self, wanted: Wanted, who: str, now: datetime) -> Bar:
+        """Bar a node; a proposal that is there is confirmed by it.
+
+        Raises:
+            Late: it is barred already. SignalboxError: this is no name of a node, or its end lies in the past.
+        """
+        checked = replace(wanted, node=node_name(wanted.node), job=_text(wanted.job, LONGEST_JOB))
+        if checked.until is not None and checked.until <= now:
+            raise SignalboxError("this end lies in the past: a bar must have an end to come, or none")
+        return self.write(lambda session: bar_within(session, checked, who, now))
+
+    def decide(
+        self, bar: int, tenant: str, to: State, who: str, now: datetime, *, until: datetime | None = None
+    ) -> tuple[Bar, bool]:
+        """Confirm, refuse or lift a bar: it as it is now, and whether that is new. The same decision twice is no news.
+
+        Raises:
+            NoBar: there is none of that number for this tenant. Late: somebody decided otherwise before.
+        """
+        return self.write(lambda session: decide_within(session, bar, tenant, to, who=who, now=now, until=until))
+
+
+def node_name(text: str) -> str:
+    """A name of a node, as schedulers allow them.
+
+    Raises:
+        SignalboxError: it is none.
+    """
+    name = text.strip()
+    if _NODE.match(name) is None:
+        raise SignalboxError(
+            f"{text[:80]!r} is no name of a node: letters, digits, dots, hyphens and underscores, at most 253"
+        )
+    return name
+
+
+def propose_within(
+    session: Session, report: Report, *, tenant: str, cluster: str | None, incident: int, now: datetime
+) -> int:
+    """Propose the bars that a report's decision names; how many are new.
+
+    Names that no scheduler could give are left out; what is barred or proposed already stays; what people refused or lifted for
+    this same incident is not proposed again.
+    """
+    job = report.job.name or report.job.id or ""
+    told = 0
+    for one in report.decision.exclude[:MOST_PROPOSED]:
+        if _NODE.match(one.node) is None:
+            continue
+        whose = _text(job, LONGEST_JOB) if one.scope == "job" else ""
+        if one.scope == "job" and not whose:
+            continue
+        wanted = Wanted(tenant, cluster or "", one.node, one.scope, whose, None, one.why, incident)
+        _close_over(session, wanted.key, now)
+        before = select(BarRow.id).where(col(BarRow.key) == wanted.key, col(BarRow.incident_id) == incident)
+        if session.exec(before).first() is None:
+            values = _values(wanted, "proposed", DIAGNOSIS, now)
+            told += insert_new(session, BarRow, values) is not None
+    return told
+
+
+def bar_within(session: Session, wanted: Wanted, who: str, now: datetime) -> Bar:
+    """`Bars.bar` in a transaction that writes."""
+    _close_over(session, wanted.key, now)
+    for _ in range(3):
+        row = session.exec(_open(wanted.key)).first()
+        if row is None:
+            number = insert_new(session, BarRow, _values(wanted, "barred", who, now))
+            if number is None:
+                continue  # another one was faster: it is there now
+            row = session.get_one(BarRow, number)
+            _noted(session, row, who, now)
+            return _bar(row)
+        if row.state == "barred":
+            raise Late(_already(row))
+        row.why, row.until = _text(wanted.why, LONGEST_WHY) or row.why, wanted.until
+        _decide(session, row, "barred", who, now)
+        return _bar(row)
+    raise SignalboxError("too many people decide on this node at this moment; try again")
+
+
+def decide_within(
+    session: Session, bar: int, tenant: str, to: State, *, who: str, now: datetime, until: datetime | None = None
+) -> tuple[Bar, bool]:
+    """`Bars.decide` in a transaction that writes."""
+    row = session.get(BarRow, bar, with_for_update=True) if 0 < bar < 2**31 else None
+    if row is None or row.tenant != tenant:
+        raise NoBar(f"there is no bar {bar}; see `signalbox nodes barred`")
+    if row.state == to:
+        return _bar(row), False
+    if row.state == "barred" and row.until is not None and row.until <= now:
+        raise Late(f"the bar of {row.node} was over on {row.until:%Y-%m-%d}")
+    allowed = {"proposed": ("barred", "refused"), "barred": ("lifted",)}
+    if to not in allowed.get(row.state, ()):
+        raise Late(_already(row))
+    if until is not None:
+        row.until = until
+    _decide(session, row, to, who, now)
+    return _bar(row), True
+
+
+def in_force_within(
+    session: Session, tenant: str, cluster: str | None, *, nodes: Collection[str], jobs: Collection[str], now: datetime
+) -> tuple[Bar, ...]:
+    """The bars that people confirmed of these nodes, for the cluster or for one of these jobs, whose time has not passed."""
+    names = sorted(set(nodes))[:4096]
+    found: list[Bar] = []
+    for start in range(0, len(names), 500):
+        query = select(BarRow).where(
+            col(BarRow.tenant) == tenant,
+            col(BarRow.state) == "barred",
+            col(BarRow.node).in_(names[start : start + 500]),
+            or_(col(BarRow.until).is_(None), col(BarRow.until) > now),
+            or_(col(BarRow.scope) == "cluster", col(BarRow.job).in_(sorted(set(jobs)))),
+        )
+        if cluster:
+            query = query.where(col(BarRow.cluster).in_((cluster, "")))
+        found += [_bar(row) for row in session.exec(query.order_by(col(BarRow.id)).limit(500))]
+    return tuple({(one.node, one.scope): one for one in found}.values())
+
+
+def in_words(bar: Bar, now: datetime, *, named: bool = True) -> str:
+    """What holds of a bar, as part of a sentence; `named`: with who decided."""
+    by = f" by {bar.decided_by}" if named and bar.decided_by else ""
+    scope = " for the cluster" if bar.scope == "cluster" else f" for {bar.job}"
+    when = f" on {bar.decided_at or bar.since:%Y-%m-%d}"
+    if bar.state == "proposed":
+        return f"proposed to be barred{scope}{when}"
+    if bar.state == "refused":
+        return f"not barred: refused{when}{by}"
+    if bar.state == "lifted":
+        return f"not barred any more: lifted{when}{by}"
+    if bar.until is not None and bar.over(now):
+        return f"not barred any more: its time was over on {bar.until:%Y-%m-%d}"
+    until = f", until {bar.until:%Y-%m-%d %H:%M}Z" if bar.until else ""
+    return f"barred{scope}{when}{by}{until}"
+
+
+def command(bar: Bar, system: str = "slurm") -> str:
+    """What would take the node out, for a person to run; Signalbox never does. `system`: slurm or kubernetes."""
+    if system == "kubernetes":
+        return f"kubectl cordon {shlex.quote(bar.node)}"
+    number = f" incident {bar.incident_id}" if bar.incident_id is not None else ""
+    reason = "".join(
+        sign if sign.isprintable() and sign not in "\"'`$\\" else " " for sign in f"signalbox{number}: {bar.why}"
+    )
+    return f"scontrol update NodeName={shlex.quote(bar.node)} State=DRAIN Reason={shlex.quote(reason[:120].strip())}"
+
+
+def _values(wanted: Wanted, state: State, who: str, now: datetime) -> dict[str, object]:
+    row = BarRow(
+        key=wanted.key,
+        tenant=wanted.tenant,
+        cluster=wanted.cluster,
+        node=wanted.node,
+        scope=wanted.scope,
+        job=wanted.job,
+        state=state,
+        since=now,
+        until=wanted.until,
+        who=_text(who, 128),
+        why=_text(wanted.why, LONGEST_WHY),
+        incident_id=wanted.incident,
+        decided_at=now if state == "barred" else None,
+        decided_by=_text(who, 128) if state == "barred" else None,
+    )
+    return row.model_dump(exclude={"id"})
+
+
+def _open(key: str) -> SelectOfScalar[BarRow]:
+    return select(BarRow).where(col(BarRow.key) == key, col(BarRow.state).in_(OPEN)).with_for_update()
+
+
+def _close_over(session: Session, key: str, now: datetime) -> None:
+    """A bar whose time has passed makes room for the next one."""
+    row = session.exec(_open(key)).first()
+    if row is not None and row.until is not None and row.until <= now:
+        row.state, row.decided_at, row.decided_by = "lifted", row.until, DIAGNOSIS
+        row.version += 1
+        session.add(row)
+        session.flush()
+
+
+def _decide(session: Session, row: BarRow, to: State, who: str, now: datetime) -> None:
+    row.state, row.decided_at, row.decided_by = to, now, _text(who, 128)
+    row.version += 1
+    session.add(row)
+    _noted(session, row, who, now)
+
+
+def _noted(session: Session, row: BarRow, who: str, now: datetime) -> None:
+    """Whoever decided stands in the audit; the messages about the incident say it."""
+    what = f"{row.state} {row.node}{f' for {row.job}' if row.scope == 'job' else ''}"
+    session.add(AuditRow(at=now, tenant=row.tenant, who=_text(who, 128), verb="bar", what=what[:300], allowed=True))
+    if row.incident_id is not None:
+        changed_within(session, [row.incident_id])
+
+
+def _already(row: BarRow) -> str:
+    by = f" by {row.decided_by}" if row.decided_by else ""
+    when = f" on {row.decided_at:%Y-%m-%d %H:%M}Z" if row.decided_at else ""
+    word = {
+        "barred": "is barred already",
+        "refused": "was refused",
+        "lifted": "was lifted",
+        "proposed": "is only proposed",
+    }
+    return f"{row.node} {word[row.state]}{by}{when}"
+
+
+def _text(text: str, most: int) -> str:
+    clean = " ".join(redact(text).encode("utf-8", "replace").decode().replace("\0", "?").split())
+    return clean[:most]
+
+
+def _bar(row: BarRow) -> Bar:
+    return Bar(**{one.name: getattr(row, one.name) for one in fields(Bar)})
+
+
+def jobs_of(names: Sequence[str | None]) -> tuple[str, ...]:
+    """By what bars may name a job."""
+    return tuple(_text(one, LONGEST_JOB) for one in names if one)

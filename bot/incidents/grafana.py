@@ -1,0 +1,76 @@
+"""What an incident was, as an annotation in Grafana: one for each incident, changed when the last word on it changes.
+
+API: https://grafana.com/docs/grafana/latest/developers/http_api/annotations/
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlmodel import Session
+
+from bot.config.chat import Grafana
+from bot.incidents.ledger import Ledger
+from bot.incidents.resolution import word
+from bot.notify.messages import put_within
+from bot.policy.resolution_codes import nameless
+from bot.render.report_json import from_json
+from connectors.base.contract import Deadline
+from connectors.base.http import Call, Client
+
+SECONDS = 20.0
+_MOST_TAGS = 20
+
+
+def owe_within(session: Session, incident: int, tenant: str, key: str, now: datetime) -> None:
+    """Have it told, by `serve`, what an incident was; `key`: of the word that was said."""
+    put_within(session, f"grafana:{incident}:{key}"[:200], tenant, "grafana", {"incident": incident}, now=now)
+
+
+def annotate(grafana: Grafana, ledger: Ledger, incident: int) -> None:
+    """Write the annotation of an incident, or change the one that is there.
+
+    Raises:
+        SignalboxError: Grafana could not be reached or refused.
+    """
+    body = annotation(grafana, ledger, incident)
+    if body is None:
+        return
+    deadline = Deadline.within(SECONDS)
+    client = Client(grafana.endpoint)
+    marks = (("tags", "signalbox"), ("tags", f"incident-{incident}"), ("limit", "1"))
+    there = client.json(Call("/api/annotations", params=marks), deadline)
+    number = there[0].get("id") if isinstance(there, list) and there and isinstance(there[0], dict) else None
+    if isinstance(number, int):
+        client.json(Call(f"/api/annotations/{number}", body=body, method="PATCH"), deadline)
+    else:
+        client.json(Call("/api/annotations", body=body), deadline)
+
+
+def annotation(grafana: Grafana, ledger: Ledger, incident: int) -> dict[str, Any] | None:
+    """The annotation as Grafana takes it: times in milliseconds, tags, text; None where nobody said what it was."""
+    record, said = ledger.answer(incident), word(ledger.said(incident))
+    if record is None or said is None:
+        return None
+    report = from_json(record.report_json)
+    closing = said.last.said
+    cause = closing.fault or nameless(closing.cause) or "closed"
+    end = record.incident.ended_at or record.incident.created_at
+    first = report.diagnoses[0].first_seen if report.diagnoses else None
+    times = {
+        "time": int((first if first is not None else end.timestamp()) * 1000),
+        "timeEnd": int(end.timestamp() * 1000),
+    }
+    times["time"] = min(times["time"], times["timeEnd"])
+    job = record.incident.job_name or record.incident.job_id or "a job"
+    nodes = f", nodes {', '.join(closing.nodes[:20])}" if closing.nodes else ""
+    action = f". {closing.action}" if closing.action else ""
+    tags = [
+        "signalbox",
+        f"incident-{incident}",
+        f"fault-{cause}",
+        *(f"node-{one}" for one in closing.nodes),
+        *grafana.tags,
+    ]
+    return {**times, "tags": tags[:_MOST_TAGS], "text": f"{job}: {cause}{nodes}{action}"[:1000]}

@@ -1,0 +1,365 @@
+"""What the next shift must know: what is open, which nodes are barred, what is watched, what waits for people, what changed.
+
+A few bounded questions to the store; no report is opened. Lists have an end and say how much is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+from sqlalchemy import ColumnElement, func
+from sqlmodel import Session, col, or_, select
+
+from bot.incidents.lifecycle import steps_since, told
+from bot.queue.payloads import DIAGNOSE
+from bot.render.phrases import cut, many, shown
+from bot.runtime.redaction import redact
+from bot.store.database import Database
+from bot.store.incident_state import in_state, state_of, to_do
+from bot.store.tables import AnnotationRow, BarRow, IncidentRow, PostingRow, ProposalRow, WorkRow
+
+SCHEMA = "signalbox.handover/1"
+MOST = 25  # lines of a list
+LONGEST = 160  # characters of a line's words
+WATCHED = timedelta(days=3)  # what was looked at before may have ended long ago
+RUNS_STILL = ("running", "hung", "degraded")  # phases of a job that had not ended when it was looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An incident. `fault`: of the first diagnosis, else the verdict; `told`: its summary, or what happened to it; `by`: whom."""
+
+    incident: int
+    job: str
+    fault: str
+    told: str
+    at: datetime
+    state: str = "open"
+    assignee: str | None = None
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The first lines of a list, and how many it has."""
+
+    count: int = 0
+    lines: tuple[Line, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that is barred, or proposed to be. `scope`: cluster, or job; `job`: whose, then."""
+
+    node: str
+    cluster: str
+    state: str
+    why: str
+    since: datetime
+    until: datetime | None = None
+    scope: str = "cluster"
+    job: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A rule that is proposed. `error`: why it waits."""
+
+    rule: str
+    state: str
+    who: str
+    url: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What waits for people or workers. `questions`: people who were asked what an incident was, and have not said."""
+
+    proposals: tuple[Proposal, ...] = ()
+    more_proposals: int = 0
+    nodes: tuple[Node, ...] = ()
+    more_nodes: int = 0
+    questions: Listed = Listed()
+    queued: int = 0
+    running: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """All of it, of a tenant. `snoozed`: how many sleep; `watched`: they still ran when they were looked at, and nobody closed them."""
+
+    tenant: str
+    since: datetime
+    until: datetime
+    open: Listed
+    snoozed: Listed
+    barred: tuple[Node, ...]
+    more_barred: int
+    watched: Listed
+    waiting: Waiting
+    new: Listed
+    closed: Listed
+    changed: Listed
+    schema: str = SCHEMA
+
+
+def handover(store: Database, tenant: str, since: datetime, now: datetime) -> Handover:
+    """What has to be handed over at `now`; what changed, since `since`.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    with store.errors(), store.session() as session:
+        barred, more_barred = _nodes(session, tenant, "barred", now)
+        return Handover(
+            tenant,
+            since,
+            now,
+            open=_incidents(session, tenant, now, to_do(now)),
+            snoozed=_incidents(session, tenant, now, in_state("snoozed", now)),
+            barred=barred,
+            more_barred=more_barred,
+            watched=_incidents(
+                session,
+                tenant,
+                now,
+                to_do(now),
+                col(IncidentRow.phase).in_(RUNS_STILL),
+                col(IncidentRow.created_at) >= min(since, now - WATCHED),
+            ),
+            waiting=_waiting(session, tenant, since, now),
+            new=_incidents(
+                session,
+                tenant,
+                now,
+                col(IncidentRow.created_at) >= since,
+                col(IncidentRow.backfilled).is_(False),
+                col(IncidentRow.verdict) != "no_fault",
+            ),
+            closed=_closed(session, tenant, since, now),
+            changed=_changed(session, tenant, since, now),
+        )
+
+
+def dumps(found: Handover) -> bytes:
+    """As JSON, times as ISO in UTC."""
+    return msgspec.json.encode(asdict(found))
+
+
+# --- incidents -------------------------------------------------------------------------------------------------------
+
+
+def _incidents(session: Session, tenant: str, now: datetime, *conditions: ColumnElement[bool]) -> Listed:
+    asked = (col(IncidentRow.tenant) == tenant, *conditions)
+    count = session.exec(select(func.count(col(IncidentRow.id))).where(*asked)).one()
+    newest = (col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
+    rows = session.exec(select(IncidentRow).where(*asked).order_by(*newest).limit(MOST)) if count else ()
+    return Listed(count, tuple(_line(row, now) for row in rows))
+
+
+def _line(
+    row: IncidentRow, now: datetime, words: str | None = None, *, at: datetime | None = None, by: str | None = None
+) -> Line:
+    return Line(
+        row.id or 0,
+        _said(row.job_name or row.job_id or row.bundle or "a job"),
+        row.fault or row.verdict,
+        _said(row.summary if words is None else words),
+        at or row.created_at,
+        state_of(row, now),
+        row.assignee,
+        by,
+    )
+
+
+def _closed(session: Session, tenant: str, since: datetime, now: datetime) -> Listed:
+    """The close-outs of the time, each incident once, with its last word."""
+    asked = (
+        col(IncidentRow.tenant) == tenant,
+        col(AnnotationRow.at) >= since,
+        col(AnnotationRow.cause).is_not(None),
+        in_state("closed", now),
+    )
+    last = (
+        select(func.max(AnnotationRow.id))
+        .join(IncidentRow, col(IncidentRow.id) == col(AnnotationRow.incident_id))
+        .where(*asked)
+        .group_by(col(AnnotationRow.incident_id))
+    )
+    rows = session.exec(
+        select(AnnotationRow, IncidentRow)
+        .join(IncidentRow, col(IncidentRow.id) == col(AnnotationRow.incident_id))
+        .where(col(AnnotationRow.id).in_(last))
+        .order_by(col(AnnotationRow.at).desc(), col(AnnotationRow.id).desc())
+    ).all()
+    lines = tuple(
+        _line(row, now, said.fault or (said.cause or "").replace("_", " "), at=said.at, by=said.who)
+        for said, row in rows[:MOST]
+    )
+    return Listed(len(rows), lines)
+
+
+def _changed(session: Session, tenant: str, since: datetime, now: datetime) -> Listed:
+    """What else happened to incidents: taken, given, put off, merged, reopened."""
+    count, steps = steps_since(session, tenant, since, MOST)
+    numbers = {one.incident for one in steps}
+    rows = {row.id: row for row in session.exec(select(IncidentRow).where(col(IncidentRow.id).in_(numbers)))}
+    lines = (
+        _line(rows[one.incident], now, told(one, one.incident), at=one.at, by=one.step.who)
+        for one in steps
+        if one.incident in rows
+    )
+    return Listed(count, tuple(lines))
+
+
+# --- what waits ------------------------------------------------------------------------------------------------------
+
+
+def _waiting(session: Session, tenant: str, since: datetime, now: datetime) -> Waiting:
+    open_proposals = (col(ProposalRow.tenant) == tenant, col(ProposalRow.state).in_(("asked", "open", "failed")))
+    proposals = session.exec(
+        select(ProposalRow).where(*open_proposals).order_by(col(ProposalRow.id).desc()).limit(MOST)
+    )
+    count = session.exec(select(func.count(col(ProposalRow.id))).where(*open_proposals)).one()
+    told = tuple(
+        Proposal(one.rule, one.state, one.who, one.url, _said(one.error) if one.error else None) for one in proposals
+    )
+    nodes, more = _nodes(session, tenant, "proposed", now)
+    work = dict(
+        session.exec(
+            select(WorkRow.state, func.count(col(WorkRow.id)))
+            .where(
+                col(WorkRow.tenant) == tenant,
+                col(WorkRow.kind) == DIAGNOSE,
+                or_(
+                    col(WorkRow.state).in_(("waiting", "running")),
+                    (col(WorkRow.state) == "failed") & (col(WorkRow.done_at) >= since),
+                ),
+            )
+            .group_by(col(WorkRow.state))
+        ).all()
+    )
+    return Waiting(
+        told,
+        max(0, count - len(told)),
+        nodes,
+        more,
+        _questions(session, tenant, now),
+        work.get("waiting", 0),
+        work.get("running", 0),
+        work.get("failed", 0),
+    )
+
+
+def _questions(session: Session, tenant: str, now: datetime) -> Listed:
+    """Reminders that stand in the chat and have no answer."""
+    asked = (
+        col(PostingRow.tenant) == tenant,
+        col(PostingRow.state) == "reminder",
+        col(PostingRow.sent).is_not(None),
+        col(PostingRow.facts).not_like('%"dismissed":true%'),
+        to_do(now),
+    )
+    joined = col(IncidentRow.id) == col(PostingRow.incident_id)
+    count = session.exec(select(func.count(col(PostingRow.id))).join(IncidentRow, joined).where(*asked)).one()
+    rows = session.exec(
+        select(IncidentRow, PostingRow.asked_by)
+        .join(PostingRow, joined)
+        .where(*asked)
+        .order_by(col(PostingRow.id).desc())
+        .limit(MOST)
+    )
+    return Listed(count, tuple(_line(row, now, by=who) for row, who in rows))
+
+
+def _nodes(session: Session, tenant: str, state: str, now: datetime) -> tuple[tuple[Node, ...], int]:
+    """The nodes in a state of the bar list, and how many more there are."""
+    until = col(BarRow.until)
+    asked = (col(BarRow.tenant) == tenant, col(BarRow.state) == state, or_(until.is_(None), until > now))
+    rows = session.exec(
+        select(BarRow).where(*asked).order_by(col(BarRow.since).desc(), col(BarRow.id).desc()).limit(MOST)
+    )
+    found = tuple(
+        Node(_said(one.node), one.cluster, one.state, _said(one.why), one.since, one.until, one.scope, _said(one.job))
+        for one in rows
+    )
+    count = session.exec(select(func.count(col(BarRow.id))).where(*asked)).one() if len(found) == MOST else len(found)
+    return found, count - len(found)
+
+
+def _said(text: str) -> str:
+    """What may be shown anywhere: no secrets, nothing that is not seen as it is, not without end."""
+    return cut(shown(redact(text[:2000])), LONGEST)
+
+
+# --- in words --------------------------------------------------------------------------------------------------------
+
+
+def text(found: Handover) -> str:
+    """For a terminal."""
+    return "\n".join(
+        [
+            f"Handover, {_clock(found.since)} to {_clock(found.until)}",
+            *_section("Open", found.open),
+            *_section("Asleep", found.snoozed) * bool(found.snoozed.count),
+            "",
+            f"Barred nodes: {len(found.barred) + found.more_barred or 'none'}",
+            *(f"  {node_words(one)}" for one in found.barred),
+            *_left_out(found.more_barred),
+            *_section("To watch, they still ran when looked at", found.watched),
+            "",
+            "Waiting:",
+            *(f"  {one}" for one in waiting_words(found.waiting)),
+            *_section("New since then", found.new),
+            *_section("Closed since then", found.closed),
+            *_section("Else since then", found.changed),
+        ]
+    )
+
+
+def _section(title: str, listed: Listed) -> list[str]:
+    lines = [f"  {line_words(one)}" for one in listed.lines]
+    return ["", f"{title}: {listed.count or 'none'}", *lines, *_left_out(listed.count - len(listed.lines))]
+
+
+def _left_out(count: int) -> list[str]:
+    return [f"  ... and {count} more"] if count > 0 else []
+
+
+def line_words(one: Line) -> str:
+    """An incident in a line."""
+    who = f", {one.assignee}" if one.assignee and one.state != "closed" else ""
+    by = f" (by {one.by})" if one.by else ""
+    return f"{one.incident}  {_clock(one.at)}  {one.job}: {one.fault}; {one.told}{by} [{one.state}{who}]"
+
+
+def node_words(one: Node) -> str:
+    """A node in a line."""
+    scope = f" for job {one.job}" if one.scope == "job" else ""
+    until = f" until {_clock(one.until)}" if one.until is not None else ""
+    return f"{one.node} ({one.cluster}){scope}{until}: {one.why}"
+
+
+def waiting_words(found: Waiting) -> Sequence[str]:
+    """What waits, a line each; one that says so where nothing does."""
+    lines = [f"rule {one.rule}, {one.state}{f': {one.error}' if one.error else ''}, proposed by {one.who}"
+             for one in found.proposals]  # fmt: skip
+    lines += [f"{many(found.more_proposals, 'more proposed rule')}"] * bool(found.more_proposals)
+    lines += [f"bar {node_words(one)}?" for one in found.nodes]
+    lines += [f"{many(found.more_nodes, 'more node')} proposed to be barred"] * bool(found.more_nodes)
+    lines += [
+        f"{many(found.questions.count, 'incident')} of which somebody was asked what they were, without an answer"
+    ] * bool(found.questions.count)
+    queue = [f"{found.queued} diagnoses waiting" if found.queued else "", f"{found.running} under way" if found.running else "",
+             f"{found.failed} failed" if found.failed else ""]  # fmt: skip
+    told = ", ".join(one for one in queue if one)
+    return [*lines, *([f"work: {told}"] if told else [])] or ["nothing"]
+
+
+def _clock(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M}Z"

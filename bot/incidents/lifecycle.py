@@ -1,0 +1,271 @@
+"""The life of an incident beside its close-out: somebody takes it, puts it off, joins it to another one, opens it again.
+
+Every step is a row of its own, once, and stays; what holds now stands on the incident. A step edits the messages about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from sqlalchemy import func, update
+from sqlmodel import Session, col, or_, select
+
+from bot.incidents.resolution import NoIncident
+from bot.notify.messages import changed_within
+from bot.store.database import Database, insert_new
+from bot.store.incident_state import State, state_of
+from bot.store.tables import IncidentRow, PostingRow, StepRow
+from kb.errors import SignalboxError
+
+Verb = Literal["ack", "assign", "snooze", "merge", "reopen"]
+LONGEST_SNOOZE = timedelta(days=90)
+LONGEST_NAME = 200  # characters of an assignee
+LONGEST_NOTE = 500
+MOST_STEPS = 200  # shown of one incident, the latest
+
+
+class NotNow(SignalboxError):  # noqa: N818 - an outcome
+    """The step makes no sense in the state that the incident is in; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one person does. `who`: of the chat, or the login of the command line; `source`: slack, cli.
+
+    `assignee`: to whom (assign), None to nobody; `until`: asleep so long (snooze), with a zone; `other`: the incident as a
+    part of which it counts from now on (merge).
+    """
+
+    verb: Verb
+    who: str
+    source: str
+    assignee: str | None = None
+    until: datetime | None = None
+    other: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A step as it was kept."""
+
+    incident: int
+    at: datetime
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """To what an incident is joined: the one it is a part of, and those that are parts of it, each with its job's name."""
+
+    whole: tuple[int, str] | None = None
+    parts: tuple[tuple[int, str], ...] = ()
+
+
+class Lives(Database):
+    """The steps in one database."""
+
+    def step(self, incident: int, tenant: str, key: str, step: Step, now: datetime) -> bool:
+        """Take a step; whether it is new (two deliveries of one click have one `key`).
+
+        Raises:
+            NoIncident: there is none of that number for this tenant, or none to merge into.
+            NotNow: the step makes no sense in the state that the incident is in.
+        """
+        return self.write(lambda session: step_within(session, incident, tenant, key=key, step=step, now=now))
+
+    def steps(self, incident: int) -> tuple[Taken, ...]:
+        """The last steps of an incident, the oldest first; with those by which others became parts of it."""
+        with self.errors(), self.session() as session:
+            return steps_within(session, incident)
+
+    def family(self, incident: int) -> Family:
+        """What it is joined to."""
+        with self.errors(), self.session() as session:
+            return family_within(session, incident)
+
+
+def step_within(session: Session, incident: int, tenant: str, *, key: str, step: Step, now: datetime) -> bool:
+    """`Lives.step` in a transaction that writes."""
+    rows = _locked(session, tenant, (incident, step.other) if step.verb == "merge" else (incident,))
+    row = rows.get(incident)
+    if row is None:
+        raise NoIncident(f"there is no incident {incident}")
+    if session.exec(select(StepRow.id).where(col(StepRow.key) == key)).first() is not None:
+        return False
+    touched = _merged(session, row, rows, step, tenant) if step.verb == "merge" else _taken(session, row, step, now)
+    values = StepRow(
+        incident_id=incident,
+        key=key,
+        at=now,
+        who=_text(step.who, LONGEST_NAME),
+        source=step.source,
+        verb=step.verb,
+        assignee=row.assignee if step.verb in ("ack", "assign") else None,
+        until=step.until if step.verb == "snooze" else None,
+        other=row.merged_into if step.verb == "merge" else None,
+        note=_text(step.note, LONGEST_NOTE),
+    ).model_dump(exclude={"id"})
+    if insert_new(session, StepRow, values) is None:
+        raise NotNow("the same was just done from elsewhere; look again")  # the transaction is rolled back
+    session.add(row)
+    changed_within(session, [incident, *touched])
+    return True
+
+
+def _locked(session: Session, tenant: str, numbers: Sequence[int | None]) -> Mapping[int, IncidentRow]:
+    """The rows of this tenant, locked in the order of their numbers: two merges at once do not wait for each other."""
+    wanted = [one for one in numbers if one is not None and 0 < one < 2**63]
+    query = select(IncidentRow).where(col(IncidentRow.id).in_(wanted), col(IncidentRow.tenant) == tenant)
+    rows = session.exec(query.order_by(col(IncidentRow.id)).with_for_update())
+    return {row.id: row for row in rows if row.id is not None}
+
+
+def _taken(session: Session, row: IncidentRow, step: Step, now: datetime) -> list[int]:
+    """All steps but a merge; the other incidents that say something else from now on."""
+    state = state_of(row, now)
+    if step.verb == "reopen":
+        return _reopened(row, state, now)
+    if state in ("closed", "merged"):
+        told = "is closed" if state == "closed" else f"is a part of incident {row.merged_into}"
+        raise NotNow(f"incident {row.id} {told}: reopen it first")
+    if step.verb == "ack":
+        row.acked_at, row.snoozed_until = row.acked_at or now, None
+        row.assignee = row.assignee or _text(step.who, LONGEST_NAME)
+    elif step.verb == "assign":
+        row.assignee = _text(step.assignee, LONGEST_NAME) if step.assignee else None
+    else:
+        _snoozed(session, row, step.until, now)
+    return []
+
+
+def _reopened(row: IncidentRow, state: State, now: datetime) -> list[int]:
+    if state in ("open", "acknowledged"):
+        raise NotNow(f"incident {row.id} is open")
+    whole = row.merged_into
+    if state != "snoozed":  # that only wakes up
+        row.acked_at = None
+    if row.closed_at is not None:
+        row.closed_at, row.reopened_at = None, now
+    row.merged_into = row.snoozed_until = None
+    return [] if whole is None else [whole]
+
+
+def _snoozed(session: Session, row: IncidentRow, until: datetime | None, now: datetime) -> None:
+    if until is None or until <= now:
+        raise NotNow("the time until which it should sleep is over already")
+    if until > now + LONGEST_SNOOZE:
+        raise NotNow(f"an incident sleeps at most {LONGEST_SNOOZE.days} days; close it if nobody will look at it")
+    row.snoozed_until = until
+    session.execute(  # a reminder waits too
+        update(PostingRow)
+        .where(
+            col(PostingRow.incident_id) == row.id,
+            col(PostingRow.state) == "reminder",
+            col(PostingRow.sent).is_(None),
+            col(PostingRow.ready_at) < until,
+        )
+        .values(ready_at=until)
+    )
+
+
+def _merged(session: Session, row: IncidentRow, rows: Mapping[int, IncidentRow], step: Step, tenant: str) -> list[int]:
+    """The incident, and all that are parts of it, become parts of the other one, or of what that is a part of."""
+    other = rows.get(step.other or 0)
+    if other is None:
+        raise NoIncident(f"there is no incident {step.other} to merge into")
+    whole = other.merged_into or other.id
+    if whole == row.id:
+        told = (
+            "an incident cannot be a part of itself" if other is row else f"incident {other.id} is a part of it already"
+        )
+        raise NotNow(told)
+    if row.merged_into == whole:
+        raise NotNow(f"incident {row.id} is a part of incident {whole} already")
+    left, row.merged_into = row.merged_into, whole
+    row.snoozed_until = None
+    parts = session.exec(
+        select(IncidentRow).where(col(IncidentRow.merged_into) == row.id, col(IncidentRow.tenant) == tenant)
+    ).all()
+    for part in parts:
+        part.merged_into = whole
+        session.add(part)
+    return [one for one in (whole, other.id, left, *(part.id for part in parts)) if one is not None]
+
+
+def _text(text: str, most: int) -> str:
+    """A text that every database takes, in one line."""
+    return " ".join(text.encode("utf-8", "replace").decode().replace("\0", "?").split())[:most]
+
+
+# --- what was done ---------------------------------------------------------------------------------------------------
+
+
+def steps_within(session: Session, incident: int) -> tuple[Taken, ...]:
+    """`Lives.steps` in a transaction."""
+    rows = session.exec(
+        select(StepRow)
+        .where(or_(col(StepRow.incident_id) == incident, col(StepRow.other) == incident))
+        .order_by(col(StepRow.at).desc(), col(StepRow.id).desc())
+        .limit(MOST_STEPS)
+    ).all()
+    return tuple(_kept(row) for row in reversed(rows))
+
+
+def steps_since(session: Session, tenant: str, since: datetime, most: int) -> tuple[int, tuple[Taken, ...]]:
+    """How many steps were taken since then in a tenant, and the last ones of them, the newest first."""
+    joined, asked = (
+        col(IncidentRow.id) == col(StepRow.incident_id),
+        (col(StepRow.at) >= since, col(IncidentRow.tenant) == tenant),
+    )
+    count = session.exec(select(func.count(col(StepRow.id))).join(IncidentRow, joined).where(*asked)).one()
+    rows = session.exec(
+        select(StepRow)
+        .join(IncidentRow, joined)
+        .where(*asked)
+        .order_by(col(StepRow.at).desc(), col(StepRow.id).desc())
+        .limit(most)
+    )
+    return count, tuple(_kept(row) for row in rows)
+
+
+def family_within(session: Session, incident: int) -> Family:
+    """`Lives.family` in a transaction."""
+    row = session.get(IncidentRow, incident)
+    whole = session.get(IncidentRow, row.merged_into) if row is not None and row.merged_into is not None else None
+    parts = session.exec(
+        select(IncidentRow).where(col(IncidentRow.merged_into) == incident).order_by(col(IncidentRow.id)).limit(100)
+    )
+    return Family(
+        None if whole is None else (whole.id or 0, _job(whole)), tuple((one.id or 0, _job(one)) for one in parts)
+    )
+
+
+def _job(row: IncidentRow) -> str:
+    return row.job_name or row.job_id or row.bundle or "a job"
+
+
+def _kept(row: StepRow) -> Taken:
+    step = Step(row.verb, row.who, row.source, row.assignee, row.until, row.other, row.note)  # type: ignore[arg-type]
+    return Taken(row.incident_id, row.at, step)
+
+
+def told(taken: Taken, of: int) -> str:
+    """A step in words, without who and when, as the incident `of` tells it."""
+    step = taken.step
+    if step.verb == "merge":
+        words = (
+            f"merged into incident {step.other}"
+            if taken.incident == of
+            else f"incident {taken.incident} merged into it"
+        )
+    elif step.verb == "snooze":
+        words = f"snoozed until {step.until:%Y-%m-%d %H:%M}Z" if step.until is not None else "snoozed"
+    elif step.verb == "assign":
+        words = f"assigned to {step.assignee}" if step.assignee else "assigned to nobody"
+    else:
+        words = {"ack": "acknowledged", "reopen": "reopened"}[step.verb]
+    return f"{words}: {step.note}" if step.note else words

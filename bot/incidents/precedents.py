@@ -1,0 +1,264 @@
+"""Asks the store what is remembered for a new job: earlier incidents, the fault library, the bar list, how advice fared.
+
+Bounded whatever the store holds: the newest incidents of the same tenant and cluster, the newest entries of the library. What
+ended later than the job itself is left out, so the same question has the same answer tomorrow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import zstandard
+from sqlalchemy import select as columns
+from sqlmodel import Session, col, select
+
+from bot.diagnosis.diagnose import Answer, Recall
+from bot.incidents.exclusions import in_force_within, jobs_of
+from bot.policy.routing import CHAIN, NAMELESS, JobFacts, Link, continues, link_of
+from bot.runtime.paths import DEFAULT_TENANT
+from bot.store.database import Database
+from bot.store.digest_rows import rows_between
+from bot.store.fault_library import known_within
+from bot.store.tables import GoodEndRow, IncidentRow, KeptRow
+from kb.digest.rows import Row, ends
+from kb.facts.evidence import Barred, Evidence
+from kb.model import Job
+from kb.precedents.advice_outcomes import Step
+from kb.precedents.history import Earlier, history_of
+from kb.precedents.incident_trace import Trace, nodes_of, trace_of
+from kb.precedents.report_section import Past
+from kb.precedents.signature import Library
+from kb.rulebase.rule import FaultClass
+
+TRACE = "trace"  # the name under which an incident keeps what it leaves for later ones
+SPAN = timedelta(days=90)
+NEAR = 30 * 86400.0  # seconds: what is older tells how advice fared, and nothing else
+MOST = 1000  # incidents
+MOST_ENDS = 2000  # good ends
+MOST_BYTES = 64 * 1024  # of a trace, unpacked
+SAME_END = 5.0  # seconds by which two reports of one end may differ
+_PERSON = frozenset("UW")
+
+
+@dataclass(frozen=True, slots=True)
+class Whose:
+    """Of whose past is asked. `link`: what ties the job to its other tries, where it came from a scheduler."""
+
+    tenant: str = DEFAULT_TENANT
+    cluster: str | None = None
+    link: Link | None = None
+
+
+def whose(facts: JobFacts) -> Whose:
+    """Of a job that was found."""
+    return Whose(facts.tenant, facts.cluster, link_of(facts))
+
+
+def traced(answer: Answer) -> dict[str, bytes]:
+    """What an answer leaves for later ones, as it is kept with its incident."""
+    return {TRACE: msgspec.json.encode(trace_of(answer.report, answer.evidence))}
+
+
+def moment(evidence: Evidence, now: datetime) -> datetime | None:
+    """When a job ended: as its scheduler says, else its last line; None where neither can be, and never later than now."""
+    told = evidence.job.end
+    if told is None:
+        told = max((one.last_time for one in evidence.streams if one.last_time is not None), default=None)
+    with suppress(ValueError, OverflowError, OSError):
+        return None if told is None else min(datetime.fromtimestamp(told, UTC), now)
+    return None
+
+
+def recaller(
+    database: Callable[[], Database],
+    who: Whose,
+    faults: Mapping[str, FaultClass],
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Recall:
+    """Asks for what is remembered; the database is opened only then, and stays open. Raises `StoreError`."""
+
+    def recall(evidence: Evidence) -> Past:
+        store, present = database(), now()
+        with store.errors(), store.session() as session:
+            return recall_within(session, evidence, who, faults, present)
+
+    return recall
+
+
+def recall_within(
+    session: Session, evidence: Evidence, who: Whose, faults: Mapping[str, FaultClass], now: datetime
+) -> Past:
+    """All that is remembered for the job of this evidence."""
+    at = moment(evidence, now) or now
+    who = replace(who, cluster=who.cluster or evidence.job.cluster)
+    rows, same = _rows(session, evidence.job, who, at, now)
+    earlier, links = _earlier(session, rows, evidence.job, who, at.timestamp())
+    near = tuple(one for one in earlier if at.timestamp() - one.row.at <= NEAR)
+    names = jobs_of((evidence.job.name, evidence.job.id))
+    bars = in_force_within(session, who.tenant, who.cluster, nodes=nodes_of(evidence), jobs=names, now=now)
+    barred = tuple(Barred(one.node, one.scope, f"{one.since:%Y-%m-%d}", _by(one.decided_by), one.why) for one in bars)
+    return Past(
+        at=at.timestamp(),
+        earlier=near,
+        history=history_of(near, at.timestamp(), barred),
+        library=Library(one for one in known_within(session, who.tenant) if one.incident not in same),
+        steps=_steps(earlier, links, _good_ends(session, who.tenant, at)),
+        titles={name: one.title for name, one in faults.items()},
+        domains={name: one.domain for name, one in faults.items()},
+    )
+
+
+def _rows(session: Session, job: Job, who: Whose, at: datetime, now: datetime) -> tuple[list[Row], frozenset[int]]:
+    """The reports on earlier ends, oldest first, one of each; and the incidents of this very end."""
+    read = rows_between(session, who.tenant, at - SPAN, now, until=now, cluster=who.cluster, most=MOST)
+    same = frozenset(one.id for one in read if _is_same(one, job, at.timestamp()))
+    return [one for one in ends([row for row in read if row.id not in same]) if one.at < at.timestamp()], same
+
+
+def _is_same(row: Row, job: Job, at: float) -> bool:
+    """Whether a report is on this very end of the job."""
+    if job.id is None or row.job is None:
+        return job.id == row.job and abs(row.at - at) < 0.001
+    if row.job != job.id:
+        return False
+    attempt = job.attempts[-1].number if job.attempts else job.attempt
+    if attempt is not None and row.attempt is not None:
+        return attempt == row.attempt
+    return abs(row.at - at) <= SAME_END
+
+
+def _earlier(
+    session: Session, rows: Sequence[Row], job: Job, who: Whose, at: float
+) -> tuple[tuple[Earlier, ...], Mapping[int, Link]]:
+    """The rows with what they leave for later ones, and which of them are tries of this very job; what ties each to others."""
+    more = _more(session, [one.id for one in rows])
+    found = [(row, more[row.id]) for row in rows if row.id in more and more[row.id].merged is None]
+    own = {row.id for row, one in found if _is_own(row, one.link, job, who.link, at)}
+    chains = {row.chain for row, _ in found if row.id in own and row.chain is not None}
+    earlier = tuple(
+        Earlier(row, row.id in own or row.chain in chains, one.reached, one.advice or "none", one.trace)
+        for row, one in found
+    )
+    return earlier, {row.id: one.link for row, one in found}
+
+
+def _is_own(row: Row, link: Link, job: Job, mine: Link | None, at: float) -> bool:
+    if mine is not None and link.job and continues(mine, at, link, row.at):
+        return True
+    if job.id is not None and row.job == job.id:
+        return True
+    named = bool(job.name) and (job.name or "").strip().lower() not in NAMELESS and row.name == job.name
+    return named and row.owner == job.owner and abs(at - row.at) <= CHAIN
+
+
+@dataclass(frozen=True, slots=True)
+class _More:
+    """What the digest does not need of an incident."""
+
+    link: Link
+    reached: int | None
+    advice: str | None
+    merged: int | None
+    trace: Trace
+
+
+def _more(session: Session, numbers: Sequence[int]) -> Mapping[int, _More]:
+    found: dict[int, _More] = {}
+    for start in range(0, len(numbers), 500):
+        query = (
+            columns(
+                col(IncidentRow.id),
+                col(IncidentRow.link_job),
+                col(IncidentRow.link_name),
+                col(IncidentRow.reached),
+                col(IncidentRow.advice),
+                col(IncidentRow.merged_into),
+                col(KeptRow.data_zstd),
+            )
+            .join(
+                KeptRow,
+                (col(KeptRow.incident_id) == col(IncidentRow.id)) & (col(KeptRow.name) == TRACE),
+                isouter=True,
+            )
+            .where(col(IncidentRow.id).in_(numbers[start : start + 500]))
+        )
+        for number, job, name, reached, advice, merged, data in session.execute(query):
+            found[number] = _More(Link(job or "", name), reached, advice, merged, _trace(data))
+    return found
+
+
+_TRACES = msgspec.json.Decoder(Trace)
+
+
+def _trace(data: bytes | None) -> Trace:
+    if data is not None:
+        with suppress(zstandard.ZstdError, msgspec.MsgspecError):
+            return _TRACES.decode(zstandard.ZstdDecompressor().decompress(data, max_output_size=MOST_BYTES))
+    return Trace()
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """When jobs ended well, by what ties their tries together."""
+
+    by_job: Mapping[str, Sequence[float]]
+    by_name: Mapping[str, Sequence[float]]
+
+    def between(self, link: Link, after: float, before: float) -> bool:
+        """Whether the job ended well in this span."""
+        by_job = self.by_job.get(link.job, ())
+        by_name = [at for at in self.by_name.get(link.name or "", ()) if at - after <= CHAIN]
+        return any(after < at < before for at in (*by_job, *by_name))
+
+
+def _good_ends(session: Session, tenant: str, at: datetime) -> _Ends:
+    query = (
+        select(GoodEndRow)
+        .where(col(GoodEndRow.tenant) == tenant, col(GoodEndRow.at) >= at - SPAN, col(GoodEndRow.at) <= at)
+        .order_by(col(GoodEndRow.at).desc())
+        .limit(MOST_ENDS)
+    )
+    by_job: dict[str, list[float]] = {}
+    by_name: dict[str, list[float]] = {}
+    for row in session.exec(query):
+        by_job.setdefault(row.link_job, []).append(row.at.timestamp())
+        if row.link_name:
+            by_name.setdefault(row.link_name, []).append(row.at.timestamp())
+    return _Ends(by_job, by_name)
+
+
+def _steps(earlier: Sequence[Earlier], links: Mapping[int, Link], good: _Ends) -> tuple[Step, ...]:
+    """Each failure of the jobs that were tried again, with what came next."""
+    chains: dict[str, list[Earlier]] = {}
+    for one in earlier:
+        if one.failed and one.row.chain is not None:
+            chains.setdefault(one.row.chain, []).append(one)
+    return tuple(step for tries in chains.values() for step in _of_chain(tries, links, good))
+
+
+def _of_chain(tries: Sequence[Earlier], links: Mapping[int, Link], good: _Ends) -> Iterator[Step]:
+    for one, after in zip(tries, (*tries[1:], None), strict=True):
+        over = good.between(links[one.row.id], one.row.at, after.row.at if after is not None else math.inf)
+        step = Step(
+            one.row.known, one.advice, one.reached, one.trace.ran_on, tried=over or after is not None, over=over
+        )
+        if after is not None and not over:
+            step = replace(
+                step,
+                next_fault=after.row.known,
+                next_reached=after.reached,
+                next_ran_on=after.trace.ran_on,
+            )
+        yield step
+
+
+def _by(who: str | None) -> str:
+    """Who confirmed, as it is told in a report: an id of the chat is nobody's name."""
+    if not who:
+        return "somebody"
+    return "somebody in the chat" if who[0] in _PERSON and who.isalnum() and who.isupper() else who

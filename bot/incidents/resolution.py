@@ -1,0 +1,195 @@
+"""What people say an incident truly was: kept for good, the last word valid, disagreement shown and not overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+from sqlalchemy import func
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import Session, col, select
+
+from bot.notify.messages import changed_within
+from bot.policy.resolution_codes import LONGEST, MOST_NODES, NAMELESS, Cause, Verdict
+from bot.store.database import Database
+from bot.store.fault_library import Lesson, learn_within
+from bot.store.tables import AnnotationRow, IncidentRow
+from kb.errors import SignalboxError
+
+_TRIES = 5
+
+
+class NoIncident(SignalboxError):  # noqa: N818 - an outcome
+    """There is no such incident, or it is not this tenant's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """What one person says. `who`: of the chat, or the login of the command line; `source`: slack, cli.
+
+    `verdict`: whether the bot was right. `cause`: shown (`fault` and `rule` are those of a diagnosis that was shown), fault
+    (another one), no_rule, unknown; None where somebody only pressed Wrong. `lost_hours`: of wall time.
+    """
+
+    who: str
+    source: str
+    verdict: Verdict
+    cause: Cause | None = None
+    fault: str | None = None
+    rule: str | None = None
+    nodes: tuple[str, ...] = ()
+    action: str = ""
+    lost_hours: float | None = None
+    note: str = ""
+    propose_rule: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """A closing as it was kept. `void`: the incident was reopened since, so it holds no more."""
+
+    incident: int
+    version: int
+    at: datetime
+    said: Closing
+    void: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What holds of an incident: the last closing with a cause, and the last ones of others who say something else."""
+
+    last: Annotation
+    against: tuple[Annotation, ...] = ()
+
+
+class Closings(Database):
+    """The annotations in one database."""
+
+    def annotate(self, incident: int, tenant: str, key: str, said: Closing, now: datetime) -> bool:
+        """Keep what somebody says; whether it is new (two deliveries of one click have one `key`).
+
+        Raises:
+            NoIncident: there is none of that number for this tenant.
+        """
+        with self.errors(), self.session(write=True) as session:
+            return annotate_within(session, incident, tenant, key=key, said=said, now=now)
+
+    def said(self, incident: int) -> tuple[Annotation, ...]:
+        """All that was said of an incident, the oldest first."""
+        with self.errors(), self.session() as session:
+            return said_within(session, [incident]).get(incident, ())
+
+
+def annotate_within(session: Session, incident: int, tenant: str, *, key: str, said: Closing, now: datetime) -> bool:
+    """`Closings.annotate` in a transaction that writes."""
+    row = session.get(IncidentRow, incident, with_for_update=True) if 0 < incident < 2**63 else None
+    if row is None or row.tenant != tenant:
+        raise NoIncident(f"there is no incident {incident}")
+    for _ in range(_TRIES):
+        if session.exec(select(AnnotationRow.id).where(col(AnnotationRow.key) == key)).first() is not None:
+            return False
+        last = session.exec(
+            select(func.max(AnnotationRow.version)).where(col(AnnotationRow.incident_id) == incident)
+        ).one()
+        try:
+            with session.begin_nested():
+                session.add(_row(incident, (last or 0) + 1, key, said, now))
+                session.flush()
+        except IntegrityError:
+            continue  # another one spoke at the same moment
+        if said.cause is not None:
+            row.closed_at = row.closed_at or now
+            session.add(row)
+            learn_within(session, row, _lesson(word(said_within(session, [incident])[incident])), now)
+        changed_within(session, [incident])
+        return True
+    raise SignalboxError("too many people speak of this incident at this moment; try again")
+
+
+def said_within(session: Session, incidents: Sequence[int]) -> Mapping[int, tuple[Annotation, ...]]:
+    """All that was said of each incident, the oldest first."""
+    found: dict[int, tuple[Annotation, ...]] = {}
+    rows = session.exec(
+        select(AnnotationRow, IncidentRow.reopened_at)
+        .join(IncidentRow, col(IncidentRow.id) == col(AnnotationRow.incident_id))
+        .where(col(AnnotationRow.incident_id).in_(incidents))
+        .order_by(col(AnnotationRow.version))
+    )
+    for row, reopened in rows:
+        void = reopened is not None and row.at <= reopened
+        found[row.incident_id] = (*found.get(row.incident_id, ()), _annotation(row, void=void))
+    return found
+
+
+def word(said: Iterable[Annotation]) -> Word | None:
+    """What holds: the last word that names a cause, against the last words of others that name another one."""
+    of_each: dict[str, Annotation] = {}
+    for one in said:
+        if one.said.cause is not None and not one.void:
+            of_each.pop(one.said.who, None)
+            of_each[one.said.who] = one  # the last to speak stands last
+    if not of_each:
+        return None
+    *others, last = of_each.values()
+    return Word(last, tuple(one for one in others if _meant(one) != _meant(last)))
+
+
+def _lesson(holds: Word | None) -> Lesson | None:
+    """What the fault library learns of what holds; None where the cause is still unknown."""
+    if holds is None:
+        return None
+    said = holds.last.said
+    if said.cause in ("shown", "fault") and said.fault is not None:
+        return Lesson(said.fault, said.rule, said.fault, said.action or said.note)
+    if said.cause == "no_rule":
+        return Lesson(None, None, f"{NAMELESS['no_rule']}{f': {said.note}' if said.note else ''}", said.action)
+    return None
+
+
+def _meant(one: Annotation) -> tuple[str | None, ...]:
+    """The cause as two people can agree on it: a fault is the same, shown or not."""
+    said = one.said
+    return (said.fault,) if said.cause in ("shown", "fault") else (said.cause, said.fault)
+
+
+def _row(incident: int, version: int, key: str, said: Closing, now: datetime) -> AnnotationRow:
+    def text(name: str, value: str) -> str:
+        return value.encode("utf-8", "replace").decode().replace("\0", "?")[: LONGEST[name]]
+
+    return AnnotationRow(
+        incident_id=incident,
+        version=version,
+        key=key,
+        at=now,
+        who=text("who", said.who),
+        source=said.source,
+        verdict=said.verdict,
+        cause=said.cause,
+        fault=None if said.fault is None else text("fault", said.fault),
+        rule=None if said.rule is None else text("rule", said.rule),
+        nodes=msgspec.json.encode([text("node", one) for one in said.nodes[:MOST_NODES]]).decode(),
+        action=text("action", said.action),
+        lost_hours=said.lost_hours,
+        note=text("note", said.note),
+        propose_rule=said.propose_rule,
+    )
+
+
+def _annotation(row: AnnotationRow, *, void: bool) -> Annotation:
+    said = Closing(
+        who=row.who,
+        source=row.source,
+        verdict=row.verdict,  # type: ignore[arg-type]
+        cause=row.cause,  # type: ignore[arg-type]
+        fault=row.fault,
+        rule=row.rule,
+        nodes=tuple(msgspec.json.decode(row.nodes, type=list[str])),
+        action=row.action,
+        lost_hours=row.lost_hours,
+        note=row.note,
+        propose_rule=row.propose_rule,
+    )
+    return Annotation(row.incident_id, row.version, row.at, said, void)

@@ -1,0 +1,353 @@
+"""What the close-outs advise to do with the rules: correct, narrow, widen, link, promote, retire; and which unknown failures cost most.
+
+Each advice names its incidents and its n, and where it can, the files that would change: the same way leads from them to a pull
+request as from a mined rule. Nothing is changed here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, Literal
+
+import msgspec
+from sqlmodel import Session
+
+from bot.learning.advice.history import Seen, SeenReport, reports_of
+from bot.learning.advice.test_logs import cleaner_of, fit, match_logs, silent_logs
+from bot.learning.advice.unknowns import Unknown, unknown
+from bot.learning.outcomes import Told, faults_of, looked_within, outcomes, told_within
+from bot.learning.replay.shadow import Bar, promoted, shadows_within
+from bot.learning.replay.trial import Base
+from kb.learning.cases import Case
+from kb.learning.negative_corpus import Background, background, other
+from kb.learning.precision import Outcome, Share
+from kb.learning.refinement import LEAST_WRONG, Near, exclusion, nearest, pairs, widening
+from kb.learning.yaml_edits import value_of, with_pattern, with_value
+from kb.rulebase.rule import Rule
+from kb.scanning.plan import active
+
+MOST_AGAINST = 200  # incidents of other faults that a wider pattern is held against
+MOST_MISSED = 12
+LEAST_SAME, SAME = 5, 0.9  # a rule that was never right names another class when so many people named the same one
+LEAST_WEAK, WEAK = (
+    3,
+    0.7,
+)  # of so many close-outs it is surely right in less: a person must look, with no change to offer
+WINDOW_DAYS, WINDOW_INCIDENTS = 180, 200  # of evidence, before a rule that never fired may go
+
+Kind = Literal["correct", "narrow", "widen", "link", "promote", "retire"]
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to do with a rule, and why. `files`: path below the rules folder → its text then; none where a person must write it.
+
+    `patterns`: regexes that the rule has then and has not now. All texts in it are cleaned (`bot.learning.drafts.anonymise`).
+    """
+
+    kind: Kind
+    rule: str
+    title: str
+    reasons: tuple[str, ...]
+    incidents: tuple[int, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    patterns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """All advice, and the work list of what no rule knows, the dearest first."""
+
+    advice: tuple[Advice, ...]
+    unknown: tuple[Unknown, ...]
+
+
+def advise(
+    session: Session, base: Base, now: datetime, *, tenant: str | None = None, bar: Bar | None = None
+) -> Advised:
+    """Read the store and say what it advises."""
+    told = told_within(session, tenant)
+    seen = Seen(session, base, told, reports_of(session, list(told)), now)
+    looked = looked_within(session)
+    found = outcomes(base.known.rulebook, told.values(), looked)
+    shadows = shadows_within(session, base.known.rulebook, tenant, bar)
+    advice = (
+        *_narrowed(seen, found, looked),
+        *_widened(seen),
+        *_linked(seen),
+        *(_promotion(seen, one.rule, one.right) for one in shadows if one.earned),
+        *_retired(seen, found),
+    )
+    return Advised(advice, tuple(unknown(seen)))
+
+
+# --- rules that were wrong -------------------------------------------------------------------------------------------
+
+
+def _narrowed(seen: Seen, found: Sequence[Outcome], looked: Mapping[tuple[str, str], datetime]) -> Iterator[Advice]:
+    for one in found:
+        rule = seen.rule(one.rule)
+        if rule is None:
+            continue
+        own = [
+            told for told in seen.told.values() if told.rule == rule.id and not told.disputed and _fresh(told, looked)
+        ]
+        wrong = [told.incident for told in own if told.right is False]
+        right = [told.incident for told in own if told.right]
+        if len(wrong) >= LEAST_WRONG and (advice := _narrower(seen, rule, one.precision, wrong, right)) is not None:
+            yield advice
+
+
+def _fresh(told: Told, looked: Mapping[tuple[str, str], datetime]) -> bool:
+    """Whether it was judged after somebody last looked at its rule."""
+    since = looked.get((told.tenant, told.rule or ""))
+    return since is None or (told.judged is not None and told.judged > since)
+
+
+def _narrower(seen: Seen, rule: Rule, precision: Share, wrong: Sequence[int], right: Sequence[int]) -> Advice | None:
+    text, numbers = seen.text(rule), tuple(wrong)
+    why = f"its first answer was {precision.words}; instead people named {_truths(seen, wrong)}"
+    title = f"{rule.id} was wrong {len(wrong)} times"
+    if text is None:
+        return Advice("narrow", rule.id, title, (why, "it lies in the site's overlay, to be changed there"), numbers)
+    named = _always(seen, wrong) if not right and rule.table is None else None
+    if named is not None:
+        files = {rule.file: with_value(text, "fault", named)}
+        return Advice("correct", rule.id, f"{rule.id} names {named}", (why,), numbers, files)
+    compared = sorted(wrong, reverse=True)[:MOST_MISSED]
+    cases = seen.cases(compared)
+    names = frozenset().union(*(case.names for case in cases))
+    others = seen.cases(sorted(right, reverse=True)[:MOST_AGAINST])
+    apart = exclusion(cases, others, lambda one: fit(one, names))
+    if apart is None:
+        if precision.n < LEAST_WEAK or precision.high >= WEAK:
+            return None
+        few = f"no line tells them from the {len(right)} in which it was right" if right else "it was never right"
+        return Advice("narrow", rule.id, title, (why, few), numbers)
+    narrower = _excluding(text, dict(apart.values), len(wrong), len(right))
+    files = {rule.file: narrower, **silent_logs(seen.base, rule, narrower, apart, cases)}
+    told_by = f"the {len(apart.support)} looked at have {apart.search!r}, none of the {len(right)} others has"
+    title = f"{rule.id} is silent where {apart.search[:80]!r} stands"
+    return Advice("narrow", rule.id, title, (why, told_by), numbers, files, (apart.search,))
+
+
+def _truths(seen: Seen, numbers: Sequence[int]) -> str:
+    """The causes that people named instead, with how often."""
+    named = Counter(seen.told[number].truth or "no fault" for number in numbers)
+    return ", ".join(f"{name} ({count})" for name, count in named.most_common(3))
+
+
+def _always(seen: Seen, numbers: Sequence[int]) -> str | None:
+    """The one fault that people named nearly each time, often enough; None where there is none."""
+    named, count = Counter(seen.told[number].truth for number in numbers).most_common(1)[0]
+    enough = len(numbers) >= LEAST_SAME and count >= SAME * len(numbers)
+    return named if enough and named in seen.base.known.rulebook.faults else None
+
+
+def _excluding(text: str, values: Mapping[str, Any], wrong: int, right: int) -> str:
+    """The rule with a pattern more, and silent where it is seen; a rule without a condition gets one that leaves the pattern out."""
+    names = list(value_of(text, "match"))
+    name = _free(names, "elsewhere")
+    if value_of(text, "when") is None:
+        text = with_value(text, "when", " or ".join(names))
+    exceptions = value_of(text, "not_when") or []
+    reason = f"people named another cause in all {wrong} incidents with this line, in none of {right} without it"
+    return with_value(with_pattern(text, name, values), "not_when", [*exceptions, {"reason": reason, "if": name}])
+
+
+def _free(names: Sequence[str], name: str) -> str:
+    return next(one for one in (name, *(f"{name}_{at}" for at in range(2, 99))) if one not in names)
+
+
+# --- rules that missed -----------------------------------------------------------------------------------------------
+
+
+def _widened(seen: Seen) -> Iterator[Advice]:
+    missed: dict[str, list[int]] = {}
+    for one in seen.told.values():
+        if one.truth is not None and one.truth != one.fault and not one.disputed:
+            missed.setdefault(one.truth, []).append(one.incident)
+    for fault, numbers in sorted(missed.items(), key=lambda item: (-len(item[1]), item[0])):
+        if len(numbers) < LEAST_WRONG:
+            continue
+        cases = seen.cases(sorted(numbers, reverse=True)[:MOST_MISSED])
+        best = _nearest(seen, fault, cases)
+        if best is not None:
+            yield _wider(seen, best, cases, fault, len(numbers))
+
+
+def _nearest(seen: Seen, fault: str, cases: Sequence[Case]) -> tuple[Rule, Near] | None:
+    texts = [text for case in cases for text in case.texts.values()]
+    rules = [
+        one for one in seen.base.known.rulebook.rules if active(one) and not one.fallback and fault in faults_of(one)
+    ]
+    found = [(one, near) for one in rules if (near := nearest(one, texts)) is not None and near.lacks]
+    return max(found, key=lambda item: (item[1].score, item[0].id), default=None)
+
+
+def _wider(seen: Seen, best: tuple[Rule, Near], cases: Sequence[Case], fault: str, count: int) -> Advice:
+    rule, near = best
+    lacks = ", ".join(repr(word) for word in near.lacks[:5])
+    cleaner = cleaner_of(seen.base, cases)
+    reasons = [
+        f"{count} incidents were closed as {fault} and another answer, or none, came first",
+        f"nearest to its pattern {near.pattern} ({near.score:.0f} of 100): {cleaner.line(near.line)[:160]!r}, which has no {lacks}",
+    ]
+    title = f"{rule.id} missed {count} incidents"
+    numbers = tuple(case.id for case in cases)
+    text = seen.text(rule)
+    if text is None or rule.table is not None:
+        return Advice("widen", rule.id, title, tuple(reasons), numbers)
+    apart = widening(cases, near.line, _against(seen, fault), fault, lambda one: fit(one, cleaner.names))
+    if apart is None:
+        reasons.append("no pattern for such lines stays silent in incidents of other faults")
+        return Advice("widen", rule.id, title, tuple(reasons), numbers)
+    reasons.append(
+        f"{apart.search!r} finds {len(apart.support)} of {len(cases)} of them and speaks in none of another fault"
+    )
+    wider = _also(text, dict(apart.values))
+    files = {rule.file: wider, **match_logs(seen.base, rule, wider, apart, cases)}
+    return Advice("widen", rule.id, title, tuple(reasons), numbers, files, (apart.search,))
+
+
+def _against(seen: Seen, fault: str) -> Background:
+    others = [one.incident for one in seen.told.values() if one.truth not in (None, fault)]
+    return background(other(case) for case in seen.cases(sorted(others, reverse=True)[:MOST_AGAINST]))
+
+
+def _also(text: str, values: Mapping[str, Any]) -> str:
+    """The rule with a pattern more by which it speaks too."""
+    name = _free(list(value_of(text, "match")), "also")
+    when = value_of(text, "when")
+    if isinstance(when, str):
+        text = with_value(text, "when", f"({when}) or {name}")
+    elif when is not None:
+        text = with_value(text, "when", {"any": [when, name]})
+    return with_pattern(text, name, values)
+
+
+# --- faults that come together ---------------------------------------------------------------------------------------
+
+
+def _linked(seen: Seen) -> Iterator[Advice]:
+    book = seen.base.known.rulebook
+    orders = {number: _order(report, book.faults) for number, report in seen.reports.items()}
+    for pair in pairs({number: order for number, order in orders.items() if len(order) > 1}):
+        cause, effect = book.faults.get(pair.cause), book.faults.get(pair.effect)
+        if cause is None or effect is None or effect.id in cause.explains or cause.id in effect.explains:
+            continue
+        truths = Counter(seen.told[number].truth for number in pair.incidents)
+        rules = Counter(
+            one.rule for number in pair.incidents for one in seen.reports[number].diagnoses if one.fault == pair.cause
+        )
+        rule = seen.rule(rules.most_common(1)[0][0])
+        if rule is None or effect.id in rule.explains or truths[effect.id] >= max(1, truths[cause.id]):
+            continue
+        order = f"{cause.id} came before {effect.id} in {Share(pair.in_order, pair.together).words} incidents that have both"
+        said = f"people named {cause.id} in {truths[cause.id]} of them, {effect.id} in {truths[effect.id]}"
+        text = seen.text(rule)
+        explains = [*(value_of(text, "explains") or []), effect.id] if text is not None else []
+        files = {rule.file: with_value(text, "explains", explains)} if text is not None else {}
+        title = f"{cause.id} brings about {effect.id}, says {rule.id}"
+        yield Advice("link", rule.id, title, (order, said), pair.incidents, files)
+
+
+def _order(report: SeenReport, faults: Mapping[str, Any]) -> list[str]:
+    """The faults of a report that are no symptoms, as they were first seen; those without a time as they were ranked."""
+    found = [one for one in report.diagnoses if one.role in ("root_cause", "contributing")]
+    found = [one for one in found if one.fault in faults and not faults[one.fault].symptom]
+    if all(one.first_seen is not None for one in found):
+        found.sort(key=lambda one: one.first_seen or "")
+    return [one.fault for one in found]
+
+
+# --- shadows, and rules that never fire ------------------------------------------------------------------------------
+
+
+def _promotion(seen: Seen, name: str, right: Share) -> Advice:
+    rule = seen.rule(name)
+    text = seen.text(rule) if rule is not None else None
+    files = {rule.file: promoted(text)} if rule is not None and text is not None else {}
+    return Advice(
+        "promote", name, f"{name} has earned promotion", (f"as a shadow it was right in {right.words}",), (), files
+    )
+
+
+def _retired(seen: Seen, found: Sequence[Outcome]) -> Iterator[Advice]:
+    """Rules of the site's own that never fired, each; of those that ship, how many: another site may need them."""
+    times = [one.at for one in seen.told.values()]
+    days = (seen.now - min(times)).days if times else 0
+    if days < WINDOW_DAYS or len(times) < WINDOW_INCIDENTS:
+        return
+    spoke = {one.rule for report in seen.reports.values() for one in report.diagnoses}
+    silent = [
+        rule for one in found if not one.fired and (rule := seen.rule(one.rule)) is not None and rule.id not in spoke
+    ]
+    silent = [rule for rule in silent if rule.status in ("experimental", "stable")]
+    why = f"in none of {len(times)} incidents of {days} days has it been among the answers"
+    own = [rule for rule in silent if rule.provenance != "hand"]
+    for rule in own:
+        text = seen.text(rule)
+        files = {rule.file: _deprecated(text, seen.now.date(), why)} if text is not None else {}
+        yield Advice("retire", rule.id, f"{rule.id} never fired", (why,), (), files)
+    others = sorted(rule.id for rule in silent if rule.provenance == "hand")
+    if others:
+        named = f"{', '.join(others[:20])}{f' and {len(others) - 20} more' if len(others) > 20 else ''}"
+        yield Advice("retire", "", f"{len(others)} rules written by hand never fired here", (why, named))
+
+
+def _deprecated(text: str, day: date, why: str) -> str:
+    retired = with_value(text, "status", "deprecated")
+    return with_value(retired, "deprecated", {"date": day.isoformat(), "reason": why})
+
+
+# --- for people and programs -----------------------------------------------------------------------------------------
+
+
+def render(found: Advised) -> str:
+    """All of it as text for people."""
+    lines: list[str] = []
+    for number, one in enumerate(found.advice, start=1):
+        lines += told_of(number, one)
+    if not found.advice:
+        lines.append("no rule is to be changed, as far as the close-outs say")
+    if found.unknown:
+        lines += ["", "What no rule knows, by GPU-hours lost:"]
+        for group in found.unknown:
+            n = len(group.incidents)
+            hours = (
+                f"{group.hours:,.1f}" if group.known == n else f"at least {group.hours:,.1f} (known of {group.known})"
+            )
+            truths = (
+                f"; closed as {', '.join(f'{name} {count}' for name, count in group.truths.items())}"
+                if group.truths
+                else ""
+            )
+            lines.append(f"{hours} GPU-hours, {n} incident{'s' * (n != 1)}: {_numbers(group.incidents)}{truths}")
+            lines += [f"    {text}" for text in group.lines]
+    return "\n".join(lines)
+
+
+def told_of(number: int, one: Advice) -> Iterator[str]:
+    """One advice as text for people; `number`: its place in the list, by which it can be proposed."""
+    yield f"{number:3} {one.kind:8} {one.title}"
+    yield from (f"             - {reason}" for reason in one.reasons)
+    if one.incidents:
+        yield f"             - incidents: {_numbers(one.incidents)}"
+    yield from (f"             - changes {path}" for path in one.files)
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    rest = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
+    return f"{', '.join(map(str, numbers[:8]))}{rest}"
+
+
+def as_json(found: Advised) -> Mapping[str, Any]:
+    """All of it as plain values."""
+    return {
+        "advice": [{"number": at, **msgspec.to_builtins(one)} for at, one in enumerate(found.advice, start=1)],
+        "unknown": [msgspec.to_builtins(one) for one in found.unknown],
+    }

@@ -1,0 +1,83 @@
+"""An advice with files as what is proposed: it goes the way of learned rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from bot.learning.advice.advise import Advice
+from bot.learning.advice.test_logs import OneRule
+from bot.learning.drafts.service import lines_of
+from bot.learning.proposals.store import Proposal, Proposed, replayed
+from bot.learning.replay.backtest import Backtest
+from bot.learning.replay.trial import Base, Trial
+from kb.rulebase.codec import meaning
+from kb.rulebase.rule import Rule
+
+
+def proposed_of(advice: Advice, tried: Trial, told: Backtest, *, tenant: str, who: str) -> Proposed:
+    """What is proposed. Its key is that of the kind of change and of what the rule will mean.
+
+    `tried`, `told`: the change as it was tried, and what that gave.
+    """
+    rule = _rule(tried, advice.rule)
+    files = {path: text.encode() for path, text in advice.files.items()}
+    figures, hurts, passed = replayed(told)
+    return Proposed(
+        key=_key(advice, rule),
+        tenant=tenant,
+        rule=rule.id,
+        title=advice.title,
+        fault=rule.fault,
+        who=who,
+        files=files,
+        incidents=advice.incidents,
+        why=advice.reasons[0],
+        patterns=advice.patterns,
+        lines=tuple(lines_of(files, "/match/")),
+        silent=tuple(lines_of(files, "/silent/")),
+        figures=figures,
+        notes=(*advice.reasons[1:], *(f"The replay speaks against it: {one}" for one in hurts)),
+        passed=passed,
+    )
+
+
+def against(advice: Advice, base: Base, folder: Path, told: Backtest) -> Iterator[str]:
+    """Why an advice must not be proposed, a sentence each; nothing where it may. `folder`: of the rules, with their tests.
+
+    Raises:
+        RuleError: the rule as it would be has faults.
+    """
+    yield from told.hurts
+    rule = next((one for one in base.known.rulebook.rules if one.id == advice.rule), None)
+    if rule is not None and advice.kind != "retire":  # a retired rule speaks on nothing, and is tested no more
+        was, will = (
+            set(OneRule(base, rule, text).failed(folder)) for text in (base.files[rule.file], advice.files[rule.file])
+        )
+        if failed := sorted(will - was):
+            yield f"the rule would fail its own tests: {', '.join(failed[:5])}"
+
+
+def in_the_way(proposed: Proposed, live: tuple[Proposal, ...]) -> Proposal | None:
+    """An undecided proposal for the same rule that wants something else of it: a rule is changed in one way at a time."""
+    kind = f"{proposed.key.partition(':')[0]}:"
+    return next(
+        (
+            one
+            for one in live
+            if one.rule == proposed.rule and not any(key.startswith(kind) for key in one.content.keys)
+        ),
+        None,
+    )
+
+
+def _rule(tried: Trial, name: str) -> Rule:
+    return next(one for one in tried.new.rules if one.id == name)
+
+
+def _key(advice: Advice, rule: Rule) -> str:
+    meant = msgspec.json.encode([advice.kind, rule.id, meaning(rule)])
+    return f"{advice.kind}:{sha256(meant).hexdigest()[:32]}"

@@ -1,0 +1,183 @@
+"""What advice is made of: incidents with what people said of them, their reports in short, their kept text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+import zstandard
+from sqlalchemy import select
+from sqlmodel import Session, col
+
+from bot.incidents.resolution import said_within
+from bot.learning.drafts.cases import logs_of, parted
+from bot.learning.outcomes import Told
+from bot.learning.replay.trial import Base
+from bot.store.incidents import REPLAY_BYTES
+from bot.store.tables import IncidentRow, ReplayRow, ReportRow
+from kb.learning.cases import Case
+from kb.rulebase.rule import Rule
+
+_T = TypeVar("_T")
+_BATCH = 500
+_NAMING = (
+    IncidentRow.nodes,
+    IncidentRow.job_name,
+    IncidentRow.job_id,
+    IncidentRow.owner,
+    IncidentRow.cluster,
+    IncidentRow.partition,
+)
+
+
+class SeenDiagnosis(msgspec.Struct, frozen=True):
+    """A diagnosis of a report; `first_seen` as RFC 3339 in UTC."""
+
+    fault: str
+    rule: str
+    role: str = "root_cause"
+    first_seen: str | None = None
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A line that stood out where no rule spoke."""
+
+    what: str = ""
+
+
+class Indicators(msgspec.Struct, frozen=True):
+    """What stood out."""
+
+    events: tuple[Event, ...] = ()
+
+
+_NONE = Indicators()
+
+
+class SeenReport(msgspec.Struct, frozen=True):
+    """The parts of a stored report that advice asks for."""
+
+    diagnoses: tuple[SeenDiagnosis, ...] = ()
+    indicators: Indicators = _NONE
+
+
+class _Placed(msgspec.Struct, frozen=True):
+    """What stands on a node."""
+
+    node: str | None = None
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """A diagnosis' nodes."""
+
+    nodes: tuple[str, ...] = ()
+    evidence: tuple[_Placed, ...] = ()
+
+
+class _Job(msgspec.Struct, frozen=True):
+    """Whose job it was."""
+
+    id: str | None = None
+    name: str | None = None
+    owner: str | None = None
+
+
+class _Decision(msgspec.Struct, frozen=True):
+    """The nodes to be left out."""
+
+    exclude: tuple[_Placed, ...] = ()
+
+
+_NO_JOB, _NO_DECISION = _Job(), _Decision()
+
+
+class _Naming(msgspec.Struct, frozen=True):
+    """The names in a stored report."""
+
+    job: _Job | None = _NO_JOB
+    diagnoses: tuple[_Named, ...] = ()
+    decision: _Decision | None = _NO_DECISION
+
+    def names(self) -> Iterator[str | None]:
+        """Hosts, people and jobs."""
+        if self.job is not None:
+            yield from (self.job.id, self.job.name, self.job.owner)
+        for one in self.diagnoses:
+            yield from (*one.nodes, *(item.node for item in one.evidence))
+        yield from (one.node for one in (self.decision or _NO_DECISION).exclude)
+
+
+_DECODER = msgspec.json.Decoder(SeenReport)
+_NAMING_DECODER = msgspec.json.Decoder(_Naming)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that advice is made of."""
+
+    session: Session
+    base: Base
+    told: Mapping[int, Told]
+    reports: Mapping[int, SeenReport]
+    now: datetime
+
+    def rule(self, name: str | None) -> Rule | None:
+        """A rule of the base."""
+        return next((one for one in self.base.known.rulebook.rules if one.id == name), None)
+
+    def text(self, rule: Rule) -> str | None:
+        """The text of a rule's file; None where it lies in the site's overlay."""
+        return self.base.files.get(rule.file)
+
+    def cases(self, numbers: Iterable[int]) -> list[Case]:
+        """Incidents as the miner sees them, those whose text is kept."""
+        found = []
+        wanted = list(numbers)
+        names = _names(self.session, wanted)
+        for at in range(0, len(wanted), _BATCH):
+            query = select(col(ReplayRow.incident_id), col(ReplayRow.text_zstd)).where(
+                col(ReplayRow.incident_id).in_(wanted[at : at + _BATCH])
+            )
+            for number, packed in self.session.execute(query):
+                try:
+                    text = zstandard.decompress(packed, max_output_size=REPLAY_BYTES)
+                except zstandard.ZstdError:
+                    continue
+                told = names.get(number, frozenset())
+                found.append(Case(number, self.told[number].truth, texts=logs_of(text), names=told))
+        return sorted(found, key=lambda one: wanted.index(one.id))
+
+
+def _names(session: Session, numbers: Sequence[int]) -> Mapping[int, frozenset[str]]:
+    """What of each incident names a place or a person, in lower case: it goes into no pattern."""
+    found: dict[int, set[str | None]] = {number: set() for number in numbers}
+    for at in range(0, len(numbers), _BATCH):
+        some = numbers[at : at + _BATCH]
+        query = select(col(IncidentRow.id), *(col(one) for one in _NAMING)).where(col(IncidentRow.id).in_(some))
+        for number, nodes, *told in session.execute(query):
+            found[number] |= {*msgspec.json.decode(nodes or "[]", type=list[str]), *told}
+        for number, said in said_within(session, some).items():
+            found[number] |= {name for one in said for name in (one.said.who, *one.said.nodes)}
+    for number, report in _reports(session, numbers, _NAMING_DECODER):
+        found[number].update(report.names())
+    return {number: frozenset(parted(names)) for number, names in found.items()}
+
+
+def reports_of(session: Session, numbers: Sequence[int]) -> Mapping[int, SeenReport]:
+    """The reports of some incidents, those that are kept."""
+    return dict(_reports(session, numbers, _DECODER))
+
+
+def _reports(session: Session, numbers: Sequence[int], decoder: msgspec.json.Decoder[_T]) -> Iterator[tuple[int, _T]]:
+    for at in range(0, len(numbers), _BATCH):
+        query = select(col(ReportRow.incident_id), col(ReportRow.json_zstd)).where(
+            col(ReportRow.incident_id).in_(numbers[at : at + _BATCH])
+        )
+        for number, packed in session.execute(query):
+            try:
+                yield number, decoder.decode(zstandard.decompress(packed))
+            except (zstandard.ZstdError, msgspec.MsgspecError):
+                continue

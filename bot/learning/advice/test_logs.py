@@ -1,0 +1,131 @@
+"""Logs for the tests of a rule that is to be changed: cleaned lines of the incidents that the change comes from.
+
+Each log is tried: on one for `silent/` the rule as it will be says nothing, on one for `match/` it speaks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from bot.authoring.selftest import findings_on, run, tests_of
+from bot.learning.drafts.anonymise import Cleaner, words_of
+from bot.learning.drafts.edits import VOCABULARY
+from bot.learning.drafts.rule_folder import excerpt, kept_words, retold
+from bot.learning.replay.trial import Base
+from bot.rulebase.loader import Knowledge
+from bot.runtime.redaction import redact
+from kb.errors import RuleError
+from kb.learning.cases import Case
+from kb.learning.discriminating_patterns import Found
+from kb.learning.negative_corpus import compiled, line_at
+from kb.learning.yaml_edits import value_of
+from kb.rulebase.rule import Rule
+from kb.rulebase.rulebook import load
+from kb.scanning.plan import plan
+
+MOST_LOGS = 2
+MOST_LINES = 4  # of a source that decide
+
+
+def cleaner_of(base: Base, cases: Sequence[Case]) -> Cleaner:
+    """What takes out of lines what must not leave, as for rules that are learned (`bot.learning.drafts.rule_folder`)."""
+    return Cleaner(words_of(base.known.rulebook), frozenset().union(*(case.names for case in cases)))
+
+
+def fit(found: Found, names: Collection[str]) -> bool:
+    """Whether a pattern may go into a rule: it holds nothing that looks like a secret, and no name of the incidents."""
+    plain = found.search.replace("\\", "").lower()
+    held = any(re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", plain) for name in names)
+    return not held and redact(found.search) == found.search
+
+
+class OneRule:
+    """One rule by itself, as if it spoke whatever its status.
+
+    Raises:
+        RuleError: its text has faults.
+    """
+
+    def __init__(self, base: Base, rule: Rule, text: str) -> None:
+        words = {name: base.files[name] for name in VOCABULARY if name in base.files}
+        others = frozenset(one.id for one in base.known.rulebook.rules) - {rule.id}
+        loaded = load({**words, rule.file: text}, others=others)
+        if faults := [one for one in loaded.faults if one.file == rule.file]:
+            raise RuleError(faults)
+        own = replace(
+            loaded.rulebook, rules=tuple(replace(one, status="experimental") for one in loaded.rulebook.rules)
+        )
+        self._known = Knowledge(own, plan(own), None)
+        self._matcher = self._known.matcher()
+
+    def lines(self, streams: Mapping[str, bytes]) -> tuple[str, ...]:
+        """The lines on which it speaks; none where it is silent."""
+        heard = findings_on(self._known, self._matcher, streams)
+        return tuple(dict.fromkeys(signal.line for one in heard for signal in one.signals))
+
+    def failed(self, rules: Path) -> Iterator[str]:
+        """The tests beside it, below the folder of the rules, that it does not pass."""
+        for test in tests_of(rules, self._known.rulebook.rules):
+            if not run(self._known, self._matcher, test).passed:
+                yield f"{test.path.parent.name}/{test.path.name}"
+
+
+def silent_logs(base: Base, rule: Rule, text: str, found: Found, cases: Sequence[Case]) -> dict[str, str]:
+    """Logs on which a narrowed rule is silent, by path: what it spoke on before, with what keeps it silent now."""
+    was, will = OneRule(base, rule, base.files[rule.file]), OneRule(base, rule, text)
+    cleaner, keep = cleaner_of(base, cases), kept_words(value_of(text, "match"))
+    made: dict[str, dict[str, bytes]] = {}
+    for case in cases[:MOST_LOGS]:
+        spoke = was.lines({name: one.encode() for name, one in case.texts.items()})
+        streams = excerpt(_lines(case, found, spoke), case.texts, cleaner, keep)
+        raised = retold(streams, "")
+        whole = {name: data + raised.get(name, b"") for name, data in streams.items()}
+        able = [one for one in (streams, whole) if one and not will.lines(one)]
+        best = next((one for one in able if was.lines(one)), able[0] if able else None)
+        if best is not None:
+            made[f"silent/advised-{case.id}"] = best
+    return _files(rule, made)
+
+
+def match_logs(base: Base, rule: Rule, text: str, found: Found, cases: Sequence[Case]) -> dict[str, str]:
+    """Logs on which a widened rule speaks, by path: lines of the incidents that it missed."""
+    was, will = OneRule(base, rule, base.files[rule.file]), OneRule(base, rule, text)
+    cleaner, keep = cleaner_of(base, cases), kept_words(value_of(text, "match"))
+    made: dict[str, dict[str, bytes]] = {}
+    for case in (one for one in cases if one.id in found.support):
+        streams = excerpt(_lines(case, found, ()), case.texts, cleaner, keep)
+        able = [one for one in (streams, retold(streams, "")) if one and will.lines(one) and not was.lines(one)]
+        if able and able[0] not in made.values() and len(made) < MOST_LOGS:
+            made[f"match/advised-{case.id}"] = able[0]
+    return _files(rule, made)
+
+
+def _lines(case: Case, found: Found, spoke: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The lines of an incident that decide, by source: those of the pattern, and those on which the rule spoke."""
+    told = {}
+    for source, text in case.texts.items():
+        hits = [
+            line_at(text, hit.start()) for hit, _ in zip(compiled(found.search).finditer(text), range(2), strict=False)
+        ]
+        own = [line for line in text.split("\n") if any(one.strip() and one.strip() in line for one in spoke)]
+        lines = tuple(dict.fromkeys((*own[: MOST_LINES - len(hits)], *hits)))
+        if lines:
+            told[source] = lines
+    return told
+
+
+def _files(rule: Rule, made: Mapping[str, Mapping[str, bytes]]) -> dict[str, str]:
+    """A log, or a folder of them where an incident has several, below the rule's folder."""
+    home = rule.file.rpartition("/")[0]
+    found = {}
+    for place, streams in made.items():
+        if len(streams) == 1:
+            name, data = next(iter(streams.items()))
+            kind, _, log = place.partition("/")
+            found[f"{home}/{kind}/{'dmesg-' if name.startswith('dmesg') else ''}{log}.log"] = data.decode("ascii")
+        else:
+            found |= {f"{home}/{place}/{name}": data.decode("ascii") for name, data in streams.items()}
+    return found

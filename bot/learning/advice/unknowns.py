@@ -1,0 +1,45 @@
+"""The work list: failures that no rule knows, grouped by what stood out in them, the dearest first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from bot.learning.advice.history import Seen, SeenReport
+from kb.learning.refinement import clusters
+from kb.templates.masking import fold, shape_of
+
+MOST_UNKNOWN = 2_000  # unanswered incidents that are grouped, the newest
+SHOWN_LINES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Unanswered failures that look alike. `hours`: GPU-hours lost by the `known` of them of which that is known."""
+
+    incidents: tuple[int, ...]
+    hours: float
+    known: int
+    lines: tuple[str, ...]
+    truths: Mapping[str, int] = field(default_factory=dict)
+
+
+def unknown(seen: Seen) -> Iterator[Unknown]:
+    """The groups of unanswered failures, those that lost most GPU-hours first."""
+    unanswered = sorted((one.incident for one in seen.told.values() if one.verdict == "no_match"), reverse=True)
+    lines = {number: _telling(seen.reports[number]) for number in unanswered[:MOST_UNKNOWN] if number in seen.reports}
+    groups = []
+    for group in clusters({number: " | ".join(masked) for number, (masked, _) in lines.items() if masked}):
+        lost = [hours for number in group.incidents if (hours := seen.told[number].lost) is not None]
+        truths = Counter(truth for number in group.incidents if (truth := seen.told[number].truth) is not None)
+        shown = lines[group.incidents[-1]][1][:SHOWN_LINES]
+        groups.append(Unknown(group.incidents, round(sum(lost), 1), len(lost), tuple(shown), dict(truths)))
+    yield from sorted(groups, key=lambda one: (-one.hours, -len(one.incidents), one.incidents))
+
+
+def _telling(report: SeenReport) -> tuple[list[str], list[str]]:
+    """The lines that stood out, masked and as they are."""
+    shown = [one.what for one in report.indicators.events if one.what.strip()]
+    shapes = (shape_of(fold(text.encode("utf-8", "replace"))).template for text in shown)
+    return list(dict.fromkeys(one.text for one in shapes if one is not None)), shown

@@ -1,0 +1,1 @@
+"""Drafts of rules from closed incidents: cases, anonymised logs, the rule folder, edits of people."""

@@ -1,0 +1,151 @@
+"""Takes out of lines and words what must not leave the site: secrets, hosts, people, paths, addresses, ids.
+
+Two ways at once: what has a telling form is replaced by its form, and of plain words only those stay that the rule base itself
+uses or that the rule looks for. A name that nobody could know to be one is a word that nobody knows, and goes.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from bot.runtime.redaction import redact_bytes
+from kb.learning.tokenizer import Token, tokens
+from kb.rulebase.rule import Rulebook
+from kb.scanning.prefilter import COMMON, TELLING
+
+LONGEST = 600  # characters of a line
+NAME = "name"  # in place of a word that nobody knows
+_PARTS = re.compile(r"[A-Za-z]+")
+_LIBRARY = re.compile(r"(?:site-packages|dist-packages)/((?:[\w.-]{1,60}/){0,8}[\w.-]{1,60})")
+_SUFFIX = re.compile(
+    r"\.(?:py|pt|pth|bin|idx|json|jsonl|yaml|safetensors|tar|parquet|txt|log|distcp|so|cc|cpp|cu)(?=[.\d]{0,8}\W{0,2}$)"
+)
+_PLAIN = frozenset(
+    """
+    a about after again all also an and any are as at be because been before but by came can cause caused changed did
+    do does done down each every fixed for found from full gave given gone had has have her his how if in into is it
+    its job jobs just kept know last left like made make many may more moved much must my need needed never new next
+    no not now of off often old on once one only or our out over own put ran replaced reset restarted run runs said
+    same saw see seen set several she should so some still such switched take taken than that the their them then
+    there these they this those through to too took two turned under until up use used very was we went were what
+    when where which while who why with within without work worked would yet you your node rank host cable driver
+    port link switch bad broken slow stuck jan feb mar apr jun jul aug sep oct nov dec mon tue wed thu fri sat sun
+    info warning error debug warn fatal critical python torch traceback most recent call file line kernel rank local
+    world size epoch lr iter
+    """.split()  # noqa: SIM905 - a list would take a page
+)
+
+
+@dataclass(slots=True)
+class Cleaner:
+    """Cleans the lines of one rule: the same host gets the same stand-in throughout.
+
+    `known`: words that may stay, in lower case; `names`: words that may not, whatever else says so.
+    """
+
+    known: frozenset[str]
+    names: frozenset[str] = frozenset()
+    _stand_ins: dict[str, str] = field(default_factory=dict)
+
+    def line(self, line: str, keep: Collection[str] = ()) -> str:
+        """A line with nothing in it that must not leave. `keep`: words that the rule looks for."""
+        hidden = redact_bytes(line[:LONGEST].encode("utf-8", "replace"), emails=True).decode("utf-8", "replace")
+        return "".join(self._piece(token, keep) for token in tokens(hidden, self.names)).rstrip()
+
+    def words(self, text: str) -> str:
+        """What a person wrote, as plain words: nothing that could be markup, a name, or a hole of a rule's texts."""
+        lines = (self.line(part) for part in text.splitlines())
+        plain = re.sub(r"[^A-Za-z0-9 ,.;:/()%+-]+", " ", " ".join(lines))
+        return re.sub(rf"\b{NAME}(?: {NAME})+\b", NAME, " ".join(plain.split())).strip(" ,;:-")
+
+    def _piece(self, token: Token, keep: Collection[str]) -> str:
+        if token.kind == "word":
+            return self._word(token.text, keep)
+        if token.kind == "number":
+            return token.text if len(token.text) <= 6 else "123456"
+        if token.kind == "space":
+            return token.text if token.text.isspace() else " "
+        if token.kind == "sign":
+            return token.text if " " <= token.text <= "~" else "?"
+        return self._varying(token)
+
+    def _word(self, word: str, keep: Collection[str]) -> str:
+        if word in keep:
+            return word
+        parts = [part.lower() for one in _PARTS.findall(word) for part in _camels(one)]
+        fine = all(part in self.known and part not in self.names for part in parts)
+        return word if fine and word.lower() not in self.names else NAME
+
+    def _varying(self, token: Token) -> str:
+        text = token.text
+        if token.form == "path":
+            return _path(text)
+        if token.form == "quoted":
+            return f"{text[0]}{''.join(self._piece(one, ()) for one in tokens(text[1:-1], self.names))}{text[-1]}"
+        if token.form == "ip":
+            tail = re.search(r"[:<]\d{1,5}>?$", text)
+            return f"{self._stand_in('ip', text[: tail.start()] if tail else text)}{tail[0] if tail else ''}"
+        if token.form == "name":
+            return self._stand_in("name", text)
+        if token.form in ("pci", "time"):
+            return text
+        return {"url": "https://example.com/path", "email": "user@example.com"}.get(token.form) or re.sub(
+            r"[0-9A-Fa-f]", "0", text
+        )
+
+    def _stand_in(self, form: str, text: str) -> str:
+        """node-a, node-b, … and addresses that are kept free for examples."""
+        known = self._stand_ins
+        if text not in known:
+            number = sum(one.startswith("192.0.2.") == (form == "ip") for one in known.values())
+            known[text] = f"192.0.2.{number % 250 + 1}" if form == "ip" else f"node-{_letters(number)}"
+        return known[text]
+
+
+def _letters(number: int) -> str:
+    first, last = divmod(number, 26)
+    return (_letters(first - 1) if first else "") + chr(ord("a") + last)
+
+
+def _camels(word: str) -> Iterator[str]:
+    yield from re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", word)
+
+
+def _path(path: str) -> str:
+    """A path of a library from its package on, any other as a folder and a file with its ending."""
+    own = _LIBRARY.search(path)
+    if own is not None:
+        return f"/usr/lib/python3/dist-packages/{own[1]}"
+    suffix = _SUFFIX.search(path)
+    ending = suffix[0] if suffix is not None else ""
+    return f"/path/file{ending}" if path.startswith(("/", "~", ".")) else f"file{ending}"
+
+
+@lru_cache(4)
+def vocabulary(texts: frozenset[str]) -> frozenset[str]:
+    """All words of some texts in lower case, with those of every log."""
+    found = {part.lower() for text in texts for one in _PARTS.findall(text) for part in (*_camels(one), one)}
+    built_in = {part.lower() for name in dir(builtins) for part in _camels(name)}
+    return frozenset(
+        found | built_in | {part for one in (*COMMON, *TELLING) for part in _PARTS.findall(str(one))} | _PLAIN
+    )
+
+
+def words_of(rulebook: Rulebook) -> frozenset[str]:
+    """The vocabulary of a rule base: what its rules look for and what they say."""
+    return vocabulary(frozenset(_texts(rulebook)))
+
+
+def _texts(rulebook: Rulebook) -> Iterable[str]:
+    for rule in rulebook.rules:
+        yield from (rule.title, rule.summary, rule.cause, rule.impact, *rule.known_problems)
+        yield from (step.text for step in rule.remediation)
+        for pattern in rule.patterns:
+            yield from (one for one in (pattern.literal, pattern.regex, pattern.not_line) if one)
+            if pattern.exception is not None:
+                yield from (one for one in (pattern.exception.type, pattern.exception.message) if one)
+    yield from (fault.title for fault in rulebook.faults.values())

@@ -1,0 +1,254 @@
+"""From an incident to a rule that can be proposed: mined, drafted, mended by a person, replayed. For the chat and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from sqlmodel import Session
+
+from bot.config.file import Config
+from bot.config.rules import PullRequests
+from bot.forges.base import PlanRefused
+from bot.learning.drafts.cases import Gathered, gathered
+from bot.learning.drafts.edits import edited, regexes_of, rule_path
+from bot.learning.drafts.rule_folder import draft
+from bot.learning.drafts.store import Content, Draft, Edits, Wish, draft_of, made_within
+from bot.learning.proposals.store import Proposed, propose_within, refuse, replayed, told_of_within
+from bot.learning.replay.backtest import backtest
+from bot.learning.replay.clean_corpus import clean_logs
+from bot.learning.replay.trial import Base, base_of, trial
+from bot.notify.messages import put_within
+from bot.queue.tasks import Work
+from bot.queue.worker import Done
+from bot.rulebase.loader import default_folder
+from bot.rulebase.reload import Current
+from bot.store.database import Database
+from kb.errors import RuleError
+from kb.learning.cases import Candidate, Refusal
+from kb.learning.miner import mine
+
+SHOWN = 12  # lines of logs in a form or a pull request
+
+
+@dataclass
+class Drafter:
+    """Drafts rules for one store. `url`: of its database; `folder`: of the rules, `site`: of the overlay, None for the usual ones."""
+
+    url: str
+    config: Config
+    folder: Path | None = None
+    site: Path | None = None
+
+    @cached_property
+    def base(self) -> Base:
+        """The rule base that drafts are tried with."""
+        return base_of(self.folder or default_folder(), self.site)
+
+    @cached_property
+    def _clean(self) -> Mapping[str, Mapping[str, bytes]]:
+        folders = [Path(one) for one in self.config.learning.clean]
+        return clean_logs(self.base.known, self.folder or default_folder(), folders)
+
+    # -- the steps -----------------------------------------------------------------------------------------------------
+
+    def content(self, incident: int, tenant: str, edits: Edits | None = None, *, alone: bool = False) -> Content:
+        """A draft with its replay, or why there is none. `alone`: incidents closed as the same are left out.
+
+        Raises:
+            SignalboxError: the store or the rules cannot be used.
+        """
+        found = gathered(self.url, incident, tenant, alone=alone, clean=self._clean)
+        if found is None:
+            return Content(reasons=(f"There is no incident {incident}.",))
+        mined = mine(found.cases, found.background, self.base.known.rulebook)
+        if isinstance(mined, Refusal):
+            return Content(reasons=mined.reasons)
+        return self.replayed(self._drafted(found, mined), tenant, edits)
+
+    def _drafted(self, found: Gathered, candidate: Candidate) -> Content:
+        texts = {case.id: case.texts for case in found.cases}
+        made = draft(candidate, texts, self.base.known, self.base.files, names=found.names)
+        rule = _rule(made.files)
+        alone = ("One incident alone supports it.",) if candidate.alone else ()
+        missing = tuple(f"Still to be added by a person: {one}" for one in made.missing)
+        regexes = regexes_of(rule)
+        return Content(
+            rule=candidate.id,
+            edits=Edits(
+                title=candidate.title,
+                fault=candidate.fault,
+                regexes=regexes,
+                remediation=tuple(str(one["text"]) for one in rule.get("remediation", ()) if isinstance(one, dict)),
+            ),
+            files=dict(made.files),
+            looks_for="" if regexes is not None else _words(rule),
+            lines=tuple(lines_of(made.files, "/match/")),
+            notes=(*alone, *candidate.remarks, *missing),
+            incidents=candidate.support,
+            why=made.said,
+        )
+
+    def replayed(self, content: Content, tenant: str, edits: Edits | None = None) -> Content:
+        """A draft as a person mended it, tried on all that was seen."""
+        files = dict(content.files)
+        if edits is not None:
+            files = edited(files, edits)
+        rule = _rule(files)
+        own: dict[str, str | bytes | None] = dict(files)
+        try:
+            told = backtest(
+                trial(self.base, own), self.url, self._clean, tenant=tenant, most=self.config.learning.judged
+            )
+        except RuleError as error:
+            hurts = tuple(f"the rule cannot be: {one.message}" for one in error.faults[:5])
+            figures: tuple[tuple[str, str], ...] = ()
+        else:
+            figures, hurts, _ = replayed(told)
+        # never proposed by itself though the replay speaks against it; a person who asks for it is told of in the proposal
+        return msgspec.structs.replace(
+            content,
+            key=_key(rule),
+            files=files,
+            edits=edits or content.edits,
+            patterns=regexes_of(rule) or (_words(rule),),
+            figures=tuple(figures),
+            hurts=tuple(hurts),
+            passed=not hurts,
+        )
+
+    def proposed(self, content: Content, tenant: str, who: str) -> Proposed:
+        """A draft as what is proposed."""
+        return Proposed(
+            key=content.key,
+            tenant=tenant,
+            rule=content.rule,
+            title=content.edits.title,
+            fault=content.edits.fault or "",
+            who=who,
+            files=content.files,
+            incidents=content.incidents,
+            why=content.why,
+            patterns=content.patterns,
+            lines=content.lines,
+            silent=tuple(lines_of(content.files, "/silent/")),
+            figures=content.figures,
+            notes=(*content.notes, *(f"The replay speaks against it: {one}" for one in content.hurts)),
+            passed=content.passed,
+        )
+
+    # -- a worker's way ------------------------------------------------------------------------------------------------
+
+    def do(self, work: Work) -> Done:
+        """Do what a draft's last wish asks for. What came of it is written with the end of the work."""
+        with Database(self.url) as store:
+            found = draft_of(store, str(msgspec.json.decode(work.payload)["draft"]))
+        if found is None or found.state == "proposed":
+            return Done("there is nothing to do")
+        wish = found.wish
+        if found.content is not None and found.content.files:
+            content = self.replayed(found.content, found.tenant, wish.edits)
+        else:
+            content = self.content(found.incident_id, found.tenant, wish.edits)
+        return Done("drafted", lambda session: self._kept(session, found, wish, content))
+
+    def _kept(self, session: Session, found: Draft, wish: Wish, content: Content) -> str:
+        now = datetime.now(UTC)
+        if content.reasons:
+            made_within(session, found, "refused", content)
+            self._shown(session, found, now)
+            return "refused"
+        agreed = not content.hurts or (wish.edits is not None and wish.edits.all_the_same)
+        if wish.then != "propose" or not agreed:
+            if made_within(session, found, "drafted", content):
+                self._shown(session, found, now)
+                if wish.then == "propose":
+                    _told(session, found, "not proposed: " + "; ".join(content.hurts), now)
+            return "drafted"
+        settings = self.config.rules.pull_requests
+        proposed = self.proposed(content, found.tenant, found.who)
+        against = refusal(settings, proposed)
+        if against is not None or settings is None:
+            made_within(session, found, "drafted", content)
+            _told(session, found, f"not proposed: {against}", now)
+            return "refused"
+        if not made_within(session, found, "proposed", content):
+            return "somebody changed it meanwhile"
+        asked = propose_within(session, settings, proposed, now, again=True)
+        told_of_within(session, asked.proposal, channel=found.channel, parent=found.parent, now=now)
+        return f"proposal {asked.proposal}"
+
+    def _shown(self, session: Session, found: Draft, now: datetime) -> None:
+        """The form that is open is filled."""
+        payload = {"draft": found.handle, "version": found.version}
+        put_within(session, f"view:{found.handle}:{found.version}", found.tenant, "view", payload, now=now)
+
+
+def refusal(settings: PullRequests | None, proposed: Proposed) -> str | None:
+    """Why it must not, or cannot, be proposed; None where it may."""
+    if settings is None:
+        return "`rules: pull_requests:` is not configured"
+    try:
+        refuse(settings, proposed)
+    except PlanRefused as error:
+        return str(error)
+    return None
+
+
+def _told(session: Session, found: Draft, words: str, now: datetime) -> None:
+    """To who asked, alone."""
+    payload = {"who": found.who, "channel": found.channel, "form": "message", "text": f"The rule was {words}."}
+    put_within(session, f"draft:{found.handle}:{found.version}", found.tenant, "reply", payload, now=now)
+
+
+@dataclass
+class Drafting:
+    """A worker's way to drafts: it keeps what it made ready for one rule base until another one is in force."""
+
+    url: str
+    config: Config
+    current: Current
+    _digest: str = ""
+    _drafter: Drafter | None = None
+
+    def do(self, work: Work) -> Done:
+        """Do what a draft's last wish asks for."""
+        digest = self.current.known().rulebook.digest
+        if self._drafter is None or digest != self._digest:
+            self._drafter, self._digest = Drafter(self.url, self.config, *self.current.folders()), digest
+        return self._drafter.do(work)
+
+
+def _rule(files: Mapping[str, bytes]) -> dict[str, Any]:
+    return dict(yaml.safe_load(files[rule_path(files)]))
+
+
+def _key(rule: Mapping[str, Any]) -> str:
+    """The fingerprint of what a rule looks for: the same for the same patterns under another title."""
+    meant = [rule.get("match"), rule.get("when"), rule.get("not_when")]
+    return f"learned:{sha256(msgspec.json.encode(meant, order='sorted')).hexdigest()[:32]}"
+
+
+def _words(rule: Mapping[str, Any]) -> str:
+    """What a rule looks for, as it stands in its file."""
+    meant = {name: rule[name] for name in ("match", "when", "not_when") if name in rule}
+    return yaml.safe_dump(meant, sort_keys=False, width=100).strip()
+
+
+def lines_of(files: Mapping[str, bytes], part: str) -> list[str]:
+    """Lines of its test logs, some."""
+    found = [
+        line
+        for path, data in sorted(files.items())
+        if part in path
+        for line in data.decode("utf-8", "replace").splitlines()
+        if line.strip()
+    ]
+    return list(dict.fromkeys(found))[:SHOWN]

@@ -1,0 +1,169 @@
+"""A rule that is drafted with a person: asked for, mined and replayed by a worker, read and mended, proposed.
+
+A draft is a row; whoever asks raises its version and leaves a wish, a worker does it. Deliveries that come twice and workers
+that die change nothing: the draft's handle comes of what asked for it, and what a worker made is written with the end of its work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Literal
+
+import msgspec
+import zstandard
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import Session, col, select
+
+from bot.queue.tasks import Wanted, ask_within
+from bot.store.database import Database
+from bot.store.tables import DraftRow
+
+DRAFT = "draft"
+_LARGEST = 16 << 20  # bytes of what was packed
+State = Literal["asked", "drafted", "refused", "proposed"]
+Then = Literal["show", "propose"]
+
+
+class Edits(msgspec.Struct, frozen=True):
+    """What a person made of a draft. `regexes`: None where they were not asked for; `fault`: None leaves it as it was.
+
+    `all_the_same`: it is to be proposed though the replay speaks against it.
+    """
+
+    title: str = ""
+    fault: str | None = None
+    regexes: tuple[str, ...] | None = None
+    silent: tuple[str, ...] = ()
+    remediation: tuple[str, ...] = ()
+    owner: str = ""
+    all_the_same: bool = False
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What is to be done with a draft: shown again, or proposed. `edits`: None where nobody has changed anything."""
+
+    then: Then = "show"
+    edits: Edits | None = None
+
+
+class Content(msgspec.Struct, frozen=True):
+    """A draft with its replay.
+
+    `files`: by path below the folder of the rules. `edits`: what of it a person may change, as it stands; `looks_for`: what it
+    looks for, in words. `lines`, `figures`, `hurts`, `notes`, `patterns`, `incidents`: see bot.learning.proposals.store.Proposed; `key`: the fingerprint of
+    its patterns. `reasons`: why there is no draft, then all else is empty.
+    """
+
+    rule: str = ""
+    key: str = ""
+    edits: Edits = Edits()
+    files: dict[str, bytes] = {}
+    looks_for: str = ""
+    patterns: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    figures: tuple[tuple[str, str], ...] = ()
+    hurts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    incidents: tuple[int, ...] = ()
+    why: str = ""
+    passed: bool = False
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A draft as it is kept; see DraftRow."""
+
+    handle: str
+    tenant: str
+    incident_id: int
+    who: str
+    channel: str
+    parent: int | None
+    state: State
+    version: int
+    wish: Wish
+    content: Content | None
+    at: datetime
+
+
+def handle_of(key: str) -> str:
+    """The handle of the draft that a delivery asks for: two deliveries of one click ask for one draft."""
+    return f"d{sha256(key.encode()).hexdigest()[:32]}"
+
+
+def ask_draft_within(
+    session: Session, key: str, tenant: str, incident: int, *, who: str, channel: str, parent: int | None, now: datetime
+) -> tuple[str, bool]:
+    """Write down that a rule is to be drafted from an incident; its handle, and whether this is new."""
+    handle = handle_of(key)
+    row = DraftRow(
+        handle=handle, tenant=tenant, incident_id=incident, who=who[:128], channel=channel, parent=parent,
+        wish=_json(Wish()), at=now,
+    )  # fmt: skip
+    if session.get(DraftRow, handle) is not None:
+        return handle, False
+    try:
+        with session.begin_nested():
+            session.add(row)
+            session.flush()
+    except IntegrityError:
+        return handle, False  # the other delivery was faster
+    _work_within(session, row, now)
+    return handle, True
+
+
+def wish_draft_within(session: Session, handle: str, tenant: str, *, version: int, wish: Wish, now: datetime) -> bool:
+    """Leave a wish with a draft that stands at `version`; whether it was taken, and not another one before it."""
+    row = session.exec(
+        select(DraftRow).where(col(DraftRow.handle) == handle, col(DraftRow.tenant) == tenant).with_for_update()
+    ).first()
+    if row is None or row.version != version or row.state == "proposed":
+        return False
+    row.version += 1
+    row.wish = _json(wish)
+    session.add(row)
+    _work_within(session, row, now)
+    return True
+
+
+def draft_of(database: Database, handle: str) -> Draft | None:
+    """One draft; None where there is none of that handle."""
+    with database.errors(), database.session() as session:
+        row = session.get(DraftRow, handle)
+        return None if row is None else _draft(row)
+
+
+def made_within(session: Session, draft: Draft, state: State, content: Content) -> bool:
+    """What came of a draft's wish; whether nobody left another one meanwhile."""
+    row = session.get(DraftRow, draft.handle, with_for_update=True)
+    if row is None or row.version != draft.version:
+        return False
+    row.state, row.content_zstd = state, zstandard.compress(msgspec.json.encode(content))
+    session.add(row)
+    session.flush()
+    return True
+
+
+def _work_within(session: Session, row: DraftRow, now: datetime) -> None:
+    order = _json({"draft": row.handle})
+    ask_within(session, Wanted(DRAFT, f"{DRAFT}:{row.handle}:{row.version}", row.tenant, order), now, 0.0)
+
+
+def _draft(row: DraftRow) -> Draft:
+    packed = row.content_zstd
+    content = None
+    if packed is not None:
+        plain = zstandard.decompress(packed, max_output_size=_LARGEST)
+        content = msgspec.json.decode(plain, type=Content)
+    told: Mapping[str, Any] = {
+        name: getattr(row, name) for name in Draft.__dataclass_fields__ if name not in ("wish", "content")
+    }
+    return Draft(**told, wish=msgspec.json.decode(row.wish, type=Wish), content=content)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

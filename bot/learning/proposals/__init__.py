@@ -1,0 +1,1 @@
+"""Proposals of rules: kept in the store, published as branches and pull requests."""

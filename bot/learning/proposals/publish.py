@@ -1,0 +1,222 @@
+"""A worker brings a proposal to the forge and keeps it current: every step is looked at first and written down after.
+
+Killed between any two calls, the next try finds what is there and goes on; a branch, a commit and a pull request are known by what
+was noted before, or by a mark in them, so there is never a second one. A branch on which somebody else has a commit is theirs:
+there Signalbox only comments.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from bot.config.rules import PullRequests
+from bot.forges.base import Forge, ForgeFailed, Plan, PlanRefused, Pull
+from bot.forges.pull_request_body import hidden
+from bot.forges.registry import forge_of
+from bot.learning.proposals.store import LIVE, Proposal, changed, plan_of, proposal_of, reserved_within
+from bot.queue.tasks import Work
+from bot.queue.worker import Done
+from bot.store.database import Database
+
+MOST_TRIES = 90  # with an hour between them: some days
+LONGEST = 3600.0
+TOLD = ("state", "number", "url", "draft", "sent", "error")  # what people are told of
+ABSENT = "rules.pull_requests is not configured, so nothing can be proposed"
+_log = logging.getLogger(__name__)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class Proposing:
+    """A worker's way to its forge, which keeps its login between two proposals."""
+
+    database: Database
+    settings: PullRequests | None
+    now: Callable[[], datetime] = _now
+    _forge: Forge | None = field(default=None)
+
+    def do(self, work: Work) -> Done:
+        """Look after one proposal. The result is what it came to, in words."""
+        number = int(msgspec.json.decode(work.payload)["proposal"])
+        return Done(self.advance(number))
+
+    def advance(self, number: int) -> str:
+        """Bring one proposal as far as it goes now; in words. Safe to be called at any time, and again.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        found = proposal_of(self.database, number)
+        if found is None or found.state not in LIVE:
+            return "there is nothing to do"
+        now = self.now()
+        settings = self.settings
+        if settings is None or found.forge not in (None, settings.forge):
+            return self._elsewhere(found, now)
+        waits = self.database.write(lambda session: reserved_within(session, number, settings, now))
+        if waits is not None:
+            return waits
+        if self._forge is None:
+            self._forge = forge_of(settings)
+        try:
+            return _Turn(self.database, settings, self._forge, found, plan_of(settings, found), now).go()
+        except ForgeFailed as failed:
+            return self._failed(found, failed, now)
+        except PlanRefused as error:
+            return self._failed(found, ForgeFailed("refused", str(error)), now)
+
+    def _elsewhere(self, found: Proposal, now: datetime) -> str:
+        """It is not for this configuration: it stands in another repository, or there is none."""
+        words = ABSENT
+        if self.settings is not None:
+            words = f"it is of {found.forge}, and {self.settings.forge} is configured now; decide on it there"
+        values = {"error": words, "looked_at": now, "ready_at": now + timedelta(seconds=LONGEST)}
+        changed(self.database, found, now, values, tell=found.error != words)
+        return words
+
+    def _failed(self, found: Proposal, failed: ForgeFailed, now: datetime) -> str:
+        """Keep the reason, and when it is tried again. Where nothing but other settings would help, it is over."""
+        tries = found.tries + 1
+        values: dict[str, Any] = {"error": str(failed)[:500], "tries": tries, "looked_at": now}
+        if failed.kind == "nothing":
+            values |= {"state": "merged", "ended_at": now}
+        elif failed.pause is None or tries >= MOST_TRIES:
+            values |= {"state": "failed", "ended_at": now}
+        else:
+            pause = failed.pause if failed.told else min(LONGEST, failed.pause * 2 ** min(found.tries, 6))
+            values["ready_at"] = now + timedelta(seconds=pause)
+        changed(self.database, found, now, values, tell=found.error != values["error"])
+        return str(failed)
+
+
+@dataclass(slots=True)
+class _Turn:
+    """One look after one proposal. `pushed`: a commit went up just now, of which the forge may not have begun the checks yet."""
+
+    database: Database
+    settings: PullRequests
+    forge: Forge
+    found: Proposal
+    plan: Plan
+    now: datetime
+    pushed: bool = False
+
+    def go(self) -> str:
+        """Look, then do what is missing."""
+        found = self.found
+        current = found.version in {found.sent, found.commented}
+        began = found.number is not None or found.sent is not None
+        if began:
+            quiet = found.etag if current and not found.draft else None
+            pull = self.forge.look(found.number, found.branch, found.head, quiet)
+            if pull is None:
+                self._note()
+                return "nothing changed"
+        else:
+            pull = self.forge.find(self.plan)
+        if pull is not None and pull.state != "open":
+            return self._ended(pull)
+        tip = self.forge.tip(found.branch)
+        known = (found.head or "").split()
+        if tip is not None and tip not in known and not self.forge.ours(tip, self.plan):
+            return self._told_only(pull)
+        if current and tip is not None and pull is not None:
+            return self._ready(replace(pull, head=tip))
+        if tip is None and began:
+            raise ForgeFailed(
+                "moved", f"the branch {found.branch} is gone; its pull request is looked at again", pause=60.0
+            )
+        return self._ready(self._brought(pull, tip))
+
+    def _brought(self, pull: Pull | None, tip: str | None) -> Pull:
+        """The branch and the pull request say what they should."""
+        head = self.forge.commit(self.plan, tip, lambda made: self._head(f"{tip or ''} {made}".strip()))
+        self.pushed = head != tip
+        if head != self.found.head:
+            self._head(head)
+        if pull is None:
+            pull = self.forge.open(self.plan)
+            self._note(state="open", number=pull.number, url=pull.url, draft=self._is_draft(pull))
+        else:
+            self.forge.edit(pull, self.plan)
+        lacking = self.forge.dress(pull, self.plan).lacking
+        for words in lacking:
+            _log.warning("proposal %d: %s", self.found.id, words)
+        self._note(state="open", number=pull.number, url=pull.url, draft=self._is_draft(pull), sent=self.found.version)
+        return replace(pull, head=head)
+
+    def _ready(self, pull: Pull) -> str:
+        """A draft is one no more when the replay passed and the forge's checks did."""
+        draft = self._is_draft(pull)
+        words = self._undone(pull) if draft else None
+        if draft and words is None:
+            self.forge.ready(pull, self.plan)
+        self._note(draft=words is not None, etag=None if draft else pull.etag, error=words)
+        return words or ("it stands" if pull.url is None else f"it stands at {pull.url}")
+
+    def _is_draft(self, pull: Pull) -> bool:
+        """Whether it is ours to mark ready: one that was ready and that a person made a draft again stays one."""
+        return pull.draft and self.found.draft
+
+    def _undone(self, pull: Pull) -> str | None:
+        """Why it is still a draft, in words."""
+        if not self.found.content.passed:
+            return "it stays a draft: the replay did not pass"
+        if not self.settings.checks:
+            return None
+        checks = self.forge.checks(pull)
+        if checks.failed:
+            return f"it stays a draft: checks failed: {', '.join(checks.failed[:5])[:200]}"
+        if checks.pending:
+            return "it stays a draft until the checks are done"
+        since = self.found.opened_at or self.found.created_at
+        early = (self.now - since).total_seconds() < self.settings.settle
+        if not checks.total and (self.pushed or early):
+            return "it stays a draft until the checks have begun"
+        return None
+
+    def _told_only(self, pull: Pull | None) -> str:
+        """The branch is somebody else's: what would have changed is said there, once a version."""
+        found = self.found
+        began = found.number is not None or found.sent is not None
+        if pull is None or not (began or hidden(self.plan.mark) in pull.body):
+            why = f"there is a branch {found.branch} with commits that are not ours"
+            raise ForgeFailed("foreign", why, "delete or rename it")
+        words = "somebody works on the branch: Signalbox only comments there"
+        if found.version not in (found.sent, found.commented):
+            text = f"Signalbox would change this proposal now, and leaves the branch to whoever works on it.\n\n{self.plan.body}"
+            self.forge.comment(pull, f"{self.plan.mark}:v{found.version}", text)
+        values = {
+            "number": pull.number,
+            "url": pull.url,
+            "draft": self._is_draft(pull),
+            "commented": found.version,
+            "etag": pull.etag,
+        }
+        self._note(state="open", error=words, **values)
+        return words
+
+    def _ended(self, pull: Pull) -> str:
+        """A person has decided."""
+        self._note(state=pull.state, number=pull.number, url=pull.url, ended_at=self.now, error=None, etag=pull.etag)
+        return "it was merged" if pull.state == "merged" else "it was closed, and is not proposed again"
+
+    def _head(self, head: str) -> None:
+        changed(self.database, self.found, self.now, {"head": head}, tell=False)
+
+    def _note(self, **values: Any) -> None:
+        """Write down; the message about it is composed anew where people would read something else."""
+        told = any(getattr(self.found, name) != value for name, value in values.items() if name in TOLD)
+        later = self.now + timedelta(seconds=self.settings.every)
+        values = {"looked_at": self.now, "ready_at": later, "tries": 0, **values}
+        changed(self.database, self.found, self.now, values, tell=told)
+        self.found = replace(self.found, **values)

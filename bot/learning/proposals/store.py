@@ -1,0 +1,472 @@
+"""Rules that are proposed to those who own the rules: written down first, so that a kill anywhere ends in one pull request.
+
+Of one pattern there is one proposal. What it should say has a version, and so has what stands on the forge; a worker brings the
+second up to the first (`bot.learning.proposals.publish`). Closed by a person means: not proposed again, unless a person asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any, Literal
+
+import msgspec
+import zstandard
+from sqlalchemy import or_, update
+from sqlmodel import Session, col, select
+
+from bot.config.rules import PullRequests
+from bot.forges.base import PREFIX, Plan, PlanRefused, placed, refuse_rule
+from bot.forges.pull_request_body import Told, body_of, plain, title_of
+from bot.learning.replay.backtest import Backtest
+from bot.notify.messages import tell_within
+from bot.queue.tasks import Wanted, ask_within
+from bot.store.database import Database, insert_new
+from bot.store.tables import PostingRow, ProposalRow
+
+PROPOSE = "propose"
+PROPOSAL = "proposal"  # the state of the message that tells of one
+LIVE = ("asked", "open")
+HOUR = timedelta(hours=1)
+_LARGEST = 64 << 20  # bytes of what was packed
+_FEW = 8
+State = Literal["asked", "open", "merged", "closed", "failed"]
+How = Literal["new", "updated", "same", "closed", "merged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A rule that is to be proposed. `key`: a fingerprint of its patterns; `files`: by path below the folder of the rules.
+
+    `fault`: the class that it names. `who`: asked for it. `why`: words of the close-out; `lines`: of logs that it matches, `silent`: on
+    which it is silent. `figures`, `passed`: what the replay gave (`replayed`). `notes`: what a reviewer must know.
+    """
+
+    key: str
+    tenant: str
+    rule: str
+    title: str
+    fault: str
+    who: str
+    files: Mapping[str, bytes]
+    incidents: Sequence[int] = ()
+    why: str = ""
+    patterns: Sequence[str] = ()
+    lines: Sequence[str] = ()
+    silent: Sequence[str] = ()
+    figures: Sequence[tuple[str, str]] = ()
+    notes: Sequence[str] = ()
+    passed: bool = False
+
+
+class Content(msgspec.Struct, frozen=True):
+    """What a proposal says, as it is kept. `keys`: of the patterns that it had; `gone`: files that it had, by path as in `files`."""
+
+    title: str
+    fault: str
+    files: dict[str, bytes]
+    incidents: list[int] = []
+    why: str = ""
+    patterns: list[str] = []
+    lines: list[str] = []
+    silent: list[str] = []
+    figures: list[tuple[str, str]] = []
+    notes: list[str] = []
+    passed: bool = False
+    keys: list[str] = []
+    gone: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What became of a wish to propose. `how`: closed or merged where it was decided on before, and is left so."""
+
+    proposal: int
+    how: How
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A proposal as it is kept; see ProposalRow."""
+
+    id: int
+    key: str
+    tenant: str
+    rule: str
+    incident_id: int | None
+    who: str
+    state: State
+    draft: bool
+    version: int
+    sent: int | None
+    commented: int | None
+    forge: str | None
+    branch: str
+    number: int | None
+    url: str | None
+    head: str | None
+    etag: str | None
+    posting_id: int | None
+    created_at: datetime
+    opened_at: datetime | None
+    looked_at: datetime | None
+    ended_at: datetime | None
+    ready_at: datetime
+    tries: int
+    error: str | None
+    content: Content
+
+
+# --- asking for it ---------------------------------------------------------------------------------------------------
+
+
+def propose(
+    database: Database,
+    settings: PullRequests,
+    proposed: Proposed,
+    now: datetime,
+    *,
+    again: bool = False,
+    posting: int | None = None,
+) -> Asked:
+    """Write down that a rule is proposed, and that a worker is to do it. `again`: a person asks, though it was decided on before.
+
+    `posting`: the message that tells of it; it is composed anew whenever the proposal changes.
+
+    Raises:
+        PlanRefused: it must not go into a repository.
+        StoreError: the store cannot be used.
+    """
+    refuse(settings, proposed)
+    return database.write(
+        lambda session: propose_within(session, settings, proposed, now, again=again, posting=posting)
+    )
+
+
+def refuse(settings: PullRequests, proposed: Proposed) -> None:
+    """Look whether it may go into a repository.
+
+    Raises:
+        PlanRefused: it may not.
+    """
+    refuse_rule(proposed.rule)
+    homes = [path.split("/")[-2] for path in placed(proposed.files, settings.folder) if path.endswith("/rule.yaml")]
+    if homes != [proposed.rule]:
+        raise PlanRefused(f"there is no rule.yaml of {proposed.rule} among its files")
+    if not proposed.key.isprintable() or not 1 <= len(proposed.key) <= 200:
+        raise PlanRefused("the fingerprint of its patterns is no fingerprint")
+
+
+def propose_within(
+    session: Session,
+    settings: PullRequests,
+    proposed: Proposed,
+    now: datetime,
+    *,
+    again: bool = False,
+    posting: int | None = None,
+) -> Asked:
+    """`propose` in a transaction that writes; what it must hold was looked at (`refuse`)."""
+    row = _known(session, proposed)
+    if row is None:
+        made = ProposalRow(
+            key=proposed.key,
+            tenant=proposed.tenant,
+            rule=proposed.rule,
+            incident_id=next(iter(proposed.incidents), None),
+            who=proposed.who,
+            forge=settings.forge,
+            branch=_branch(session, proposed.rule),
+            content_zstd=_packed(_content(proposed)),
+            posting_id=posting,
+            created_at=now,
+            ready_at=now,
+        )
+        number = insert_new(session, ProposalRow, made.model_dump(exclude={"id"}))
+        if number is not None:
+            work_within(session, number, proposed.tenant, now)
+            return Asked(number, "new")
+        row = session.exec(select(ProposalRow).where(col(ProposalRow.key) == proposed.key)).one()
+    number = row.id or 0
+    if row.state in ("closed", "merged") and not again:
+        return Asked(number, "closed" if row.state == "closed" else "merged")
+    if (row.number is None and row.sent is None) or row.state not in LIVE:
+        row.forge = settings.forge
+    how = _renewed(session, row, proposed, now)
+    row.posting_id = posting if posting is not None else row.posting_id
+    session.add(row)
+    session.flush()
+    raised_within(session, row.posting_id, now)
+    work_within(session, number, row.tenant, now)
+    return Asked(number, how)
+
+
+def _known(session: Session, proposed: Proposed) -> ProposalRow | None:
+    """The proposal of this pattern: by its key, or of this rule where it had the pattern once, or is being decided on."""
+    found = session.exec(select(ProposalRow).where(col(ProposalRow.key) == proposed.key).with_for_update()).first()
+    if found is not None:
+        return found
+    same = select(ProposalRow).where(col(ProposalRow.rule) == proposed.rule).order_by(col(ProposalRow.id).desc())
+    rows = session.exec(same.with_for_update()).all()
+    live = next((one for one in rows if one.state in LIVE), None)
+    return live or next((one for one in rows if proposed.key in unpacked(one.content_zstd).keys), None)
+
+
+def _renewed(session: Session, row: ProposalRow, proposed: Proposed, now: datetime) -> How:
+    """What is proposed becomes this; whether that changes anything."""
+    old, new = unpacked(row.content_zstd), _content(proposed)
+    gone = sorted((set(old.gone) | set(old.files)) - set(new.files)) if row.state in LIVE else []
+    new = msgspec.structs.replace(new, keys=sorted({*old.keys, *new.keys}), gone=gone)
+    if row.state in LIVE and new == old:
+        row.ready_at = now  # who asks again wants it tried again
+        return "same"
+    if row.state in ("closed", "merged"):
+        row.branch, row.number, row.url, row.head = _branch(session, row.rule), None, None, None
+        row.opened_at = row.ended_at = row.commented = row.sent = None
+        row.draft = True
+    if row.state not in LIVE:
+        row.state, row.ended_at = "asked", None
+    row.version += 1
+    row.content_zstd = _packed(new)
+    row.etag, row.error, row.tries, row.ready_at = None, None, 0, now
+    return "updated"
+
+
+def _branch(session: Session, rule: str) -> str:
+    """A branch that no proposal had: one that was decided on may still be there."""
+    taken = set(session.exec(select(ProposalRow.branch).where(col(ProposalRow.branch).startswith(PREFIX + rule))).all())
+    names = (PREFIX + rule if count == 1 else f"{PREFIX}{rule}-{count}" for count in range(1, 10_000))
+    return next(name for name in names if name not in taken)
+
+
+def _content(proposed: Proposed) -> Content:
+    return Content(
+        title=proposed.title,
+        fault=proposed.fault,
+        files=dict(proposed.files),
+        incidents=list(proposed.incidents),
+        why=proposed.why,
+        patterns=list(proposed.patterns),
+        lines=list(proposed.lines),
+        silent=list(proposed.silent),
+        figures=list(proposed.figures),
+        notes=list(proposed.notes),
+        passed=proposed.passed,
+        keys=[proposed.key],
+    )
+
+
+# --- what the replay gave --------------------------------------------------------------------------------------------
+
+
+def replayed(backtest: Backtest) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...], bool]:
+    """A replay as figures of a body, what of it speaks against the rule, and whether it passed."""
+    changes = {kind: backtest.of(kind) for kind in ("new", "lost", "changed")}
+    figures = [
+        ("Incidents searched", f"{backtest.incidents}{_beside(backtest.without_text, 'have no text any more')}"),
+        ("It speaks on", _listed(backtest.hits)),
+        *((f"First answers {kind}", _listed([one.incident for one in found])) for kind, found in changes.items()),
+        ("Better, worse than what people named", f"{_count(backtest, 'better')}, {_count(backtest, 'worse')}"),
+        ("Precision", backtest.precision.words),
+        ("Recall", backtest.recall.words),
+        (
+            "Rules that lead no more",
+            ", ".join(f"{name} {count}" for name, count in backtest.shadowed.items()) or "none",
+        ),
+        ("Logs of good runs that it names", f"{len(backtest.clean_hits)} of {backtest.clean}"),
+        ("Cost", "; ".join((backtest.cost.words, *backtest.dear))),
+    ]
+    if backtest.unjudged:
+        figures.insert(1, ("Not judged, for there were too many", str(backtest.unjudged)))
+    return tuple(figures), tuple(backtest.hurts), not backtest.hurts
+
+
+def _count(backtest: Backtest, what: Literal["better", "worse"]) -> int:
+    return sum(bool(getattr(one, what)) for one in backtest.changes)
+
+
+def _beside(count: int, words: str) -> str:
+    return f" ({count} more {words})" if count else ""
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    if not numbers:
+        return "0"
+    told = ", ".join(f"no. {one}" for one in numbers[:_FEW])
+    return f"{len(numbers)}: {told}{', …' if len(numbers) > _FEW else ''}"
+
+
+# --- the plan --------------------------------------------------------------------------------------------------------
+
+
+def plan_of(settings: PullRequests, proposal: Proposal) -> Plan:
+    """The pull request that a proposal should be."""
+    content, home = proposal.content, settings.folder
+    mark = f"signalbox:{sha256(f'{proposal.key} {proposal.branch}'.encode()).hexdigest()[:20]}"
+    told = Told(
+        mark=mark,
+        rule=proposal.rule,
+        title=content.title,
+        fault=content.fault,
+        who=proposal.who,
+        why=content.why,
+        patterns=content.patterns,
+        lines=content.lines,
+        silent=content.silent,
+        figures=content.figures,
+        notes=content.notes,
+        incidents=content.incidents,
+        passed=content.passed,
+    )
+    note = "Opened as a draft by Signalbox; it is marked ready when the replay and the checks of this repository pass."
+    body = body_of(told, "" if settings.backend == "local" else note)
+    title = title_of(proposal.rule, content.title)
+    numbers = ", ".join(str(number) for number in content.incidents[:20])
+    message = f"{title}\n\nProposed by Signalbox{f' from incidents {numbers}' if numbers else ''}."
+    if settings.backend == "local":  # there is no other place for it
+        message += f"\n\n{body}"
+    root = "" if home == "." else f"{home}/"
+    return Plan(
+        mark=mark,
+        branch=proposal.branch,
+        base=settings.base,
+        title=title,
+        body=body,
+        message=message + "\n",
+        files=placed(content.files, home),
+        gone=tuple(f"{root}{path}" for path in content.gone),
+        labels=tuple(label for one in settings.labels if (label := plain(one, 50))),
+        reviewers=settings.reviewers,
+        at=proposal.created_at,
+    )
+
+
+# --- reading and changing --------------------------------------------------------------------------------------------
+
+
+def proposal_of(database: Database, number: int) -> Proposal | None:
+    """One proposal; None where there is none of that number."""
+    with database.errors(), database.session() as session:
+        row = session.get(ProposalRow, number)
+        return None if row is None else _proposal(row)
+
+
+def proposals(database: Database, tenant: str | None = None, *, live: bool = False) -> tuple[Proposal, ...]:
+    """All proposals, the newest first. `live`: those that nobody has decided on."""
+    wanted = select(ProposalRow).order_by(col(ProposalRow.id).desc())
+    if tenant is not None:
+        wanted = wanted.where(col(ProposalRow.tenant) == tenant)
+    if live:
+        wanted = wanted.where(col(ProposalRow.state).in_(LIVE))
+    with database.errors(), database.session() as session:
+        return tuple(_proposal(row) for row in session.exec(wanted).all())
+
+
+def tick(database: Database, now: datetime) -> int:
+    """Ask for work on every proposal that is due: to be put on the forge, or to be looked at; how many."""
+    due = select(ProposalRow.id, ProposalRow.tenant).where(
+        col(ProposalRow.state).in_(LIVE), col(ProposalRow.ready_at) <= now
+    )
+    with database.errors(), database.session() as session:
+        found = session.exec(due).all()
+
+    def ask(session: Session) -> None:
+        for number, tenant in found:
+            work_within(session, number or 0, tenant, now)
+
+    if found:
+        database.write(ask)
+    return len(found)
+
+
+def work_within(session: Session, number: int, tenant: str, now: datetime) -> None:
+    """A worker is to look after a proposal."""
+    ask_within(session, Wanted(PROPOSE, f"{PROPOSE}:{number}", tenant, f'{{"proposal":{number}}}'), now, 0.0)
+
+
+def raised_within(session: Session, posting: int | None, now: datetime) -> None:
+    """The message that tells of a proposal says something else now."""
+    if posting is not None:
+        session.execute(
+            update(PostingRow)
+            .where(col(PostingRow.id) == posting)
+            .values(version=col(PostingRow.version) + 1, ready_at=now, tries=0)
+        )
+
+
+def told_of_within(session: Session, number: int, *, channel: str, parent: int | None, now: datetime) -> None:
+    """A message tells where a proposal stands, in the thread of the incident that it came from, and is edited as it goes."""
+    row = session.get_one(ProposalRow, number)
+    if row.posting_id is None:
+        facts = {"proposal": number}
+        row.posting_id = tell_within(
+            session,
+            f"proposal:{number}",
+            row.tenant,
+            channel=channel,
+            parent=parent,
+            state=PROPOSAL,
+            facts=facts,
+            now=now,
+        )
+        session.add(row)
+    else:
+        raised_within(session, row.posting_id, now)
+
+
+def reserved_within(session: Session, number: int, settings: PullRequests, now: datetime) -> str | None:
+    """Take a place among those that may be open; in words why there is none now, and the proposal waits."""
+    # all rows that count, in one order: two workers take places one after the other
+    rows = session.exec(
+        select(ProposalRow)
+        .where(or_(col(ProposalRow.state).in_(LIVE), col(ProposalRow.opened_at) > now - HOUR))
+        .order_by(col(ProposalRow.id))
+        .with_for_update()
+    ).all()
+    own = next((one for one in rows if one.id == number), None)
+    if own is None or own.opened_at is not None:
+        return None
+    counted = [one for one in rows if one.opened_at is not None and one.id != number and one.forge == settings.forge]
+    standing = [one for one in counted if one.state in LIVE]
+    recent = sorted(one.opened_at for one in counted if one.opened_at is not None and one.opened_at > now - HOUR)
+    waits = None
+    if len(standing) >= settings.at_once:
+        waits = f"it waits: {len(standing)} proposals are open, and at most {settings.at_once} may be at once"
+        own.ready_at = now + timedelta(seconds=settings.every)
+    elif len(recent) >= settings.hourly:
+        own.ready_at = recent[-settings.hourly] + HOUR
+        waits = f"it waits until {own.ready_at:%H:%M} UTC: at most {settings.hourly} new ones an hour"
+    if waits is None:
+        own.opened_at, own.forge = now, settings.forge
+    if own.error != waits:
+        own.error = waits
+        raised_within(session, own.posting_id, now)
+    session.add(own)
+    return waits
+
+
+def changed(database: Database, proposal: Proposal, now: datetime, values: Mapping[str, Any], *, tell: bool) -> None:
+    """Write down what became of it. `tell`: the message about it says something else now."""
+
+    def change(session: Session) -> None:
+        session.execute(update(ProposalRow).where(col(ProposalRow.id) == proposal.id).values(**values))
+        if tell:
+            raised_within(session, proposal.posting_id, now)
+
+    database.write(change)
+
+
+def unpacked(packed: bytes) -> Content:
+    """The content of a row."""
+    return msgspec.json.decode(zstandard.decompress(packed, max_output_size=_LARGEST), type=Content)
+
+
+def _packed(content: Content) -> bytes:
+    return zstandard.compress(msgspec.json.encode(content))
+
+
+def _proposal(row: ProposalRow) -> Proposal:
+    kept = {one.name: getattr(row, one.name) for one in fields(Proposal) if one.name != "content"}
+    return Proposal(**kept, content=unpacked(row.content_zstd))

@@ -1,0 +1,311 @@
+"""A change of rules tried on every incident that is stored and on logs of good runs, before a person is asked to read it.
+
+Two passes. The first looks, in each stored text, for what the changed rules could speak on (`kb.learning.required_literals`); only
+the texts that have any of it are judged by both rule bases. Whatever has none of it is answered as before: a rule speaks for
+itself, and one that says nothing changes no answer. What is compared are answers on the stored text, old and new alike: of an
+incident that stacks or metrics decided, the text alone may say less than its report did.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import zstandard
+from sqlmodel import col, select
+
+from bot.diagnosis.replay_text import streams_of
+from bot.diagnosis.scan_pool import leave_interrupts, process_context
+from bot.learning.outcomes import Told, faults_of, told_within
+from bot.learning.replay.scan_cost import dearer
+from bot.learning.replay.trial import First, Heard, Judge, Trial
+from bot.store.database import Database
+from bot.store.incidents import REPLAY_BYTES
+from bot.store.tables import ReplayRow
+from kb.errors import SignalboxError
+from kb.learning.precision import Share, fits
+from kb.rulebase.rule import Rulebook
+
+MOST_JUDGED = 1_500  # incidents that both rule bases judge: those that people spoke of first, then the newest
+FEW = 8  # incidents or logs named in a reason
+_CHUNK, _FEW_TEXTS = 64, 8  # incidents of a task: to be searched, to be judged
+_ROUND = 96  # incidents, after which it is asked whether enough is known
+_NOTHING = Share(0, 0)
+
+Kind = Literal["new", "lost", "changed"]
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An incident whose first answer the change makes another one. `truth`: the fault that people named, None where nobody did.
+
+    `better`, `worse`: the new answer is what people named and the old one was not, and the other way round.
+    """
+
+    incident: int
+    kind: Kind
+    old: First
+    new: First
+    truth: str | None = None
+    better: bool = False
+    worse: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What the changed rules cost: `engine` seconds over `size` bytes of text, lines that the engine points them to there."""
+
+    size: int = 0
+    engine: float = 0.0
+    asked: int = 0
+
+    @property
+    def words(self) -> str:
+        """The cost for each MB."""
+        megabytes = max(self.size, 1) / 1e6
+        return f"{self.asked / megabytes:.1f} lines asked and {self.engine / megabytes * 1e3:.2f} ms of the engine a MB"
+
+
+@dataclass(frozen=True, slots=True)
+class Backtest:
+    """What a change does.
+
+    `incidents`: whose text was searched; `without_text`: whose text is kept no more; `judged`: by both rule bases; `unjudged`:
+    could be touched, and there were too many; `unjudged_said`: those of them of which people spoke. `hits`: incidents on which a touched rule speaks. `precision`: of the hits
+    whose cause people named, on how many it is that of the rule that speaks; `recall`: of the incidents of these causes, on
+    how many a rule speaks. `shadowed`: rules that led before and no longer do, with how often. `clean`, `clean_hits`: logs of
+    good runs, and those on which a touched rule speaks or the answer is another one. `hurts`: why this must not be proposed
+    unless a person asks for it. `dear`: what is to be said of its cost, and keeps nothing from being proposed (`costing`).
+    """
+
+    rules: tuple[str, ...]
+    incidents: int = 0
+    without_text: int = 0
+    judged: int = 0
+    unjudged: int = 0
+    unjudged_said: int = 0
+    hits: tuple[int, ...] = ()
+    changes: tuple[Change, ...] = ()
+    precision: Share = _NOTHING
+    recall: Share = _NOTHING
+    shadowed: Mapping[str, int] = field(default_factory=dict)
+    clean: int = 0
+    clean_hits: tuple[str, ...] = ()
+    cost: Cost = field(default_factory=Cost)
+    seconds: float = 0.0
+    hurts: tuple[str, ...] = ()
+    dear: tuple[str, ...] = ()
+
+    def of(self, kind: Kind) -> tuple[Change, ...]:
+        """The changes of one kind."""
+        return tuple(one for one in self.changes if one.kind == kind)
+
+
+# --- all texts -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Sifted:
+    """What the first pass made of some incidents: how many texts there were, which have to be judged, what it cost."""
+
+    texts: int
+    found: tuple[int, ...]
+    cost: Cost
+
+
+def backtest(
+    trial_: Trial,
+    url: str,
+    clean: Mapping[str, Mapping[str, bytes]],
+    *,
+    tenant: str | None = None,
+    workers: int | None = None,
+    most: int | None = MOST_JUDGED,
+) -> Backtest:
+    """Try a change on the incidents of a store and on logs of good runs (`clean_logs`).
+
+    `tenant`: its incidents alone; `most`: so many are judged at the most, those of which people spoke first, and none any more
+    once it has made `FEW` confirmed answers worse; None for all.
+
+    Raises:
+        StoreError: the store cannot be read.
+        SignalboxError: a process died.
+    """
+    begun = time.perf_counter()
+    judge = Judge(trial_)
+    with Database(url) as store, store.errors(), store.session() as session:
+        told = told_within(session, tenant)
+    ids = sorted(told, reverse=True)
+    workers = min(workers or len(os.sched_getaffinity(0)), max(1, len(ids) // _CHUNK))
+    try:
+        with ProcessPoolExecutor(workers, process_context(), _start, (url, judge)) as pool:
+            sifted = list(pool.map(_sift, _chunks(ids, _CHUNK)))
+            found = sorted((one for part in sifted for one in part.found), key=lambda one: (not told[one].said, -one))
+            heard, judged = _heard(pool, found, told, most)
+    except BrokenProcessPool as error:
+        raise SignalboxError("a process that tried the rules died; there is no result") from error
+    left = found[judged:]
+    texts = sum(one.texts for one in sifted)
+    result = Backtest(
+        trial_.rules,
+        incidents=texts,
+        without_text=len(ids) - texts,
+        judged=judged,
+        unjudged=len(left),
+        unjudged_said=sum(told[one].said for one in left),
+        hits=tuple(number for number in sorted(heard) if heard[number].spoke),
+        changes=tuple(
+            _change(number, one, told[number]) for number, one in sorted(heard.items()) if one.old != one.new
+        ),
+        precision=_precision(trial_.new, told, heard),
+        recall=_recall(trial_, told, heard, frozenset(left)),
+        shadowed=_shadowed(trial_.rules, heard),
+        clean=len(clean),
+        clean_hits=tuple(_on_clean(judge, clean)),
+        cost=_sum(one.cost for one in sifted),
+        seconds=round(time.perf_counter() - begun, 2),
+        dear=tuple(dearer(trial_, clean)),
+    )
+    return replace(result, hurts=tuple(_hurts(result)))
+
+
+def _heard(
+    pool: ProcessPoolExecutor, found: Sequence[int], told: Mapping[int, Told], most: int | None
+) -> tuple[dict[int, Heard], int]:
+    """What is heard of the first so many of some incidents, and of how many of them; in rounds, until enough is known."""
+    heard: dict[int, Heard] = {}
+    chosen = found if most is None else found[:most]
+    judged = 0
+    for part in _chunks(chosen, _ROUND if most is not None else max(1, len(chosen))):
+        for one in pool.map(_judge, _chunks(part, _FEW_TEXTS)):
+            heard |= one
+        judged += len(part)
+        if most is not None and sum(_change(number, heard[number], told[number]).worse for number in heard) >= FEW:
+            break
+    return heard, judged
+
+
+def _chunks(ids: Sequence[int], size: int) -> list[Sequence[int]]:
+    return [ids[at : at + size] for at in range(0, len(ids), size)]
+
+
+_work: tuple[Database, Judge] | None = None
+
+
+def _start(url: str, judge: Judge) -> None:
+    global _work  # noqa: PLW0603 - a worker process has one, made once
+    leave_interrupts()
+    _work = Database(url), judge
+
+
+def _texts(ids: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """The stored texts of some incidents, those that are there."""
+    store, _ = _begun()
+    with store.errors(), store.session() as session:
+        rows = session.exec(
+            select(ReplayRow.incident_id, ReplayRow.text_zstd).where(col(ReplayRow.incident_id).in_(ids))
+        ).all()
+    for number, packed in rows:
+        try:
+            yield number, zstandard.decompress(packed, max_output_size=REPLAY_BYTES)
+        except zstandard.ZstdError:
+            continue  # as if none were kept
+
+
+def _begun() -> tuple[Database, Judge]:
+    if _work is None:
+        raise RuntimeError("the worker was not started by backtest")
+    return _work
+
+
+def _sift(ids: Sequence[int]) -> _Sifted:
+    _, judge = _begun()
+    texts, found, size, engine_s, asked = 0, [], 0, 0.0, 0
+    for number, text in _texts(ids):
+        begun = time.perf_counter()
+        lets, lines = judge.sift(text)
+        engine_s += time.perf_counter() - begun
+        texts, size, asked = texts + 1, size + len(text), asked + lines
+        if lets:
+            found.append(number)
+    return _Sifted(texts, tuple(found), Cost(size, engine_s, asked))
+
+
+def _judge(ids: Sequence[int]) -> dict[int, Heard]:
+    _, judge = _begun()
+    return {number: heard for number, text in _texts(ids) if (heard := judge.hear(streams_of(text))) is not None}
+
+
+# --- what it comes to ------------------------------------------------------------------------------------------------
+
+
+def _sum(costs: Iterable[Cost]) -> Cost:
+    total = Cost()
+    for one in costs:
+        total = Cost(total.size + one.size, total.engine + one.engine, total.asked + one.asked)
+    return total
+
+
+def _change(number: int, heard: Heard, told: Told) -> Change:
+    old, new = heard.old, heard.new
+    kind: Kind = "changed" if bool(old.fault) == bool(new.fault) else "new" if new.fault else "lost"
+    was, now = (one.fault == told.truth and told.truth is not None for one in (old, new))
+    # what its report had right by more than its text must not be made wrong either
+    was = was or (told.confirmed and old.fault is None and new.fault is not None)
+    return Change(number, kind, old, new, told.truth, better=now and not was, worse=was and not now)
+
+
+def _precision(book: Rulebook, told: Mapping[int, Told], heard: Mapping[int, Heard]) -> Share:
+    """Of the hits on incidents whose cause people named, those in which the cause, or its consequence, is what is named."""
+    judged = [
+        any(fits(book, told[number].truth or "", fault) for faults in one.spoke.values() for fault in faults)
+        for number, one in heard.items()
+        if one.spoke and told[number].truth is not None
+    ]
+    return Share(sum(judged), len(judged))
+
+
+def _recall(trial_: Trial, told: Mapping[int, Told], heard: Mapping[int, Heard], left: Collection[int]) -> Share:
+    """Of the incidents of the faults that the touched rules name, those on which one of them speaks; `left` were not judged."""
+    faults = {fault for rule in trial_.new.rules if rule.id in trial_.rules for fault in faults_of(rule)}
+    of = [number for number, one in told.items() if one.truth in faults and number not in left]
+    return Share(sum(number in heard and bool(heard[number].spoke) for number in of), len(of))
+
+
+def _shadowed(rules: Sequence[str], heard: Mapping[int, Heard]) -> Mapping[str, int]:
+    gone = Counter(
+        one.old.rule for one in heard.values() if one.new.rule in rules and one.old.rule not in (None, one.new.rule)
+    )
+    return {str(name): count for name, count in gone.most_common()}
+
+
+def _hurts(result: Backtest) -> Iterator[str]:
+    worse = [one for one in result.changes if one.worse]
+    if worse:
+        named = ", ".join(f"{one.incident} ({one.old.fault or one.truth} to {one.new.words})" for one in worse[:FEW])
+        more = f" and {len(worse) - FEW} more" if len(worse) > FEW else ""
+        yield f"it changes {len(worse)} answer{'s' * (len(worse) != 1)} that people confirmed: {named}{more}"
+    elif result.unjudged_said:
+        yield f"it may change so many answers that {result.unjudged_said} of which people spoke were not judged"
+    if result.clean_hits:
+        named = ", ".join(result.clean_hits[:FEW])
+        more = f" and {len(result.clean_hits) - FEW} more" if len(result.clean_hits) > FEW else ""
+        yield f"it speaks on {len(result.clean_hits)} of {result.clean} clean logs: {named}{more}"
+
+
+def _on_clean(judge: Judge, clean: Mapping[str, Mapping[str, bytes]]) -> Iterator[str]:
+    """The names of the logs on which a touched rule speaks, or of which the verdict is another one."""
+    for name, streams in clean.items():
+        if any(judge.sift(text)[0] for text in streams.values()):
+            heard = judge.hear(streams)
+            if heard is not None and (heard.spoke or heard.new.verdict != heard.old.verdict):
+                yield name

@@ -1,0 +1,53 @@
+"""Logs of runs in which nothing failed, on which no rule may speak."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bot.authoring.selftest import evidence_of, read_streams, tests_of
+from bot.rulebase.loader import Knowledge
+from kb.diagnosis.engine import answered
+from kb.diagnosis.findings import find
+from kb.errors import UnreadableInput
+from kb.facts.evidence import Facts, History
+
+LARGEST = 8 << 20  # bytes of a log that are looked at
+
+
+def clean_logs(known: Knowledge, rules: Path, folders: Sequence[Path] = ()) -> dict[str, dict[str, bytes]]:
+    """Logs of runs in which nothing failed: the near misses of the base's own rules that it finds nothing in, and what lies in folders.
+
+    In a folder each file or subfolder is one run. Of a rule's `silent/` those count on which the base as it is has nothing to
+    say and sees no failure: the others are of another fault.
+
+    Raises:
+        UnreadableInput: a folder cannot be read.
+    """
+    matcher = known.matcher()
+    found: dict[str, dict[str, bytes]] = {}
+    for test in tests_of(rules, known.rulebook.rules):
+        if test.speaks:
+            continue
+        streams = _logs(test.path)
+        facts = Facts(evidence_of(known, matcher, streams), known.rulebook.rules)
+        judged = find(known.rulebook, facts, History()).findings
+        if answered(judged, facts)[0] in ("no_fault", "insufficient_evidence"):
+            found[f"{test.rule}/silent/{test.path.name}"] = streams
+    for folder in folders:
+        try:
+            runs = sorted(folder.iterdir())
+        except OSError as error:
+            raise UnreadableInput(f"{folder}: cannot be read: {error.strerror}") from error
+        found |= {str(run): streams for run in runs if (streams := _logs(run))}
+    return found
+
+
+def _logs(path: Path) -> dict[str, bytes]:
+    """The logs of a run: a file, a folder of them, or a bundle, of which only its `logs/` count; the first bytes of each."""
+    logs = path / "logs"
+    place = logs if logs.is_dir() else path
+    try:
+        return {name: text[:LARGEST] for name, text in read_streams(place).items()}
+    except OSError as error:
+        raise UnreadableInput(f"{path}: cannot be read: {error.strerror}") from error

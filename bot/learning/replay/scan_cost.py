@@ -1,0 +1,54 @@
+"""What changed rules cost on logs of good runs beside what the others do: lines that the engine points them to.
+
+Seconds differ from run to run; lines asked do not. A line asked costs microseconds, and of a good run each is for nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from math import ceil
+
+from bot.authoring.stats import pointed
+from bot.learning.replay.trial import Trial
+from bot.rulebase.loader import engine
+from kb.rulebase.rule import Rule
+from kb.scanning.matcher import Matcher
+from kb.scanning.plan import ScanPlan, lines_plan
+
+SHARE = 0.95
+LEAST_RULES, LEAST_BYTES = 20, 100_000  # of fewer there is nothing to be compared with
+LEAST = 10.0  # lines a MB, below which no rule is dear
+
+
+def dearer(trial: Trial, clean: Mapping[str, Mapping[str, bytes]]) -> Iterator[str]:
+    """The touched rules, in a sentence each, that ask for more lines of good runs than 95 % of the base's rules, and than before."""
+    texts = [text for streams in clean.values() for text in streams.values()]
+    size = sum(map(len, texts))
+    plan = trial.known.plan
+    ruled = {_rule(one.key) for one in plan.lines}
+    if size < LEAST_BYTES or len(ruled) < LEAST_RULES:
+        return
+    base = _asked(plan, trial.known.matcher(), texts)
+    bar = max(sorted(base[name] for name in ruled)[ceil(SHARE * len(ruled)) - 1] / size * 1e6, LEAST)
+    for name, count in sorted(_of(trial.new.rules, trial.rules, texts).items()):
+        asked = count / size * 1e6
+        if asked > bar and count > base[name]:
+            yield f"{name} asks for {asked:.1f} lines a MB of clean logs, 95 % of the rules for {bar:.1f} at most"
+
+
+def _of(rules: Iterable[Rule], touched: Collection[str], texts: Iterable[bytes]) -> Counter[str]:
+    plan = lines_plan(rule for rule in rules if rule.id in touched)
+    return _asked(plan, engine()(plan.patterns), texts) if plan.patterns else Counter()
+
+
+def _asked(plan: ScanPlan, matcher: Matcher, texts: Iterable[bytes]) -> Counter[str]:
+    """Rule → how many lines it is asked about."""
+    found: Counter[str] = Counter()
+    for text in texts:
+        found.update(pointed(plan, matcher, text))
+    return found
+
+
+def _rule(key: str) -> str:
+    return key.partition("#")[0]

@@ -1,0 +1,198 @@
+"""Rules in status shadow: tried on every live incident, counted, shown to nobody; and what they earn by it.
+
+A shadow earns promotion by evidence alone: so many incidents in which people named the cause that it would have named, and a
+share of right ones whose lower bound is high enough. Its age counts for nothing. Hits of a rule that has changed since do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import select
+from sqlmodel import Session, col
+
+from bot.learning.outcomes import Told, told_within
+from bot.rulebase.loader import Knowledge
+from bot.store.tables import ShadowHitRow
+from kb.diagnosis.engine import answered
+from kb.diagnosis.findings import Finding, hear, settled
+from kb.facts.evidence import Evidence, Facts, History
+from kb.learning.precision import Share, fits
+from kb.learning.yaml_edits import with_value
+from kb.rulebase.codec import meaning
+from kb.rulebase.rule import Rule, Rulebook
+from kb.scanning.plan import active
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What a shadow must show: so many incidents in which it was `right`, and 95 % certainty that at least `precision` are."""
+
+    right: int = 5
+    precision: float = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowHit:
+    """What a shadow found in an incident: its rule with version and meaning (kb.rulebase.codec), the fault that it would have named.
+
+    `leads`: that would have been the first answer.
+    """
+
+    rule: str
+    version: int
+    meaning: str
+    fault: str
+    leads: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """How a shadow fared, as it is now: its hits, how many of them would have led, and of those whose cause people named, the right.
+
+    `earned`: it may be promoted. `lacks`: what it still lacks, in words.
+    """
+
+    rule: str
+    hits: int
+    leads: int
+    right: Share
+    lacks: str = ""
+
+    @property
+    def earned(self) -> bool:
+        """Whether it has earned promotion."""
+        return not self.lacks
+
+
+# --- live incidents --------------------------------------------------------------------------------------------------
+
+
+def shadows_of(rulebook: Rulebook) -> tuple[Rule, ...]:
+    """The rules in status shadow."""
+    return tuple(rule for rule in rulebook.rules if rule.status == "shadow")
+
+
+def shadowed(known: Knowledge, evidence: Evidence, history: History | None = None) -> tuple[ShadowHit, ...]:
+    """What the shadows find in an incident; costs nothing where there are none, or where none speaks."""
+    shadows = shadows_of(known.rulebook)
+    if not shadows or not any(_hit(rule, evidence) for rule in shadows):
+        return ()
+    book, history = known.rulebook, history or History()
+    facts = Facts(evidence, book.rules)
+    heard = hear(book, shadows, facts, history).findings
+    if not heard:
+        return ()
+    shown = hear(book, (rule for rule in book.rules if active(rule) and rule.status != "shadow"), facts, history)
+    found = (_found(book, rule, heard, shown.findings, facts) for rule in shadows)
+    return tuple(one for one in found if one is not None)
+
+
+def _hit(rule: Rule, evidence: Evidence) -> bool:
+    """Whether a rule may find anything: lines that it asks for were hit, or it asks for more than lines."""
+    keys = [f"{rule.id}#{one.name}" for one in rule.patterns if one.literal or one.regex]
+    return len(keys) < len(rule.patterns) or any(key in stream.hits for stream in evidence.streams for key in keys)
+
+
+def _found(
+    book: Rulebook, rule: Rule, heard: Sequence[Finding], shown: Sequence[Finding], facts: Facts
+) -> ShadowHit | None:
+    """What stands of a shadow's findings beside all that is shown."""
+    own = [one for one in heard if one.rule.id == rule.id]
+    standing = settled(sorted((*own, *shown), key=lambda one: one.rule.id), facts) if own else ()
+    kept = [one for one in standing if one.rule.id == rule.id and one.role != "context"]
+    if not kept:
+        return None
+    _, ranked, _ = answered(standing, facts)
+    best = ranked[0].best if ranked else None
+    leads = best is not None and best.rule.id == rule.id
+    fault = best.fault.id if best is not None and leads else kept[0].fault.id
+    return ShadowHit(rule.id, book.versions.get(rule.id, 1), meaning(rule), fault, leads)
+
+
+def count_within(session: Session, incident: int, tenant: str, hits: Iterable[ShadowHit]) -> None:
+    """Count what shadows found, in the transaction that keeps the incident; of one incident each rule counts once."""
+    for one in hits:
+        if session.get(ShadowHitRow, (incident, one.rule)) is None:
+            row = ShadowHitRow(
+                incident_id=incident,
+                rule=one.rule,
+                tenant=tenant,
+                version=one.version,
+                meaning=one.meaning,
+                fault=one.fault,
+                leads=one.leads,
+            )
+            session.add(row)
+
+
+# --- what they earn --------------------------------------------------------------------------------------------------
+
+
+def shadows_within(
+    session: Session, rulebook: Rulebook, tenant: str | None = None, bar: Bar | None = None
+) -> tuple[Shadow, ...]:
+    """How each shadow of the rule base fared, those first that have earned promotion."""
+    known = {rule.id: meaning(rule) for rule in shadows_of(rulebook)}
+    if not known:
+        return ()
+    query = select(ShadowHitRow).where(col(ShadowHitRow.rule).in_(known))
+    if tenant is not None:
+        query = query.where(col(ShadowHitRow.tenant) == tenant)
+    rows: dict[str, list[ShadowHitRow]] = {name: [] for name in known}
+    for row in session.execute(query).scalars():
+        if row.meaning == known[row.rule]:
+            rows[row.rule].append(row)
+    told = told_within(session, tenant)
+    found = (_fared(rulebook, name, own, told, bar or Bar()) for name, own in rows.items())
+    return tuple(sorted(found, key=lambda one: (not one.earned, -one.right.low, one.rule)))
+
+
+def _fared(book: Rulebook, name: str, rows: Sequence[ShadowHitRow], told: Mapping[int, Told], bar: Bar) -> Shadow:
+    # a hit on an incident that was merged into another counts as a part of that one, which has a hit of its own
+    own = [row for row in rows if row.incident_id in told]
+    judged = [fits(book, truth, row.fault) for row in own if (truth := told[row.incident_id].truth) is not None]
+    right = Share(sum(judged), len(judged))
+    return Shadow(name, len(own), sum(row.leads for row in own), right, _lacks(right, bar))
+
+
+def _lacks(right: Share, bar: Bar) -> str:
+    if right.hits < bar.right:
+        return f"right in {right.hits} closed incidents, {bar.right} are needed"
+    if right.low < bar.precision:
+        return f"surely right in {right.low:.0%} only, {bar.precision:.0%} are needed"
+    return ""
+
+
+def promoted(text: str) -> str:
+    """The text of a shadow's rule.yaml with the status that is shown."""
+    return with_value(text, "status", "experimental")
+
+
+def render(found: Sequence[Shadow]) -> str:
+    """The shadows as text for people."""
+    if not found:
+        return "no rule is in status shadow"
+    told = [
+        f"{one.hits:6d} {one.leads:6d}  {one.rule}: {one.right.words}; {one.lacks or 'it has earned promotion'}"
+        for one in found
+    ]
+    lines = [f"{'hits':>6} {'first':>6}  right, as people closed them; what it lacks", *told]
+    return "\n".join(lines)
+
+
+def as_json(found: Sequence[Shadow]) -> Iterator[Mapping[str, Any]]:
+    """Each shadow as plain values."""
+    for one in found:
+        yield {
+            "rule": one.rule,
+            "hits": one.hits,
+            "leads": one.leads,
+            "right": one.right.hits,
+            "n": one.right.n,
+            "low": one.right.low,
+            "earned": one.earned,
+            "lacks": one.lacks,
+        }

@@ -1,0 +1,257 @@
+"""A change of rules, and what the rule bases before and after it say of a text.
+
+A text is scanned once for both, and the rules that are the same are asked once: a rule speaks for itself (`kb.diagnosis.findings.hear`),
+so only the touched ones can say anything else. Rules that are not shown yet, drafts and shadows, are tried as if they spoke.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bot.authoring.selftest import evidence_of
+from bot.learning.outcomes import faults_of
+from bot.rulebase.loader import Knowledge, engine, knowledge, read_files, site_files, today
+from kb.diagnosis.engine import answered
+from kb.diagnosis.findings import Finding, hear, settled
+from kb.errors import RuleError
+from kb.facts.evidence import Facts, History
+from kb.learning.required_literals import Sieve, sieve
+from kb.rulebase.codec import meaning
+from kb.rulebase.overlay import NAME
+from kb.rulebase.rule import FaultClass, Rule, Rulebook, SiteFiles
+from kb.rulebase.rulebook import load
+from kb.scanning.matcher import Hit, Matcher
+from kb.scanning.plan import ScanPlan, active, joined, lines_plan
+
+_NEW = "~new~"  # before the id of a rule as it will be, while texts are scanned: no rule's id has it
+_VOCABULARY = ("faults.yaml", "actions.yaml", "VERSION")
+_FILES = (*_VOCABULARY, "rule.yaml")
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A rule base as it is, with its files by path below its folder and the site's overlay."""
+
+    known: Knowledge
+    files: Mapping[str, str]
+    site: SiteFiles | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A rule base as it is, the rules with a change, and the ids of those that the change touches.
+
+    Rules in status draft or shadow that are touched are tried in `new` as if they spoke.
+    """
+
+    known: Knowledge
+    new: Rulebook
+    rules: tuple[str, ...]
+
+    @property
+    def old(self) -> Rulebook:
+        """The rules without the change."""
+        return self.known.rulebook
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """A first answer: a verdict, and of a fault which and by which rule."""
+
+    verdict: str
+    fault: str | None = None
+    rule: str | None = None
+
+    @property
+    def words(self) -> str:
+        """As `signalbox rules diff` writes it."""
+        return f"{self.fault} ({self.rule})" if self.fault else self.verdict
+
+
+# --- the two rule bases ----------------------------------------------------------------------------------------------
+
+
+def base_of(folder: Path, site: Path | None = None) -> Base:
+    """The rule base of a folder, with the overlay that is in force.
+
+    Raises:
+        RuleError, UnreadableInput: see `bot.rulebase.loader.knowledge`.
+    """
+    return Base(knowledge(folder, site), read_files(folder)[0], site_files(site)[0])
+
+
+def trial(base: Base, extra: Mapping[str, str | bytes | None]) -> Trial:
+    """A change of a rule base: path → text of the files that are added or replaced, None for those that go.
+
+    What is no rule file (the logs of tests) is passed over.
+
+    Raises:
+        RuleError: what is changed has faults.
+    """
+    changed = {
+        path: _text(text)
+        for path, text in extra.items()
+        if path.split("/")[-1] in _FILES and _text(text) != base.files.get(path)
+    }
+    old, day = base.known.rulebook, today()
+    if not changed.keys().isdisjoint(_VOCABULARY):
+        return between(base.known, _whole(base, changed, day))
+    names = {path.split("/")[-2] for path in changed if "/" in path}
+    others = frozenset(rule.id for rule in old.rules) - names
+    files = {path: text for path, text in changed.items() if text is not None}
+    vocabulary = {path: base.files[path] for path in _VOCABULARY if path in base.files}
+    site = None if base.site is None else SiteFiles(base.site.root, {NAME: base.site.files.get(NAME, "")})
+    loaded = load({**vocabulary, **files}, site if site is not None and site.files[NAME] else None, day, others=others)
+    if faults := [one for one in loaded.faults if one.file in files]:
+        raise RuleError(faults)
+    rules = (*(rule for rule in old.rules if rule.id not in names), *loaded.rulebook.rules)
+    return between(base.known, replace(old, rules=tuple(sorted(rules, key=lambda rule: rule.id))))
+
+
+def _text(text: str | bytes | None) -> str | None:
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+
+
+def _whole(base: Base, changed: Mapping[str, str | None], day: str) -> Rulebook:
+    """All rules loaded anew, where words have changed that each of them may use."""
+    files = {path: text for path, text in {**base.files, **changed}.items() if text is not None}
+    loaded = load(files, base.site, day)
+    known = {(one.file, one.message) for one in base.known.faults}
+    if fresh := [one for one in loaded.faults if (one.file, one.message) not in known]:
+        raise RuleError(fresh)
+    return loaded.rulebook
+
+
+def between(known: Knowledge, new: Rulebook) -> Trial:
+    """A rule base and the rules with a change, and what is other in them."""
+    old = known.rulebook
+    was, now = ({rule.id: rule for rule in book.rules} for book in (old, new))
+    classes = {name for name in {*old.faults, *new.faults} if not _same(old.faults.get(name), new.faults.get(name))}
+    touched = {
+        name
+        for name in {*was, *now}
+        if name not in was
+        or name not in now
+        or _acts(was[name]) != _acts(now[name])
+        or not classes.isdisjoint(faults_of(was[name]) | faults_of(now[name]))
+    }
+    tried = tuple(_speaking(rule) if rule.id in touched else rule for rule in new.rules)
+    return Trial(known, replace(new, rules=tried), tuple(sorted(touched)))
+
+
+def _same(left: FaultClass | None, right: FaultClass | None) -> bool:
+    """Whether two classes rank alike; their titles may differ."""
+    parts = ("symptom", "outlives", "explains")
+    return left is not None and right is not None and all(getattr(left, one) == getattr(right, one) for one in parts)
+
+
+def _acts(rule: Rule) -> tuple[object, ...]:
+    return meaning(rule), dict(rule.applies_to), rule.site
+
+
+def _speaking(rule: Rule) -> Rule:
+    return replace(rule, status="experimental") if rule.status in ("draft", "shadow") else rule
+
+
+def _spoke(rule: Rule) -> bool:
+    return active(rule) and rule.status != "shadow"
+
+
+# --- one text under both ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the two rule bases say of one text. `spoke`: touched rule → the faults that it finds in it now."""
+
+    old: First
+    new: First
+    spoke: Mapping[str, frozenset[str]]
+
+
+class Judge:
+    """Judges texts by two rule bases at once: they are scanned once, and the rules that are the same are asked once."""
+
+    def __init__(self, trial_: Trial) -> None:
+        touched = set(trial_.rules)
+        self.trial = trial_
+        self.sifting: Sieve = sieve(
+            rule for book in (trial_.old, trial_.new) for rule in book.rules if rule.id in touched and _spoke(rule)
+        )
+        self._same = [rule for rule in trial_.new.rules if rule.id not in touched and _spoke(rule)]
+        self._old = [rule for rule in trial_.old.rules if rule.id in touched and _spoke(rule)]
+        self._will = {f"{_NEW}{rule.id}": rule for rule in trial_.new.rules if rule.id in touched and _spoke(rule)}
+        self._new = [replace(rule, id=name) for name, rule in self._will.items()]
+        self._more = lines_plan(self._new)
+        self._known = replace(trial_.known, plan=joined(trial_.known.plan, self._more))
+        self._matcher: Matcher | None = None
+        self._needles: Matcher | None = None
+
+    def sift(self, text: bytes) -> tuple[bool, int]:
+        """Whether a text may be touched at all, and how many lines the engine points line patterns to."""
+        if not self.sifting.patterns:
+            return bool(self.sifting.wanted), 0
+        if self._needles is None:
+            self._needles = engine()(self.sifting.patterns)
+        if b"\r" in text:
+            text = text.replace(b"\r", b"\n")
+        hits = self._needles.hits(text)
+        asked = {(pattern, text.rfind(b"\n", 0, at)) for pattern, at in hits if pattern in self.sifting.lines}
+        return self.sifting.lets({pattern for pattern, _ in hits}), len(asked)
+
+    def hear(self, streams: Mapping[str, bytes]) -> Heard | None:
+        """What both say of some streams; None where no touched rule speaks, before or after, so that nothing changes."""
+        if self._matcher is None:
+            self._matcher = _Both(self.trial.known.matcher(), self._more, len(self.trial.known.plan.patterns))
+        facts = Facts(evidence_of(self._known, self._matcher, streams), self.trial.old.rules)
+        old = hear(self.trial.old, self._old, facts, History()).findings
+        new = [
+            replace(one, rule=self._will[one.rule.id])
+            for one in hear(self.trial.new, self._new, facts, History()).findings
+        ]
+        if not new and not old:
+            return None
+        same = hear(self.trial.new, self._same, facts, History()).findings
+        after, before = _ordered((*same, *new), facts), _ordered((*same, *old), facts)
+        touched = {rule.id for rule in self._will.values()}
+        spoke: dict[str, frozenset[str]] = {}
+        for one in after:
+            if one.rule.id in touched and one.role != "context":
+                spoke[one.rule.id] = spoke.get(one.rule.id, frozenset()) | {one.fault.id}
+        return Heard(_first(before, facts), _first(after, facts), spoke)
+
+
+class _Both:
+    """The engine of a rule base, and beside it one of a few patterns more: what takes seconds to compile is not compiled anew."""
+
+    name = "both"
+
+    def __init__(self, first: Matcher, more: ScanPlan, shift: int) -> None:
+        self._first, self._shift = first, shift
+        self._more = engine()(more.patterns) if more.patterns else None
+
+    def hits(self, block: bytes) -> list[Hit]:
+        """See `Matcher.hits`."""
+        found = self._first.hits(block)
+        if self._more is not None:
+            found += [(pattern + self._shift, at) for pattern, at in self._more.hits(block)]
+        return found
+
+    def dump(self) -> bytes | None:
+        """It is not kept."""
+        return None
+
+
+def _ordered(heard: Sequence[Finding], facts: Facts) -> tuple[Finding, ...]:
+    return settled(sorted(heard, key=lambda one: one.rule.id), facts)
+
+
+def _first(findings: Sequence[Finding], facts: Facts) -> First:
+    verdict, ranked, _ = answered(findings, facts)
+    best = ranked[0].best if ranked else None
+    return First(verdict, best.fault.id, best.rule.id) if best else First(verdict)

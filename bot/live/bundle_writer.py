@@ -1,0 +1,247 @@
+"""Writes the evidence bundle of a job that still runs: begun when the first probe sees something, completed at the call.
+
+What a process can tell dies with it, so stacks are written as they come. Logs are copied within bounds, their beginning
+and their end, with secrets masked. Whatever cannot be written is told, and the rest is written all the same.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import yaml
+
+from bot.live.log_follower import placed
+from bot.render.report_json import iso
+from bot.runtime.redaction import redact_bytes
+from connectors.base.commands import head
+from connectors.bundles.streams import is_plain
+from connectors.host.flight_recorder import Dumped
+from connectors.host.processes import Dump
+from kb.errors import UnreadableInput
+from kb.model import Gap, Job, StreamRef
+from kb.parsers.artefacts.processes import Ended, written
+from kb.report import Hang
+
+MOST_LOGS = 512 << 20  # bytes of all logs together
+MOST_LOG = 16 << 20  # of one
+LEAST_LOG = 128 << 10
+MOST_ROUNDS = 40
+MOST_DUMPS = 1 << 30  # bytes of all Flight Recorder dumps
+PROCESSES = "processes.json"
+_BLOCK = 1 << 20
+_LINE = 64 << 10  # so much is read on to end a piece at a line's end
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of stacks: its name, and each dump's file name with its bytes, packed."""
+
+    name: str
+    files: tuple[tuple[str, bytes], ...]
+
+
+def round_of(name: str, dumps: Iterable[Dump]) -> Round:
+    """Pack what py-spy gave."""
+    files = ((f"rank-{one.rank}{f'.{one.pid}' if one.child else ''}.json", zlib.compress(one.data, 1)) for one in dumps)
+    return Round(name, tuple(files))
+
+
+def name_of(time: float) -> str:
+    """A time as the name of a round or of an answer: to the second, in UTC."""
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+
+
+@dataclass(slots=True)
+class LiveBundle:
+    """The bundle in `folder`. `begun`: when it was begun, None before; `gaps`: what could not be written."""
+
+    folder: Path
+    root: Path
+    begun: float | None = None
+    gaps: list[Gap] = field(default_factory=list)
+    _rounds: set[str] = field(default_factory=set)
+    _files: dict[str, dict[str, object]] = field(default_factory=dict)
+    _votes: list[dict[str, object]] = field(default_factory=list)
+
+    def begin(self, now: float) -> bool:
+        """Make the folder; whether that could be done."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            self._failed(self.folder, error)
+            return False
+        self.begun = now
+        return True
+
+    def stacks(self, rounds: Iterable[Round]) -> None:
+        """Write the rounds that are not there yet."""
+        for one in rounds:
+            if one.name in self._rounds or len(self._rounds) >= MOST_ROUNDS or not one.files:
+                continue
+            self._rounds.add(one.name)
+            for name, packed in one.files:
+                self._write(f"stacks/{one.name}/{name}", zlib.decompress(packed))
+
+    def answers(self, part: str, found: Mapping[str, bytes]) -> None:
+        """Write files of a part (`ras`, `ebpf`)."""
+        for name, data in found.items():
+            self._write(f"{part}/{name}.json", data)
+
+    def parts(self, found: Mapping[str, bytes]) -> None:
+        """Write files by their paths in the bundle, in place of what was there."""
+        for name, data in found.items():
+            self._write(name, data)
+
+    def ended(self, found: Sequence[Ended]) -> None:
+        """Write which processes ended while others ran on."""
+        if found:
+            self._write(PROCESSES, written(tuple(found)))
+
+    def dumps(self, found: Iterable[Dumped]) -> None:
+        """Copy Flight Recorder dumps that are not there yet, or were written anew."""
+        for one in found:
+            name = f"flight_recorder/{one.path.name}"
+            told: dict[str, object] = {"bytes": one.size, "written": iso(one.written)}
+            have = sum(
+                int(str(known["bytes"])) for at, known in self._files.items() if at.startswith("flight_recorder/")
+            )
+            if self._files.get(name) == told:
+                continue
+            if have + one.size > MOST_DUMPS:
+                self.gaps.append(Gap("too_large", name, f"more than {MOST_DUMPS >> 20} MB of dumps; not copied"))
+                return
+            try:
+                self._ready(name).write_bytes(head(one.path, one.size))
+            except OSError as error:
+                self._failed(Path(name), error)
+                continue
+            self._files[name] = told
+
+    def logs(self, files: Sequence[tuple[StreamRef, float | None]], kernel: tuple[str, bytes] | None) -> None:
+        """Copy the logs as they are now."""
+        each = max(LEAST_LOG, min(MOST_LOG, MOST_LOGS // max(1, len(files))))
+        for ref, arrived in files:
+            self._copy(ref, arrived, each)
+        if kernel is not None:
+            self._write(f"logs/{kernel[0]}", redact_bytes(kernel[1]))
+
+    def describe(self, job: Job, hang: Hang, gaps: Iterable[Gap]) -> None:
+        """Write job.yaml and bundle.yaml."""
+        told: dict[str, object] = {
+            "id": job.id,
+            "world_size": job.world_size,
+            "state": job.state,
+            "collected_at": iso(job.collected_at),
+            "nodes": {node: list(ranks) for node, ranks in job.nodes.items()},
+            "params": {rule: dict(numbers) for rule, numbers in job.params.items()},
+        }
+        self._yaml("job.yaml", {key: value for key, value in told.items() if value})
+        votes: dict[str, object] = {
+            "time": iso(job.collected_at),
+            **{one.probe: f"{one.vote}: {one.detail}" for one in hang.votes},
+        }
+        self._votes = [*self._votes[:1], *self._votes[1:][-6:], votes]
+        unlike = {(gap.code, gap.source): gap for gap in (*gaps, *self.gaps)}
+        body = {
+            "format": FORMAT,
+            "made_by": "signalbox watch",
+            "begun": iso(self.begun),
+            "votes": self._votes,
+            "files": self._files,
+            "gaps": [{"code": one.code, "source": one.source, "reason": one.reason} for one in unlike.values()][:200],
+        }
+        self._yaml("bundle.yaml", body)
+
+    # Writing
+
+    def _copy(self, ref: StreamRef, arrived: float | None, most: int) -> None:
+        name = placed(ref.uri, self.root)
+        try:
+            size = Path(ref.uri).stat().st_size
+            plain = is_plain(ref)
+            if not plain and size > most:
+                self.gaps.append(Gap("too_large", name, f"packed, {size} bytes; not copied"))
+                return
+            target = self._ready(name)
+            with target.open("wb") as handle:
+                handle.writelines(_pieces(Path(ref.uri), size, most) if plain else _raw(Path(ref.uri), size))
+        except OSError as error:
+            self._failed(Path(name), error)
+            return
+        told: dict[str, object] = {"bytes": size, "written": iso(arrived)}
+        self._files[name] = {**told, "left_out": size - most} if plain and size > most else told
+
+    def _write(self, name: str, data: bytes) -> None:
+        try:
+            self._ready(name).write_bytes(data)
+        except OSError as error:
+            self._failed(Path(name), error)
+
+    def _yaml(self, name: str, body: Mapping[str, object]) -> None:
+        self._write(name, yaml.safe_dump(dict(body), sort_keys=False, allow_unicode=True, width=120).encode())
+
+    def _ready(self, name: str) -> Path:
+        target = self.folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target
+
+    def _failed(self, path: Path, error: OSError) -> None:
+        gap = Gap("not_written", str(path), f"cannot be written to the bundle: {error.strerror or error}")
+        if gap not in self.gaps[-200:] and len(self.gaps) < 1000:
+            self.gaps.append(gap)
+
+
+def fresh_folder(folder: Path) -> Path:
+    """The folder that a bundle is to be written to, which must not hold anything yet.
+
+    Raises:
+        UnreadableInput: there is something in it, or it is no folder.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            used = next(entries, None) is not None
+    except FileNotFoundError:
+        return folder
+    except OSError as error:
+        raise UnreadableInput(f"{folder}: cannot be used for the bundle: {error.strerror}") from error
+    if used:
+        raise UnreadableInput(f"{folder}: there is something in it; name a new folder for the bundle")
+    return folder
+
+
+def _pieces(path: Path, size: int, most: int) -> Iterator[bytes]:
+    """A log's beginning and end as whole lines with secrets masked, and a line between them that says what is left out."""
+    if size <= most:
+        yield from _lines(path, 0, size)
+        return
+    half = most // 2
+    yield from _lines(path, 0, half)
+    yield b"\n[signalbox: about %d bytes of this log are left out here]\n" % (size - most)
+    yield from _lines(path, size - half, size)
+
+
+def _lines(path: Path, start: int, stop: int) -> Iterator[bytes]:
+    """The bytes of [start, stop) in blocks that end with a line, so that no secret lies across two."""
+    with path.open("rb") as handle:
+        handle.seek(start)
+        if start:
+            start += len(handle.readline(_LINE))
+        while start < stop:
+            block = handle.read(min(_BLOCK, stop - start))
+            if not block:
+                return
+            if start + len(block) < stop:
+                block += handle.readline(_LINE)
+            start += len(block)
+            yield redact_bytes(block)
+
+
+def _raw(path: Path, size: int) -> Iterator[bytes]:
+    with path.open("rb") as handle:
+        yield handle.read(size)

@@ -1,0 +1,203 @@
+"""Logs that grow: each look scans what is new with the whole rule base, and keeps a bounded summary of every log.
+
+A log's last 64 KiB (less where nothing but progress is in them) are scanned anew whenever it grows, so that what began
+before a look and ended after it is read whole; what lies before is settled and never read again. The summary is the one that a scan of the whole file would give. A file
+is known by what it is on disk, not by its name: one that is rotated away keeps its summary under its new name.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bot.rulebase.loader import Knowledge
+from connectors.bundles.streams import Reading, discover, is_plain
+from kb.errors import SignalboxError
+from kb.model import Gap, ProgressPoint, StreamRef
+from kb.scanning.scanner import AFTER, BEFORE, Scanner, scan
+from kb.scanning.summary import StreamSummary, merge
+
+MOST_STREAMS = 4096
+MANY = 512  # with more files than that new ones are looked for less often
+SELDOM = 120.0  # seconds
+LARGEST_PACKED = 64 << 20
+MARKS = 4096
+QUIET = 8192  # bytes scanned anew where the last look saw nothing but progress
+_LOGS = "logs"
+_FEWER = frozenset({"empty", "same_file"})  # gaps that say nothing of a job that has just begun to write
+
+
+@dataclass(slots=True)
+class _Followed:
+    """One file. Bytes [0, own) are settled in `settled`, [0, end) are seen; `marks`: up to where it reached, and when."""
+
+    ref: StreamRef
+    plain: bool
+    own: int = 0
+    end: int = 0
+    settled: StreamSummary | None = None
+    view: StreamSummary | None = None
+    arrived: float | None = None
+    quiet: bool = False
+    marks: list[tuple[int, float]] = field(default_factory=list)
+
+
+class Following:
+    """Follows the logs under a path: `look(now)` as often as you like, then `streams` and `gaps`."""
+
+    def __init__(self, knowledge: Knowledge, root: Path) -> None:
+        self.root = root if root.is_dir() else root.parent
+        self.gaps: tuple[Gap, ...] = ()
+        self._path, self._knowledge, self._matcher = root, knowledge, knowledge.matcher()
+        self._files: dict[tuple[int, int], _Followed] = {}
+        self._shown: list[tuple[int, int]] = []
+        self._listed = self._looked = float("-inf")
+        self._lost: dict[str, Gap] = {}
+
+    @property
+    def streams(self) -> tuple[StreamSummary, ...]:
+        """The summaries, sources named as in a bundle; the last time of a log is when its last bytes came."""
+        views = (self._files[key].view for key in self._shown if key in self._files)
+        return tuple(view for view in views if view is not None)
+
+    @property
+    def files(self) -> tuple[tuple[StreamRef, float | None], ...]:
+        """The files themselves with when they last grew."""
+        return tuple((self._files[key].ref, self._files[key].arrived) for key in self._shown if key in self._files)
+
+    def look(self, now: float) -> bool:
+        """Read what is new (`now`: seconds since the epoch); whether there was anything."""
+        if len(self._shown) <= MANY or now - self._listed >= SELDOM:
+            self._list(now)
+        grew = [self._grow(key, now) for key in self._shown]
+        self._looked = now
+        return any(grew)
+
+    def scan_text(self, ref: StreamRef, text: bytes, now: float) -> StreamSummary:
+        """The summary of a text that is held in memory."""
+        year = datetime.fromtimestamp(now, UTC).year
+        return scan(self._knowledge.plan, self._matcher, replace(ref, size=len(text)), [text], year)
+
+    def _list(self, now: float) -> None:
+        self._listed = now
+        try:
+            found = discover([self._path])
+        except SignalboxError as error:
+            self.gaps = (Gap("vanished", str(self._path), str(error)), *self._lost.values())
+            return
+        more = len(found.streams) - MOST_STREAMS
+        cut = (Gap("too_many_files", str(self._path), f"{more} more files are not followed"),) if more > 0 else ()
+        self.gaps = (*(gap for gap in found.gaps if gap.code not in _FEWER), *cut, *self._lost.values())
+        self._shown = []
+        for ref in found.streams[:MOST_STREAMS]:
+            with suppress(OSError):
+                status = Path(ref.uri).stat()
+                key = (status.st_dev, status.st_ino)
+                known = self._files.get(key)
+                if known is None:
+                    self._files[key] = _Followed(ref, is_plain(ref))
+                elif known.ref != ref:
+                    known.ref = ref
+                    known.view = _named(known.view, ref, self.root) if known.view is not None else None
+                self._shown.append(key)
+        kept = set(self._shown)
+        self._files = {key: one for key, one in self._files.items() if key in kept}
+
+    def _grow(self, key: tuple[int, int], now: float) -> bool:
+        one = self._files[key]
+        try:
+            status = Path(one.ref.uri).stat()
+        except OSError:
+            return False  # gone; what it said stays until the files are listed anew
+        if (status.st_dev, status.st_ino) != key:
+            return False  # another file has taken its name; listed next time
+        if status.st_size < one.end:
+            reason = f"the file became shorter: it had {one.end} bytes, now {status.st_size}; read anew"
+            self._lost[one.ref.uri] = Gap("shrunk", one.ref.uri, reason)
+            self._files[key] = one = _Followed(one.ref, is_plain(one.ref))
+        if status.st_size == one.end:
+            return False
+        fresh = self._looked < status.st_mtime <= now or (one.view is None and status.st_mtime <= now)
+        one.arrived = status.st_mtime if fresh else now
+        known, one.end = one.end, status.st_size
+        if known:  # when the first of it came is not known
+            one.marks.append((one.end, one.arrived))
+            one.marks = one.marks[:1] + one.marks[1::2] if len(one.marks) > MARKS else one.marks
+        else:
+            one.marks.append((one.end, 0.0))
+        self._read(one, now)
+        return True
+
+    def _read(self, one: _Followed, now: float) -> None:
+        year = datetime.fromtimestamp(now, UTC).year
+        if not one.plain:
+            one.view = self._packed(one, year)
+            return
+        keep = QUIET if one.quiet else AFTER
+        if one.end - one.own > 2 * keep:
+            cut = one.end - keep
+            part = self._part(one, one.own, cut, year)
+            one.settled = part if one.settled is None else merge(one.settled, part)
+            one.own = cut
+        rest = self._part(one, one.own, None, year)
+        one.quiet = not rest.structures and "Traceback" not in rest.tail
+        one.view = _as_heard(one, rest if one.settled is None else merge(one.settled, rest), self.root)
+
+    def _part(self, one: _Followed, start: int, stop: int | None, year: int) -> StreamSummary:
+        ref = replace(one.ref, size=one.end)
+        origin = max(0, start - BEFORE)
+        reading = Reading(ref, origin, None if stop is None else stop + AFTER)
+        scanner = Scanner(
+            self._knowledge.plan, self._matcher, ref, origin=origin, own_start=start, own_stop=stop, year=year
+        )
+        for again, block in reading.overlapping(BEFORE + AFTER):
+            scanner.feed(block, again)
+        for gap in reading.gaps:
+            if gap.code != "growing":
+                self._lost[one.ref.uri] = gap
+        return scanner.finish()
+
+    def _packed(self, one: _Followed, year: int) -> StreamSummary:
+        """A packed file is one that was rotated away: read whole, when it is new."""
+        if one.end > LARGEST_PACKED:
+            gap = Gap("too_large", one.ref.uri, f"packed, {one.end} bytes; it is not followed")
+            return _as_heard(one, StreamSummary(one.ref, gaps=(gap,)), self.root)
+        reading = Reading(replace(one.ref, size=one.end))
+        found = scan(self._knowledge.plan, self._matcher, one.ref, reading, year)
+        return _as_heard(one, replace(found, gaps=tuple(reading.gaps)), self.root)
+
+
+def placed(uri: str, root: Path) -> str:
+    """Where a log lies in a bundle."""
+    path = Path(uri)
+    inside = path.relative_to(root) if path.is_relative_to(root) else Path(path.name)
+    return f"{_LOGS}{os.sep}{inside}"
+
+
+def _named(summary: StreamSummary, ref: StreamRef, root: Path) -> StreamSummary:
+    return replace(summary, ref=replace(ref, uri=placed(ref.uri, root)))
+
+
+def _as_heard(one: _Followed, summary: StreamSummary, root: Path) -> StreamSummary:
+    """The summary with the times at which things came: what a live log says last is as old as its last byte."""
+    points = tuple(_timed(summary.series.points, one.marks))
+    series = replace(summary.series, points=points)
+    last = one.arrived if one.arrived is not None else summary.last_time
+    heard = replace(summary, series=series, last_time=last)
+    return _named(heard, replace(one.ref, size=one.end), root)
+
+
+def _timed(points: Iterable[ProgressPoint], marks: list[tuple[int, float]]) -> Iterable[ProgressPoint]:
+    """Points without a time of their own get that of the look at which they came; the first look tells none."""
+    ends = [end for end, _ in marks]
+    for point in points:
+        at = bisect_right(ends, point.offset)
+        if point.time is not None or at == 0 or at >= len(marks):
+            yield point
+        else:
+            yield replace(point, time=marks[at][1])

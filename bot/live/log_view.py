@@ -1,0 +1,307 @@
+"""Lines of many logs as one: of the ranks, nodes and times that are asked for, in order of time, in bounded memory.
+
+A log is read block by block and its lines are merged with those of the others by their stamps; a line without one has that
+of the line before it. Secrets are masked on the way out.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+import resource
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from bot.runtime.redaction import redact_bytes
+from bot.runtime.safe_regex import Search
+from connectors.bundles.description import read_description
+from connectors.bundles.streams import Reading, discover
+from kb.errors import UnreadableInput
+from kb.model import Gap, Resource, StreamRef
+from kb.parsers.logs.prefixes import Prefix, peel
+from kb.parsers.logs.structured import rank_of, stamp_of
+
+LONGEST = 16 << 10  # bytes shown of a line
+MEMORY = 128 << 20  # of all blocks together
+LEAST_BLOCK, MOST_BLOCK = 64 << 10, 4 << 20
+BACK = 40  # lines looked back for a stamp
+FEW = 256  # lines that are looked at one by one
+SLACK = 5.0  # seconds by which a line may be older than the one before it
+BATCH = 256  # lines masked together
+_RANKS = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")
+MOST_RANKS = 100_000
+
+
+class Line(NamedTuple):
+    """One line. `number`: from 1, 0 where it is not known; `text`: without its prefixes of time and rank, which stand beside it; `whole`: with them."""
+
+    time: float | None
+    rank: int | None
+    node: str | None
+    source: str
+    number: int
+    text: str
+    whole: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which lines: of these ranks (all where empty), of this node, in [start, end), that `grep` finds."""
+
+    ranks: frozenset[int] = frozenset()
+    node: str | None = None
+    start: float | None = None
+    end: float | None = None
+    grep: Search | None = None
+
+    def of_stream(self, who: Resource) -> bool:
+        """Whether a log may hold such lines, as far as its name tells."""
+        here = self.node is None or who.node is None or _same_node(who.node, self.node)
+        return here and (not self.ranks or who.rank is None or who.rank in self.ranks)
+
+    def of_speaker(self, rank: int | None, node: str | None) -> bool:
+        """Whether a line of this speaker is wanted."""
+        here = self.node is None or (node is not None and _same_node(node, self.node))
+        return here and (not self.ranks or (rank is not None and rank in self.ranks))
+
+    def in_time(self, time: float | None) -> bool:
+        """Whether a line of this time is wanted; one without a time is where no time is asked for."""
+        if time is None:
+            return self.start is None and self.end is None
+        return (self.start is None or time >= self.start) and (self.end is None or time < self.end)
+
+
+def _same_node(node: str, wanted: str) -> bool:
+    return node == wanted or node.partition(".")[0] == wanted
+
+
+def ranks_of(text: str) -> frozenset[int]:
+    """`7`, `0-3,8` as ranks.
+
+    Raises:
+        UnreadableInput: it is none of those.
+    """
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _RANKS.fullmatch(part.strip())
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if last < first or last - first > MOST_RANKS:
+            raise UnreadableInput(f"--rank {text[:40]!r}: write a rank, or ranks as 0-3,8")
+        found.update(range(first, last + 1))
+    return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """The logs that are looked at. `written`: when the last of them was last written to; `gaps`: what cannot be read."""
+
+    streams: tuple[StreamRef, ...]
+    root: Path | None
+    written: float | None
+    gaps: tuple[Gap, ...]
+
+
+def of_paths(paths: Sequence[Path]) -> Logs:
+    """The logs of files and folders."""
+    found = discover(paths)
+    root = paths[0] if len(paths) == 1 and paths[0].is_dir() else None
+    return Logs(found.streams, root, _written(found.streams), found.gaps)
+
+
+def of_bundle(folder: Path) -> Logs:
+    """The logs of a bundle, with who spoke and when as its description says."""
+    told, odd = read_description(folder)
+    found = discover([folder], bundle=True)
+    streams = tuple(_spoken(ref, told.speakers.get(log_name(ref, folder))) for ref in found.streams)
+    written = max(told.written.values(), default=None) or _written(streams)
+    return Logs(streams, folder, written, (*found.gaps, *odd, *told.gaps))
+
+
+def _spoken(ref: StreamRef, who: Resource | None) -> StreamRef:
+    known = {name: value for name in Resource.__slots__ if (value := getattr(who, name, None)) is not None}
+    return replace(ref, resource=replace(ref.resource, **known))
+
+
+def end_of(logs: Logs) -> float | None:
+    """The last stamp that the ends of the logs show; when they were last written to where they show none."""
+    times = []
+    for ref in logs.streams:
+        told = Told(ref, "")
+        with suppress(OSError), Path(ref.uri).open("rb") as handle:
+            handle.seek(max(0, handle.seek(0, 2) - LEAST_BLOCK // 4))
+            lines = handle.read(LEAST_BLOCK // 4).split(b"\n")
+            times += [time for line in reversed(lines) if (time := told.stamp(line)) is not None][:1]
+    return max(times, default=logs.written)
+
+
+def _written(streams: Iterable[StreamRef]) -> float | None:
+    times = []
+    for ref in streams:
+        with suppress(OSError):
+            times.append(Path(ref.uri).stat().st_mtime)
+    return max(times, default=None)
+
+
+def log_name(ref: StreamRef, root: Path | None) -> str:
+    """What a log is called: its path within the folder that is looked at."""
+    path = Path(ref.uri)
+    return str(path.relative_to(root)) if root is not None and path.is_relative_to(root) else ref.uri
+
+
+# -- reading -------------------------------------------------------------------------------------------------------------
+
+
+def lines_of(logs: Logs, wanted: Wanted, gaps: list[Gap]) -> Iterator[Line]:
+    """The wanted lines of all logs, in order of time. `gaps` grows by what cannot be read."""
+    streams = [ref for ref in logs.streams if wanted.of_stream(ref.resource)]
+    _more_files(len(streams))
+    block = max(LEAST_BLOCK, min(MOST_BLOCK, MEMORY // max(1, len(streams))))
+    read = [stream_lines(ref, log_name(ref, logs.root), wanted, block, gaps) for ref in streams]
+    merged = heapq.merge(*(_ordered(one, place) for place, one in enumerate(read)))
+    yield from masked(line for _, _, _, line in merged)
+
+
+def masked(lines: Iterable[Line]) -> Iterator[Line]:
+    """The lines with secrets masked; a few at a time, as a key may lie on several."""
+    batch: list[Line] = []
+    for line in lines:
+        batch.append(line)
+        if len(batch) >= BATCH:
+            yield from _masked(batch)
+            batch = []
+    yield from _masked(batch)
+
+
+def _masked(batch: Sequence[Line]) -> Iterator[Line]:
+    if not batch:
+        return
+    text = "\n".join(line.whole for line in batch).encode("utf-8", "surrogateescape")
+    clear = redact_bytes(text)
+    if clear == text:
+        yield from batch
+        return
+    for line, whole in zip(batch, clear.decode("utf-8", "surrogateescape").split("\n"), strict=True):
+        yield line._replace(whole=whole, text=whole[len(whole) - len(line.text) :])
+
+
+def _ordered(lines: Iterator[Line], place: int) -> Iterator[tuple[float, int, int, Line]]:
+    latest = float("-inf")
+    for count, line in enumerate(lines):
+        if line.time is not None and line.time > latest:
+            latest = line.time
+        yield latest, place, count, line
+
+
+def stream_lines(ref: StreamRef, name: str, wanted: Wanted, block: int, gaps: list[Gap]) -> Iterator[Line]:
+    """The wanted lines of one log, in its own order; not masked."""
+    reading = Reading(ref, block=block)
+    number, rest = 1, b""
+    told = Told(ref, name)
+    for piece in reading:
+        text = rest + piece
+        cut = text.rfind(b"\n") + 1
+        if not cut and len(text) < MOST_BLOCK:
+            rest = text
+            continue
+        whole, rest = (text[:cut], text[cut:]) if cut else (text, b"")
+        yield from told.block(whole, number, wanted)
+        number += whole.count(b"\n")
+        if wanted.end is not None and told.first is not None and told.first >= wanted.end:
+            rest = b""
+            break
+    yield from told.block(rest, number, wanted)
+    gaps += [gap for gap in reading.gaps if gap.code != "growing"]
+
+
+class Told:
+    """What one log told so far: the time of its last stamp, and `first`, that of the first stamp of the last block."""
+
+    def __init__(self, ref: StreamRef, name: str) -> None:
+        self.first: float | None = None
+        self._who, self._name = ref.resource, name
+        self._time: float | None = None
+        self._year: int | None = None
+        with suppress(OSError):
+            self._year = datetime.fromtimestamp(Path(ref.uri).stat().st_mtime, UTC).year
+
+    def block(self, text: bytes, number: int, wanted: Wanted) -> Iterator[Line]:
+        """The wanted lines of a block of whole lines; `number`: of its first."""
+        if not text:
+            return
+        lines = text.split(b"\n")
+        if not lines[-1]:
+            lines.pop()
+        self.first = next((time for line in lines[:BACK] if (time := self.stamp(line)) is not None), None)
+        if self._time is None:
+            self._time = self.first
+        if wanted.start is not None:
+            last = next((time for line in reversed(lines[-BACK:]) if (time := self.stamp(line)) is not None), None)
+            if last is not None and last < wanted.start:  # all of it is older, but for odd lines
+                self._time = last
+                return
+        seen = begin = 0 if wanted.start is None else self._begin(lines, wanted.start)
+        for place, line in enumerate(lines[begin:], begin):
+            for part in _as_seen(line, wanted.grep):
+                if wanted.grep is not None:
+                    self._look_back(lines, seen, place)
+                    seen = place
+                yield from self._line(part, number + place, wanted)
+
+    def _begin(self, lines: Sequence[bytes], start: float) -> int:
+        """About where lines of this time begin, by halving: a log's stamps go up, but for a few seconds."""
+        low, high = 0, len(lines)
+        while high - low > FEW:
+            middle = (low + high) // 2
+            time = next((one for line in lines[middle : middle + BACK] if (one := self.stamp(line)) is not None), None)
+            if time is None:
+                break
+            low, high = (middle, high) if time < start - SLACK else (low, middle)
+        return low
+
+    def _look_back(self, lines: Sequence[bytes], seen: int, place: int) -> None:
+        """Find the stamp that a line without one goes by, among those that were passed over."""
+        found = (self.stamp(lines[at]) for at in range(place - 1, max(seen, place - BACK) - 1, -1))
+        time = next((one for one in found if one is not None), None)
+        if time is not None:
+            self._time = time
+
+    def stamp(self, line: bytes) -> float | None:
+        """The time that a line itself tells."""
+        return stamp_of(line) if line.startswith(b"{") else peel(line, self._year).time
+
+    def _line(self, line: bytes, number: int, wanted: Wanted) -> Iterator[Line]:
+        found = _structured(line) if line.startswith(b"{") else peel(line, self._year)
+        if found.time is not None:
+            self._time = found.time
+        rank = found.rank if found.rank is not None else self._who.rank
+        node = found.node or self._who.node
+        if wanted.in_time(self._time) and wanted.of_speaker(rank, node):
+            cut = line if len(line) <= LONGEST else line[:LONGEST] + b" ..."
+            whole = cut.decode("utf-8", "surrogateescape")
+            text = cut[found.end :].decode("utf-8", "surrogateescape")
+            yield Line(self._time, rank, node, self._name, number, text, whole)
+
+
+def _structured(line: bytes) -> Prefix:
+    """What a line of JSON says of itself; nothing of it is peeled off."""
+    return Prefix(time=stamp_of(line), rank=rank_of(line))
+
+
+def _as_seen(line: bytes, grep: Search | None) -> Iterable[bytes]:
+    """A line as a terminal would show it: of what a progress bar wrote over and over the last; of a search what it finds."""
+    if b"\r" not in line:
+        return (line,) if grep is None or grep(line) else ()
+    parts = [part for part in line.split(b"\r") if part] or [b""]
+    return parts[-1:] if grep is None else [part for part in parts if grep(part)]
+
+
+def _more_files(count: int) -> None:
+    """Let this process have so many files open, where it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < count + 256:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard != resource.RLIM_INFINITY else count + 1024, hard))

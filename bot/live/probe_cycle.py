@@ -1,0 +1,360 @@
+"""One look after another at a job that runs: logs, processes and their stacks, recorders, metrics; evidence comes out.
+
+Everything kept is bounded: summaries of logs, the last few rounds of stacks, the last RAS answers, a digest of each rank's
+last Flight Recorder dump, the metrics as they were last asked for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from bot.diagnosis.flight_recorder_pool import Bounds, read_dumps
+from bot.live.bundle_writer import PROCESSES, Round, name_of, round_of
+from bot.live.log_follower import Following
+from bot.live.metrics_poller import Metering
+from bot.rulebase.loader import Knowledge
+from connectors.host.ebpf import LIBRARIES, Probes
+from connectors.host.flight_recorder import Dumped, RecorderSource, ask
+from connectors.host.kernel_log import KernelLog
+from connectors.host.nccl_ras import RasSource
+from connectors.host.processes import Dump, Process, RankProcess, Wanted
+from kb.collectives.trace import Ring
+from kb.facts.evidence import Evidence, Facts
+from kb.hangs.observe import Parts, observe
+from kb.hangs.pace import Lateness
+from kb.hangs.votes import limits_of
+from kb.model import Gap, Job, JobRecord, Resource, StackSample, StreamRef
+from kb.parsers.artefacts.processes import GONE, Ended, event_of
+from kb.parsers.artefacts.pystacks import read_stacks
+from kb.parsers.nccl_ras.answers import read_ras
+from kb.parsers.nccl_ras.values import RasReport
+from kb.scanning.summary import StreamSummary
+
+_EXITS_UNKNOWN = Gap(
+    "exits_unknown",
+    "processes",
+    "all processes are gone, and no log tells how they ended: put the launcher's own output (torchrun, srun) beside the ranks' logs",
+    rules_out="which process ended first, and by what signal",
+)
+_LAUNCHERS = frozenset({"elastic_failure", "elastic_exit", "launcher_exit"})
+_NOTHING = b"[signalbox: the kernel log has said nothing since the watch began]\n"
+
+if TYPE_CHECKING:
+    from kb.metrics.panel import Panel
+
+ROUNDS = 6  # of stacks that are kept as they were written, for the bundle
+HELD = 18  # of stacks that are compared: steps may be long
+POLLS = 64  # of RAS
+MOST_GAPS = 1000
+ALONE = 15.0  # seconds that others must run on before a process that is gone, nobody knows how, is told
+ASK_EVERY = 60.0  # seconds between two requests for Flight Recorder dumps
+READ_DUMPS = 5.0  # seconds that reading new dumps may hold up a look
+
+
+class Sampler(Protocol):
+    """Where processes and their stacks come from: connectors.host.processes.Host, or a test."""
+
+    @property
+    def name(self) -> str:
+        """The host's name."""
+
+    @property
+    def others(self) -> Collection[int]:
+        """Processes that are none of the job's."""
+
+    def ranks(self, wanted: Wanted) -> tuple[tuple[RankProcess, ...], tuple[Gap, ...]]:
+        """The ranks that run here."""
+
+    def alive(self, process: Process) -> bool:
+        """Whether this very process still runs."""
+
+    def ended(self, process: Process) -> str:
+        """How a process that is gone ended; "" where that cannot be told."""
+
+    def stacks(
+        self, ranks: Sequence[RankProcess], stopping: Callable[[], bool]
+    ) -> tuple[tuple[Dump, ...], tuple[Gap, ...]]:
+        """One round of stacks."""
+
+    def library(self, pid: int, name: str) -> Path | None:
+        """The file of a library that a process has loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What is looked at; None for what is not. `logs`: a folder or file. `ask`: whether dumps may be asked for by pipe.
+
+    `params`: numbers for this job, by rule and parameter (`Job.params`).
+    """
+
+    host: Sampler
+    logs: Path | None = None
+    wanted: Wanted = field(default_factory=Wanted)
+    kernel: KernelLog | None = None
+    ras: RasSource | None = None
+    ebpf: Probes | None = None
+    recorder: RecorderSource | None = None
+    metrics: Metering | None = None
+    ask: bool = False
+    job: str | None = None
+    params: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look gave. `grew`: some log said something; `lost`: rank → process that has gone since the look before.
+
+    `how`: how those ended, where that could be told. `ended`: since when no process of the job runs here any more. `gaps`:
+    those that are new.
+    """
+
+    time: float
+    evidence: Evidence
+    grew: bool
+    lost: Mapping[int, Process]
+    ended: float | None
+    gaps: tuple[Gap, ...]
+    how: Mapping[int, str] = field(default_factory=dict)
+
+
+class Looking:
+    """Looks at a job: `look(now)` as often as you like."""
+
+    def __init__(self, knowledge: Knowledge, sources: Sources, stopping: Callable[[], bool]) -> None:
+        self.rounds: deque[Round] = deque(maxlen=ROUNDS)
+        self.answers: dict[str, bytes] = {}
+        self.logs = Following(knowledge, sources.logs if sources.logs is not None else Path())
+        self._rulebook, self._sources, self._stopping = knowledge.rulebook, sources, stopping
+        self._limits = limits_of(knowledge.rulebook, sources.params)
+        self._samples: deque[tuple[StackSample, ...]] = deque(maxlen=HELD)
+        self._late = Lateness()
+        self._polls: deque[RasReport] = deque(maxlen=POLLS)
+        self._kernel: StreamSummary | None = None
+        self._sampled = float("-inf")
+        self._mains: dict[int, Process] = {}
+        self._lost: set[int] = set()
+        self._gone: dict[int, Ended] = {}
+        self.metrics: Mapping[str, bytes] = {}
+        self._panels: Mapping[str, Panel] = {}
+        self._rings: dict[Path, tuple[Dumped, Ring]] = {}
+        self._heard = self._asked = self._running = float("-inf")
+        self._world: int | None = None
+        self._ended: float | None = None
+        self._known: dict[tuple[str, str], Gap] = {}
+        self._new: list[Gap] = []
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """What could not be looked at, so far."""
+        return tuple(self._known.values())
+
+    @property
+    def kernel(self) -> tuple[str, bytes] | None:
+        """The name and text of the kernel log, where there is any."""
+        kernel = self._sources.kernel
+        if kernel is None or kernel.gaps:
+            return None
+        return f"dmesg.{self._sources.host.name}.log", kernel.text or _NOTHING
+
+    def look(self, now: float) -> Look:
+        """Look at everything once. `now`: seconds since the epoch. Logs come last: they are judged as soon as they are read."""
+        self._new = []
+        lost = self._look_at_processes(now)
+        self._look_at_ras(now)
+        self._look_at_dumps(now)
+        self._look_at_metrics(now)
+        if self._sources.ebpf is not None:
+            self._note(self._sources.ebpf.poll())
+        grew = self._sources.logs is not None and self.logs.look(now)
+        self._note(self.logs.gaps)
+        grew = self._look_at_kernel(now) or grew
+        self._heard = now if grew or self._heard < 0 else self._heard
+        how = {rank: one.how for rank, one in self._gone.items() if one.how != GONE}
+        if self._ended is not None and self._gone and not how and not self._told_by_launcher():
+            self._note([_EXITS_UNKNOWN])
+        return Look(now, self._evidence(now), grew, lost, self._ended, tuple(self._new), how)
+
+    def start(self) -> None:
+        """Start what runs beside the looks."""
+        probes, host = self._sources.ebpf, self._sources.host
+        if probes is None:
+            return
+        ranks, _ = host.ranks(self._sources.wanted)
+        found = {name: host.library(ranks[0].main.pid, name) for name in LIBRARIES} if ranks else {}
+        self._note(probes.start({name: path for name, path in found.items() if path is not None}))
+
+    def stop(self) -> None:
+        """Stop what runs beside the looks."""
+        if self._sources.ebpf is not None:
+            self._sources.ebpf.stop()
+
+    @property
+    def ended(self) -> tuple[Ended, ...]:
+        """Processes that ended while the job ran on, as far as that is sure.
+
+        Where nobody can tell how one ended, it may have been the job's own end, or ranks that have nothing left to do while
+        one still writes: so others must have run on for a while, and more of them than are gone.
+        """
+        few = 2 * len(self._gone) < len(self._mains)
+        return tuple(
+            one
+            for _, one in sorted(self._gone.items())
+            if one.how not in (GONE, "exit 0") or (few and one.how == GONE and self._running - one.time >= ALONE)
+        )
+
+    @property
+    def dumps(self) -> tuple[Dumped, ...]:
+        """The Flight Recorder dumps that were read and are not too old."""
+        return tuple(dump for dump, _ in self._rings.values())
+
+    def traced(self) -> Mapping[str, bytes]:
+        """What the eBPF programs wrote so far."""
+        return self._sources.ebpf.outputs() if self._sources.ebpf is not None else {}
+
+    def _evidence(self, now: float) -> Evidence:
+        here = {self._sources.host.name: tuple(sorted(self._mains))} if self._mains else {}
+        state = "RUNNING" if self._mains and self._ended is None else None
+        job = Job(
+            id=self._sources.job,
+            world_size=self._world,
+            state=state,
+            collected_at=now,
+            nodes=here,
+            params=self._sources.params,
+        )
+        streams = (*self.logs.streams, *((self._kernel,) if self._kernel is not None else ()))
+        rings = tuple(ring for _, ring in self._rings.values())
+        parts = Parts(
+            stacks=tuple(one for each in self._samples for one in each),
+            rings=rings,
+            panels=self._panels,
+            ras=tuple(self._polls),
+            events=tuple(event_of(one, PROCESSES) for one in self.ended),
+            dumped=min((dump.written for dump, _ in self._rings.values()), default=None),
+        )
+        evidence = Evidence(job=job, streams=streams, gaps=self.gaps)
+        parts = replace(parts, late=self._late.seen(Facts(evidence, ()).streams, now))
+        return observe(evidence, parts, self._rulebook)
+
+    def _look_at_kernel(self, now: float) -> bool:
+        kernel = self._sources.kernel
+        if kernel is None:
+            return False
+        grew = kernel.poll(self._sources.host.others)
+        self._note(kernel.gaps)
+        if (grew or self._kernel is None) and self.kernel is not None:
+            name, text = self.kernel
+            ref = StreamRef(f"logs/{name}", Resource(node=self._sources.host.name), kind="kernel")
+            self._kernel = self.logs.scan_text(ref, text, now)
+        return grew
+
+    def _look_at_processes(self, now: float) -> dict[int, Process]:
+        """See who runs and, where it is time, take a round of stacks; who was lost."""
+        host = self._sources.host
+        ranks, gaps = host.ranks(self._sources.wanted)
+        if not self._mains:
+            self._note(gaps)
+        lost = {rank: one for rank, one in self._mains.items() if not host.alive(one)}
+        fresh = {rank: one for rank, one in lost.items() if rank not in self._lost}
+        self._lost = set(lost) - {one.rank for one in ranks}
+        for rank, process in fresh.items():
+            how = host.ended(process) or GONE
+            self._gone[rank] = Ended(rank, process.pid, now, how, host.name, len(ranks))
+        for one in ranks:
+            self._mains[one.rank] = one.main
+            self._gone.pop(one.rank, None)  # started anew
+            self._world = one.main.world_size or self._world
+            if self._sources.recorder is not None and one.main.dumps:
+                self._sources.recorder.prefixes.add(one.main.dumps)
+        self._running = now if ranks else self._running
+        gone = bool(self._mains) and not ranks
+        self._ended = (now if self._ended is None else self._ended) if gone else None
+        if ranks and now - self._sampled >= 0.95 * self._limits.stack_apart:
+            self._sampled = now
+            self._sample(ranks, now)
+        return fresh
+
+    def _told_by_launcher(self) -> bool:
+        return any(one.kind in _LAUNCHERS for stream in self.logs.streams for one in stream.structures)
+
+    def _sample(self, ranks: Sequence[RankProcess], now: float) -> None:
+        dumps, gaps = self._sources.host.stacks(ranks, self._stopping)
+        self._note(gaps)
+        samples = []
+        packed = round_of(name_of(now), dumps)
+        for one, (file, _) in zip(dumps, packed.files, strict=True):
+            who = Resource(node=self._sources.host.name, rank=one.rank, pid=one.pid)
+            source = f"stacks/{packed.name}/{file}"
+            found, odd = read_stacks(one.data, source, who, packed.name, now, child=one.child)
+            self._note(odd)
+            samples += [found] if found is not None else []
+        if samples:
+            self.rounds.append(packed)
+            self._samples.append(tuple(samples))
+
+    def _look_at_dumps(self, now: float) -> None:
+        """Read Flight Recorder dumps that are new; where the logs are silent, and it is allowed, ask for some."""
+        recorder = self._sources.recorder
+        if recorder is None:
+            return
+        found, gaps = recorder.poll(now)
+        self._note(gaps)
+        if found:
+            rings, odd = read_dumps([one.path for one in found], Bounds(budget=READ_DUMPS))
+            self._note(odd)
+            by_path = {str(one.path): one for one in found}
+            for ring in rings:
+                dump = by_path[ring.source]
+                self._rings[dump.path] = (dump, replace(ring, source=f"flight_recorder/{dump.path.name}"))
+        old = now - self._limits.window
+        self._rings = {path: one for path, one in self._rings.items() if one[0].written >= old}
+        silent = self._heard > 0 and now - self._heard >= self._limits.pending
+        if self._sources.ask and silent and now - self._asked >= ASK_EVERY:
+            self._asked = now
+            self._note(ask(Path(f"{one.pipe}{rank}.pipe") for rank, one in self._mains.items() if one.pipe))
+
+    def _look_at_metrics(self, now: float) -> None:
+        metering = self._sources.metrics
+        if metering is None:
+            return
+        here = {self._sources.host.name: tuple(sorted(self._mains))}
+        found = metering.look(now, JobRecord(Job(id=self._sources.job, nodes=here), "watch"))
+        if found is None:
+            return
+        from kb.metrics.panel import panels_of  # noqa: PLC0415 - numpy: only where there are metrics
+        from kb.parsers.artefacts.promql import read_prometheus  # noqa: PLC0415 - likewise
+
+        files, gaps = found
+        self._note(gaps)
+        series = [one for name, data in sorted(files.items()) for one in read_prometheus(data, name)[0] or ()]
+        if series:  # a round that gave nothing leaves what was known, which grows old by itself
+            self.metrics = files
+            self._panels, odd = panels_of(series)
+            self._note(odd)
+
+    def _look_at_ras(self, now: float) -> None:
+        if self._sources.ras is None:
+            return
+        answers, gaps = self._sources.ras.poll(now)
+        self._note(gaps)
+        for time, data in answers:
+            name = name_of(time)
+            found, odd = read_ras(data, f"ras/{name}.json", time)
+            self._note(odd)
+            if found is not None:
+                self._polls.append(found)
+                self.answers[name] = data
+                if len(self.answers) > POLLS:
+                    self.answers.pop(next(iter(self.answers)))
+
+    def _note(self, gaps: Sequence[Gap]) -> None:
+        """Keep a gap, once."""
+        for gap in gaps:
+            key = (gap.code, gap.source)
+            if key not in self._known and len(self._known) < MOST_GAPS:
+                self._known[key] = gap
+                self._new.append(gap)

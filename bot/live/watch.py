@@ -1,0 +1,320 @@
+"""Watches a job that runs, and says when it hangs or fails: the votes as they come, a fault when it is seen, an answer in the end.
+
+The votes and the verdict are kb's. Here is what follows from them: a bundle is begun at the first vote, completed when a
+hang or a fatal fault is called, and diagnosed. A fault is told when it is first seen, and called when it still stands a
+little later, for a run that goes on has not failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, Protocol
+
+from bot.diagnosis.diagnose import Answer, Compare, Recall, diagnose_bundle
+from bot.diagnosis.line_numbers import resolve
+from bot.live.bundle_writer import LiveBundle
+from bot.live.probe_cycle import Look, Looking, Sources
+from bot.rulebase.loader import Knowledge
+from kb.diagnosis.engine import diagnose
+from kb.errors import SignalboxError
+from kb.report import Hang, Report
+
+SETTLE = 8.0  # seconds from a fault first seen to its call: others have their say, and a run that goes on shows it
+PATIENCE = 60.0  # likewise, of silence, where no more than a symptom is known, or no rule says what failed
+AGAIN = 60.0  # seconds after which steps alone are judged anew
+SHORTEST = 0.5  # seconds between two looks, however long they take
+_QUOTED = 240
+
+Called = Literal["hang", "fatal", "stopped", ""]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to watch. `every` and `limit` in seconds; no `limit`: until something is called or the job ends.
+
+    `save`: the folder of the bundle, made when it is needed.
+    """
+
+    save: Path
+    every: float = 20.0
+    limit: float | None = None
+
+
+class Clock(Protocol):
+    """The time, and waiting for it to pass."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+
+    def sleep(self, seconds: float) -> None:
+        """Wait; less where `stopping` becomes true."""
+
+    def stopping(self) -> bool:
+        """Whether somebody wants the watch to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Something to show. `event`: votes, fault, went_on, degraded, gone, bundle, gap, called."""
+
+    event: str
+    time: float
+    text: str
+    fields: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the watch ended. `called`: "stopped" is a run that was stopped, "" that nothing was found."""
+
+    why: str
+    called: Called = ""
+    answer: Answer | None = None
+    folder: Path | None = None
+    interrupted: bool = False
+
+
+@dataclass(slots=True)
+class _Trouble:
+    """A fault that is seen and not called yet: since when, and what was told of it."""
+
+    since: float
+    told: set[str] = field(default_factory=set)
+
+
+class Watch:
+    """One watch: `run` it, or take one `step` after another. `compare` and `recall`: for the answer, as in bot.diagnosis.diagnose."""
+
+    def __init__(
+        self,
+        knowledge: Knowledge,
+        plan: Plan,
+        clock: Clock,
+        sources: Sources,
+        tell: Callable[[News], None],
+        *,
+        compare: Compare | None = None,
+        recall: Recall | None = None,
+    ) -> None:
+        self._compare, self._recall = compare, recall
+        self._knowledge, self._plan, self._clock, self._tell = knowledge, plan, clock, tell
+        self._looking = Looking(knowledge, sources, clock.stopping)
+        self._bundle = LiveBundle(plan.save, self._looking.logs.root)
+        self._shown: tuple[tuple[str, str], ...] | None = None
+        self._trouble: _Trouble | None = None
+        self._degraded: set[str] = set()
+        self._report: Report | None = None
+        self._signs: object = None
+        self._judged_at = self._stepped = float("-inf")
+        self._step = 0
+        self._last: Look | None = None
+        self._grew = float("-inf")
+
+    def run(self) -> Outcome:
+        """Watch until something is called, the job ends, the time is over, or somebody stops it."""
+        end = None if self._plan.limit is None else self._clock.now() + self._plan.limit
+        self._looking.start()
+        try:
+            while True:
+                begun = self._clock.now()
+                outcome = self.step()
+                if outcome is not None:
+                    return outcome
+                now = self._clock.now()
+                if not self._clock.stopping():
+                    if end is not None and now >= end:
+                        return self._left("the time is over, and nothing was found")
+                    pause = min(self._plan.every, SETTLE) if self._urgent(now) else self._plan.every
+                    pause = max(SHORTEST, pause - (now - begun))  # a fatal line waits for no more than a look's length
+                    self._clock.sleep(pause if end is None else min(pause, end - now))
+                if self._clock.stopping():
+                    return replace(self._left("stopped before anything was called"), interrupted=True)
+        finally:
+            self._looking.stop()
+
+    def step(self) -> Outcome | None:
+        """One look at everything; how the watch ends, where it does."""
+        look = self._last = self._looking.look(self._clock.now())
+        self._grew = look.time if look.grew else self._grew
+        for gap in look.gaps:
+            fields = {"code": gap.code, "source": gap.source, "reason": gap.reason}
+            self._tell(News("gap", look.time, f"{gap.source}: {gap.reason}", fields))
+        for rank, process in sorted(look.lost.items())[:16]:
+            how = look.how.get(rank, "")
+            text = f"rank {rank}: its process {process.pid} {f'ended by {how}' if how else 'is gone'}"
+            self._tell(News("gone", look.time, text, {"rank": rank, "pid": process.pid, "how": how}))
+        hang = look.evidence.hang
+        step = max((one.series.last.step or 0 for one in look.evidence.streams if one.series.last), default=0)
+        self._stepped, self._step = (look.time, step) if step != self._step else (self._stepped, self._step)
+        self._report = self._judged(look)
+        self._show(hang, step, look.time)
+        voted = any(one.vote == "yes" for one in hang.votes)
+        if look.lost or voted:
+            self._freeze(look, "the first vote" if voted else "a process is gone")
+        elif self._bundle.begun is not None:
+            self._add()
+        return self._judge(self._report, look)
+
+    def _judged(self, look: Look) -> Report:
+        """The report: anew where anything but more steps was seen, and now and then for what the steps themselves show."""
+        signs = (
+            look.evidence.hang.called,
+            self._looking.ended,
+            tuple(
+                (one.ref.uri, len(one.structures), len(one.marks), *(hit.count for hit in one.hits.values()))
+                for one in look.evidence.streams
+            ),
+        )
+        same = signs == self._signs and not self._urgent(look.time) and look.ended is None
+        if self._report is None or not same or look.time - self._judged_at >= AGAIN:
+            self._signs, self._judged_at = signs, look.time
+            return diagnose(look.evidence, self._knowledge.rulebook)
+        return self._report
+
+    def _urgent(self, now: float) -> bool:
+        """Whether a fault may have to be called soon: it is new, or no steps come on."""
+        new = self._trouble is not None and now - self._trouble.since <= PATIENCE
+        return self._trouble is not None and (new or now - self._stepped >= 2 * SETTLE)
+
+    # What follows from it
+
+    def _judge(self, report: Report, look: Look) -> Outcome | None:
+        if look.evidence.hang.called:
+            yes = [one.probe for one in look.evidence.hang.votes if one.vote == "yes"]
+            return self._call("hang", f"{' and '.join(yes)} agree that nothing gets on", look)
+        kind = _failing(report)
+        if kind:
+            return self._failed(report, kind, look)
+        if self._trouble is not None:
+            self._trouble = None
+            self._tell(News("went_on", look.time, "the run went on: no fault any more"))
+        self._tell_degraded(report, look.time)
+        if look.ended is not None and look.time - look.ended >= SETTLE:
+            return self._left("the job's processes have ended, and nothing was found")
+        if report.phase == "completed" and not look.grew and look.ended is None:
+            return self._left("the run ended well")
+        return None
+
+    def _failed(self, report: Report, kind: str, look: Look) -> Outcome | None:
+        """Tell a fault at once; call it when it still stands."""
+        if self._trouble is None:
+            self._trouble = _Trouble(look.time)
+        self._tell_fault(report, self._trouble, look.time)
+        self._freeze(look, "a fault")
+        sure = kind == "cause" or look.ended is not None
+        # while steps come on the run has not failed, whatever the kernel or a dying helper says
+        since = max(self._trouble.since, self._stepped if sure else self._grew)
+        if look.time - since < (SETTLE if sure else PATIENCE) * 0.95:
+            return None
+        if report.phase == "stopped":
+            return self._call("stopped", "the run was stopped", look)
+        return self._call("fatal", report.summary, look)
+
+    def _tell_fault(self, report: Report, trouble: _Trouble, now: float) -> None:
+        best = report.diagnoses[0] if report.diagnoses else None
+        key = best.rule if best else report.summary
+        if key in trouble.told:
+            return
+        trouble.told.add(key)
+        events = report.indicators.events
+        line = (best.evidence[0] if best and best.evidence else None) or (events[0].evidence if events else None)
+        fields: dict[str, object] = {"fault": best.fault if best else None, "rule": best.rule if best else None}
+        fields |= {"summary": report.summary, "band": best.band if best else None}
+        text = report.summary
+        if line is not None:
+            fields |= {"source": line.source, "line": line.text[:_QUOTED], "rank": line.rank, "node": line.node}
+            text += f" | {line.source}: {line.text[:_QUOTED]}"
+        self._tell(News("fault", now, text, fields))
+
+    def _tell_degraded(self, report: Report, now: float) -> None:
+        if report.verdict == "fault" and report.diagnoses and report.diagnoses[0].rule not in self._degraded:
+            self._degraded.add(report.diagnoses[0].rule)
+            fields = {"fault": report.diagnoses[0].fault, "summary": report.summary}
+            self._tell(News("degraded", now, report.summary, fields))
+
+    def _show(self, hang: Hang, step: int, now: float) -> None:
+        """Tell the votes; `changed` says whether any probe votes otherwise than before."""
+        votes = tuple((one.probe, one.vote) for one in hang.votes)
+        fields: dict[str, object] = {
+            "changed": votes != self._shown,
+            "suspected": hang.suspected,
+            "called": hang.called,
+            "step": step or None,
+            "votes": [{"probe": one.probe, "vote": one.vote, "detail": one.detail} for one in hang.votes],
+            "advice": list(hang.advice),
+        }
+        self._shown = votes
+        words = ", ".join(f"{one.probe} {_WORDS[one.vote]}" for one in hang.votes) or "the run has ended: nothing hangs"
+        self._tell(News("votes", now, f"{f'step {step}: ' if step else ''}{words}", fields))
+
+    # The bundle
+
+    def _freeze(self, look: Look, why: str) -> None:
+        """Begin the bundle, so that what dies with the processes is kept."""
+        if self._bundle.begun is not None:
+            self._add()
+            return
+        told = len(self._bundle.gaps)
+        if not self._bundle.begin(look.time):
+            for gap in self._bundle.gaps[told:]:  # the same one is not told again
+                self._tell(News("gap", look.time, f"{gap.source}: {gap.reason}", {"code": gap.code}))
+            return
+        self._complete(look)
+        text = f"evidence is kept in {self._plan.save} ({why})"
+        self._tell(News("bundle", look.time, text, {"folder": str(self._plan.save), "why": why}))
+
+    def _add(self) -> None:
+        """Write what came since the bundle was begun, but for the logs."""
+        self._bundle.stacks(self._looking.rounds)
+        self._bundle.answers("ras", self._looking.answers)
+        self._bundle.dumps(self._looking.dumps)
+        self._bundle.ended(self._looking.ended)
+        self._bundle.parts(self._looking.metrics)
+
+    def _complete(self, look: Look) -> None:
+        self._add()
+        self._bundle.answers("ebpf", self._looking.traced())
+        self._bundle.logs(self._looking.logs.files, self._looking.kernel)
+        self._bundle.describe(look.evidence.job, look.evidence.hang, self._looking.gaps)
+
+    def _call(self, called: Called, why: str, look: Look) -> Outcome:
+        self._freeze(look, "the call")
+        self._tell(News("called", look.time, f"{called}: {why}", {"called": called, "why": why}))
+        report = diagnose(look.evidence, self._knowledge.rulebook)
+        live = Answer(resolve(replace(report, bundle=self._plan.save.name), None), {}, b"")
+        if self._bundle.begun is None:  # nowhere to write: what was seen must do
+            return Outcome(why, called, live)
+        self._complete(look)
+        return Outcome(why, called, self._answer(live, called), self._plan.save)
+
+    def _answer(self, live: Answer, called: Called) -> Answer:
+        """The bundle's diagnosis; that of what was seen live where the bundle's logs do not tell when they fell silent."""
+        try:
+            answer = diagnose_bundle(self._knowledge, self._plan.save, compare=self._compare, recall=self._recall)
+        except (SignalboxError, OSError):
+            return live
+        lost = (called == "hang" and not answer.report.hang.called) or answer.report.verdict != live.report.verdict
+        return live if lost and live.report.verdict == "fault" else answer
+
+    def _left(self, why: str) -> Outcome:
+        """The end with nothing called; a bundle that was begun is completed."""
+        if self._bundle.begun is None:
+            return Outcome(why)
+        if self._last is not None:
+            self._complete(self._last)
+        return Outcome(why, folder=self._plan.save)
+
+
+_WORDS = {"yes": "YES", "no": "no", "not_observable": "-"}
+
+
+def _failing(report: Report) -> str:
+    """Whether the run failed, and of what it is known: "cause", "symptom", "unknown"; "" where it goes on or ended well."""
+    if report.verdict == "no_match":
+        return "unknown"
+    if report.verdict != "fault" or report.phase not in ("failed", "stopped") or not report.diagnoses:
+        return ""
+    best = report.diagnoses[0]
+    return "cause" if best.role == "root_cause" and best.band != "weak" else "symptom"

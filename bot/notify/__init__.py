@@ -1,0 +1,1 @@
+"""What is sent without being asked for: messages and their outbox, announcements, mutes."""

@@ -1,0 +1,196 @@
+"""An answer that nobody asked for: where it goes, whether it may be said there, and in which thread. One transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from sqlmodel import Session, col, select
+
+from bot.config.chat import Tenant
+from bot.notify.messages import unasked_within
+from bot.notify.mutes import flap_within, keep_flap_within, mutes_within, unasked_times_within, verdicts_within
+from bot.policy.notifications import Decision, Subject, decide, quiet, subject_of
+from bot.policy.routing import Destination, JobFacts, Link, continues, destinations, link_of
+from bot.store.idempotency import first_within
+from bot.store.tables import IncidentRow, PostingRow
+from kb.report import Report
+
+SILENT = ("no_fault",)  # of a job that ended well enough nobody is told unasked
+
+
+def chained_within(session: Session, incident: IncidentRow, link: Link, at: datetime) -> str:
+    """Put an incident into the chain of its job's other tries; the chain."""
+    if incident.chain is not None:
+        return incident.chain
+    earlier = session.exec(
+        select(IncidentRow)
+        .where(
+            col(IncidentRow.tenant) == incident.tenant,
+            col(IncidentRow.id) != incident.id,
+            (col(IncidentRow.link_job) == link.job)
+            | (col(IncidentRow.link_name).is_not(None) & (col(IncidentRow.link_name) == link.name)),
+        )
+        .order_by(col(IncidentRow.id).desc())
+        .limit(20)
+    ).all()
+    chain = link.job
+    for one in earlier:
+        other = Link(one.link_job or "", one.link_name)
+        if one.chain and continues(link, at.timestamp(), other, (one.ended_at or one.created_at).timestamp()):
+            chain = one.chain
+            break
+    incident.link_job, incident.link_name, incident.chain = link.job, link.name, chain
+    session.add(incident)
+    return chain
+
+
+def announce_within(
+    session: Session,
+    wanted: Tenant,
+    incident: IncidentRow,
+    *,
+    report: Report,
+    job: JobFacts,
+    why: str,
+    now: datetime,
+) -> list[int]:
+    """Tell whoever should hear of it; the ids of the messages that are made. Twice the same gives nothing new."""
+    chain = chained_within(session, incident, link_of(job), incident.ended_at or now)
+    if report.verdict in SILENT or incident.id is None:
+        return []
+    verdicts = list(verdicts_within(session, incident.tenant))
+    only = quiet(wanted.quiet, sum(one.right for one in verdicts), len(verdicts))
+    mutes = mutes_within(session, incident.tenant, now)
+    places = destinations(report, job, wanted.subscriptions, wanted.people, announce=wanted.announce, only=only)
+    subject = subject_of(report, incident.tenant, chain, job.id, job.name)
+    made = []
+    for place in places:
+        once = f"unasked:{incident.id}:{place.to}"
+        if session.exec(select(PostingRow.id).where(col(PostingRow.once) == once)).first() is not None:
+            continue
+        decision = decide(
+            subject,
+            place.to,
+            now.timestamp(),
+            mutes=mutes,
+            before=flap_within(session, place.to, chain, report.fingerprint),
+            posted=unasked_times_within(session, place.to, now - timedelta(seconds=wanted.cap.span)),
+            cap=wanted.cap,
+            flapping=wanted.flapping,
+        )
+        keep_flap_within(session, place.to, chain, report.fingerprint, decision.flap)
+        made += _told(
+            session,
+            wanted,
+            incident,
+            subject=subject,
+            place=place,
+            decision=decision,
+            once=once,
+            why=why,
+            now=now,
+        )
+    return made
+
+
+def _told(
+    session: Session,
+    wanted: Tenant,
+    incident: IncidentRow,
+    *,
+    subject: Subject,
+    place: Destination,
+    decision: Decision,
+    once: str,
+    why: str,
+    now: datetime,
+) -> list[int]:
+    assert incident.id is not None  # noqa: S101 - it is kept
+    if decision.do == "post":
+        facts: dict[str, Any] = {
+            "why": why,
+            "reasons": list(place.why),
+            "mentions": [asdict(one) for one in place.mentions],
+            "times": decision.flap.count,
+        }
+        row = unasked_within(
+            session,
+            once,
+            tenant=incident.tenant,
+            channel=place.to,
+            chain=subject.chain,
+            incident=incident.id,
+            facts=facts,
+            now=now,
+        )
+        return [row.id] if row.id is not None else []
+    if decision.do == "count":
+        _count(session, place.to, subject, decision)
+    elif decision.do == "hold":
+        return _hold(session, wanted, incident, place=place, once=once, now=now)
+    return []
+
+
+def _count(session: Session, channel: str, subject: Subject, decision: Decision) -> None:
+    """The message that is there says how often it came."""
+    row = session.exec(
+        select(PostingRow)
+        .where(
+            col(PostingRow.channel) == channel,
+            col(PostingRow.chain) == subject.chain,
+            col(PostingRow.state) == "answered",
+            col(PostingRow.asked_by).is_(None),
+        )
+        .order_by(col(PostingRow.id).desc())
+    ).first()
+    if row is None:
+        return
+    facts: dict[str, Any] = msgspec.json.decode(row.facts)
+    row.facts = msgspec.json.encode({**facts, "times": decision.flap.count}).decode()
+    row.version += 1
+    session.add(row)
+
+
+def _hold(
+    session: Session, wanted: Tenant, incident: IncidentRow, *, place: Destination, once: str, now: datetime
+) -> list[int]:
+    """A line in the channel's one message that lists what was held back in this span of time."""
+    span = max(1.0, wanted.cap.span)
+    period = int(now.timestamp() // span)
+    held = f"rest:{incident.tenant}:{place.to}:{period}"
+    if not first_within(session, f"held:{once}", now):
+        return []  # it stands in the list
+    row = session.exec(select(PostingRow).where(col(PostingRow.once) == held).with_for_update()).first()
+    line = {"at": now.timestamp(), "incident": incident.id, "job": incident.job_name or incident.job_id or "?"}
+    line["fault"] = incident.fault or incident.verdict
+    if row is None:
+        row = unasked_within(
+            session,
+            held,
+            tenant=incident.tenant,
+            channel=place.to,
+            chain=held,
+            incident=0,
+            facts={"held": []},
+            now=now,
+        )
+        row.state, row.incident_id = "rest", None
+    facts: Mapping[str, Any] = msgspec.json.decode(row.facts)
+    row.facts = msgspec.json.encode({"held": [*facts.get("held", []), line][-200:]}).decode()
+    row.version += 1
+    session.add(row)
+    session.flush()
+    return []
+
+
+def ended(report: Report, record_end: float | None) -> datetime | None:
+    """When the job ended, as far as it is known."""
+    end = record_end or report.window[1]
+    try:
+        return None if end is None else datetime.fromtimestamp(end, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None

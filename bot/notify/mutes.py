@@ -1,0 +1,131 @@
+"""What is kept so that nobody is told too much: mutes, failures that came before, how the rules did in close-outs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from sqlalchemy import or_
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import Session, col, select
+
+from bot.policy.notifications import Bar, Flap, Mute, Standing, Verdict, standings
+from bot.policy.resolution_codes import JUDGED
+from bot.store.database import Database
+from bot.store.tables import AnnotationRow, FlapRow, IncidentRow, LookedRow, MuteRow, PostingRow
+
+MOST_VERDICTS = 20_000  # the latest; more change no decision
+
+
+class Quieting(Database):
+    """The same in one database."""
+
+    def mute(self, key: str, mute: Mute, now: datetime) -> bool:
+        """Be silent on something; whether it is new (two deliveries of one click have one `key`)."""
+        with self.errors(), self.session(write=True) as session:
+            return mute_within(session, key, mute, now)
+
+    def mutes(self, tenant: str, now: datetime) -> tuple[Mute, ...]:
+        """The mutes that hold."""
+        with self.errors(), self.session() as session:
+            return mutes_within(session, tenant, now)
+
+    def standings(self, tenant: str, bar: Bar | None = None) -> tuple[Standing, ...]:
+        """How each rule did in this tenant's close-outs, the worst first."""
+        with self.errors(), self.session() as session:
+            return standings_within(session, tenant, bar)
+
+
+def mute_within(session: Session, key: str, mute: Mute, now: datetime) -> bool:
+    """`Quieting.mute` in a transaction that writes."""
+    if session.exec(select(MuteRow.id).where(col(MuteRow.key) == key)).first() is not None:
+        return False
+    row = MuteRow(
+        key=key,
+        tenant=mute.tenant,
+        kind=mute.kind,
+        what=mute.what,
+        channel=mute.channel,
+        until=datetime.fromtimestamp(mute.until, UTC),
+        at=now,
+        who=mute.by,
+        why=mute.why,
+    )
+    try:
+        with session.begin_nested():
+            session.add(row)
+            session.flush()
+    except IntegrityError:  # the second delivery was at it at the same moment
+        return False
+    return True
+
+
+def mutes_within(session: Session, tenant: str, now: datetime) -> tuple[Mute, ...]:
+    """`Quieting.mutes` in a transaction."""
+    rows = session.exec(select(MuteRow).where(col(MuteRow.tenant) == tenant, col(MuteRow.until) > now))
+    return tuple(
+        Mute(row.kind, row.what, row.until.timestamp(), row.tenant, row.channel, row.who, row.why)  # type: ignore[arg-type]
+        for row in rows
+    )
+
+
+def standings_within(session: Session, tenant: str, bar: Bar | None = None) -> tuple[Standing, ...]:
+    """`Quieting.standings` in a transaction. Of each incident the last word of a person counts."""
+    looked = {
+        row.rule: row.at.timestamp() for row in session.exec(select(LookedRow).where(col(LookedRow.tenant) == tenant))
+    }
+    return standings(verdicts_within(session, tenant), looked, bar)
+
+
+def verdicts_within(session: Session, tenant: str) -> Iterable[Verdict]:
+    """Of each closed incident: its first rule, and whether the last word says that it was right."""
+    rows = session.exec(
+        select(AnnotationRow.incident_id, AnnotationRow.verdict, AnnotationRow.at, IncidentRow.rule)
+        .join(IncidentRow, col(IncidentRow.id) == col(AnnotationRow.incident_id))
+        .where(
+            col(IncidentRow.tenant) == tenant,
+            col(IncidentRow.rule).is_not(None),
+            col(AnnotationRow.verdict).in_(JUDGED),
+            or_(col(IncidentRow.reopened_at).is_(None), col(AnnotationRow.at) > col(IncidentRow.reopened_at)),
+        )
+        .order_by(col(AnnotationRow.id).desc())
+        .limit(MOST_VERDICTS)
+    )
+    last: dict[int, Verdict] = {}
+    for incident, verdict, at, rule in rows:
+        last.setdefault(incident, Verdict(rule or "", verdict == "right", at.timestamp()))
+    return last.values()
+
+
+def flap_within(session: Session, channel: str, chain: str, fingerprint: str) -> Flap | None:
+    """What is kept of a failure on a chain in a channel."""
+    row = session.get(FlapRow, (channel, chain, fingerprint), with_for_update=True)
+    return None if row is None else Flap(row.count, row.said, row.pause, row.seen)
+
+
+def keep_flap_within(session: Session, channel: str, chain: str, fingerprint: str, flap: Flap) -> None:
+    """Keep it."""
+    session.merge(
+        FlapRow(
+            channel=channel,
+            chain=chain,
+            fingerprint=fingerprint,
+            count=flap.count,
+            said=flap.said,
+            pause=flap.pause,
+            seen=flap.seen,
+        )
+    )
+
+
+def unasked_times_within(session: Session, channel: str, since: datetime) -> tuple[float, ...]:
+    """When messages that nobody asked for went to a channel."""
+    rows = session.exec(
+        select(PostingRow.created_at).where(
+            col(PostingRow.channel) == channel,
+            col(PostingRow.asked_by).is_(None),
+            col(PostingRow.state) == "answered",
+            col(PostingRow.created_at) > since,
+        )
+    )
+    return tuple(one.timestamp() for one in rows)

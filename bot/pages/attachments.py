@@ -1,0 +1,91 @@
+"""What is kept with an incident for its page, and read again: small things by name, made while the evidence is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
+
+from bot.diagnosis import observations
+from bot.diagnosis.diagnose import Answer
+from bot.pages import log_context
+from bot.pages.log_context import Passage
+from bot.render.timeline import loads as timeline_of
+from kb.errors import UnreadableInput
+from kb.timeline.curves import COLUMNS, LINES, Curves, curves
+from kb.timeline.timeline import Timeline
+
+TIMELINE, CURVES, PASSAGES = "timeline", "curves", "passages"
+SCHEMA = "signalbox.curves/1"
+MOST_BYTES = 128 * 1024
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What an incident's page shows besides its report; each may be missing."""
+
+    timeline: Timeline | None = None
+    curves: Curves = field(default_factory=Curves)
+    passages: Mapping[tuple[str, int], Passage] = field(default_factory=dict)
+
+
+def small(answer: Answer) -> dict[str, bytes]:
+    """The small things of an answer, by name; looks into its logs once more."""
+    return {
+        TIMELINE: answer.timeline(),
+        CURVES: dumps(_curves(answer)),
+        PASSAGES: log_context.dumps(log_context.passages(answer.report, answer.root)),
+        observations.OBSERVED: observations.dumps(observations.observed(answer.evidence)),
+    }
+
+
+def read(kept: Callable[[str], bytes | None]) -> Kept:
+    """What is kept, by name; what cannot be read counts as missing."""
+    around = _read(kept(PASSAGES), log_context.loads) or ()
+    return Kept(
+        _read(kept(TIMELINE), timeline_of),
+        _read(kept(CURVES), loads) or Curves(),
+        {(one.source, one.offset): one for one in around},
+    )
+
+
+def _read(text: bytes | None, loaded: Callable[[bytes], _T]) -> _T | None:
+    with suppress(UnreadableInput):
+        return None if text is None else loaded(text)
+    return None
+
+
+def _curves(answer: Answer) -> Curves:
+    """The curves in as much detail as there is room for."""
+    lines, columns = LINES, COLUMNS
+    while True:
+        made = curves(answer.evidence, answer.report, lines=lines, columns=columns)
+        if len(dumps(made)) <= MOST_BYTES:
+            return made
+        if lines <= 1 and columns <= 15:
+            return Curves(made.charts[:1])
+        lines, columns = max(1, lines // 2), max(15, columns * 3 // 4)
+
+
+def dumps(made: Curves) -> bytes:
+    """Curves as JSON."""
+    return msgspec.json.encode({"schema": SCHEMA, "charts": made.charts})
+
+
+def loads(text: bytes) -> Curves:
+    """The curves that `dumps` wrote.
+
+    Raises:
+        UnreadableInput: it is something else.
+    """
+    try:
+        body = msgspec.json.decode(text)
+        if not isinstance(body, dict) or body.get("schema") != SCHEMA:
+            raise UnreadableInput(f"not of the schema {SCHEMA}")
+        return msgspec.convert({"charts": body["charts"]}, Curves)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        raise UnreadableInput(f"no readable curves: {error}") from error

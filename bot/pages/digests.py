@@ -1,0 +1,90 @@
+"""The digests that were given, for pages: the last one's captions at once, pictures and page when they are asked for, drawn once."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import zstandard
+from sqlmodel import col, select
+
+from bot.digest.charts import Caption, captions, drawn
+from bot.digest.codec import loads
+from bot.digest.html import page
+from bot.digest.schedule import MOST
+from bot.render.timeline_png import Theme
+from bot.store.database import Database
+from bot.store.tables import DigestRow
+from kb.digest.figures import Digest
+from kb.errors import SignalboxError
+
+KEPT = 24  # pictures and pages in memory: of some weeks, light and dark
+_PICTURE = re.compile(r"(pareto|trend|nodes)-(light|dark)\.png")
+
+
+@dataclass(frozen=True, slots=True)
+class Week:
+    """A digest: the week's name, the name that its numbers are kept under, and what its pictures show."""
+
+    name: str
+    kept_as: str
+    captions: tuple[Caption, ...]
+
+
+@dataclass(slots=True)
+class Weeks:
+    """The digests of one database. Drawing takes a second, so one thread draws and others wait for it."""
+
+    store: Database
+    _drawn: OrderedDict[tuple[object, ...], bytes] = field(default_factory=OrderedDict)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def last(self, tenant: str) -> Week | None:
+        """The digest of the newest week of a tenant, given or asked for; None where there is none that can be read."""
+        newest = select(DigestRow).where(col(DigestRow.tenant) == tenant, col(DigestRow.numbers_zstd).is_not(None))
+        with self.store.errors(), self.store.session() as session:
+            row = session.exec(newest.order_by(col(DigestRow.week).desc()).limit(1)).first()
+            digest = None if row is None else _digest(row)
+            kept_as = "" if row is None else row.week
+        return None if digest is None else Week(digest.week, kept_as, tuple(captions(digest)))
+
+    def picture(self, tenant: str, week: str, name: str) -> bytes | None:
+        """A picture as PNG, by a name like pareto-light.png; None where the digest has none of that name."""
+        known = _PICTURE.fullmatch(name)
+        if known is None:
+            return None
+
+        with self._turn:
+            digest = self._numbers(tenant, week)
+            if digest is None or all(one.name != known[1] for one in captions(digest)):
+                return None
+            return self._draw(digest, known[1], "dark" if known[2] == "dark" else "light")
+
+    def page(self, tenant: str, week: str, to: Callable[[int], str]) -> bytes | None:
+        """The whole digest as a page; None where it is not kept any more. `to`: the address of an incident's page."""
+        with self._turn:
+            digest = self._numbers(tenant, week)
+            return None if digest is None else page(digest, to, self._draw)
+
+    def _draw(self, digest: Digest, name: str, theme: Theme) -> bytes:
+        key = (digest.tenant, digest.week, digest.until, name, theme)
+        found = self._drawn.pop(key, None) or drawn(digest, name, theme)
+        self._drawn[key] = found  # the last one asked for goes last
+        while len(self._drawn) > KEPT:
+            self._drawn.popitem(last=False)
+        return found
+
+    def _numbers(self, tenant: str, week: str) -> Digest | None:
+        with self.store.errors(), self.store.session() as session:
+            row = session.get(DigestRow, (tenant, week))
+            return None if row is None else _digest(row)
+
+
+def _digest(row: DigestRow) -> Digest | None:
+    try:
+        return loads(zstandard.decompress(row.numbers_zstd, max_output_size=MOST)) if row.numbers_zstd else None
+    except (SignalboxError, zstandard.ZstdError):
+        return None  # of another version

@@ -1,0 +1,175 @@
+"""The incidents of a tenant by fault, node, job and state, a page at a time, from any number of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, get_args
+
+import msgspec
+from sqlalchemy import ColumnElement, func
+from sqlmodel import col, or_, select
+
+from bot.incidents.resolution import Annotation, Word, said_within, word
+from bot.store import incident_state
+from bot.store.database import Database
+from bot.store.tables import IncidentRow
+
+SIZE = 50  # incidents a page
+MOST_PAGES = 200  # further back a filter helps, and not paging
+MOST_COUNTED = 10_000
+LONGEST = 128  # characters of what is looked for
+WEEKS = (1, 4, 12, 26, 52, 0)  # that can be chosen; 0: whatever their age
+USUAL_WEEKS = 4
+State = Literal["any", "open", "acknowledged", "snoozed", "closed", "merged", "pinned"]
+STATES: tuple[State, ...] = get_args(State)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for. `fault`: a class, "none" for those without one; `node`: by its whole name; `job`: a part of name or id."""
+
+    fault: str = ""
+    node: str = ""
+    job: str = ""
+    state: State = "any"
+    weeks: int = USUAL_WEEKS
+    page: int = 1
+
+    @classmethod
+    def of(cls, asked: Mapping[str, str]) -> Wanted:
+        """What a form asks for; what is not one of the choices counts as not said."""
+        state, weeks, page = asked.get("state", ""), asked.get("weeks", ""), asked.get("page", "")
+        known = int(weeks) if weeks.isascii() and weeks.isdigit() and len(weeks) < 4 else USUAL_WEEKS
+        number = int(page) if page.isascii() and page.isdigit() and len(page) < 7 else 1
+        return cls(
+            fault=_clean(asked.get("fault", "")),
+            node=_clean(asked.get("node", "")),
+            job=_clean(asked.get("job", "")),
+            state=next((one for one in STATES if one == state), "any"),
+            weeks=known if known in WEEKS else USUAL_WEEKS,
+            page=min(max(number, 1), MOST_PAGES),
+        )
+
+
+def _clean(text: str) -> str:
+    """A text that every database takes."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "").strip()[:LONGEST]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One incident of a list. `nodes`: those suspected; `word`: what people say it truly was."""
+
+    id: int
+    at: datetime
+    job: str
+    fault: str | None
+    verdict: str
+    summary: str
+    nodes: tuple[str, ...]
+    gpu_hours: float | None
+    state: incident_state.State
+    pinned: bool
+    word: Word | None = None
+    assignee: str | None = None
+    snoozed_until: datetime | None = None
+    merged_into: int | None = None
+    backfilled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A page of incidents. `count`: all that are as asked, at most `MOST_COUNTED`.
+
+    `faults`: class → how many in these weeks; where a node or a job is asked for, how many of those found.
+    """
+
+    incidents: tuple[Listed, ...]
+    count: int
+    faults: Mapping[str | None, int]
+
+    @property
+    def pages(self) -> int:
+        """How many pages there are."""
+        return min(MOST_PAGES, max(1, -(-self.count // SIZE)))
+
+
+def find(store: Database, tenant: str, wanted: Wanted, now: datetime) -> Found:
+    """The page asked for, the newest first."""
+    era = [col(IncidentRow.tenant) == tenant]
+    if wanted.weeks:
+        era.append(col(IncidentRow.created_at) >= now - timedelta(weeks=wanted.weeks))
+    asked = [*era, *_conditions(wanted, now)]
+    # one look at all of them gives both the page and the count: the ids alone, the newest first
+    every = (
+        select(IncidentRow.id, IncidentRow.fault)
+        .where(*asked)
+        .order_by(col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
+        .limit(MOST_COUNTED)
+    )
+    by_fault = select(IncidentRow.fault, func.count()).where(*era).group_by(col(IncidentRow.fault))
+    with store.errors(), store.session() as session:
+        every_id = [(number, fault) for number, fault in session.exec(every) if number is not None]
+        ids = [number for number, _ in every_id]
+        shown = ids[(wanted.page - 1) * SIZE : wanted.page * SIZE]
+        # looking for a text reads every row: once is enough
+        once = wanted.node or wanted.job
+        faults = Counter(fault for _, fault in every_id) if once else dict(session.exec(by_fault).all())
+        rows = {row.id: row for row in session.exec(select(IncidentRow).where(col(IncidentRow.id).in_(shown)))}
+        said = said_within(session, shown)
+        incidents = tuple(_listed(rows[one], said.get(one, ()), now) for one in shown if one in rows)
+    return Found(incidents, len(ids), faults)
+
+
+def _listed(row: IncidentRow, said: Sequence[Annotation], now: datetime) -> Listed:
+    return Listed(
+        row.id or 0,
+        row.created_at,
+        row.job_name or row.job_id or row.bundle or "a job",
+        row.fault,
+        row.verdict,
+        row.summary,
+        _names(row.nodes),
+        row.gpu_hours_lost,
+        incident_state.state_of(row, now),
+        row.pinned,
+        word(said),
+        row.assignee,
+        row.snoozed_until,
+        row.merged_into,
+        row.backfilled,
+    )
+
+
+def _conditions(wanted: Wanted, now: datetime) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = []
+    if wanted.fault:
+        fault = col(IncidentRow.fault)
+        found.append(fault.is_(None) if wanted.fault == "none" else fault == wanted.fault)
+    if wanted.node:
+        name = msgspec.json.encode(wanted.node).decode()
+        found.append(col(IncidentRow.nodes).contains(name, autoescape=True))
+    if wanted.job:
+        found.append(
+            or_(
+                col(IncidentRow.job_name).icontains(wanted.job, autoescape=True),
+                col(IncidentRow.job_id).icontains(wanted.job, autoescape=True),
+            )
+        )
+    if wanted.state == "pinned":
+        found.append(col(IncidentRow.pinned).is_(True))
+    elif wanted.state != "any":
+        found.append(incident_state.in_state(wanted.state, now))
+        if wanted.state == "open":
+            found.append(col(IncidentRow.verdict) != "no_fault")  # nobody need say what that was
+    return found
+
+
+def _names(nodes: str | None) -> tuple[str, ...]:
+    try:
+        return () if nodes is None else tuple(msgspec.json.decode(nodes, type=list[str]))
+    except msgspec.DecodeError:
+        return ()

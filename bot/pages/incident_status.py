@@ -1,0 +1,45 @@
+"""How an incident stands, for its page: its state in sentences, what was said of it and done with it, what it is joined to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from bot.incidents.ledger import Ledger
+from bot.pages.incident import About
+from bot.store.incident_state import State, state_of
+from bot.store.incidents import Incident
+
+
+def about_of(
+    ledger: Ledger, incident: Incident, evidence: str, now: datetime, to: Callable[[int], str] | None = None
+) -> About:
+    """All of it. `evidence`: where that is, in words; `to`: the address of an incident's page, where there are any."""
+    family, state = ledger.family(incident.id), state_of(incident, now)
+
+    def linked(one: tuple[int, str]) -> tuple[int, str, str | None]:
+        return (*one, to(one[0]) if to is not None else None)
+
+    return About(
+        number=incident.id,
+        at=incident.created_at,
+        said=ledger.said(incident.id),
+        evidence=evidence,
+        pinned=incident.pinned,
+        state=state,
+        lived=tuple(_lived(incident, state)),
+        steps=ledger.steps(incident.id),
+        whole=None if family.whole is None else linked(family.whole),
+        parts=tuple(linked(one) for one in family.parts),
+    )
+
+
+def _lived(incident: Incident, state: State) -> Iterator[str]:
+    if incident.assignee and state in ("open", "acknowledged", "snoozed"):
+        yield f"{'Acknowledged by' if incident.acked_at is not None else 'Assigned to'} {incident.assignee}"
+    if state == "snoozed" and incident.snoozed_until is not None:
+        yield f"Snoozed until {incident.snoozed_until:%Y-%m-%d %H:%M}Z"
+    if incident.reopened_at is not None and state != "closed":
+        yield f"Reopened {incident.reopened_at:%Y-%m-%d %H:%M}Z: what was said of it before holds no more"
+    if incident.backfilled:
+        yield "Found by a backfill: nobody was told of it when it happened"

@@ -1,0 +1,132 @@
+"""The lines around each line of evidence, read while the logs are there: they are kept with the incident, secrets masked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from bot.runtime.redaction import redact
+from connectors.bundles.streams import Reading, is_plain
+from kb.errors import SignalboxError, UnreadableInput
+from kb.model import StreamRef
+from kb.report import EvidenceItem, Report
+
+SCHEMA = "signalbox.passages/1"
+BEFORE, AFTER = 4, 3  # lines
+LOOKED = 8192  # bytes on each side that they are looked for in
+FARTHEST = 8 * 1024 * 1024  # of a compressed log, which is read from its beginning
+MOST = 48  # places
+LONGEST = 300  # characters of a line
+MOST_BYTES = 64 * 1024
+_UNDERLINE = re.compile(r"(?:\[[^\]\n]{0,40}\]:?)?[\s^~=*#_-]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """The lines before and after the evidence that begins at an offset of a source."""
+
+    source: str
+    offset: int
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
+def passages(report: Report, root: Path | None) -> tuple[Passage, ...]:
+    """What stands around the evidence of a report. `root`: the folder that sources are relative to."""
+    found: dict[tuple[str, int], Passage] = {}
+    size = 0
+    for item in _items(report):
+        if item.offset is None or (item.source, item.offset) in found or len(found) == MOST:
+            continue
+        read = _around(item, item.offset, root)
+        if read is not None:
+            size += len(msgspec.json.encode(read)) + 1
+            if size > MOST_BYTES - len(SCHEMA) - 64:
+                break
+            found[item.source, item.offset] = read
+    return tuple(found.values())
+
+
+def _items(report: Report) -> Iterator[EvidenceItem]:
+    for diagnosis in report.diagnoses:
+        yield from (one for one in diagnosis.evidence if one.kind in ("line", "series"))
+    yield from (one.evidence for one in report.indicators.events if one.evidence is not None)
+
+
+def _around(item: EvidenceItem, offset: int, root: Path | None) -> Passage | None:
+    """The lines around one item; None where they cannot be read."""
+    ref = StreamRef(str(root / item.source if root else Path(item.source)))
+    start = max(0, offset - LOOKED)
+    try:
+        plain = is_plain(ref)
+        if not plain and offset > FARTHEST:
+            return None
+        blocks = Reading(ref, start, offset + LOOKED) if plain else _from(Reading(ref), start)
+        block = b"".join(_taken(blocks, offset + LOOKED - start))
+    except (OSError, ValueError, SignalboxError):
+        return None
+    # both sides in one text: a secret that goes over several lines is masked as a whole
+    text = redact(block.decode("latin-1"))
+    before = text[: offset - start].split("\n")[:-1]
+    after = text[offset - start :].split("\n")[1 + item.text.count("\n") :]
+    if start and before:
+        before = before[1:]  # the first one is cut
+    if len(block) == offset + LOOKED - start:
+        after = after[:-1]  # likewise the last one
+    return Passage(named(item.source), offset, _telling(before)[-BEFORE:], _telling(after)[:AFTER])
+
+
+def named(source: str) -> str:
+    """A source as JSON can tell it: the names of files may hold anything."""
+    return source.encode("utf-8", "replace").decode()
+
+
+def _from(blocks: Iterable[bytes], start: int) -> Iterator[bytes]:
+    """Blocks without their first bytes."""
+    for block in blocks:
+        yield block[start:]
+        start = max(0, start - len(block))
+
+
+def _taken(blocks: Iterable[bytes], most: int) -> Iterator[bytes]:
+    for block in blocks:
+        yield block[:most]
+        most -= len(block)
+        if most <= 0:
+            return
+
+
+def _telling(lines: Iterable[str]) -> tuple[str, ...]:
+    """Lines as they are kept, without those that say nothing by themselves: empty ones, and what underlines the line before."""
+    return tuple(_line(one) for one in lines if not _UNDERLINE.match(one))
+
+
+def _line(text: str) -> str:
+    """One line as it is kept; of a progress bar the last state."""
+    whole = text.encode("latin-1", "replace").decode("utf-8", "replace").rstrip("\r")
+    last = whole.rpartition("\r")[2]
+    return last if len(last) <= LONGEST else f"{last[: LONGEST // 2]}…{last[1 - LONGEST // 2 :]}"
+
+
+def dumps(found: Iterable[Passage]) -> bytes:
+    """As JSON."""
+    return msgspec.json.encode({"schema": SCHEMA, "passages": list(found)})
+
+
+def loads(text: bytes) -> tuple[Passage, ...]:
+    """What `dumps` wrote.
+
+    Raises:
+        UnreadableInput: it is something else.
+    """
+    try:
+        body = msgspec.json.decode(text)
+        if not isinstance(body, dict) or body.get("schema") != SCHEMA:
+            raise UnreadableInput(f"not of the schema {SCHEMA}")
+        return msgspec.convert(body["passages"], tuple[Passage, ...])
+    except (ValueError, TypeError, KeyError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        raise UnreadableInput(f"no readable passages: {error}") from error

@@ -1,0 +1,127 @@
+"""The pages over HTTP: one address for each incident and one for the overview, both signed; nothing can be changed here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from flask import Blueprint, Response, request
+
+from bot.incidents.ledger import Ledger
+from bot.pages import attachments
+from bot.pages.digests import Week, Weeks
+from bot.pages.incident import Words, incident_page, words_of
+from bot.pages.incident_status import about_of
+from bot.pages.overview import Pictured, overview_page
+from bot.pages.signed_links import PREFIX, Allowed, LinkRefused, Pages, read, signed
+from bot.pages.templates import policy, render
+from bot.render.report_json import from_json
+from bot.retention.evidence import evidence
+from bot.rulebase.loader import Knowledge
+from kb.errors import SignalboxError
+
+HEADERS = {
+    "Content-Security-Policy": policy(),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "private, no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "X-Robots-Tag": "noindex, nofollow",
+}
+
+
+DIGEST_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+To = Callable[..., str]  # an incident's number, None for the overview, and a digest's week → an address
+
+
+def pages(ledger: Ledger, known: Knowledge, settings: Pages, *, now: Callable[[], float] = time.time) -> Blueprint:
+    """The routes. `now`: seconds since the epoch."""
+    served = Blueprint("incident_pages", __name__)
+    words, weeks = words_of(known), Weeks(ledger)
+
+    @served.get(f"{PREFIX}/<token>")
+    def page(token: str) -> Response:
+        """The page that a signed address is of."""
+        try:
+            allowed = read(settings.secret, token, now())
+        except LinkRefused as refused:
+            return _refused(410 if refused.expired else 403, str(refused))
+
+        def to(incident: int | None, week: str | None = None) -> str:
+            """An address that lives as long as the one that led here."""
+            last = signed(settings.secret, Allowed(allowed.tenant, incident, allowed.until, week))
+            return f"{settings.base_url.rstrip('/')}{PREFIX}/{last}"
+
+        when = datetime.fromtimestamp(now(), UTC)
+        if allowed.week is not None:
+            return _digest(weeks, allowed, to)
+        if allowed.incident is not None:
+            return _incident(ledger, words, allowed, to, when)
+        week = _pictured(weeks.last(allowed.tenant), to)
+        shown = overview_page(ledger, allowed.tenant, request.args.to_dict(), when, words=words, to=to, week=week)
+        return _html(200, shown)
+
+    @served.get(f"{PREFIX}/<token>/<picture>")
+    def drawn(token: str, picture: str) -> Response:
+        """A picture of the digest that a signed address is of."""
+        try:
+            allowed = read(settings.secret, token, now())
+        except LinkRefused as refused:
+            return _refused(410 if refused.expired else 403, str(refused))
+        found = weeks.picture(allowed.tenant, allowed.week, picture) if allowed.week is not None else None
+        if found is None:
+            return _refused(404, "there is no such picture")
+        return Response(
+            found, 200, headers=HEADERS | {"Cache-Control": "private, max-age=600"}, content_type="image/png"
+        )
+
+    return served
+
+
+def _pictured(week: Week | None, to: To) -> Pictured | None:
+    """The pictures of a digest, each with its addresses."""
+    if week is None:
+        return None
+    address = to(None, week.kept_as)
+    pictures = tuple(
+        (one, f"{address}/{one.name}-light.png", f"{address}/{one.name}-dark.png") for one in week.captions
+    )
+    return Pictured(week.name, address, pictures)
+
+
+def _digest(weeks: Weeks, allowed: Allowed, to: To) -> Response:
+    """The page of a digest; its style is its own, and is told to the browser as it stands in it."""
+    found = weeks.page(allowed.tenant, allowed.week or "", to)
+    if found is None:
+        return _refused(404, "this digest is not kept any more")
+    headers = HEADERS | {"Content-Security-Policy": DIGEST_POLICY}
+    return Response(found, 200, headers=headers, content_type="text/html; charset=utf-8")
+
+
+def _incident(ledger: Ledger, words: Words, allowed: Allowed, to: To, now: datetime) -> Response:
+    """The page of one incident, if it is there and this tenant's."""
+    record = ledger.answer(allowed.incident or 0)
+    if record is None or record.incident.tenant != allowed.tenant:
+        return _refused(404, "this incident is not kept any more")
+    incident = record.incident
+    try:
+        report = from_json(record.report_json)
+    except SignalboxError as error:
+        return _refused(404, f"the report of this incident cannot be read: {error}")
+    where = evidence(ledger, incident.id)
+    about = about_of(ledger, incident, where.words if where is not None else "", now, to)
+    return _html(
+        200, incident_page(report, attachments.read(lambda name: ledger.kept(incident.id, name)), about, words)
+    )
+
+
+def _refused(status: int, why: str) -> Response:
+    return _html(status, render("refused.html", why=why))
+
+
+def _html(status: int, text: str) -> Response:
+    return Response(text, status, headers=HEADERS, content_type="text/html; charset=utf-8")

@@ -1,0 +1,139 @@
+"""Addresses of pages: whoever has one may see that page of that tenant until it expires, and nobody can make one up.
+
+An address holds the tenant, the incident and the last second, signed (HMAC-SHA256). Who may see a channel may see the links
+that stand in it; so they are short-lived and no browser tells them to other sites.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from itsdangerous import BadData, URLSafeSerializer
+
+from bot.config.file import Config
+from connectors.base.contract import SourceFailed
+from kb.errors import SignalboxError
+
+PREFIX = "/pages"
+EXPIRES = 14 * 86400.0  # seconds
+LEAST_SECRET = 16  # characters
+LONGEST = 2048  # characters of a token
+
+
+class LinkRefused(SignalboxError):  # noqa: N818 - an outcome
+    """The address is not one of ours, was changed, or is too old (`expired`)."""
+
+    def __init__(self, text: str, *, expired: bool = False) -> None:
+        super().__init__(text)
+        self.expired = expired
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """How pages are served: under which address people reach them, with what links are signed, for how many seconds they hold."""
+
+    base_url: str
+    secret: str
+    expires: float = EXPIRES
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, or would not protect."""
+        if not self.base_url.startswith(("https://", "http://")) or any(one in self.base_url for one in "?# "):
+            raise SignalboxError(f"pages: base_url must be an address like https://host/path, not {self.base_url!r}")
+        if len(self.secret) < LEAST_SECRET:
+            raise SignalboxError(f"pages: the secret must have at least {LEAST_SECRET} characters")
+        if not self.expires > 0:
+            raise SignalboxError("pages: links must hold for some seconds at least")
+
+    def __repr__(self) -> str:
+        return f"Pages({self.base_url!r}, expires={self.expires:g})"
+
+    def incident(self, tenant: str, incident: int, now: float) -> str:
+        """The address of an incident's page, from now on."""
+        return link(self.base_url, self.secret, tenant, incident, now, expires=self.expires)
+
+    def address(self, tenant: str, incident: int | None, now: float) -> str:
+        """That of an incident's page, or of the overview."""
+        return self.overview(tenant, now) if incident is None else self.incident(tenant, incident, now)
+
+    def overview(self, tenant: str, now: float) -> str:
+        """The address of the overview, from now on."""
+        return (
+            f"{self.base_url.rstrip('/')}{PREFIX}/{signed(self.secret, Allowed(tenant, None, int(now + self.expires)))}"
+        )
+
+
+def page_of(pages: Pages | None) -> Callable[[str, int | None], str | None]:
+    """Tenant and incident → the address of its page as of now, without an incident that of the overview; None without pages."""
+    return lambda tenant, incident: None if pages is None else pages.address(tenant, incident, time.time())
+
+
+def linked_by(config: Config) -> Pages | None:
+    """How pages are served by a configuration; None where they are not.
+
+    Raises:
+        SignalboxError: the secret is not there, or too short.
+    """
+    settings = config.serve.pages
+    if settings is None:
+        return None
+    try:
+        return Pages(settings.base_url, settings.secret.value(), settings.expires)
+    except SourceFailed as failed:
+        raise SignalboxError(f"serve.pages.secret: {failed}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What an address allows to see: one incident, the digest of a week, or without both the overview; until a second.
+
+    `until`: seconds since the epoch. `week`: the name under which the digest's numbers are kept.
+    """
+
+    tenant: str
+    incident: int | None
+    until: int
+    week: str | None = None
+
+
+def link(base_url: str, secret: str, tenant: str, incident: int, now: float, *, expires: float = EXPIRES) -> str:
+    """The address of an incident's page. Times in seconds since the epoch."""
+    return f"{base_url.rstrip('/')}{PREFIX}/{signed(secret, Allowed(tenant, incident, int(now + expires)))}"
+
+
+def signed(secret: str, allowed: Allowed) -> str:
+    """The last part of an address."""
+    week = [] if allowed.week is None else [allowed.week]
+    return str(_signer(secret).dumps([allowed.tenant, allowed.incident, allowed.until, *week]))
+
+
+def read(secret: str, token: str, now: float) -> Allowed:
+    """What the last part of an address allows.
+
+    Raises:
+        LinkRefused: nothing: it is not ours, was changed, or its time is over.
+    """
+    if len(token) > LONGEST:
+        raise LinkRefused("this link is not one of Signalbox's")
+    try:
+        told: Any = _signer(secret).loads(token)
+        tenant, incident, until, *week = told
+        number = None if incident is None else int(incident)
+        allowed = Allowed(str(tenant), number, int(until), str(week[0]) if week else None)
+    except (BadData, ValueError, TypeError) as error:
+        raise LinkRefused("this link is not one of Signalbox's, or it was changed") from error
+    if now > allowed.until:
+        raise LinkRefused(
+            "this link has expired; ask for the diagnosis again, or open it from a newer message", expired=True
+        )
+    return allowed
+
+
+def _signer(secret: str) -> URLSafeSerializer:
+    return URLSafeSerializer(
+        secret, salt="signalbox.pages/1", signer_kwargs={"digest_method": hashlib.sha256, "key_derivation": "hmac"}
+    )

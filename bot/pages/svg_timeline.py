@@ -1,0 +1,197 @@
+"""A timeline as shapes for an SVG that fits any width: across in per cent or columns, down in pixels. No text is drawn here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from bot.render.timeline_png import clock, day, ticks
+from kb.timeline.timeline import Mark, Row, Timeline, lasting
+
+TALL, USUAL, LEAST = 34, 17, 4  # pixels of a row that stands out, of another one, of one among very many
+FLEET = 560  # pixels for all rows that do not stand out, where they need so many
+BETWEEN = 12  # pixels between the two
+LABELLED = 15  # pixels that a name needs
+APART = 6.0  # per cent; flags nearer than that stand one above the other
+FLAG = 17  # pixels of a flag
+SPARSE = 3  # of the times below so many are one on a narrow screen
+EDGE = 6.0  # per cent from the edge, from where on words run inwards
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One row: its upper edge and its height in pixels, its names and figures where there is room; `last`, `error`: per cent."""
+
+    row: Row
+    y: int
+    height: int
+    named: bool
+    figures: str = ""
+    happened: str = ""
+    silent: str = ""
+    last: float | None = None
+    error: float | None = None
+
+    @property
+    def middle(self) -> float:
+        """Where words and signs stand."""
+        return self.y + self.height / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """An instant of the whole job: a letter above a line through all rows, at a per cent of the width."""
+
+    letter: str
+    x: float
+    y: int
+    mark: Mark
+    time: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A time below; `sparse`: shown on narrow screens too; `anchor`: to which side its words run."""
+
+    x: float
+    text: str
+    sparse: bool
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The picture of a timeline. `paths`: class of the style → outline of all cells of that class, `columns` wide."""
+
+    columns: int
+    top: int
+    height: int
+    lanes: tuple[Lane, ...]
+    paths: tuple[tuple[str, str], ...]
+    flags: tuple[Flag, ...]
+    ticks: tuple[Tick, ...]
+    span: str
+
+    def has(self, sign: str) -> bool:
+        """Whether there is a sign of a first "cause", or of another first "error"."""
+        return any(
+            one.error is not None and one.row.error is not None and one.row.error.cause == (sign == "cause")
+            for one in self.lanes
+        )
+
+
+def lanes(made: Timeline) -> Lanes | None:
+    """The shapes; None where the logs have no times, or there are none."""
+    if made.start is None or made.end is None or not made.rows or not made.end > made.start:
+        return None
+    flags = _flags(made, made.start, made.end)
+    top = FLAG * (1 + max((flag.y for flag in flags), default=-1)) + 6
+    placed = list(_placed(made, top))
+    bottom = placed[-1][1] + placed[-1][2]
+    return Lanes(
+        columns=made.columns,
+        top=top,
+        height=bottom,
+        lanes=tuple(_lanes(placed, made.start, made.end)),
+        paths=tuple(_paths(placed, made.columns)),
+        flags=tuple(flags),
+        ticks=tuple(_ticks(made.start, made.end)),
+        span=f"{day(made.start)} {clock(made.start)} to {clock(made.end)} UTC",
+    )
+
+
+def across(time: float, start: float, end: float) -> float:
+    """Where a time is, in per cent of the width."""
+    return round(100.0 * min(1.0, max(0.0, (time - start) / (end - start))), 2)
+
+
+def _placed(made: Timeline, top: int) -> Iterator[tuple[Row, int, int]]:
+    """Each row with its upper edge and its height."""
+    odd = [row for row in made.rows if row.why]
+    rest = [row for row in made.rows if not row.why]
+    y = top
+    for row in odd:
+        yield row, y, TALL
+        y += TALL
+    y += BETWEEN if odd and rest else 0
+    pitch = max(LEAST, min(USUAL, FLEET // max(1, len(rest))))
+    for row in rest:
+        yield row, y, pitch
+        y += pitch
+
+
+def _lanes(placed: Sequence[tuple[Row, int, int]], start: float, end: float) -> Iterator[Lane]:
+    free, before = -LABELLED, ""
+    tenth = end - start < 60.0
+    for row, y, height in placed:
+        named = bool(row.why) or y - free >= LABELLED
+        free = y if named else free
+        figures = _figures(row, tenth=tenth)
+        told = figures if named and (height >= USUAL or figures != before) else ""
+        before = figures if named else before
+        last = None if row.last is None or not start <= row.last <= end else row.last
+        error = row.error.time if row.error is not None else None
+        yield Lane(
+            row=row,
+            y=y,
+            height=height - (3 if height >= LABELLED else 1),
+            named=named,
+            figures=told,
+            happened=happened(row) if height == TALL else "",
+            silent=f"silent for {lasting(end - last)}" if row.why and last and end - last > 0.2 * (end - start) else "",
+            last=None if last is None else across(last, start, end),
+            error=None if error is None or not start <= error <= end else across(error, start, end),
+        )
+
+
+def _figures(row: Row, *, tenth: bool) -> str:
+    """When a row was last heard, and its step."""
+    last = "no times" if row.last is None else clock(row.last) + (f".{int(row.last * 10) % 10}" if tenth else "")
+    return last if row.step is None else f"{last} · {row.step:,}"
+
+
+def happened(row: Row) -> str:
+    """A row's first error, or why it stands out; the first cause is told above all."""
+    if row.error is None or row.error.cause:
+        return "" if row.why == "suspect" else row.why
+    many = f" ({row.erred} of {row.count})" if row.count > 1 else ""
+    return f"{row.error.what}{many}"
+
+
+def _paths(placed: Sequence[tuple[Row, int, int]], columns: int) -> Iterator[tuple[str, str]]:
+    """All cells by their class: `u` and `s` for usual rows and suspects, with their level; equal neighbours are one."""
+    cells: dict[str, list[str]] = {}
+    for row, y, height in placed:
+        tall = height - (3 if height >= LABELLED else 1)
+        kind, x = "s" if row.suspect else "u", 0
+        levels = "".join(one if one in "0123456789" else "0" for one in row.heard[:columns]).ljust(columns, "0")
+        for level, run in groupby(levels):
+            wide = len(list(run))
+            cells.setdefault(f"{kind}{level}" if level != "0" else "u0", []).append(f"M{x} {y}h{wide}v{tall}h-{wide}z")
+            x += wide
+    yield from ((name, "".join(found)) for name, found in sorted(cells.items()))
+
+
+def _flags(made: Timeline, start: float, end: float) -> list[Flag]:
+    """The instants with letters, in the order of time; `y` counts lines of flags from the lowest."""
+    taken: list[float] = []
+    found = []
+    shown = [mark for mark in made.marks if start <= mark.time <= end]
+    for at, mark in enumerate(shown[:26]):
+        x = across(mark.time, start, end)
+        lane = next((lane for lane, before in enumerate(taken) if x - before >= APART), len(taken))
+        taken[lane : lane + 1] = [x]
+        found.append(Flag("ABCDEFGHIJKLMNOPQRSTUVWXYZ"[at], x, lane, mark, clock(mark.time)))
+    return found
+
+
+def _ticks(start: float, end: float) -> Iterator[Tick]:
+    for at, time in enumerate(ticks(start, end)):
+        x = across(time, start, end)
+        yield Tick(x, clock(time, seconds=end - start < 6 * 3600), at % SPARSE == 0, anchor(x))
+
+
+def anchor(x: float) -> str:
+    """To which side words at a per cent of the width run."""
+    return "start" if x < EDGE else "end" if x > 100 - EDGE else "middle"

@@ -1,0 +1,96 @@
+"""Templates to pages: everything is escaped, what is not seen as it is is made visible, and addresses are of the web or no links."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Sequence
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from bot.render import phrases
+from bot.render.phrases import shown
+
+_TEMPLATES = Path(__file__).with_name("templates")
+LONGEST = 600  # characters of a line of a log
+MOST_LINES = 40  # of one item
+MOST_TEXT = 1200  # characters of any text
+_OUTLINE = re.compile(r"[MLhvz0-9. -]*")
+
+
+def render(template: str, **values: Any) -> str:
+    """A page. It can be written as UTF-8 whatever is in the values."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        finalize=_visible,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "clock": phrases.clock,
+        "lines": lines,
+        "many": phrases.many,
+        "outline": outline,
+        "web": web,
+    }
+    made.globals |= {"w": phrases, "style": Markup(style()), "policy": policy(framed=True)}  # noqa: S704 - our own file
+    return made
+
+
+@cache
+def style() -> str:
+    """The style of all pages."""
+    return (_TEMPLATES / "style.css").read_text(encoding="utf-8")
+
+
+def policy(*, framed: bool = False) -> str:
+    """What a page may load: nothing but its own style. `framed`: as a meta element, which knows no frame-ancestors."""
+    known = base64.b64encode(sha256(style().encode()).digest()).decode()
+    ancestors = "" if framed else "; frame-ancestors 'none'"
+    images = "'self' data:"  # the digest's pictures, at addresses that are signed too
+    return f"default-src 'none'; style-src 'sha256-{known}'; img-src {images}; form-action 'self'; base-uri 'none'{ancestors}"
+
+
+def _visible(value: Any) -> Any:
+    """A text as it is shown, cut; numbers, and what is markup of our own, as they are."""
+    if not isinstance(value, str) or hasattr(value, "__html__"):
+        return value
+    return phrases.cut(shown(value[: 2 * MOST_TEXT]), MOST_TEXT) if len(value) > MOST_TEXT else shown(value)
+
+
+def outline(path: str) -> Markup:
+    """The outline of a shape, which is never cut; refused where it is anything else."""
+    if not _OUTLINE.fullmatch(path):
+        raise ValueError("no outline")
+    return Markup(path)  # noqa: S704 - nothing in it but what the pattern knows
+
+
+def lines(text: str) -> Sequence[str]:
+    """The lines of an item of evidence, long ones cut, and how many are left out."""
+    found = [one if len(one) <= LONGEST else phrases.cut(one, LONGEST) for one in text.split("\n") if one.strip()]
+    left = len(found) - MOST_LINES
+    return found if left <= 0 else [*found[:MOST_LINES], f"... {left} more lines"]
+
+
+def web(address: str | None) -> str | None:
+    """An address that may be a link: of the web, in plain letters; else None."""
+    if not address or not address.isprintable() or any(one in " <>\"'`\\" for one in address):
+        return None
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return None
+    return address if parts.scheme in ("http", "https") and parts.netloc else None

@@ -1,0 +1,224 @@
+"""Where an answer that nobody asked for goes: who subscribed, who owns the fault, whose job it was, and which thread.
+
+Values in, values out; who posts is told nothing but channels, people and reasons.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from typing import Final, Literal
+
+from kb.model import JobRecord
+from kb.parsers.schedulers.workloads import stem
+from kb.report import Report
+
+DAY: Final = 86400.0
+CHAIN: Final = DAY  # seconds within which a job of the same name and user is the same try again
+MOST_DESTINATIONS: Final = 20  # of one answer
+_CHANNEL: Final = re.compile(r"[CGD][A-Z0-9]{2,40}")
+_USER: Final = re.compile(r"[UW][A-Z0-9]{2,40}")
+_GROUP: Final = re.compile(r"S[A-Z0-9]{2,40}")
+NAMELESS: Final = frozenset({"", "wrap", "sbatch", "bash", "sh", "interactive", "job", "test", "python"})
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Who wants to hear of which jobs that ended badly. All that is set must hold; of several values one is enough.
+
+    `to`: the id of a channel (C…, G…) or of a user (U…, W…), who gets a direct message; `tenant`: whose jobs. `users`: of the
+    scheduler; `partitions`: of Slurm, or namespaces of Kubernetes; `names`: patterns of names of jobs, as `llm-*`;
+    `clusters`: by their names here. `min_gpus`: at least so many GPUs. `faults`: patterns of the fault found first, as
+    `nccl_*`; `owners`: who must act, as `hardware`.
+    """
+
+    to: str
+    tenant: str = "default"
+    users: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    min_gpus: int = 0
+    faults: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not (_CHANNEL.fullmatch(self.to) or _USER.fullmatch(self.to)):
+            raise ValueError(
+                f"to: {self.to[:80]!r} is no id of a channel (C…) or user (U…): Slack shows it under About"
+            )
+        if self.min_gpus < 0:
+            raise ValueError("min_gpus: less than no GPU")
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """Who is who in Slack. `users`: user of the scheduler → user id (U…); `groups`: owner of a fault → user group id (S…).
+
+    Owners are `user`, `hardware`, `network`, `storage` and `platform`.
+    """
+
+    users: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        wrong = [one for one in self.users.values() if not _USER.fullmatch(one)]
+        wrong += [one for one in self.groups.values() if not _GROUP.fullmatch(one)]
+        if wrong:
+            raise ValueError(f"{wrong[0][:80]!r} is no id: users have U…, user groups S…")
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What routing needs to know of a job. `id`: as its scheduler shows it."""
+
+    tenant: str
+    cluster: str
+    id: str
+    name: str = ""
+    user: str | None = None
+    partition: str | None = None
+    namespace: str | None = None
+    gpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """Somebody to call: a user, or a user group; and why."""
+
+    kind: Literal["user", "group"]
+    id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where an answer goes. `to`: a channel's id, or with `direct` a user's; `mentions`: whom to call there; `why`: reasons."""
+
+    to: str
+    direct: bool
+    why: tuple[str, ...]
+    mentions: tuple[Mention, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What ties the tries of one job together: the job itself, and its name and user; None where they say nothing."""
+
+    job: str
+    name: str | None
+
+
+def facts_of(tenant: str, cluster: str, record: JobRecord) -> JobFacts:
+    """The facts of a job that was found."""
+    job = record.job
+    return JobFacts(
+        tenant,
+        cluster,
+        job.id or "",
+        job.name or "",
+        job.owner,
+        record.partition,
+        record.namespace,
+        job.gpus,
+    )
+
+
+def destinations(
+    report: Report,
+    job: JobFacts,
+    subscriptions: Iterable[Subscription],
+    people: People | None = None,
+    *,
+    announce: str | None = None,
+    only: str | None = None,
+) -> tuple[Destination, ...]:
+    """Where this answer goes, in the order of the subscriptions, each place once, at most 20.
+
+    `announce`: the tenant's channel for what nobody subscribed. `only`: while the start is quiet (bot.policy.notifications) everything goes
+    to this one channel, and nobody is called.
+    """
+    if only is not None:
+        return (Destination(only, direct=False, why=("all goes here until its answers are confirmed",)),)
+    found: dict[str, list[str]] = {}
+    for one in subscriptions:
+        why = wanted(one, report, job)
+        if why is not None:
+            found.setdefault(one.to, []).append(why)
+    if not found and announce is not None:
+        found[announce] = ["nobody subscribed it"]
+    calls = mentions(report, job, people or People())
+    made = []
+    for to, reasons in list(found.items())[:MOST_DESTINATIONS]:
+        direct = _USER.fullmatch(to) is not None
+        made.append(Destination(to, direct, tuple(dict.fromkeys(reasons)), () if direct else calls))
+    return tuple(made)
+
+
+def wanted(one: Subscription, report: Report, job: JobFacts) -> str | None:
+    """Why a subscription wants this answer, in words; None where it does not."""
+    if one.tenant != job.tenant:
+        return None
+    first = report.diagnoses[0].fault if report.diagnoses else ""
+    places = [place for place in (job.partition, job.namespace) if place]
+    checks: Sequence[tuple[Sequence[str], Sequence[str], str]] = (
+        (one.users, [job.user] if job.user else [], "user {}"),
+        (one.partitions, places, "partition {}"),
+        (one.names, [text for text in (job.name, job.id) if text], "jobs called {}"),
+        (one.clusters, [job.cluster], "cluster {}"),
+        (one.faults, [first] if first else [], "fault {}"),
+        (one.owners, [report.decision.owner], "{} must act"),
+    )
+    why = []
+    for patterns, values, words in checks:
+        hit = next((two for two in patterns if any(fnmatchcase(value, two) for value in values)), None)
+        if hit is None and patterns:
+            return None
+        why += [words.format(hit)] if hit is not None else []
+    if one.min_gpus:
+        if job.gpus is None or job.gpus < one.min_gpus:
+            return None
+        why.append(f"at least {one.min_gpus} GPUs")
+    return "subscribed: " + (", ".join(why) or "all jobs")
+
+
+def mentions(report: Report, job: JobFacts, people: People) -> tuple[Mention, ...]:
+    """Whom to call in a channel: the group that owns the fault, else the user whose job it was.
+
+    A guess (band weak) calls no group: nobody on call is woken by it.
+    """
+    owner = report.decision.owner
+    sure = bool(report.diagnoses) and report.diagnoses[0].band != "weak"
+    group = people.groups.get(owner) if sure and report.verdict == "fault" else None
+    if group is not None:
+        return (Mention("group", group, f"{owner} must act"),)
+    user = people.users.get(job.user or "")
+    return (Mention("user", user, "whose job it was"),) if user is not None else ()
+
+
+def link_of(job: JobFacts) -> Link:
+    """What ties a job to its other tries.
+
+    Tasks of an array and parts of a job are that; names of Kubernetes' jobs are compared without the numbers behind them.
+    """
+    head = (job.tenant, job.cluster, job.namespace)
+    name = stem(job.name) if job.namespace else job.name
+    said = job.user is not None and name.strip().lower() not in NAMELESS
+    whole = re.fullmatch(r"(\d+)[_+]\d+", job.id)
+    return Link(
+        _digest("job", *head, whole[1] if whole else job.id), _digest("name", *head, name, job.user) if said else None
+    )
+
+
+def continues(one: Link, at: float, earlier: Link, earlier_at: float) -> bool:
+    """Whether a job that ended at `at` is a next try of one that ended earlier: requeued, or handed in again within a day."""
+    if one.job == earlier.job:
+        return True
+    return one.name is not None and one.name == earlier.name and abs(at - earlier_at) <= CHAIN
+
+
+def _digest(*words: str | None) -> str:
+    return sha256(repr(words).encode("utf-8", "surrogatepass")).hexdigest()[:32]

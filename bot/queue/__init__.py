@@ -1,0 +1,1 @@
+"""The task queue in the database: tasks, their payloads, and the workers that claim them."""

@@ -1,0 +1,171 @@
+"""Work that outlives whoever was asked for it: written down first, claimed by one worker, taken up again if that one dies.
+
+Two people, ten alerts and a second delivery that ask for the same are one piece of work: of one key at most one is open.
+The same on SQLite and PostgreSQL: one UPDATE ... RETURNING claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import func, update
+from sqlmodel import Session, col, select
+
+from bot.store.database import Database, insert_new
+from bot.store.tables import WorkRow
+
+MOST_TRIES = 3
+LOST_AFTER = 60.0  # seconds without a sign of life of its worker: then somebody else takes it up
+OPEN = ("waiting", "running")
+Within = Callable[
+    [Session], str | None
+]  # written in the same transaction; gives the result where it is known only there
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is asked for. `key`: the same for requests that are one piece of work; `payload`: JSON."""
+
+    kind: str
+    key: str
+    tenant: str
+    payload: str
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A piece of work. `payload`: JSON; `result`: what came of it, as its kind says."""
+
+    id: int
+    kind: str
+    key: str
+    tenant: str
+    payload: str
+    state: str
+    created_at: datetime
+    done_at: datetime | None
+    tries: int
+    repeats: int
+    spooled: str | None
+    worker: str | None
+    result: str | None
+    error: str | None
+
+
+class Worklist(Database):
+    """The work in one database."""
+
+    def ask(self, wanted: Wanted, now: datetime, fold: float = 0.0) -> tuple[Work, bool]:
+        """Ask for work; whether it is new. The same key folds into what is open, or was done at most `fold` seconds ago."""
+        return self.write(lambda session: ask_within(session, wanted, now, fold))
+
+    def claim(self, worker: str, now: datetime) -> Work | None:
+        """The oldest work that waits, now this worker's; None where there is none."""
+        first = select(WorkRow.id).where(col(WorkRow.state) == "waiting").order_by(col(WorkRow.id)).limit(1)
+        with self.errors(), self.session() as session:
+            if session.exec(first).first() is None:
+                return None
+        with self.errors(), self.session(write=True) as session:
+            if session.get_bind().dialect.name != "sqlite":
+                first = first.with_for_update(skip_locked=True)
+            change = (
+                update(WorkRow)
+                .where(col(WorkRow.id) == first.scalar_subquery(), col(WorkRow.state) == "waiting")
+                .values(state="running", worker=worker, beat_at=now, tries=col(WorkRow.tries) + 1)
+                .returning(WorkRow)
+            )
+            row = session.execute(change).scalar_one_or_none()
+            return None if row is None else _work(row)
+
+    def beat(self, work_id: int, worker: str, now: datetime) -> bool:
+        """Say that the worker lives; whether the work is still its own."""
+        return self._change(work_id, worker, {"beat_at": now})
+
+    def spool(self, work_id: int, worker: str, spooled: str) -> bool:
+        """Keep what it has got so far (JSON), for whoever takes it up again; whether it was still this worker's."""
+        return self._change(work_id, worker, {"spooled": spooled})
+
+    def done(self, work_id: int, worker: str, now: datetime, result: str, within: Within | None = None) -> bool:
+        """Say what came of it; whether it was still this worker's. `within` is done in the same transaction, if it was."""
+        values = {"state": "done", "done_at": now, "result": result[:2000], "error": None}
+        return self._change(work_id, worker, values, within)
+
+    def failed(self, work_id: int, worker: str, now: datetime, error: str, within: Within | None = None) -> bool:
+        """Say that it cannot be done."""
+        return self._change(work_id, worker, {"state": "failed", "done_at": now, "error": error[:2000]}, within)
+
+    def reclaim(self, now: datetime) -> int:
+        """Put back what lost its worker, and give up what was begun too often; how many were touched."""
+        lost = (col(WorkRow.state) == "running", col(WorkRow.beat_at) < now - timedelta(seconds=LOST_AFTER))
+        given_up = "its worker died, and so did those that took it up again"
+        with self.errors(), self.session() as session:  # every worker asks every second: no lock for nothing
+            if session.exec(select(WorkRow.id).where(*lost).limit(1)).first() is None:
+                return 0
+        with self.errors(), self.session(write=True) as session:
+            over: Any = session.execute(
+                update(WorkRow)
+                .where(*lost, col(WorkRow.tries) >= MOST_TRIES)
+                .values(state="failed", done_at=now, error=given_up)
+            )
+            back: Any = session.execute(update(WorkRow).where(*lost).values(state="waiting", worker=None))
+            return int(over.rowcount) + int(back.rowcount)
+
+    def work(self, work_id: int) -> Work | None:
+        """One piece of work; None where there is none of that id."""
+        with self.errors(), self.session() as session:
+            row = session.get(WorkRow, work_id)
+            return None if row is None else _work(row)
+
+    def counts(self) -> dict[str, int]:
+        """How much there is in each state."""
+        with self.errors(), self.session() as session:
+            found = session.exec(select(WorkRow.state, func.count()).group_by(col(WorkRow.state)))
+            return dict(sorted(found.all()))
+
+    def _change(self, work_id: int, worker: str, values: dict[str, Any], within: Within | None = None) -> bool:
+        own = (col(WorkRow.id) == work_id, col(WorkRow.worker) == worker, col(WorkRow.state) == "running")
+
+        def change(session: Session) -> bool:
+            changed: Any = session.execute(update(WorkRow).where(*own).values(**values))
+            if int(changed.rowcount) != 1:
+                return False
+            result = within(session) if within is not None else None
+            if result is not None:
+                session.execute(update(WorkRow).where(col(WorkRow.id) == work_id).values(result=result[:2000]))
+            return True
+
+        return self.write(change)
+
+
+def ask_within(session: Session, wanted: Wanted, now: datetime, fold: float) -> tuple[Work, bool]:
+    """Ask for work in a transaction that writes; whether it is new. See `Worklist.ask`."""
+    for _ in range(3):
+        folded = _fold(session, wanted.key, now, fold)
+        if folded is not None:
+            return folded, False
+        new = WorkRow(**asdict(wanted), created_at=now, asked_at=now)
+        number = insert_new(session, WorkRow, new.model_dump(exclude={"id"}))
+        if number is not None:
+            new.id = number
+            return _work(new), True
+        # another process was faster: fold into its row
+    raise OSError(f"the work {wanted.key!r} could not be written down")
+
+
+def _fold(session: Session, key: str, now: datetime, fold: float) -> Work | None:
+    recent = now - timedelta(seconds=fold)
+    wanted = select(WorkRow).where(col(WorkRow.key) == key).order_by(col(WorkRow.id).desc()).limit(1)
+    row = session.exec(wanted.with_for_update()).first()  # SQLite has one writer at a time anyway, and leaves it out
+    if row is None or not (row.state in OPEN or (row.state == "done" and row.done_at and row.done_at > recent)):
+        return None
+    row.repeats += 1
+    row.asked_at = now
+    session.flush()
+    return _work(row)
+
+
+def _work(row: WorkRow) -> Work:
+    return Work(**{name: getattr(row, name) for name in Work.__dataclass_fields__})

@@ -1,0 +1,401 @@
+"""A report as text for a terminal: what a tired person understands in ten seconds, the decision first.
+
+`plain` gives the text and needs no library; `render` prints the same lines with styles to a rich console. All text of
+a report goes through `shown`, so nothing in a log line can move the cursor, hide or reorder text. Own words are ASCII.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from bot.render import phrases
+from bot.render.phrases import few, joined, many, shown, tail
+from bot.render.report_json import iso
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from kb.model import Attempt
+    from kb.report import Diagnosis, EvidenceItem, Indicator, Report, StackBranch
+
+WIDTH = 80
+_WIDEST = 100  # longer lines are hard to read
+_NARROWEST = 40
+_MARGIN = 14  # columns of the labels
+_DIAGNOSES = 3
+_EXPLAINED = 3
+_QUOTES = (5, 2, 2)  # evidence items shown of the first, second and third diagnosis
+_QUOTED = 300  # characters shown of one line of evidence
+_QUOTED_LINES = 6  # lines shown of one item of evidence
+_LISTED = 5  # gaps, indicators of one kind
+_BRANCHES = 8  # of merged stacks
+_BETWEEN = 3  # frames named between the first and the last of a branch
+_WRAPPERS = re.compile(
+    r"(?:^|\.)(?:wrapper|wrapped|inner|_fn|<lambda>|decorate_context|_call_impl|_wrapped_call_impl|\.\.\.)$"
+)
+_WHO = _MARGIN - 4  # columns of the margin that name who is in a branch
+_DEEPEST = 6  # branches further in are not indented more
+
+_STYLES = {"head": "bold", "title": "bold", "label": "dim", "quiet": "dim", "alarm": "yellow"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of output: a label in the margin, text, and how it is printed (a key of the styles, empty for plain)."""
+
+    text: str
+    label: str = ""
+    style: str = ""
+
+    def __str__(self) -> str:
+        return self.label + self.text
+
+
+def show(report: Report, verbose: bool = False) -> None:
+    """Print the report to stdout: with styles where that is a terminal, as plain text where it is not."""
+    if sys.stdout.isatty():
+        from rich.console import Console  # noqa: PLC0415 - slow to import, and not needed in a pipe
+
+        render(report, Console(), verbose)
+    else:
+        sys.stdout.write(plain(report, WIDTH, verbose, sys.stdout.encoding or "utf-8"))
+
+
+def render(report: Report, console: Console, verbose: bool = False) -> None:
+    """Print the report to the console, in its width and, where it has them, its styles."""
+    from rich.text import Text  # noqa: PLC0415 - slow to import, and not needed for `plain`
+
+    for line in lines(report, console.width, verbose):
+        text = Text()
+        for part, style in ((line.label, _STYLES["label"]), (line.text, _STYLES.get(line.style, ""))):
+            text.append(_encodable(part, console.encoding), style)
+        console.print(text, soft_wrap=True, highlight=False)
+
+
+def plain(report: Report, width: int = WIDTH, verbose: bool = False, encoding: str = "utf-8") -> str:
+    """The report as text without styles, for pipes and files, each line ended; `encoding` is what the reader takes."""
+    return "".join(f"{_encodable(str(line), encoding)}\n" for line in lines(report, width, verbose))
+
+
+def _encodable(text: str, encoding: str) -> str:
+    try:
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+    except LookupError:
+        return text.encode("ascii", "backslashreplace").decode()
+
+
+# --- the page --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Page:
+    """Lines as they come about, wrapped to the width. Everything added goes through `shown`."""
+
+    width: int
+    verbose: bool
+    lines: list[Line] = field(default_factory=list)
+
+    def gap(self) -> None:
+        if self.lines and str(self.lines[-1]):
+            self.lines.append(Line(""))
+
+    def text(self, text: str, style: str = "", indent: int = 0, hang: int = 0) -> None:
+        """A paragraph; `hang` is what the lines after the first are indented further."""
+        for number, part in enumerate(_wrapped(shown(text), self.width - indent - hang)):
+            self.lines.append(Line(" " * (indent + (hang if number else 0)) + part, style=style))
+
+    def field(self, label: str, text: str, style: str = "", indent: int = 0) -> None:
+        """A labelled paragraph, its text indented further. Nothing where the text is empty."""
+        if not text:
+            return
+        for number, part in enumerate(_wrapped(shown(text), self.width - _MARGIN - indent)):
+            margin = f"   {shown(label)}" if number == 0 else ""
+            self.lines.append(Line(" " * indent + part, f"{margin:<{_MARGIN}}", style))
+
+    def command(self, command: str) -> None:
+        """A command to copy: never broken, as a broken one does something else."""
+        for part in command.splitlines():
+            self.lines.append(Line(f"{'':{_MARGIN}}$ {shown(part)}"))
+
+    def quote(self, text: str, indent: int) -> None:
+        """Lines of a log, cut unless all is asked for."""
+        parts = [part for part in text.splitlines() if part.strip()]
+        kept = parts if self.verbose else parts[:_QUOTED_LINES]
+        for part in kept:
+            inset = min(len(part) - len(part.lstrip(" ")), 8)  # a traceback keeps its shape
+            self.text(phrases.cut(shown(part), None if self.verbose else _QUOTED), indent=indent + inset, hang=2)
+        if len(kept) < len(parts):
+            self.text(f"... {many(len(parts) - len(kept), 'more line')}", "quiet", indent)
+
+    def listed(self, items: Sequence[str], indent: int = 3) -> None:
+        """One item a line, the first few unless all is asked for."""
+        kept = items if self.verbose else items[:_LISTED]
+        for item in kept:
+            self.text(f"- {item}", indent=indent, hang=2)
+        if len(kept) < len(items):
+            self.text(f"... and {len(items) - len(kept)} more", "quiet", indent)
+
+
+def lines(report: Report, width: int = WIDTH, verbose: bool = False) -> list[Line]:
+    """The report as lines of at most `width` columns (40 to 100), but for commands, which are never broken."""
+    page = _Page(min(max(width, _NARROWEST), _WIDEST), verbose)
+    _decision(page, report)
+    _about(page, report)
+    if report.verdict != "fault":
+        _memory(page, report)
+        _indicators(page, report)
+    _diagnoses(page, report)
+    if report.verdict == "fault":
+        _memory(page, report)
+    _stacks(page, report.hang.stacks)
+    if report.verdict == "fault" and (verbose or all(item.band == "weak" for item in report.diagnoses)):
+        _indicators(page, report)
+    _not_seen(page, report)
+    _versions(page, report)
+    return page.lines
+
+
+# --- what to do ------------------------------------------------------------------------------------------------------
+
+
+def _decision(page: _Page, report: Report) -> None:
+    decision = report.decision
+    page.text(f"{phrases.decided(report)} {phrases.owned(decision)}", "head")
+    for exclusion in phrases.excluded(decision)[: None if page.verbose else _DIAGNOSES]:
+        page.text(exclusion, indent=3, hang=2)
+    if page.verbose or not report.diagnoses:
+        page.text(decision.why, indent=3, hang=2)
+
+
+# --- what ran, and what happened -------------------------------------------------------------------------------------
+
+
+def _about(page: _Page, report: Report) -> None:
+    page.gap()
+    page.text(report.summary)
+    page.gap()
+    job = report.job
+    page.field("Job", phrases.job_facts(job))
+    page.field("Before", phrases.attempts_before(job))
+    if page.verbose:
+        page.listed([_attempt(one) for one in job.attempts], _MARGIN)
+    page.field("Phase", joined([report.phase, *phrases.progress(report)]))
+    page.field("Hang", phrases.hang(report))
+    if report.hang.lone is not None and report.hang.advice:
+        page.text("To be sure, one of these:", indent=_MARGIN)
+        page.listed(report.hang.advice, _MARGIN)
+    if page.verbose:
+        page.listed(
+            [f"{vote.probe}: {phrases.VOTES[vote.vote]}{tail(vote.detail)}" for vote in report.hang.votes], _MARGIN
+        )
+
+
+def _attempt(one: Attempt) -> str:
+    """A run with its times: how long it waited, how long it took to start, how long it ran."""
+    steps = (
+        ("queued", one.queued), ("scheduled", one.scheduled), ("initialised", one.initialised),
+        ("first iteration", one.first_iterated), ("last iteration", one.last_iterated), ("stopped", one.stopped),
+    )  # fmt: skip
+    times = [f"{word} {iso(round(when))}" for word, when in steps if when is not None]
+    end = joined(
+        [
+            one.state or "",
+            one.reason,
+            f"exit {one.exit_code}" if one.exit_code else "",
+            f"signal {one.signal}" if one.signal else "",
+        ]
+    )
+    return f"attempt {one.number}: {joined([end, *times])}"
+
+
+# --- why -------------------------------------------------------------------------------------------------------------
+
+
+def _diagnoses(page: _Page, report: Report) -> None:
+    kept = report.diagnoses if page.verbose else report.diagnoses[:_DIAGNOSES]
+    if kept and report.verdict != "fault":
+        page.gap()
+        page.text("Nearest known faults:", "title")
+    for place, diagnosis in enumerate(kept):
+        page.gap()
+        _diagnosis(page, diagnosis, _QUOTES[min(place, len(_QUOTES) - 1)])
+    rest = report.diagnoses[len(kept) :]
+    if rest:
+        page.gap()
+        page.text(f"Also found: {few([f'{item.fault} ({item.band})' for item in rest])}", "quiet", hang=2)
+
+
+def _diagnosis(page: _Page, diagnosis: Diagnosis, quotes: int) -> None:
+    role = "" if diagnosis.role == "root_cause" else f", {diagnosis.role}"
+    page.text(f"{diagnosis.rank}. {diagnosis.title} ({diagnosis.fault}{role})", "title", hang=3)
+    reasons = diagnosis.reasons if page.verbose else diagnosis.reasons[:3]
+    page.field("Confidence", f"{diagnosis.band}{tail('; '.join(reasons))}")
+    page.field("Suspects", phrases.suspected(diagnosis.suspects))
+    page.field("Where", joined(phrases.place(diagnosis)))
+    if page.verbose:
+        page.field("Cause", diagnosis.cause)
+        page.field("Impact", diagnosis.impact)
+    _evidence(page, diagnosis.evidence, quotes)
+    page.field("Explains", phrases.explains(diagnosis, None if page.verbose else _EXPLAINED))
+    _remedy(page, diagnosis)
+    if page.verbose:
+        page.field("Rule", f"{diagnosis.rule}, version {diagnosis.rule_version}, confidence {diagnosis.confidence:.2f}")
+
+
+def _evidence(page: _Page, items: Sequence[EvidenceItem], quotes: int) -> None:
+    kept = items if page.verbose else items[:quotes]
+    for number, item in enumerate(kept):
+        page.field("" if number else "Evidence", phrases.source(item), "quiet")
+        page.quote(item.text, _MARGIN + 2)
+    if len(kept) < len(items):
+        page.field("", f"... and {len(items) - len(kept)} more", "quiet")
+
+
+def _remedy(page: _Page, diagnosis: Diagnosis) -> None:
+    for number, step in enumerate(diagnosis.remediation if page.verbose else diagnosis.remediation[:1]):
+        label = "Then" if number else "Do first"
+        page.field(label, f"{step.text} {phrases.grade(step)}", "alarm" if step.grade == "disruptive" else "")
+        page.command(step.command or "")
+        page.field("", f"Check: {step.verify}" if step.verify else "")
+
+
+# --- where the ranks stand -------------------------------------------------------------------------------------------
+
+
+def _stacks(page: _Page, branches: Sequence[StackBranch]) -> None:
+    """The merged stacks: a line a branch, who is in it at the left, its frames outermost first."""
+    if not branches:
+        return
+    seen = sum(branch.ranks for branch in branches if branch.depth == 0)
+    page.gap()
+    page.text(f"Where the {many(seen, 'rank')} stand (merged stacks, outermost frame first):", "title")
+    kept = branches if page.verbose else branches[:_BRANCHES]
+    for branch in kept:
+        who = _inside(branch)
+        frames = _path(branch.frames, page.verbose)
+        more = f" ... and {many(branch.folded, 'branch', 'branches')} further in" if branch.folded else ""
+        text = f"{branch.inside}: {frames}{more}" if len(who) > _WHO else f"{frames}{more}"
+        page.field(
+            who if len(who) <= _WHO else many(branch.ranks, "rank"), text, indent=2 * min(branch.depth, _DEEPEST)
+        )
+    if len(kept) < len(branches):
+        page.field("", f"... and {many(len(branches) - len(kept), 'more branch', 'more branches')}", "quiet")
+
+
+def _inside(branch: StackBranch) -> str:
+    """The ranks of a branch, by those that are not in it where these are fewer to name."""
+    if not branch.outside:
+        return f"all {branch.ranks}" if branch.ranks > 1 else f"rank {branch.inside}"
+    if len(branch.outside) < len(branch.inside):
+        return f"not {branch.outside}"
+    return f"{'rank' if branch.ranks == 1 else 'ranks'} {branch.inside}"
+
+
+def _path(frames: Sequence[str], verbose: bool) -> str:
+    """The frames of a branch: where it begins, the names of the last ones before it ends, and where it ends."""
+    if verbose or len(frames) < 3:
+        return " > ".join(frames)
+    names = [frame.partition(" (")[0] for frame in frames[1:-1]]
+    between = [name for name in names if not _WRAPPERS.search(name)]
+    cut = ["..."] if len(between) > _BETWEEN else []
+    return " > ".join([frames[0], *cut, *between[-_BETWEEN:], frames[-1]])
+
+
+# --- what stands out, and what was not seen --------------------------------------------------------------------------
+
+
+def _memory(page: _Page, report: Report) -> None:
+    """What earlier runs teach: the first lead where no rule knows it, a hint where one does."""
+    found = phrases.remembered(report)
+    if found:
+        page.gap()
+        page.text(phrases.REMEMBERED, "title")
+        page.listed(found)
+
+
+def _indicators(page: _Page, report: Report) -> None:
+    found = report.indicators
+    groups = (("Lines", found.events), ("Nodes", found.nodes), ("Stages", found.stages), ("Steps", found.iterations))
+    if phrases.nothing_stands_out(found):
+        return
+    page.gap()
+    page.text(phrases.standing_out(report), "title")
+    for label, items in groups:
+        kept = items if page.verbose else items[:_LISTED]
+        for number, item in enumerate(kept):
+            _indicator(page, "" if number else label, item)
+        if len(kept) < len(items):
+            page.field("", f"... and {len(items) - len(kept)} more", "quiet")
+
+
+def _indicator(page: _Page, label: str, item: Indicator) -> None:
+    if item.evidence is None:
+        page.field(label, f"{item.what}{tail(item.why)}")
+        return
+    page.field(label, f"{phrases.source(item.evidence)}{tail(item.why)}", "quiet")
+    page.quote(item.evidence.text or item.what, _MARGIN + 2)
+
+
+def _not_seen(page: _Page, report: Report) -> None:
+    if not report.gaps and not report.not_evaluated:
+        return
+    page.gap()
+    page.text(phrases.not_seen(report), "title")
+    page.listed(phrases.folded(report.gaps))
+    unjudged = phrases.not_judged(report.not_evaluated, None if page.verbose else _LISTED)
+    if unjudged:
+        page.text(f"- {unjudged}", indent=3, hang=2)
+
+
+def _versions(page: _Page, report: Report) -> None:
+    page.gap()
+    page.text(phrases.versions(report), "quiet")
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+def _wrapped(text: str, width: int) -> Iterator[str]:
+    """The text in lines of at most `width` columns, broken at spaces; a word that is too long is broken anywhere.
+
+    A character counts as one column, as two where East Asian width says so. Marks that take no room count as one: a
+    pile of them is then a long line and not an endless one.
+    """
+    line, used = "", 0
+    for word in text.split():
+        size = _columns(word)
+        if line and used + 1 + size <= width:
+            line, used = f"{line} {word}", used + 1 + size
+            continue
+        if line:
+            yield line
+        while size > width:
+            head = _head(word, width)
+            yield head
+            word = word[len(head) :]  # noqa: PLW2901 - the rest of the word is the word now
+            size = _columns(word)
+        line, used = word, size
+    if line:
+        yield line
+
+
+def _columns(text: str) -> int:
+    return len(text) if text.isascii() else sum(map(_column, text))
+
+
+def _column(character: str) -> int:
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _head(word: str, width: int) -> str:
+    used = 0
+    for place, character in enumerate(word):
+        used += _column(character)
+        if used > width:
+            return word[:place]
+    return word

@@ -1,0 +1,58 @@
+"""The timeline of an answer, and as JSON: small enough to be kept with an incident and drawn when its logs are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bot.render.log_activity import listen
+from kb.errors import UnreadableInput
+from kb.facts.evidence import Evidence
+from kb.report import Report
+from kb.timeline.timeline import MOST_ROWS, Row, Timeline, timeline
+
+SCHEMA = "signalbox.timeline/1"
+MOST_BYTES = 64 * 1024
+
+
+def timeline_of(evidence: Evidence, report: Report, root: Path | None) -> Timeline:
+    """The timeline of a report, with a look into its logs below `root` where they are still there."""
+    rows = MOST_ROWS
+    while True:
+        made = timeline(evidence, report, lambda span: listen(evidence, root, span), most_rows=rows)
+        if len(dumps(made)) <= MOST_BYTES or rows <= 1:
+            return made
+        rows //= 2
+
+
+def dumps(made: Timeline) -> bytes:
+    """The timeline as one line of JSON; what has its usual value is left out."""
+    body = {"schema": SCHEMA} | msgspec.to_builtins(made)
+    body["rows"] = [_unusual(row) for row in body["rows"]]
+    return msgspec.json.encode(body)
+
+
+_USUAL: Mapping[str, Any] = {one.name: one.default for one in fields(Row) if one.default is not MISSING}
+
+
+def _unusual(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key not in _USUAL or value != _USUAL[key]}
+
+
+def loads(text: bytes) -> Timeline:
+    """The timeline that `dumps` wrote.
+
+    Raises:
+        UnreadableInput: it is none, or of another schema.
+    """
+    try:
+        body = msgspec.json.decode(text)
+        if not isinstance(body, dict) or body.get("schema") != SCHEMA:
+            raise UnreadableInput(f"not a timeline of the schema {SCHEMA}")
+        return msgspec.convert(body, Timeline)
+    except (ValueError, TypeError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        raise UnreadableInput(f"not a readable timeline: {error}") from error

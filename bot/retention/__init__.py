@@ -1,0 +1,1 @@
+"""What is kept, for how long: the sweep, archived rows, kept evidence, unpacking."""

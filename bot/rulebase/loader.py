@@ -1,0 +1,275 @@
+"""Rule folders on disk, and the start-up cache: rulebook, scan plan and compiled engine under one key.
+
+Reading and checking some hundred YAML files and compiling the engine takes a second; a cached start takes milliseconds.
+The key covers every byte that could change the answer, so a stale cache is never used, only left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from bot.runtime.paths import cache_dir, site_dir
+from kb.errors import Fault, RuleError, UnreadableInput
+from kb.model import Prefilter
+from kb.rulebase.rule import Rulebook, SiteFiles
+from kb.scanning.matcher import HyperscanMatcher, Matcher, Re2Matcher, ScanPattern, self_test
+from kb.scanning.plan import ScanPlan
+
+CACHE_FORMAT = 3
+_LARGEST = 1 << 20  # more than the loader takes
+_DIGEST = 32  # bytes of a digest in front of the cached: a damaged engine would take the process down
+_WANTED = ("rule.yaml", "faults.yaml", "actions.yaml", "VERSION", "lock.json", "site.yaml")
+_EXPIRES = re.compile(r"\bexpires:\s*['\"]?([0-9]{4}-[0-9]{2}-[0-9]{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What a diagnosis needs of the rule base. `matcher()` gives a compiled engine of one's own."""
+
+    rulebook: Rulebook
+    plan: ScanPlan
+    compiled: bytes | None
+    faults: tuple[Fault, ...] = ()
+
+    def matcher(self) -> Matcher:
+        """A compiled engine; each process needs its own."""
+        if self.compiled is not None:
+            return HyperscanMatcher(self.plan.patterns, self.compiled)
+        return engine()(self.plan.patterns)
+
+
+_Kept = TypeVar("_Kept")
+
+
+class _Cached(msgspec.Struct, frozen=True, array_like=True):
+    rulebook: bytes
+    plan: ScanPlan
+    compiled: bytes | None
+    faults: tuple[Fault, ...]
+
+
+def default_folder() -> Path:
+    """The rules that came with this installation."""
+    shipped = Path(__file__).parent.parent / "_rules"
+    return shipped if shipped.is_dir() else Path(__file__).resolve().parents[2] / "rules"
+
+
+def read_files(folder: Path) -> tuple[dict[str, str], tuple[Fault, ...]]:
+    """The rule files of a folder, by path relative to it, and a fault for each that cannot be read.
+
+    Raises:
+        UnreadableInput: there is no such folder, or it cannot be listed.
+    """
+    files: dict[str, str] = {}
+    faults: list[Fault] = []
+
+    def refuse(error: OSError) -> None:
+        if Path(error.filename) == folder:
+            raise UnreadableInput(f"{folder}: cannot be read: {error.strerror}") from error
+        faults.append(Fault(_name(Path(error.filename), folder), 1, 1, f"cannot be read: {error.strerror}"))
+
+    for where, folders, names in os.walk(folder, onerror=refuse):
+        folders[:] = sorted(name for name in folders if name not in ("match", "silent"))
+        for name in sorted(names):
+            if name in _WANTED:
+                path = Path(where) / name
+                try:
+                    files[_name(path, folder)] = _text(path)
+                except OSError as error:
+                    refuse(error)
+    return files, tuple(faults)
+
+
+def _name(path: Path, folder: Path) -> str:
+    """A path as rules name it; bytes that are no UTF-8 escaped, for it goes into digests, caches and messages."""
+    return str(path.relative_to(folder)).encode("utf-8", "backslashreplace").decode()
+
+
+def _text(path: Path) -> str:
+    """A file's text; of one that is far too large only so much that the loader says so."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is no file", str(path))
+    with path.open("rb") as handle:
+        return handle.read(_LARGEST).decode("utf-8", errors="replace")
+
+
+def engine() -> Callable[[tuple[ScanPattern, ...]], Matcher]:
+    """The pattern engine at hand: Hyperscan where it is installed and passes its self-test, else RE2.
+
+    `SIGNALBOX_ENGINE=re2` asks for RE2.
+    """
+    if os.environ.get("SIGNALBOX_ENGINE") != "re2":
+        try:
+            self_test(HyperscanMatcher)
+        except ImportError:
+            pass
+        else:
+            return HyperscanMatcher
+    self_test(Re2Matcher)
+    return Re2Matcher
+
+
+def knowledge(folder: Path | None = None, site: Path | None = None) -> Knowledge:
+    """Load the rule base of a folder with the site's overlay, from the cache where it is current.
+
+    `site`: the overlay's folder; None: the one that the settings name, where there is one.
+
+    Raises:
+        RuleError: the vocabulary itself cannot be used. Single bad rules are left out and listed in `faults`.
+        UnreadableInput: a folder that was named cannot be read.
+    """
+    files, unread = read_files(folder or default_folder())
+    overlay, more = site_files(site)
+    unread += more
+    day = today()
+    path = cache_dir() / f"knowledge-{_key(files, overlay, day)}.bin"
+    cached = _read_cache(path, _Cached)
+    if cached is not None:
+        from kb.rulebase.codec import decode  # noqa: PLC0415
+
+        faults = (*unread, *cached.faults)
+        return Knowledge(decode(cached.rulebook), cached.plan, cached.compiled, faults)
+    return _build(files, overlay, day, unread, path)
+
+
+def today() -> str:
+    """The day on which exceptions must still hold, in UTC, as an ISO date."""
+    return datetime.now(UTC).date().isoformat()
+
+
+def site_files(site: Path | None = None) -> tuple[SiteFiles | None, tuple[Fault, ...]]:
+    """The overlay that is in force: the folder named, else the one that the settings name, else none.
+
+    Raises:
+        UnreadableInput: the folder cannot be read.
+    """
+    folder = site or site_dir()
+    if folder is None:
+        return None, ()
+    found, unread = read_files(folder)
+    root = str(folder.absolute())
+    return SiteFiles(root, found), tuple(replace(one, file=f"{root}/{one.file}") for one in unread)
+
+
+def prefilter_of(known: Knowledge) -> Prefilter:
+    """What log stores are to look for, from the cache where it is current: finding the words takes seconds."""
+    path = cache_dir() / f"prefilter-{known.rulebook.digest[:32]}-{_code_version()[:16]}.bin"
+    cached = _read_cache(path, Prefilter)
+    if cached is None:
+        from kb.scanning.prefilter import prefilter  # noqa: PLC0415 - only a job's own collection needs it
+
+        cached = prefilter(known.rulebook)
+        _write_cache(path, cached)
+    return cached
+
+
+def _build(
+    files: Mapping[str, str], site: SiteFiles | None, day: str, unread: tuple[Fault, ...], path: Path
+) -> Knowledge:
+    from kb.rulebase.codec import encode  # noqa: PLC0415
+    from kb.rulebase.rulebook import load  # noqa: PLC0415 - pydantic and yaml are slow to import; a cached start needs neither
+    from kb.scanning.plan import plan  # noqa: PLC0415
+
+    loaded = load(files, site, day)
+    scan_plan = plan(loaded.rulebook)
+    compiled = engine()(scan_plan.patterns).dump()
+    _write_cache(path, _Cached(encode(loaded.rulebook), scan_plan, compiled, loaded.faults))
+    return Knowledge(loaded.rulebook, scan_plan, compiled, (*unread, *loaded.faults))
+
+
+def _key(files: Mapping[str, str], site: SiteFiles | None, today_: str) -> str:
+    digest = hashlib.sha256(f"{CACHE_FORMAT} {_engine_version()} {_code_version()} {_cpu()}".encode())
+    texts = dict(files) | ({f"{site.root}/{name}": text for name, text in site.files.items()} if site else {})
+    for name, text in sorted(texts.items()):
+        digest.update(f"\0{name}\0{text}".encode())
+    # an exception that expires changes the rules though no file does
+    late = sorted({day for text in texts.values() for day in _EXPIRES.findall(text) if day < today_})
+    digest.update(f"\0{late}".encode())
+    return digest.hexdigest()[:32]
+
+
+def _engine_version() -> str:
+    wanted = os.environ.get("SIGNALBOX_ENGINE", "")
+    try:
+        return f"{wanted} hyperscan {version('hyperscan')}"
+    except PackageNotFoundError:
+        return f"{wanted} re2"
+
+
+def _code_version() -> str:
+    """Sizes and times of our own modules: a changed loader or reader must not meet an old cache."""
+    root = Path(__file__).resolve().parents[2]
+    stats = []
+    for folder, _, names in (found for name in ("kb", "bot") for found in os.walk(root / name)):
+        known = ((name, os.stat(f"{folder}/{name}")) for name in names if name.endswith(".py"))  # noqa: PTH116 - at every start
+        stats += [(folder, name, one.st_size, one.st_mtime_ns) for name, one in known]
+    return hashlib.sha256(repr(sorted(stats)).encode()).hexdigest()
+
+
+def _cpu() -> str:
+    """A compiled engine fits only the instruction sets that it was made for."""
+    try:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as handle:
+            flags = next((line for line in handle if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        return ""
+    return hashlib.sha256(flags.encode()).hexdigest()[:16]
+
+
+def _read_cache(path: Path, kind: type[_Kept]) -> _Kept | None:
+    """What was kept, or None where nothing was, or where it is not what was written."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    if hashlib.sha256(data[_DIGEST:]).digest() != data[:_DIGEST]:
+        return None
+    try:
+        return msgspec.msgpack.decode(data[_DIGEST:], type=kind)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _write_cache(path: Path, cached: object) -> None:
+    """Keep for the next start, whole or not at all; a cache that cannot be written is no reason to fail."""
+    body = msgspec.msgpack.encode(cached)
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for old in sorted(path.parent.glob(f"{path.name.partition('-')[0]}-*.bin"), key=lambda p: p.stat().st_mtime)[
+            :-7
+        ]:
+            old.unlink(missing_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix="new-", delete=False) as handle:
+            new = Path(handle.name)
+        try:
+            new.write_bytes(hashlib.sha256(body).digest() + body)
+            new.replace(path)
+        except OSError:
+            new.unlink()
+
+
+__all__ = [
+    "Knowledge",
+    "RuleError",
+    "default_folder",
+    "engine",
+    "knowledge",
+    "prefilter_of",
+    "read_files",
+    "site_files",
+    "today",
+]

@@ -1,0 +1,443 @@
+"""A merged rule base reaches the running service: pulled into a folder of its own, tried, and switched to at once or not at all.
+
+One process of a host (the keeper) pulls: `Pulling`. Every other one takes up what is current between two diagnoses: `Current`. A
+version that cannot be loaded is refused: the reason is kept, the last good version stays. What lies where, below the folder of a
+source: `mirror.git`, `versions/<version>/`, `current` (a link to one of them), `state.json`.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from bot.config.rules import ROOT, Source
+from bot.render.phrases import shown
+from bot.rulebase.loader import Knowledge, knowledge, today
+from bot.runtime.git import PATIENCE, run_git
+from bot.runtime.paths import state_dir
+from connectors.base.contract import Checked, SourceFailed
+from kb.errors import Fault, SignalboxError
+
+MOST_FILES, MOST_BYTES, LARGEST = 20_000, 64 << 20, 2 << 20
+KEPT = 5  # versions: a process may be reading one that is current no more
+FEW = 3  # faults in a reason
+FETCHING = 300.0  # seconds
+TESTS = ("match", "silent")  # logs beside the rules: not needed to run
+_REGULAR = ("100644", "100755")
+_log = logging.getLogger(__name__)
+
+
+class State(msgspec.Struct, frozen=True):
+    """How a source stands. `version`: the one in force, None for the rules that came with the installation.
+
+    `refused`: the newest version where it is not in force, and `why`. `trouble`: why the source could not be looked at, the last
+    time. `faults`: what is wrong in the version in force and does not keep it from working. Times are seconds since the epoch.
+    """
+
+    version: str | None = None
+    since: float | None = None
+    refused: str | None = None
+    why: str | None = None
+    trouble: str | None = None
+    faults: tuple[str, ...] = ()
+    looked: float | None = None
+
+    def words(self) -> str:
+        """For people, in one line."""
+        parts = [f"rules of version {self.version}" if self.version else "the rules that came with this installation"]
+        if self.refused:
+            parts.append(f"version {self.refused} is refused: {self.why}")
+        if self.trouble:
+            parts.append(f"the source cannot be looked at: {self.trouble}")
+        return "; ".join(parts)
+
+
+class UpdateRefused(SignalboxError):  # noqa: N818 - an outcome: the version in force stays
+    """A version of the rules that must not come into force."""
+
+
+class SourceTrouble(SignalboxError):  # noqa: N818 - an outcome: it is tried again
+    """The source of the rules cannot be looked at now."""
+
+
+def folder_of(source: Source) -> Path:
+    """Where a source's versions lie on this host."""
+    named = repr((source.git, source.ref, source.folder, source.path, source.overlay))
+    return state_dir() / "rules" / sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def state_of(source: Source) -> State:
+    """How it stands, as the keeper of this host last said."""
+    try:
+        return msgspec.json.decode((folder_of(source) / "state.json").read_bytes(), type=State)
+    except (OSError, msgspec.MsgspecError):
+        return State()
+
+
+def check(source: Source) -> Checked:
+    """Look at a source without keeping anything of it: whether it can be reached, and whether its rules can be loaded."""
+    sent = source.path or f"git fetch {source.git} {source.ref}"
+    with tempfile.TemporaryDirectory(prefix="signalbox-", ignore_cleanup_errors=True) as home:
+        version = "that is there now"
+        try:
+            fetched = _Fetched(source, Path(home))
+            version = fetched.version
+            _write(source, fetched, Path(home) / "rules")
+            faults = _faults(source, Path(home) / "rules")
+        except UpdateRefused as refused:
+            return Checked(False, f"the version {version} would be refused: {refused}", sent, "mend the rules there")
+        except (SignalboxError, OSError) as error:
+            return Checked(False, str(error), sent, "docs/rule-pull-requests.md")
+    words = f"version {version} can be loaded"
+    if faults:
+        return Checked(False, f"{words}, and has faults: {'; '.join(faults[:FEW])}", sent, "mend the rules there")
+    standing = state_of(source)
+    return Checked(standing.refused is None, f"{words}; in force on this host: {standing.words()}", sent)
+
+
+# --- what processes use ----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Current:
+    """The knowledge in force, for one process. `source` None: what came with the installation, and the site's overlay."""
+
+    source: Source | None = None
+    _held: Knowledge | None = None
+    _seen: tuple[str | None, str] | None = None
+
+    def known(self) -> Knowledge:
+        """The newest that could be loaded. Cheap where nothing changed.
+
+        Raises:
+            SignalboxError: there is none at all.
+        """
+        wanted = (_target(self.source), today())  # exceptions of an overlay expire by the day
+        if self._held is not None and wanted == self._seen:
+            return self._held
+        try:
+            self._held = _loaded(self.source, wanted[0])
+        except SignalboxError as error:
+            if self._held is None and wanted[0] is None:
+                raise
+            _log.error("the rules of version %s cannot be loaded, the last good ones stay: %s", wanted[0], error)
+            if self._held is None:
+                self._held = _loaded(self.source, None)
+        self._seen = wanted
+        return self._held
+
+    def folders(self) -> tuple[Path | None, Path | None]:
+        """The folder of the rules in force and that of the site's overlay; None where it is the usual one."""
+        version = self._seen[0] if self._seen is not None else None
+        if self.source is None or version is None:
+            return None, None
+        place = folder_of(self.source) / "versions" / version
+        return (None, place) if self.source.overlay else (place, None)
+
+
+def _target(source: Source | None) -> str | None:
+    if source is None:
+        return None
+    try:
+        return os.path.basename(os.readlink(folder_of(source) / "current"))  # noqa: PTH115, PTH119 - at every diagnosis
+    except OSError:
+        return None
+
+
+def _loaded(source: Source | None, version: str | None) -> Knowledge:
+    if source is None or version is None:
+        return knowledge()
+    return _tried(source, folder_of(source) / "versions" / version)
+
+
+def _tried(source: Source, folder: Path) -> Knowledge:
+    return knowledge(None, folder) if source.overlay else knowledge(folder)
+
+
+# --- what the keeper does --------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Pulling:
+    """Looks at a source when it is time to. `clock`: seconds since the epoch."""
+
+    source: Source
+    clock: Callable[[], float] = time.time
+    _looked: float | None = field(default=None)
+
+    def tick(self) -> State | None:
+        """Look where it is time; how it stands then. Whatever goes wrong is part of that, and logged once."""
+        now = self.clock()
+        if self._looked is not None and 0 <= now - self._looked < self.source.every:
+            return None
+        self._looked = now
+        before = state_of(self.source)
+        after = self.pull(before, now)
+        if after.words() != before.words():
+            level = logging.WARNING if after.refused or after.trouble else logging.INFO
+            _log.log(level, "%s", after.words())
+        return after
+
+    def follow(self, stopped: Callable[[float], bool]) -> None:
+        """Look again and again until told to stop; `stopped` waits so many seconds for that."""
+        while not stopped(min(1.0, self.source.every)):
+            try:
+                self.tick()
+            except Exception:  # noqa: BLE001 - the outer door of this thread: a look must not be the last
+                _log.exception("the rules could not be looked at")
+
+    def pull(self, before: State, now: float) -> State:
+        """Bring the newest version into force, or keep why not."""
+        home = folder_of(self.source)
+        standing = msgspec.structs.replace(before, trouble=None, looked=now)
+        refused = "that is there now"
+        try:
+            home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            fetched = _Fetched(self.source, home)
+            refused = fetched.version
+            in_force = _target(self.source)
+            if fetched.version == in_force == before.version:
+                after = msgspec.structs.replace(standing, refused=None, why=None)
+            elif fetched.version == in_force:  # killed before it was written down
+                faults = self._refuse_broken(home / "versions" / in_force, State())
+                after = State(in_force, now, faults=faults, looked=now)
+            elif fetched.version == before.refused:
+                after = standing
+            else:
+                after = self._switched(home, fetched, standing, now)
+        except UpdateRefused as error:
+            after = msgspec.structs.replace(standing, refused=refused, why=str(error)[:1000])
+        except (SignalboxError, OSError) as error:
+            after = msgspec.structs.replace(standing, trouble=str(error)[:1000])
+        with contextlib.suppress(OSError):
+            _whole(home / "state.json", msgspec.json.encode(after))
+        return after
+
+    def _switched(self, home: Path, fetched: _Fetched, standing: State, now: float) -> State:
+        """Write a version down, try it, and switch to it."""
+        folder = home / "versions" / fetched.version
+        folder.parent.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-", ignore_cleanup_errors=True) as new:
+            _write(self.source, fetched, Path(new))
+            shutil.rmtree(folder, ignore_errors=True)  # of a process that was killed here
+            Path(new).rename(folder)
+        faults = self._refuse_broken(folder, standing)
+        _linked(home / "current", f"versions/{fetched.version}")
+        _tidied(home, fetched.version)
+        return State(fetched.version, now, faults=faults, looked=now)
+
+    def _refuse_broken(self, folder: Path, standing: State) -> tuple[str, ...]:
+        """What is wrong with a version that can be used all the same: nothing that the one in force has not, too.
+
+        The first version of a host has none before it: what is wrong there is left out and told, as it is at every start.
+        """
+        faults = _faults(self.source, folder)
+        new = sorted(set(faults) - set(standing.faults))
+        if new and standing.version is not None:
+            more = f" (and {len(new) - FEW} more)" if len(new) > FEW else ""
+            raise UpdateRefused(f"{'; '.join(new[:FEW])}{more}")
+        return faults
+
+
+def _write(source: Source, fetched: _Fetched, folder: Path) -> None:
+    """Write a version down."""
+    count = 0
+    for path, data in fetched.files():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+        count += 1
+    if not count:
+        raise UpdateRefused(f"there is nothing in its folder {source.folder!r}")
+
+
+def _faults(source: Source, folder: Path) -> tuple[str, ...]:
+    """What is wrong with a version that can be used all the same.
+
+    Raises:
+        UpdateRefused: it cannot be used.
+    """
+    try:
+        known = _tried(source, folder)
+    except SignalboxError as error:
+        raise UpdateRefused(str(error)) from None
+    faults = tuple(_told(fault, folder) for fault in known.faults)
+    if not known.rulebook.rules:
+        raise UpdateRefused("; ".join(faults[:FEW]) or f"there is no rule in its folder {source.folder!r}")
+    return faults
+
+
+class _Fetched:
+    """The newest version of a source: its name, and its files when they are wanted."""
+
+    def __init__(self, source: Source, home: Path) -> None:
+        self._source = source
+        self._mirror = home / "mirror.git"
+        self._read: dict[str, bytes] = {}
+        if source.git is not None:
+            self.version = self._commit(source.git)
+        else:
+            self._read = dict(_files_below(Path(source.path or "")))
+            whole = sha256()
+            for name, data in sorted(self._read.items()):
+                whole.update(f"{len(name)} {name} {len(data)} ".encode("utf-8", "surrogateescape") + data)
+            self.version = whole.hexdigest()[:40]
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """Path below the folder of the rules, and content. Only regular files; no logs of tests.
+
+        Raises:
+            UpdateRefused: there is too much.
+        """
+        if self._source.git is None:
+            yield from self._read.items()
+            return
+        place = "" if self._source.folder == ROOT else f":{self._source.folder}"
+        told = self._git(
+            "ls-tree",
+            "-r",
+            "-l",
+            "-z",
+            f"{self.version}{place}",
+            missing=f"there is no folder {self._source.folder!r} in it",
+        )
+        entries = []
+        for line in filter(None, told.decode("utf-8", "backslashreplace").split("\0")):
+            about, _, path = line.partition("\t")
+            mode, _, blob, size = about.split()
+            if mode in _REGULAR and _wanted(path):
+                entries.append((path, blob, int(size)))
+        _bounded(len(entries), sum(size for *_, size in entries))
+        yield from zip((path for path, *_ in entries), self._blobs([blob for _, blob, _ in entries]), strict=True)
+
+    def _blobs(self, names: list[str]) -> Iterator[bytes]:
+        told = self._git("cat-file", "--batch", given="".join(f"{name}\n" for name in names).encode())
+        at = 0
+        for _ in names:
+            line = told.index(b"\n", at)
+            end = line + 1 + int(told[at:line].split()[2])
+            yield told[line + 1 : end]
+            at = end + 1
+
+    def _commit(self, url: str) -> str:
+        """The newest commit of the ref, fetched."""
+        if not (self._mirror / "HEAD").is_file():
+            shutil.rmtree(self._mirror, ignore_errors=True)
+            self._mirror.mkdir(mode=0o700)
+            self._git("init", "--quiet", "--bare")
+        options = ["--quiet", "--no-tags", "--depth=1", "--force", "--no-write-fetch-head"]
+        # the branch of that name, else the tag
+        self._git("fetch", *options, "--", url, f"+{self._source.ref}:refs/signalbox/newest", env=_login(self._source))
+        return self._git("rev-parse", "--verify", "refs/signalbox/newest^{commit}").decode().strip()
+
+    def _git(self, *words: str, env: Mapping[str, str] | None = None, missing: str = "", given: bytes = b"") -> bytes:
+        patience = FETCHING if words[0] == "fetch" else PATIENCE
+        try:
+            ran = run_git(words, self._mirror, given=given, env=env, patience=patience)
+        except subprocess.TimeoutExpired:
+            raise SourceTrouble(f"git {words[0]} took more than {patience:g} s") from None
+        if ran.returncode != 0:
+            said = " ".join(shown(ran.stderr[-2000:].decode("utf-8", errors="replace")).split())[:300]
+            if missing:
+                raise UpdateRefused(missing)
+            raise SourceTrouble(f"git {words[0]}: {said or ran.returncode}")
+        return ran.stdout
+
+
+def _login(source: Source) -> Mapping[str, str]:
+    """How git logs in: by the environment, which other users of this machine do not see."""
+    settings = [
+        ("protocol.allow", "never"),
+        *((f"protocol.{one}.allow", "always") for one in ("https", "http", "ssh", "file")),
+    ]
+    if source.ca_file:
+        settings.append(("http.sslCAInfo", source.ca_file))
+    if source.token is not None:
+        try:
+            pair = f"{source.user}:{source.token.value()}"
+        except SourceFailed as failed:
+            raise SourceTrouble(f"rules.source.token: {failed}") from None
+        settings.append(("http.extraHeader", f"Authorization: Basic {base64.b64encode(pair.encode()).decode()}"))
+    env = {"GIT_CONFIG_COUNT": str(len(settings))}
+    for number, (key, value) in enumerate(settings):
+        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return env
+
+
+def _files_below(root: Path) -> Iterator[tuple[str, bytes]]:
+    """The files of a folder that is watched: regular ones, bounded.
+
+    Raises:
+        SourceTrouble: it cannot be read.
+        UpdateRefused: there is too much.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise SourceTrouble(f"{error.filename}: {error.strerror}")
+
+    count, size = 0, 0
+    for where, folders, names in os.walk(root, onerror=refuse):
+        folders[:] = sorted(name for name in folders if name not in TESTS and not name.startswith("."))
+        for name in sorted(names):
+            path = Path(where) / name
+            inside = path.relative_to(root).as_posix()
+            if not _wanted(inside) or not path.is_file():
+                continue
+            with path.open("rb") as handle:
+                data = handle.read(LARGEST + 1)
+            count, size = count + 1, size + len(data)
+            _bounded(count, size)
+            yield inside, data
+
+
+def _wanted(path: str) -> bool:
+    """Whether a file is needed to run: none of the tests, nothing hidden, nothing that leads out."""
+    parts = PurePosixPath(path).parts
+    inside = not path.startswith("/") and "\\" not in path and "\0" not in path
+    return inside and not any(part in TESTS or part.startswith(".") for part in parts)
+
+
+def _bounded(count: int, size: int) -> None:
+    if count > MOST_FILES or size > MOST_BYTES:
+        raise UpdateRefused(
+            f"{count:,} files of {size:,} bytes are too much: {MOST_FILES:,} and {MOST_BYTES:,} at the most"
+        )
+
+
+def _told(fault: Fault, folder: Path) -> str:
+    """A fault by its place inside the repository, the same in every version."""
+    return str(fault).replace(f"{folder.absolute()}/", "")
+
+
+def _linked(link: Path, target: str) -> None:
+    """Point a link elsewhere, at once."""
+    new = link.with_name(f".{link.name}-{os.getpid()}")
+    with contextlib.suppress(FileNotFoundError):
+        new.unlink()
+    new.symlink_to(target)
+    new.replace(link)
+
+
+def _whole(path: Path, data: bytes) -> None:
+    new = path.with_name(f".{path.name}-{os.getpid()}")
+    new.write_bytes(data)
+    new.replace(path)
+
+
+def _tidied(home: Path, current: str) -> None:
+    """Remove all but the last few versions."""
+    found = sorted((home / "versions").iterdir(), key=lambda path: path.stat().st_mtime)
+    for old in [path for path in found if path.name != current][: -(KEPT - 1)]:
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,97 @@
+"""The service's own log: a line an event, as text or as JSON, with what it is about, and never with a secret.
+
+`about` says for a while what the lines of this thread belong to: a request of a web server, a piece of work. Both kinds of lines
+carry it, so that a message in the chat that names an id leads to the lines behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import IO, Literal
+
+from bot.runtime.redaction import redact
+
+Form = Literal["text", "json"]
+LONGEST = 16_384  # characters of a message; a traceback is cut in its middle
+_about: ContextVar[dict[str, str]] = ContextVar("about", default={})  # noqa: B039 - never changed in place
+_GIVEN = re.compile(r"[A-Za-z0-9._-]{8,64}\Z")
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+@contextmanager
+def about(**what: object) -> Iterator[None]:
+    """While it is open, lines of this thread belong to what is named: a request, a piece of work and its kind."""
+    token = _about.set({**_about.get(), **{key: str(value) for key, value in what.items() if value is not None}})
+    try:
+        yield
+    finally:
+        _about.reset(token)
+
+
+def request_id(given: str | None) -> str:
+    """The id of a request: the caller's, where it is one that can stand in a log; else a new one."""
+    return given if given and _GIVEN.match(given) else uuid.uuid4().hex[:16]
+
+
+def begin(form: Form, post: str, into: IO[str] | None = None) -> None:
+    """Log from now on. `post`: which process it is; `into`: instead of stderr."""
+    handler = logging.StreamHandler(into or sys.stderr)
+    handler.setFormatter(_Json(post) if form == "json" else _Text(post))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    # the first ones log addresses, and some are secrets; the last one lists itself
+    for name in ("httpx", "httpcore", "slack_sdk", "slack_bolt", "alembic.runtime.plugins"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+class _Text(logging.Formatter):
+    def __init__(self, post: str) -> None:
+        super().__init__()
+        self._post = post
+
+    def format(self, record: logging.LogRecord) -> str:
+        told = _about.get()
+        where = f" [{' '.join(f'{key}={value}' for key, value in told.items())}]" if told else ""
+        words = f"{_at(record)} {record.levelname} {self._post} {record.name}:{where} {_words(record)}"
+        return _UNPRINTABLE.sub("?", words).replace("\n", "\n  ")  # what follows a line is told from a new one
+
+
+class _Json(logging.Formatter):
+    def __init__(self, post: str) -> None:
+        super().__init__()
+        self._post = post
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "at": _at(record),
+            "level": record.levelname.lower(),
+            "process": self._post,
+            "logger": record.name,
+            **_about.get(),
+            "message": _words(record),
+        }
+        return json.dumps(line, ensure_ascii=False).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _at(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _words(record: logging.LogRecord) -> str:
+    try:
+        words = record.getMessage()
+    except (TypeError, ValueError):  # a library's call with wrong arguments is told as it is
+        words = f"{record.msg} {record.args}"
+    if record.exc_info:
+        words += "\n" + logging.Formatter().formatException(record.exc_info)
+    words = redact(words.encode("utf-8", "replace").decode())
+    return words if len(words) <= LONGEST else f"{words[: LONGEST // 2]}\n…\n{words[-LONGEST // 2 :]}"

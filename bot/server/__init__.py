@@ -1,0 +1,1 @@
+"""`signalbox serve`: processes and their supervisor, webhooks, health, metrics, the job watcher."""

@@ -1,0 +1,147 @@
+"""What the operator of `signalbox serve` asks it over HTTP: whether it lives, whether it is ready, its figures for Prometheus.
+
+    GET /livez    the process answers
+    GET /readyz   it can do its work: the store, the rules, the processes beside it, Slack; else 503 with what is wrong
+    GET /metrics  Prometheus' text format; behind a secret where one is configured
+
+No answer holds a job's name, a node, a person or a secret.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+import msgspec
+from flask import Blueprint, Flask, Response, g, request
+
+from bot.config.file import Metrics
+from bot.runtime import logging
+from bot.runtime import metrics as runtime_metrics
+from bot.runtime.metrics import Gauge
+from bot.server.queue_stats import standing
+from bot.store.database import Database
+from connectors.base.contract import SourceFailed
+from kb.errors import SignalboxError
+
+Check = Callable[[], str | None]  # what is wrong, in words; None where all is well
+REQUEST_ID = "X-Request-Id"
+
+
+def operations(
+    database: Database, checks: Mapping[str, Check], settings: Metrics, about: Callable[[], Mapping[str, str]]
+) -> Blueprint:
+    """The routes. `checks`: what must be well for it to be ready; `about`: what runs at this moment (version, rules), as labels."""
+    served = Blueprint("operations", __name__)
+
+    @served.get("/livez")
+    def livez() -> Response:
+        return _json(200, {"status": "ok"})
+
+    @served.get("/readyz")
+    def readyz() -> Response:
+        """All checks, each in words."""
+        found = {"store": _store(database), **{name: _checked(check) for name, check in checks.items()}}
+        wrong = {name: words for name, words in found.items() if words is not None}
+        told = {name: words or "ok" for name, words in found.items()}
+        return _json(503 if wrong else 200, {"status": "not ready" if wrong else "ready", "checks": told})
+
+    @served.get("/metrics")
+    def metrics() -> Response:
+        if not settings.on:
+            return _json(404, {"error": "metrics are switched off (serve: metrics)"})
+        if not _known(settings):
+            return _json(401, {"error": "a bearer token is needed, see serve: metrics"})
+        ready = {name: float(_checked(check) is None) for name, check in checks.items()}
+        return Response(
+            runtime_metrics.exposition([*_now(database, about()), _ready(ready)]),
+            content_type=runtime_metrics.CONTENT_TYPE,
+        )
+
+    return served
+
+
+def watched(web: Flask) -> None:
+    """Every request of an application gets an id, which its lines in the log bear, and is counted."""
+
+    @web.before_request
+    def begun() -> None:
+        g.began = time.perf_counter()
+        g.id = logging.request_id(request.headers.get(REQUEST_ID))
+        g.about = logging.about(request=g.id)
+        g.about.__enter__()
+
+    @web.after_request
+    def answered(response: Response) -> Response:
+        endpoint = request.endpoint or "none"
+        runtime_metrics.count("http_requests", endpoint, str(response.status_code))
+        runtime_metrics.timed("http_seconds", time.perf_counter() - g.began, endpoint)
+        response.headers[REQUEST_ID] = g.id
+        return response
+
+    @web.teardown_request
+    def over(_: BaseException | None) -> None:
+        inside = g.pop("about", None)
+        if inside is not None:
+            inside.__exit__(None, None, None)
+
+
+def _store(database: Database) -> str | None:
+    try:
+        with database.errors(), database.session() as session:
+            session.connection().exec_driver_sql("SELECT 1")
+    except SignalboxError:
+        return "the database does not answer; the log says more"
+    return None
+
+
+def _checked(check: Check) -> str | None:
+    try:
+        return check()
+    except SignalboxError as error:
+        return type(error).__name__
+    except Exception as error:  # noqa: BLE001 - a check that fails says that it is not well, whatever it ran into
+        return f"the check itself failed: {type(error).__name__}"
+
+
+def _now(database: Database, about: Mapping[str, str]) -> list[Gauge]:
+    info = Gauge("info", "What runs.", tuple(about), {tuple(about.values()): 1.0})
+    up = Gauge("store_up", "Whether the database answers.", (), {(): 0.0})
+    try:
+        found = standing(database, datetime.now(UTC))
+    except SignalboxError:
+        return [info, up]
+    work: dict[tuple[str, ...], float] = {labels: float(count) for labels, count in found.work.items()}
+    return [
+        info,
+        Gauge(up.name, up.words, (), {(): 1.0}),
+        Gauge("work", "Pieces of work that are not done.", ("kind", "state"), work),
+        Gauge("work_oldest_seconds", "How long the oldest piece of work waits or runs.", (), {(): found.oldest}),
+        Gauge("unsent", "Messages for the chat that are due.", (), {(): float(found.unsent)}),
+        Gauge("unsent_oldest_seconds", "How long the oldest of them is due.", (), {(): found.unsent_oldest}),
+        Gauge("given_up", "Files and replies that the chat did not take for good.", (), {(): float(found.given_up)}),
+        Gauge("incidents", "Incidents in the store.", ("state",), {("open",): float(found.open),
+              ("closed",): float(found.incidents - found.open)}),
+    ]  # fmt: skip
+
+
+def _ready(checks: Mapping[str, float]) -> Gauge:
+    return Gauge("ready", "Whether a part is well.", ("part",), {(name,): value for name, value in checks.items()})
+
+
+def _known(settings: Metrics) -> bool:
+    if settings.secret is None:
+        return True
+    try:
+        wanted = settings.secret.value().encode()
+    except SourceFailed:
+        return False
+    login = request.authorization
+    given = (login.token if login is not None and login.type == "bearer" else "") or ""
+    return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), wanted)
+
+
+def _json(status: int, body: object) -> Response:
+    return Response(msgspec.json.encode(body), status, content_type="application/json")

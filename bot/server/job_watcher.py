@@ -1,0 +1,313 @@
+"""It comes by itself: looks every minute at the schedulers for jobs that ended badly, and asks for a diagnosis of each, once.
+
+What was seen is kept by whoever runs this (`Seen`), so that neither a restart nor a second replica asks twice; the work list
+folds what a hook or an alert asked for already. The first look at a cluster asks for nothing: it starts from now. Runs that
+ended well are noted too: they tell that advice helped, and what failed ones are compared with.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Protocol
+
+from bot.collection.find_job import side_by_side
+from bot.config.connectors import KINDS
+from bot.config.file import Config
+from bot.diagnosis.job import wire
+from bot.handlers.successful_runs import DONE, GoodEnd
+from bot.policy.job_end import Watching, fold, judged, words
+from bot.policy.routing import JobFacts
+from bot.queue.payloads import DiagnoseOrder
+from bot.queue.tasks import Worklist
+from connectors.base.contract import Deadline, Finder, Known, SourceFailed
+from kb.errors import SignalboxError
+from kb.model import Window
+
+OVERLAP = 1800.0  # seconds before the last look: the accounting hears of an end late
+PATIENCE = 45.0  # seconds for one look
+LONGEST_PAUSE = 900.0  # seconds between tries of a scheduler that fails
+OF_ONE_ARRAY = 3  # tasks of one array that are diagnosed
+AT_ONCE = 500  # keys in one question to Seen
+LONGEST_FOLD = 30 * 86400.0
+MOST_GOOD = 200  # ends noted of one look
+
+
+class Seen(Protocol):
+    """What was seen, on disk and shared by all replicas. Keys have at most 200 characters."""
+
+    def known(self, keys: Collection[str]) -> Collection[str]:
+        """Those of the keys, at most 500, that were added before."""
+
+    def add(self, keys: Collection[str]) -> None:
+        """Add keys, at most 500; one that is there becomes new again. What is older than 60 days may be forgotten."""
+
+
+class Stop(Protocol):
+    """An Event of threading or multiprocessing."""
+
+    def wait(self, timeout: float) -> bool:
+        """Wait so many seconds, or until it is set; whether it is."""
+
+
+Ask = Callable[[DiagnoseOrder, float], object]  # the order, and when the job ended (seconds since the epoch)
+Note = Callable[[GoodEnd], object]
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A run of a job that ended badly. `ended`: seconds since the epoch; `mark`: what tells it from the job's other runs."""
+
+    tenant: str
+    cluster: str
+    job: str
+    mark: str
+    ended: float
+    how: str
+    namespace: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The same for this run, whoever looks."""
+        told = repr((self.tenant, self.cluster, self.job, self.mark))
+        return f"ended:{sha256(told.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+    @property
+    def array(self) -> str | None:
+        """The array that the job is a task of."""
+        base, task, _ = self.job.partition("_")
+        return f"{self.tenant}/{self.cluster}/{base}" if task and base.isdecimal() else None
+
+    def order(self) -> DiagnoseOrder:
+        """What is asked for."""
+        why = f"it ended: {self.how}"
+        return DiagnoseOrder(
+            self.job, self.tenant, self.cluster, self.namespace, why, source="scheduler", ended=self.ended
+        )
+
+
+def endings_of(tenant: str, cluster: str, known: Known, now: float, *, timeouts: bool = True) -> Iterator[Ending]:
+    """The runs of a job that ended badly, oldest first. The parts of a job of several parts are one job."""
+    head, part, number = known.id.partition("+")
+    job = head if part and head.isdecimal() and number.isdecimal() else known.id
+    ended_runs = known.runs or ()
+    for run in ended_runs:
+        if judged(run.state, run.exit_code, run.signal, timeouts=timeouts) == "bad":
+            ended = run.stopped if run.stopped is not None else now
+            mark = f"{run.stopped if run.stopped is not None else run.scheduled}"
+            how = words(run.state, run.exit_code, run.signal)
+            yield Ending(tenant, cluster, job, mark, ended, how, known.namespace)
+    if ended_runs:
+        return
+    how_now = judged(known.state, None, None, timeouts=timeouts)
+    if how_now == "bad":
+        ended = known.end if known.end is not None else now
+        mark = f"{known.end if known.end is not None else known.start}"
+        yield Ending(tenant, cluster, job, mark, ended, words(known.state, None, None), known.namespace)
+    elif known.attempt and how_now != "fine":  # some workloads tell no state while they run
+        how = "restarted" + (f" {known.attempt} times" if known.attempt > 1 else "")
+        yield Ending(tenant, cluster, job, f"{known.start} restart {known.attempt}", now, how, known.namespace)
+
+
+def good_ends(place: Place, known: Known) -> Iterator[GoodEnd]:
+    """The runs of a job that completed, as far as the scheduler tells when."""
+    facts = JobFacts(
+        place.tenant, place.cluster, known.id, known.name, known.owner, known.partition, known.namespace, known.gpus
+    )
+    ended_runs = [(one.state, one.stopped) for one in known.runs or ()] or [(known.state, known.end)]
+    for state, at in ended_runs:
+        if at is not None and (state or "").upper().partition(" ")[0] == DONE:
+            yield GoodEnd(facts, at)
+
+
+def ask_of(worklist: Callable[[], AbstractContextManager[Worklist]]) -> Ask:
+    """Write the orders into the work list; what was diagnosed since the end, or is about to be, is not asked for again."""
+
+    def ask(order: DiagnoseOrder, ended: float) -> None:
+        now = datetime.now(UTC)
+        with worklist() as works:
+            works.ask(order.wanted(), now, fold(ended, now.timestamp(), LONGEST_FOLD))
+
+    return ask
+
+
+def watch_endings(
+    config: Config,
+    ask: Ask,
+    seen: Seen,
+    stop: Stop,
+    tell: Tell,
+    *,
+    watching: Watching | None = None,
+    note: Note | None = None,
+) -> None:
+    """Look until told to stop, also where there is no scheduler. What goes wrong is told once, and tried again later.
+
+    `note` hears of runs that ended well.
+    """
+    watch = Watch(places(config), ask, seen, tell, watching or Watching(), note)
+    while True:
+        watch.look(time.time())
+        if stop.wait(watch.pause(time.time())):
+            return
+
+
+@dataclass(slots=True)
+class Place:
+    """A scheduler that is looked at. `looked`: up to when it was; `due`: when it is next; both seconds since the epoch."""
+
+    tenant: str
+    cluster: str
+    name: str
+    finder: Finder
+    looked: float | None = None
+    due: float = 0.0
+    failures: int = 0
+
+    @property
+    def marker(self) -> str:
+        """The key that says that this scheduler was looked at before."""
+        return f"watched:{sha256(repr((self.tenant, self.cluster, self.name)).encode()).hexdigest()[:32]}"
+
+
+def places(config: Config) -> tuple[Place, ...]:
+    """The schedulers of all clusters that tell how jobs end."""
+    return tuple(
+        Place(cluster.tenant, cluster.name, connector.name, finder)
+        for cluster in config.clusters
+        for connector, (_, finder) in zip(cluster.connectors, wire(cluster).connectors, strict=True)
+        if KINDS[connector.type].ends
+    )
+
+
+@dataclass(slots=True)
+class Watch:
+    """The looks at all schedulers."""
+
+    places: Sequence[Place]
+    ask: Ask
+    seen: Seen
+    tell: Tell
+    watching: Watching
+    note: Note | None = None
+
+    def pause(self, now: float) -> float:
+        """Seconds until the next look."""
+        due = min((one.due for one in self.places), default=now + self.watching.every)
+        return min(max(0.1, due - now), self.watching.every)
+
+    def look(self, now: float) -> None:
+        """Look at the schedulers that are due, side by side."""
+        due = [one for one in self.places if one.due <= now]
+        deadline = Deadline.within(PATIENCE)
+        answers = side_by_side([self._task(one, now, deadline) for one in due], deadline)
+        for place, answer in zip(due, answers, strict=True):
+            try:
+                if isinstance(answer, SourceFailed):
+                    raise answer
+                looked = self._take(place, answer, now)
+            except SignalboxError as error:
+                self._failed(place, error, now)
+            else:
+                if place.failures:
+                    self.tell(f"endings of {place.cluster} can be seen again")
+                place.looked, place.failures, place.due = looked, 0, now + self.watching.every
+
+    def _task(self, place: Place, now: float, deadline: Deadline) -> Callable[[], tuple[Known, ...]]:
+        window = Window(self._start(place, now), now + 1)
+        return lambda: place.finder.recent(window, deadline)
+
+    def _start(self, place: Place, now: float) -> float:
+        oldest = now - self.watching.catch_up
+        return oldest if place.looked is None else max(oldest, place.looked - OVERLAP)
+
+    def _failed(self, place: Place, error: SignalboxError, now: float) -> None:
+        place.failures += 1
+        longest = max(LONGEST_PAUSE, self.watching.every)
+        place.due = now + min(self.watching.every * 2 ** min(place.failures, 10), longest)
+        if place.failures == 1:
+            self.tell(f"endings of {place.cluster} cannot be seen by {place.name}: {error}; it is tried again")
+
+    def _take(self, place: Place, listed: Sequence[Known], now: float) -> float:
+        """Ask for what is new of a list, oldest first; up to when all is taken."""
+        start = self._start(place, now)
+        found = [
+            ending
+            for known in listed
+            for ending in endings_of(place.tenant, place.cluster, known, now, timeouts=self.watching.timeouts)
+            if ending.ended >= start
+        ]
+        endings = {one.key: one for one in sorted(found, key=lambda one: (one.ended, one.job))}
+        slots = {slot for one in endings.values() if one.array for slot in _slots(one.array)}
+        known_keys = self._known((place.marker, *endings, *slots))
+        if place.marker not in known_keys:
+            self._add((place.marker, *endings))
+            self.tell(f"jobs of {place.cluster} that end badly are diagnosed from now on")
+            return now
+        self._note_good(place, listed, start)
+        fresh = [one for one in endings.values() if one.key not in known_keys]
+        free = {array: [slot for slot in _slots(array) if slot not in known_keys] for array in _arrays(fresh)}
+        waiting = self._ask(place, fresh, free)
+        return min([now, *(one.ended for one in waiting)])
+
+    def _note_good(self, place: Place, listed: Sequence[Known], start: float) -> None:
+        """Note the runs that ended well since, the newest so many; nobody waits for it, so more than that are let go."""
+        if self.note is None:
+            return
+        found = {one.key: one for known in listed for one in good_ends(place, known) if one.at >= start}
+        newest = sorted(found.values(), key=lambda one: (-one.at, one.key))[:MOST_GOOD]
+        known_keys = self._known([one.key for one in newest])
+        fresh = [one for one in newest if one.key not in known_keys]
+        for one in fresh:
+            self.note(one)
+        self._add([one.key for one in fresh])
+
+    def _ask(self, place: Place, fresh: Sequence[Ending], free: dict[str, list[str]]) -> list[Ending]:
+        """Ask for as many as one look may; those that must wait."""
+        done: list[str] = [place.marker]
+        waiting: list[Ending] = []
+        asked, passed = 0, 0
+        try:
+            for one in fresh:
+                if one.array is not None and not free[one.array]:
+                    passed += 1
+                    done.append(one.key)
+                elif asked < self.watching.most:
+                    self.ask(one.order(), one.ended)
+                    asked += 1
+                    done += [one.key, *([free[one.array].pop(0)] if one.array is not None else [])]
+                else:
+                    waiting.append(one)
+        finally:
+            self._add(done)
+        if asked or passed:
+            told = f"jobs of {place.cluster} that ended badly: {asked} to be diagnosed"
+            told += f", {passed} left out as tasks of arrays of which others are" if passed else ""
+            self.tell(told + (f", {len(waiting)} wait for the next look" if waiting else ""))
+        return waiting
+
+    def _known(self, keys: Collection[str]) -> frozenset[str]:
+        return frozenset(one for part in _parts(keys) for one in self.seen.known(part))
+
+    def _add(self, keys: Collection[str]) -> None:
+        for part in _parts(keys):
+            self.seen.add(part)
+
+
+def _parts(keys: Collection[str]) -> Iterator[tuple[str, ...]]:
+    listed = tuple(keys)
+    return (listed[at : at + AT_ONCE] for at in range(0, len(listed), AT_ONCE))
+
+
+def _slots(array: str) -> tuple[str, ...]:
+    digest = sha256(array.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return tuple(f"array:{digest}:{number}" for number in range(OF_ONE_ARRAY))
+
+
+def _arrays(endings: Sequence[Ending]) -> set[str]:
+    return {one.array for one in endings if one.array is not None}

@@ -1,0 +1,111 @@
+"""`signalbox serve` at work: what listens in this process, what works in others beside it (bot.server.supervisor)."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from importlib.metadata import version
+
+from flask import Flask, Response, request
+from waitress.server import create_server
+
+from bot.config.file import Config
+from bot.incidents.ledger import Ledger
+from bot.pages.routes import pages
+from bot.pages.signed_links import linked_by, page_of
+from bot.rulebase.reload import Current, state_of
+from bot.runtime import metrics
+from bot.server.health import operations, watched
+from bot.server.supervisor import Crew, posts
+from bot.server.webhooks import app
+from bot.slack.service import Listening, listen
+from kb.errors import SignalboxError
+
+THREADS = 24  # that answer requests; each only writes a row
+DIES_AGAIN = 1.0  # seconds before a dead worker is replaced
+
+
+def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threading.Event | None = None) -> None:
+    """Serve until SIGTERM or SIGINT, or until `until` is set (then no signal is caught).
+
+    Raises:
+        SignalboxError: the address cannot be listened on, the store cannot be used, or Slack refuses.
+    """
+    served, source = config.serve, config.rules.source
+    over = until or threading.Event()
+    with metrics.collected(), Ledger(url) as ledger:  # made, and known to work, before anything is accepted
+        web = app(
+            lambda: nullcontext(ledger),
+            served.webhooks,
+            lambda tenant: [one.name for one in config.of_tenant(tenant)],
+            timeouts=served.endings.timeouts,
+            rules=None if source is None else lambda: state_of(source).words(),
+        )
+        watched(web)
+        current = Current(config.rules.source)
+        known = current.known()
+        linked = linked_by(config)
+        if linked is not None:
+            web.register_blueprint(pages(ledger, known, linked))
+        chat = listen(config, known, ledger, page_of(linked)) if served.slack is not None else None
+        if chat is not None and served.slack is not None and served.slack.mode == "http":
+            mount(web, chat)
+        crew: list[Crew] = []
+        checks = _checks(crew, chat)
+        web.register_blueprint(operations(ledger, checks, served.metrics, lambda: _running(current)))
+        try:
+            server = create_server(web, host=served.host, port=served.port, threads=THREADS, ident="signalbox")
+        except OSError as error:
+            raise SignalboxError(f"{served.host}:{served.port} cannot be listened on: {error.strerror}") from error
+        if until is None:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: over.set())
+        threading.Thread(target=server.run, daemon=True).start()
+        tell(_listening(config, server.effective_port))
+        crew.append(Crew(url, config.path, posts(config)))
+        try:
+            while not over.wait(DIES_AGAIN):
+                for words in crew[0].mend():
+                    tell(words)
+        finally:
+            server.close()
+            if chat is not None:
+                chat.close()
+            crew[0].stop()
+    tell("stopped")
+
+
+def _checks(crew: Sequence[Crew], chat: Listening | None) -> dict[str, Callable[[], str | None]]:
+    """What must be well for the service to be ready."""
+    checks: dict[str, Callable[[], str | None]] = {
+        "processes": lambda: crew[0].missing() if crew else "they are not started yet"
+    }
+    return checks if chat is None else checks | {"slack": chat.trouble}
+
+
+def _running(current: Current) -> Mapping[str, str]:
+    """What runs at this moment."""
+    book = current.known().rulebook
+    return {"version": version("signalbox"), "rulebook": book.version, "digest": book.digest}
+
+
+def mount(web: Flask, chat: Listening) -> None:
+    """Slack's deliveries over HTTP come to /slack/events."""
+    from slack_bolt.adapter.flask import SlackRequestHandler  # noqa: PLC0415 - not needed over Socket Mode
+
+    handler = SlackRequestHandler(chat.app)
+
+    def delivered() -> Response:
+        answer: Response = handler.handle(request)
+        return answer
+
+    web.add_url_rule("/slack/events", "slack", delivered, methods=["POST"])
+
+
+def _listening(config: Config, port: int) -> str:
+    served = config.serve
+    hooks = ", ".join(sorted(served.webhooks)) or "none"
+    slack = "no Slack" if served.slack is None else f"Slack by {served.slack.mode}"
+    return f"listening on {served.host}:{port}, {served.workers} workers, webhooks: {hooks}, {slack}"

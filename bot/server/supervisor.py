@@ -1,0 +1,206 @@
+"""The processes beside the main one of `signalbox serve`: workers, the sender, the watcher of endings. The dead are replaced."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import multiprocessing.synchronize
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from multiprocessing import connection
+from multiprocessing.context import SpawnContext, SpawnProcess
+from pathlib import Path
+
+from bot.collection.collect import spool_of
+from bot.config.file import Config, read
+from bot.digest.schedule import tick
+from bot.handlers.diagnose import Answering
+from bot.handlers.digest import asked_week
+from bot.handlers.keep_baseline import GoodRuns
+from bot.handlers.recent_jobs import recent
+from bot.handlers.successful_runs import noter
+from bot.incidents.ledger import Ledger
+from bot.learning.drafts.service import Drafting
+from bot.learning.drafts.store import DRAFT
+from bot.learning.proposals import store
+from bot.learning.proposals.publish import Proposing
+from bot.learning.proposals.store import PROPOSE
+from bot.pages.signed_links import linked_by, page_of
+from bot.queue.payloads import DIAGNOSE, DIGEST, GOOD_RUN, RECENT
+from bot.queue.worker import run
+from bot.retention.sweep import daily
+from bot.rulebase.reload import Current, Pulling
+from bot.runtime import logging as runtime_logging
+from bot.runtime import metrics
+from bot.server.job_watcher import ask_of, watch_endings
+from bot.slack.service import send
+from bot.store.idempotency import Seen
+from kb.errors import SignalboxError
+
+MINUTE = 60.0
+SENDER, KEEPER, WORKER = 0, 15, 19  # how nice they are; who waits for the sender's lock on SQLite waits for it to run
+PATIENCE = 10.0  # seconds that they have to end
+_log = logging.getLogger(__name__)
+Stop = multiprocessing.synchronize.Event
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """What one process does. `does` is a function of this module: it is started in a fresh interpreter."""
+
+    name: str
+    does: Callable[[str, Path | None, Stop], None]
+
+
+def posts(config: Config) -> tuple[Post, ...]:
+    """The processes that a configuration needs."""
+    found = [Post(f"worker {number}", work) for number in range(1, config.serve.workers + 1)]
+    found.append(Post("keeper", keep))
+    if config.serve.slack is not None:
+        found.append(Post("sender", deliver))
+    if config.clusters and config.serve.endings.on:
+        found.append(Post("watcher of endings", watch))
+    return tuple(found)
+
+
+class Crew:
+    """The processes."""
+
+    def __init__(self, url: str, config: Path | None, wanted: Sequence[Post]) -> None:
+        self._url = url
+        self._config = config
+        self._context: SpawnContext = multiprocessing.get_context("spawn")
+        self._stop = self._context.Event()
+        self._all = [(post, self._hired(post)) for post in wanted]
+
+    def mend(self) -> list[str]:
+        """Replace those that died; in words."""
+        told = []
+        for index, (post, one) in enumerate(self._all):
+            if not one.is_alive():
+                told.append(f"the {post.name} ended (status {one.exitcode}); another takes its place")
+                metrics.count("replaced", post.name.rstrip(" 0123456789"))
+                self._all[index] = (post, self._hired(post))
+        return told
+
+    def missing(self) -> str | None:
+        """Which of them do not live, in words; None where all do."""
+        dead = [post.name for post, one in self._all if not one.is_alive()]
+        return f"not there at this moment: {', '.join(dead)}" if dead else None
+
+    def stop(self) -> None:
+        """Let them end what they do, for some seconds; what is not done is taken up again by others."""
+        self._stop.set()
+        end = time.monotonic() + PATIENCE
+        for _, one in self._all:
+            one.join(max(0.0, end - time.monotonic()))
+            if one.is_alive():
+                one.kill()
+                one.join()
+
+    def _hired(self, post: Post) -> SpawnProcess:
+        arguments = (self._url, self._config, self._stop)
+        one = self._context.Process(target=post.does, args=arguments, name=post.name, daemon=False)
+        one.start()
+        return one
+
+
+# --- what they do: each in a process of its own ----------------------------------------------------------------------
+
+
+def work(url: str, path: Path | None, stop: Stop) -> None:
+    """Do what is in the list."""
+    config = read(path)
+    _begun(WORKER, config)
+    current = Current(config.rules.source)
+    current.known()
+    with Ledger(url) as ledger:
+        does = {
+            DIAGNOSE: lambda order: Answering(ledger, current.known(), config).do(order),
+            GOOD_RUN: lambda order: GoodRuns(ledger, current.known(), config).do(order),
+            RECENT: lambda order: recent(config, order),
+            DIGEST: lambda order: asked_week(ledger, config, current.known().rulebook.faults, order),
+            DRAFT: Drafting(url, config, current).do,
+            PROPOSE: Proposing(ledger, config.rules.pull_requests).do,
+        }
+        run(url, does, stop.is_set)
+
+
+def deliver(url: str, path: Path | None, stop: Stop) -> None:
+    """Send what should stand in Slack."""
+    config = read(path)
+    _begun(SENDER, config)
+    with Ledger(url) as ledger:
+        send(config, Current(config.rules.source).known, ledger, stop.is_set, page_of(linked_by(config)))
+
+
+def keep(url: str, path: Path | None, stop: Stop) -> None:
+    """What is due by the clock: the digest, and tidying what is old. Once, whichever replica comes first. And this host's rules."""
+    config = read(path)
+    _begun(KEEPER, config)
+    current = Current(config.rules.source)
+    if config.rules.source is not None:
+        pulling = Pulling(config.rules.source)  # beside the rest, which must not wait for a slow server
+        threading.Thread(target=pulling.follow, args=(stop.wait,), daemon=True).start()
+    name = f"{socket.gethostname()}:{os.getpid()}"
+    with Ledger(url) as ledger:
+        while True:
+            now = datetime.now(UTC)
+            try:
+                tick(ledger, config, current.known().rulebook.faults, now, name)
+                if config.rules.pull_requests is not None:
+                    store.tick(ledger, now)
+                done = daily(ledger, spool_of(config.collect)[0], now, config.retention)
+            except SignalboxError as error:
+                _log.warning("what is due could not be done, and is tried again in a minute: %s", error)
+            else:
+                for words in done.trouble if done is not None else ():
+                    _log.warning("tidying: %s", words)
+            if stop.wait(MINUTE):
+                return
+
+
+def watch(url: str, path: Path | None, stop: Stop) -> None:
+    """Look for jobs that ended badly."""
+    config = read(path)
+    _begun(KEEPER, config)
+    with Ledger(url) as ledger, Seen(url) as seen:
+        watch_endings(
+            config,
+            ask_of(lambda: nullcontext(ledger)),
+            seen,
+            stop,
+            _tell,
+            watching=config.serve.endings,
+            note=noter(lambda: nullcontext(ledger)),
+        )
+
+
+def _orphaned(parent: int) -> None:
+    """End with a parent that was killed: what is under way is taken up again by others."""
+    connection.wait([parent])
+    os._exit(1)
+
+
+def _tell(words: str) -> None:
+    logging.getLogger("bot.server.job_watcher").warning("%s", words)
+
+
+def _begun(nice: int, config: Config) -> None:
+    """What every process here begins with: whoever listens to people comes first; it ends with its parent."""
+    with suppress(OSError):
+        os.nice(nice)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)  # the parent says when to end
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_orphaned, args=(parent.sentinel,), daemon=True).start()
+    runtime_logging.begin(config.serve.log, multiprocessing.current_process().name)
+    metrics.begin()

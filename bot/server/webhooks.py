@@ -1,0 +1,148 @@
+"""What `signalbox serve` answers over HTTP: webhooks of alerts, hooks of schedulers, and whether it lives.
+
+A listener only writes down work.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from hashlib import sha256
+
+import msgspec
+from flask import Flask, Response, request
+from werkzeug.exceptions import HTTPException
+
+from bot.config.file import Webhook
+from bot.policy.job_end import HookRefused, Judged, fold, judged, read_ended, words
+from bot.queue.payloads import DiagnoseOrder
+from bot.queue.tasks import Worklist
+from bot.server.alert_payloads import LARGEST, WebhookRefused, read_webhook
+from connectors.base.contract import SourceFailed
+from kb.errors import SignalboxError
+
+LEFT_OUT: Mapping[Judged, str] = {
+    "fine": "it ended in a way that is not looked at",
+    "open": "it has not ended",
+    "untold": "how it ended is not told: the accounting is looked at every minute",
+}
+LATE = 60.0  # seconds that a hook may take to tell of an end
+NO_SUCH = b"signalbox: a secret nobody has"  # compared with where there is none, so that no name can be found by timing
+
+
+def app(
+    worklist: Callable[[], AbstractContextManager[Worklist]],
+    webhooks: Mapping[str, Webhook],
+    clusters: Callable[[str], Collection[str]] = lambda _: (),
+    *,
+    timeouts: bool = True,
+    rules: Callable[[], str] | None = None,
+) -> Flask:
+    """The application. `worklist`: opens the list; `webhooks`: by the last part of their address.
+
+    `clusters`: the names of a tenant's clusters; `timeouts`: whether to run into the time limit is a bad end. `rules`: which are
+    in force and why newer ones are not, where they come from a source (bot.rulebase.reload).
+    """
+    web = Flask("signalbox", static_folder=None)
+    web.config["MAX_CONTENT_LENGTH"] = LARGEST
+
+    @web.post("/webhooks/<name>")
+    def webhook(name: str) -> Response:
+        """Write down a diagnosis for each job that firing alerts name."""
+        hook = webhooks.get(name)
+        if not _known(hook):
+            return _json(401, {"error": "unknown webhook or wrong secret"})
+        assert hook is not None  # noqa: S101 - _known says so
+        try:
+            jobs, left_out = read_webhook(request.get_data(cache=False), hook.job_labels)
+        except WebhookRefused as refused:
+            return _json(400, {"error": str(refused)})
+        now = datetime.now(UTC)
+        with worklist() as works:
+            asked = []
+            for one in jobs:
+                order = DiagnoseOrder(
+                    one.job, hook.tenant, hook.cluster, one.namespace, f"alerts {', '.join(one.alerts)}"
+                )
+                work, new = works.ask(order.wanted(), now, hook.fold)
+                asked.append({"job": one.job, "work": work.id, "new": new})
+        return _json(202 if asked else 200, {"asked": asked, "left_out": list(left_out)})
+
+    @web.post("/hooks/ended/<name>")
+    def ended(name: str) -> Response:
+        """Write down a diagnosis of the job that a scheduler's hook says has ended, where it ended badly."""
+        hook = webhooks.get(name)
+        if not _known(hook):
+            return _json(401, {"error": "unknown webhook or wrong secret"})
+        assert hook is not None  # noqa: S101 - _known says so
+        return _ended(worklist, hook, clusters(hook.tenant), timeouts=timeouts)
+
+    @web.get("/healthz")
+    def healthz() -> Response:
+        """Whether the store answers; nothing about what is in it."""
+        with worklist() as works:
+            works.counts()
+        return _json(200, {"status": "ok", **({} if rules is None else {"rules": rules()})})
+
+    @web.errorhandler(HTTPException)
+    def refused(error: HTTPException) -> Response:
+        return _json(error.code or 500, {"error": error.name})
+
+    @web.errorhandler(SignalboxError)
+    def unusable(error: SignalboxError) -> Response:
+        web.logger.error("%s", error)
+        return _json(503, {"error": "the store cannot be used; ask again later"})
+
+    return web
+
+
+def _ended(
+    worklist: Callable[[], AbstractContextManager[Worklist]],
+    hook: Webhook,
+    clusters: Collection[str],
+    *,
+    timeouts: bool,
+) -> Response:
+    """The answer to a scheduler's hook. Its cluster is the one of the settings, or the one that it names, if there is one."""
+    try:
+        told = read_ended(request.get_data(cache=False), request.content_type or "")
+    except HookRefused as refused:
+        return _json(400, {"error": str(refused)})
+    end = judged(told.state, told.exit_code, told.signal, timeouts=timeouts)
+    if end != "bad":
+        return _json(200, {"asked": [], "left_out": [LEFT_OUT[end]]})
+    now = datetime.now(UTC)
+    at = now.timestamp()
+    cluster = hook.cluster or (told.cluster if told.cluster in clusters else None)
+    why = f"it ended: {words(told.state, told.exit_code, told.signal)}"
+    since = told.ended if told.ended is not None else at - LATE
+    order = DiagnoseOrder(
+        told.job, hook.tenant, cluster, told.namespace, why, source="scheduler", ended=told.ended or at
+    )
+    with worklist() as works:
+        work, new = works.ask(order.wanted(), now, fold(since, at, max(hook.fold, LATE)))
+    return _json(202, {"asked": [{"job": told.job, "work": work.id, "new": new}], "left_out": []})
+
+
+def _known(hook: Webhook | None) -> bool:
+    """Whether the caller knows the secret: as bearer token, as password, or as Grafana's signature of the body."""
+    try:
+        wanted = hook.secret.value().encode() if hook else NO_SUCH
+    except SourceFailed:
+        wanted, hook = NO_SUCH, None
+    login = request.authorization
+    given = ""
+    if login is not None:
+        given = (login.token if login.type == "bearer" else login.get("password")) or ""
+    same = hmac.compare_digest(given.encode("utf-8", "surrogateescape"), wanted)
+    signature = request.headers.get("X-Grafana-Alerting-Signature", "")
+    if signature and not login:
+        digest = hmac.new(wanted, request.get_data(), sha256).hexdigest()
+        same = hmac.compare_digest(signature.encode("utf-8", "surrogateescape"), digest.encode())
+    return same and hook is not None
+
+
+def _json(status: int, body: object) -> Response:
+    return Response(msgspec.json.encode(body), status, content_type="application/json")

@@ -1,0 +1,1 @@
+"""Block Kit builders, their limits, and Slack's mrkdwn."""

@@ -1,0 +1,143 @@
+"""The parts that Slack messages and views are made of, as the dicts that Slack takes. Texts are made safe on the way in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from bot.slack.blocks.limits import Json
+from bot.slack.blocks.mrkdwn import is_group, is_link, is_person, quoted, safe
+
+_HANDLE = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_TEXT = 3000
+
+
+def handled(handle: str) -> str:
+    """A handle as the value of a button. Raises ValueError on what the store did not make."""
+    if not _HANDLE.match(handle):
+        raise ValueError(f"{handle[:80]!r} is no handle")
+    return handle
+
+
+def plain(text: str, limit: int = _TEXT) -> Json:
+    """A text object that Slack shows as it is."""
+    return {"type": "plain_text", "text": safe(text, limit) or "-", "emoji": False}
+
+
+def header(text: str) -> Json:
+    """A heading."""
+    return {"type": "header", "text": plain(text, 150)}
+
+
+def section(text: str, accessory: Json | None = None) -> Json:
+    """A paragraph, with a button or menu beside it."""
+    block: Json = {"type": "section", "text": plain(text)}
+    return block if accessory is None else block | {"accessory": accessory}
+
+
+def note(*texts: str) -> Json:
+    """Small grey text."""
+    return {"type": "context", "elements": [plain(text) for text in texts if text][:10] or [plain("-")]}
+
+
+def divider() -> Json:
+    """A line across."""
+    return {"type": "divider"}
+
+
+# --- rich text -------------------------------------------------------------------------------------------------------
+
+
+def words(text: str, limit: int = _TEXT, *, bold: bool = False, italic: bool = False, code: bool = False) -> list[Json]:
+    """A run of text in a paragraph; nothing for nothing. Starts and ends with a space where the text does."""
+    if not text:
+        return []
+    clean = safe(text, limit)
+    clean = f"{' ' if text[0] == ' ' else ''}{clean}{' ' if clean and text[-1] == ' ' else ''}"
+    if not clean:
+        return []
+    style = {name: True for name, on in (("bold", bold), ("italic", italic), ("code", code)) if on}
+    return [{"type": "text", "text": clean, **({"style": style} if style else {})}]
+
+
+def mention(name: str) -> list[Json]:
+    """A user or user group that is told of the message, by its Slack id; any other name is text."""
+    if is_person(name):
+        return [{"type": "user", "user_id": name}]
+    return [{"type": "usergroup", "usergroup_id": name}] if is_group(name) else words(name, 80)
+
+
+def link(url: str | None, text: str) -> list[Json]:
+    """A link; nothing where the address is none of the web."""
+    return [{"type": "link", "url": url, "text": safe(text, 75)}] if is_link(url) else []
+
+
+def newline() -> list[Json]:
+    """The next line of a paragraph."""
+    return [{"type": "text", "text": "\n"}]
+
+
+def paragraph(*lines: Sequence[Json]) -> list[Json]:
+    """A paragraph of rich text, of lines of runs; nothing where all are empty."""
+    filled = [line for line in lines if line]
+    runs = [run for number, line in enumerate(filled) for run in ((*newline(), *line) if number else line)]
+    return [{"type": "rich_text_section", "elements": runs}] if runs else []
+
+
+def preformatted(text: str, most: int, limit: int) -> list[Json]:
+    """Lines of a log in a box, the first `most` of them; nothing where there are none."""
+    lines = quoted(text, most, limit)
+    return [{"type": "rich_text_preformatted", "elements": [{"type": "text", "text": lines}]}] if lines else []
+
+
+def bullets(items: Iterable[str], limit: int) -> list[Json]:
+    """A list of points; nothing where there are none."""
+    points = [{"type": "rich_text_section", "elements": runs} for item in items if (runs := words(item, limit))]
+    return [{"type": "rich_text_list", "style": "bullet", "elements": points}] if points else []
+
+
+def rich(*parts: Sequence[Json]) -> list[Json]:
+    """One block of rich text; none where all parts are empty."""
+    elements = [element for part in parts for element in part]
+    return [{"type": "rich_text", "elements": elements}] if elements else []
+
+
+# --- buttons and menus -----------------------------------------------------------------------------------------------
+
+
+def button(action: str, label: str, handle: str, *, style: str = "") -> Json:
+    """A button that carries a handle. `style`: primary, danger, or none."""
+    look = {"style": style} if style else {}
+    return {"type": "button", "action_id": action, "text": plain(label, 75), "value": handled(handle), **look}
+
+
+def confirmed(element: Json, title: str, text: str, yes: str) -> Json:
+    """A button that asks once more before it does anything."""
+    asks = {
+        "title": plain(title, 100),
+        "text": plain(text, 300),
+        "confirm": plain(yes, 30),
+        "deny": plain("Cancel", 30),
+    }
+    return element | {"confirm": asks}
+
+
+def choice(value: str, label: str, description: str = "") -> Json:
+    """An option of a menu. Its text must not be empty."""
+    more = {"description": plain(description, 75)} if description else {}
+    return {"text": plain(label, 75), "value": value, **more}
+
+
+def overflow(action: str, choices: Sequence[Json]) -> Json:
+    """The menu of further things to do."""
+    return {"type": "overflow", "action_id": action, "options": list(choices)}
+
+
+def menu(action: str, label: str, choices: Sequence[Json]) -> Json:
+    """A menu with words on it."""
+    return {"type": "static_select", "action_id": action, "placeholder": plain(label, 150), "options": list(choices)}
+
+
+def actions(*elements: Json) -> Json:
+    """A row of buttons and menus."""
+    return {"type": "actions", "elements": list(elements)}

@@ -1,0 +1,1 @@
+"""From rows to Slack: composing messages, sending them once, attachments."""

@@ -1,0 +1,57 @@
+"""The files that go into the thread of an answer: the whole report as text, and the picture of ranks and time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bot.incidents.ledger import Ledger
+from bot.render.report_json import from_json
+from bot.render.terminal import plain
+from bot.runtime.redaction import redact
+from kb.errors import SignalboxError
+
+TIMELINE = "timeline"
+_WIDTH = 100
+_ODD = re.compile(r"[^A-Za-z0-9._-]+")
+_ALT = 1900  # Slack takes 2,000 characters
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file to be uploaded."""
+
+    name: str
+    title: str
+    content: bytes
+    alt: str = ""
+
+
+def attachments(ledger: Ledger, incident: int, *, asked: bool = False) -> list[Attachment]:
+    """The files of an incident. Where nothing failed there are none, unless somebody asked for them."""
+    record = ledger.answer(incident)
+    if record is None:
+        return []
+    report = from_json(record.report_json)
+    if report.verdict == "no_fault" and not report.hang.suspected and not asked:
+        return []
+    stem = _ODD.sub("-", report.job.name or report.job.id or "job").strip("-")[:60] or "job"
+    text = redact(plain(report, _WIDTH, verbose=True)).encode("utf-8", "replace")
+    files = [Attachment(f"{stem}-evidence.txt", f"Evidence of incident {incident}", text)]
+    kept = ledger.kept(incident, TIMELINE)
+    picture = None if kept is None else _picture(kept, stem)
+    return [picture, *files] if picture is not None else files
+
+
+def _picture(kept: bytes, stem: str) -> Attachment | None:
+    """The timeline as a picture; None where there is nothing in it, or an older version wrote it."""
+    from bot.render.timeline import loads  # noqa: PLC0415
+    from bot.render.timeline_png import alt_text, draw  # noqa: PLC0415 - matplotlib is slow to import
+
+    try:
+        timeline = loads(kept)
+    except SignalboxError:
+        return None
+    if not timeline.rows:
+        return None
+    return Attachment(f"{stem}-timeline.png", "Ranks and time", draw(timeline), redact(alt_text(timeline))[:_ALT])

@@ -1,0 +1,366 @@
+"""Sends what the ledger says should stand in Slack, and goes on until it does, whoever dies in between.
+
+One loop, in a process of its own: no listener ever waits for Slack's answer to a message. Rate limits are kept (one message a
+second and channel; what Slack says by Retry-After), what Slack refuses for good is told and left.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+from slack_sdk import WebClient
+from slack_sdk.errors import SlackApiError, SlackClientError
+
+from bot.digest.attachments import File, files_of
+from bot.digest.schedule import FILES, numbers_of
+from bot.incidents.ledger import Ledger
+from bot.learning.drafts.store import draft_of
+from bot.notify.messages import GIVEN_UP, Parcel, Posting
+from bot.runtime import metrics
+from bot.slack.blocks.limits import Message
+from bot.slack.delivery.attachments import Attachment, attachments
+from bot.slack.delivery.compose import WHOLE_AT_ONCE, Composer
+from bot.slack.messages.home import home
+from bot.store.database import StoreError
+
+IDLE = 0.2  # seconds between two looks at the ledger when there is nothing to send
+A_CHANNEL = 1.1  # seconds between two new messages in one channel
+SETTLE = 1.0  # seconds between two looks for work that failed
+LONGEST_PAUSE = 300.0
+EDITS = 40  # a minute for progress: Slack allows about 50 of all edits
+TIMEOUT = 10.0
+
+_NO_PLACE = frozenset(
+    {"channel_not_found", "not_in_channel", "is_archived", "restricted_action", "restricted_action_thread_locked",
+     "restricted_action_read_only_channel", "messages_tab_disabled", "cannot_dm_bot", "user_not_found", "user_disabled"}
+)  # fmt: skip
+_DELETED = frozenset({"message_not_found", "cant_update_message", "edit_window_closed", "thread_not_found"})
+_TOO_MUCH = frozenset({"invalid_blocks", "msg_too_long", "msg_blocks_too_long", "invalid_blocks_format"})
+_log = logging.getLogger(__name__)
+
+
+class _NotSent(Exception):  # noqa: N818 - an outcome
+    """Slack did not take it. `kind`: place, deleted, blocks, refused for good; later where another try may help."""
+
+    def __init__(self, kind: str, why: str, pause: float | None = None) -> None:
+        self.kind = kind
+        self.pause = pause
+        super().__init__(why)
+
+
+@dataclass(slots=True)
+class Sender:
+    """Sends messages, files, words for one person, home tabs.
+
+    `more`: other kinds of parcels, by method. `pace`: seconds between two new messages in one channel.
+    """
+
+    ledger: Ledger
+    client: WebClient
+    composer: Composer
+    more: dict[str, Callable[[Parcel], None]] = field(default_factory=dict)
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    pace: float = A_CHANNEL
+    _posted: dict[str, float] = field(default_factory=dict)
+    _held: dict[str, float] = field(default_factory=dict)
+    _edits: list[float] = field(default_factory=list)
+    _settled: float = 0.0
+
+    def run(self, stop: Callable[[], bool]) -> None:
+        """Send until told to stop; a store that cannot be used for a moment is tried again."""
+        pause = IDLE
+        while not stop():
+            try:
+                busy = self.step()
+                pause = IDLE
+            except StoreError as error:
+                _log.warning("nothing can be sent: %s", error)
+                busy, pause = False, min(pause * 2, 30.0)
+            if not busy:
+                time.sleep(pause)
+
+    def step(self) -> bool:
+        """Send one message and one parcel; whether there was any."""
+        now = self.clock()
+        if time.monotonic() - self._settled > SETTLE:
+            self._settled = time.monotonic()
+            self.ledger.settle(now)
+        posting = self.ledger.next_posting(now)
+        if posting is not None:
+            self._post(posting, now)
+        parcel = self.ledger.next_parcel(now)
+        if parcel is not None:
+            self._parcel(parcel, now)
+        return posting is not None or parcel is not None
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _post(self, posting: Posting, now: datetime) -> None:
+        try:
+            if posting.ts is None:
+                self._open(posting, now)
+            else:
+                self._edit(posting, now)
+        except _NotSent as problem:
+            self._not_posted(posting, problem, now)
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the outer door: one message must not end the others
+            _log.exception("posting %d could not be composed", posting.id)
+            self.ledger.later(posting, now + self._pause(posting.tries), f"{type(error).__name__}: {error}")
+
+    def _open(self, posting: Posting, now: datetime) -> None:
+        if not self.composer.wanted(posting):
+            self.ledger.gone(posting, "not needed any more")
+            return
+        wait = self._posted.get(posting.channel, 0.0) + self.pace - time.monotonic()
+        if wait > 0:
+            self.ledger.later(posting, now + timedelta(seconds=wait), "")
+            return
+        message = self.composer.opening(posting)
+        self._posted[posting.channel] = time.monotonic()
+        answer = self._message("chat.postMessage", message, channel=posting.channel, thread_ts=posting.thread)
+        # These say all in their opening words; every other one is edited to what it should say.
+        sent = posting.version if posting.state in WHOLE_AT_ONCE else 0
+        ts, channel = str(answer["ts"]), str(answer["channel"])
+        if not self.ledger.stands(posting, ts, channel, sent, self.clock()):
+            with suppress(_NotSent):  # what cannot be taken back stays as opening words
+                self._call("chat.delete", {"channel": channel, "ts": ts})
+
+    def _edit(self, posting: Posting, now: datetime) -> None:
+        if posting.state == "collecting" and not self._room(now):
+            self.ledger.later(posting, now + timedelta(seconds=3), "")
+            return
+        message = self.composer.message(posting)
+        self._message("chat.update", message, channel=posting.channel, ts=posting.ts)
+        self.ledger.stands(posting, posting.ts or "", posting.channel, posting.version, self.clock())
+
+    def _room(self, now: datetime) -> bool:
+        """Whether there is room for an edit that only tells how far collecting is."""
+        at = now.timestamp()
+        self._edits = [one for one in self._edits if at - one < 60.0]
+        if len(self._edits) >= EDITS:
+            return False
+        self._edits.append(at)
+        return True
+
+    def _message(self, method: str, message: Message, **where: Any) -> Any:
+        body: dict[str, Any] = {"text": message.text, **where}
+        if method == "chat.postMessage":
+            body |= {"unfurl_links": False, "unfurl_media": False}
+        body = {key: value for key, value in body.items() if value is not None}
+        try:
+            return self._call(method, {**body, "blocks": list(message.blocks)})
+        except _NotSent as problem:
+            if problem.kind != "blocks":
+                raise
+            # Slack changed a rule that the renderer does not know: the words come all the same
+            _log.error("%s refused blocks: %s", method, problem)
+            return self._call(method, {**body, "blocks": []} if method == "chat.update" else body)
+
+    def _not_posted(self, posting: Posting, problem: _NotSent, now: datetime) -> None:
+        if problem.kind == "later" and now - posting.created_at < GIVEN_UP:
+            pause = timedelta(seconds=problem.pause) if problem.pause is not None else self._pause(posting.tries)
+            self.ledger.later(posting, now + pause, str(problem))
+        elif (
+            problem.kind == "place" and posting.ts is None and posting.asked_by and posting.channel != posting.asked_by
+        ):
+            note = {"nowhere": posting.channel}  # the answer goes to who asked, and says why
+            self.ledger.redirect(posting, posting.asked_by, note, now)
+        else:
+            _log.warning("posting %d in %s is given up: %s", posting.id, posting.channel, problem)
+            self.ledger.gone(posting, str(problem))
+
+    # -- the rest ------------------------------------------------------------------------------------------------------
+
+    def _parcel(self, parcel: Parcel, now: datetime) -> None:
+        send = {
+            "reply": self._reply,
+            "files": self._files,
+            FILES: self._files,
+            "home": self._home,
+            "view": self._view,
+            **self.more,
+        }.get(parcel.method)
+        if send is None:
+            self.ledger.parcel_is(parcel, "failed", f"nobody knows how to send {parcel.method!r}")
+            return
+        try:
+            if parcel.state == "completing":
+                # Slack had all it needed; whether it did it is not known, and a second time might double it
+                self.ledger.parcel_is(parcel, "sent", "the sender died while Slack was at it")
+                return
+            send(parcel)
+        except _NotSent as problem:
+            if problem.kind == "later" and now - parcel.created_at < GIVEN_UP:
+                pause = timedelta(seconds=problem.pause) if problem.pause is not None else self._pause(parcel.tries)
+                self.ledger.parcel_is(parcel, "waiting", str(problem), now + pause)
+            else:
+                _log.warning("%s %d is given up: %s", parcel.method, parcel.id, problem)
+                self.ledger.parcel_is(parcel, "failed", str(problem))
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as above; what another system refuses (SourceFailed) is tried again
+            _log.exception("%s %d could not be made", parcel.method, parcel.id)
+            if parcel.tries >= 5:
+                self.ledger.parcel_is(parcel, "failed", f"{type(error).__name__}: {error}")
+            else:
+                self.ledger.parcel_is(parcel, "waiting", type(error).__name__, now + self._pause(parcel.tries))
+        else:
+            self.ledger.parcel_is(parcel, "sent")
+
+    def _reply(self, parcel: Parcel) -> None:
+        """Words for one person: by the address for replies where there is one, else as an ephemeral message."""
+        message = self.composer.reply(parcel.payload)
+        address = parcel.payload.get("reply_to")
+        if isinstance(address, str):
+            body = {"response_type": "ephemeral", "text": message.text, "blocks": list(message.blocks)}
+            try:
+                told = httpx.post(address, json=body, timeout=TIMEOUT, proxy=self.client.proxy)
+            except httpx.HTTPError as error:
+                raise _NotSent("later", f"the address for replies: {type(error).__name__}") from None
+            if told.status_code == httpx.codes.OK:
+                return
+            if told.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+                raise _NotSent("later", f"the address for replies: {told.status_code}")
+        who, channel = str(parcel.payload["who"]), str(parcel.payload["channel"])
+        if channel.startswith("D"):
+            self._message("chat.postMessage", message, channel=channel)
+            return
+        try:
+            self._message(
+                "chat.postEphemeral", message, channel=channel, user=who, thread_ts=parcel.payload.get("thread_ts")
+            )
+        except _NotSent as problem:
+            if problem.kind != "place":
+                raise
+            self._message("chat.postMessage", message, channel=who)
+
+    def _home(self, parcel: Parcel) -> None:
+        tenant, user = parcel.tenant, str(parcel.payload["who"])
+        listed = self.composer.incidents(tenant, limit=10)
+        view = home(
+            listed,
+            self.composer.clusters(tenant),
+            now=self.composer.now(),
+            total=self.ledger.count(self.composer.listing(tenant)),
+            overview=self.composer.page(tenant, None),
+        )
+        self._call("views.publish", {"user_id": user, "view": view})
+
+    def _view(self, parcel: Parcel) -> None:
+        """A form that was opened before its draft was there."""
+        draft = draft_of(self.ledger, str(parcel.payload["draft"]))
+        if draft is None or draft.version != parcel.payload["version"]:
+            return  # somebody has gone on meanwhile
+        self._call("views.update", {"external_id": draft.handle, "view": self.composer.rule_form(draft)})
+
+    def _files(self, parcel: Parcel) -> None:
+        """The evidence and the picture into the thread of a message."""
+        posting = parcel.posting
+        if posting is None or posting.ts is None:
+            raise _NotSent("refused", "its message is not there")
+        files = self._wanted(parcel)
+        if not files:
+            return
+        uploaded = [self._upload(one) for one in files]
+        self.ledger.parcel_is(parcel, "completing")
+        self._call(
+            "files.completeUploadExternal",
+            {"files": uploaded, "channel_id": posting.channel, "thread_ts": posting.thread or posting.ts},
+        )
+
+    def _wanted(self, parcel: Parcel) -> Sequence[Attachment | File]:
+        """The files of an incident, or of a digest."""
+        if parcel.method == FILES:
+            numbers = numbers_of(self.ledger, parcel.tenant, str(parcel.payload["week"]))
+            return files_of(numbers) if numbers is not None else ()
+        return attachments(self.ledger, int(parcel.payload["incident"]), asked=bool(parcel.payload.get("asked")))
+
+    def _upload(self, file: Attachment | File) -> dict[str, str]:
+        asked = {"filename": file.name, "length": len(file.content), "alt_txt": file.alt or None}
+        given = self._call("files.getUploadURLExternal", {key: value for key, value in asked.items() if value})
+        try:
+            told = httpx.post(given["upload_url"], content=file.content, timeout=60.0, proxy=self.client.proxy)
+        except httpx.HTTPError as error:
+            raise _NotSent("later", f"the upload of {file.name}: {type(error).__name__}") from None
+        if told.status_code != httpx.codes.OK:
+            raise _NotSent("later", f"the upload of {file.name}: {told.status_code}")
+        return {"id": str(given["file_id"]), "title": file.title}
+
+    # -- one call ------------------------------------------------------------------------------------------------------
+
+    def _call(self, method: str, body: dict[str, Any]) -> Any:
+        """One call of Slack's API.
+
+        Raises:
+            _NotSent: it did not take it.
+        """
+        held = self._held.get(method, 0.0) - time.monotonic()
+        if held > 0:
+            raise _NotSent("later", "Slack's rate limit", held)
+        began, outcome = time.perf_counter(), "ok"
+        try:
+            if method == "files.getUploadURLExternal":
+                return self.client.api_call(method, data=body)
+            return self.client.api_call(method, json=body)
+        except SlackApiError as error:
+            refused = self._refused(method, error)
+            outcome = refused.kind
+            raise refused from None
+        except (SlackClientError, OSError, httpx.HTTPError) as error:
+            outcome = "unreachable"
+            raise _NotSent("later", f"{method}: {type(error).__name__}") from None
+        finally:
+            metrics.count("slack_calls", method, outcome)
+            metrics.timed("slack_seconds", time.perf_counter() - began, method)
+
+    def _refused(self, method: str, error: SlackApiError) -> _NotSent:
+        response: Any = error.response
+        if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+            pause = min(float(response.headers.get("Retry-After", 1) or 1), 3600.0)
+            self._held[method] = time.monotonic() + pause
+            return _NotSent("later", "Slack's rate limit", pause)
+        if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+            return _NotSent("later", f"{method}: {response.status_code}")
+        said = str(response.data.get("error", "")) if isinstance(response.data, dict) else ""
+        for kind, words in (("place", _NO_PLACE), ("deleted", _DELETED), ("blocks", _TOO_MUCH)):
+            if said in words:
+                return _NotSent(kind, f"{method}: {said} {_messages(response.data)}".strip())
+        if said in (
+            "ratelimited",
+            "rate_limited",
+            "internal_error",
+            "fatal_error",
+            "service_unavailable",
+            "request_timeout",
+        ):
+            return _NotSent("later", f"{method}: {said}")
+        if said in (
+            "invalid_auth",
+            "not_authed",
+            "token_revoked",
+            "token_expired",
+            "account_inactive",
+            "missing_scope",
+        ):
+            _log.error("%s: %s; see docs/slack-setup.md", method, said)
+            return _NotSent("later", f"{method}: {said}", 60.0)
+        return _NotSent("refused", f"{method}: {said or response.status_code}")
+
+    @staticmethod
+    def _pause(tries: int) -> timedelta:
+        return timedelta(seconds=min(2.0 ** min(tries, 9), LONGEST_PAUSE))
+
+
+def _messages(data: Any) -> str:
+    """What Slack says of blocks that it does not take."""
+    told = data.get("response_metadata", {}).get("messages", []) if isinstance(data, dict) else []
+    return "; ".join(str(one)[:200] for one in told[:3])

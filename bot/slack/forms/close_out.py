@@ -1,0 +1,326 @@
+"""The forms that open in Slack, and what people filled in, read back with errors beside the fields.
+
+A form asks little and nothing of it is a must: what is known is filled in, and what is not asked is not known. What comes
+back is hostile like all input: values of the wrong type count as not given, ids that were not offered are refused.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot.policy.resolution_codes import LONGEST, MOST_NODES, NAMELESS, VERDICTS, Cause, Verdict
+from bot.render import phrases
+from bot.slack.blocks.builders import choice, handled, note, plain, section
+from bot.slack.blocks.limits import Json
+from bot.slack.blocks.mrkdwn import safe
+from bot.slack.forms.fields import (
+    Errors,
+    box,
+    entry,
+    modal,
+    pick,
+    picked,
+    state_values,
+    string,
+    ticked,
+    typed,
+    typing,
+)
+
+CLOSE_OUT = "close_out"
+MUTE = "mute"
+WHICH_JOB = "diagnose_message"
+
+_CAUSES: Mapping[Cause, str] = {"fault": "another fault…", **NAMELESS}
+_SHOWN = "shown:"
+_MOST_HOURS = 100_000.0
+_FAULT = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}\Z")
+_SPLIT = re.compile(r"[,;\s]+")
+UNTIL: Mapping[str, tuple[str, int]] = {
+    "1h": ("1 hour", 3600),
+    "8h": ("8 hours", 8 * 3600),
+    "1d": ("1 day", 86_400),
+    "7d": ("7 days", 7 * 86_400),
+    "30d": ("30 days", 30 * 86_400),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A diagnosis that the person saw: its place in the report, its fault, rule and title."""
+
+    rank: int
+    fault: str
+    rule: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseOut:
+    """What a person says that an incident was.
+
+    `cause`: shown (`fault` and `rule` are those of a diagnosis that was shown), fault (another one), no_rule, unknown; None
+    where it was left open. `lost_hours`: hours of wall time. Texts are as typed, with secrets masked, and may be empty.
+    """
+
+    cause: Cause | None = None
+    fault: str | None = None
+    rule: str | None = None
+    verdict: Verdict | None = None
+    nodes: tuple[str, ...] = ()
+    action: str = ""
+    lost_hours: float | None = None
+    note: str = ""
+    propose_rule: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CloseOutForm:
+    """What the form shows: the incident's handle, what it was, the diagnoses shown, and what is known already."""
+
+    handle: str
+    subject: str
+    shown: tuple[Shown, ...] = ()
+    known: CloseOut = field(default_factory=CloseOut)
+
+
+@dataclass(frozen=True, slots=True)
+class Mute:
+    """A mute as asked for: how many seconds, everywhere or in this channel, and why."""
+
+    seconds: int
+    everywhere: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """The job that a person picked (its handle) or typed (its name or id)."""
+
+    handle: str | None = None
+    text: str = ""
+
+
+# --- close-out -------------------------------------------------------------------------------------------------------
+
+
+def close_out(form: CloseOutForm) -> Json:
+    """The close-out form: at most five fields and a check box.
+
+    The field for another fault is there once `known.cause` says so (`cause` sends an action when it changes). Lost time is
+    asked where there is a figure to confirm, a note where there is none.
+    """
+    known = form.known
+    causes = [choice(f"{_SHOWN}{one.rank}", one.title) for one in form.shown[:20]]
+    causes += _choices(_CAUSES)
+    chosen = _chosen(form)
+    blocks = [
+        section(phrases.cut(form.subject, 300)),
+        entry("cause", "What was it?", pick("cause", causes, chosen), dispatch=True),
+        *([fault_field("Which fault?", known.fault)] if known.cause == "fault" else []),
+        entry("verdict", "Was the answer right?", pick("verdict", _choices(VERDICTS), known.verdict)),
+        entry(
+            "nodes", "Nodes at fault", typing("nodes", ", ".join(known.nodes)), hint="Names, with commas; may be empty"
+        ),
+        entry("action", "What was done about it", typing("action", known.action, most=LONGEST["action"])),
+        _fifth(known),
+        entry("propose_rule", "Rule", box("propose_rule", "Propose a rule for this", ticked=known.propose_rule)),
+    ]
+    return modal(CLOSE_OUT, "Close out", blocks, form.handle, submit="Close out")
+
+
+def _chosen(form: CloseOutForm) -> str | None:
+    if form.known.cause != "shown":
+        return form.known.cause
+    return next(
+        (
+            f"{_SHOWN}{one.rank}"
+            for one in form.shown
+            if one.fault == form.known.fault and form.known.rule in (None, one.rule)
+        ),
+        None,
+    )
+
+
+def _choices(words: Mapping[Any, str]) -> list[Json]:
+    return [choice(key, label[0].upper() + label[1:]) for key, label in words.items()]
+
+
+def fault_field(label: str, fault: str | None) -> Json:
+    """A field in which a class of faults is searched as one types; `other_fault` in what comes back."""
+    element: Json = {
+        "type": "external_select",
+        "action_id": "other_fault",
+        "placeholder": plain("Type a part of its name", 150),
+        "min_query_length": 0,
+    }
+    if fault and _FAULT.match(fault):
+        element["initial_option"] = choice(fault, fault)
+    return entry("other_fault", label, element)
+
+
+def _fifth(known: CloseOut) -> Json:
+    if known.lost_hours is None or known.note:
+        return entry("note", "Note", typing("note", known.note, most=LONGEST["note"], lines=True))
+    element: Json = {
+        "type": "number_input",
+        "action_id": "lost",
+        "is_decimal_allowed": True,
+        "min_value": "0",
+        "initial_value": f"{min(max(known.lost_hours, 0.0), _MOST_HOURS):.2f}",
+    }
+    return entry("lost", "Hours lost", element, hint="Wall time from the failure until training went on")
+
+
+def fault_options(faults: Sequence[tuple[str, str]]) -> Json:
+    """The answer to a search for another fault: (id, title), the most alike first."""
+    fitting = [(fault, title) for fault, title in faults if _FAULT.match(fault)]
+    return {"options": [choice(fault, title or fault, description=fault) for fault, title in fitting[:100]]}
+
+
+def read_close_out(state: object, shown: Sequence[Shown]) -> tuple[CloseOut, Errors]:
+    """What was filled in, and what is wrong with it by field. `state`: `view.state` or its `values`."""
+    values = state_values(state)
+    errors: Errors = {}
+    cause, fault, rule = _cause(values, shown, errors)
+    verdict = picked(values, "verdict")
+    return (
+        CloseOut(
+            cause=cause,
+            fault=fault,
+            rule=rule,
+            verdict=next((key for key in VERDICTS if key == verdict), None),
+            nodes=_nodes(values, errors),
+            action=typed(values, "action", LONGEST["action"], errors),
+            lost_hours=_hours(values, errors),
+            note=typed(values, "note", LONGEST["note"], errors),
+            propose_rule="propose_rule" in ticked(values, "propose_rule"),
+        ),
+        errors,
+    )
+
+
+def _cause(
+    values: Mapping[str, Any], shown: Sequence[Shown], errors: Errors
+) -> tuple[Cause | None, str | None, str | None]:
+    told = picked(values, "cause")
+    if told is None:
+        return None, None, None
+    for one in shown:
+        if told == f"{_SHOWN}{one.rank}":
+            return "shown", one.fault, one.rule
+    if told == "fault":
+        fault = picked_fault(values)
+        if fault is None:
+            errors["other_fault" if "other_fault" in values else "cause"] = "Choose the fault that it was"
+            return "fault", None, None
+        return "fault", fault, None
+    cause: Cause | None = next((key for key in _CAUSES if key == told), None)
+    if cause is None:
+        errors["cause"] = "This choice is not known any more; choose again"
+    return cause, None, None
+
+
+def picked_fault(values: Mapping[str, Any]) -> str | None:
+    """The class that was chosen in `fault_field`; None for none, and for what is no name of one."""
+    fault = picked(values, "other_fault")
+    return fault if fault is not None and _FAULT.match(fault) else None
+
+
+def _nodes(values: Mapping[str, Any], errors: Errors) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name for name in _SPLIT.split(string(values, "nodes")) if name))
+    if len(names) > MOST_NODES:
+        errors["nodes"] = f"At most {MOST_NODES} nodes, these are {len(names)}"
+    elif any(len(name) > LONGEST["node"] or not name.isprintable() for name in names):
+        errors["nodes"] = "Names of nodes only, with commas between them"
+    else:
+        return tuple(safe(name, LONGEST["node"]) for name in names)
+    return ()
+
+
+def _hours(values: Mapping[str, Any], errors: Errors) -> float | None:
+    told = string(values, "lost").strip()
+    if not told:
+        return None
+    try:
+        hours = float(told)
+    except ValueError:
+        hours = math.nan
+    if not 0 <= hours <= _MOST_HOURS:
+        errors["lost"] = "Hours as a number, 2.5 for two and a half"
+        return None
+    return hours
+
+
+# --- mute, and which job ---------------------------------------------------------------------------------------------
+
+
+def mute(handle: str, subject: str) -> Json:
+    """The form to mute a rule, job or node. `subject`: what is muted, in words."""
+    untils = [choice(key, label) for key, (label, _) in UNTIL.items()]
+    wheres = [choice("channel", "In this channel"), choice("everywhere", "Everywhere")]
+    blocks = [
+        section(f"No unasked messages about {phrases.cut(subject, 200)}. Who asks still gets an answer."),
+        entry("until", "For how long?", pick("until", untils, "1d"), optional=False),
+        entry("where", "Where?", pick("where", wheres, "channel"), optional=False),
+        entry("why", "Why", typing("why", "", most=LONGEST["action"])),
+    ]
+    return modal(MUTE, "Mute", blocks, handle, submit="Mute")
+
+
+def read_mute(state: object) -> tuple[Mute, Errors]:
+    """The mute that was asked for, and what is wrong with it by field."""
+    values = state_values(state)
+    errors: Errors = {}
+    until, where = picked(values, "until"), picked(values, "where")
+    if until not in UNTIL:
+        errors["until"] = "Choose for how long"
+    if where not in ("channel", "everywhere"):
+        errors["where"] = "Choose where"
+    _, seconds = UNTIL.get(until or "", ("", 0))
+    return Mute(seconds, where == "everywhere", typed(values, "why", LONGEST["action"], errors)), errors
+
+
+def which_job(handle: str, named: Sequence[tuple[str, str]]) -> Json:
+    """The form that asks which job a message is about: (handle, name) of those that it names, and a field for another."""
+    options = [choice(handled(one), name) for one, name in named[:100]]
+    ask = "The message names several jobs." if options else "The message names no job that is known."
+    blocks = [
+        section(ask),
+        *([entry("job", "Which one?", pick("job", options, None))] if options else []),
+        entry("name", "Another job" if options else "Job", typing("name", "", most=256), hint="Its name or id"),
+    ]
+    return modal(WHICH_JOB, "Diagnose a job", blocks, handle, submit="Diagnose")
+
+
+def read_which_job(state: object) -> tuple[Picked, Errors]:
+    """The job that was meant: what was typed counts before what was picked."""
+    values = state_values(state)
+    errors: Errors = {}
+    text = typed(values, "name", 256, errors)
+    handle = picked(values, "job")
+    if text or handle:
+        return Picked(None if text else handle, text), errors
+    errors["name"] = "Name a job"
+    return Picked(), errors
+
+
+# --- while it loads, and when it fails -------------------------------------------------------------------------------
+
+
+def broken(title: str, problem: str, error: str = "") -> Json:
+    """A view that says what went wrong. `error`: the id under which the log has more."""
+    blocks = [
+        section(phrases.cut(problem, 1000)),
+        *([note(f"Error {error}, also in the log of Signalbox")] if error else []),
+    ]
+    return modal("failed", title, blocks, "")
+
+
+def done(title: str, told: str) -> Json:
+    """A view that says that it is done, or refused."""
+    return modal("done", title, [section(phrases.cut(told, 1000))], "")

@@ -1,0 +1,104 @@
+"""The forms of an incident's life: to whom it is given, until when it sleeps, into which one it is merged; and read back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bot.render import phrases
+from bot.slack.blocks.builders import choice, section
+from bot.slack.blocks.limits import Json
+from bot.slack.forms.fields import Errors, entry, modal, pick, picked, state_values, typed, typing
+
+LIFE = "life"
+SPANS: Mapping[str, tuple[str, float | None]] = {  # None: the next working day at ten
+    "1h": ("1 hour", 3600.0),
+    "4h": ("4 hours", 4 * 3600.0),
+    "next": ("until the next working day, 10:00", None),
+    "3d": ("3 days", 3 * 86_400.0),
+    "7d": ("7 days", 7 * 86_400.0),
+    "30d": ("30 days", 30 * 86_400.0),
+}
+_NUMBER = re.compile(r"#?\s*([0-9]{1,15})\Z")
+_PERSON = re.compile(r"[UW][A-Z0-9]{2,40}\Z")
+_NOTE = 300
+_TITLES = {"assign": "Assign", "snooze": "Snooze", "merge": "Merge"}
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """An incident into which this one may be merged."""
+
+    number: int
+    told: str
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """What was filled in. `assignee`: a Slack user id, None for nobody; `span`: a key of `SPANS`; `other`: an incident."""
+
+    assignee: str | None = None
+    span: str = ""
+    other: int | None = None
+    note: str = ""
+
+
+def form(verb: str, handle: str, subject: str, near: Sequence[Near] = (), assignee: str | None = None) -> Json:
+    """The form of a step. `subject`: which incident, in words; `near`: for a merge, the likely ones first."""
+    if verb == "assign":
+        fields = [entry("assignee", "To whom?", _people(assignee), hint="Leave it empty to give it to nobody")]
+    elif verb == "snooze":
+        spans = [choice(key, label[0].upper() + label[1:]) for key, (label, _) in SPANS.items()]
+        fields = [entry("span", "For how long?", pick("span", spans, "next"), optional=False)]
+    else:
+        likely = [choice(str(one.number), phrases.cut(f"{one.number}: {one.told}", 75)) for one in near[:50]]
+        fields = [entry("near", "Into which incident?", pick("near", likely, None))] if likely else []
+        label = "Another one, by its number" if likely else "Into which incident? Its number"
+        fields.append(entry("other", label, typing("other", "", most=20), optional=bool(likely)))
+    told = {
+        "assign": "Who is to look at",
+        "snooze": "No reminder, and in no list of what is to be done until then:",
+        "merge": "This will count as a part of another incident, as one failure:",
+    }[verb]
+    blocks = [
+        section(f"{told} {phrases.cut(subject, 200)}"),
+        *fields,
+        entry("note", "Note", typing("note", "", most=_NOTE)),
+    ]
+    return modal(LIFE, _TITLES[verb], blocks, handle, submit=_TITLES[verb])
+
+
+def read_form(verb: str, state: object) -> tuple[Filled, Errors]:
+    """What was filled in, and what is wrong with it by field."""
+    values = state_values(state)
+    errors: Errors = {}
+    note = typed(values, "note", _NOTE, errors)
+    if verb == "assign":
+        told = values.get("assignee", {}).get("selected_user")
+        if told is not None and not (isinstance(told, str) and _PERSON.match(told)):
+            errors["assignee"] = "Choose a person of the list"
+            told = None
+        return Filled(assignee=told, note=note), errors
+    if verb == "snooze":
+        span = picked(values, "span") or ""
+        if span not in SPANS:
+            errors["span"] = "Choose for how long"
+        return Filled(span=span, note=note), errors
+    return Filled(other=_other(values, errors), note=note), errors
+
+
+def _other(values: Mapping[str, Any], errors: Errors) -> int | None:
+    """What was typed counts before what was picked."""
+    text = typed(values, "other", 20, errors) or picked(values, "near") or ""
+    found = _NUMBER.match(text)
+    if found is None:
+        errors.setdefault("other", "The number of an incident, as the foot of its message shows it")
+        return None
+    return int(found[1])
+
+
+def _people(assignee: str | None) -> Json:
+    element: Json = {"type": "users_select", "action_id": "assignee"}
+    return element | {"initial_user": assignee} if assignee and _PERSON.match(assignee) else element

@@ -1,0 +1,202 @@
+"""The form in which a person reads, mends and proposes a rule: opened at once, filled when a worker has drafted and replayed it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bot.learning.drafts.store import Edits
+from bot.learning.proposals.store import Proposal
+from bot.render import phrases
+from bot.slack.blocks.builders import (
+    actions,
+    button,
+    divider,
+    handled,
+    link,
+    mention,
+    note,
+    paragraph,
+    preformatted,
+    rich,
+    section,
+    words,
+)
+from bot.slack.blocks.limits import Json, Message, fit
+from bot.slack.blocks.mrkdwn import escaped, is_person
+from bot.slack.forms.close_out import fault_field, picked_fault
+from bot.slack.forms.fields import Errors, box, entry, modal, state_values, string, ticked, typed, typing
+
+PROPOSE_RULE = "propose_rule"
+TITLE, TEXT = 80, 3000  # characters
+MOST_LINES = 20
+_OPEN = "Proposing a rule"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleForm:
+    """A draft as the form shows it.
+
+    `subject`: which incidents it comes from; `looks_for`: what it looks for, in words, where that is more than lines of text
+    (then `edits.regexes` is None); `lines`: of logs that it finds; `figures`: of the replay; `hurts`: what of it speaks against
+    the rule; `notes`: what one should know. `busy`: it is being replayed.
+    """
+
+    handle: str
+    subject: str
+    edits: Edits
+    looks_for: str = ""
+    lines: Sequence[str] = ()
+    figures: Sequence[tuple[str, str]] = ()
+    hurts: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    busy: bool = False
+    problem: str = field(default="")
+
+
+def loading(handle: str, subject: str) -> Json:
+    """What opens at once: a trigger is good for three seconds, and a draft takes longer."""
+    blocks = [
+        section(f"Looking for what tells {phrases.cut(subject, 200)} from all other incidents, and trying it on them…"),
+        note("This takes some seconds and fills itself. You may close it: nothing is proposed before you say so."),
+    ]
+    return _named(modal(PROPOSE_RULE, _OPEN, blocks, handle), handle)
+
+
+def refused(handle: str, subject: str, reasons: Sequence[str]) -> Json:
+    """No rule can be drafted, and why."""
+    blocks = [
+        section(f"No rule is proposed for {phrases.cut(subject, 200)}."),
+        *rich(*([{"type": "rich_text_list", "style": "bullet", "elements": [
+            {"type": "rich_text_section", "elements": [{"type": "text", "text": phrases.cut(one, 500)}]}
+            for one in list(reasons)[:10]]}],)),
+        note("`signalbox rules new` makes a folder for a rule that you write yourself."),
+    ]  # fmt: skip
+    return _named(modal(PROPOSE_RULE, _OPEN, blocks, handle), handle)
+
+
+def form(shown: RuleForm) -> Json:
+    """The draft, to be read, mended, tried again and proposed."""
+    edits = shown.edits
+    blocks = [
+        section(f"From {phrases.cut(shown.subject, 300)}."),
+        *([note(f"⚠ {phrases.cut(shown.problem, 500)}")] if shown.problem else []),
+        *_replayed(shown),
+        divider(),
+        entry("title", "Title: the fault that it finds", typing("title", edits.title, most=TITLE), optional=False),
+        fault_field("Fault", edits.fault),
+        *_looked_for(shown),
+        entry("silent", "Lines that it must leave alone", typing("silent", "\n".join(edits.silent), most=TEXT, lines=True)),
+        entry(
+            "remediation", "What to do",
+            typing("remediation", "\n".join(edits.remediation), most=TEXT, lines=True), hint="A step a line; the first is what a person can do now",
+        ),
+        entry("owner", "Who acts", typing("owner", edits.owner, most=60), hint="Empty: by the fault"),
+        *([_all_the_same()] if shown.hurts else []),
+    ]  # fmt: skip
+    return _named(modal(PROPOSE_RULE, "Propose a rule", blocks, shown.handle, submit="Propose"), shown.handle)
+
+
+def _named(view: Json, handle: str) -> Json:
+    """A view that a worker can change later by its name: what opens it does not tell its id in time."""
+    return view | {"external_id": handled(handle)}
+
+
+def _replayed(shown: RuleForm) -> list[Json]:
+    if shown.busy:
+        return [note("Trying it on the past incidents…")]
+    told = [note(*(f"{name}: {value}" for name, value in shown.figures[:10]))] if shown.figures else []
+    if shown.hurts:
+        told.append(section("⚠ " + phrases.cut("; ".join(shown.hurts), 1500)))
+    if shown.notes:
+        told.append(note(*(phrases.cut(one, 300) for one in shown.notes[:5])))
+    return [*told, actions(button("try_rule", "Try it again", shown.handle))]
+
+
+def _looked_for(shown: RuleForm) -> list[Json]:
+    edits = shown.edits
+    if edits.regexes is None:
+        return [section(phrases.cut(shown.looks_for, 2000))]
+    found = rich(preformatted("\n".join(shown.lines), 6, 1500)) if shown.lines else []
+    text = "\n".join(edits.regexes)[:TEXT]
+    field_: Json = {"type": "plain_text_input", "action_id": "patterns", "max_length": TEXT, "multiline": True}
+    field_ |= {"initial_value": text} if text else {}
+    return [
+        *([note("It finds, among others:"), *found] if found else []),
+        entry("patterns", "Patterns", field_, hint="A regular expression a line", optional=False),
+    ]
+
+
+def _all_the_same() -> Json:
+    return entry("all_the_same", "Against it", box("all_the_same", "Propose it all the same", ticked=False))
+
+
+# --- the message that tells of it ------------------------------------------------------------------------------------
+
+
+def proposed(proposal: Proposal) -> Message:
+    """Where a proposed rule stands: one reply in the thread, edited as it goes."""
+    state, mark = _STATES[proposal.state]
+    if proposal.state == "open" and proposal.draft:
+        state = "is open as a draft"
+    head = f"{mark} Rule {phrases.cut(proposal.rule, 80)} {state}"
+    where = link(proposal.url, "pull request" if proposal.number is None else f"pull request {proposal.number}")
+    by = [*words(", asked for by "), *mention(proposal.who)] if is_person(proposal.who) else []
+    branch = words(f" (branch {phrases.cut(proposal.branch, 120)})") if proposal.url is None else []
+    told = [*words(f"{head}{': ' if where else ''}"), *where, *branch, *by, *words(".")]
+    more = words(phrases.cut(proposal.error or "", 500), italic=True) if proposal.error else []
+    return fit(Message(escaped(f"{head}: {proposal.content.title}", 600), tuple(rich(paragraph(told, more)))))
+
+
+_STATES: Mapping[str, tuple[str, str]] = {
+    "asked": ("is being proposed", "…"),
+    "open": ("is proposed", "📬"),
+    "merged": ("was merged", "✅"),
+    "closed": ("was closed and is not proposed again", "✖"),
+    "failed": ("could not be proposed", "⚠"),
+}
+
+
+# --- what comes back -------------------------------------------------------------------------------------------------
+
+
+def read_form(state: object) -> tuple[Edits, Errors]:
+    """What the person made of the draft, and what is wrong with it by field. Lines are stripped, empty ones left out."""
+    values = state_values(state)
+    errors: Errors = {}
+    title = typed(values, "title", TITLE, errors)
+    if not title and "title" not in errors:
+        errors["title"] = "A rule needs a title"
+    regexes = _patterns(values, errors) if "patterns" in values else None
+    return (
+        Edits(
+            title=" ".join(title.split()),
+            fault=picked_fault(values),
+            regexes=regexes,
+            silent=_lines(typed(values, "silent", TEXT, errors))[:MOST_LINES],
+            remediation=_lines(typed(values, "remediation", TEXT, errors))[:MOST_LINES],
+            owner=" ".join(typed(values, "owner", 60, errors).split()),
+            all_the_same="all_the_same" in ticked(values, "all_the_same"),
+        ),
+        errors,
+    )
+
+
+def _patterns(values: Mapping[str, Any], errors: Errors) -> tuple[str, ...]:
+    """Regular expressions as they were typed: nothing in them is made safe, they go back to the form and into a rule's file."""
+    text = string(values, "patterns")
+    lines = tuple(line for line in text.splitlines() if line.strip())
+    if not lines:
+        errors["patterns"] = "A rule looks for something: one regular expression a line"
+    elif len(lines) > MOST_LINES or len(text) > TEXT:
+        errors["patterns"] = f"At most {MOST_LINES} lines and {TEXT:,} characters"
+    elif not all(line.isprintable() for line in lines):
+        errors["patterns"] = "There is a character in it that cannot be seen; write it as \\t, \\x1b or the like"
+    else:
+        return lines
+    return ()
+
+
+def _lines(text: str) -> tuple[str, ...]:
+    return tuple(line.strip() for line in text.splitlines() if line.strip())

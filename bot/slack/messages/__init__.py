@@ -1,0 +1,1 @@
+"""Messages and the home tab as blocks, drawn from values; none of them knows a store."""

@@ -1,0 +1,103 @@
+"""The weekly digest as a message: the difference to the week before, the dearest classes, our own record. At most 12 blocks."""
+
+from __future__ import annotations
+
+from bot.digest import phrases as told
+from bot.digest.codec import loads
+from bot.digest.html import tiles
+from bot.render.phrases import many
+from bot.slack.blocks.builders import actions, bullets, button, header, newline, note, paragraph, rich, words
+from bot.slack.blocks.limits import Json, Message, fit
+from kb.digest.figures import Digest
+
+OPEN = "digest_open"  # the button that lists what nobody has closed
+_CLASSES = 5
+_THREAD = "In the thread: the pictures, the full report with all definitions (HTML), the numbers (JSON)."
+
+
+def message_of(numbers: bytes, open_handle: str | None = None, *, alone: bool = False) -> Message:
+    """The digest as a message, from its numbers as they were kept. `open_handle`: what the button carries that lists the open.
+
+    `alone`: it is for one person, and has no thread with files.
+
+    Raises:
+        UnreadableInput: the numbers are of another version.
+    """
+    digest = loads(numbers)
+    head = f"Failures of training jobs, week {digest.week}"
+    blocks = [header(head), note(told.span(digest), told.unfinished(digest))]
+    if digest.failures:
+        blocks += [*_figures(digest), *_news(digest), *_classes(digest), *_nodes(digest)]
+    else:
+        blocks += rich(paragraph(words(told.none_at_all(digest), bold=True)))
+    blocks += [note(_record(digest))]
+    if open_handle is not None and digest.open_all:
+        blocks += [actions(button(OPEN, f"Not closed ({digest.open_all})", open_handle))]
+    files = f"As of now, to you alone. `signalbox digest --week {digest.week} --html FILE` in a shell gives the full report."
+    blocks += [note(files if alone else _THREAD)]
+    return fit(Message(f"{head}: {_short(digest)}", tuple(blocks)))
+
+
+def failed(week: str, error: str) -> Message:
+    """What is said where the digest could not be made. `error`: the id under which the log has more."""
+    text = f"The digest of week {week} failed: see error {error} in the log of Signalbox."
+    again = f"`signalbox digest --week {week}` tries it again on the command line."
+    return fit(
+        Message(text, (header(f"Failures of training jobs, week {week}"), *rich(paragraph(words(text))), note(again)))
+    )
+
+
+def _short(digest: Digest) -> str:
+    if not digest.failures:
+        return told.none_at_all(digest)
+    return f"{many(digest.failures, 'failure')}, {told.hours(digest.gpu_hours.value)} GPU-hours lost"
+
+
+def _figures(digest: Digest) -> list[Json]:
+    """Four figures, each against the week before."""
+    lines = [[*words(f"{one.value} ", bold=True), *words(f"{_inside(one.name)}: {one.told}")] for one in tiles(digest)]
+    return rich(paragraph(*lines))
+
+
+def _inside(name: str) -> str:
+    """A name inside a sentence."""
+    return name if name.startswith("GPU") else name.lower()
+
+
+def _news(digest: Digest) -> list[Json]:
+    lines = []
+    for kind, names in told.news(digest):
+        lines.append(words(names, 300) if kind == "new" else [*words(f"{kind}: "), *words(names, 300)])
+    lines = lines or [words("nothing that the seven weeks before had not")]
+    return rich(paragraph([*words("New this week", bold=True), *newline(), *lines[0]], *lines[1:]))
+
+
+def _classes(digest: Digest) -> list[Json]:
+    """The dearest classes, a point each; a table of fixed width would lose its columns on a phone."""
+    dear = sorted(digest.classes, key=lambda one: (-one.gpu_hours.value, -one.failures, one.fault))
+    points = [
+        f"{told.hours(one.gpu_hours.value)} GPU-hours, {many(one.failures, 'failure')} (before: {one.before}): {one.title}"
+        for one in dear[:_CLASSES]
+    ]
+    if len(dear) > _CLASSES:
+        points.append(f"{many(len(dear) - _CLASSES, 'more class', 'more classes')}: see the full report")
+    return rich(paragraph(words("By class, the dearest first", bold=True)), bullets(points, 200))
+
+
+def _nodes(digest: Digest) -> list[Json]:
+    lemons = [one for one in digest.offenders.nodes if one.lemon]
+    if not lemons:
+        return []
+    names = ", ".join(f"{one.name} ({one.jobs} jobs, score {one.score:.1f})" for one in lemons[:5])
+    more = f" and {digest.offenders.lemons - 5} more" if digest.offenders.lemons > 5 else ""
+    return rich(paragraph([*words("Lemons ", bold=True), *words(f"of eight weeks: {names}{more}", 600)]))
+
+
+def _record(digest: Digest) -> str:
+    """The bot's own record in a line."""
+    long = digest.long_record
+    return (
+        f"Own record, {long.weeks} weeks: right at the first place {told.share(long.top1)}; "
+        f"within three {told.share(long.top3)}; without a diagnosis {told.share(told.unknown_of(digest))}; "
+        f"not closed {digest.open_all}, of this week {digest.open_week}"
+    )

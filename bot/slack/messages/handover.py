@@ -1,0 +1,81 @@
+"""The handover of a shift as a message: what is open, barred, watched, waiting, and what changed; each list with an end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.incidents.handover import Handover, Line, Listed, Node, node_words, waiting_words
+from bot.render import phrases
+from bot.render.phrases import clock, many
+from bot.slack.blocks.builders import bullets, header, mention, note, paragraph, rich, words
+from bot.slack.blocks.limits import Json, Message, fit
+from bot.slack.blocks.mrkdwn import escaped, is_person
+
+_LINES = 6  # of a list
+_SAID = 110
+_NAMED = 50
+_FALLBACK = 600
+
+
+def message_of(found: Handover) -> Message:
+    """The message, within Slack's limits."""
+    hours = (found.until - found.since).total_seconds() / 3600.0
+    head = f"Handover of the last {hours:g} h"
+    nothing = "nothing" if not found.open.count else many(found.open.count, "incident")
+    short = f"{nothing} open, {many(len(found.barred) + found.more_barred, 'node')} barred, {found.new.count} new, {found.closed.count} closed"
+    blocks = [
+        header(head),
+        *rich(paragraph(words(short, bold=True))),
+        *_section("Open", found.open),
+        *_nodes(found.barred, found.more_barred),
+        *_section("To watch: they still ran when looked at", found.watched),
+        *_waiting(found),
+        *_section("New", found.new),
+        *_section("Closed", found.closed),
+        *_section("Taken, put off, merged, reopened", found.changed),
+        *_section("Asleep", found.snoozed),
+        note(f"As of {clock(found.until.timestamp())}; `signalbox incidents handover` in a shell has longer lists"),
+    ]
+    return fit(Message(escaped(f"{head}: {short}", _FALLBACK), tuple(blocks)))
+
+
+def _section(title: str, listed: Listed) -> list[Json]:
+    """A list of incidents under its title; nothing where there are none."""
+    if not listed.count:
+        return []
+    shown = listed.lines[:_LINES]
+    rest = listed.count - len(shown)
+    lines = [_line(one) for one in shown]
+    more = words(f"… and {rest} more" if rest > 0 else "", italic=True)
+    return rich(paragraph(words(f"{title}: {listed.count}", bold=True), *lines, more))
+
+
+def _line(one: Line) -> list[Json]:
+    told = f"{one.incident} {phrases.cut(one.job, _NAMED)}: {phrases.cut(one.told, _SAID)}"
+    by = one.by or (one.assignee if one.state in ("open", "acknowledged", "snoozed") else None)
+    return [*words(f"• {told}"), *words(" (" if by else ""), *_who(by), *words(")" if by else "")]
+
+
+def _who(name: str | None) -> list[Json]:
+    """A person."""
+    if not name:
+        return []
+    return mention(name) if is_person(name) else words(name, _NAMED)
+
+
+def _nodes(nodes: Sequence[Node], more: int) -> list[Json]:
+    if not nodes:
+        return []
+    shown = [node_words(one) for one in nodes[:_LINES]]
+    rest = len(nodes) - len(shown) + more
+    title = words(f"Barred nodes: {len(nodes) + more}", bold=True)
+    return rich(paragraph(title), bullets([*shown, *([f"… and {rest} more"] if rest > 0 else [])], 2 * _SAID))
+
+
+def _waiting(found: Handover) -> list[Json]:
+    lines = list(waiting_words(found.waiting))
+    if lines == ["nothing"]:
+        return []
+    rest = len(lines) - _LINES
+    shown = [*lines[:_LINES], *([f"… and {rest} more"] if rest > 0 else [])]
+    return rich(paragraph(words("Waiting for people or workers", bold=True)), bullets(shown, 2 * _SAID))

@@ -1,0 +1,49 @@
+"""The App Home tab: how it is used, what was said of late, what it sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.render.phrases import clock
+from bot.slack.blocks.builders import actions, divider, header, note, paragraph, plain, rich, words
+from bot.slack.blocks.limits import Json, fit_view
+from bot.slack.messages.lists import ClusterState, ListedIncident, all_of_them, cluster, how_to, incident
+
+_INCIDENTS = 10
+_CLUSTERS = 10
+
+
+def home(
+    incidents: Sequence[ListedIncident],
+    clusters: Sequence[ClusterState],
+    *,
+    now: float,
+    total: int | None = None,
+    overview: str | None = None,
+) -> Json:
+    """The view of views.publish. `incidents`: the tenant's newest; `total`: how many there are in all; `now`: epoch seconds.
+
+    `overview`: the address of the page with all of them.
+    """
+    more = max(total or 0, len(incidents)) - min(len(incidents), _INCIDENTS)
+    unseen = len(clusters) - _CLUSTERS
+    blocks = [
+        header("What happened to my job?"),
+        *how_to(),
+        divider(),
+        header("Of late"),
+        *([incident(one) for one in incidents[:_INCIDENTS]] or _nothing("No incident yet.")),
+        *([note(f"… {more} more: /signalbox incidents")] if more > 0 else []),
+        *all_of_them(overview),
+        divider(),
+        header("What it sees"),
+        *([part for one in clusters[:_CLUSTERS] for part in cluster(one)] or _nothing("No cluster is configured.")),
+        *([note(f"… {unseen} more clusters: /signalbox config")] if unseen > 0 else []),
+        note(f"As of {clock(now)}"),
+        actions({"type": "button", "action_id": "home_refresh", "text": plain("Refresh", 75)}),
+    ]
+    return fit_view({"type": "home", "callback_id": "home", "blocks": blocks})
+
+
+def _nothing(told: str) -> list[Json]:
+    return rich(paragraph(words(told, italic=True)))

@@ -1,0 +1,172 @@
+"""What `/signalbox incidents|rules|config|help` answers, to the asker alone: five a page, and how many more there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from bot.render import phrases
+from bot.render.phrases import clock, joined, tail
+from bot.slack.blocks.builders import button, link, note, paragraph, rich, section, words
+from bot.slack.blocks.limits import Json, Message, fit
+from bot.slack.blocks.mrkdwn import escaped
+
+PAGE = 5
+_NAMED = 80
+_SAID = 300
+_CONNECTORS = 20
+_FALLBACK = 600
+_T = TypeVar("_T")
+
+COMMANDS = (
+    ("/diagnose JOB", "what happened to a job, by its id or name; without one: your jobs that failed of late"),
+    ("/diagnose JOB last 2h", "only what the last two hours hold"),
+    ("/diagnose JOB private", "the answer to you alone"),
+    ("/diagnose JOB deep", "all log lines, not only those that rules ask for"),
+    ("@signalbox diagnose JOB", "the same in a thread, where commands do not work"),
+    ("/signalbox incidents [page N]", "what was said of late"),
+    (
+        "/signalbox handover [12h] [here]",
+        "for the shift change: what is open, barred, waiting, new; `here`: for all to see",
+    ),
+    ("/signalbox digest [2026-W47]", "the failures of a week in figures; `now`: of this one so far"),
+    ("/signalbox rules [WORDS] [page N]", "what it knows, and how good each rule's record is"),
+    ("/signalbox config", "which clusters and sources it sees"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedIncident:
+    """An incident in a list: its handle, job, what was said, when (seconds since the epoch), and how it was closed."""
+
+    handle: str
+    job: str
+    said: str
+    at: float | None = None
+    closed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRule:
+    """A rule in a list; `record`: how often it was right, in words; `weak`: that record is poor."""
+
+    id: str
+    version: int
+    title: str
+    fault: str
+    record: str = ""
+    weak: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorState:
+    """A source as it was last tried: its name and type, whether it answered (None: not tried), and what it said."""
+
+    name: str
+    kind: str
+    works: bool | None = None
+    told: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """A cluster and its sources."""
+
+    name: str
+    connectors: tuple[ConnectorState, ...] = ()
+
+
+def incidents(found: Sequence[ListedIncident], page: int, total: int, overview: str | None = None) -> Message:
+    """One page of incidents, newest first. `found`: those of the page (from 1); `total`: how many there are in all.
+
+    `overview`: the address of the page with all of them.
+    """
+    message = _page("Incidents", found, page, total, row=incident, again="/signalbox incidents")
+    return fit(Message(message.text, (*message.blocks, *all_of_them(overview))))
+
+
+def all_of_them(overview: str | None) -> list[Json]:
+    """A link to the page with all incidents; nothing where there is none."""
+    return rich(paragraph(link(overview, "All of them, with filters and pictures")))
+
+
+def rules(found: Sequence[ListedRule], page: int, total: int, asked: str = "") -> Message:
+    """One page of rules. `asked`: the words that they were looked for by."""
+    again = f"/signalbox rules {asked}".rstrip()
+    return _page(f"Rules{f' for “{asked}”' if asked else ''}", found, page, total, row=_rule, again=again)
+
+
+def config(clusters: Sequence[ClusterState]) -> Message:
+    """The clusters and their sources."""
+    blocks = [block for one in clusters[:PAGE] for block in cluster(one)] or rich(
+        paragraph(words("No cluster is configured that you may see."))
+    )
+    rest = len(clusters) - PAGE
+    blocks.append(note(f"… {rest} more clusters" if rest > 0 else "", "`signalbox config check` in a shell says more"))
+    return fit(Message(escaped("Clusters: " + joined(one.name for one in clusters[:PAGE]), _FALLBACK), tuple(blocks)))
+
+
+def guide() -> Message:
+    """How it is used."""
+    return fit(
+        Message(
+            "How to use Signalbox",
+            (
+                *rich(paragraph(words("How to use Signalbox", bold=True))),
+                *how_to(),
+                note("It reads and advises; it never touches a job or node"),
+            ),
+        )
+    )
+
+
+# --- rows, here and in the home tab ----------------------------------------------------------------------------------
+
+
+def incident(one: ListedIncident) -> Json:
+    """An incident as a row, with the button that opens it."""
+    when = clock(one.at) if one.at is not None else ""
+    said = f"{phrases.cut(one.job, _NAMED)}{tail(phrases.cut(one.said, _SAID))}"
+    state = joined([when, phrases.cut(one.closed, _SAID) or "not closed"])
+    return section(f"{said} ({state})", button("open_incident", "Open", one.handle))
+
+
+def cluster(one: ClusterState) -> list[Json]:
+    """A cluster: each source with a mark and what it said."""
+    lines = [_connector(each) for each in one.connectors[:_CONNECTORS]]
+    rest = len(one.connectors) - _CONNECTORS
+    more = words(f"… and {rest} more" if rest > 0 else "" if lines else "no sources", italic=True)
+    return rich(paragraph(words(one.name, _NAMED, bold=True), *lines, more))
+
+
+def how_to() -> list[Json]:
+    """The commands, one a line."""
+    lines = [[*words(command, _NAMED, code=True), *words(f": {does}", _SAID)] for command, does in COMMANDS]
+    return rich(paragraph(*lines))
+
+
+_MARKS = {True: "✓", False: "✗", None: "…"}
+
+
+def _connector(one: ConnectorState) -> list[Json]:
+    kind = f" ({one.kind})" if one.kind and one.kind != one.name else ""
+    name = words(f"{_MARKS[one.works]} {one.name}{kind}", _NAMED, bold=one.works is False)
+    return [*name, *words(tail(one.told), _SAID)]
+
+
+def _rule(one: ListedRule) -> Json:
+    record = f"{'⚠ weak: ' if one.weak else ''}{one.record or 'no record yet'}"
+    return section(phrases.cut(f"{one.id}@{one.version}: {one.title} ({one.fault}); {record}", 2 * _SAID))
+
+
+def _page(title: str, found: Sequence[_T], page: int, total: int, *, row: Callable[[_T], Json], again: str) -> Message:
+    """Rows of one page under a title that says which, and how the next one is had."""
+    shown = found[:PAGE]
+    first = (max(page, 1) - 1) * PAGE + 1
+    span = f": {first} to {first + len(shown) - 1} of {max(total, first + len(shown) - 1)}" if shown else ": none"
+    head = f"{phrases.cut(title, _NAMED)}{span}"
+    rest = total - (first + len(shown) - 1)
+    more = [note(f"… {rest} more: {phrases.cut(again, _NAMED)} page {max(page, 1) + 1}")] if shown and rest > 0 else []
+    blocks = [*rich(paragraph(words(head, bold=True))), *(row(one) for one in shown), *more]
+    return fit(Message(escaped(head, _FALLBACK), tuple(blocks)))

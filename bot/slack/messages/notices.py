@@ -1,0 +1,215 @@
+"""What Slack shows besides answers: work under way, what went wrong, what was held back. Each within Slack's limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from bot.render import phrases
+from bot.render.phrases import few, many
+from bot.slack.blocks.builders import (
+    actions,
+    bullets,
+    button,
+    choice,
+    handled,
+    header,
+    link,
+    mention,
+    note,
+    overflow,
+    paragraph,
+    rich,
+    section,
+    words,
+)
+from bot.slack.blocks.limits import Json, Message, fit
+from bot.slack.blocks.mrkdwn import escaped, is_person, listed
+from bot.slack.parsing.commands import USAGE
+from kb.model import Gap
+
+_SAID = 300
+_NAMED = 80
+_FALLBACK = 600
+_SOURCES = 12
+_CANDIDATES = 5
+_GAPS = 4
+_HELD = 10
+
+State = Literal["waiting", "came", "failed"]
+_MARKS = {"waiting": "…", "came": "✓", "failed": "✗"}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """A source that was asked: its name, how far it is, and what it said or why it gave nothing."""
+
+    name: str
+    state: State = "waiting"
+    told: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A job that may have been meant: the handle its button carries, and what is known of it."""
+
+    handle: str
+    name: str
+    facts: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A failure that was not posted: the job, its fault in words, and the address of its page."""
+
+    job: str
+    fault: str
+    link: str | None = None
+
+
+# --- while it works --------------------------------------------------------------------------------------------------
+
+
+def collecting(
+    job: str, sources: Sequence[SourceState], *, asked_by: str | None = None, why: str = "", seconds: float = 60.0
+) -> Message:
+    """The message until the answer is there: how many sources have answered, and what each said.
+
+    `why`: what asked, where no person did. `seconds`: when the answer comes at the latest.
+    """
+    done = sum(one.state != "waiting" for one in sources)
+    head = f"⏳ {phrases.cut(job, _NAMED)}: {f'collecting {done}/{len(sources)}' if sources else 'looking for the job'}"
+    lines = [
+        [
+            *words(f"{_MARKS[one.state]} {one.name}", _NAMED, bold=one.state == "failed"),
+            *words(phrases.tail(one.told), _SAID),
+        ]
+        for one in sources[:_SOURCES]
+    ]
+    rest = len(sources) - _SOURCES
+    asked = [*words("Asked by "), *mention(asked_by)] if asked_by else words(why, _SAID)
+    blocks = [
+        header(head),
+        *rich(paragraph(*lines, words(f"… and {many(rest, 'more source')}" if rest > 0 else "", italic=True))),
+        *rich(paragraph(asked)),
+        note(f"The answer comes here, in {seconds:.0f} s at the latest, with whatever has come by then"),
+    ]
+    return fit(Message(escaped(head, _FALLBACK), tuple(blocks)))
+
+
+def _logged(error: str) -> str:
+    return f"{error[:1].upper()}{error[1:]}, also in the log of Signalbox" if error else ""
+
+
+def not_collected(job: str, why: str, error: str, handle: str, gaps: Sequence[Gap] = ()) -> Message:
+    """Nothing could be collected: why, who gave nothing, and what the log has more under (`work 17`, `error e81f`)."""
+    head = f"❔ {phrases.cut(job, _NAMED)}: nothing could be collected"
+    blocks = [
+        header(head),
+        *rich(
+            paragraph(words(why, _SAID, bold=True)),
+            bullets(listed(phrases.folded(gaps, sources=1), _GAPS), _SAID),
+        ),
+        *([note(where)] if (where := _logged(error)) else []),
+        actions(overflow("more", [choice(f"again:{handled(handle)}", "Run again")])),
+    ]
+    return fit(Message(escaped(f"{head}. {why}", _FALLBACK), tuple(blocks)))
+
+
+def not_done(problem: str, error: str = "") -> Message:
+    """Something that somebody asked for did not work (ephemeral). `error`: what the log has more under."""
+    where = _logged(error)
+    blocks = [
+        *rich(paragraph(words(problem or "That did not work.", _SAID, bold=True))),
+        *([note(where)] if where else []),
+    ]
+    return fit(Message(escaped(f"{problem} {where}", _FALLBACK), tuple(blocks)))
+
+
+# --- what somebody typed (ephemeral) ---------------------------------------------------------------------------------
+
+
+def unknown_job(text: str, candidates: Sequence[Candidate], gaps: Sequence[Gap] = ()) -> Message:
+    """No job of this name: up to five that may have been meant, as buttons, and who could not be asked."""
+    head = f"No job “{phrases.cut(text, _NAMED)}” is known."
+    ask = "Did you mean one of these?" if candidates else "Check its name or id."
+    blocks: list[Json] = rich(paragraph(words(head, _SAID, bold=True), words(ask)))
+    blocks += [_candidate(one) for one in candidates[:_CANDIDATES]]
+    if gaps:
+        points = listed(phrases.folded(gaps, sources=1), _GAPS)
+        blocks += rich(paragraph(words("Could not be asked:", bold=True)), bullets(points, _SAID))
+    blocks.append(note(f"Usage: {USAGE}"))
+    return fit(Message(escaped(f"{head} {ask}", _FALLBACK), tuple(blocks)))
+
+
+def recent_jobs(candidates: Sequence[Candidate]) -> Message:
+    """What /diagnose without a job gives: the person's jobs that failed of late, as buttons."""
+    head = "Your jobs that failed of late:" if candidates else "No job of yours failed of late."
+    blocks = [
+        *rich(paragraph(words(head, bold=True))),
+        *(_candidate(one) for one in candidates[:_CANDIDATES]),
+        note(f"Usage: {USAGE}"),
+    ]
+    return fit(Message(head, tuple(blocks)))
+
+
+def _candidate(one: Candidate) -> Json:
+    told = f"{phrases.cut(one.name, _NAMED)}{f' ({phrases.cut(one.facts, _SAID)})' if one.facts else ''}"
+    return section(told, button("pick_job", "Diagnose", one.handle))
+
+
+def usage(problem: str, command: str = USAGE) -> Message:
+    """What was wrong with a command, and how it is used."""
+    told = paragraph(words(problem, _SAID, bold=True), [*words("Usage: "), *words(command, _SAID, code=True)])
+    return fit(Message(escaped(f"{problem} Usage: {command}", _FALLBACK), tuple(rich(told))))
+
+
+def refused(verb: str, group: str | None, here: str = "") -> Message:
+    """Somebody may not do this here: who may, so that they can be asked. `group`: the id of a user group or person, or a name."""
+    head = f"You may not {verb}{here and f' {here}'}."
+    ask = [*words("Ask "), *mention(group), *words(", who may.")] if group else words("Ask who runs Signalbox here.")
+    return fit(Message(escaped(head, _FALLBACK), tuple(rich(paragraph(words(head, _SAID), ask)))))
+
+
+# --- what comes unasked ----------------------------------------------------------------------------------------------
+
+
+def held_back(held: Sequence[Held], span: str = "this hour") -> Message:
+    """Failures beyond what may be posted unasked, in one message that is edited as more come."""
+    head = f"{many(len(held), 'more failure')} {span}, not posted one by one"
+    lines = [
+        [*words(f"• {one.job}", _NAMED, bold=True), *words(f": {one.fault}", _SAID), *_page(one.link)]
+        for one in held[:_HELD]
+    ]
+    rest = len(held) - _HELD
+    blocks = [
+        *rich(
+            paragraph(
+                words(f"{head}:", bold=True), *lines, words(f"… and {rest} more" if rest > 0 else "", italic=True)
+            )
+        ),
+        note("/signalbox incidents lists all; /diagnose JOB shows one"),
+    ]
+    named = few([f"{phrases.cut(one.job, _NAMED)} ({phrases.cut(one.fault, _NAMED)})" for one in held])
+    return fit(Message(escaped(f"{head}: {named}", _FALLBACK), tuple(blocks)))
+
+
+def _page(url: str | None) -> list[Json]:
+    page = link(url, "page")
+    return [*words(" "), *page] if page else []
+
+
+def reminder(job: str, user: str, handle: str) -> Message:
+    """The one reminder to close out an incident, to the person who asked."""
+    head = f"What was it in the end with {phrases.cut(job, _NAMED)}?"
+    who = mention(user) if is_person(user) else []
+    blocks = [
+        *rich(paragraph([*who, *(words(" ") if who else []), *words(head, bold=True)])),
+        actions(
+            button("close_out", "Close out", handle),
+            button("remind_later", "Later", handle),
+            button("remind_no", "Not needed", handle),
+        ),
+    ]
+    return fit(Message(escaped(head, _FALLBACK), tuple(blocks)))

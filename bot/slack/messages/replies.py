@@ -1,0 +1,61 @@
+"""Short words for one person: what was taken, what could not be done. Beside the forms of bot.slack.messages.notices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bot.render import phrases
+from bot.slack.blocks.builders import link, mention, paragraph, preformatted, rich, words
+from bot.slack.blocks.limits import Message, fit
+from bot.slack.blocks.mrkdwn import escaped
+
+TAKEN = "Looking at "  # how words begin that only say that an answer will come
+_SAID = 600
+_NAMED = 80
+_DRAINS = 8  # commands shown
+
+
+def said(text: str) -> Message:
+    """One sentence. `<#C…>` and other marks of Slack in it are shown as they are, not followed."""
+    text = text.strip() or "…"
+    return fit(Message(escaped(text, _SAID), tuple(rich(paragraph(words(text, _SAID))))))
+
+
+def taken(job: str, *, private: bool = False, there: bool = False, link_to: str | None = None) -> Message:
+    """The acknowledgement of a wish. `there`: a message here answers it already, or is about to; `link_to`: its address."""
+    name = phrases.cut(job, _NAMED)
+    if there:
+        head = f"{name} is being diagnosed in this channel, or was a moment ago: see "
+        where = link(link_to, "the answer") or words("the message above")
+        rest = words("; its menu has “Run again”.")
+        return fit(Message(escaped(f"{head}above.", _SAID), tuple(rich(paragraph([*words(head), *where, *rest])))))
+    return said(f"{TAKEN}{name}; the answer comes {'to you alone' if private else 'in this channel'}.")
+
+
+def opened(job: str, why: str, called: Sequence[str]) -> Message:
+    """The opening words of an answer that nobody asked for; whoever is called is called here: an edit calls nobody."""
+    head = f"{phrases.cut(job, _NAMED)} ended badly" if why.startswith("it ended") else phrases.cut(job, _NAMED)
+    people = [part for one in called for part in (*words(" "), *mention(one))]
+    told = paragraph([*words(f"{head}: the answer comes here."), *people], words(why, _SAID, italic=True))
+    return fit(Message(escaped(f"{head}{phrases.tail(why)}", _SAID), tuple(rich(told))))
+
+
+def barred(nodes: Sequence[str], drains: Sequence[str], late: Sequence[str]) -> Message:
+    """What became of bars that somebody confirmed, with the commands that would drain; they are never run by Signalbox."""
+    head = f"Barred: {phrases.few(nodes)}." if nodes else "Nothing was barred."
+    more = f" {'; '.join(late)}." if late else ""
+    how = "Signalbox changes nothing on the cluster; this would take the node out:" if drains else ""
+    parts = [paragraph(words(f"{head}{more}", _SAID), words(how)), preformatted("\n".join(drains), _DRAINS, _SAID)]
+    return fit(Message(escaped(f"{head}{more}", _SAID), tuple(rich(*parts))))
+
+
+def looking() -> Message:
+    """No job was named: those of this person are looked for."""
+    return said("Looking for your jobs that failed of late…")
+
+
+def broken(error: str) -> Message:
+    """A mistake of Signalbox itself. `error`: under which the log has more."""
+    return said(
+        f"This did not work; it is a fault of Signalbox. Error {error}, also in its log. Trying again does no harm."
+    )

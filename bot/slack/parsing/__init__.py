@@ -1,0 +1,1 @@
+"""What people type: commands, and names of jobs in them."""

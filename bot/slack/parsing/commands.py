@@ -1,0 +1,109 @@
+"""What people type after a command or a mention, read into values. Pure; everything typed is hostile."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bot.config.schema import seconds
+from kb.errors import UnreadableInput
+
+LONGEST = 256  # characters of a job's name
+SHIFT = 12 * 3600.0  # seconds
+USAGE = "/diagnose JOB [last 2h] [private] [deep]"
+_LINKED = re.compile(r"<(?:https?://|mailto:)[^|>]*\|([^>]*)>")  # Slack makes a link of `train.py`
+_BARE_LINK = re.compile(r"<(https?://[^|>]*)>")
+_QUOTES = "`'\"“”\u2018\u2019«»"
+_ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
+_LAST = re.compile(r"(?:^|\s)last\s+([0-9][0-9.]*\s?[a-zA-Z]{1,8})$", re.IGNORECASE)
+_UNITS = {"min": "m", "mins": "m", "minutes": "m", "minute": "m", "hours": "h", "hour": "h", "hrs": "h", "hr": "h",
+          "days": "d", "day": "d", "sec": "s", "secs": "s", "seconds": "s", "second": "s"}  # fmt: skip
+_LONGEST_SPAN = 30 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnose:
+    """A wish for a diagnosis. `job` is empty where none was named; `last`: seconds."""
+
+    job: str
+    last: float | None = None
+    private: bool = False
+    deep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """What was typed cannot be read; the text says why."""
+
+    problem: str
+
+
+def read_diagnose(text: str) -> Diagnose | Wrong:
+    """`<job> [last 2h] [private] [deep]`, the words behind the job in any order."""
+    rest = plain(text)
+    last: float | None = None
+    flags = {"private": False, "deep": False}
+    while True:
+        span = _LAST.search(rest)
+        head, _, word = rest.rpartition(" ")
+        if span is not None:
+            found = _span(span[1])
+            if found is None:
+                return Wrong(f"“last {span[1]}” is no span of time: write it as 30m, 2h or 1d")
+            last, rest = found, rest[: span.start()].rstrip()
+        elif word.lower() in flags:
+            flags[word.lower()], rest = True, head.rstrip()
+        else:
+            break
+    job = unquoted(rest)
+    if len(job) > LONGEST:
+        return Wrong(f"a job's name has at most {LONGEST} characters; this has {len(job)}")
+    if not job.isprintable():
+        return Wrong("a job's name has no line breaks or control characters")
+    return Diagnose(job, last, flags["private"], flags["deep"])
+
+
+def read_shift(text: str) -> float:
+    """`[12h] [here]`: the seconds of a shift, twelve hours for nothing.
+
+    Raises:
+        UnreadableInput: it is no span of time.
+    """
+    told = plain(text).lower().removesuffix("here").removeprefix("since ").strip()
+    found = _span(told) if told else SHIFT
+    if found is None:
+        raise UnreadableInput(f"“{told[:40]}” is no span of time: write it as 8h, 12h or 3d")
+    return found
+
+
+def plain(text: str) -> str:
+    """What a person typed, without the marks that Slack puts around it."""
+    text = _LINKED.sub(lambda hit: hit[1], text[:4000])
+    text = _BARE_LINK.sub(lambda hit: hit[1], text)
+    for entity, character in _ENTITIES:
+        text = text.replace(entity, character)
+    return " ".join(text.split())
+
+
+def unquoted(text: str) -> str:
+    """A name without the quotes around it."""
+    text = text.strip()
+    while len(text) >= 2 and text[0] in _QUOTES and text[-1] in _QUOTES:
+        text = text[1:-1].strip()
+    return text
+
+
+def after_mention(text: str) -> str:
+    """What stands behind the mention of the bot, which may be anywhere."""
+    return " ".join(re.sub(r"<@[UW][A-Z0-9]{2,40}(?:\|[^>]*)?>", " ", text[:4000], count=1).split())
+
+
+def _span(text: str) -> float | None:
+    found = re.fullmatch(r"([0-9.]+)\s?([a-zA-Z]+)", text)
+    if found is None:
+        return None
+    try:
+        value = seconds(f"{found[1]}{_UNITS.get(found[2].lower(), found[2].lower())}")
+    except ValueError:
+        return None
+    return value if isinstance(value, float) and 0 < value <= _LONGEST_SPAN else None

@@ -1,0 +1,181 @@
+"""Good runs that failed ones are compared with, one for each family of jobs, kept in the store.
+
+A family is told by the job's name without what changes from run to run, its framework and its image. What is kept is small: the
+words of each event and how often it came, never a line. A run of the same name in another image is compared with where there is
+none of the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+import zstandard
+from sqlalchemy import func, select
+from sqlmodel import Session, col
+
+from bot.runtime.paths import DEFAULT_TENANT
+from bot.runtime.redaction import redact
+from bot.store.database import Database, StoreError
+from bot.store.tables import BaselineRow
+from kb.anomalies.runs.baseline_diff import Baseline
+from kb.model import Job
+from kb.templates.table import VERSION
+
+MOST_FAMILIES = 500  # of a tenant
+LONGEST_NAME = 100
+LONGEST_LABEL = 500
+MOST_EVENTS = 20_000
+MOST_BYTES = 32 * 1024 * 1024  # of one, unpacked
+_CHANGING = re.compile(
+    r"(?i)[-_.](?:v\d[\w.]*|\d[\d.]*|[0-9a-f]{6,}|(?:run|try|attempt|retry|resume)\d*|small|debug|test)$"
+)
+
+
+class _Packed(msgspec.Struct, frozen=True):
+    """A baseline as it is written: each event as its words, lines, nodes and most lines on one node."""
+
+    events: list[tuple[str, int, int, int]]
+    nodes: int
+    lines: int
+    order: list[int]
+    settings: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A good run in the list. `family`: see `family_of`; `label`: which run it was; `bytes`: that it takes."""
+
+    family: str
+    label: str
+    at: datetime
+    bytes: int
+    readable: bool = True
+
+
+def family_of(job: Job) -> str | None:
+    """The family of a job; None where it has no name."""
+    name = (job.name or "").strip().replace("|", "_")
+    if not name:
+        return None
+    while True:
+        shorter = _CHANGING.sub("", name)
+        if not shorter or shorter == name:
+            break
+        name = shorter
+    framework = (job.framework or "").replace("|", "_")
+    return f"{name[:LONGEST_NAME]}|{framework[:40]}|{job.image or ''}"[:200]
+
+
+def keep(database: Database, family: str, good: Baseline, at: datetime, *, tenant: str = DEFAULT_TENANT) -> None:
+    """Keep a good run as its family's, in place of the one before; the oldest families go where there are too many.
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+    data = zstandard.compress(packed(good))
+
+    def write(session: Session) -> None:
+        row = session.get(BaselineRow, (tenant, family))
+        if row is None:
+            _make_room(session, tenant)
+            row = BaselineRow(tenant=tenant, family=family, at=at, label="", version=VERSION, events_zstd=b"")
+        row.at, row.label, row.version, row.events_zstd = at, good.label[:LONGEST_LABEL], VERSION, data
+        session.add(row)
+
+    database.write(write)
+
+
+def _make_room(session: Session, tenant: str) -> None:
+    own = select(BaselineRow).where(col(BaselineRow.tenant) == tenant)
+    for row in session.scalars(own.order_by(col(BaselineRow.at).desc()).offset(MOST_FAMILIES - 1)):
+        session.delete(row)
+
+
+def find(database: Database, family: str, *, tenant: str = DEFAULT_TENANT) -> Baseline | None:
+    """The good run of a family, else the newest of the same name and framework; None where there is none that can be read.
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+    name, _, _ = family.rpartition("|")
+    with database.errors(), database.session() as session:
+        row = session.get(BaselineRow, (tenant, family))
+        if row is None or row.version != VERSION:
+            near = select(BaselineRow).where(
+                col(BaselineRow.tenant) == tenant,
+                col(BaselineRow.family).startswith(f"{name}|", autoescape=True),
+                col(BaselineRow.version) == VERSION,
+            )
+            row = session.scalars(near.order_by(col(BaselineRow.at).desc()).limit(1)).first()
+        if row is None:
+            return None
+        try:
+            data = zstandard.ZstdDecompressor().decompress(row.events_zstd, max_output_size=MOST_BYTES)
+            return unpacked(data, row.label)
+        except (zstandard.ZstdError, msgspec.DecodeError, IndexError) as error:
+            raise StoreError(f"the good run of {family!r} cannot be read: {error}") from error
+
+
+def finder(database: Callable[[], Database], tenant: str) -> Callable[[Job], Baseline | None]:
+    """Asks for the good run of a job's family; the database is opened only then."""
+
+    def found(job: Job) -> Baseline | None:
+        family = family_of(job)
+        return None if family is None else find(database(), family, tenant=tenant)
+
+    return found
+
+
+def listed(database: Database, tenant: str, most: int = 1000) -> tuple[Kept, ...]:
+    """The good runs of a tenant, the newest first.
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+    size = func.length(col(BaselineRow.events_zstd))
+    query = (
+        select(col(BaselineRow.family), col(BaselineRow.label), col(BaselineRow.at), size, col(BaselineRow.version))
+        .where(col(BaselineRow.tenant) == tenant)
+        .order_by(col(BaselineRow.at).desc(), col(BaselineRow.family))
+    )
+    with database.errors(), database.session() as session:
+        found = session.execute(query.limit(most)).all()
+        return tuple(Kept(family, label, at, count, version == VERSION) for family, label, at, count, version in found)
+
+
+def drop(database: Database, family: str, *, tenant: str = DEFAULT_TENANT) -> bool:
+    """Forget the good run of a family; whether there was one.
+
+    Raises:
+        StoreError: the store cannot be used.
+    """
+
+    def forget(session: Session) -> bool:
+        row = session.get(BaselineRow, (tenant, family))
+        if row is not None:
+            session.delete(row)
+        return row is not None
+
+    return database.write(forget)
+
+
+def packed(good: Baseline) -> bytes:
+    """A good run as JSON, its settings redacted; the most usual events where there are too many."""
+    keys = sorted(good.counts, key=lambda one: (-good.counts[one][1], -good.counts[one][0], one))[:MOST_EVENTS]
+    place = {key: index for index, key in enumerate(keys)}
+    events = [(" ".join(key), *good.counts[key]) for key in keys]
+    order = [place[key] for key in good.order if key in place]
+    settings = {name: redact(value) for name, value in (good.settings or {}).items()}
+    return msgspec.json.encode(_Packed(events, good.nodes, good.lines, order, settings))
+
+
+def unpacked(data: bytes, label: str = "") -> Baseline:
+    """A good run from JSON."""
+    kept = msgspec.json.decode(data, type=_Packed)
+    keys = [tuple(words.split()) for words, *_ in kept.events]
+    counts = {key: (lines, nodes, most) for key, (_, lines, nodes, most) in zip(keys, kept.events, strict=True)}
+    return Baseline(counts, kept.nodes, kept.lines, label, tuple(keys[index] for index in kept.order), kept.settings)

@@ -1,0 +1,221 @@
+"""The database under all that Signalbox remembers: one set of tables for SQLite and others, errors as one line.
+
+Slow to import (SQLAlchemy), so it is imported after the answer is printed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import zstandard
+from sqlalchemy import Connection, Engine, Executable, event, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlmodel import Session, SQLModel, create_engine, select
+
+from bot.store.tables import SchemaVersion
+from kb.errors import SignalboxError
+
+SCHEMA_VERSION = 10  # of the tables: as many as there are steps in `migrations/versions`
+_STEPS = Path(__file__).parent / "migrations"
+_LOCK = 0x5163616C  # of PostgreSQL: two that start at once take the steps one after the other
+_BUSY_SECONDS = 5.0
+_PAUSES = (0.02, 0.1, 0.5)  # seconds before a transaction is tried again that the database gave up
+_GIVEN_UP = ("40001", "40P01")  # of PostgreSQL: one of two that stood in each other's way
+T = TypeVar("T")
+
+
+class StoreError(SignalboxError):
+    """The store cannot be read or written. The text is one line and says which store."""
+
+
+class Database:
+    """The tables in one database, whoever's. Close it, or use it in a `with`."""
+
+    def __init__(self, url: str) -> None:
+        """Open the database and make its tables where they are missing.
+
+        Raises:
+            StoreError: it cannot be opened or written, or a newer Signalbox made it.
+        """
+        self._engine: Engine | None = None
+        self._turn = threading.Lock()
+        self._name = url
+        with self.errors():
+            parsed = make_url(url)
+            self._name = parsed.database or parsed.render_as_string(hide_password=True)
+            self._engine = _engine(url)
+            try:
+                self._prepare()
+            except BaseException:
+                self.close()
+                raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        if self._engine is not None:
+            self._engine.dispose()
+
+    def _prepare(self) -> None:
+        with self.session() as session:
+            if _version(session.connection()) == SCHEMA_VERSION:
+                return
+        with self.session(write=True) as session:
+            connection = session.connection()
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            found = _version(connection)
+            if found is not None and found > SCHEMA_VERSION:
+                raise StoreError(
+                    f"{self._name} has tables of version {found}; this Signalbox knows version {SCHEMA_VERSION}"
+                )
+            if found != SCHEMA_VERSION:
+                _upgrade(connection, found)
+
+    @contextlib.contextmanager
+    def session(self, *, write: bool = False) -> Iterator[Session]:
+        """A transaction: kept at the end, rolled back on an error."""
+        if self._engine is None:
+            raise StoreError(f"{self._name} is not open")
+        with (
+            self._in_turn() if write else contextlib.nullcontext(),
+            Session(self._engine.execution_options(signalbox_write=write)) as session,
+            session.begin(),
+        ):
+            yield session
+
+    @contextlib.contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        """One writer of this process after the other on SQLite, which lets who waits sleep, and not in order."""
+        alone = self._engine is not None and self._engine.dialect.name == "sqlite"
+        held = alone and self._turn.acquire(timeout=_BUSY_SECONDS)
+        try:
+            yield
+        finally:
+            if held:
+                self._turn.release()
+
+    def write(self, do: Callable[[Session], T]) -> T:
+        """What `do` gives, in a transaction that writes; begun again, some times, where the database or the connection gave up.
+
+        A connection may end after the commit and before we hear of it, so `do` must bear being done twice.
+
+        Raises:
+            StoreError: the store cannot be used.
+        """
+        with self.errors():
+            for pause in _PAUSES:
+                try:
+                    with self.session(write=True) as session:
+                        return do(session)
+                except DBAPIError as error:
+                    if not _passes(error):
+                        raise
+                    time.sleep(pause)
+            with self.session(write=True) as session:
+                return do(session)
+
+    @contextlib.contextmanager
+    def errors(self) -> Iterator[None]:
+        """Whatever the database or the file system says, as one line that names the store."""
+        try:
+            yield
+        except (SQLAlchemyError, OSError, ImportError, ValueError, zstandard.ZstdError) as error:
+            reason = str(getattr(error, "orig", None) or error).splitlines() or [type(error).__name__]
+            raise StoreError(f"{self._name} cannot be used: {reason[0]}") from error
+
+
+def insert_new(session: Session, table: type[SQLModel], values: Mapping[str, Any]) -> int | None:
+    """The id of a new row; None where one of its unique keys is there already, or is being written and then there."""
+    connection = session.connection()
+    found: int | None = connection.execute(_insertion(table, connection.dialect.name), values).scalar_one_or_none()
+    return found
+
+
+@cache
+def _insertion(table: type[SQLModel], dialect: str) -> Executable:
+    insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    return insert(table).on_conflict_do_nothing().returning(table.__table__.c.id)  # type: ignore[attr-defined]
+
+
+# --- the database ----------------------------------------------------------------------------------------------------
+
+
+def _passes(error: DBAPIError) -> bool:
+    """Whether the same may go well a moment later."""
+    return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in _GIVEN_UP
+
+
+def _version(connection: Connection) -> int | None:
+    """The version of the tables; None where there are none."""
+    if not connection.dialect.has_table(connection, "schema_version"):
+        return None
+    found: Sequence[Any] = connection.execute(select(SchemaVersion.version)).all()
+    return int(found[0][0]) if found else None
+
+
+def _upgrade(connection: Connection, found: int | None) -> None:
+    """Take the steps that are missing, all in the transaction of `connection`; `found`: the version that is there."""
+    from alembic import command  # noqa: PLC0415 - slow to import, and needed once in the life of a version
+    from alembic.config import Config  # noqa: PLC0415
+    from alembic.runtime.migration import MigrationContext  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", str(_STEPS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    if found is not None and MigrationContext.configure(connection).get_current_revision() is None:
+        command.stamp(config, f"{found:04}")  # versions 1 and 2 were made without steps
+    command.upgrade(config, "head")
+
+
+def _engine(url: str) -> Engine:
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return create_engine(parsed)
+    if parsed.database and parsed.database != ":memory:":
+        _private_file(Path(parsed.database))
+    engine = create_engine(parsed, connect_args={"timeout": _BUSY_SECONDS})
+    event.listen(engine, "connect", _on_connect)
+    event.listen(engine, "begin", _on_begin)
+    return engine
+
+
+def _private_file(path: Path) -> None:
+    """The database's file and folder, for this user alone: it holds lines of logs."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not path.exists():
+        path.touch(mode=0o600)
+
+
+def _on_connect(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # transactions begin where `_on_begin` says, and hold the making of tables too
+    cursor = connection.cursor()
+    try:
+        cursor.execute(f"PRAGMA busy_timeout = {int(_BUSY_SECONDS * 1000)}")
+        cursor.execute("PRAGMA foreign_keys = ON")
+        # A file system without shared memory, a folder that is read only, or another who is just switching: the
+        # journal stays as it is, and the store works all the same.
+        with contextlib.suppress(sqlite3.OperationalError):
+            cursor.execute("PRAGMA journal_mode = WAL").fetchall()
+    finally:
+        cursor.close()
+
+
+def _on_begin(connection: Connection) -> None:
+    # A writer takes its lock at once: one that reads first and writes later can be refused without waiting.
+    write = connection.get_execution_options().get("signalbox_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

@@ -1,0 +1,210 @@
+"""The rows of the digest out of the store: two statements, no report is opened."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+from sqlalchemy import ColumnElement, DateTime, inspect, or_, select, type_coerce
+from sqlmodel import Session, col
+
+from bot.render.phrases import cut, shown
+from bot.runtime.redaction import redact
+from bot.store.database import Database
+from bot.store.tables import AnnotationRow, IncidentRow, UtcDateTime
+from kb.digest.figures import Class, Digest, figures, first_of
+from kb.digest.repeat_offenders import Offenders, offenders
+from kb.digest.rows import JUDGED, Row, Run, ends
+from kb.digest.weeks import Week
+from kb.rulebase.rule import FaultClass
+
+AFTER = timedelta(days=14)  # reports of so long after the week may tell how its failures went on
+LONGEST = 100  # characters of a name
+_BATCH = 5_000
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - as times are read here
+_COLUMNS = (
+    "id", "created_at", "ended_at", "verdict", "phase", "job_id", "job_name", "chain", "attempt", "fault", "rule", "cluster",
+    "owner", "partition", "framework", "image", "gpus", "width", "nodes", "runs", "gpu_hours_lost", "saving",
+    "merged_into", "snoozed_until", "closed_at", "backfilled",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Said:
+    """What people said of an incident, the last word of each kind."""
+
+    closed: bool = False
+    cause: str | None = None
+    fault: str | None = None
+    nodes: tuple[str, ...] = ()
+    judged: str | None = None
+    lost: float | None = None
+
+
+_NOTHING = _Said()
+
+
+def compute(
+    store: Database,
+    tenant: str,
+    week: Week,
+    zone: tzinfo,
+    *,
+    until: datetime,
+    faults: Mapping[str, FaultClass],
+    late: bool = False,
+) -> Digest:
+    """The digest of a week of a tenant, of what was known at a time.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    classes = {name: Class(one.title, one.domain) for name, one in faults.items()}
+    with _uncollected():
+        with store.errors(), store.session() as session:
+            rows = rows_within(session, tenant, week, zone, until)
+        return figures(rows, week, zone, until=until.timestamp(), classes=classes, tenant=tenant, late=late)
+
+
+def lemons(store: Database, tenant: str, weeks: int, now: datetime, faults: Mapping[str, FaultClass]) -> Offenders:
+    """The nodes of the hardware and network failures of so many weeks up to now, as the digest counts them.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    span = timedelta(days=7)
+    start = now - weeks * span
+    domains = {name: one.domain for name, one in faults.items()}
+    with _uncollected(), store.errors(), store.session() as session:
+        rows = [row for row in ends(rows_between(session, tenant, start, now, until=now)) if row.failed]
+    begins = [(start + number * span).timestamp() for number in range(weeks + 1)]
+    parts = [[row for row in rows if begin <= row.at < end] for begin, end in pairwise(begins)]
+    return offenders(parts, domains)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No search for circles meanwhile: rows make none, and with a hundred thousand of them it takes a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def rows_within(session: Session, tenant: str, week: Week, zone: tzinfo, until: datetime) -> list[Row]:
+    """The reports of a week and the seven before, each with what people had said of it by then."""
+    start = datetime.fromtimestamp(first_of(week).start(zone), UTC)
+    last = min(until, datetime.fromtimestamp(week.end(zone), UTC) + AFTER)
+    return rows_between(session, tenant, start, last, until=until)
+
+
+def rows_between(
+    session: Session,
+    tenant: str,
+    start: datetime,
+    last: datetime,
+    *,
+    until: datetime,
+    cluster: str | None = None,
+    most: int | None = None,
+) -> list[Row]:
+    """The reports that were made from `start` to `last`, each with what people had said of it `until` then.
+
+    `cluster`: of this one, and those of which none is known; `most`: the newest so many.
+    """
+    said = _said(session, tenant, start, until)
+    table = inspect(IncidentRow).local_table.c
+    query = select(*(_plain(table[name]) for name in _COLUMNS)).where(
+        table.tenant == tenant, table.created_at >= start, table.created_at <= last
+    )
+    if cluster is not None:
+        query = query.where(or_(table.cluster == cluster, table.cluster.is_(None)))
+    if most is not None:
+        query = query.order_by(table.created_at.desc(), table.id.desc()).limit(most)
+    # not through the ORM, which takes as long as all the rest
+    found = session.connection().execute(query.execution_options(yield_per=_BATCH))
+    now = until.astimezone(UTC).replace(tzinfo=None)
+    return [_row(one, said.get(one[0], _NOTHING), now) for one in found]
+
+
+def _plain(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """A time as the database has it, in UTC without saying so: giving two hundred thousand of them a zone takes a while."""
+    return type_coerce(column, DateTime) if isinstance(column.type, UtcDateTime) else column
+
+
+def _said(session: Session, tenant: str, start: datetime, until: datetime) -> dict[int, _Said]:
+    reopened = col(IncidentRow.reopened_at)
+    query = (
+        select(
+            col(AnnotationRow.incident_id),
+            col(AnnotationRow.verdict),
+            col(AnnotationRow.cause),
+            col(AnnotationRow.fault),
+            col(AnnotationRow.nodes),
+            col(AnnotationRow.lost_hours),
+        )
+        .join(IncidentRow, col(IncidentRow.id) == col(AnnotationRow.incident_id))
+        .where(
+            col(IncidentRow.tenant) == tenant,
+            col(IncidentRow.created_at) >= start,
+            col(AnnotationRow.at) <= until,
+            # what was said before an incident was reopened holds no more
+            or_(reopened.is_(None), reopened > until, col(AnnotationRow.at) > reopened),
+        )
+        .order_by(col(AnnotationRow.incident_id), col(AnnotationRow.version))
+    )
+    found: dict[int, _Said] = {}
+    rows = session.connection().execute(query.execution_options(yield_per=_BATCH))
+    for incident, verdict, cause, fault, nodes, lost in rows:
+        one = found.setdefault(incident, _Said())
+        if cause is not None:
+            one.closed, one.cause, one.fault, one.nodes = True, cause, fault, _names(nodes)
+            one.lost = lost
+        if verdict in (*JUDGED, "abstained_rightly") and cause != "unknown":
+            one.judged = verdict
+    return found
+
+
+def _row(one: Sequence[Any], said: _Said, now: datetime) -> Row:
+    """`one`: the values of `_COLUMNS`; times, and `now`, in UTC without a zone."""
+    (
+        number, created, ended, verdict, phase, job, name, chain, attempt, fault, rule, cluster, owner, partition, framework,
+        image, gpus, width, nodes, runs, redone, saving, part_of, asleep, closed, past,
+    ) = one  # fmt: skip
+    made = (created - _EPOCH).total_seconds()
+    # by position: a hundred thousand calls with thirty names take half a second more
+    return Row(
+        number, made if ended is None else min((ended - _EPOCH).total_seconds(), made), made, verdict, phase, job,
+        _clean(name), chain, attempt, _clean(fault), _clean(rule), _clean(cluster), _clean(owner), _clean(partition),
+        _clean(framework), _clean(image), gpus, width, _names(nodes or "[]"), _runs(runs or "[]"), redone, saving,
+        said.closed, said.cause, _clean(said.fault), said.nodes, said.judged, said.lost,
+        part_of, past or (asleep is not None and closed is None and asleep > now),
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=8192)
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_clean(one) or "?" for one in msgspec.json.decode(text, type=list[str])))
+
+
+@lru_cache(maxsize=8192)
+def _clean(text: str | None) -> str | None:
+    """A name that may be shown anywhere: no secrets, nothing that is not seen as it is, not without end."""
+    return None if text is None else cut(shown(redact(text)), LONGEST)
+
+
+_RUNS = msgspec.json.Decoder(tuple[Run, ...])
+
+
+def _runs(text: str) -> tuple[Run, ...]:
+    return () if text == "[]" else _RUNS.decode(text)

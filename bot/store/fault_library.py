@@ -1,0 +1,107 @@
+"""The fault library: what each failure looked like whose cause people named, kept so that the next one is recognised.
+
+An entry follows the incident's close-out: it comes with it, changes with it and goes with it. Tenants see their own alone.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+import msgspec
+import zstandard
+from sqlmodel import Session, col, or_, select
+
+from bot.render.report_json import from_json
+from bot.runtime.redaction import redact
+from bot.store.database import Database
+from bot.store.tables import IncidentRow, PatternRow, ReportRow
+from kb.errors import UnreadableInput
+from kb.precedents.signature import Known, Library, Pattern, pattern_of
+from kb.templates.table import VERSION
+
+MOST = 1000  # entries that a run is compared with, the newest
+MOST_BYTES = 64 * 1024  # of one, unpacked
+LONGEST = 300  # characters of words of people
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What people say of an incident. `fault`: None where no rule fits; `closed_as`: the cause in words; `helped`: what was done."""
+
+    fault: str | None
+    rule: str | None
+    closed_as: str
+    helped: str = ""
+
+
+def learn_within(session: Session, row: IncidentRow, lesson: Lesson | None, now: datetime) -> None:
+    """Let the entry of an incident be what its close-out says now; none where that names nothing to learn from."""
+    kept = session.get(PatternRow, row.id)
+    pattern = _pattern(session, row) if lesson is not None else None
+    if lesson is None or pattern is None or not pattern.events:
+        if kept is not None:
+            session.delete(kept)
+        return
+    if kept is None:
+        kept = PatternRow(
+            incident_id=row.id or 0,
+            tenant=row.tenant,
+            at=now,
+            version=VERSION,
+            closed_as="",
+            helped="",
+            events_zstd=b"",
+        )
+    kept.at, kept.version = now, VERSION
+    kept.fault, kept.rule = lesson.fault, lesson.rule
+    kept.closed_as, kept.helped = _told(lesson.closed_as), _told(lesson.helped)
+    kept.events_zstd = zstandard.compress(msgspec.json.encode(pattern))
+    session.add(kept)
+
+
+def known_within(session: Session, tenant: str, most: int = MOST) -> list[Known]:
+    """The newest entries of a tenant; without those whose close-out holds no more, or whose incident is part of another."""
+    holds = or_(col(IncidentRow.reopened_at).is_(None), col(IncidentRow.reopened_at) < col(PatternRow.at))
+    rows = session.exec(
+        select(PatternRow)
+        .join(IncidentRow, col(IncidentRow.id) == col(PatternRow.incident_id))
+        .where(col(PatternRow.tenant) == tenant, col(IncidentRow.merged_into).is_(None), holds)
+        .order_by(col(PatternRow.at).desc(), col(PatternRow.incident_id).desc())
+        .limit(most)
+    )
+    found = []
+    for row in rows:
+        with suppress(zstandard.ZstdError, msgspec.MsgspecError):  # what another version wrote is none of ours
+            data = zstandard.ZstdDecompressor().decompress(row.events_zstd, max_output_size=MOST_BYTES)
+            pattern = msgspec.json.decode(data, type=Pattern)
+            known = Known(row.incident_id, pattern, row.fault, row.closed_as, row.helped, row.at.timestamp())
+            found.append(known)
+    return found
+
+
+def library_of(database: Database, tenant: str) -> Library:
+    """The library of a tenant.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    with database.errors(), database.session() as session:
+        return Library(known_within(session, tenant))
+
+
+def _pattern(session: Session, row: IncidentRow) -> Pattern | None:
+    """The pattern of an incident's report; None where that is not kept any more."""
+    report = session.get(ReportRow, row.id)
+    if report is None:
+        return None
+    with suppress(UnreadableInput, zstandard.ZstdError):
+        return pattern_of(from_json(zstandard.decompress(report.json_zstd)))
+    return None
+
+
+def _told(text: str) -> str:
+    """Words of people, without secrets, on one line, of bounded length."""
+    clean = " ".join(redact(text).encode("utf-8", "replace").decode().replace("\0", "?").split())
+    return clean if len(clean) <= LONGEST else f"{clean[: LONGEST - 3]}..."

@@ -1,0 +1,54 @@
+"""What came from outside and must have its effect once: deliveries of a chat, ends of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
+
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import Session, col, select
+
+from bot.store.database import Database
+from bot.store.tables import SeenRow
+
+_MANY = 500  # keys in one question: SQLite takes 999 values
+
+
+class Seen(Database):
+    """The same in one database."""
+
+    def known(self, keys: Iterable[str]) -> frozenset[str]:
+        """Those of the keys that were added before."""
+        asked = list(keys)
+        found: set[str] = set()
+        with self.errors(), self.session() as session:
+            for start in range(0, len(asked), _MANY):
+                part = asked[start : start + _MANY]
+                found.update(session.exec(select(SeenRow.key).where(col(SeenRow.key).in_(part))))
+        return frozenset(found)
+
+    def add(self, keys: Collection[str]) -> None:
+        """Remember keys; one that is there becomes new again."""
+        now = datetime.now(UTC)
+        rows = [
+            {"key": key, "at": now} for key in sorted(set(keys))
+        ]  # in one order: two writers never wait for each other
+        with self.errors(), self.session(write=True) as session:
+            insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
+            change = insert(SeenRow).on_conflict_do_update(index_elements=["key"], set_={"at": now})
+            if rows:
+                session.execute(change, rows)
+
+
+def first_within(session: Session, key: str, now: datetime) -> bool:
+    """Whether this key comes for the first time, in a transaction that writes."""
+    if session.get(SeenRow, key) is not None:
+        return False
+    try:
+        with session.begin_nested():
+            session.add(SeenRow(key=key, at=now))
+            session.flush()
+    except IntegrityError:
+        return False
+    return True

@@ -1,0 +1,434 @@
+"""What Signalbox remembers of its answers: incidents, their reports and the text to try later rules on.
+
+One set of tables for SQLite and other databases. Slow to import (SQLAlchemy), so it is imported after the answer is
+printed. A store that cannot be used raises `StoreError`, whose text is one line; `remember` hands it back instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import zstandard
+from sqlalchemy import ColumnElement, func
+from sqlalchemy.exc import IntegrityError
+from sqlmodel import Session, col, select
+
+from bot.render.report_json import dumps
+from bot.runtime.paths import DEFAULT_TENANT, database_url
+from bot.store.database import Database, StoreError
+from bot.store.incident_state import State, awake, in_state, to_do
+from bot.store.tables import IncidentRow, KeptRow, ReplayRow, ReportRow
+from kb.digest.rows import Run
+from kb.model import Attempt
+from kb.report import Diagnosis, Report
+
+REPLAY_BYTES = 256 * 1024  # kept of the text of an incident, before compression
+MOST_NODES = 64  # kept of those that are suspected
+MOST_RUNS = 16  # kept of a job's attempts, the last ones: the reports before have the others
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """A report that was given, in short. `fault` and `rule` are those of the first diagnosis."""
+
+    id: int
+    created_at: datetime
+    report_id: str
+    fingerprint: str
+    rulebook_digest: str
+    job_id: str | None
+    job_name: str | None
+    bundle: str | None
+    verdict: str
+    phase: str
+    fault: str | None
+    rule: str | None
+    summary: str
+    tenant: str = DEFAULT_TENANT
+    cluster: str | None = None
+    chain: str | None = None
+    owner: str | None = None
+    gpus: int | None = None
+    gpu_hours_lost: float | None = None
+    ended_at: datetime | None = None
+    closed_at: datetime | None = None
+    pinned: bool = False
+    archive: str | None = None
+    acked_at: datetime | None = None
+    assignee: str | None = None
+    snoozed_until: datetime | None = None
+    merged_into: int | None = None
+    reopened_at: datetime | None = None
+    backfilled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Which incidents are wanted; all that is set must hold.
+
+    `state`: as it is at `now`; `assignee`: who has it; `awake`: not those that are snoozed or merged; `to_do`: failures that wait for a word on what they were
+    (bot.store.incident_state).
+    """
+
+    tenant: str | None = None
+    now: datetime | None = None
+    since: datetime | None = None
+    state: State | None = None
+    assignee: str | None = None
+    awake: bool = False
+    to_do: bool = False
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """The same for the table."""
+        now = self.now or datetime.now(UTC)
+        found: list[ColumnElement[bool]] = []
+        if self.tenant is not None:
+            found.append(col(IncidentRow.tenant) == self.tenant)
+        if self.since is not None:
+            found.append(col(IncidentRow.created_at) >= self.since)
+        if self.state is not None:
+            found.append(in_state(self.state, now))
+        if self.state == "open":
+            found.append(col(IncidentRow.verdict) != "no_fault")  # nobody need say what that was
+        if self.assignee is not None:
+            found.append(col(IncidentRow.assignee) == self.assignee)
+        if self.awake:
+            found.append(awake(now))
+        if self.to_do:
+            found.append(to_do(now))
+        return found
+
+
+EVERYTHING = Listing()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose report it is: the tenant, the cluster, when the job ended. `kept`: what small things are kept with it, by name.
+
+    `partition`, `framework`, `image`: what the job ran in; `saving`: seconds that it spent writing checkpoints.
+    `backfilled`: it was found in the past, and nobody was told of it.
+    """
+
+    tenant: str = DEFAULT_TENANT
+    cluster: str | None = None
+    ended_at: datetime | None = None
+    kept: Mapping[str, bytes] = field(default_factory=dict)
+    partition: str | None = None
+    framework: str | None = None
+    image: str | None = None
+    saving: float | None = None
+    backfilled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An incident with its report."""
+
+    incident: Incident
+    report_json: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Answered):
+    """All that is kept of an incident. `replay_size` is the bytes that the text had; `replay_cut`: less was kept."""
+
+    replay: bytes
+    replay_size: int
+    replay_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Filed:
+    """A report ready to be kept: packed before, so that a transaction is short."""
+
+    row: Mapping[str, Any]
+    json_zstd: bytes
+    text_zstd: bytes
+    size: int
+    cut: bool
+    kept: Mapping[str, bytes]
+
+
+# --- the store -------------------------------------------------------------------------------------------------------
+
+
+class Store(Database):
+    """The incidents in one database."""
+
+    def add(
+        self,
+        report_json: bytes,
+        report: Report,
+        replay: bytes,
+        bundle: str | None,
+        now: datetime,
+        *,
+        origin: Origin | None = None,
+    ) -> int:
+        """Keep a report and give the incident's id. A report that is there already keeps its first id and time.
+
+        `now` needs a zone. Of `replay`, whole lines up to 256 KB are kept.
+        """
+        filed = file(report_json, report, replay, bundle, now, origin=origin)
+        with self.errors():
+            known = self._id_of(filed.row["report_id"])
+        return self.write(lambda session: add_within(session, filed)) if known is None else known
+
+    def list(self, limit: int = 20, wanted: Listing = EVERYTHING, *, skip: int = 0) -> tuple[Incident, ...]:
+        """The latest incidents that are wanted, the newest first. `skip`: so many are left out first."""
+        query = select(IncidentRow).order_by(col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
+        query = query.where(*wanted.conditions()).offset(max(skip, 0))
+        with self.errors(), self.session() as session:
+            return tuple(_incident(row) for row in session.exec(query.limit(max(limit, 0))))
+
+    def answer(self, incident_id: int) -> Answered | None:
+        """An incident with its report, without the text for replay: that is unpacked for nobody who only shows the answer."""
+        if not 0 < incident_id < 2**63:
+            return None
+        with self.errors(), self.session() as session:
+            row, report = session.get(IncidentRow, incident_id), session.get(ReportRow, incident_id)
+            if row is None or report is None:
+                return None
+            return Answered(_incident(row), _unpacked(report.json_zstd))
+
+    def get(self, incident_id: int) -> Record | None:
+        """All that is kept of one incident; None where there is none of that id."""
+        if not 0 < incident_id < 2**63:
+            return None
+        with self.errors(), self.session() as session:
+            row = session.get(IncidentRow, incident_id)
+            report = session.get(ReportRow, incident_id)
+            replay = session.get(ReplayRow, incident_id)
+            if row is None or report is None or replay is None:
+                return None
+            return Record(
+                incident=_incident(row),
+                report_json=_unpacked(report.json_zstd),
+                replay=_unpacked(replay.text_zstd),
+                replay_size=replay.size,
+                replay_cut=replay.cut,
+            )
+
+    def chain(self, incident: Incident) -> tuple[int, tuple[tuple[str, int], ...]]:
+        """How many incidents of the same chain came before this one, and how often each fault was theirs."""
+        before = (
+            select(IncidentRow.fault, func.count())
+            .where(
+                col(IncidentRow.chain) == incident.chain,
+                col(IncidentRow.tenant) == incident.tenant,
+                col(IncidentRow.id) < incident.id,
+            )
+            .group_by(col(IncidentRow.fault))
+            .order_by(func.count().desc(), col(IncidentRow.fault))
+        )
+        with self.errors(), self.session() as session:
+            rows = session.exec(before).all()
+        return sum(count for _, count in rows), tuple((fault, count) for fault, count in rows if fault is not None)
+
+    def tried_after(self, incident: Incident) -> int:
+        """How many incidents of the same chain came after this one."""
+        with self.errors(), self.session() as session:
+            return session.exec(
+                select(func.count()).where(
+                    col(IncidentRow.chain) == incident.chain,
+                    col(IncidentRow.tenant) == incident.tenant,
+                    col(IncidentRow.id) > incident.id,
+                )
+            ).one()
+
+    def count(self, wanted: Listing = EVERYTHING) -> int:
+        """How many incidents are wanted."""
+        query = select(func.count(col(IncidentRow.id))).where(*wanted.conditions())
+        with self.errors(), self.session() as session:
+            return session.exec(query).one()
+
+    def kept(self, incident_id: int, name: str) -> bytes | None:
+        """A small thing that is kept with an incident."""
+        with self.errors(), self.session() as session:
+            row = session.get(KeptRow, (incident_id, name))
+            return None if row is None else _unpacked(row.data_zstd)
+
+    def _id_of(self, report_id: str) -> int | None:
+        with self.session() as session:
+            return _known(session, report_id)
+
+
+def remember(
+    report: Report,
+    replay: bytes,
+    bundle: str | None,
+    *,
+    url: str | None = None,
+    now: datetime | None = None,
+    origin: Origin | None = None,
+    within: Callable[[Session, int], None] | None = None,
+) -> str | None:
+    """Keep a report in the store of this user; a one-line warning where that cannot be done, None where it was.
+
+    The answer stands printed already, so nothing here is an error. `now` is the present unless given; `within`: what else is
+    written in the same transaction, given the incident's number.
+    """
+    filed = file(dumps(report), report, replay, bundle, now or datetime.now(UTC), origin=origin)
+
+    def kept(session: Session) -> None:
+        number = add_within(session, filed)
+        if within is not None:
+            within(session, number)
+
+    try:
+        with Store(url or database_url()) as store:
+            store.write(kept)
+    except (StoreError, OSError, RuntimeError) as error:  # RuntimeError: no home folder
+        return f"this report is not kept among the incidents: {error}"
+    return None
+
+
+def file(
+    report_json: bytes,
+    report: Report,
+    replay: bytes,
+    bundle: str | None,
+    now: datetime,
+    *,
+    origin: Origin | None = None,
+) -> Filed:
+    """A report made ready for `add_within`; see `Store.add`."""
+    origin = origin or Origin()
+    text = _whole_lines(replay, REPLAY_BYTES)
+    return Filed(
+        row=_row(report, bundle, now, origin),
+        json_zstd=_packed(report_json),
+        text_zstd=_packed(text),
+        size=len(replay),
+        cut=len(text) < len(replay),
+        kept={name: _packed(data) for name, data in origin.kept.items()},
+    )
+
+
+def add_within(session: Session, filed: Filed) -> int:
+    """`Store.add` in a transaction that writes."""
+    known = _known(session, filed.row["report_id"])
+    if known is not None:
+        return known
+    row = IncidentRow(**filed.row)
+    try:
+        with session.begin_nested():
+            session.add(row)
+            session.flush()
+    except IntegrityError:  # another process was faster
+        known = _known(session, filed.row["report_id"])
+        if known is None:
+            raise
+        return known
+    if row.id is None:  # pragma: no cover - a flush gives an id
+        raise StoreError("the database gave no id")
+    session.add(ReportRow(incident_id=row.id, json_zstd=filed.json_zstd))
+    session.add(ReplayRow(incident_id=row.id, text_zstd=filed.text_zstd, size=filed.size, cut=filed.cut))
+    for name, data in filed.kept.items():
+        session.add(KeptRow(incident_id=row.id, name=name, data_zstd=data))
+    return row.id
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _known(session: Session, report_id: str) -> int | None:
+    return session.exec(select(IncidentRow.id).where(IncidentRow.report_id == report_id)).first()
+
+
+def _row(report: Report, bundle: str | None, now: datetime, origin: Origin) -> Mapping[str, Any]:
+    """The values of an incident's row."""
+    first = report.diagnoses[0] if report.diagnoses else None
+    return {
+        "created_at": now,
+        # two tenants may have the same logs, and each has an incident of its own
+        "report_id": report.id if origin.tenant == DEFAULT_TENANT else f"{origin.tenant}:{report.id}",
+        "fingerprint": report.fingerprint,
+        "rulebook_digest": report.versions.digest,
+        "job_id": _storable(report.job.id),
+        "job_name": _storable(report.job.name),
+        "bundle": _storable(bundle),
+        "verdict": report.verdict,
+        "phase": report.phase,
+        "fault": first.fault if first else None,
+        "rule": first.rule if first else None,
+        "summary": _storable(report.summary) or "",
+        "tenant": origin.tenant,
+        "cluster": origin.cluster,
+        "owner": _storable(report.job.owner),
+        "gpus": report.job.gpus,
+        "gpu_hours_lost": report.decision.gpu_hours_lost,
+        "ended_at": origin.ended_at,
+        "attempt": report.job.attempts[-1].number if report.job.attempts else report.job.attempt,
+        "width": report.job.nodes,
+        "nodes": _suspected(first),
+        "runs": _runs(report.job.attempts),
+        "saving": origin.saving,
+        "partition": _storable(origin.partition),
+        "framework": _storable(origin.framework),
+        "image": _storable(origin.image),
+        "advice": report.decision.advice,
+        "reached": _small_number(report.progress.last_iteration),
+        "backfilled": origin.backfilled,
+    }
+
+
+def _small_number(number: int | None) -> int | None:
+    """A number that every database takes; a step beyond that is none."""
+    return number if number is not None and abs(number) < 2**31 else None
+
+
+def _suspected(first: Diagnosis | None) -> str:
+    """The nodes that the first diagnosis suspects, as JSON."""
+    named = (_storable(one.node) for one in first.suspects) if first else ()
+    return msgspec.json.encode(list(dict.fromkeys(one for one in named if one))[:MOST_NODES]).decode()
+
+
+def _runs(attempts: Sequence[Attempt]) -> str:
+    """The times of the last attempts, as JSON."""
+    runs = [
+        Run(
+            one.number,
+            one.queued,
+            one.scheduled,
+            one.initialised,
+            one.first_iterated,
+            one.last_iterated,
+            one.stopped,
+        )
+        for one in attempts[-MOST_RUNS:]
+    ]
+    return msgspec.json.encode(runs).decode()
+
+
+def _storable(text: str | None) -> str | None:
+    """Text that every database takes: no lone surrogates (file names have them), no NUL."""
+    return None if text is None else text.encode("utf-8", "replace").decode().replace("\0", "?")
+
+
+def _incident(row: IncidentRow) -> Incident:
+    return Incident(**{name: getattr(row, name) for name in Incident.__dataclass_fields__})
+
+
+def _whole_lines(text: bytes, limit: int) -> bytes:
+    """At most `limit` bytes from the start, to the end of a line; in the midst of one where it is longer than that."""
+    if len(text) <= limit:
+        return text
+    end = text.rfind(b"\n", 0, limit) + 1
+    return text[: end or limit]
+
+
+def _packed(data: bytes) -> bytes:
+    return zstandard.compress(data, 9)
+
+
+def _unpacked(data: bytes) -> bytes:
+    return zstandard.decompress(data)

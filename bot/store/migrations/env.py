@@ -1,0 +1,6 @@
+"""Alembic's entry: takes the steps on the connection that `bot.store.database` hands in, within its transaction."""
+
+from alembic import context
+
+context.configure(connection=context.config.attributes["connection"], render_as_batch=True)
+context.run_migrations()
