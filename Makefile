@@ -1,10 +1,15 @@
-# Signalbox: `make demo` shows it, `make test` proves it. Both set up everything they need in .venv.
+# Signalbox: `make demo` shows it, `make test` proves it. Both set up everything they need in .venv: the first what running
+# needs (requirements.lock), the second the tools and the libraries of the tests too (requirements-dev.lock).
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+DEV := .venv/.ready-dev
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test check lint format types architecture unit rules accuracy lab lock clean
 LAB ?= /tmp/lab
+COMPILE := $(BIN)/uv pip compile -q pyproject.toml --generate-hashes --no-emit-index-url --python-version 3.11 --universal
+SERVICE := --extra postgres --extra re2 --extra s3 --extra github
 
 demo: $(READY)  ## set up, and diagnose the incident that ships with the project
 	@$(BIN)/signalbox demo
@@ -15,47 +20,51 @@ check: lint types architecture rules
 
 $(READY): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-lint: $(READY)
+$(DEV): requirements-dev.lock $(READY)
+	@$(PIP) --require-hashes -r requirements-dev.lock
+	@touch $@
+
+lint: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-format: $(READY)
+format: $(DEV)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-types: $(READY)
+types: $(DEV)
 	$(BIN)/mypy
 
-architecture: $(READY)  ## the floors of docs/architecture.md
+architecture: $(DEV)  ## the floors of docs/architecture.md
 	$(BIN)/lint-imports
 
-rules: $(READY)  ## every rule file is sound and speaks, or is silent, where its own logs say so
+rules: $(DEV)  ## every rule file is sound and speaks, or is silent, where its own logs say so
 	$(BIN)/signalbox rules lint
 	$(BIN)/signalbox rules test
 	$(BIN)/signalbox rules lock --check
 	$(BIN)/signalbox rules docs --check
 
-unit: $(READY)
+unit: $(DEV)
 	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 
-accuracy: $(READY)  ## the figures on ../shared/benchmark
+accuracy: $(DEV)  ## the figures on ../shared/benchmark
 	$(BIN)/python bench/accuracy.py
 
-lab: $(READY)  ## record the lab's bundles anew: 20 minutes, PyTorch for recording only, root for the full disk
+lab: $(DEV)  ## record the lab's bundles anew: 20 minutes, PyTorch for recording only, root for the full disk
 	@test -x $(LAB)/bin/python || $(PYTHON) -m venv $(LAB)
 	@$(LAB)/bin/python -m pip install --quiet torch==2.13.0 numpy py-spy
 	$(BIN)/python bench/lab/lab.py --python $(LAB)/bin/python --out tests/bundles
 	$(BIN)/python bench/lab/judge.py
 
-lock:  ## resolve requirements.lock anew
-	$(BIN)/uv pip compile -q pyproject.toml --extra postgres --extra re2 --extra s3 --extra github --extra ray requirements-dev.in --generate-hashes --no-emit-index-url \
-	  --python-version 3.11 --universal -o requirements.lock
-	$(BIN)/uv pip compile -q pyproject.toml --extra postgres --extra re2 --extra s3 --extra github --constraint requirements.lock --generate-hashes \
-	  --no-emit-index-url --python-version 3.11 --universal -o requirements-service.lock
+lock: $(READY)  ## resolve the three lock files again: one resolution, of which the other two are parts
+	@test -x $(BIN)/uv || $(PIP) uv
+	$(COMPILE) --group build $(SERVICE) --extra ray requirements-dev.in -o requirements-dev.lock
+	$(COMPILE) --group build --constraint requirements-dev.lock -o requirements.lock
+	$(COMPILE) $(SERVICE) --constraint requirements-dev.lock -o requirements-service.lock
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache

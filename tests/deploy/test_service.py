@@ -86,15 +86,6 @@ def test_the_image_gets_what_it_is_built_of():
     assert [name for name in let if not (ROOT / name).exists()] == []
 
 
-def test_the_locked_libraries_of_the_image_are_those_of_the_tests():
-    """One lock is made of the other's: the same versions, and no tool of ours."""
-    both = [(ROOT / name).read_text() for name in ("requirements.lock", "requirements-service.lock")]
-    tests, service = (dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", text, re.MULTILINE)) for text in both)
-    assert {name: version for name, version in service.items() if tests.get(name) != version} == {}
-    assert {"pytest", "mypy", "ruff", "hatchling"} & set(service) == set()
-    assert {"psycopg-binary", "hyperscan", "slack-bolt"} <= set(service)
-
-
 def test_systemd_takes_the_unit(tmp_path):
     """As systemd-analyze reads it."""
     if shutil.which("systemd-analyze") is None:
