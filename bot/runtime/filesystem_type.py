@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-MOUNTS = Path("/proc/self/mountinfo")  # proc(5): of Linux only
+import psutil
+
 _NETWORK = frozenset(
     [
         "9p",
@@ -38,48 +39,29 @@ _NETWORK_FUSE = (
 )
 
 
-def kind_of(folder: Path, mounts: str | None = None) -> str | None:
-    """The type of the file system under a folder, or under the nearest one that is there; None where it is not told.
-
-    `mounts`: the text of mountinfo, else of this process.
-    """
+def kind_of(folder: Path) -> str | None:
+    """The type of the file system under a folder, or under the nearest existing parent; None where it is unknown."""
     try:
-        text = MOUNTS.read_text("utf-8", "surrogateescape") if mounts is None else mounts
+        mounts = psutil.disk_partitions(all=True)  # in the order in which they were mounted
     except OSError:
         return None
-    place = os.path.realpath(folder)
-    found: tuple[int, str] | None = None
-    for line in text.splitlines():
-        head, _, tail = line.partition(" - ")
-        fields = head.split(" ")
-        if len(fields) < 5 or not tail:
-            continue
-        point = _plain(fields[4])
-        inside = point in ("/", place) or place.startswith(f"{point}/")
-        if inside and (found is None or len(point) >= found[0]):  # of two at one point the later lies on top
-            found = len(point), tail.split(" ", 1)[0]
-    return found[1] if found else None
+    place = Path(os.path.realpath(folder))
+    around = [mount for mount in mounts if place.is_relative_to(mount.mountpoint)]
+    return max(reversed(around), key=lambda mount: len(mount.mountpoint)).fstype if around else None
 
 
-def network_kind(folder: Path, mounts: str | None = None) -> str | None:
-    """The type where it is a network file system; None where it is none, or not told."""
-    kind = kind_of(folder, mounts)
+def network_kind(folder: Path) -> str | None:
+    """The type if it is a network file system; None if it is not, or unknown."""
+    kind = kind_of(folder)
     return kind if kind in _NETWORK or (kind or "").startswith(_NETWORK_FUSE) else None
 
 
-def database_warning(path: Path, mounts: str | None = None) -> str | None:
-    """What to say of a SQLite file that lies where it can be damaged."""
-    kind = network_kind(path.parent, mounts)
+def database_warning(path: Path) -> str | None:
+    """The warning for a SQLite file on a file system that can damage it."""
+    kind = network_kind(path.parent)
     if kind is None:
         return None
     return (
         f"{path} lies on {kind}, a network file system: SQLite can lose or damage it there, and other hosts must not open"
         " it; move it to a local disk (SIGNALBOX_STATE), or name a PostgreSQL (SIGNALBOX_DATABASE)"
     )
-
-
-def _plain(text: str) -> str:
-    """A path of mountinfo without its escapes: space, tab, newline and backslash stand there as octal numbers."""
-    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, char)
-    return text

@@ -114,9 +114,10 @@ def test_show_says_what_is_kept(state: Path) -> None:
 
 def test_a_database_on_a_network_file_system_is_warned_of(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On stderr, by `store show`; the same by `serve`."""
-    mounts = state.parent / "mountinfo"
-    mounts.write_text(f"1 1 0:1 / / rw - ext4 x rw\n2 1 0:2 / {os.path.realpath(state)} rw - nfs4 filer:/x rw\n")
-    monkeypatch.setattr("bot.runtime.filesystem_type.MOUNTS", mounts)
+    mounts = state.parent / "proc" / "self" / "mounts"
+    mounts.parent.mkdir(parents=True)
+    mounts.write_text(f"x / ext4 rw 0 0\nfiler:/x {os.path.realpath(state)} nfs4 rw 0 0\n")
+    monkeypatch.setattr("psutil.PROCFS_PATH", str(state.parent / "proc"))
     done = run("show")
     assert f"signalbox: {state}/signalbox.db lies on nfs4, a network file system" in done.stderr
     assert done.exit_code == 0

@@ -121,7 +121,7 @@ class Job:
         """As connectors.host.processes.Host."""
         if self.time >= self.ends_at:
             return (), (Gap("no_processes", "processes", "no such process runs here"),)
-        mains = (Process(100 + rank, 1, "S", 5, rank=rank, world_size=self.world) for rank in range(self.world))
+        mains = (Process(100 + rank, 1, "sleeping", rank=rank, world_size=self.world) for rank in range(self.world))
         return tuple(RankProcess(one.rank, one) for one in mains), ()
 
     def alive(self, _process):

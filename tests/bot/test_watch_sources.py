@@ -158,7 +158,7 @@ class Ends:
 
     def ranks(self, _wanted):
         """As connectors.host.processes.Host."""
-        mains = (Process(100 + rank, 1, "S", 5, rank=rank, world_size=4) for rank in range(4))
+        mains = (Process(100 + rank, 1, "sleeping", rank=rank, world_size=4) for rank in range(4))
         return tuple(RankProcess(one.rank, one) for one in mains if self.alive(one)), ()
 
     def alive(self, process):
@@ -243,11 +243,13 @@ def test_how_a_process_ended_is_read_while_its_parent_has_not_asked():
     """A signal by its name, a status by its number; nothing once it is taken."""
     host = Host()
     for words, how in (
-        (["-c", "import os; os.kill(os.getpid(), 9)"], "SIGKILL"),
-        (["-c", "raise SystemExit(3)"], "exit 3"),
+        (["-c", "import os; input(); os.kill(os.getpid(), 9)"], "SIGKILL"),
+        (["-c", "input(); raise SystemExit(3)"], "exit 3"),
     ):
-        with subprocess.Popen([sys.executable, *words]) as child:
+        with subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE) as child:
             [[one], _] = host.ranks(Wanted(pids=(child.pid,)))
+            child.stdin.write(b"\n")
+            child.stdin.close()
             os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
             assert (host.alive(one.main), host.ended(one.main)) == (False, how)
             child.wait()

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 import connectors.host.processes
@@ -17,7 +18,7 @@ from connectors.base.commands import run_bounded
 from connectors.host.ebpf import Probes
 from connectors.host.kernel_log import KernelLog
 from connectors.host.nccl_ras import RasSource
-from connectors.host.processes import Host, Process, Wanted
+from connectors.host.processes import Host, Wanted
 
 DUMP = '[{"pid": 1, "thread_id": 1, "thread_name": "MainThread", "frames": []}]'
 
@@ -33,7 +34,7 @@ class Proc:
         folder = self.root / str(pid)
         folder.mkdir(parents=True, exist_ok=True)
         rest = " ".join(["0"] * 17)
-        (folder / "stat").write_text(f"{pid} (pt) main) {state} {parent} {rest} {started} 0 0\n")
+        (folder / "stat").write_text(f"{pid} (pt) main) {state} {parent} {rest} {started}{' 0' * 30}\n")
         (folder / "cmdline").write_bytes(command.replace(" ", "\0").encode())
         (folder / "environ").write_bytes(b"\0".join(f"{key}={value}".encode() for key, value in environ.items()))
 
@@ -43,9 +44,13 @@ class Proc:
 
 
 @pytest.fixture
-def proc(tmp_path):
-    """An empty /proc."""
-    return Proc(tmp_path / "proc")
+def proc(tmp_path, monkeypatch):
+    """An empty /proc, which psutil reads."""
+    folder = tmp_path / "proc"
+    folder.mkdir()
+    (folder / "stat").write_text("btime 1772622000\n")
+    monkeypatch.setattr(psutil, "PROCFS_PATH", str(folder))
+    return Proc(folder)
 
 
 def program(path: Path, text: str) -> str:
@@ -55,9 +60,9 @@ def program(path: Path, text: str) -> str:
     return str(path)
 
 
-def ranks(proc, **wanted):
+def ranks(**wanted):
     """Rank → (pid, pids of its children), and the codes of the gaps."""
-    found, gaps = Host(proc.root).ranks(Wanted(**wanted))
+    found, gaps = Host().ranks(Wanted(**wanted))
     return {one.rank: (one.main.pid, [each.pid for each in one.children]) for one in found}, [gap.code for gap in gaps]
 
 
@@ -70,8 +75,8 @@ def test_a_launcher_is_no_rank_and_loader_workers_are_children(proc):
     for rank in (0, 1):
         proc.add(50 + rank, parent=40, RANK=4 + rank, LOCAL_RANK=rank, WORLD_SIZE=16)
         proc.add(60 + rank, parent=50 + rank, RANK=4 + rank)
-    assert ranks(proc, pattern="train") == ({4: (50, [60]), 5: (51, [61])}, [])
-    found, _ = Host(proc.root).ranks(Wanted(pids=(50,)))
+    assert ranks(pattern="train") == ({4: (50, [60]), 5: (51, [61])}, [])
+    found, _ = Host().ranks(Wanted(pids=(50,)))
     assert found[0].main.world_size == 16
 
 
@@ -80,7 +85,7 @@ def test_without_any_rank_they_are_numbered_and_that_is_told(proc):
     proc.add(70)
     proc.add(71)
     proc.add(72, parent=71)
-    assert ranks(proc, pids=(71, 70, 72)) == ({0: (70, []), 1: (71, [72])}, ["ranks_by_pid"])
+    assert ranks(pids=(71, 70, 72)) == ({0: (70, []), 1: (71, [72])}, ["ranks_by_pid"])
 
 
 def test_children_of_one_launcher_are_the_ranks(proc):
@@ -88,21 +93,21 @@ def test_children_of_one_launcher_are_the_ranks(proc):
     proc.add(80)
     proc.add(81, parent=80)
     proc.add(82, parent=80)
-    assert ranks(proc, pattern="train")[0] == {0: (81, []), 1: (82, [])}
+    assert ranks(pattern="train")[0] == {0: (81, []), 1: (82, [])}
 
 
 def test_two_that_claim_one_rank_are_told(proc):
     """Of two unrelated processes with one rank the older is taken, with a gap."""
     proc.add(90, started=900, RANK=3)
     proc.add(91, started=500, RANK=3)
-    assert ranks(proc, pids=(90, 91)) == ({3: (91, [])}, ["rank_twice"])
+    assert ranks(pids=(90, 91)) == ({3: (91, [])}, ["rank_twice"])
 
 
 def test_nobody_there_is_a_gap(proc):
     """A pattern or a pid that no process has is no error; zombies are nobody."""
     proc.add(95, state="Z", RANK=0)
-    assert ranks(proc, pids=(95, 96)) == ({}, ["no_processes"])
-    assert ranks(proc, pattern="nothing like it") == ({}, ["no_processes"])
+    assert ranks(pids=(95, 96)) == ({}, ["no_processes"])
+    assert ranks(pattern="nothing like it") == ({}, ["no_processes"])
 
 
 def test_odd_files_of_proc_are_nobody(proc):
@@ -111,14 +116,14 @@ def test_odd_files_of_proc_are_nobody(proc):
         (proc.root / str(pid)).mkdir(parents=True)
         (proc.root / str(pid) / "stat").write_bytes(text)
     proc.add(15, RANK="9" * 40)
-    assert ranks(proc, pids=(11, 12, 13, 14, 15)) == ({0: (15, [])}, ["ranks_by_pid"])
+    assert ranks(pids=(11, 12, 13, 14, 15)) == ({0: (15, [])}, ["ranks_by_pid"])
 
 
 def test_another_process_with_the_same_pid_is_not_the_same(proc):
     """A pid that was given again is not taken for the process that had it before."""
     proc.add(21, started=100)
-    host = Host(proc.root)
-    old = Process(21, 1, "S", 100)
+    host = Host()
+    old = host.ranks(Wanted(pids=(21,)))[0][0].main
     assert host.alive(old)
     proc.add(21, started=200)
     assert not host.alive(old)
@@ -130,16 +135,16 @@ def test_a_library_is_found_in_the_maps(proc, tmp_path):
     library.touch()
     proc.add(22)
     (proc.root / "22" / "maps").write_text(f"7f00-7f01 r-xp 00000000 08:01 99    {library}\n7f02-7f03 rw-p 0 00:00 0\n")
-    assert Host(proc.root).library(22, "libnccl.so") == library
-    assert Host(proc.root).library(22, "libcudart.so") is None
+    assert Host().library(22, "libnccl.so") == library
+    assert Host().library(22, "libcudart.so") is None
 
 
 # Their stacks
 
 
-def stacks(proc, spy, **wanted):
+def stacks(spy, **wanted):
     """One round: (rank, child) of each dump, and the gaps by code."""
-    host = Host(proc.root, spy)
+    host = Host(spy)
     dumps, gaps = host.stacks(host.ranks(Wanted(**wanted))[0])
     return [(one.rank, one.child) for one in dumps], {gap.code: gap.reason for gap in gaps}
 
@@ -147,7 +152,7 @@ def stacks(proc, spy, **wanted):
 def test_a_missing_py_spy_says_what_to_install(proc, tmp_path):
     """Without py-spy there is no stack, and the gap says how to get it."""
     proc.add(30, RANK=0)
-    found, gaps = stacks(proc, str(tmp_path / "none"), pids=(30,))
+    found, gaps = stacks(str(tmp_path / "none"), pids=(30,))
     assert found == []
     assert "pip install py-spy" in gaps["py_spy_missing"]
 
@@ -159,7 +164,7 @@ def test_ranks_come_with_their_python_children(proc, tmp_path):
     proc.add(32, parent=30, command="nvidia-smi dmon")
     said = tmp_path / "said"
     spy = program(tmp_path / "spy", f"echo \"$@\" >> {said}\necho '{DUMP}'")
-    assert stacks(proc, spy, pids=(30,)) == ([(0, False), (0, True)], {})
+    assert stacks(spy, pids=(30,)) == ([(0, False), (0, True)], {})
     assert sorted(said.read_text().splitlines()) == ["dump --json --native --pid 30", "dump --json --pid 31"]
 
 
@@ -168,7 +173,7 @@ def test_where_c_frames_fail_pythons_own_will_do(proc, tmp_path):
     proc.add(30, RANK=0)
     said = tmp_path / "said"
     spy = program(tmp_path / "spy", f'echo "$@" >> {said}\ncase "$*" in *--native*) exit 1;; esac\necho \'{DUMP}\'')
-    host = Host(proc.root, spy)
+    host = Host(spy)
     found, _ = host.ranks(Wanted(pids=(30,)))
     for _ in range(2):
         dumps, gaps = host.stacks(found)
@@ -181,21 +186,21 @@ def test_a_process_that_is_stopped_or_blocked_is_not_attached_to(proc, tmp_path,
     """py-spy would fail on it or wait with it: it is read from outside."""
     proc.add(30, state=state, RANK=0)
     spy = program(tmp_path / "spy", f"case \"$*\" in *--nonblocking*) echo '{DUMP}';; *) exit 1;; esac")
-    assert stacks(proc, spy, pids=(30,)) == ([(0, False)], {})
+    assert stacks(spy, pids=(30,)) == ([(0, False)], {})
 
 
 def test_a_refusal_says_what_is_needed(proc, tmp_path):
     """Permission denied is told with the ways to get it."""
     proc.add(30, RANK=0)
     spy = program(tmp_path / "spy", "echo 'Error: Permission Denied: try again' >&2; exit 1")
-    assert "CAP_SYS_PTRACE" in stacks(proc, spy, pids=(30,))[1]["stacks_not_taken"]
+    assert "CAP_SYS_PTRACE" in stacks(spy, pids=(30,))[1]["stacks_not_taken"]
 
 
 def test_a_process_that_ends_on_the_way_is_a_gap(proc, tmp_path):
     """One that is gone when its turn comes is told, and the others are sampled."""
     proc.add(30, RANK=0)
     proc.add(31, RANK=1)
-    host = Host(proc.root, program(tmp_path / "spy", f"echo '{DUMP}'"))
+    host = Host(program(tmp_path / "spy", f"echo '{DUMP}'"))
     found, _ = host.ranks(Wanted(pids=(30, 31)))
     proc.remove(30)
     dumps, gaps = host.stacks(found)
@@ -205,7 +210,7 @@ def test_a_process_that_ends_on_the_way_is_a_gap(proc, tmp_path):
 def test_a_wish_to_stop_ends_a_round(proc, tmp_path):
     """No more processes are sampled once somebody wants to stop."""
     proc.add(30, RANK=0)
-    host = Host(proc.root, program(tmp_path / "spy", f"echo '{DUMP}'"))
+    host = Host(program(tmp_path / "spy", f"echo '{DUMP}'"))
     dumps, gaps = host.stacks(host.ranks(Wanted(pids=(30,)))[0], lambda: True)
     assert (dumps, [gap.code for gap in gaps]) == ((), ["stacks_left_out"])
 
@@ -216,7 +221,7 @@ def test_a_dump_that_hangs_is_given_up(proc, tmp_path, monkeypatch):
     proc.add(30, RANK=0)
     spy = program(tmp_path / "spy", "exec sleep 20")
     begun = time.monotonic()
-    assert "no answer within" in stacks(proc, spy, pids=(30,))[1]["stacks_not_taken"]
+    assert "no answer within" in stacks(spy, pids=(30,))[1]["stacks_not_taken"]
     assert time.monotonic() - begun < 10
 
 
