@@ -166,7 +166,7 @@ def served(url: str, mode: str, rounds: int, folder: Path) -> list[float]:
     with ExitStack() as ends:
         api = ends.enter_context(serving(workspace, pages=False))
         if mode == "socket":
-            from bot.demo.fakeslack.socket_mode import socket_mode  # noqa: PLC0415 - needs websockets
+            from tests.doubles.slack_socket_mode import socket_mode  # noqa: PLC0415 - needs websockets
 
             link = ends.enter_context(socket_mode(workspace))
         config.write_text(CONFIG.format(folder=folder, workers=RUNNING, mode=mode, api=api, channel=CHANNEL))
@@ -207,7 +207,7 @@ def bare(mode: str, rounds: int) -> list[float]:
     with ExitStack() as ends:
         api = ends.enter_context(serving(workspace, pages=False))
         if mode == "socket":
-            from bot.demo.fakeslack.socket_mode import socket_mode  # noqa: PLC0415 - needs websockets
+            from tests.doubles.slack_socket_mode import socket_mode  # noqa: PLC0415 - needs websockets
 
             link = ends.enter_context(socket_mode(workspace))
         env = {"BENCH_BOT": workspace.app.bot_token, "BENCH_APP": workspace.app.app_token, "BENCH_API": f"{api}/api/"}
@@ -269,9 +269,9 @@ def kills() -> None:
     from _pytest.monkeypatch import MonkeyPatch  # noqa: PLC0415 - for environment variables alone
 
     from bot.rulebase.loader import knowledge  # noqa: PLC0415
-    from tests.bot.slack.killing import WHOLE, expected, killed  # noqa: PLC0415
-    from tests.bot.slack.mortal import Lives  # noqa: PLC0415
-    from tests.bot.slack.stage import stage  # noqa: PLC0415
+    from tests.support.kill_points import WHOLE, expected, killed  # noqa: PLC0415
+    from tests.support.mortal_worker import Lives  # noqa: PLC0415
+    from tests.support.slack_stage import stage  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as name, MonkeyPatch.context() as patch:
         folder = Path(name)
@@ -318,7 +318,7 @@ def main() -> None:
         folder = Path(name)
         stores = {"SQLite": lambda part: f"sqlite:///{folder / part / 'signalbox.db'}"}
         if wanted.postgres:
-            from tests.bot.databases import postgres  # noqa: PLC0415
+            from tests.support.databases import postgres  # noqa: PLC0415
 
             address = ends.enter_context(postgres(folder / "postgres"))
             stores["PostgreSQL"] = lambda _: address

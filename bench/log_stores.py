@@ -39,7 +39,7 @@ from connectors.log_stores.query_plan import pull  # noqa: E402
 from kb.model import Job, JobRecord, Window  # noqa: E402
 from kb.scanning.matcher import HyperscanMatcher, ScanPattern  # noqa: E402
 from kb.scanning.prefilter import prefilter  # noqa: E402
-from tests.connectors.doubles.loki import Entry, LineFilter, LokiDouble, Refused, Selected, serving  # noqa: E402
+from tests.doubles.loki import Entry, LineFilter, LokiDouble, Refused, Selected, serving  # noqa: E402
 
 NS = 1_000_000_000
 DATA = Path(__file__).parent / "data"

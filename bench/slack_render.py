@@ -4,8 +4,8 @@
     python bench/slack_render.py --show BUNDLE       # the answer on a bundle as a person reads it in the channel
 
 Each report has markup, mentions, secrets, invisible and broken characters and endless lines in every field
-(tests/bot/slack/hostile.py). The check is written from Slack's documentation, apart from the renderer
-(tests/bot/slack/strict.py). Asked: nothing broken, nothing leaked.
+(tests/support/hostile_reports.py). The check is written from Slack's documentation, apart from the renderer
+(tests/support/block_limits.py). Asked: nothing broken, nothing leaked.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ sys.path.insert(0, str(ROOT))  # `python bench/slack_render.py`, from anywhere
 from bot.slack.blocks.limits import weight  # noqa: E402
 from bot.slack.messages.answer import answered  # noqa: E402
 from bot.slack.messages.card import Card  # noqa: E402
-from tests.bot.slack.hostile import SECRETS, card, report  # noqa: E402
-from tests.bot.slack.reading import read  # noqa: E402
-from tests.bot.slack.strict import faults_of_message, texts  # noqa: E402
+from tests.support.block_limits import faults_of_message, texts  # noqa: E402
+from tests.support.hostile_reports import SECRETS, card, report  # noqa: E402
+from tests.support.slack_reading import read  # noqa: E402
 
 
 def measured(count: int, seed: int) -> dict[str, float | int]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import settings
+
+from tests.support.paths import ROOT
 
 settings.register_profile("signalbox", deadline=None)
 settings.load_profile("signalbox")
@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if not hasattr(config, "workerinput"):  # of xdist
         return
-    here = Path(__file__).parent
+    here = ROOT / "tests"
     for item in items:
         if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in OUTSIDE:
             item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=3))

@@ -13,8 +13,8 @@ import pytest
 import kb.model
 import kb.report
 import kb.rulebase.rule
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 MODULES = sorted(path for package in ("kb", "connectors", "bot") for path in (ROOT / package).rglob("*.py"))
 RULES = sorted(path.parent for path in (ROOT / "rules").glob("*/*/rule.yaml"))
 OUTSIDE = {"open", "print", "input", "eval", "exec", "compile", "__import__", "breakpoint"}

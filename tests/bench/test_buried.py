@@ -14,8 +14,9 @@ import pytest
 from bot.authoring.accuracy import Case
 from kb.parsers.logs.progress import read_line
 from kb.parsers.logs.timestamps import find_time
+from tests.support.paths import ROOT
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))  # scripts beside each other, no package
+sys.path.insert(0, str(ROOT / "bench"))  # scripts beside each other, no package
 import buried
 import buried_text
 

@@ -16,8 +16,8 @@ import pytest
 from sqlalchemy import create_engine
 
 from bot.rulebase.loader import Knowledge, default_folder, knowledge
-from tests.bot.chromium import chromium
-from tests.bot.databases import postgres, program
+from tests.support.chromium import chromium
+from tests.support.databases import postgres, program
 
 TRACEBACK = "Traceback (most recent call last)"
 

@@ -7,14 +7,14 @@ import importlib.util
 import json
 import math
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from kb.parsers.logs.progress import read_line
+from tests.support.paths import ROOT
 
-FILE = Path(__file__).parents[2] / "callbacks/signalbox_callback.py"
+FILE = ROOT / "callbacks/signalbox_callback.py"
 
 
 @pytest.fixture(scope="module")

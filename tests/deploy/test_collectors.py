@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-COLLECTORS = Path(__file__).parents[2] / "deploy" / "collectors"
+from tests.support.paths import ROOT
+
+COLLECTORS = ROOT / "deploy" / "collectors"
 RSYSLOGD = shutil.which("rsyslogd") or shutil.which("rsyslogd", path="/usr/sbin:/sbin")
 PLUGINS = ("omelasticsearch.so", "imfile.so", "fmhash.so")
 needs_rsyslog = pytest.mark.skipif(

@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 from bot.rulebase.loader import default_folder
-from tests.bot.forges.gitlab_double import GitLabDouble, MergeRequest
-from tests.bot.forges.repository import Repository
-from tests.bot.forges.serving import serving
-from tests.bot.forges.staged import git
+from tests.doubles.gitlab import GitLabDouble, MergeRequest
+from tests.support.forge_repository import Repository
+from tests.support.forge_server import serving
+from tests.support.paths import DEMO, ROOT
+from tests.support.staged_proposals import git
 
-ROOT = Path(__file__).parents[2]
 FILES = ROOT / "deploy" / "rules-repository"
 WORKFLOWS = FILES / ".github" / "workflows"
 BASH = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c"]  # as GitHub runs `shell: bash`
@@ -55,7 +55,7 @@ def repository(tmp_path):
     logs = home / "cases" / "full-disk" / "logs"
     logs.mkdir(parents=True)
     (logs / "rank-0.err").write_text("OSError: [Errno 28] No space left on device: '/scratch/out/step_40'\n")
-    shutil.copy(ROOT / "bot" / "demo" / "incidents" / "shard-corrupt" / "job.yaml", home / "cases" / "full-disk")
+    shutil.copy(DEMO / "job.yaml", home / "cases" / "full-disk")
     git(home, "init", "-q", "-b", "main")
     git(home, "add", "-A")
     git(home, "commit", "-q", "-m", "the rules")

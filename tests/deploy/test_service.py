@@ -15,8 +15,8 @@ from flask import Flask
 from bot.config.file import Metrics, load
 from bot.incidents.ledger import Ledger
 from bot.server.health import operations
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = (DEPLOY / "container" / "Dockerfile").read_text()
 UNIT = (DEPLOY / "systemd" / "signalbox.service").read_text()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -11,8 +10,8 @@ import pytest
 import yaml
 
 from bot.slack.app import COMMANDS, EVENTS, SCOPES, SHORTCUTS, build
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 MANIFEST: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "slack" / "manifest.yaml").read_text())
 
 

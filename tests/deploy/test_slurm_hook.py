@@ -26,10 +26,11 @@ from connectors.base.contract import Deadline, JobQuery
 from connectors.base.secret import Secret
 from connectors.slurm.connector import Slurm, SlurmSettings
 from kb.model import Window
-from tests.bot.test_endings import Shelf
-from tests.connectors.real_slurm import RealSlurm, real_slurm
+from tests.bot.server.test_job_watcher import Shelf
+from tests.support.paths import ROOT
+from tests.support.slurm_cluster import RealSlurm, real_slurm
 
-SCRIPT = Path(__file__).parents[2] / "deploy" / "slurm" / "signalbox-epilog.sh"
+SCRIPT = ROOT / "deploy" / "slurm" / "signalbox-epilog.sh"
 SECRET = 'odd "secret\\ of $(the) test'  # noqa: S105 - of the test
 ODD = 'it\'s "odd"\n@&job=1'
 

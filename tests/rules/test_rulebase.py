@@ -18,8 +18,8 @@ from kb.diagnosis.ranking import explains, rank
 from kb.facts.evidence import Facts
 from kb.rulebase.patterns import check, scan_form
 from kb.scanning.matcher import HyperscanMatcher, Matcher, Re2Matcher
+from tests.support.paths import BUNDLES, DEMO, ROOT
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 BENCHMARK = ROOT.parent / "shared" / "benchmark"
 KNOWN = knowledge()
 FOLDER = default_folder()
@@ -96,20 +96,20 @@ def test_every_pattern_is_in_the_safe_subset() -> None:
 
 def test_the_healthy_bundle_is_silent() -> None:
     """A real short run that ended well is called that."""
-    report = diagnose_bundle(KNOWN, ROOT / "tests" / "bundles" / "healthy").report
+    report = diagnose_bundle(KNOWN, BUNDLES / "healthy").report
     assert (report.verdict, report.phase, report.diagnoses) == ("no_fault", "completed", ())
 
 
 def test_the_killed_rank_is_named() -> None:
     """Of two launchers' failure blocks the one that tells what came first decides."""
-    report = diagnose_bundle(KNOWN, ROOT / "tests" / "bundles" / "rank-killed").report
+    report = diagnose_bundle(KNOWN, BUNDLES / "rank-killed").report
     best = report.diagnoses[0]
     assert (best.fault, best.suspects[0].rank, best.suspects[0].node) == ("killed", 3, "node-a")
 
 
 def test_the_demo_names_the_rank_whose_shard_is_damaged() -> None:
     """Not the loudest line, nor the other launcher's victim: rank 5, its data, and what was lost."""
-    report = diagnose_bundle(KNOWN, ROOT / "bot" / "demo" / "incidents" / "shard-corrupt").report
+    report = diagnose_bundle(KNOWN, DEMO).report
     best = report.diagnoses[0]
     assert (best.fault, best.suspects[0].rank, best.suspects[0].node) == ("data_error", 5, "node-b")
     assert (report.decision.advice, report.decision.from_checkpoint, report.decision.steps_lost) == ("fix_first", 30, 6)

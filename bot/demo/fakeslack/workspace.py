@@ -120,7 +120,7 @@ class Workspace:
             Refused: it is not switched on.
         """
         if self.open_socket is None:
-            raise Refused("access_denied", "Socket Mode is not switched on: see bot.demo.fakeslack.socket_mode")
+            raise Refused("access_denied", "Socket Mode is not switched on: see tests.doubles.slack_socket_mode")
         return self.open_socket()
 
     def trouble(self, method: str, kind: str, **more: Any) -> None:

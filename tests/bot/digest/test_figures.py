@@ -19,8 +19,8 @@ from bot.incidents.lifecycle import Step
 from bot.render.report_json import dumps as dumps_report
 from bot.store.digest_rows import compute
 from kb.digest.weeks import Week
-from tests.bot.digest import by_hand
-from tests.bot.digest.filled import BOOK, FAULTS, NOW, fill
+from tests.support import digest_by_hand
+from tests.support.filled_store import BOOK, FAULTS, NOW, fill
 
 BERLIN, LORD_HOWE = ZoneInfo("Europe/Berlin"), ZoneInfo("Australia/Lord_Howe")
 CASES = [
@@ -38,10 +38,10 @@ def both(request, tmp_path_factory):
     with Ledger(f"sqlite:///{tmp_path_factory.mktemp('store') / 'signalbox.db'}") as ledger:
         fill(ledger, seed, pace=pace)
         digest = compute(ledger, "default", week, zone, until=until, faults=FAULTS)
-        ends = by_hand.every(ledger, "default", until)
-    mondays = by_hand.edges(week, zone)
+        ends = digest_by_hand.every(ledger, "default", until)
+    mondays = digest_by_hand.edges(week, zone)
     window = [one for one in ends if one.made >= mondays[0]]
-    weeks = [by_hand.failures(ends, start, end) for start, end in pairwise(mondays)]
+    weeks = [digest_by_hand.failures(ends, start, end) for start, end in pairwise(mondays)]
     return digest, window, weeks, mondays, until
 
 
@@ -78,12 +78,12 @@ def test_counts(both):
 def test_gpu_hours(both):
     """Lost GPU-hours of each week and class, with the number of failures of which they are known."""
     digest, window, weeks, _, _ = both
-    known, chains = by_hand.attempts(window)
-    costs = [[by_hand.lost_with_parts(one, known, chains) for one in week] for week in weeks]
+    known, chains = digest_by_hand.attempts(window)
+    costs = [[digest_by_hand.lost_with_parts(one, known, chains) for one in week] for week in weeks]
     for point, week in zip(digest.trend, costs, strict=True):
         there = [one for one in week if one is not None]
         assert {"value": close(sum(there)), "n": len(there), "of": len(week)} == plain(point.gpu_hours)
-    assert close(by_hand.middle([one for one in costs[-1] if one is not None])) == plain(digest.lost_each)
+    assert close(digest_by_hand.middle([one for one in costs[-1] if one is not None])) == plain(digest.lost_each)
     groups = defaultdict(list)
     for one, cost in zip(weeks[-1], costs[-1], strict=True):
         groups[one.fault].append(cost)
@@ -100,9 +100,9 @@ def test_gpu_hours(both):
 def test_time_to_recover(both):
     """Each term's median, nine-tenths mark and mean; Baidu's formula and the effective ratio of every week."""
     digest, window, weeks, mondays, until = both
-    known, chains = by_hand.attempts(window)
+    known, chains = digest_by_hand.attempts(window)
     for at, (week, point) in enumerate(zip(weeks, digest.trend, strict=True)):
-        found = [(one, *by_hand.terms(one, known, chains)) for one in week]
+        found = [(one, *digest_by_hand.terms(one, known, chains)) for one in week]
         again = [(one, terms) for one, ran, terms in found if ran]
         whole = [sum(terms) for _, terms in again if None not in terms]
         wall = 0.0
@@ -124,8 +124,8 @@ def test_time_to_recover(both):
         if at == len(weeks) - 1:
             for place, name in enumerate(("detection", "scheduling", "initialisation", "recomputation")):
                 values = [terms[place] for _, terms in again if terms[place] is not None]
-                assert close(by_hand.middle(values)) == plain(getattr(digest.recovery, name))
-            assert close(by_hand.middle(whole)) == plain(digest.recovery.whole)
+                assert close(digest_by_hand.middle(values)) == plain(getattr(digest.recovery, name))
+            assert close(digest_by_hand.middle(whole)) == plain(digest.recovery.whole)
             one = digest.ineffective
             assert (len(again), len(whole), len({each.chain for each, _ in again})) == (
                 one.interruptions,
@@ -138,7 +138,7 @@ def test_time_to_recover(both):
 def test_time_to_failure_by_size(both):
     """Hours run and failures of the attempts that stopped in the week."""
     digest, window, weeks, mondays, _ = both
-    known, _ = by_hand.attempts(window)
+    known, _ = digest_by_hand.attempts(window)
     gpus = {}
     for one in window:
         if one.row.job_id is not None and one.report.job.gpus:

@@ -11,7 +11,7 @@ from bot.cli.config import app
 from bot.config.file import ConfigError, load
 from bot.config.rules import App, PullRequests, Rules, Source
 from connectors.base.secret import Secret
-from tests.bot.forges.staged import git, staged
+from tests.support.staged_proposals import git, staged
 
 
 def test_both_are_tried(tmp_path, few_rules, monkeypatch):

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from bot.config.rules import App, PullRequests
 from bot.forges.github import GitHub
 from connectors.base.secret import Secret
-from tests.bot.forges.serving import Said
-from tests.bot.forges.staged import TOKEN, proposed, staged
+from tests.support.forge_server import Said
+from tests.support.staged_proposals import TOKEN, proposed, staged
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.bot.forges.staged import proposed, staged
+from tests.support.staged_proposals import proposed, staged
 
 BRANCH = "signalbox/rule/nic-flaps"
 

@@ -14,7 +14,7 @@ from bot.learning.replay.trial import base_of
 from bot.queue.payloads import DIAGNOSE, DiagnoseOrder
 from bot.queue.worker import step
 from bot.store.tables import ShadowHitRow
-from tests.bot.learning.seeing import LEASE, OOM, add, right, rule, wrong
+from tests.support.learning_views import LEASE, OOM, add, right, rule, wrong
 
 CONFIG = """\
 version: 1

@@ -15,7 +15,7 @@ from bot.learning.replay.backtest import backtest
 from bot.learning.replay.trial import base_of, trial
 from bot.store.tables import IncidentRow, LookedRow
 from kb.learning.precision import Outcome
-from tests.bot.learning.seeing import FULL, GOOD, LEASE, NOW, OOM, STEPS, add, right, rule, wrong
+from tests.support.learning_views import FULL, GOOD, LEASE, NOW, OOM, STEPS, add, right, rule, wrong
 
 QUOTA = FULL + "quota-daemon: project 41 is over its grant and writes are refused\n"
 LATER = NOW + timedelta(days=400)

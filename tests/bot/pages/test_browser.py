@@ -28,14 +28,14 @@ from bot.store.incidents import Origin
 from bot.store.tables import DigestRow, ReportRow
 from kb.digest.weeks import week_named
 from kb.report import Hang, StackBranch, Vote
-from tests.bot.chromium import PATIENCE, complaints, followed
-from tests.bot.digest import hostile_store
-from tests.bot.digest.filled import FAULTS
-from tests.bot.digest.filled import NOW as LATER
-from tests.bot.digest.hostile_store import SCRIPTS
-from tests.bot.pages.made import ATTACKS, EVERYTHING, curves, kept, timeline
 from tests.bot.pages.test_incident import hostile_report
-from tests.bot.samples import FALLEN_GPU, NOON, UNKNOWN
+from tests.support import hostile_store
+from tests.support.bot_samples import FALLEN_GPU, NOON, UNKNOWN
+from tests.support.chromium import PATIENCE, complaints, followed
+from tests.support.filled_store import FAULTS
+from tests.support.filled_store import NOW as LATER
+from tests.support.hostile_store import SCRIPTS
+from tests.support.made_pages import ATTACKS, EVERYTHING, curves, kept, timeline
 
 AT = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
 PLACE = ("logs/dmesg-gpu-017.log", 90_112)

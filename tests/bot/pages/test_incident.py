@@ -13,9 +13,9 @@ from bot.pages.incident import About, incident_page, words_of
 from bot.pages.templates import lines, policy, style, web
 from bot.render.report_json import dumps, from_json
 from kb.report import Hang, StackBranch
-from tests.bot.pages.made import ATTACKS, EVERYTHING, Read, kept
-from tests.bot.samples import FALLEN_GPU, HEALTHY, UNKNOWN
-from tests.bot.slack import hostile
+from tests.support import hostile_reports
+from tests.support.bot_samples import FALLEN_GPU, HEALTHY, UNKNOWN
+from tests.support.made_pages import ATTACKS, EVERYTHING, Read, kept
 
 WHEN = datetime(2026, 3, 1, 14, 30, tzinfo=UTC)
 
@@ -117,7 +117,7 @@ def test_no_report_at_all_breaks_the_page():
     """Reports with every field at random, hostile ones among them: always a page, and of known elements only."""
     chance = Random(20261122)
     for _ in range(150):
-        page = incident_page(hostile.report(chance), about=About(1, WHEN))
+        page = incident_page(hostile_reports.report(chance), about=About(1, WHEN))
         assert Read(page).faults == []
         assert page.encode()
 

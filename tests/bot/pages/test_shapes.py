@@ -11,8 +11,8 @@ from bot.pages.svg_charts import draw, told
 from bot.pages.svg_timeline import across, anchor, lanes
 from kb.timeline.curves import Chart, Line
 from kb.timeline.timeline import COLUMNS, Mark, Timeline
-from tests.bot.pages.made import curves, row, timeline
-from tests.bot.samples import NOON
+from tests.support.bot_samples import NOON
+from tests.support.made_pages import curves, row, timeline
 
 NUMBERS = re.compile(r"-?\d+(?:\.\d+)?")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bot.slack.stage import stage
+from tests.support.slack_stage import stage
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from bot.handlers.diagnose import next_working_day
-from tests.bot.slack.stage import ADA, CHANNEL, EVE, FOREIGN, GRACE, ONCALL, OTHER, stage
+from tests.support.slack_stage import ADA, CHANNEL, EVE, FOREIGN, GRACE, ONCALL, OTHER, stage
 
 
 def press(play, ts, action, user=ADA, value=None):

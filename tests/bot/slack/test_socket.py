@@ -9,10 +9,10 @@ import pytest
 pytest.importorskip("websockets", reason="Socket Mode needs websockets")
 
 from bot.config.file import read
-from bot.demo.fakeslack.socket_mode import socket_mode
 from bot.slack.service import listen
-from tests.bot.slack.stage import ADA, CHANNEL, stage
 from tests.bot.slack.test_app import form, only, press, text_of
+from tests.doubles.slack_socket_mode import socket_mode
+from tests.support.slack_stage import ADA, CHANNEL, stage
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kb.learning.precision import LEAST, Outcome, Share, calibrated, fits, shrunk
 from kb.rulebase.rule import FaultClass, Rulebook
-from tests.bot.samples import FALLEN_GPU
+from tests.support.bot_samples import FALLEN_GPU
 
 BOOK = Rulebook(
     "1",

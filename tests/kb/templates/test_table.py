@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kb.templates import miner, multiline, table
 from kb.templates.masking import template_of
 from kb.templates.table import VARIABLE, Occurrence, Place, Span, TemplateTable, alike, bounded, merge
-from tests.kb.templates.samples import REF, log, mined, part
+from tests.support.template_samples import REF, log, mined, part
 
 WARM = 2048
 

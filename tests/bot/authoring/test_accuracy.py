@@ -1,0 +1,143 @@
+"""Figures over cases with known causes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from bot.authoring.accuracy import (
+    Case,
+    bins,
+    calibration_error,
+    calibration_floor,
+    confusion,
+    evaluate_cases,
+    figures,
+    judge,
+    read_case,
+    render,
+    to_json,
+)
+from kb.errors import UnreadableInput
+from kb.rulebase.rule import FaultClass
+from tests.support.bot_samples import FALLEN_GPU, HEALTHY, TOO_LITTLE, UNKNOWN
+from tests.support.paths import BUNDLES
+
+FALLEN = Case("c1", "gpu_fell_off_bus", (), ("fallen off the bus",), (7,))
+WELL = Case("c2", "healthy", (), (), ())
+
+
+def test_a_right_answer_is_top_1_and_shows_its_needle():
+    """The first fault is the label, and a quoted line holds the needle."""
+    one = judge(FALLEN, FALLEN_GPU)
+
+    assert (one.top1, one.top3, one.needle, one.false_alarm, one.band) == (True, True, True, None, "likely")
+
+
+def test_the_second_answer_is_top_3():
+    """What stands behind the first diagnosis counts as top-3, and an accepted other label as right."""
+    waited = Case("c3", "collective_timeout", (), ("not there",), ())
+
+    one, accepted = judge(waited, FALLEN_GPU), judge(replace(waited, accept=("gpu_fell_off_bus",)), FALLEN_GPU)
+
+    assert (one.top1, one.top3, one.needle) == (False, True, False)
+    assert (accepted.top1, accepted.top3) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("report", "alarm"), [(HEALTHY, False), (FALLEN_GPU, True), (UNKNOWN, True), (TOO_LITTLE, True)]
+)
+def test_on_a_healthy_run_all_but_no_fault_is_an_alarm(report, alarm):
+    """A healthy run is right only as `no_fault`."""
+    one = judge(WELL, report)
+
+    assert (one.false_alarm, one.top1, one.needle) == (alarm, not alarm, None)
+
+
+def test_the_figures_are_shares():
+    """By count, by class, by lost GPU time; alarms are counted."""
+    judged = [judge(FALLEN, FALLEN_GPU), judge(FALLEN, UNKNOWN), judge(WELL, HEALTHY), judge(WELL, FALLEN_GPU)]
+
+    numbers = figures(judged)
+
+    assert (numbers["cases"], numbers["healthy"], numbers["false_alarms"]) == (4, 2, 1)
+    assert (numbers["top1"], numbers["top1_failures"], numbers["no_match"], numbers["needle"]) == (0.5, 0.5, 0.5, 0.5)
+    assert confusion(judged) == [("gpu_fell_off_bus", "unknown", 1), ("healthy", "gpu_fell_off_bus", 1)]
+    assert json.loads(to_json(judged))["figures"] == numbers
+    assert "1 of 2 healthy runs" in render(judged)
+    assert "c1: gpu_fell_off_bus, said no_match" in render(judged, verbose=True)
+    assert {one.case: one for one in judged}["c2"].label == "healthy"
+
+
+def test_no_cases_have_figures_of_nought():
+    """Empty lists divide by nothing."""
+    assert figures([])["top1"] == 0
+    assert "0 cases" in render([])
+
+
+def test_cases_of_a_folder_are_diagnosed(known, tmp_path):
+    """Folders with a case.yaml are cases, others are not."""
+    for name, label in (("killed", "killed"), ("healthy", "healthy")):
+        shutil.copytree(BUNDLES / ("rank-killed" if name == "killed" else name), tmp_path / name)
+        (tmp_path / name / "case.yaml").write_text(f"id: {name}\nlabel: {label}\nranks: [1]\n")
+    (tmp_path / "other").mkdir()
+
+    judged = evaluate_cases(known, tmp_path, 2)
+
+    assert [(one.case, one.false_alarm) for one in judged] == [("healthy", False), ("killed", None)]
+
+
+@pytest.mark.parametrize("text", [None, "", "- a", "id: 1", "id: [", "\x00", "id: 1\nlabel: x\naccept: 5"])
+def test_a_case_of_no_sense_is_an_error(tmp_path, text):
+    """The file is named, in a line."""
+    if text is not None:
+        (tmp_path / "case.yaml").write_text(text)
+
+    with pytest.raises(UnreadableInput, match=r"case\.yaml: no") as caught:
+        read_case(tmp_path)
+
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_cases_is_an_error(known, tmp_path):
+    """Figures over nothing would be no figures."""
+    with pytest.raises(UnreadableInput, match="no case in it"):
+        evaluate_cases(known, tmp_path)
+
+
+def test_calibration_error_is_the_gap_between_sure_and_right() -> None:
+    """None where 80 % of what is 0.8 sure is right, 0.3 where half is; in bins of equal mass."""
+    assert calibration_error([(0.8, at % 5 != 0) for at in range(50)]) == pytest.approx(0.0)
+    assert calibration_error([(0.8, at % 2 == 0) for at in range(50)]) == pytest.approx(0.3)
+    mixed = [(0.9, True)] * 15 + [(0.5, False)] * 10
+    assert calibration_error(mixed) == pytest.approx((3 * 0.1 + 2 * 0.5) / 5)
+    assert calibration_error(mixed[::-1]) == calibration_error(mixed)
+    assert [len(part) for part in bins(mixed)] == [5] * 5
+
+
+def test_the_floor_of_the_calibration_error_falls_with_the_number_of_cases() -> None:
+    """Few cases show an error even where every confidence is perfect."""
+    few, many = ([(0.7, True)] * size for size in (10, 1000))
+    assert 0.05 < calibration_floor(few) < 0.3
+    assert calibration_floor(many) < 0.03
+    assert calibration_floor([]) == 0.0
+
+
+def test_explicit_faults_are_those_that_a_line_can_name() -> None:
+    """A needle and a class that is no symptom and not only seen in numbers; what was named is measured beside."""
+    faults = {
+        "gpu_fell_off_bus": FaultClass("gpu_fell_off_bus", "hardware", "Gone"),
+        "loss_spike": FaultClass("loss_spike", "training", "Spike"),
+        "killed": FaultClass("killed", "none", "Killed", symptom=True),
+    }
+    told = [judge(replace(FALLEN, label=label), FALLEN_GPU, faults) for label in faults]
+    assert [one.explicit for one in told] == [True, False, False]
+    assert [one.named for one in told] == [True, True, True]
+    numbers = figures(told)
+    assert (numbers["explicit"], numbers["explicit_recall"]) == (1, 1.0)
+    assert numbers["explicit_precision"] == pytest.approx(1 / 3, abs=1e-3)
+    assert not judge(replace(FALLEN, needle=()), FALLEN_GPU, faults).explicit
+    assert not judge(WELL, HEALTHY, faults).named

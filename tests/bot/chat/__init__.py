@@ -1,1 +1,0 @@
-"""Tests of the local double of Slack."""

@@ -1,0 +1,175 @@
+"""`signalbox incidents` on a real store."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bot.cli.incidents import app
+from bot.config.file import Retention
+from bot.render.report_json import dumps
+from bot.render.terminal import plain
+from bot.retention.sweep import tidy
+from bot.runtime.paths import database_url
+from bot.store.incidents import Store
+from bot.store.tables import IncidentRow
+from kb.errors import SignalboxError
+from tests.support.bot_samples import FALLEN_GPU, HEALTHY, UNKNOWN
+
+NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path, monkeypatch):
+    """Each test has its own state folder."""
+    monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path))
+    monkeypatch.delenv("SIGNALBOX_DATABASE", raising=False)
+
+
+@pytest.fixture
+def _three():
+    """Three incidents, an hour apart."""
+    with Store(database_url()) as store:
+        for hour, report in enumerate((HEALTHY, UNKNOWN, FALLEN_GPU)):
+            store.add(dumps(report), report, b"", "night-run" if hour == 2 else None, NOW + timedelta(hours=hour))
+
+
+def run(*words):
+    """The command with these words."""
+    return CliRunner().invoke(app, list(words), catch_exceptions=False)
+
+
+def test_an_empty_store_says_so():
+    """Before the first report the list says that there is none, and gives no JSON."""
+    assert "No incidents yet" in run("list").stdout
+    assert run("list", "--json").stdout == ""
+
+
+@pytest.mark.usefixtures("_three")
+def test_the_list_is_two_lines_an_incident():
+    """Number, time, fault or verdict, job, and the summary below it, cut to the terminal's width."""
+    expected = """\
+    3  2026-03-02 10:30Z  gpu_fell_off_bus              llm-70b, 47110
+       GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ran...
+    2  2026-03-02 09:30Z  no_match                      vision-pretrain
+       The run stopped making steps after iteration 310 and no rule says why.
+"""
+    assert run("list", "--limit", "2").stdout == expected
+
+
+@pytest.mark.usefixtures("_three")
+def test_the_list_as_json_is_one_object_a_line():
+    """For programs each incident is a JSON object with its time in UTC."""
+    rows = [json.loads(line) for line in run("list", "--json").stdout.splitlines()]
+
+    assert [row["id"] for row in rows] == [3, 2, 1]
+    assert (rows[0]["fault"], rows[0]["created_at"]) == ("gpu_fell_off_bus", "2026-03-02T10:30:00Z")
+
+
+@pytest.mark.usefixtures("_three")
+def test_an_incident_is_shown_as_it_was_told():
+    """`show` gives the report's text under a line that names the incident."""
+    assert run("show", "3").stdout == f"Incident 3, 2026-03-02 10:30Z, bundle night-run\n\n{plain(FALLEN_GPU)}"
+    assert run("show", "1", "--verbose").stdout.endswith(plain(HEALTHY, verbose=True))
+
+
+@pytest.mark.usefixtures("_three")
+def test_an_incident_says_where_its_evidence_is(tmp_path):
+    """Packed, out of reach, or gone, under the first line; and that it is pinned."""
+    with Store(database_url()) as store, store.session(write=True) as session:
+        row = session.get(IncidentRow, 3)
+        row.bundle, row.archive, row.pinned = "/spool/a", str(tmp_path / "a.tar.zst"), True
+    (tmp_path / "a.tar.zst").touch()
+    head = "Incident 3, 2026-03-02 10:30Z, bundle /spool/a, pinned\nIts evidence is packed in "
+    assert run("show", "3").stdout == f"{head}{tmp_path}/a.tar.zst.\n\n{plain(FALLEN_GPU)}"
+    (tmp_path / "a.tar.zst").unlink()
+    assert run("show", "3").stdout.startswith(f"{head}{tmp_path}/a.tar.zst, which cannot be reached from here.\n\n")
+
+
+@pytest.mark.usefixtures("_three")
+def test_a_report_whose_time_is_over_is_told():
+    """It is not said that there was no such incident."""
+    with Store(database_url()) as store:
+        tidy(store, Path("/nowhere"), NOW + timedelta(days=800), Retention(packs="/nowhere"))
+    result = run("show", "3")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "the report of incident 3 was removed, as its time was over" in result.stderr
+
+
+@pytest.mark.usefixtures("_three")
+def test_an_incident_as_json_is_the_report_as_it_was():
+    """`show --json` gives the bytes that were stored."""
+    assert run("show", "2", "--json").stdout_bytes == dumps(UNKNOWN) + b"\n"
+
+
+@pytest.mark.usefixtures("_three")
+def test_a_number_that_is_not_there_is_bad_usage():
+    """An unknown number is one line on stderr and status 2."""
+    result = run("show", "77")
+
+    assert result.exit_code == 2
+    assert "there is no incident 77" in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_hostile_summary_does_not_move_the_cursor():
+    """Names and summaries in the list are escaped as everywhere."""
+    odd = replace(HEALTHY, summary="\x1b[2Jgone \u202eback", job=replace(HEALTHY.job, name="a\rb"))
+    with Store(database_url()) as store:
+        store.add(dumps(odd), odd, b"", None, NOW)
+
+    text = run("list").stdout
+
+    assert "a\\x0db\n       \\x1b[2Jgone \\u202eback\n" in text
+
+
+@pytest.mark.usefixtures("_three")
+def test_a_life_from_the_shell():
+    """Each step says how the incident stands then; the list and the incident tell it, the history has all steps."""
+    with Store(database_url()) as store:
+        store.add(dumps(replace(UNKNOWN, id="more")), UNKNOWN, b"", None, NOW)
+    assert run("ack", "3").stdout.startswith("Incident 3: acknowledged; it is acknowledged")
+    assert run("assign", "3", "grace", "--note", "knows it").stdout == (
+        "Incident 3: assigned to grace: knows it; it is acknowledged\n"
+    )
+    assert "snoozed until" in run("snooze", "2", "--for", "8h").stdout
+    assert run("list", "--assignee", "grace").stdout.split("\n")[0].endswith("[acknowledged, of grace]")
+    assert "[snoozed until" in run("list", "--state", "snoozed").stdout
+    assert run("list", "--state", "merged").stdout == "No incident is as asked.\n"
+    assert run("merge", "2", "3").stdout == "Incident 2: merged into incident 3; it is merged\n"
+    shown = run("show", "3").stdout
+    assert "Incident 3, 2026-03-02 10:30Z, bundle night-run, acknowledged, of grace" in shown
+    assert [line.split(": ", 1)[1] for line in shown.split("\n")[-4:-1]] == [
+        "acknowledged",
+        "assigned to grace: knows it",
+        "incident 2 merged into it",
+    ]
+    assert run("reopen", "2").stdout == "Incident 2: reopened; it is open\n"
+    assert "Open: 2" in run("handover", "--since", "90d").stdout
+    assert json.loads(run("handover", "--json").stdout)["schema"] == "signalbox.handover/1"
+
+
+@pytest.mark.usefixtures("_three")
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("list", "--state", "asleep"), "there is no 'asleep'"),
+        (("snooze", "3"), "either --for"),
+        (("snooze", "3", "--for", "soon"), "--for"),
+        (("snooze", "3", "--until", "tomorrow"), "is no time"),
+        (("snooze", "3", "--until", "2020-01-01"), "over already"),
+        (("handover", "--since", "0h"), "--since"),
+        (("merge", "3", "99"), "no incident 99"),
+        (("ack", "99"), "no incident 99"),
+    ],
+)
+def test_words_that_make_no_sense_are_explained(words, why):
+    """In one line."""
+    with pytest.raises(SignalboxError) as refused:
+        run(*words)
+    assert why in str(refused.value)

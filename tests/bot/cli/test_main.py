@@ -1,0 +1,664 @@
+"""The command as its users run it: on good evidence, on every kind of bad input, with a closed or full output."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from tests.bot.conftest import TRACEBACK, Command
+from tests.support.paths import BUNDLES, DEMO, ROOT
+
+KILLED = ROOT / "tests/bundles/rank-killed"
+HEALTHY = ROOT / "tests/bundles/healthy"
+FULL = b"OSError: [Errno 28] No space left on device: '/scratch/moe/ckpt-880'\n"
+STEPS = b"".join(b"iteration %d/ 9000 | lm loss: %.4f\n" % (i, 9 / i) for i in range(1, 400))
+
+
+@pytest.fixture
+def logs(tmp_path):
+    """A folder for logs, with one that tells of a full disk."""
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    (folder / "rank-3.log").write_bytes(STEPS + FULL)
+    return folder
+
+
+def diagnose(signalbox, *words, **options):
+    """A diagnosis as JSON that is not kept."""
+    return signalbox("diagnose", "--json", "--no-store", *words, **options)
+
+
+def faults(ran):
+    """The fault classes found, the first one first."""
+    return [one["fault"] for one in ran.report["diagnoses"]]
+
+
+# What it does
+
+
+def test_the_demo_needs_nothing(signalbox):
+    """`signalbox demo` gives a diagnosis with its lines, from any folder, and keeps nothing."""
+    ran = signalbox("demo")
+
+    assert (ran.status, ran.err) == (0, "")
+    assert b"(data_error)" in ran.out
+    assert b"logs/rank-5.err:" in ran.out
+    assert not signalbox.state.exists()
+    assert signalbox("demo", "--json").report["diagnoses"][0]["fault"] == "data_error"
+
+
+def test_a_bundle_is_diagnosed_and_kept(signalbox):
+    """The report goes to stdout, and the incident into the store."""
+    ran = signalbox("diagnose", "--bundle", KILLED)
+
+    assert (ran.status, ran.err) == (0, "")
+    kept = signalbox("incidents", "list", "--json").reports
+    assert [one["bundle"] for one in kept] == [str(KILLED)]
+    shown = signalbox("incidents", "show", str(kept[0]["id"]), "--json")
+    assert shown.report["id"] == diagnose(signalbox, "--bundle", KILLED).report["id"]
+
+
+def test_logs_are_diagnosed_by_path(signalbox, logs):
+    """`--logs` takes files and folders, several of them, and quotes the deciding line with its number."""
+    other = logs.parent / "other.log"
+    other.write_bytes(STEPS)
+
+    ran = diagnose(signalbox, "--logs", logs, other)
+
+    quoted = ran.report["diagnoses"][0]["evidence"][0]
+    assert (ran.status, ran.report["bundle"], ran.report["streams"]) == (0, None, 2)
+    assert faults(ran)[0] == "disk_full"
+    assert (quoted["source"], quoted["line"], quoted["rank"]) == (str(logs / "rank-3.log"), 400, 3)
+
+
+def test_fail_on_fault_is_for_pipelines(signalbox):
+    """With `--fail-on fault` a fault is status 1, a healthy run 0."""
+    assert diagnose(signalbox, "--bundle", KILLED, "--fail-on", "fault").status == 1
+    assert diagnose(signalbox, "--bundle", HEALTHY, "--fail-on", "fault").status == 0
+    assert diagnose(signalbox, "--bundle", KILLED, "--fail-on", "weather").status == 2
+
+
+def test_the_same_bundle_gives_the_same_report(signalbox, tmp_path):
+    """Everything but `timing` is the same for the same bundle, from whatever folder it is read."""
+    copied = tmp_path / "elsewhere" / KILLED.name
+    shutil.copytree(KILLED, copied)
+    first = diagnose(signalbox, "--bundle", KILLED).report
+    second = diagnose(signalbox, "--bundle", ".", cwd=copied).report
+
+    assert first.pop("timing").keys() == second.pop("timing").keys()
+    assert json.dumps(first) == json.dumps(second)
+
+
+def test_each_subfolder_is_a_bundle(signalbox, tmp_path):
+    """`--each` gives one JSON report a line, in the order of the names, whatever the bundles hold."""
+    folder = tmp_path / "many"
+    shutil.copytree(KILLED, folder / "b-killed")
+    shutil.copytree(HEALTHY, folder / "c-healthy")
+    (folder / "a-empty").mkdir()
+    (folder / "d-binary").mkdir()
+    (folder / "d-binary" / "x.log").write_bytes(bytes(range(256)) * 50)
+    (folder / "a-file.txt").write_text("no bundle\n")
+
+    ran = signalbox("diagnose", "--each", folder, "--json")
+
+    assert ran.status == 0
+    assert [one["bundle"] for one in ran.reports] == ["a-empty", "b-killed", "c-healthy", "d-binary"]
+    verdicts = [one["verdict"] for one in ran.reports]
+    assert verdicts == ["insufficient_evidence", "fault", "no_fault", "insufficient_evidence"]
+    alone = diagnose(signalbox, "--bundle", folder / "b-killed").report
+    assert {**ran.reports[1], "timing": 0} == {**alone, "timing": 0}
+    assert signalbox("diagnose", "--each", folder, "--fail-on", "fault").status == 1
+
+
+# Bad usage
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["diagnose"], "say what to diagnose"),
+        (["diagnose", "--logs"], "say what to diagnose"),
+        (["diagnose", "--logs", "/nowhere/at/all.log"], "no such file or folder"),
+        (["diagnose", "--bundle", "/nowhere"], "no such folder"),
+        (["diagnose", "--bundle", "/etc/passwd"], "no such folder"),
+        (["diagnose", "--each", "/nowhere"], "no such folder"),
+        (["diagnose", "--bundle", "/", "--each", "/"], "give one of"),
+        (["diagnose", "job-1", "--bundle", "/"], "there is no JOB"),
+        (["diagnose", "no-such-job"], "could find the job 'no-such-job'"),
+        (["diagnose", "x" * 5000], "no connector is configured"),
+        (["diagnose", "--logs", "x" * 5000], "File name too long"),
+        (["diagnose", "--bundle", "x" * 5000], "no such folder"),
+        (["diagnose", "../../\x1b[2J\u202e;rm"], "no connector is configured"),
+        (["diagnose", "--logs", "\x1b[2J\n\r"], "no such file"),
+        (["diagnose", "--logs", os.fsdecode(b"\xff\xfe")], "no such file"),
+        (["diagnose", "--nonsense"], "No such option"),
+        (["diagnose", "--workers", "0"], "--workers"),
+        (["diagnose", "--workers", "1000000"], "--workers"),
+        (["nonsense"], "No such command"),
+        (["evaluate", "/nowhere"], "no such folder"),
+        (["evaluate", "."], "there is no case"),
+        (["diagnose", "--logs", ".", "--rules", "/nowhere"], "/nowhere"),
+        (["rules", "lint", "--rules", "/nowhere"], "/nowhere"),
+        (["rules", "show", "no-such-rule"], "there is no rule"),
+        (["rules", "test", "no-such-rule"], "there is no rule"),
+        (["rules", "test", "--on", "/nowhere"], "no such file"),
+        (["incidents", "show", "seven"], "seven"),
+    ],
+)
+def test_bad_usage_is_told_in_a_line(signalbox, words, told):
+    """What cannot be done is said on stderr, with status 2 and nothing on stdout."""
+    ran = signalbox(*words)
+
+    assert (ran.status, ran.out) == (2, b"")
+    last = ran.err.strip().splitlines()[-1]
+    assert told in last
+    assert len(last) < 1200
+    assert "\x1b" not in ran.err
+
+
+@pytest.mark.parametrize("words", [[], ["rules"], ["incidents"]])
+def test_no_arguments_give_help(signalbox, words):
+    """Without words the command shows what it can do."""
+    ran = signalbox(*words)
+
+    assert ran.status == 2
+    assert "Usage:" in ran.err + ran.out.decode()
+
+
+def test_a_path_without_the_option_gets_a_hint(signalbox, logs):
+    """Who forgets `--logs` is told what was meant."""
+    assert f"did you mean `signalbox diagnose --logs {logs}`?" in signalbox("diagnose", logs).err
+
+
+def test_an_empty_folder_has_nothing_to_collect(signalbox, tmp_path):
+    """Nothing at all is status 3, as bundle it is a report that says that it saw nothing."""
+    empty = tmp_path / "none"
+    empty.mkdir()
+
+    assert [signalbox("diagnose", flag, empty).status for flag in ("--logs", "--each", "--bundle")] == [3, 3, 0]
+    assert diagnose(signalbox, "--bundle", empty).report["verdict"] == "insufficient_evidence"
+
+
+# Bad files
+
+
+def broken(pack, data):
+    """The data packed, without its last part."""
+    packed = pack(data)
+    return packed[: len(packed) - len(packed) // 4]
+
+
+NOISE = b"".join(b"%d\n" % (i * 7919 % 104_729) for i in range(60_000))
+BAD = {
+    "empty": (b"", "empty"),
+    "binary": (bytes(range(256)) * 99, "binary"),
+    "utf-16": (FULL.decode().encode("utf-16"), "binary"),
+    "bzip2": (bz2.compress(NOISE), "binary"),
+    "gzip head": (gzip.compress(FULL)[:9], "broken_compression"),
+    "truncated gzip": (broken(gzip.compress, FULL + NOISE), "broken_compression"),
+    "truncated xz": (broken(lzma.compress, FULL + NOISE), "broken_compression"),
+    "truncated zst": (broken(zstandard.ZstdCompressor().compress, FULL + NOISE), "broken_compression"),
+    "damaged gzip": (gzip.compress(FULL)[:-8] + bytes(8), "broken_compression"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_file_among_good_ones_is_a_gap(signalbox, logs, kind):
+    """One bad file is named in the report, and everything else is still diagnosed."""
+    content, code = BAD[kind]
+    (logs / "rank-4.log").write_bytes(content)
+
+    ran = diagnose(signalbox, "--logs", logs)
+
+    assert (ran.status, ran.err, ran.codes) == (0, "", {code})
+    assert faults(ran)[0] == "disk_full"
+
+
+@pytest.mark.parametrize("kind", ["empty", "binary", "utf-16", "bzip2"])
+def test_only_bad_files_are_nothing_collected(signalbox, tmp_path, kind):
+    """Where nothing could be read there is no report: status 3, and the reason."""
+    bad = tmp_path / "rank-0.log"
+    bad.write_bytes(BAD[kind][0])
+
+    ran = diagnose(signalbox, "--logs", bad)
+
+    assert (ran.status, ran.out) == (3, b"")
+    assert ran.err.startswith(f"signalbox: {bad}: ")
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["truncated gzip", "truncated xz", "truncated zst"])
+def test_what_stands_before_the_break_counts(signalbox, tmp_path, kind):
+    """The lines of a cut file that are there are read."""
+    (tmp_path / "rank-0.log").write_bytes(BAD[kind][0])
+
+    ran = diagnose(signalbox, "--logs", tmp_path)
+
+    assert (ran.status, ran.codes) == (0, {"broken_compression"})
+    assert faults(ran) == ["disk_full"]
+
+
+def test_several_gzip_members_are_one_log(signalbox, tmp_path):
+    """A line in the second member is found, and its number counts through both."""
+    (tmp_path / "rank-1.log.gz").write_bytes(gzip.compress(STEPS) + gzip.compress(FULL))
+
+    ran = diagnose(signalbox, "--logs", tmp_path)
+
+    assert (ran.codes, faults(ran)) == (set(), ["disk_full"])
+    assert ran.report["diagnoses"][0]["evidence"][0]["line"] == 400
+
+
+@pytest.mark.parametrize(
+    "odd", [b"caf\xe9 \xff\xfe\xf0\x28\n", b"\0\0\0 hole \0\n", b"\xed\xa0\x80 surrogate\n", b"\r\r\r\n"]
+)
+def test_odd_bytes_in_text_do_no_harm(signalbox, tmp_path, odd):
+    """Invalid UTF-8 and NUL bytes around a failure do not hide it, and the report stays JSON in UTF-8."""
+    (tmp_path / "rank-2.log").write_bytes(STEPS + odd + FULL.rstrip(b"\n") + odd)
+
+    ran = diagnose(signalbox, "--logs", tmp_path)
+
+    assert (ran.status, faults(ran)[0]) == (0, "disk_full")
+    assert signalbox("diagnose", "--no-store", "--logs", tmp_path).out.decode("utf-8").count("\0") == 0
+
+
+def test_a_line_of_200_mb_is_cut(signalbox, tmp_path):
+    """A line without end is read in bounded time and memory, and what stands behind it is found."""
+    path = tmp_path / "rank-0.log"
+    with path.open("wb") as handle:
+        handle.write(STEPS + b"x" * 10_000)
+        handle.seek(200_000_000)  # a hole: zeros that take no disk
+        handle.write(b"\n" + FULL)
+    begun = time.perf_counter()
+
+    ran = diagnose(signalbox, "--logs", path, "--workers", "1")
+
+    assert time.perf_counter() - begun < 20
+    assert faults(ran)[0] == "disk_full"
+    assert len(ran.out) < 100_000
+
+
+def test_a_loop_a_pipe_and_a_dead_link_are_gaps(signalbox, logs):
+    """Nothing in a folder of logs is waited for or read twice."""
+    (logs / "again").symlink_to(logs)
+    (logs / "itself").symlink_to("itself")
+    (logs / "gone.log").symlink_to("nowhere")
+    (logs / "latest.log").symlink_to("rank-3.log")
+    os.mkfifo(logs / "pipe.log")
+
+    ran = diagnose(signalbox, "--bundle", logs)
+
+    assert (ran.status, faults(ran)[0]) == (0, "disk_full")
+    assert ran.codes == {"folder_loop", "unreadable", "same_file", "not_a_file"}
+    assert {Path(gap["source"]).is_absolute() for gap in ran.report["gaps"]} <= {False, True}
+    assert diagnose(signalbox, "--logs", logs / "pipe.log").status == 3
+
+
+def test_control_characters_in_names_do_not_reach_the_terminal(signalbox, logs):
+    """File names are text of strangers: they are escaped in the report, in gaps and in errors."""
+    evil = os.fsencode(logs) + b"/\x1b[2J\x07\xe2\x80\xae\n\xff-rank-9.log"
+    Path(os.fsdecode(evil)).write_bytes(STEPS + FULL)
+    Path(os.fsdecode(evil + b"2")).write_bytes(b"")
+
+    ran = signalbox("diagnose", "--no-store", "--verbose", "--logs", logs)
+
+    assert (ran.status, ran.err) == (0, "")
+    assert not set(ran.out) & (set(range(32)) - {10})
+    assert b"\xe2\x80\xae" not in ran.out
+    assert "disk_full" in faults(diagnose(signalbox, "--logs", logs))
+    alone = signalbox("diagnose", "--logs", os.fsdecode(evil + b"2"))
+    assert alone.status == 3
+    assert "\x1b" not in alone.err
+    assert alone.err.count("\n") == 1
+
+
+def test_a_bomb_is_read_to_a_bound(signalbox, logs):
+    """1.3 GB packed into 1.3 MB: the report says where reading stopped, in little memory."""
+    (logs / "rank-8.log.gz").write_bytes(gzip.compress(bytes(64 << 20)) * 20)
+    limited = "import resource,sys; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))"
+    run = f"{limited}; sys.argv = ['signalbox', *sys.argv[1:]]; from bot.cli.main import main; main()"
+
+    done = subprocess.run(
+        [sys.executable, "-c", run, "diagnose", "--json", "--no-store", "--workers", "1", "--logs", str(logs)],
+        capture_output=True,
+        env=signalbox.environment(),
+        timeout=60,
+        check=False,
+    )
+
+    report = json.loads(done.stdout)
+    assert "expands_too_much" in {gap["code"] for gap in report["gaps"]}
+    assert report["diagnoses"][0]["fault"] == "disk_full"
+    assert report["bytes_read"] < (1 << 30) + (16 << 20)
+
+
+# Rights
+
+
+WITHOUT_RIGHTS = """
+import os, sys
+import bot.diagnosis.batch, bot.cli.main, bot.diagnosis.diagnose, bot.render.report_json, bot.render.terminal
+from bot.rulebase.loader import knowledge
+from bot.store.incidents import Store
+if os.geteuid() == 0:  # everything is imported by use: root's own Python may lie where nobody else can read
+    folder, os.environ["SIGNALBOX_CACHE"] = os.environ["SIGNALBOX_CACHE"], "/dev/null/nowhere"
+    knowledge()
+    os.environ["SIGNALBOX_CACHE"] = folder
+    with Store("sqlite://") as store:
+        store.list(1)
+    os.setgroups([]), os.setgid(65534), os.setuid(65534)
+bot.cli.main.main()
+"""
+
+
+@dataclass(frozen=True)
+class Stranger(Command):
+    """The command without root's rights."""
+
+    def words(self, words):
+        """The whole command line."""
+        return [sys.executable, "-c", WITHOUT_RIGHTS, *map(str, words)]
+
+
+@pytest.fixture
+def stranger(known):
+    """The command without root's rights, in a folder that everybody can reach."""
+    del known
+    with tempfile.TemporaryDirectory(prefix="signalbox-test-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield Stranger(folder / "none" / "state", folder / "none" / "cache", folder)
+
+
+def test_what_may_not_be_read_is_a_gap(stranger):
+    """Without the right to read a file or folder the rest is diagnosed; where all is closed, that is said."""
+    logs = stranger.cwd / "logs"
+    (logs / "closed").mkdir(parents=True)
+    (logs / "rank-0.log").write_bytes(STEPS + FULL)
+    (logs / "rank-1.log").write_bytes(FULL)
+    (logs / "job.yaml").write_text("id: 5\n")
+    for path in ("closed", "rank-1.log", "job.yaml"):
+        (logs / path).chmod(0)
+    try:
+        ran = diagnose(stranger, "--bundle", logs)
+        alone = diagnose(stranger, "--logs", logs / "rank-1.log")
+        hidden = diagnose(stranger, "--logs", logs / "closed" / "x.log")
+        inside = diagnose(stranger, "--logs", logs / "closed")
+    finally:
+        for path in ("closed", "rank-1.log", "job.yaml"):
+            (logs / path).chmod(0o755)
+
+    assert (ran.status, ran.codes, faults(ran)[0]) == (0, {"unreadable", "job_unreadable"}, "disk_full")
+    assert {gap["source"] for gap in ran.report["gaps"]} >= {"closed", "rank-1.log", "job.yaml"}
+    assert (alone.status, hidden.status, inside.status) == (3, 2, 3)
+    assert "Permission denied" in alone.err
+    assert "Permission denied" in hidden.err
+
+
+def test_folders_that_cannot_be_written_cost_only_what_they_are_for(stranger):
+    """Without a cache it is slower, without a state folder the incident is not kept; the report is the same."""
+    closed = stranger.cwd / "closed"
+    closed.mkdir(mode=0o555)
+    (stranger.cwd / "rank-0.log").write_bytes(STEPS + FULL)
+
+    ran = replace(stranger, state=closed / "state", cache=closed / "cache")(
+        "diagnose", "--json", "--logs", "rank-0.log"
+    )
+
+    assert (ran.status, faults(ran)[0]) == (0, "disk_full")
+    assert ran.err.count("\n") == 1
+    assert "this report is not kept among the incidents" in ran.err
+    assert list(closed.iterdir()) == []
+
+
+@pytest.mark.parametrize("variable", ["SIGNALBOX_STATE", "SIGNALBOX_CACHE"])
+def test_a_file_where_a_folder_should_be(signalbox, logs, tmp_path, variable):
+    """A state or cache folder that is a file is as one that cannot be written."""
+    (tmp_path / "file").write_text("x")
+
+    ran = signalbox("diagnose", "--json", "--logs", logs, env={variable: str(tmp_path / "file")})
+
+    assert (ran.status, faults(ran)[0]) == (0, "disk_full")
+    assert ("not kept" in ran.err) == (variable == "SIGNALBOX_STATE")
+
+
+# Outputs
+
+
+def piped(signalbox, *words, stdout):
+    """Status and stderr of a run whose stdout is this."""
+    done = subprocess.run(
+        signalbox.words(words),
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env=signalbox.environment(),
+        timeout=60,
+        check=False,
+        text=True,
+    )
+    assert TRACEBACK not in done.stderr
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("demo",),
+        ("demo", "--json"),
+        ("diagnose", "--bundle", KILLED),
+        ("diagnose", "--each", KILLED.parent, "--json"),
+    ],
+)
+def test_a_closed_pipe_is_no_error(signalbox, words):
+    """`| head -1` may close the pipe at any time: status 0, nothing on stderr, and the incident is kept."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        assert piped(signalbox, *words, stdout=writer) == (0, "")
+    finally:
+        os.close(writer)
+    assert len(signalbox("incidents", "list", "--json").reports) == ("--bundle" in words)
+
+
+def test_a_closed_pipe_under_a_list_is_silent(signalbox):
+    """Lists that are cut off by `head` say nothing of it."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        assert piped(signalbox, "rules", "list", stdout=writer)[1] == ""
+    finally:
+        os.close(writer)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
+@pytest.mark.parametrize("words", [("demo",), ("demo", "--json"), ("rules", "list")])
+def test_a_full_disk_under_the_output_is_told(signalbox, words):
+    """An answer that cannot be written is an error of one line."""
+    with Path("/dev/full").open("w") as full:
+        status, err = piped(signalbox, *words, stdout=full)
+
+    assert (status, err.count("\n")) == (2, 1)
+    assert "No space left on device" in err
+
+
+def test_no_output_at_all_is_survived(signalbox):
+    """With stdout and stderr closed by whoever started it, as under some cron, there is still a status."""
+    for end in (">&-", ">&- 2>&-"):
+        line = f'exec "$0" -m bot.cli.main demo {end}'
+        done = subprocess.run(
+            ["/bin/sh", "-c", line, sys.executable], env=signalbox.environment(), capture_output=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+# Rule files
+
+
+def rule(name, **lines):
+    """A rule file that is sound but for the lines given."""
+    parts = {
+        "format": "format: 1",
+        "id": f"id: {name}",
+        "title": "title: The moon is full",
+        "fault": "fault: config_error",
+        "role": "role: root_cause",
+        "status": "status: experimental",
+        "severity": "severity: low",
+        "summary": 'summary: "The moon is full."',
+        "cause": "cause: The calendar says so.",
+        "impact": "impact: The run ends.",
+        "match": "match:\n  one:\n    literal: 'the moon is full tonight'",
+        "remediation": "remediation:\n  - action: change_config\n    text: Wait a day.",
+        "references": "references:\n  - url: https://example.com/\n    shows: what it is",
+    }
+    return "\n".join((parts | lines).values()) + "\n"
+
+
+BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in zip("abcdefgh", "bcdefghi", strict=True))
+BAD_RULES = {
+    "tabs": (rule("odd", match="match:\n\tone:\n\t\tliteral: 'x'"), "a tab where only spaces may stand"),
+    "duplicate keys": (rule("odd", more="role: symptom"), "key 'role' stands here a second time"),
+    "unknown keys": (rule("odd", more="colour: red"), "unknown key 'colour'"),
+    "anchor bomb": (BOMB, "anchor '&a' is not allowed"),
+    "pathological regex": (
+        rule("odd", match="match:\n  one:\n    regex: 'moonlight (?:a+)+$'"),
+        "can take forever on a hostile line",
+    ),
+    "no regex": (rule("odd", match="match:\n  one:\n    regex: 'moonlight ('"), "not a regular expression"),
+    "look-around": (rule("odd", match="match:\n  one:\n    regex: 'moonlight(?!x)'"), "outside the safe subset"),
+    "wrong folder": (rule("other"), "but the folder is named 'odd'"),
+    "empty": ("", "the file is empty"),
+    "NUL bytes": ("format: 1\0", "U+0000 is not allowed"),
+    "huge": ("#" * 3_000_000, "larger than 256 KiB"),
+    "surprises": (rule("odd", title="title: no"), "odd/rule.yaml:3:8"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_RULES)
+def test_a_bad_rule_is_told_and_left_out(signalbox, few_rules, logs, kind):
+    """Lint names file, line and fault with status 1; a diagnosis leaves the rule out, says so, and uses the others."""
+    text, told = BAD_RULES[kind]
+    folder = few_rules / "moon" / "odd"
+    folder.mkdir(parents=True)
+    (folder / "rule.yaml").write_text(text)
+
+    linted = signalbox("rules", "lint", "--rules", few_rules)
+    ran = diagnose(signalbox, "--rules", few_rules, "--logs", logs)
+
+    lines = [line for line in linted.out.decode().splitlines() if line.startswith("moon/odd/rule.yaml:")]
+    assert linted.status == 1
+    assert any(told in line for line in lines)
+    assert (ran.status, faults(ran)[0]) == (0, "disk_full")
+    assert ran.err.startswith("signalbox: left out of the rules: moon/odd/rule.yaml:")
+    assert ran.err.count("\n") == 1
+
+
+def test_a_slow_confirm_is_told_by_lint(signalbox, few_rules):
+    """A regex of full syntax is looked at too."""
+    folder = few_rules / "moon" / "odd"
+    folder.mkdir(parents=True)
+    slow = "match:\n  one:\n    literal: 'the moon is full tonight'\n    confirm: '(?:a+)+$'"
+    (folder / "rule.yaml").write_text(rule("odd", match=slow))
+
+    linted = signalbox("rules", "lint", "--rules", few_rules)
+
+    assert linted.status == 1
+    assert b"can take forever on a hostile line" in linted.out
+
+
+def test_an_id_of_two_rules_leaves_out_both(signalbox, few_rules, logs):
+    """Of two rules with one id neither is used, and each is named."""
+    for family in ("moon", "sun"):
+        folder = few_rules / family / "odd"
+        folder.mkdir(parents=True)
+        (folder / "rule.yaml").write_text(rule("odd"))
+
+    ran = diagnose(signalbox, "--rules", few_rules, "--logs", logs)
+
+    assert (ran.status, faults(ran)[0]) == (0, "disk_full")
+    assert "moon/odd/rule.yaml:2:5: id 'odd' is also used by sun/odd/rule.yaml" in ran.err
+    assert "sun/odd/rule.yaml:2:5: id 'odd' is also used by moon/odd/rule.yaml" in ran.err
+
+
+def test_rule_files_that_are_no_files_are_told(signalbox, few_rules, logs):
+    """A FIFO or a dead link for a rule is not waited for."""
+    for name in ("pipe", "link"):
+        (few_rules / "moon" / name).mkdir(parents=True)
+    os.mkfifo(few_rules / "moon/pipe/rule.yaml")
+    (few_rules / "moon/link/rule.yaml").symlink_to("nowhere")
+
+    linted = signalbox("rules", "lint", "--rules", few_rules)
+    ran = diagnose(signalbox, "--rules", few_rules, "--logs", logs)
+
+    assert linted.status == 1
+    assert b"moon/pipe/rule.yaml:1:1: cannot be read: it is no file" in linted.out
+    assert b"moon/link/rule.yaml:1:1: cannot be read: No such file or directory" in linted.out
+    assert (ran.status, faults(ran)[0]) == (0, "disk_full")
+
+
+@pytest.mark.parametrize("text", ["", "faults: [", "faults: []\n", None])
+def test_without_its_vocabulary_no_rule_can_be_used(signalbox, few_rules, logs, text):
+    """Broken faults.yaml: lint lists what is wrong, a diagnosis is not made."""
+    (few_rules / "faults.yaml").unlink()
+    if text is not None:
+        (few_rules / "faults.yaml").write_text(text)
+
+    linted = signalbox("rules", "lint", "--rules", few_rules)
+    ran = diagnose(signalbox, "--rules", few_rules, "--logs", logs)
+
+    assert linted.status == 1
+    assert b"faults.yaml:" in linted.out
+    assert (ran.status, ran.out) == (2, b"")
+    assert ran.err.startswith("signalbox: ")
+
+
+def test_rules_can_be_listed_shown_and_tried(signalbox, few_rules):
+    """`rules list`, `show`, `test` and `test --on` on a folder of one's own."""
+    options = ("--rules", few_rules)
+    listed = signalbox("rules", "list", *options)
+    one = signalbox("rules", "list", "--fault", "cuda_oom", *options)
+    tested = signalbox("rules", "test", *options)
+    tried = signalbox("rules", "test", "--on", "-", *options, stdin=FULL)
+    other = signalbox("rules", "test", "cuda-out-of-memory", "--on", "-", *options, stdin=FULL)
+
+    assert [line.split()[0] for line in listed.out.decode().splitlines()] == ["cuda-out-of-memory", "disk-full"]
+    assert [line.split()[0] for line in one.out.decode().splitlines()] == ["cuda-out-of-memory"]
+    assert (few_rules / "storage/disk-full/rule.yaml").read_bytes() in signalbox("rules", "show", "disk-full").out
+    assert (tested.status, tested.out.decode().split(",")[1]) == (0, " 0 failed\n")
+    assert tried.out.decode().startswith("disk-full → disk_full")
+    assert other.out == b"no rule speaks on this\n"
+
+
+def test_a_rule_test_that_fails_is_told(signalbox, few_rules):
+    """A log under match/ on which the rule is silent is status 1 and names who spoke."""
+    (few_rules / "storage/disk-full/match/wrong.log").write_text("all is well\n")
+    (few_rules / "storage/disk-full/silent/empty.log").write_text(" \n")
+
+    ran = signalbox("rules", "test", "--rules", few_rules)
+    linted = signalbox("rules", "lint", "--rules", few_rules)
+
+    assert ran.status == 1
+    assert "wrong.log: disk-full should speak and does not (heard: nobody)" in ran.out.decode()
+    assert (linted.status, b"empty.log:1:1: the test log is empty" in linted.out) == (1, True)
+
+
+def test_the_exit_status_may_be_the_decision(signalbox):
+    """For wrappers that requeue: mend first, nothing to do, and undecided are told apart."""
+    bundles = BUNDLES
+    words = ("diagnose", "--no-store", "--exit-decision", "--bundle")
+    assert signalbox(*words, bundles / "healthy").status == 0
+    assert signalbox(*words, DEMO).status == 15
+    assert signalbox(*words, bundles / "rank-killed").status in (10, 12, 13)
+    assert signalbox(*words, bundles / "healthy", "--fail-on", "fault").status == 2

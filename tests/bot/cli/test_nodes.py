@@ -1,0 +1,134 @@
+"""`signalbox nodes` and `signalbox baselines`, and what `signalbox diagnose` remembers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bot.cli.main import app
+from bot.cli.nodes import app as nodes
+from bot.rulebase.loader import Knowledge
+from tests.support.paths import BUNDLES, DEMO
+
+
+@pytest.fixture(autouse=True)
+def _own_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path, known: Knowledge) -> None:
+    del known  # its loading fills the cache
+    monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("SIGNALBOX_CACHE", str(cache))
+    monkeypatch.delenv("SIGNALBOX_DATABASE", raising=False)
+    monkeypatch.setattr("getpass.getuser", lambda: "ana")
+
+
+def run(*words: str | Path, which: object = nodes) -> str:
+    """What it prints; an error's words where it is one that a person can mend."""
+    done = CliRunner().invoke(which, [str(one) for one in words])  # type: ignore[arg-type]
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        return f"{type(done.exception).__name__}: {done.exception}"
+    return done.output
+
+
+def test_a_node_is_barred_listed_and_lifted() -> None:
+    """With the command that would drain it, which nobody runs."""
+    told = run("bar", "gpu-017", "--why", "ECC twice", "--for", "7d")
+    assert told.startswith("gpu-017: barred for the cluster on ")
+    assert "$ scontrol update NodeName=gpu-017 State=DRAIN Reason='signalbox: ECC twice'" in told
+    assert "    1  gpu-017  barred for the cluster on" in run("barred", "--commands", "--system", "kubernetes")
+    assert "$ kubectl cordon gpu-017" in run("barred", "--commands", "--system", "kubernetes")
+    (line,) = run("barred", "--json").splitlines()
+    told_json = json.loads(line)
+    assert (told_json["node"], told_json["state"], told_json["in_force"], told_json["who"]) == (
+        "gpu-017",
+        "barred",
+        True,
+        "ana",
+    )
+    assert run("lift", "1").startswith("gpu-017: not barred any more: lifted on")
+    assert run("barred") == "No node is barred or proposed to be.\n"
+    assert "lifted" in run("barred", "--node", "gpu-017")
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (("bar", "a;b"), "no name of a node"),
+        (("bar", "n1", "--for", "soon"), "write a time"),
+        (("bar", "n1", "--for", "0d"), "write a time"),
+        (("bar", "n1", "--for", "99999w"), "write a time"),
+        (("confirm", "77"), "there is no bar 77"),
+        (("barred", "--system", "pbs"), "slurm or kubernetes"),
+    ],
+)
+def test_what_is_wrong_is_told(words: tuple[str, ...], error: str) -> None:
+    """In a sentence."""
+    assert error in run(*words)
+
+
+def test_for_one_job_only() -> None:
+    """Then no command drains the node: others may use it."""
+    told = run("bar", "n1", "--job", "llm")
+    assert told.startswith("n1: barred for llm on")
+    assert "scontrol" not in told
+
+
+def test_lemons_come_with_their_definition() -> None:
+    """The same one as the digest's."""
+    from kb.digest.definitions import DEFINITIONS
+
+    assert DEFINITIONS["lemon"] in run("lemons")
+    assert json.loads(run("lemons", "--json")) == {
+        "weeks": 8,
+        "definition": DEFINITIONS["lemon"],
+        "nodes": [],
+        "named": 0,
+        "fleet": 0,
+        "namings": 0,
+        "lemons": 0,
+    }
+
+
+def test_a_node_of_many_failed_jobs_is_a_lemon() -> None:
+    """As made-up incidents have them."""
+    run("demo", "--fill", "--days", "60", which=app)
+    found = json.loads(run("lemons", "--json"))
+    assert found["lemons"] == sum(one["lemon"] for one in found["nodes"]) > 0
+    assert found["nodes"][0]["score"] == max(one["score"] for one in found["nodes"])
+    table = run("lemons").splitlines()
+    assert table[1].startswith(found["nodes"][0]["name"])
+    assert table[1].endswith("lemon")
+
+
+def test_good_runs_are_kept_listed_and_forgotten() -> None:
+    """One that failed is refused."""
+    assert "No good run is kept yet" in run("baselines", "list", which=app)
+    assert "not kept: it did not end well" in run("baselines", "keep", BUNDLES / "rank-killed", which=app)
+    assert "there is no such folder" in run("baselines", "keep", "/nowhere", which=app)
+    assert run("baselines", "keep", BUNDLES / "healthy", which=app).startswith("Kept as the good run of lm-tiny:")
+    (line,) = run("baselines", "list", "--json", which=app).splitlines()
+    assert json.loads(line)["family"] == "lm-tiny|pytorch-ddp|"
+    assert "lm-tiny|pytorch-ddp|" in run("baselines", "list", which=app)
+    assert run("baselines", "drop", "lm-tiny|pytorch-ddp|", which=app) == "Forgotten: lm-tiny|pytorch-ddp|\n"
+    assert "no good run is kept" in run("baselines", "drop", "x", which=app)
+
+
+def test_diagnose_remembers_what_it_said_before_and_what_people_said(tmp_path: Path) -> None:
+    """A run that completed becomes the good one of its family; a failed one is recognised when it comes again."""
+    run("diagnose", "--bundle", BUNDLES / "healthy", which=app)
+    assert "lm-tiny|pytorch-ddp|" in run("baselines", "list", which=app)
+    bundle = tmp_path / "again"
+    shutil.copytree(DEMO, bundle)
+    first = json.loads(run("diagnose", "--bundle", bundle, "--json", which=app))
+    assert first["memory"] == {"alike": [], "recalled": [], "outcomes": [], "digest": ""}
+    run("incidents", "close", "2", "--cause", "right", "--action", "took the node out", which=app)
+    job = bundle / "job.yaml"
+    job.write_text(job.read_text().replace("shard-corrupt", "next").replace("T13:", "T15:"))
+    told = run("diagnose", "--bundle", bundle, which=app)
+    assert "What earlier runs teach (hints, no diagnoses):" in told
+    assert "It looks the same as incident 2, closed as:" in " ".join(told.split())
+    assert "what helped: took the node out" in " ".join(told.split())
+    bare = json.loads(run("diagnose", "--bundle", bundle, "--json", "--no-store", which=app))
+    assert bare["memory"] == first["memory"]

@@ -1,0 +1,290 @@
+"""signalbox.yaml: what it gives, everything that can be wrong with it, its schema and its example."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from bot.cli.main import app
+from bot.config.connectors import KINDS, Kind
+from bot.config.docs import example_text, schema_text
+from bot.config.file import Cluster, Collect, Config, ConfigError, Connector, Retention, load, read
+from bot.config.schema import build, model_of, seconds, size
+from connectors.base.contract import Checked, Deadline, Seconds, Size, SourceFailed
+from connectors.base.http import Endpoint, Login
+from connectors.base.secret import Secret
+from tests.support.paths import ROOT
+
+DOCS = ROOT / "docs"
+
+
+@dataclass(frozen=True, slots=True)
+class ToySettings:
+    """A store of toys. With a second sentence.
+
+    `endpoint`: where. `paths`, `labels`: of what;
+    `wait`: for how long. `most`: how much. `user`: who, if anybody. `retries`: how often
+    """
+
+    endpoint: Endpoint
+    paths: tuple[str, ...] = ()
+    labels: dict[str, str] = field(default_factory=dict)
+    wait: Seconds = 5.0
+    most: Size = 1024
+    user: str | None = None
+    retries: int = 3
+    secret: Secret | None = None
+
+    def __post_init__(self) -> None:
+        if self.retries > 9:
+            raise ValueError("retries is more than 9: nobody waits that long")
+
+
+@dataclass(frozen=True, slots=True)
+class Toy:
+    """A connector that works where its user is "well"."""
+
+    settings: ToySettings
+    gives: frozenset[str] = frozenset({"logs"})
+
+    def check(self, deadline: Deadline) -> Checked:
+        """Work or not, by the user's name."""
+        assert deadline.left() > 0
+        if self.settings.user == "broken":
+            raise SourceFailed("unauthorised", "it answered 401", asked="/toys", hint="see login")
+        return Checked(self.settings.user == "well", "3 toys", "/toys?limit=1", "" if self.settings.user else "say who")
+
+
+@pytest.fixture(autouse=True)
+def _kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(cast("dict[str, Kind]", KINDS), "toy", Kind(__name__, "ToySettings", "Toy"))
+
+
+WHOLE = """\
+version: 1
+collect:
+  deadline: 2m
+  bytes: 64MiB
+  share: 0
+redact:
+  emails: true
+clusters:
+  east:
+    tenant: research
+    connectors:
+      toys:
+        type: toy
+        url: https://toys.example/api
+        login:
+          token: {env: TOY_TOKEN}
+          headers: {X-Scope-OrgID: research}
+        paths: [a, b]
+        labels: {cluster: east}
+        wait: 1.5h
+        user: me
+    topology:
+      node-1: {rack: r1, leaf: l1}
+  west: {}
+"""
+
+
+def faults(text: str) -> list[str]:
+    """What is said of a file, without its name."""
+    with pytest.raises(ConfigError) as caught:
+        load(text, Path("signalbox.yaml"))
+    return [str(fault).removeprefix("signalbox.yaml:") for fault in caught.value.faults]
+
+
+def test_a_whole_file() -> None:
+    """Everything in the file arrives: units, secrets by reference, the endpoint's fields beside the connector's own."""
+    endpoint = Endpoint(
+        "https://toys.example/api", Login(token=Secret(env="TOY_TOKEN"), headers={"X-Scope-OrgID": "research"})
+    )
+    toys = ToySettings(endpoint, ("a", "b"), {"cluster": "east"}, 5400.0, user="me")
+    east = Cluster("east", "research", (Connector("toys", "toy", toys),), {"node-1": {"rack": "r1", "leaf": "l1"}})
+    expected = Config(
+        (east, Cluster("west")),
+        Collect(deadline=120.0, bytes=64 << 20, share=0.0),
+        hide_emails=True,
+        path=Path("signalbox.yaml"),
+    )
+    assert load(WHOLE, Path("signalbox.yaml")) == expected
+    assert [one.name for one in expected.of_tenant("research")] == ["east"]
+    assert expected.of_tenant("other") == ()
+    assert expected.tenants == ("default", "research")
+
+
+def test_all_faults_at_once() -> None:
+    """Everything wrong is told, each with line and column, in the order of the file."""
+    text = """\
+version: 2
+collect: {deadline: soon, byts: 1}
+clusters:
+  east:
+    connectors:
+      a: {url: http://x}
+      b: {type: tyo, url: http://x}
+      c: {type: toy}
+      d: {type: toy, url: ftp://x}
+      e: {type: toy, url: http://x, retries: 10}
+      f: {type: toy, url: http://x, retries: many, wait: -1, labels: [x]}
+      g: {type: toy, url: http://x, secret: {env: A, file: b}}
+      h: {type: toy, url: http://x, password: hunter2}
+"""
+    told = faults(text)
+    assert [int(one.split(":")[0]) for one in told] == [1, 2, 2, 6, 7, 8, 9, 10, 11, 11, 11, 12, 13]
+    words = "\n".join(told)
+    for said in (
+        "'soon' is not a number of seconds",
+        "unknown key 'byts' (did you mean 'bytes'?)",
+        "has no `type`",
+        "did you mean 'toy'?",
+        "key 'url' is missing",
+        "is no address of a server",
+        "nobody waits that long",
+        "less than nothing",
+        "exactly one of env: and file:",
+        "unknown key 'password'",
+    ):
+        assert said in words, said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the file is empty"),
+        ("- 1", "must be a mapping"),
+        ("version: 1\nclusters: {a: {connectors: {x: 3}}}", "must be"),
+        ("version: 1\nclusters: {a: &x {}, b: *x}", "anchor"),
+        ("version: 1\nversion: 1", "second time"),
+        ("version: 1\nclusters: {a: {tenant: '../x'}}", "form"),
+        ("version: [", "1:"),
+        ("a: " + "[" * 500, ""),
+    ],
+)
+def test_files_that_are_none(text: str, said: str) -> None:
+    """Anything else is refused with words, never with a traceback."""
+    assert any(said in one for one in faults(text)), faults(text)
+
+
+def test_where_it_is_read_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By flag, by SIGNALBOX_CONFIG, from the user's folder; none at all is an empty configuration."""
+    monkeypatch.delenv("SIGNALBOX_CONFIG", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert read() == Config()
+    mine = tmp_path / "signalbox" / "signalbox.yaml"
+    mine.parent.mkdir()
+    mine.write_text("version: 1\n")
+    assert read().path == mine
+    other = tmp_path / "other.yaml"
+    other.write_text("version: 1\n")
+    monkeypatch.setenv("SIGNALBOX_CONFIG", str(other))
+    assert read().path == other
+    for wrong, said in ((tmp_path / "gone.yaml", "no such file"), (tmp_path, "no such file")):
+        with pytest.raises(ConfigError, match=said):
+            read(wrong)
+    other.write_bytes(b"version: \xff")
+    with pytest.raises(ConfigError, match="UTF-8"):
+        read(other)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("90", 90.0), ("1.5m", 90.0), ("2h", 7200.0), ("250ms", 0.25), ("1 d", 86400.0), (3, 3)]
+)
+def test_spans_of_time(given: str | int, expected: float) -> None:
+    """Seconds as numbers or with a unit."""
+    assert seconds(given) == expected
+
+
+def test_how_long_things_are_kept_is_read() -> None:
+    """Retention and the spool's folder, with the same units as elsewhere; what is not said is left to the defaults."""
+    text = (
+        "version: 1\ncollect: {spool: /shared/spool}\nretention: {hot: 14d, archive: 180d, reports: 730d, pinned: kept}"
+    )
+    known = load(text, Path("x.yaml"))
+    assert (known.collect, known.retention) == (Collect(spool="/shared/spool"), Retention())
+    known = load("version: 1\nretention: {hot: 2d, packs: /srv/packs}", Path("x.yaml"))
+    assert known.retention == Retention(hot=2 * 86400.0, packs="/srv/packs")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("retention: {hot: 200d}", "x.yaml:2:12: hot, archive and reports follow each other"),
+        ("retention: {packs: here}", "x.yaml:2:12: 'here' is no whole path"),
+        ("retention: {pinned: gone}", "x.yaml:2:21: "),
+        ("collect: {spool: ~/spool}", "x.yaml:2:10: '~/spool' is no whole path"),
+    ],
+)
+def test_what_contradicts_itself_is_told_where_it_stands(text: str, told: str) -> None:
+    """Settings that do not go together are faults with line and column."""
+    with pytest.raises(ConfigError) as caught:
+        load(f"version: 1\n{text}", Path("x.yaml"))
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(("given", "expected"), [("1KiB", 1024), ("2GB", 2 * 10**9), ("64 mib", 64 << 20), (7, 7)])
+def test_amounts_of_data(given: str | int, expected: int) -> None:
+    """Bytes as numbers or with a unit."""
+    assert size(given) == expected
+
+
+@pytest.mark.parametrize("wrong", ["", "h", "1y", "1e5", "-1", "1 2", "1.2.3s", "٣s", "9" * 20])
+def test_quantities_that_are_none(wrong: str) -> None:
+    """Other forms are refused."""
+    with pytest.raises(ValueError, match="is not a number"):
+        seconds(wrong)
+
+
+def test_every_kind_builds_from_its_example() -> None:
+    """The commented example is valid, with every commented setting taken in as well."""
+    text = example_text()
+    for one in (text, re.sub(r"^        # (\w+:)", r"        \1", text, flags=re.MULTILINE)):
+        known = load(one, Path("example.yaml"))
+        assert {one.type for one in known.clusters[0].connectors} == set(KINDS)
+        assert yaml.safe_load(one)["version"] == 1
+
+
+def test_the_schema_knows_every_kind() -> None:
+    """Each type of connector has its part in the JSON Schema, with the words of its docstring."""
+    schema = json.loads(schema_text())
+    toy = schema["$defs"]["toy"]
+    assert toy["description"] == "A store of toys. With a second sentence."
+    assert toy["properties"]["labels"]["description"] == "of what"
+    assert toy["properties"]["retries"]["description"] == "how often"
+    assert toy["required"] == ["type", "url"]
+    assert set(KINDS) <= set(schema["$defs"])
+
+
+def test_what_is_built_is_what_was_checked() -> None:
+    """Unset keys are left to the dataclass."""
+    model = model_of(ToySettings, "toy").model_validate({"type": "toy", "url": "http://x", "most": "1MiB"})
+    given = model.model_dump(exclude_unset=True, exclude={"type"})
+    assert build(ToySettings, given) == ToySettings(Endpoint("http://x"), most=1 << 20)
+
+
+def test_check_tries_every_connector(tmp_path: Path) -> None:
+    """What works, what was sent, what to change, for people and as JSON; exit 1 where one does not work."""
+    path = tmp_path / "signalbox.yaml"
+    lines = [f"      {user}: {{type: toy, url: 'http://x', user: {user}}}" for user in ("well", "broken")]
+    path.write_text("\n".join(["version: 1", "clusters:", "  east:", "    connectors:", *lines, ""]))
+    told = CliRunner().invoke(app, ["config", "check", "--config", str(path)])
+    assert told.exit_code == 1
+    assert told.output.splitlines() == [
+        f"{path}: 1 cluster, 2 connectors",
+        "works  east/well (toy): 3 toys",
+        "         sent: /toys?limit=1",
+        "FAILS  east/broken (toy): it answered 401; see login",
+        "         sent: /toys",
+    ]
+    told = CliRunner().invoke(app, ["config", "check", "--config", str(path), "--json"])
+    assert [json.loads(line)["works"] for line in told.output.splitlines()] == [True, False]
+    path.write_text("version: 1\nclusters: {}\n")
+    assert CliRunner().invoke(app, ["config", "check", "--config", str(path)]).exit_code == 0

@@ -1,0 +1,173 @@
+"""The whole way of `diagnose JOB`: configuration, finding, collecting, diagnosis; and tenants that do not see each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+from typer.testing import CliRunner
+
+from bot.cli.main import app
+from bot.collection.collect import Spared
+from bot.collection.find_job import JobUnknown
+from bot.config.connectors import KINDS, Kind
+from bot.config.file import Cluster, Collect, Config, Connector
+from bot.diagnosis import job as module
+from bot.diagnosis.job import JobRequest, diagnose_job, gather
+from bot.rulebase.loader import Knowledge
+from connectors.base.contract import Asked, Checked, Deadline, Gives, JobQuery, Known, Spool
+from kb.errors import SignalboxError
+from kb.model import Gap, Job, JobRecord, Window
+from tests.bot.collection.test_collect import END, OOM, START
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """A store of one job's log. `job`: its name; `words`: the log."""
+
+    job: str
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OneJob:
+    """Knows one job and its log."""
+
+    settings: StoreSettings
+
+    @property
+    def gives(self) -> frozenset[Gives]:
+        """Jobs and logs."""
+        return frozenset({"jobs", "logs"})
+
+    def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
+        """The job, by its name."""
+        assert deadline.left() > 0
+        if query.text != self.settings.job:
+            return ()
+        return (JobRecord(Job(id=f"id-of-{query.text}", name=query.text, start=START, end=END, state="FAILED"), "one"),)
+
+    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+        """The job."""
+        assert window.end is not None
+        assert deadline.left() > 0
+        return (Known(f"id-of-{self.settings.job}", self.settings.job),)
+
+    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+        """The log; only of this job."""
+        assert asked.record.job.name == self.settings.job
+        spool.append("logs/one/rank-3.log", self.settings.words.encode())
+        return ()
+
+    def check(self, deadline: Deadline) -> Checked:
+        """Work."""
+        return Checked(deadline.left() > 0, "works", "/")
+
+
+@pytest.fixture(autouse=True)
+def _one_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(cast("dict[str, Kind]", KINDS), "one", Kind(__name__, "StoreSettings", "OneJob"))
+    monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path / "state"))
+
+
+def config() -> Config:
+    """Two tenants, each with a cluster and a job of its own."""
+    clusters = [
+        Cluster(place, tenant, (Connector("logs", "one", StoreSettings(job, OOM.decode())),))
+        for place, tenant, job in (("east", "red", "llm-red"), ("west", "blue", "llm-blue"))
+    ]
+    return Config(tuple(clusters))
+
+
+def test_a_job_is_found_collected_and_diagnosed(known: Knowledge, tmp_path: Path) -> None:
+    """From a name to the answer; the bundle lies in the spool of the tenant."""
+    found = diagnose_job(known, config(), JobRequest("llm-red", "red"))
+    report = found.answer.report
+    assert (report.diagnoses[0].fault, report.job.id, report.job.state) == ("cuda_oom", "id-of-llm-red", "FAILED")
+    assert found.collected.folder.is_relative_to(tmp_path / "state" / "spool" / "red")
+    again = diagnose_job(known, config(), JobRequest("llm-red", "red"))
+    assert again.collected.again
+    assert again.answer.report == report
+
+
+def test_what_is_out_of_reach_is_told(known: Knowledge, tmp_path: Path) -> None:
+    """A shared spool that is not mounted, and the bundle of a worker that died elsewhere: gaps of the bundle, and an answer."""
+    limits = Collect(spool=str(tmp_path / "not mounted"))
+    lost = Path("/other/host/run-1")
+    found = diagnose_job(known, replace(config(), collect=limits), JobRequest("llm-red", "red", lost=lost))
+    assert {"spool_missing", "collected_again"} <= {gap.code for gap in found.answer.report.gaps}
+    assert found.answer.report.diagnoses[0].fault == "cuda_oom"
+    assert found.collected.folder.is_relative_to(tmp_path / "state" / "spool" / "red")
+
+
+def test_eviction_asks_what_must_stay(known: Knowledge) -> None:
+    """With a spool that is full, what is pinned stays though it is older."""
+    full = replace(config(), collect=Collect(keep=1, share=0.0))
+    first = diagnose_job(known, full, JobRequest("llm-red", "red")).collected.folder
+    pinned = Spared(pinned=frozenset({str(first)}))
+    second = diagnose_job(known, full, JobRequest("llm-red", "red", last=60.0), spare=lambda: pinned).collected.folder
+    assert (second != first, first.is_dir()) == (True, True)
+    diagnose_job(known, full, JobRequest("llm-red", "red", last=70.0))
+    assert not first.is_dir()
+
+
+def test_tenants_do_not_see_each_other(known: Knowledge, tmp_path: Path) -> None:
+    """Neither the job, nor its name among the candidates, nor the cluster, nor that there is another tenant."""
+    for request in (
+        JobRequest("llm-blue", "red"),
+        JobRequest("id-of-llm-blue", "red"),
+        JobRequest("llm-blue", "red", cluster="west"),
+        JobRequest("llm-blue", "nobody"),
+        JobRequest("llm-blue", "red", namespace="blue"),
+    ):
+        with pytest.raises(SignalboxError) as caught:
+            gather(known, config(), request)
+        told = str(caught.value).replace(repr(request.job), "").replace(repr(request.cluster), "")
+        assert "blue" not in told
+        assert "west" not in told
+    with pytest.raises(JobUnknown) as caught:
+        gather(known, config(), JobRequest("llm", "red"))
+    assert [one.name for _, one in caught.value.candidates] == ["llm-red"]
+    gather(known, config(), JobRequest("llm-blue", "blue"))
+    assert sorted(path.name for path in (tmp_path / "state" / "spool").iterdir()) == ["blue"]
+
+
+def test_the_command(known: Knowledge, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`diagnose JOB` with a configuration; --save-bundle keeps the evidence, and the same report comes from it."""
+    del known  # fills the cache
+    monkeypatch.setenv("SIGNALBOX_CACHE", str(cache))
+    path = tmp_path / "signalbox.yaml"
+    log = json.dumps(OOM.decode())
+    path.write_text(
+        f"version: 1\nclusters: {{east: {{connectors: {{logs: {{type: one, job: llm-red, words: {log}}}}}}}}}\n"
+    )
+    words = ["diagnose", "llm-red", "--config", str(path), "--json"]
+    told = CliRunner().invoke(app, [*words, "--save-bundle", str(tmp_path / "kept")])
+    assert told.exit_code == 0, told.output
+    report = json.loads(told.stdout)
+    assert report["diagnoses"][0]["suspects"][0]["rank"] == 3
+    again = json.loads(CliRunner().invoke(app, ["diagnose", "--bundle", str(tmp_path / "kept"), "--json"]).stdout)
+    assert {**again, "timing": {}} == {**report, "timing": {}}
+    for arguments, said in (
+        (["diagnose", "llm-rde", "--config", str(path)], "did you mean llm-red"),
+        (["diagnose", "llm-red", "b", "--config", str(path)], "name one JOB"),
+        (["diagnose", "llm-red", "--config", str(path), "--save-bundle", str(tmp_path / "kept")], "something in it"),
+        (["diagnose", "llm-red", "--config", str(path), "--cluster", "north"], "no cluster 'north'"),
+        (["diagnose", "llm-red", "--config", str(path), "--window", "soon"], "soon"),
+        (["diagnose", "--window", "2h", "--bundle", str(tmp_path / "kept")], "go with a JOB"),
+    ):
+        told = CliRunner().invoke(app, arguments)
+        assert said in f"{told.exception} {told.output}", arguments
+        assert told.exit_code != 0
+
+
+def test_connectors_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All requests of a process share a connector, and so its budget."""
+    monkeypatch.setattr(module, "_BUILT", {})
+    [first] = [one for _, one in module.wire(config().clusters[0]).connectors]
+    [again] = [one for _, one in module.wire(config().clusters[0]).connectors]
+    assert first is again

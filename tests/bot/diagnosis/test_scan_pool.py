@@ -1,0 +1,134 @@
+"""Reading many streams: one process, several, or a file in shards give the same report."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bot.diagnosis import scan_pool
+from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths
+from bot.diagnosis.scan_pool import scan_all
+from bot.runtime.errors import NothingCollected
+from connectors.bundles.streams import discover
+from kb.scanning.scanner import AFTER, BEFORE
+from tests.support.paths import ROOT
+
+KILLED = ROOT / "tests" / "bundles/rank-killed"
+
+
+@pytest.fixture
+def large(tmp_path):
+    """A log of 3 MB of one rank: iteration lines, and a failure in its middle and at its end."""
+    path = tmp_path / "rank-6.log"
+    steps = [b"iteration %6d/ 9000 | lm loss: %.5f |%s\n" % (i, 9 / (i + 1), b" ok" * 400) for i in range(2500)]
+    steps[1200] = b"step was slow\nOSError: [Errno 28] No space left on device: '/scratch/p/c-25'\n"
+    ending = b'Traceback (most recent call last):\n  File "/srv/p/run.py", line 88, in <module>\n    save()\n'
+    path.write_bytes(b"".join(steps) + ending + b"OSError: [Errno 28] No space left on device: '/scratch/p/c-9'\n")
+    return path
+
+
+def test_several_processes_say_what_one_says(known, monkeypatch):
+    """The report of a bundle does not depend on how many processes read it."""
+    monkeypatch.setattr(scan_pool, "ALONE", 0)
+    told = []
+
+    one = diagnose_bundle(known, KILLED, workers=1)
+    two = diagnose_bundle(known, KILLED, workers=2, tell=told.append)
+
+    assert one.report == two.report
+    assert one.replay == two.replay
+    assert sum(told) == sum(path.stat().st_size for path in (KILLED / "logs").iterdir())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_shards_say_what_the_whole_file_says(known, monkeypatch, large, workers):
+    """A large file cut into shards, at any place of its lines, gives the report of the file read as one."""
+    whole = diagnose_paths(known, [large], workers=1).report
+    monkeypatch.setattr(scan_pool, "ALONE", 0)
+    monkeypatch.setattr(scan_pool, "SHARD", 400_003)
+    ref = discover([large]).streams[0]
+    assert len(scan_pool._shards(0, ref, None)) > 5
+
+    cut = diagnose_paths(known, [large], workers=workers).report
+
+    assert cut == whole
+    assert whole.diagnoses[0].evidence
+
+
+def test_shards_cover_a_stream_once():
+    """Every byte belongs to one shard; the last one has no end."""
+    ref = discover([Path(__file__)]).streams[0]
+    tasks = scan_pool._shards(3, replace(ref, size=10 * scan_pool.SHARD + 5), 2026)
+
+    assert [task.start for task in tasks] == [index * scan_pool.SHARD for index in range(10)]
+    assert [task.stop for task in tasks] == [*(task.start for task in tasks[1:]), None]
+    assert {(task.index, task.year) for task in tasks} == {(3, 2026)}
+    assert scan_pool.SHARD > 100 * (BEFORE + AFTER)
+
+
+def test_no_streams_are_no_work(known):
+    """Nothing to read gives nothing, with any number of processes."""
+    assert scan_all(known, (), workers=2) == ()
+
+
+def test_of_more_workers_than_tasks_only_some_start(known, monkeypatch, large):
+    """A hundred workers for one file are one, which is this process."""
+    monkeypatch.setattr(scan_pool, "ALONE", 0)
+    monkeypatch.setattr(scan_pool, "ProcessPoolExecutor", None)
+
+    assert scan_all(known, discover([large]).streams, workers=100)[0].size == large.stat().st_size
+
+
+def _die(_task):
+    """What the kernel's out-of-memory killer does to a worker."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_dies_is_a_gap(known, monkeypatch, large):
+    """A killed worker costs what it had to read, not the report."""
+    monkeypatch.setattr(scan_pool, "ALONE", 0)
+    monkeypatch.setattr(scan_pool, "_work", _die)
+    other = large.with_name("rank-7.log")
+    other.write_bytes(b"x\n")
+
+    summaries = scan_all(known, discover([large, other]).streams, workers=2)
+
+    assert [gap.code for one in summaries for gap in one.gaps] == ["worker_died", "worker_died"]
+
+
+def test_an_error_in_a_worker_ends_the_pool(known, monkeypatch, large):
+    """An error that is nobody's bad input is raised, and the pool does not go on."""
+    monkeypatch.setattr(scan_pool, "ALONE", 0)
+    other = large.with_name("rank-7.log")
+    other.write_bytes(b"x\n")
+
+    def stop(_size):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        scan_all(known, discover([large, other]).streams, workers=2, tell=stop)
+
+
+def test_a_file_that_shrinks_between_finding_and_reading_is_one_gap(known, monkeypatch, large):
+    """All shards of a file that was cut say the same, once."""
+    monkeypatch.setattr(scan_pool, "SHARD", 400_003)
+    refs = discover([large]).streams
+    os.truncate(large, 1000)
+
+    summary = scan_all(known, refs, workers=1)[0]
+
+    assert [gap.code for gap in summary.gaps] == ["shrunk"]
+    assert summary.size == 1000
+
+
+def test_nothing_collected_names_a_few_reasons(known, tmp_path):
+    """Of many unreadable files the message names some and counts the others."""
+    for index in range(9):
+        (tmp_path / f"{index}.log").write_bytes(b"")
+
+    with pytest.raises(NothingCollected, match=r"0\.log: the file is empty; .*; 4 more$"):
+        diagnose_paths(known, [tmp_path])

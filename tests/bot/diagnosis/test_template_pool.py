@@ -1,0 +1,162 @@
+"""Templates of many streams: one process, several, shards, or Ray give the same tables, and a dead worker is told."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from bot.diagnosis import template_pool
+from bot.diagnosis.template_pool import tables
+from connectors.bundles.streams import discover
+from kb.errors import UnreadableInput
+from kb.templates.table import TemplateTable
+from tests.kb.templates.test_lookup_budget import noise
+from tests.support.paths import ROOT
+from tests.support.template_samples import log
+
+
+@pytest.fixture
+def streams(tmp_path):
+    """Three logs of some size, one of them compressed."""
+    for number in range(2):
+        (tmp_path / f"node-{number}.log").write_bytes(log(3000, number))
+    (tmp_path / "node-2.log.gz").write_bytes(gzip.compress(log(500, 2)))
+    return discover([tmp_path]).streams
+
+
+def test_several_processes_and_shards_say_what_one_pass_says(streams, monkeypatch):
+    """The tables depend neither on how many processes read, nor on shards."""
+    whole = tables(streams, workers=1)
+    monkeypatch.setattr(template_pool, "ALONE", 0)
+    told = []
+
+    split = tables(streams, workers=2, tell=told.append, shard=70_000)
+
+    assert split == whole
+    assert sum(told) == sum(ref.size for ref in streams)
+    assert [table.lines for table in whole.tables] == [_lines(Path(ref.uri)) for ref in streams]
+    assert whole.gaps == ()
+
+
+def _lines(path: Path) -> int:
+    data = path.read_bytes()
+    return (gzip.decompress(data) if path.suffix == ".gz" else data).count(b"\n")
+
+
+def test_no_streams_give_no_tables():
+    """Nothing in, nothing out."""
+    assert tables([]) == template_pool.Mined(())
+
+
+def test_a_file_that_is_gone_is_a_gap(streams):
+    """The others are mined; the one that cannot be read has an empty table."""
+    Path(streams[0].uri).unlink()
+    found = tables(streams, workers=1)
+    assert [gap.code for gap in found.gaps] == ["unreadable"]
+    assert found.tables[0].templates == {}
+    assert found.tables[1].templates
+
+
+def _dying(task: template_pool.Task):
+    if task.index == 1 and task.start:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return template_pool.mine(task)
+
+
+def test_a_worker_that_dies_is_a_gap_that_names_its_part(streams, monkeypatch):
+    """What it was to read is missing, and said to be."""
+    monkeypatch.setattr(template_pool, "ALONE", 0)
+    monkeypatch.setattr(template_pool, "_work", _dying)
+
+    found = tables(streams, workers=2, shard=70_000)
+
+    assert {gap.code for gap in found.gaps} == {"worker_died"}
+    assert any(gap.source == streams[1].uri and "from byte" in gap.reason for gap in found.gaps)
+
+
+def test_ray_that_is_missing_is_said(streams, monkeypatch):
+    """Without Ray the message names the extra and the other engine."""
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(UnreadableInput, match=r"signalbox\[ray\].*--engine local"):
+        tables(streams, engine="ray")
+
+
+@pytest.fixture(scope="module")
+def ray():
+    """A Ray of two workers on this machine."""
+    found = pytest.importorskip("ray", reason="SKIPPED: Ray is not installed (pip install 'signalbox[ray]')")
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+    found.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        configure_logging=False,
+        object_store_memory=128 << 20,
+        runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join([str(ROOT), *_paths()])}},
+    )
+    yield found
+    found.shutdown()
+
+
+def _paths() -> list[str]:
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_ray_gives_the_same_tables(streams, ray):
+    """Two workers of a real local Ray say what one process says."""
+    assert ray.is_initialized()
+    assert tables(streams, engine="ray", workers=2, shard=70_000) == tables(streams, workers=1)
+
+
+def _dying_once(task: template_pool.Task):
+    mark = Path(task.ref.uri).parent / ".died"
+    if task.index == 1 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return template_pool.mine(task)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_worker_of_ray_that_is_killed_changes_nothing(streams, ray, monkeypatch):
+    """Its task is done anew by another: the same answer."""
+    assert ray.is_initialized()
+    monkeypatch.setattr(template_pool, "_work", _dying_once)
+    found = tables(streams, engine="ray", workers=2, shard=70_000)
+    assert (Path(streams[0].uri).parent / ".died").exists()
+    assert found == tables(streams, workers=1)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_task_that_kills_each_worker_of_ray_is_a_gap(streams, ray, monkeypatch):
+    """After the tries it has, the part is missing, by name; the other streams are whole."""
+    assert ray.is_initialized()
+    monkeypatch.setattr(template_pool, "RETRIES", 1)
+    monkeypatch.setattr(template_pool, "_work", _dying)
+    found = tables(streams, engine="ray", workers=2, shard=70_000)
+    assert {(gap.code, gap.source) for gap in found.gaps} == {("worker_died", streams[1].uri)}
+    assert found.tables[0] == tables(streams, workers=1).tables[0]
+    assert isinstance(found.tables[1], TemplateTable)
+
+
+def test_a_stream_of_unlike_lines_is_told_and_the_same_whoever_mines_it(tmp_path, monkeypatch):
+    """What other streams taught a worker changes nothing; the gap says how many lines were only counted."""
+    for name, size in {"LOOKS": 900, "FEWEST_LOOKS": 300, "LEARNED": 150, "STRANGE": 100}.items():
+        monkeypatch.setattr(template_pool, name, size)
+    paths = []
+    for seed in (1, 2, 1):
+        paths.append(tmp_path / f"{len(paths)}.log")
+        paths[-1].write_bytes(noise(6000, seed) + log(300, seed))
+    streams = discover(paths).streams
+    alone = [tables([stream], workers=1, shard=1 << 17) for stream in streams]
+    together = tables(streams, workers=1, shard=1 << 17)
+    assert tuple(one.tables[0] for one in alone) == together.tables
+    assert tables(streams, workers=2, shard=1 << 17) == together
+    assert [gap.reason for gap in together.gaps] == [
+        f"{table.unlike} lines unlike all others were only counted: too many differ to look at each for templates"
+        for table in together.tables
+    ]

@@ -1,0 +1,183 @@
+"""The digest as page, text and pictures: whole, and safe whatever names there are; the page in a real Chromium."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from functools import cache
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from bot.digest.charts import pictures
+from bot.digest.codec import dumps, loads
+from bot.digest.html import page
+from bot.digest.terminal import text
+from bot.incidents.ledger import Ledger
+from bot.store.digest_rows import compute
+from kb.digest.definitions import DEFINITIONS
+from kb.digest.figures import figures
+from kb.digest.weeks import Week
+from kb.errors import UnreadableInput
+from tests.support import hostile_store
+from tests.support.chromium import chromium, complaints
+from tests.support.filled_store import FAULTS, NOW, fill
+from tests.support.hostile_reports import SECRETS
+
+BERLIN, WEEK = ZoneInfo("Europe/Berlin"), Week(2026, 47)
+
+
+def digest_of(tmp_path, filler, seed=11):
+    """The digest of a store."""
+    with Ledger(f"sqlite:///{tmp_path / 'signalbox.db'}") as ledger:
+        filler(ledger, seed)
+        return compute(ledger, "default", WEEK, BERLIN, until=NOW, faults=FAULTS)
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    """A digest as they usually are."""
+    return digest_of(tmp_path_factory.mktemp("usual"), lambda ledger, seed: fill(ledger, seed, pace=0.8))
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """One whose every name is hostile."""
+    return digest_of(tmp_path_factory.mktemp("hostile"), hostile_store.fill, 12)
+
+
+@pytest.fixture(scope="module")
+def empty():
+    """One of a week without anything."""
+    return figures([], WEEK, BERLIN, until=NOW.timestamp())
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A Chromium."""
+    with chromium(tmp_path_factory.mktemp("chromium")) as running:
+        yield running
+
+
+def test_the_page_is_whole_and_alone(usual):
+    """It has every class, rule, node and cut, each figure's definition, and names no other resource."""
+    made = made_page(usual).decode()
+    told = html.unescape(made)
+    for words in (one.title for one in usual.classes):
+        assert words in told
+    for words in (*(one.rule for one in usual.fired), *(one.name for one in usual.offenders.nodes)):
+        assert words in told
+    for words in DEFINITIONS.values():
+        assert words in told
+    assert re.findall(r"(?:src|srcset|href|action)=\"(?!data:image/png;base64,)", made) == []
+    assert "http" not in re.sub(r"data:image/png;base64,[A-Za-z0-9+/=]+|http-equiv", "", made)
+    assert "<script" not in made
+
+
+def test_the_text_has_all_figures(usual):
+    """The terminal gets the same figures; with the meanings every definition."""
+    told = text(usual)
+    assert f"week {usual.week}" in told
+    for one in usual.classes:
+        assert one.title in told
+    assert all(cut.lines[0].value in told for cut in usual.cuts if cut.lines)
+    unfolded = " ".join(text(usual, meanings=True).split())
+    assert all(" ".join(one.split()) in unfolded for one in DEFINITIONS.values())
+
+
+def test_a_week_without_failures_says_so(empty):
+    """Nothing is told in words, on the page and in the text, and draws no picture."""
+    words = "No failures this week: no job was looked at."
+    assert words in page(empty).decode()
+    assert words in text(empty)
+    assert pictures(empty) == []
+
+
+def test_no_secret_leaves_the_store(hostile):
+    """Names of jobs, nodes, owners may hold secrets: none is in the numbers, so none is in what is drawn of them."""
+    numbers = dumps(hostile).decode()
+    assert not [one for one in SECRETS if one in numbers]
+    assert hostile.failures > 5
+
+
+def test_pictures_of_hostile_names(hostile):
+    """They are drawn, in both themes, with words beside them that are within Slack's limit and on one line."""
+    for theme in ("light", "dark"):
+        drawn = pictures(hostile, theme)
+        assert [one.name for one in drawn] == ["pareto", "trend", "nodes"]
+        assert all(one.png.startswith(b"\x89PNG") and len(one.alt) <= 2000 and one.alt.isprintable() for one in drawn)
+
+
+def test_text_of_hostile_names(hostile):
+    """Nothing reaches the terminal that is not seen as it is."""
+    assert all(line.isprintable() for line in text(hostile).splitlines())
+
+
+@pytest.mark.parametrize("numbers", [b"", b"{}", b"[]", b"\xff", b'{"schema":"signalbox.digest/9"}'])
+def test_numbers_that_are_none(numbers):
+    """What is no digest, or another version's, is an error with a name."""
+    with pytest.raises(UnreadableInput):
+        loads(numbers)
+
+
+def test_numbers_of_a_later_version(usual):
+    """They are refused by their schema."""
+    later = json.loads(dumps(usual)) | {"schema": "signalbox.digest/2"}
+    with pytest.raises(UnreadableInput, match="digest/1"):
+        loads(json.dumps(later).encode())
+
+
+@cache
+def made_page(digest):
+    """The page, drawn once."""
+    return page(digest)
+
+
+def opened(browser, tmp_path, digest, width, *, dark=False):
+    """The page in the browser, as wide as a screen is."""
+    file = tmp_path / "digest.html"
+    file.write_bytes(made_page(digest))
+    scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": scheme})
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get(f"file://{file}")
+    return browser
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_page_fits_the_screen(browser, tmp_path, usual, width):
+    """On a phone and on a desk nothing is wider than the screen, light and dark; wide things scroll by themselves."""
+    grounds = set()
+    for dark in (False, True):
+        opened(browser, tmp_path, usual, width, dark=dark)
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        grounds.add(browser.execute_script("return getComputedStyle(document.body).backgroundColor"))
+        seen = browser.execute_script(
+            "return [...document.images].map(one => [one.currentSrc.length, one.naturalWidth])"
+        )
+        assert [size for _, size in seen] == [1200, 1200, 1200]
+    assert len(grounds) == 2
+    assert complaints(browser) == []
+
+
+def test_hostile_names_run_nothing(browser, tmp_path, hostile):
+    """Markup in names is text: no script ran, no element of theirs is there, nothing was asked for."""
+    opened(browser, tmp_path, hostile, 390)
+    assert browser.title.startswith("Failures of 2026-W47")
+    assert (
+        browser.execute_script(
+            "return document.querySelectorAll('script, svg, img:not([alt]), [onerror], [onload]').length"
+        )
+        == 0
+    )
+    assert (
+        browser.execute_script(
+            "return performance.getEntriesByType('resource').filter(e => !e.name.startsWith('data:')).length"
+        )
+        == 0
+    )
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    assert "onerror" in browser.find_element("tag name", "main").text
+    assert complaints(browser) == []

@@ -1,0 +1,174 @@
+"""Runs that ended well: noted once, one of a family a day kept, none that failed by its own lines."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from sqlmodel import select
+
+from bot.config.file import Cluster, Config, Connector
+from bot.handlers.keep_baseline import GoodRuns, keep_bundle
+from bot.handlers.successful_runs import GoodEnd, note_within, noter, unfit
+from bot.incidents.ledger import Ledger
+from bot.policy.routing import JobFacts
+from bot.queue.payloads import GOOD_RUN, GoodRunOrder
+from bot.queue.worker import step
+from bot.rulebase.loader import Knowledge
+from bot.store.baselines import finder, listed
+from bot.store.tables import GoodEndRow
+from connectors.bundles.connector import BundlesSettings
+from kb.model import Job
+from kb.report import Hang, JobView, Report
+from tests.support.bot_samples import HEALTHY
+from tests.support.paths import BUNDLES
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+GOOD, BAD = BUNDLES / "healthy", BUNDLES / "rank-killed"
+FAMILY = "lm-tiny|pytorch-ddp|"
+
+
+@pytest.fixture
+def ledger(database: str) -> Iterator[Ledger]:
+    """An empty store."""
+    with Ledger(database) as made:
+        yield made
+
+
+def end(job: str = "1", name: str = "llm-run7", at: datetime = NOW) -> GoodEnd:
+    """A run that completed."""
+    return GoodEnd(JobFacts("default", "c1", job, name, "ana"), at.timestamp())
+
+
+def note(ledger: Ledger, one: GoodEnd, now: datetime = NOW) -> bool:
+    """Note it; whether it was news."""
+    return ledger.write(lambda session: note_within(session, one, now))
+
+
+def orders(ledger: Ledger) -> list[GoodRunOrder]:
+    """The runs that are asked for."""
+    found = []
+    while (work := ledger.claim("w", NOW)) is not None:
+        assert work.kind == GOOD_RUN
+        found.append(msgspec.json.decode(work.payload, type=GoodRunOrder))
+        ledger.done(work.id, "w", NOW, "")
+    return found
+
+
+def test_of_a_family_one_run_a_day_is_asked_for(ledger: Ledger) -> None:
+    """However many end, and whoever tells of them twice."""
+    assert note(ledger, end("1"))
+    assert not note(ledger, end("1"))
+    assert note(ledger, end("2", "llm-run8"))
+    assert note(ledger, end("3", "other"))
+    assert note(ledger, end("4", ""))
+    assert [(one.job, one.family) for one in orders(ledger)] == [("1", "llm||"), ("3", "other||")]
+    assert note(ledger, end("5", "llm-run9", NOW + timedelta(hours=20)), NOW + timedelta(hours=20))
+    assert orders(ledger) == []
+    assert note(ledger, end("6", "llm-run9", NOW + timedelta(hours=25)), NOW + timedelta(hours=25))
+    assert [one.job for one in orders(ledger)] == ["6"]
+    with ledger.session() as session:
+        assert len(session.exec(select(GoodEndRow)).all()) == 6
+
+
+def test_a_clock_that_is_ahead_and_none_at_all(ledger: Ledger) -> None:
+    """An end lies neither in the future nor before all times."""
+    note(ledger, end("1", at=NOW + timedelta(days=9)))
+    note(ledger, GoodEnd(end("2").facts, -1e18))
+    with ledger.session() as session:
+        assert [row.at for row in session.exec(select(GoodEndRow).order_by(GoodEndRow.at))] == [
+            datetime(1970, 1, 1, tzinfo=UTC),
+            NOW,
+        ]
+
+
+def test_the_noter_writes_through_what_it_is_given(ledger: Ledger) -> None:
+    """As the watcher of endings has it."""
+    noter(lambda: nullcontext(ledger))(end("1"))
+    assert not note(ledger, end("1"))
+
+
+DONE = replace(HEALTHY, job=JobView(state="COMPLETED"))
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        (DONE, None),
+        (replace(DONE, job=JobView(state="COMPLETED by somebody")), None),
+        (replace(DONE, verdict="fault"), "it did not end well by its own lines (fault)"),
+        (replace(DONE, job=JobView(state="CANCELLED")), "its scheduler says cancelled of its end, and not completed"),
+        (replace(DONE, job=JobView()), "its scheduler says nothing of its end, and not completed"),
+        (replace(DONE, hang=Hang(suspected=True)), "it may have hung"),
+    ],
+)
+def test_which_runs_others_may_be_measured_by(report: Report, words: str | None) -> None:
+    """Both must say that it ended well: the scheduler and the run's own lines."""
+    assert unfit(report) == words
+
+
+def test_a_good_run_is_kept_and_found_by_its_like(ledger: Ledger, known: Knowledge) -> None:
+    """By the next failed run of its name; what it was not is no line of it."""
+    told = keep_bundle(ledger, known, GOOD, tenant="default", label="healthy")
+    assert told.startswith("kept as the good run of lm-tiny: ")
+    assert [(one.family, one.label) for one in listed(ledger, "default")] == [(FAMILY, "healthy")]
+    find = finder(lambda: ledger, "default")
+    good = find(Job(name="lm-tiny-run3", framework="pytorch-ddp"))
+    assert good is not None
+    assert good.lines > 100
+    assert find(Job(name="else", framework="pytorch-ddp")) is None
+    assert find(Job()) is None
+    assert finder(lambda: ledger, "other")(Job(name="lm-tiny", framework="pytorch-ddp")) is None
+
+
+def changed(folder: Path, source: Path, **told: str) -> Path:
+    """A copy of a bundle whose job.yaml says something else."""
+    shutil.copytree(source, folder)
+    job = folder / "job.yaml"
+    text = job.read_text()
+    for name, value in told.items():
+        lines = [line for line in text.splitlines() if not line.startswith(f"{name}:")]
+        text = "\n".join([*lines, f"{name}: {value}"]) + "\n"
+    job.write_text(text)
+    return folder
+
+
+def test_a_run_that_failed_is_never_kept(ledger: Ledger, known: Knowledge, tmp_path: Path) -> None:
+    """Whatever its scheduler says, and whatever it is called; the good one before it stays."""
+    lies = changed(tmp_path / "lies", BAD, state="COMPLETED")
+    assert keep_bundle(ledger, known, lies, tenant="default", label="x").startswith("not kept: it did not end well")
+    nameless = changed(tmp_path / "nameless", GOOD, name="''")
+    assert keep_bundle(ledger, known, nameless, tenant="default", label="x") == "not kept: the job has no name"
+    stopped = changed(tmp_path / "stopped", GOOD, state="CANCELLED")
+    assert "cancelled" in keep_bundle(ledger, known, stopped, tenant="default", label="x")
+    assert listed(ledger, "default") == ()
+
+
+def test_a_run_that_is_too_large_is_not_read(ledger: Ledger, known: Knowledge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is work beside the diagnoses."""
+    monkeypatch.setattr("bot.handlers.keep_baseline.MOST_BYTES", 1000)
+    assert keep_bundle(ledger, known, GOOD, tenant="default", label="x").startswith("not kept: its logs have")
+
+
+def test_the_worker_collects_and_keeps_it(
+    ledger: Ledger, known: Knowledge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole way; a job that nobody knows any more is no failure of the work."""
+    monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path / "state"))
+    shutil.copytree(GOOD, tmp_path / "runs" / "fine")
+    config = Config((Cluster("c1", "default", (Connector("b", "bundles", BundlesSettings(str(tmp_path / "runs"))),)),))
+    does = {GOOD_RUN: GoodRuns(ledger, known, config).do}
+    for job in ("lm-tiny", "gone"):
+        order = GoodRunOrder(job, "default", job)
+        work, _ = ledger.ask(order.wanted(), NOW)
+        assert step(ledger, does, "w")
+        done = ledger.work(work.id)
+        assert done is not None
+        assert (done.state, (done.result or "")[:8]) == ("done", "kept as " if job != "gone" else "not kept"), done
+    assert [one.family for one in listed(ledger, "default")] == [FAMILY]

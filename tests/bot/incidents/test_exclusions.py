@@ -1,0 +1,281 @@
+"""The bar list, on SQLite and on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlmodel import select
+
+from bot.incidents.exclusions import (
+    MOST_PROPOSED,
+    Bar,
+    Late,
+    NoBar,
+    Wanted,
+    command,
+    in_force_within,
+    in_words,
+    propose_within,
+)
+from bot.incidents.ledger import Ledger
+from bot.render.report_json import dumps
+from bot.store.tables import AuditRow, PostingRow
+from kb.errors import SignalboxError
+from kb.report import Decision, Exclusion, Report
+from tests.support.bot_samples import FALLEN_GPU
+
+NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def ledger(database: str) -> Iterator[Ledger]:
+    """An incident whose decision leaves out gpu-017, not proposed yet."""
+    with Ledger(database) as made:
+        made.add(dumps(FALLEN_GPU), FALLEN_GPU, b"", None, NOW)
+        yield made
+
+
+def proposed(ledger: Ledger, report: Report = FALLEN_GPU, incident: int = 1, at: datetime = NOW) -> int:
+    """Propose what a report's decision leaves out; how many are new."""
+    return ledger.write(
+        lambda session: propose_within(session, report, tenant="default", cluster="c1", incident=incident, now=at)
+    )
+
+
+def excluding(*nodes: str, scope: str = "cluster") -> Report:
+    """A report whose decision leaves these out."""
+    told = tuple(Exclusion(one, scope, "why") for one in nodes)  # type: ignore[arg-type]
+    return replace(FALLEN_GPU, decision=Decision("requeue_without", told))
+
+
+def in_force(
+    ledger: Ledger, *nodes: str, at: datetime = NOW, cluster: str | None = "c1", job: str = "llm"
+) -> list[str]:
+    """Which of these are barred for a job."""
+    with ledger.session() as session:
+        found = in_force_within(session, "default", cluster, nodes=nodes, jobs=(job,), now=at)
+    return sorted(f"{one.node} {one.scope}" for one in found)
+
+
+def test_a_diagnosis_proposes_and_bars_nothing_by_itself(ledger: Ledger) -> None:
+    """Once, however often it is diagnosed, and whoever else names the node meanwhile."""
+    assert [proposed(ledger), proposed(ledger), proposed(ledger, incident=2)] == [1, 0, 0]
+    (one,) = ledger.bars("default")
+    assert (one.node, one.scope, one.state, one.who, one.incident_id) == (
+        "gpu-017",
+        "cluster",
+        "proposed",
+        "signalbox",
+        1,
+    )
+    assert in_words(one, NOW) == "proposed to be barred for the cluster on 2026-03-02"
+    assert in_force(ledger, "gpu-017") == []
+
+
+def test_who_confirms_bars_it_and_stands_in_the_audit(ledger: Ledger) -> None:
+    """The messages about the incident say it; a second delivery of the click changes nothing."""
+    proposed(ledger)
+    with ledger.session(write=True) as session:
+        session.add(
+            PostingRow(
+                handle="h", once="o", tenant="default", channel="C1", incident_id=1, created_at=NOW, ready_at=NOW
+            )
+        )
+    assert ledger.decide(1, "default", "barred", "ana", NOW)[1]
+    assert not ledger.decide(1, "default", "barred", "ana", NOW + DAY)[1]
+    (one,) = ledger.bars("default")
+    assert in_words(one, NOW) == "barred for the cluster on 2026-03-02 by ana"
+    assert in_force(ledger, "gpu-017", "gpu-018") == ["gpu-017 cluster"]
+    with ledger.session() as session:
+        assert [(row.who, row.verb, row.what) for row in session.exec(select(AuditRow))] == [
+            ("ana", "bar", "barred gpu-017")
+        ]
+        assert [row.version for row in session.exec(select(PostingRow))] == [2]
+
+
+def test_of_two_people_the_second_is_told_what_the_first_did(ledger: Ledger) -> None:
+    """Refused and confirmed at once: one of both holds."""
+    proposed(ledger)
+    ledger.decide(1, "default", "refused", "ana", NOW)
+    with pytest.raises(Late, match=r"gpu-017 was refused by ana on 2026-03-02 08:30Z"):
+        ledger.decide(1, "default", "barred", "bob", NOW)
+    with pytest.raises(Late, match="was refused by ana"):
+        ledger.decide(1, "default", "lifted", "bob", NOW)
+    assert in_force(ledger, "gpu-017") == []
+
+
+def test_several_who_decide_at_once_end_with_one_decision(ledger: Ledger) -> None:
+    """Threads of one pool, half of them for it and half against."""
+    proposed(ledger)
+    told: list[str] = []
+
+    def decide(number: int) -> None:
+        to = "barred" if number % 2 else "refused"
+        try:
+            _, new = ledger.decide(1, "default", to, f"p{number}", NOW)  # type: ignore[arg-type]
+            told.append(f"new {to}" if new else f"same {to}")
+        except Late:
+            told.append("late")
+
+    threads = [threading.Thread(target=decide, args=(number,)) for number in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(30)
+    assert len(told) == 8
+    assert [one for one in told if one.startswith("new")] in (["new barred"], ["new refused"])
+    assert told.count("late") == 4
+
+
+def test_what_was_refused_for_an_incident_is_not_proposed_by_it_again(ledger: Ledger) -> None:
+    """Another incident may propose it."""
+    proposed(ledger)
+    ledger.decide(1, "default", "refused", "ana", NOW)
+    assert proposed(ledger, at=NOW + DAY) == 0
+    assert proposed(ledger, incident=2, at=NOW + DAY) == 1
+
+
+def test_a_bar_ends_with_its_time(ledger: Ledger) -> None:
+    """It is in force until then; after that it makes room for the next one."""
+    one = ledger.bar(Wanted("default", "c1", "gpu-1", until=NOW + DAY, why="ECC"), "ana", NOW)
+    assert in_words(one, NOW) == "barred for the cluster on 2026-03-02 by ana, until 2026-03-03 08:30Z"
+    assert in_force(ledger, "gpu-1") == ["gpu-1 cluster"]
+    assert in_force(ledger, "gpu-1", at=NOW + DAY) == []
+    assert in_words(one, NOW + DAY) == "not barred any more: its time was over on 2026-03-03"
+    with pytest.raises(Late, match="was over on 2026-03-03"):
+        ledger.decide(one.id, "default", "lifted", "bob", NOW + 2 * DAY)
+    again = ledger.bar(Wanted("default", "c1", "gpu-1"), "bob", NOW + 2 * DAY)
+    states = [
+        (each.id, each.state, each.decided_by)
+        for each in ledger.bars("default", node="gpu-1", states=("barred", "lifted"))
+    ]
+    assert states == [(again.id, "barred", "bob"), (one.id, "lifted", "signalbox")]
+
+
+def test_a_person_bars_what_is_proposed_and_nothing_twice(ledger: Ledger) -> None:
+    """The proposal becomes the bar; who comes second is told."""
+    proposed(ledger)
+    one = ledger.bar(Wanted("default", "c1", " gpu-017 ", why="seen it myself"), "ana", NOW)
+    assert (one.id, one.state, one.why) == (1, "barred", "seen it myself")
+    with pytest.raises(Late, match="gpu-017 is barred already by ana"):
+        ledger.bar(Wanted("default", "c1", "gpu-017"), "bob", NOW)
+    ledger.decide(1, "default", "lifted", "bob", NOW)
+    assert ledger.bar(Wanted("default", "c1", "gpu-017"), "bob", NOW).id == 2
+
+
+def test_for_one_job_for_one_cluster_for_one_tenant(ledger: Ledger) -> None:
+    """A bar holds for those that it was made for."""
+    ledger.bar(Wanted("default", "c1", "gpu-1", "job", "llm"), "ana", NOW)
+    ledger.bar(Wanted("default", "c2", "gpu-2"), "ana", NOW)
+    ledger.bar(Wanted("other", "c1", "gpu-3"), "ana", NOW)
+    ledger.bar(Wanted("default", "", "gpu-4"), "ana", NOW)
+    names = ("gpu-1", "gpu-2", "gpu-3", "gpu-4")
+    assert in_force(ledger, *names) == ["gpu-1 job", "gpu-4 cluster"]
+    assert in_force(ledger, *names, job="else") == ["gpu-4 cluster"]
+    assert in_force(ledger, *names, cluster=None, job="else") == ["gpu-2 cluster", "gpu-4 cluster"]
+    assert [one.node for one in ledger.bars("other")] == ["gpu-3"]
+    with pytest.raises(NoBar):
+        ledger.decide(3, "default", "lifted", "mallory", NOW)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        " ",
+        "-x",
+        "a b",
+        "a\nb",
+        "a;reboot",
+        "$(id)",
+        "a" * 254,
+        "nöde",
+        "a/b",
+        "a,b",
+        "\x1b[31mred",
+        "a\u202eb",
+        ".",
+    ],
+)
+def test_hostile_names_are_no_names(ledger: Ledger, name: str) -> None:
+    """A person is told; of a report's they are left out: its lines may say anything."""
+    with pytest.raises(SignalboxError, match="no name of a node"):
+        ledger.bar(Wanted("default", "c1", name), "ana", NOW)
+    assert proposed(ledger, excluding(name)) == 0
+
+
+@pytest.mark.parametrize("number", [0, -1, 77, 2**31, 2**70])
+def test_numbers_that_no_bar_has(ledger: Ledger, number: int) -> None:
+    """As a person may type them."""
+    with pytest.raises(NoBar, match=r"there is no bar"):
+        ledger.decide(number, "default", "barred", "ana", NOW)
+
+
+def test_an_end_in_the_past_is_refused(ledger: Ledger) -> None:
+    """It would bar nothing."""
+    with pytest.raises(SignalboxError, match="lies in the past"):
+        ledger.bar(Wanted("default", "c1", "gpu-1", until=NOW), "ana", NOW)
+
+
+def test_hundreds_of_nodes_are_no_nodes_fault(ledger: Ledger) -> None:
+    """Only so many are proposed; for a job without a name none, as nobody could tell whose."""
+    assert proposed(ledger, excluding(*(f"gpu-{n}" for n in range(500)))) == MOST_PROPOSED
+    nameless = replace(excluding("gpu-900", scope="job"), job=replace(FALLEN_GPU.job, id=None, name=None))
+    assert proposed(ledger, nameless) == 0
+    assert proposed(ledger, excluding("gpu-901", scope="job")) == 1
+    assert ledger.bars("default")[0].job == "llm-70b"
+
+
+def test_thousands_of_bars_are_listed_in_parts_and_asked_quickly(ledger: Ledger) -> None:
+    """A job of many nodes asks for its own alone."""
+    from bot.store.tables import BarRow
+
+    with ledger.session(write=True) as session:
+        for n in range(1200):
+            session.add(
+                BarRow(
+                    key=f"k{n}", tenant="default", cluster="c1", node=f"n{n}", scope="cluster", job="", state="barred",
+                    since=NOW + timedelta(seconds=n), who="ana", why="",
+                )
+            )  # fmt: skip
+    assert [one.node for one in ledger.bars("default", limit=2)] == ["n1199", "n1198"]
+    assert in_force(ledger, *(f"n{n}" for n in range(1190, 2700))) == [f"n{n} cluster" for n in range(1190, 1200)]
+
+
+def test_several_are_decided_in_one_go(ledger: Ledger) -> None:
+    """Those that somebody decided otherwise meanwhile are told."""
+    proposed(ledger, excluding("a1", "a2", "a3"))
+    found = ledger.bars_of(1)
+    ledger.decide(2, "default", "refused", "bob", NOW)
+    done, late = ledger.decide_all(found, "barred", "ana", NOW)
+    assert [(one.node, one.state) for one in done] == [("a1", "barred"), ("a3", "barred")]
+    assert late == ("a2 was refused by bob on 2026-03-02 08:30Z",)
+    assert [(one.node, one.state) for one in ledger.bars_of(1)] == [
+        ("a1", "barred"),
+        ("a2", "refused"),
+        ("a3", "barred"),
+    ]
+
+
+def bar(**parts: object) -> Bar:
+    """A bar that holds."""
+    values = {
+        "id": 1, "tenant": "default", "cluster": "c1", "node": "gpu-017", "scope": "cluster", "job": "", "state": "barred",
+        "since": NOW, "until": None, "who": "ana", "why": "Xid 79", "incident_id": 42, "decided_at": NOW, "decided_by": "ana",
+    }  # fmt: skip
+    return Bar(**{**values, **parts})  # type: ignore[arg-type]
+
+
+def test_the_command_that_drains_is_words_that_a_shell_reads_as_meant() -> None:
+    """Whatever a rule or a person wrote as reason."""
+    assert command(bar()) == ("scontrol update NodeName=gpu-017 State=DRAIN Reason='signalbox incident 42: Xid 79'")
+    assert command(bar(), "kubernetes") == "kubectl cordon gpu-017"
+    hostile = command(bar(why='\'; rm -rf / #\n$(id) `id` \\ "x" ' + "y" * 500, incident_id=None))
+    assert hostile.startswith("scontrol update NodeName=gpu-017 State=DRAIN Reason='signalbox:")
+    assert not set(hostile.partition("Reason='")[2].removesuffix("'")) & set("'\"`$\\\n")
+    assert len(hostile) < 200

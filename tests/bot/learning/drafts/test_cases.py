@@ -1,0 +1,83 @@
+"""Resolved incidents out of the store: the one asked about first, those closed alike, the others to hold a rule against."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bot.incidents.resolution import Closing, Closings
+from bot.learning.drafts.cases import case_of, gathered, logs_of
+from bot.store.incidents import Store
+from tests.support.learning_views import FULL, GOOD, LEASE, NOW, OOM, add, wrong
+
+
+def test_the_asked_incident_comes_first_then_those_closed_alike(url, known):
+    """The newest of these first; all others and good runs are the background."""
+    one = add(url, known, LEASE, job="1", said=wrong("storage_io"))
+    two = add(url, known, LEASE.replace("7", "8"), job="2", said=wrong("storage_io"), days=1)
+    add(url, known, OOM, job="3", said=wrong("cuda_oom"))
+    add(url, known, FULL, job="4")
+    add(url, known, GOOD, job="5")
+    found = gathered(url, one, "default")
+    assert [case.id for case in found.cases] == [one, two]
+    assert sorted((other.fault or "", other.id) for other in found.background.others) == [
+        ("", 4),
+        ("cuda_oom", 3),
+        ("healthy", 5),
+    ]
+
+
+def test_alone_leaves_out_those_closed_alike(url, known):
+    """For where they are of another signature."""
+    one = add(url, known, LEASE, job="1", said=wrong("storage_io"))
+    add(url, known, FULL, job="2", said=wrong("storage_io"))
+    assert [case.id for case in gathered(url, one, "default", alone=True).cases] == [one]
+
+
+def test_incidents_of_other_tenants_are_not_seen(url, known):
+    """Neither asked about nor among what a rule is held against."""
+    mine = add(url, known, LEASE, job="1", said=wrong("storage_io"))
+    theirs = add(url, known, LEASE, job="2", said=wrong("storage_io"), tenant="other")
+    assert gathered(url, theirs, "default") is None
+    found = gathered(url, mine, "default")
+    assert ([case.id for case in found.cases], found.background.others) == ([mine], ())
+
+
+def test_one_that_is_not_there_is_none(url, known):
+    """Nor one beyond any number."""
+    add(url, known, LEASE)
+    assert [gathered(url, number, "default") for number in (99, 2**70, -1)] == [None, None, None]
+
+
+def test_a_case_has_what_people_said_and_who_disagreed(url, known):
+    """The last word holds; the names of people, jobs and nodes are known as such."""
+    number = add(url, known, LEASE, said=wrong("storage_io"))
+    said = Closing(
+        "ada.lovelace", "cli", "wrong", "fault", "data_error", nodes=("gpu-b07",), action="moved it", note="twice"
+    )
+    with Closings(url) as closings:
+        closings.annotate(number, "default", "second", said, NOW)
+    found = gathered(url, number, "default").cases[0]
+    assert (found.fault, found.against, found.said) == ("data_error", ("storage_io",), "moved it\ntwice")
+    assert {"ada.lovelace", "lovelace", "gpu-b07", "tim", "ana", "llm-4711", "4711"} <= found.names
+
+
+def test_an_incident_whose_report_or_text_is_gone_is_a_case_all_the_same(url, known):
+    """There is nothing in it to learn from, and the miner says so."""
+    number = add(url, known, LEASE, said=wrong("storage_io"))
+    with Store(url) as store:
+        record = store.get(number)
+    found = case_of(replace(record, report_json=b"{broken", replay=b""), ())
+    assert (found.id, found.fault, found.empty, found.told) == (number, None, True, ())
+
+
+def test_what_comparisons_said_is_no_log():
+    """A rule is tried on logs; secrets are masked in them once more."""
+    text = b"#! source: logs/rank-0.log\npassword=hunter2hunter2 lost\n#! source: stacks/3/rank-2.json\nrank 2: idle\n"
+    assert logs_of(text) == {"logs/rank-0.log": "password=************** lost\n"}
+
+
+def test_logs_of_good_runs_are_good_runs(url, known):
+    """Those that the configuration names, too."""
+    one = add(url, known, LEASE, said=wrong("storage_io"))
+    found = gathered(url, one, "default", clean={"run": {"a.log": GOOD.encode()}})
+    assert [(other.fault, other.sections) for other in found.background.others] == [("healthy", (GOOD,))]

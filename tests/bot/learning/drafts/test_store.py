@@ -1,0 +1,80 @@
+"""Drafts as rows: one for one press, one wish after another, what is kept is what was made; on both databases."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from bot.incidents.ledger import Ledger
+from bot.learning.drafts.store import (
+    DRAFT,
+    Content,
+    Edits,
+    Wish,
+    ask_draft_within,
+    draft_of,
+    handle_of,
+    made_within,
+    wish_draft_within,
+)
+from bot.render.report_json import dumps
+from tests.support.bot_samples import UNKNOWN
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def ledger(database):
+    """A store with one incident."""
+    with Ledger(database) as one:
+        one.add(dumps(UNKNOWN), UNKNOWN, b"x\n", None, NOW)
+        yield one
+
+
+def ask(ledger, key="k"):
+    """Ask for a draft of the incident."""
+    [incident] = ledger.list()
+    return ledger.write(
+        lambda session: ask_draft_within(
+            session, key, "default", incident.id, who="U0ADA", channel="C1", parent=None, now=NOW
+        )
+    )
+
+
+def test_two_deliveries_of_one_press_are_one_draft(ledger):
+    """And one piece of work."""
+    assert [ask(ledger), ask(ledger)] == [(handle_of("k"), True), (handle_of("k"), False)]
+    work = ledger.claim("w", NOW)
+    assert (work.kind, ledger.claim("w", NOW)) == (DRAFT, None)
+
+
+def test_a_wish_is_for_what_the_person_saw(ledger):
+    """Of two at one version the second is not taken, and nobody wishes of another tenant's, or of what was proposed."""
+    handle, _ = ask(ledger)
+    wish = Wish("propose", Edits("t", regexes=("a b",)))
+    took = [
+        ledger.write(lambda session, at=at, whose=whose: wish_draft_within(session, handle, whose, version=at, wish=wish, now=NOW))
+        for at, whose in ((1, "other"), (1, "default"), (1, "default"), (2, "default"))
+    ]  # fmt: skip
+    assert took == [False, True, False, True]
+    assert draft_of(ledger, handle).wish == wish
+    made = Content(rule="r", files={"a/r/rule.yaml": b"x"}, hurts=("h",))
+    draft = draft_of(ledger, handle)
+    assert ledger.write(lambda session: made_within(session, draft, "proposed", made))
+    late = ledger.write(lambda session: wish_draft_within(session, handle, "default", version=3, wish=wish, now=NOW))
+    assert (late, draft_of(ledger, handle).content) == (False, made)
+
+
+def test_what_was_made_for_an_older_wish_is_dropped(ledger):
+    """The person has gone on meanwhile."""
+    handle, _ = ask(ledger)
+    seen = draft_of(ledger, handle)
+    ledger.write(lambda session: wish_draft_within(session, handle, "default", version=1, wish=Wish(), now=NOW))
+    assert not ledger.write(lambda session: made_within(session, seen, "drafted", Content(rule="r")))
+    assert draft_of(ledger, handle).content is None
+
+
+def test_there_is_none(ledger):
+    """Of a handle that nobody made."""
+    assert draft_of(ledger, "d" * 33) is None

@@ -1,0 +1,56 @@
+"""What a changed rule costs on logs of good runs beside the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.learning.replay.backtest import backtest
+from bot.learning.replay.scan_cost import LEAST_BYTES, dearer
+from bot.learning.replay.trial import base_of, trial
+from bot.rulebase.loader import default_folder
+from kb.learning.yaml_edits import with_pattern
+from tests.support.learning_views import GOOD, rule
+
+FILE = "storage/lease-revoked/rule.yaml"
+LONG = {"long": {"a.log": GOOD.encode() * (LEAST_BYTES // len(GOOD) + 1)}}
+
+
+@pytest.fixture(scope="module")
+def base(cache):
+    """The rules that ship."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SIGNALBOX_CACHE", str(cache))
+        return base_of(default_folder())
+
+
+def test_a_rule_that_asks_for_many_lines_is_told(base):
+    """In lines a MB, the same on each machine; one that asks for few is not."""
+    many = list(dearer(trial(base, {FILE: rule(regex="loss: .{1,9} [|]")}), LONG))
+    each = GOOD.count("loss:") / len(GOOD) * 1e6
+    assert many == [
+        f"lease-revoked asks for {each:.1f} lines a MB of clean logs, 95 % of the rules for 10.0 at most",
+    ]
+    assert list(dearer(trial(base, {FILE: rule()}), LONG)) == []
+
+
+def test_little_text_or_few_rules_compare_with_nothing(base, few_rules, monkeypatch, cache):
+    """A few lines of a few rules say nothing of how dear a rule is."""
+    dear = {FILE: rule(regex="loss: .{1,9} [|]")}
+    assert list(dearer(trial(base, dear), {"short": {"a.log": GOOD.encode()}})) == []
+    monkeypatch.setenv("SIGNALBOX_CACHE", str(cache))
+    assert list(dearer(trial(base_of(few_rules), dear), LONG)) == []
+
+
+def test_a_rule_that_was_dear_before_may_be_changed(base):
+    """Unless it costs more than it did."""
+    (path,) = [one for one in base.files if one.endswith("/loss-not-finite-stated/rule.yaml")]
+    text = {"long": {"a.log": b"step 7 | loss: nan | lr: 3.0e-4\n" * (LEAST_BYTES // 30)}}
+    fewer, more = (with_pattern(base.files[path], "more", {"regex": one}) for one in ("gone astray", r"lr: 3\.0e"))
+    assert [len(list(dearer(trial(base, {path: one}), text))) for one in (fewer, more)] == [0, 1]
+
+
+def test_a_backtest_tells_it_and_lets_it_pass(base, url):
+    """It is no harm by itself."""
+    told = backtest(trial(base, {FILE: rule(regex="loss: .{1,9} [|]", fault="storage_io")}), url, LONG, workers=1)
+    assert [one.partition(" asks")[0] for one in told.dear] == ["lease-revoked"]
+    assert [one.partition(" of")[0] for one in told.hurts] == ["it speaks on 1"]

@@ -1,0 +1,619 @@
+"""Watching a job: the hang called, the fault told in time, the evidence kept; on a clock that does not wait, and once really."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bot.cli.watch import Screen, params, seconds, status
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.live.log_follower import Following
+from bot.live.probe_cycle import Sources
+from bot.live.watch import News, Outcome, Plan, Watch
+from connectors.host.kernel_log import KernelLog
+from connectors.host.nccl_ras import RasSource
+from connectors.host.processes import Dump, Process, RankProcess, Wanted
+from kb.errors import UnreadableInput
+from kb.hangs.votes import RULE
+from kb.model import Gap, StreamRef
+from kb.scanning.scanner import scan
+from tests.kb.parsers.nccl_ras.test_parse import document, four
+
+START = 1_780_000_000.0
+WANTED = Wanted(pattern="train")
+TRACE = (
+    b"Traceback (most recent call last):\n"
+    b'  File "/opt/job/pretrain.py", line 71, in <module>\n    main()\n'
+    b'  File "/opt/job/pretrain.py", line 44, in main\n    loss.backward()\n'
+    b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.25 GiB. GPU 1 has a total capacity of 79.10 GiB "
+    b"of which 1.02 GiB is free. Process 5150 has 78.07 GiB memory in use.\n"
+)
+
+
+@dataclass
+class Steered:
+    """A clock that jumps; whenever somebody sleeps, the job lives on."""
+
+    live: Callable[[float], None]
+    time: float = START
+    stop_at: float | None = None
+
+    def now(self):
+        """Seconds since the epoch."""
+        return self.time
+
+    def sleep(self, seconds):
+        """Let the job live for so long, a second at a time."""
+        end = self.time + seconds
+        while self.time < end and not self.stopping():
+            self.time = min(end, self.time + 1.0)
+            self.live(self.time)
+
+    def stopping(self):
+        """Whether a person wants to stop."""
+        return self.stop_at is not None and self.time >= self.stop_at
+
+
+def frames(*functions):
+    """A py-spy dump of one process, innermost function first."""
+    listed = [{"name": name, "filename": f"/opt/{name}.py", "line": 7} for name in functions]
+    thread = {
+        "pid": 1,
+        "thread_id": 1,
+        "thread_name": "MainThread",
+        "active": False,
+        "owns_gil": False,
+        "frames": listed,
+    }
+    return json.dumps([thread]).encode()
+
+
+@dataclass
+class Job:
+    """A job of some ranks in a folder of logs: it writes a step a second until it is told otherwise."""
+
+    logs: Path
+    name: str = "gpu-a07"
+    world: int = 4
+    hangs_at: float = float("inf")
+    ends_at: float = float("inf")
+    lines: dict[float, tuple[int, bytes]] = field(default_factory=dict)
+    others: frozenset[int] = frozenset()
+    stamped: bool = True
+    spy: bool = True
+
+    def __post_init__(self):
+        self.time = START - 60
+        self.logs.mkdir(exist_ok=True)
+        while self.time < START:
+            self.live(self.time + 1)
+
+    def live(self, now):
+        """One second of its life."""
+        self.time = now
+        for rank in range(self.world):
+            text = b""
+            if now < min(self.hangs_at, self.ends_at):
+                stamp = time.strftime("%Y-%m-%d %H:%M:%S ", time.gmtime(now)) if self.stamped else ""
+                number = int(now - START) + 100
+                text = f"{stamp}INFO step {number} | loss: {8 / number:.4f} | lr: 2.0e-4\n".encode()
+            text += next((line for at, (who, line) in self.lines.items() if who == rank and now - 1 < at <= now), b"")
+            if text and self.logs.is_dir():
+                path = self.logs / f"rank-{rank}.log"
+                with path.open("ab") as handle:
+                    handle.write(text)
+                os.utime(path, (now, now))
+
+    def ranks(self, _wanted):
+        """As connectors.host.processes.Host."""
+        if self.time >= self.ends_at:
+            return (), (Gap("no_processes", "processes", "no such process runs here"),)
+        mains = (Process(100 + rank, 1, "sleeping", rank=rank, world_size=self.world) for rank in range(self.world))
+        return tuple(RankProcess(one.rank, one) for one in mains), ()
+
+    def alive(self, _process):
+        """Likewise."""
+        return self.time < self.ends_at
+
+    def ended(self, _process):
+        """Likewise: nobody can tell."""
+        return ""
+
+    def stacks(self, ranks, _stopping):
+        """All wait in a collective once it hangs, but for rank 2, which waits for a lock."""
+        if not self.spy:
+            return (), (Gap("py_spy_missing", "stacks", "py-spy is not installed here: `pip install py-spy`"),)
+        if self.time < self.hangs_at:
+            return tuple(
+                Dump(one.rank, one.main.pid, False, frames(f"work{self.time:.0f}", "main")) for one in ranks
+            ), ()
+        told = {2: frames("acquire", "take_the_lock", "<module>")}
+        waits = frames("all_reduce", "reduce_gradients", "<module>")
+        return tuple(Dump(one.rank, one.main.pid, False, told.get(one.rank, waits)) for one in ranks), ()
+
+    def library(self, _pid, _name):
+        """Likewise."""
+        return
+
+
+@dataclass
+class Watched:
+    """A watch that has ended."""
+
+    outcome: Outcome
+    news: list[News]
+    clock: Steered
+
+    def first(self, event):
+        """The first news of a kind."""
+        return next(one for one in self.news if one.event == event)
+
+    def events(self):
+        """The kinds of news but for the votes, in order."""
+        return [one.event for one in self.news if one.event != "votes"]
+
+
+def watched(known, job, save, *, limit=900.0, every=20.0, stop_at=None, also=lambda _now: None, **sources):
+    """Watch a job to the end."""
+    news: list[News] = []
+
+    def live(now):
+        job.live(now)
+        also(now)
+
+    clock = Steered(live, stop_at=stop_at)
+    looked_at = {"host": job, "logs": job.logs, "wanted": WANTED, **sources}
+    outcome = Watch(known, Plan(save, every, limit), clock, Sources(**looked_at), news.append).run()
+    return Watched(outcome, news, clock)
+
+
+# Hangs
+
+
+def test_a_hang_is_called_within_five_minutes_and_diagnosed(known, tmp_path):
+    """Silence and stacks agree: the bundle is begun at the first vote, and the answer names the hang."""
+    job = Job(tmp_path / "logs", hangs_at=START + 90)
+    ran = watched(known, job, tmp_path / "kept")
+    assert ran.outcome.called == "hang"
+    assert ran.first("called").time - job.hangs_at <= 300
+    assert ran.first("bundle").time < ran.first("called").time
+    report = ran.outcome.answer.report
+    assert (report.verdict, report.phase, report.hang.called) == ("fault", "hung", True)
+    assert diagnose_bundle(known, tmp_path / "kept").report.hang.called
+    described = yaml.safe_load((tmp_path / "kept/job.yaml").read_text())
+    assert described["world_size"] == 4
+    assert described["nodes"] == {"gpu-a07": [0, 1, 2, 3]}
+    assert len(list((tmp_path / "kept/stacks").iterdir())) >= 3
+    assert status(ran.outcome) == 1
+
+
+def test_logs_without_any_time_fall_silent_too(known, tmp_path):
+    """A log's last line is as old as its last byte, whether it has a stamp or not."""
+    job = Job(tmp_path / "logs", hangs_at=START + 90, stamped=False)
+    ran = watched(known, job, tmp_path / "kept")
+    assert ran.first("called").time - job.hangs_at <= 300
+    assert ran.outcome.answer.report.hang.called
+    again = diagnose_bundle(known, tmp_path / "kept").report.hang  # bundle.yaml says when each file was written
+    age = int(ran.clock.time - job.hangs_at) + 1
+    assert f"the last line is {age} s old" in {one.probe: one.detail for one in again.votes}["silence"]
+
+
+def test_a_job_says_itself_how_long_silence_may_last(known, tmp_path):
+    """`--param` holds while it is watched and in the bundle that is kept: silence of four minutes is none here."""
+    job = Job(tmp_path / "logs", hangs_at=START + 90)
+    numbers = params(["hang-called.silence_least=400", "hang-called.silence_most=600"])
+    ran = watched(known, job, tmp_path / "kept", params=numbers)
+    assert 400 < ran.first("called").time - job.hangs_at <= 440
+    described = yaml.safe_load((tmp_path / "kept/job.yaml").read_text())
+    assert described["params"] == {"hang-called": {"silence_least": 400.0, "silence_most": 600.0}}
+    assert diagnose_bundle(known, tmp_path / "kept").report.hang.called
+
+
+def test_with_ras_answers_it_is_called_within_a_minute(known, tmp_path):
+    """Stacks and RAS agree long before silence would."""
+    answers = tmp_path / "ras"
+    answers.mkdir()
+    job = Job(tmp_path / "logs", hangs_at=START + 90)
+
+    def ras(now):
+        if int(now) % 10 == 0:
+            number = int(min(now, job.hangs_at) - START)
+            path = answers / f"{int(now)}.json"
+            path.write_bytes(document(four((number, number, number - (now > job.hangs_at), number))))
+            os.utime(path, (now, now))
+
+    ran = watched(known, job, tmp_path / "kept", also=ras, ras=RasSource(str(answers)))
+    assert ran.first("called").time - job.hangs_at <= 60
+    votes = {one["probe"]: one["vote"] for one in [one for one in ran.news if one.event == "votes"][-1].fields["votes"]}
+    assert votes == {"silence": "no", "stacks": "yes", "spin": "not_observable", "collective": "yes"}
+    assert len(list((tmp_path / "kept/ras").iterdir())) >= 3
+
+
+def test_where_only_one_probe_can_see_nothing_is_called(known, tmp_path):
+    """Without py-spy silence alone is suspicion: the evidence is kept, what to install is said, the status is 0."""
+    job = Job(tmp_path / "logs", hangs_at=START + 60, spy=False)
+    ran = watched(known, job, tmp_path / "kept", limit=600.0)
+    assert (ran.outcome.called, status(ran.outcome)) == ("", 0)
+    assert "pip install py-spy" in ran.first("gap").text
+    assert ran.outcome.folder == tmp_path / "kept"
+    last = [one for one in ran.news if one.event == "votes"][-1]
+    assert last.fields["suspected"]
+    assert "py-spy" in " ".join(last.fields["advice"])
+
+
+def test_a_healthy_job_is_left_alone(known, tmp_path):
+    """Nothing is called and nothing is written of a job that goes on."""
+    ran = watched(known, Job(tmp_path / "logs"), tmp_path / "kept", limit=400.0)
+    assert (ran.outcome.called, ran.events()) == ("", [])
+    assert not (tmp_path / "kept").exists()
+
+
+# Faults
+
+
+def test_a_fatal_line_is_told_within_thirty_seconds(known, tmp_path):
+    """A rank's out-of-memory error is told when it is seen, called when it stands, and the answer names the rank."""
+    job = Job(tmp_path / "logs", hangs_at=START + 70, lines={START + 71: (1, TRACE)})
+    ran = watched(known, job, tmp_path / "kept")
+    told = ran.first("fault")
+    assert told.time - (START + 71) <= 30
+    assert (told.fields["fault"], told.fields["rank"]) == ("cuda_oom", 1)
+    assert (ran.outcome.called, status(ran.outcome)) == ("fatal", 1)
+    assert ran.outcome.answer.report.diagnoses[0].fault == "cuda_oom"
+    assert ran.clock.time - told.time <= 30
+
+
+def test_an_error_that_the_run_lives_with_is_not_called(known, tmp_path):
+    """A traceback after which steps go on is told and taken back."""
+    job = Job(tmp_path / "logs", lines={START + 60: (1, TRACE)})
+    ran = watched(known, job, tmp_path / "kept", limit=300.0)
+    assert ran.outcome.called == ""
+    assert ran.events() in ([], ["fault", "bundle", "went_on"])
+
+
+def test_an_xid_of_the_kernel_is_told_within_thirty_seconds(known, tmp_path):
+    """New lines of the kernel log are judged with everything else."""
+    ring = tmp_path / "ring"
+    ring.touch()
+
+    def kernel(now):
+        if int(now) == int(START) + 130:
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
+            ring.write_text(
+                f"{stamp},000100+00:00 NVRM: Xid (PCI:0000:3b:00): 79, pid=4100, GPU has fallen off the bus.\n"
+            )
+
+    job = Job(tmp_path / "logs", hangs_at=START + 131)
+    log = KernelLog(START, command=("cat", str(ring)), files=())
+    ran = watched(known, job, tmp_path / "kept", also=kernel, kernel=log)
+    told = ran.first("fault")
+    assert told.time - (START + 130) <= 30
+    assert (told.fields["rule"], told.fields["node"]) == ("nvidia-xid", "gpu-a07")
+    assert ran.outcome.called == "fatal"
+    assert ran.outcome.answer.report.diagnoses[0].suspects[0].node == "gpu-a07"
+
+
+def test_a_fault_that_the_kernel_tells_is_not_called_while_steps_come_on(known, tmp_path):
+    """It is told, for it may be the job's; the job goes on, so it has not failed."""
+    ring = tmp_path / "ring"
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(START + 40))
+    ring.write_text(
+        f"{stamp},000100+00:00 train[77]: segfault at 0 ip 00007f40e8785ad8 sp 00007ffd error 4 in libc.so.6\n"
+    )
+    log = KernelLog(START, command=("cat", str(ring)), files=())
+    ran = watched(known, Job(tmp_path / "logs"), tmp_path / "kept", limit=200.0, kernel=log)
+    assert (ran.outcome.called, ran.events()[:2]) == ("", ["fault", "bundle"])
+
+
+def test_what_the_kernel_tells_of_others_processes_is_not_this_job_s(tmp_path):
+    """A crash or a memory limit of another's process on the same host; the host's own lack of memory is everybody's."""
+    ring = tmp_path / "ring"
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(START + 40)) + ",000100+00:00 "
+    before = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(START - 40)) + ",000100+00:00 "
+    ring.write_text(
+        f"{before}train[79]: segfault at 0 ip 00007f40e8785ad8 sp 00007ffd error 4 in libc.so.6\n"
+        f"{stamp}train[77]: segfault at 0 ip 00007f40e8785ad8 sp 00007ffd error 4 in libc.so.6\n"
+        f"{stamp}traps: train[77] trap divide error ip:55d sp:7ff error:0\n"
+        f"{stamp}oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),oom_memcg=/other,task=python3,pid=77,uid=0\n"
+        f"{stamp}Memory cgroup out of memory: Killed process 77 (python3) total-vm:63kB\n"
+        f"{stamp}Out of memory: Killed process 77 (python3) total-vm:63kB\n"
+        f"{stamp}train[78]: segfault at 0 ip 00007f40e8785ad8 sp 00007ffd error 4 in libc.so.6\n"
+    )
+    log = KernelLog(START, command=("cat", str(ring)), files=())
+    assert log.poll(others={77})
+    assert [line.split(b" ", 1)[1][:14] for line in log.text.splitlines()] == [b"Out of memory:", b"train[78]: seg"]
+
+
+def test_processes_that_vanish_with_a_fault_are_a_fault(known, tmp_path):
+    """When all are gone the last words count, and the bundle holds the stacks from before."""
+    job = Job(tmp_path / "logs", ends_at=START + 130, lines={START + 129.5: (3, TRACE)})
+    ran = watched(known, job, tmp_path / "kept")
+    assert ran.outcome.called == "fatal"
+    assert ran.outcome.answer.report.diagnoses[0].fault == "cuda_oom"
+    assert "gone" in ran.events()
+    assert any((tmp_path / "kept/stacks").iterdir())
+
+
+def test_processes_that_vanish_quietly_end_the_watch(known, tmp_path):
+    """A job that has ended with no fault ends the watch with 0."""
+    job = Job(tmp_path / "logs", ends_at=START + 100)
+    ran = watched(known, job, tmp_path / "kept")
+    assert (ran.outcome.called, status(ran.outcome)) == ("", 0)
+    assert "ended" in ran.outcome.why
+    assert ran.clock.time < START + 200
+
+
+# Bad surroundings
+
+
+def test_a_folder_that_vanishes_ends_nothing(known, tmp_path):
+    """The watch goes on, says that the logs are gone, and keeps what it has seen."""
+    job = Job(tmp_path / "logs", hangs_at=START + 60)
+
+    def remove(now):
+        if now == START + 100:
+            shutil.rmtree(job.logs)
+
+    ran = watched(known, job, tmp_path / "kept", also=remove)
+    assert "no such file or folder" in ran.first("gap").text
+    assert ran.outcome.called == "hang"
+
+
+def test_a_bundle_that_cannot_be_written_does_not_stop_the_call(known, tmp_path):
+    """Where there is nowhere to write, what was seen is diagnosed."""
+    (tmp_path / "kept").write_bytes(b"a file is in the way")
+    ran = watched(known, Job(tmp_path / "logs", hangs_at=START + 60), tmp_path / "kept")
+    assert "cannot be written" in ran.first("gap").text
+    assert ran.outcome.folder is None
+    assert ran.outcome.answer.report.hang.called
+
+
+def test_secrets_and_bounds_hold_in_the_copy(known, tmp_path, monkeypatch):
+    """Of a long log the beginning and the end are kept, what is between is said to be left out, and secrets are masked."""
+    monkeypatch.setattr("bot.live.bundle_writer.MOST_LOG", 20_000)
+    monkeypatch.setattr("bot.live.bundle_writer.LEAST_LOG", 20_000)
+    job = Job(tmp_path / "logs", hangs_at=START + 60)
+    path = job.logs / "rank-0.log"
+    path.write_bytes(b"export password=hunter2secret\n" + b"x = 1\n" * 20_000 + path.read_bytes())
+    os.utime(path, (START, START))
+    watched(known, job, tmp_path / "kept")
+    copy = (tmp_path / "kept/logs/rank-0.log").read_bytes()
+    assert b"hunter2" not in copy
+    assert b"bytes of this log are left out here" in copy
+    assert len(copy) < 25_000
+    assert yaml.safe_load((tmp_path / "kept/bundle.yaml").read_text())["files"]["logs/rank-0.log"]["left_out"] > 50_000
+
+
+def test_somebody_who_stops_it_keeps_the_bundle(known, tmp_path):
+    """An interrupt between the first vote and the call leaves a whole bundle."""
+    job = Job(tmp_path / "logs", hangs_at=START + 40)
+    ran = watched(known, job, tmp_path / "kept", stop_at=START + 130)
+    assert (ran.outcome.interrupted, ran.outcome.called) == (True, "")
+    assert status(ran.outcome, signal.SIGTERM) == 143
+    assert diagnose_bundle(known, tmp_path / "kept").report.job.gpus == 4
+
+
+# Logs that grow
+
+
+def test_pieces_give_what_the_whole_gives(known, tmp_path):
+    """However a log comes, its summary has the hits, structures and steps of a scan of the whole."""
+    chance = random.Random(7)
+    steps = b"".join(b"2026-05-28 20:%02d:%02d INFO step %d | loss: 1.5\n" % (i // 60, i % 60, i) for i in range(3000))
+    text = steps + TRACE + steps[:90_000] + TRACE * 2 + b"step 9 | loss: 0.5"
+    path = tmp_path / "rank-0.log"
+    path.touch()
+    following = Following(known, tmp_path)
+    at = 0
+    while at < len(text):
+        piece = text[at : at + chance.randrange(1, 30_000)]
+        with path.open("ab") as handle:
+            handle.write(piece)
+        at += len(piece)
+        following.look(START)
+    [found] = following.streams
+    whole = scan(known.plan, known.matcher(), StreamRef("rank-0.log"), [text], 2026)
+    assert {key: hits.count for key, hits in found.hits.items()} == {
+        key: hits.count for key, hits in whole.hits.items()
+    }
+    assert [(one.kind, one.offset, one.line) for one in found.structures] == [
+        (one.kind, one.offset, one.line) for one in whole.structures
+    ]
+    assert found.series.last.offset == whole.series.last.offset
+    assert found.series.seen >= 1000
+
+
+def test_rotation_keeps_what_was_seen(known, tmp_path):
+    """A log that is moved away keeps its summary under its new name; the new one begins anew."""
+    path = tmp_path / "rank-0.log"
+    path.write_bytes(b"step 1 | loss: 2.0\n" + TRACE)
+    following = Following(known, tmp_path)
+    following.look(START)
+    path.rename(tmp_path / "rank-0.log.1")
+    path.write_bytes(b"step 2 | loss: 1.0\n")
+    assert following.look(START + 20)
+    by_name = {one.ref.uri: one for one in following.streams}
+    assert [one.kind for one in by_name["logs/rank-0.log.1"].structures] == ["exception"]
+    assert by_name["logs/rank-0.log"].structures == ()
+    assert not following.look(START + 40)
+
+
+def test_a_log_that_shrinks_is_read_anew(known, tmp_path):
+    """What is emptied and written again is another text, and that is told."""
+    path = tmp_path / "rank-0.log"
+    path.write_bytes(TRACE * 3)
+    following = Following(known, tmp_path)
+    following.look(START)
+    path.write_bytes(b"step 2 | loss: 1.0\n")
+    assert following.look(START + 20)
+    following.look(START + 40)
+    assert following.streams[0].structures == ()
+    assert "shrunk" in [gap.code for gap in following.gaps]
+
+
+# What is shown
+
+
+def news(event="votes", text="step 3: silence no", **fields):
+    """Something to show."""
+    return News(event, START, text, fields)
+
+
+class Terminal(io.StringIO):
+    """A terminal that remembers."""
+
+    def isatty(self):
+        """It is one."""
+        return True
+
+
+def test_a_terminal_has_one_line_that_changes_and_elsewhere_only_changes_are_shown():
+    """Votes rewrite their line on a terminal; in a file they stand where they differ; text cannot move the cursor."""
+    live, plain = Terminal(), io.StringIO()
+    for out in (live, plain):
+        screen = Screen(out, as_json=False)
+        screen.tell(news(changed=True))
+        screen.tell(news(changed=False))
+        screen.tell(news("fault", "bad \x1b[2J line"))
+    assert live.getvalue().count("\n") == 1
+    assert plain.getvalue().count("silence no") == 1
+    assert "\x1b[2J" not in live.getvalue() + plain.getvalue()
+
+
+def test_json_is_one_object_a_line(known, tmp_path):
+    """Every news and the report are lines of JSON."""
+    ran = watched(known, Job(tmp_path / "logs", hangs_at=START + 40), tmp_path / "kept")
+    out = io.StringIO()
+    screen = Screen(out, as_json=True)
+    for one in ran.news:
+        screen.tell(one)
+    screen.end(ran.outcome, START)
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [one["event"] for one in lines[-3:]] == ["called", "report", "end"]
+    assert lines[-2]["report"]["schema"] == "signalbox.report/1"
+    assert lines[-1]["called"] == "hang"
+
+
+@pytest.mark.parametrize(("text", "value"), [("90", 90.0), ("20s", 20.0), ("10m", 600.0), ("1.5h", 5400.0)])
+def test_spans_of_time(text, value):
+    """Spans are read with their unit."""
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "ten", "-5s", "5 weeks", "1e9m"])
+def test_what_is_no_span_of_time_is_refused(text):
+    """Anything else is bad usage."""
+    with pytest.raises(UnreadableInput):
+        seconds(text)
+
+
+# The command
+
+
+def test_bad_usage_is_one_line(signalbox, tmp_path):
+    """What cannot be watched is told, with status 2."""
+    used = tmp_path / "used"
+    used.mkdir()
+    (used / "x").touch()
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for words in (
+        [],
+        ["--logs", tmp_path / "none"],
+        ["--pids", "12,x"],
+        ["--pids-of", "("],
+        ["--logs", logs, "--save", used],
+        ["--logs", logs, "--save", logs / "kept"],
+    ):
+        ran = signalbox("watch", *words)
+        assert (ran.status, ran.err.count("\n")) == (2, 1), words
+
+
+def test_a_watch_ends_with_its_time(signalbox, tmp_path):
+    """`--for` over and nothing found: status 0, and JSON says how it ended."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "rank-0.log").write_bytes(b"step 1 | loss: 2.0\n")
+    ran = signalbox("watch", "j1", "--logs", logs, "--for", "1s", "--every", "1", "--no-kernel", "--json")
+    assert ran.status == 0
+    assert json.loads(ran.out.splitlines()[-1])["text"].startswith("the time is over")
+
+
+def test_sigterm_ends_it_cleanly(signalbox, tmp_path):
+    """A signal ends the watch at once, with the shell's status for it and the bundle kept."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "rank-0.log").write_bytes(b"step 1 | loss: 2.0\n" + TRACE)
+    words = signalbox.words(
+        ["watch", "--logs", logs, "--until-hang", "--no-kernel", "--save", tmp_path / "kept", "--json"]
+    )
+    with subprocess.Popen(words, stdout=subprocess.PIPE, env=signalbox.environment(), cwd=signalbox.cwd) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            if json.loads(line)["event"] == "bundle":
+                break
+        child.send_signal(signal.SIGTERM)
+        rest = child.stdout.read().splitlines()
+        assert child.wait(30) == 143
+    assert json.loads(rest[-1])["event"] == "end"
+    assert (tmp_path / "kept/logs/rank-0.log").is_file()
+
+
+def test_a_real_hang_of_real_processes(known, tmp_path):
+    """Three real processes, one in a lock, two in a queue: called from their logs and real stacks."""
+    spy = shutil.which("py-spy") or shutil.which(str(Path(sys.executable).with_name("py-spy")))
+    if spy is None:
+        pytest.skip("py-spy is not installed here")
+    from bot.cli.watch import WallClock
+    from connectors.host.processes import Host
+
+    quick = {"silence_least": 6.0, "silence_most": 6.0, "stack_apart": 1.0, "starting": 6.0, "loading": 6.0}
+    rules = tuple(
+        replace(one, params={**one.params, **quick}) if one.id == RULE else one for one in known.rulebook.rules
+    )
+    quicker = replace(known, rulebook=replace(known.rulebook, rules=rules))
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    script = tmp_path / "train_three.py"
+    script.write_text(
+        "import os, queue, sys, threading, time\n"
+        "rank = os.environ['RANK']\n"
+        "with open(f'{sys.argv[1]}/rank-{rank}.log', 'a', buffering=1) as log:\n"
+        "    for step in range(1, 21):\n"
+        "        time.sleep(0.05)\n"
+        "        log.write(f'step {step} | loss: {9 / step:.3f} | lr: 1e-4\\n')\n"
+        "def wait_in_lock():\n    lock = threading.Lock()\n    lock.acquire()\n    lock.acquire()\n"
+        "def wait_in_queue():\n    queue.Queue().get()\n"
+        "wait_in_lock() if rank == '1' else wait_in_queue()\n"
+    )
+    children = [
+        subprocess.Popen([sys.executable, str(script), str(logs)], env={"RANK": str(rank), "WORLD_SIZE": "3"})
+        for rank in range(3)
+    ]
+    try:
+        told: list[News] = []
+        wanted = Wanted(pids=tuple(child.pid for child in children))
+        sources = Sources(Host(py_spy=spy), logs, wanted)
+        outcome = Watch(quicker, Plan(tmp_path / "kept", 1.0, 90.0), WallClock(), sources, told.append).run()
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    if any("CAP_SYS_PTRACE" in one.text for one in told):
+        pytest.skip("py-spy may not read processes here")
+    assert outcome.called == "hang"
+    assert len(list((tmp_path / "kept/stacks").rglob("rank-1.json"))) >= 3
+    assert "wait_in_lock" in max((tmp_path / "kept/stacks").rglob("rank-1.json")).read_text()

@@ -1,0 +1,371 @@
+"""The answer on a terminal: said first what to do, wrapped, and safe whatever the logs hold."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+import unicodedata
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from bot.render.phrases import shown
+from bot.render.terminal import lines, plain, render, show
+from kb.report import Decision, EvidenceItem, Exclusion, GpuRef, Hang, StackBranch, Suspect, ranges
+from tests.support.bot_samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, TOO_LITTLE, UNKNOWN
+
+FALLEN_GPU_TEXT = """\
+Requeue without gpu-017, from checkpoint 1150; 48 steps lost (9.6 GPU hours).
+Owner: hardware.
+   gpu-017, for the whole cluster: its GPU 3 left the bus twice within an hour
+
+GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited
+for rank 7 until they failed.
+
+   Job        llm-70b, job 47110, attempt 2, 8 nodes, 64 GPUs, of ana, state
+              FAILED
+   Phase      failed, stage iterating, last iteration 1198 of 5000 at 2026-03-01
+              12:00:00Z, last checkpoint 1150
+
+1. A GPU fell off the bus (gpu_fell_off_bus)
+   Confidence likely: the kernel names the GPU; it comes 31 s before any other
+              failure; rule right in 41 of 44
+   Suspects   gpu 3 (0000:5d:00, GPU-1f0e) of gpu-017; rank 7 (local rank 3) on
+              gpu-017 (its process drove that GPU)
+   Where      stage iterating, iteration 1198, first seen 2026-03-01 12:00:13Z
+   Evidence   logs/dmesg-gpu-017.log:812 (gpu-017)
+                NVRM: Xid (PCI:0000:5d:00): 79, pid=88412, GPU has fallen off
+                  the bus.
+              logs/rank-7.log:40213 (rank 7)
+                RuntimeError: CUDA error: unspecified launch failure
+                    Compile with `TORCH_USE_CUDA_DSA` to see more.
+   Explains   collective_timeout x63 on ranks 0-6,8-63; peer_failure x8 on ranks
+              0,8,16,24,32,40,48,56
+   Do first   Drain gpu-017 and reboot it. [disruptive: others feel it]
+              $ scontrol update NodeName=gpu-017 State=DRAIN Reason="Xid 79 on GPU 0000:5d:00, job 47110"
+              Check: `nvidia-smi -L` lists 8 GPUs
+
+2. A collective timed out (collective_timeout, symptom)
+   Confidence weak
+   Suspects   ranks 0-6,8-63
+
+Not seen:
+   - dmesg (gpu-018): permission denied, 7 nodes of 8 nodes; cannot tell: a
+     second faulty GPU there
+   - 2 rules not judged, for want of: metrics (2)
+
+Report b7f3a91c02d8, rulebook 2026.3, 72 sources, 1.8 GB read
+"""
+
+UNKNOWN_TEXT = """\
+No advice: something failed, and no rule says what.
+
+The run stopped making steps after iteration 310 and no rule says why.
+
+   Job        vision-pretrain
+   Phase      hung, last iteration 310
+   Hang       called: silence yes, stacks not observable
+
+No rule says what failed; these stand out:
+   Lines      logs/rank-12.log:5120 (rank 12): on rank 12 alone, in no earlier
+              run
+                shard reader: lease 8841 revoked
+   Nodes      node-b: last to write, 41 s after the rest
+   Steps      iteration 310: nothing after it
+
+Not seen, and would help:
+   - stacks: none in the bundle; cannot tell: where each rank waits
+   - 1 rule not judged, for want of: stacks (1)
+
+Report 0d55e2, rulebook 2026.3
+"""
+
+
+def columns(text: str) -> int:
+    """How many columns a line takes on a terminal."""
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
+
+def quoting(text: str, verbose: bool = False, width: int = 80) -> str:
+    """A report whose evidence, title, nodes and reasons are all this text."""
+    first = replace(
+        FALLEN_GPU.diagnoses[0],
+        title=text,
+        reasons=(text,),
+        suspects=(Suspect("rank", text, rank=1, pod=text, why=text), Suspect("gpu", text, gpu=GpuRef(pci=text))),
+        evidence=(replace(KERNEL_LINE, text=text, source=text),),
+    )
+    decision = Decision("requeue_without", (Exclusion(text, "job", text),), owner=text)
+    return plain(replace(FALLEN_GPU, summary=text, diagnoses=(first,), decision=decision), width, verbose)
+
+
+def test_a_fault_is_told_from_the_decision_to_what_was_not_seen():
+    """The whole text of a report with a fault."""
+    assert plain(FALLEN_GPU) == FALLEN_GPU_TEXT
+
+
+def test_an_unknown_failure_shows_what_stands_out():
+    """The whole text of a report that no rule explains."""
+    assert plain(UNKNOWN) == UNKNOWN_TEXT
+
+
+STACKS = (
+    StackBranch(0, ("<module> (fit.py:90)", "wrap.<locals>.wrapper (errors.py:367)", "main (fit.py:80)"), 64, "0-63"),
+    StackBranch(
+        1,
+        ("train (fit.py:40)", "f (a.py:1)", "g (a.py:2)", "h (a.py:3)", "i (a.py:4)", "all_reduce (c10d.py:3)"),
+        63,
+        "0-16,18-63",
+        "17",
+    ),
+    StackBranch(1, ("train (fit.py:38)", "take (cache.py:44)"), 1, "17", "0-16,18-63", folded=2),
+)
+
+
+def test_merged_stacks_say_who_is_where():
+    """A line a branch: who is in it at the left, where it begins and ends, its frames without the wrappers."""
+    text = plain(replace(UNKNOWN, hang=Hang(called=True, stacks=STACKS)))
+    start = text.index("Where the 64 ranks stand")
+    assert (
+        text[start:].split("\n\n")[0]
+        == """\
+Where the 64 ranks stand (merged stacks, outermost frame first):
+   all 64     <module> (fit.py:90) > main (fit.py:80)
+   not 17       train (fit.py:40) > ... > g > h > i > all_reduce (c10d.py:3)
+   rank 17      train (fit.py:38) > take (cache.py:44) ... and 2 branches
+                further in"""
+    )
+
+
+def test_many_branches_are_cut():
+    """Eight branches are shown, all of them where more is asked for; many ranks are counted and named behind."""
+    ways = tuple(StackBranch(0, (f"way{at} (fit.py:{at})",), 2, f"{at},{at + 100}", "0") for at in range(1, 12))
+    report = replace(UNKNOWN, hang=Hang(called=True, stacks=ways))
+    assert "   not 0      way8 (fit.py:8)\n              ... and 3 more branches\n" in plain(report)
+    assert "way11 (fit.py:11)" in plain(report, verbose=True)
+    wide = (StackBranch(0, ("a (fit.py:1)",), 4, "1,3,5,700", "0,2,4,800"),)
+    assert "   4 ranks    1,3,5,700: a (fit.py:1)\n" in plain(replace(report, hang=Hang(called=True, stacks=wide)))
+
+
+@pytest.mark.parametrize(
+    ("decision", "first"),
+    [
+        (Decision("requeue"), "Requeue as it is."),
+        (Decision("requeue", from_checkpoint=0, steps_lost=1), "Requeue as it is, from checkpoint 0; 1 step lost."),
+        (Decision("restart_in_place", owner="user"), "Restart in place, on the same nodes. Owner: user."),
+        (Decision("resubmit", owner="user"), "Submit anew with the change named below. Owner: user."),
+        (Decision("fix_first", gpu_hours_lost=2.0), "Do not requeue: mend the cause first; 2.0 GPU hours."),
+        (
+            Decision("wait", owner="storage"),
+            "Do not requeue yet: wait until the outside trouble is over. Owner: storage.",
+        ),
+        (Decision("none"), "No advice."),
+        (Decision("requeue_without", (Exclusion("a", "job", ""), Exclusion("b", "job", ""))), "Requeue without a, b."),
+        (
+            Decision("requeue_without", tuple(Exclusion(f"n{number}", "job", "") for number in range(6))),
+            "Requeue without n0, n1, n2, n3 and 2 more.",
+        ),
+        (
+            Decision("fix_first", (Exclusion("n1", "cluster", "bad"),)),
+            "Do not requeue: mend the cause first; leave out n1.",
+        ),
+    ],
+)
+def test_the_first_line_is_the_decision(decision, first):
+    """Requeue or not, without whom, from where, at what price, and whose it is: in plain words, on the first line."""
+    text = plain(replace(FALLEN_GPU, decision=decision))
+
+    assert text.splitlines()[0] == first
+
+
+@pytest.mark.parametrize(
+    ("report", "first"),
+    [
+        (HEALTHY, "Nothing to do: nothing failed."),
+        (UNKNOWN, "No advice: something failed, and no rule says what."),
+        (TOO_LITTLE, "No advice: not enough was seen to say what happened."),
+    ],
+)
+def test_the_first_line_says_why_there_is_no_advice(report, first):
+    """The three verdicts without a fault are told apart on the first line."""
+    assert plain(report).splitlines()[0] == first
+
+
+def test_missing_evidence_is_told_with_what_it_hides():
+    """A report that saw too little says what was missing, what that hides, and what the rules wanted."""
+    text = plain(TOO_LITTLE)
+
+    assert "   - rank logs (ranks 0-31): none found; cannot tell: which rank failed\n" in text
+    assert "   - 1 rule not judged, for want of: kernel log (1)\n" in text
+
+
+def test_verbose_adds_the_rest():
+    """Cause, impact, every step, the rule and the figure of the confidence are shown when all is asked for."""
+    text = plain(FALLEN_GPU, verbose=True)
+
+    for part in ("A power, link or board fault.", "Hand it to hardware support", "xid-catalogue, version 3", "0.93"):
+        assert part in text
+        assert part not in plain(FALLEN_GPU)
+
+
+def test_more_than_three_diagnoses_are_named_only():
+    """The fourth and later diagnoses are one line, unless all is asked for."""
+    weak = FALLEN_GPU.diagnoses[1]
+    many = replace(FALLEN_GPU, diagnoses=tuple(replace(weak, rank=rank, fault=f"fault_{rank}") for rank in range(1, 6)))
+
+    assert "Also found: fault_4 (weak), fault_5 (weak)\n" in plain(many)
+    assert "5. A collective timed out (fault_5, symptom)\n" in plain(many, verbose=True)
+
+
+def test_ranks_are_ranges():
+    """Ten thousand suspects are a few characters."""
+    suspects = tuple(Suspect("rank", rank=rank) for rank in range(10_000) if rank != 7)
+    first = replace(FALLEN_GPU.diagnoses[0], suspects=suspects)
+
+    assert "   Suspects   ranks 0-6,8-9999\n" in plain(replace(FALLEN_GPU, diagnoses=(first,)))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([], ""), ([3], "3"), ([2, 1, 0, 5], "0-2,5"), ([4, 4, 6], "4,6"), (range(8, 64), "8-63")]
+)
+def test_numbers_become_ranges(numbers, text):
+    """Neighbours are joined, whatever their order and number."""
+    assert ranges(numbers) == text
+
+
+@pytest.mark.parametrize(
+    ("line", "seen"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07", "\\x1b]0;title\\x07"),
+        ("\x1b[2J\x1b[1;1H", "\\x1b[2J\\x1b[1;1H"),
+        ("100%\rdone\r\n", "100%\\x0ddone"),
+        ("a\u202egpj.exe", "a\\u202egpj.exe"),
+        ("a\u2066b\u200bc\ufeff", "a\\u2066b\\u200bc\\ufeff"),
+        ("tab\there\u00a0too", "tab here too"),
+        ("nul\x00 c1\x9b31m", "nul\\x00 c1\\x9b31m"),
+        ("bad\udcff tag\U000e0041", "bad\\udcff tag\\U000e0041"),
+        ("naïve 日本 ✓", "naïve 日本 ✓"),
+    ],
+)
+def test_what_is_not_seen_as_it_is_is_escaped(line, seen):
+    """Controls, bidi marks and zero-width characters are spelled out; colours go; the rest stays."""
+    assert shown(line) == seen
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+@given(text=st.text(min_size=1, max_size=200))
+def test_no_text_moves_the_cursor_or_breaks_the_width(text, verbose):
+    """Whatever stands in a report, the output is printable lines of at most 80 columns (commands apart)."""
+    for line in quoting(text, verbose).split("\n"):
+        assert line == "" or line.isprintable()
+        assert columns(line) <= 80 or line.lstrip().startswith("$ ")
+
+
+@pytest.mark.parametrize("width", [1, 40, 57, 80, 100, 400])
+@pytest.mark.parametrize("report", EVERY, ids=lambda report: report.verdict)
+def test_lines_fit_the_width(report, width):
+    """Lines are as wide as the terminal, within 40 and 100 columns, and none ends in a space."""
+    room = min(max(width, 40), 100)
+
+    for line in lines(report, width, verbose=True):
+        assert columns(str(line)) <= room or "$ " in str(line)
+        assert str(line) == str(line).rstrip()
+
+
+def test_a_word_too_long_is_broken_by_columns():
+    """A path without spaces is broken at the width, and wide characters count twice."""
+    text = quoting("界" * 120)
+
+    assert all(columns(line) <= 80 for line in text.splitlines() if "$ " not in line)
+    assert "界" * 33 + "\n" in text
+
+
+def test_a_long_line_is_cut_and_says_so():
+    """Of a line of 64 kB the head is shown and how much is left out; all of it when all is asked for."""
+    line = "x" * 65_536
+
+    assert "(65236 more characters)" in quoting(line).replace("\n", " ").replace("  ", "")
+    assert len(re.findall("x", quoting(line, verbose=True))) > len(line)
+
+
+def test_a_block_of_many_lines_is_cut_and_says_so():
+    """Of a long stack the first lines are shown, with their indentation."""
+    text = plain(
+        replace(
+            FALLEN_GPU,
+            diagnoses=(
+                replace(
+                    FALLEN_GPU.diagnoses[0],
+                    evidence=(
+                        EvidenceItem(
+                            "e1", "stack", "stacks/1/rank-0.txt", "\n".join(f"  frame {n}" for n in range(40))
+                        ),
+                    ),
+                ),
+            ),
+        )
+    )
+
+    assert " " * 18 + "frame 5\n" + " " * 16 + "... 34 more lines\n" in text
+
+
+def test_commands_are_never_broken():
+    """A command stands on one line, however long, so that it can be copied."""
+    command = FALLEN_GPU.diagnoses[0].remediation[0].command
+
+    assert f"$ {command}\n" in plain(FALLEN_GPU, width=40)
+
+
+def test_markup_of_the_terminal_library_is_plain_text():
+    """Square brackets and emoji codes of a log line come out as they are."""
+    stream = io.StringIO()
+    line = "[red]x[/red] [link=http://evil]y :warning: [/]"
+    report = replace(FALLEN_GPU, summary=line)
+
+    render(report, Console(file=stream, width=80, force_terminal=True, color_system="truecolor"))
+
+    assert line in stream.getvalue()
+
+
+@pytest.mark.parametrize("report", EVERY, ids=lambda report: report.verdict)
+def test_styles_change_no_character(report):
+    """With its styles taken away the output for a terminal is the plain text."""
+    stream = io.StringIO()
+
+    render(report, Console(file=stream, width=80, force_terminal=True, color_system="truecolor", no_color=False))
+
+    assert "\x1b[" in stream.getvalue()
+    assert re.sub("\x1b\\[[0-9;]*m", "", stream.getvalue()) == plain(report)
+
+
+def test_without_a_terminal_there_are_no_styles(monkeypatch, capsys):
+    """In a pipe the plain text comes out, and with NO_COLOR no colour."""
+    show(FALLEN_GPU)
+    stream = io.StringIO()
+    monkeypatch.setenv("NO_COLOR", "1")
+    render(FALLEN_GPU, Console(file=stream, width=80, force_terminal=True))
+
+    assert capsys.readouterr().out == plain(FALLEN_GPU)
+    assert not re.search("\x1b\\[[0-9;]*3[0-9]", stream.getvalue())
+
+
+def test_a_poor_encoding_is_no_obstacle():
+    """Where the reader takes ASCII only, other characters are spelled out."""
+    text = plain(replace(HEALTHY, summary="größer ✓"), encoding="ascii")
+
+    assert "gr\\xf6\\xdfer \\u2713" in text
+    assert text.isascii()
+    assert plain(replace(HEALTHY, summary="größer"), encoding="no-such-encoding").isascii()
+
+
+def test_the_plain_text_needs_no_terminal_library():
+    """The module starts without rich, which is slow to import."""
+    code = "import sys, bot.render.terminal; sys.exit('rich' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,371 @@
+"""Endings that nobody told of: seen once across restarts and replicas, not before the start, all after an outage."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bot.config.file import Cluster, Config, Connector
+from bot.handlers.successful_runs import GoodEnd
+from bot.policy.job_end import Watching
+from bot.queue.payloads import DiagnoseOrder
+from bot.queue.tasks import Worklist
+from bot.server.job_watcher import MOST_GOOD, OF_ONE_ARRAY, Place, Watch, ask_of, endings_of, places, watch_endings
+from bot.store.idempotency import Seen
+from bot.store.incidents import StoreError
+from connectors.base.contract import Deadline, Known, SourceFailed
+from connectors.files.job_folders import FoldersSettings
+from connectors.kubernetes.connector import Kubernetes
+from connectors.slurm.connector import SlurmSettings
+from kb.model import Attempt, Window
+from tests.connectors.kubernetes.test_connector import DEPLOY, settings
+from tests.doubles.kubernetes import TOKEN, serving
+from tests.doubles.kubernetes import Cluster as Api
+from tests.support.kube_objects import condition, iso, thing
+
+NOW = 1_763_000_000.0
+
+
+@dataclass
+class Shelf:
+    """What was seen, for all who look at it; it can be out of order."""
+
+    keys: set[str] = field(default_factory=set)
+    broken: bool = False
+
+    def known(self, keys):
+        """Those that are there."""
+        self._check(keys)
+        return self.keys & set(keys)
+
+    def add(self, keys):
+        """Put them there."""
+        self._check(keys)
+        self.keys |= set(keys)
+
+    def _check(self, keys):
+        assert len(keys) <= 500
+        assert all(len(key) <= 200 for key in keys)
+        if self.broken:
+            raise StoreError("the store cannot be used")
+
+
+@dataclass
+class Scheduler:
+    """A scheduler of the tests: gives the jobs that ran in the window, or fails."""
+
+    jobs: list[Known] = field(default_factory=list)
+    fails: SourceFailed | None = None
+    windows: list[Window] = field(default_factory=list)
+    gives: frozenset[str] = frozenset({"jobs"})
+
+    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+        """The jobs that had not ended before the window."""
+        assert deadline.left() > 0
+        self.windows.append(window)
+        if self.fails is not None:
+            raise self.fails
+        return tuple(one for one in self.jobs if one.end is None or one.end >= window.start)
+
+
+@dataclass
+class Bench:
+    """One who looks, at one scheduler, with what it asks for and says."""
+
+    scheduler: Scheduler = field(default_factory=Scheduler)
+    shelf: Shelf = field(default_factory=Shelf)
+    watching: Watching = field(default_factory=Watching)
+    asked: list[tuple[DiagnoseOrder, float]] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    good: list[GoodEnd] = field(default_factory=list)
+
+    def watch(self) -> Watch:
+        """One that starts now, as after a restart."""
+
+        def ask(order: DiagnoseOrder, ended: float) -> None:
+            self.asked.append((order, ended))
+
+        place = Place("red", "west", "slurm", self.scheduler)
+        return Watch((place,), ask, self.shelf, self.said.append, self.watching, self.good.append)
+
+    @property
+    def jobs(self) -> list[str]:
+        """The jobs that were asked for."""
+        return [order.job for order, _ in self.asked]
+
+
+def failed(job: str, end: float = NOW, state: str = "FAILED") -> Known:
+    """A job that ended."""
+    return Known(job, "llm", state, end - 100, end, "ada")
+
+
+def test_each_end_is_asked_for_once() -> None:
+    """Not those before the start; then each new bad one, whoever looks and how often."""
+    bench = Bench(Scheduler([failed("1", NOW - 50)]))
+    watch = bench.watch()
+    watch.look(NOW)
+    assert (bench.jobs, bench.said) == ([], ["jobs of west that end badly are diagnosed from now on"])
+    bench.scheduler.jobs += [failed("3", NOW + 20), failed("2", NOW + 10), failed("4", NOW + 30, "COMPLETED")]
+    bench.scheduler.jobs += [failed("5", NOW + 30, "CANCELLED"), Known("6", "llm", "RUNNING", NOW)]
+    watch.look(NOW + 60)
+    assert bench.asked == [
+        (DiagnoseOrder("2", "red", "west", None, "it ended: FAILED", "scheduler", ended=NOW + 10), NOW + 10),
+        (DiagnoseOrder("3", "red", "west", None, "it ended: FAILED", "scheduler", ended=NOW + 20), NOW + 20),
+    ]
+    watch.look(NOW + 120)
+    bench.watch().look(NOW + 121)
+    assert bench.jobs == ["2", "3"]
+    assert bench.said[1:] == ["jobs of west that ended badly: 2 to be diagnosed"]
+
+
+def test_each_good_end_is_noted_once() -> None:
+    """Those since the start that completed; the newest where there are very many."""
+    bench = Bench(Scheduler([failed("1", NOW - 50, "COMPLETED")]))
+    watch = bench.watch()
+    watch.look(NOW)
+    assert bench.good == []
+    runs = (Attempt(1, "FAILED", stopped=NOW + 5), Attempt(2, "COMPLETED", stopped=NOW + 20))
+    bench.scheduler.jobs += [
+        failed("2", NOW + 10, "COMPLETED"),
+        replace(failed("3", NOW + 20), runs=runs),
+        failed("4", NOW + 20, "CANCELLED"),
+        Known("5", "llm", "COMPLETED"),
+    ]
+    for _ in range(2):
+        watch.look(NOW + 60)
+        bench.watch().look(NOW + 61)
+    noted = [(one.facts.id, one.facts.name, one.facts.user, one.at) for one in bench.good]
+    assert sorted(noted) == [
+        ("1", "llm", "ada", NOW - 50),
+        ("2", "llm", "ada", NOW + 10),
+        ("3", "llm", "ada", NOW + 20),
+    ]
+    bench.scheduler.jobs = [failed(f"many-{n}", NOW + 100 + n, "COMPLETED") for n in range(MOST_GOOD + 50)]
+    watch.look(NOW + 400)
+    assert len(bench.good) == 3 + MOST_GOOD
+
+
+def test_looks_are_a_minute_apart_and_reach_back_half_an_hour() -> None:
+    """The first as far as an outage is caught up with; the accounting may be late."""
+    bench = Bench()
+    watch = bench.watch()
+    for at in (0, 10, 59, 60, 90, 120):
+        watch.look(NOW + at)
+    assert bench.scheduler.windows == [
+        Window(NOW - 6 * 3600, NOW + 1),
+        Window(NOW - 1800, NOW + 61),
+        Window(NOW + 60 - 1800, NOW + 121),
+    ]
+    assert watch.pause(NOW + 130) == 50.0
+
+
+def test_an_outage_is_caught_up_with() -> None:
+    """After hours without a look all ends in between come, the oldest first and so many a minute; none is lost."""
+    bench = Bench(Scheduler([failed("old", NOW - 100)]), watching=Watching(most=10))
+    bench.watch().look(NOW)
+    bench.scheduler.jobs += [failed(str(number), NOW + 100 * number) for number in range(1, 36)]
+    later = bench.watch()
+    for minute in range(4):
+        later.look(NOW + 5 * 3600 + 60 * minute)
+    assert bench.jobs == [str(number) for number in range(1, 36)]
+    assert bench.said[1] == "jobs of west that ended badly: 10 to be diagnosed, 25 wait for the next look"
+
+
+def test_what_is_too_old_is_left() -> None:
+    """An end before the span that is caught up with is no news, though its job is listed."""
+    bench = Bench()
+    bench.watch().look(NOW)
+    bench.scheduler.jobs = [Known("1", "llm", "RUNNING", NOW, runs=(Attempt(0, "FAILED", stopped=NOW + 1),))]
+    bench.watch().look(NOW + 7 * 3600)
+    assert bench.jobs == []
+
+
+def test_runs_of_a_job_that_was_requeued() -> None:
+    """Each run that ended badly is one, also while the next one runs; one that somebody requeued is none."""
+    bench = Bench()
+    watch = bench.watch()
+    watch.look(NOW)
+    runs = [Attempt(0, "NODE_FAIL", stopped=NOW + 10), Attempt(1, "REQUEUED", exit_code=0, stopped=NOW + 20)]
+    bench.scheduler.jobs = [Known("7", "llm", "RUNNING", NOW, runs=(*runs, Attempt(2, "RUNNING")))]
+    watch.look(NOW + 60)
+    runs.append(Attempt(2, "FAILED", exit_code=3, stopped=NOW + 70))
+    bench.scheduler.jobs = [Known("7", "llm", "FAILED", NOW, NOW + 70, runs=tuple(runs))]
+    watch.look(NOW + 120)
+    assert [(order.job, order.why, ended) for order, ended in bench.asked] == [
+        ("7", "it ended: NODE_FAIL", NOW + 10),
+        ("7", "it ended: FAILED, exit code 3", NOW + 70),
+    ]
+
+
+def test_parts_and_arrays() -> None:
+    """The parts of a job are one job; of an array's tasks the first few are diagnosed, ever."""
+    bench = Bench()
+    watch = bench.watch()
+    watch.look(NOW)
+    bench.scheduler.jobs = [failed("5+0"), failed("5+1"), *(failed(f"9_{task}") for task in range(1, 8))]
+    watch.look(NOW + 60)
+    assert bench.jobs == ["5", "9_1", "9_2", "9_3"]
+    assert (
+        bench.said[-1]
+        == "jobs of west that ended badly: 4 to be diagnosed, 4 left out as tasks of arrays of which others are"
+    )
+    bench.scheduler.jobs += [failed("9_8", NOW + 70), failed("10_1", NOW + 70)]
+    bench.watch().look(NOW + 120)
+    assert bench.jobs[4:] == ["10_1"]
+    assert OF_ONE_ARRAY == 3
+
+
+def test_a_scheduler_that_fails_is_told_once() -> None:
+    """Tried again with longer and longer pauses, up to a quarter of an hour; what ended meanwhile comes then."""
+    bench = Bench()
+    watch = bench.watch()
+    watch.look(NOW)
+    bench.scheduler.fails = SourceFailed("unreachable", "no route", hint="look at the network")
+    bench.scheduler.jobs = [failed("2", NOW + 100)]
+    for at in range(60, 7200, 10):
+        watch.look(NOW + at)
+    tries = [window.end - 1 - NOW for window in bench.scheduler.windows[1:]]
+    assert [after - before for before, after in pairwise(tries)][:5] == [120, 240, 480, 900, 900]
+    bench.scheduler.fails = None
+    watch.look(NOW + 8000)
+    assert bench.jobs == ["2"]
+    assert bench.said[1:] == [
+        "endings of west cannot be seen by slurm: no route; look at the network; it is tried again",
+        "jobs of west that ended badly: 1 to be diagnosed",
+        "endings of west can be seen again",
+    ]
+
+
+def test_a_store_that_fails_loses_nothing() -> None:
+    """What could not be noted is asked for again, which the work list folds."""
+    bench = Bench()
+    watch = bench.watch()
+    watch.look(NOW)
+    bench.scheduler.jobs = [failed("2", NOW + 10)]
+    bench.shelf.broken = True
+    watch.look(NOW + 60)
+    assert bench.jobs == []
+    bench.shelf.broken = False
+    watch.look(NOW + 200)
+    assert bench.jobs == ["2"]
+
+
+def test_one_that_hangs_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look has its time."""
+    monkeypatch.setattr("bot.server.job_watcher.PATIENCE", 0.3)
+    bench, over = Bench(), threading.Event()
+
+    class Hanging(Scheduler):
+        def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+            over.wait(20)
+            return super().recent(window, deadline)
+
+    watch = bench.watch()
+    watch.places = (Place("red", "east", "slurm", Hanging()), *watch.places)
+    watch.look(NOW)
+    over.set()
+    assert "endings of east cannot be seen by slurm" in bench.said[0]
+    assert bench.said[1] == "jobs of west that end badly are diagnosed from now on"
+
+
+@pytest.mark.parametrize(
+    ("known", "found"),
+    [
+        (Known("1", "a", "FAILED"), [("1", "None", NOW)]),
+        (Known("1", "a", "TIMEOUT", 1.0, 2.0), [("1", "2.0", 2.0)]),
+        (Known("1", "a"), []),
+        (Known("ml/a", "a", "RUNNING", 1.0, attempt=2, namespace="ml"), [("ml/a", "1.0 restart 2", NOW)]),
+        (Known("ml/a", "a", "FAILED", 1.0, 9.0, attempt=2, namespace="ml"), [("ml/a", "9.0", 9.0)]),
+        (Known("ml/a", "a", "COMPLETED", 1.0, 9.0, attempt=2, namespace="ml"), []),
+    ],
+)
+def test_ends_of_one_job(known: Known, found: list[tuple[str, str, float]]) -> None:
+    """One whose time is not told ended now; what its controller began anew had ended badly."""
+    told = endings_of("red", "west", known, NOW)
+    assert [(one.job, one.mark, one.ended) for one in told] == found
+
+
+def test_time_limits_can_be_left_out() -> None:
+    """As configured."""
+    assert list(endings_of("red", "west", failed("1", state="TIMEOUT"), NOW, timeouts=False)) == []
+
+
+# -- with the real parts -----------------------------------------------------------------------------------------------
+
+
+def test_orders_fold_into_what_was_done_since_the_end(database: str) -> None:
+    """A hook came first: nothing new. The next run's end is new work, though the last diagnosis is a minute old."""
+    ask = ask_of(lambda: Worklist(database))
+    order = DiagnoseOrder("7", "red", "west", None, "it ended: FAILED", "scheduler")
+    ended = 1_763_000_000.0
+    ask(order, ended)
+    ask(order, ended)
+    with Worklist(database) as works:
+        work = works.work(1)
+        assert (works.counts(), work.repeats) == ({"waiting": 1}, 1)
+        works.claim("w", work.created_at)
+        works.done(1, "w", work.created_at, "1")
+    ask(order, ended)
+    ask(order, work.created_at.timestamp() + 0.001)
+    with Worklist(database) as works:
+        assert works.counts() == {"done": 1, "waiting": 1}
+
+
+def test_the_store_keeps_what_was_seen(database: str) -> None:
+    """Hundreds of ends at the first look, and then one: asked for once by two that look."""
+    bench = Bench(Scheduler([failed(str(number)) for number in range(600)]))
+    with Seen(database) as bench.shelf:
+        bench.watch().look(NOW)
+        bench.scheduler.jobs.append(failed("new", NOW + 10))
+        bench.watch().look(NOW + 60)
+        bench.watch().look(NOW + 60)
+    assert bench.jobs == ["new"]
+
+
+def test_kubernetes_with_the_documented_rights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The roles that are needed anyway are enough: failed jobs and restarts come, each once, and with their namespace."""
+    monkeypatch.setenv("KUBE_TOKEN", TOKEN)
+    api = Api()
+    api.allow(DEPLOY / "namespaced.yaml")
+    bench = Bench()
+    with serving(api) as url:
+        bench.scheduler = Kubernetes(settings(url, namespaces=("ml",), nodes=False))
+        watch = bench.watch()
+        watch.look(NOW)
+        born = {"creationTimestamp": iso(NOW)}
+        over = {"conditions": [condition("Failed", NOW + 30)]}
+        good = {"conditions": [condition("Complete", NOW + 30)]}
+        api.add(
+            thing("kubeflow.org/v1", "PyTorchJob", "llm", status=over, **born),
+            thing("batch/v1", "Job", "good", status=good, **born),
+            thing("jobset.x-k8s.io/v1alpha2", "JobSet", "again", status={"restarts": 1}, **born),
+        )
+        watch.look(NOW + 60)
+        watch.look(NOW + 120)
+    assert sorted((order.job, order.namespace, order.why) for order, _ in bench.asked) == [
+        ("ml/again", "ml", "it ended: restarted"),
+        ("ml/llm", "ml", "it ended: FAILED"),
+    ]
+
+
+def test_only_schedulers_are_asked_and_stopping_is_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A log store lists jobs too but not their ends; without any scheduler it waits to be stopped."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    slurm = Connector("slurm", "slurm", SlurmSettings())
+    logs = FoldersSettings(pattern=f"{tmp_path}/{{id}}/*.log")
+    clusters = (Cluster("west", "red", (Connector("logs", "folders", logs), slurm)), Cluster("east", "red"))
+    assert [(one.cluster, one.name) for one in places(Config(clusters))] == [("west", "slurm")]
+    said: list[str] = []
+    stop = threading.Event()
+    stop.set()
+    watch_endings(Config(clusters), lambda *_: None, Shelf(), stop, said.append)
+    assert [one.partition(":")[0] for one in said] == ["endings of west cannot be seen by slurm"]
+    watch_endings(Config(), lambda *_: None, Shelf(), stop, said.append)
+    assert len(said) == 1
+    bench = Watch((), lambda *_: None, Shelf(), said.append, Watching())
+    bench.look(NOW)
+    assert bench.pause(NOW) == 60.0

@@ -1,0 +1,263 @@
+"""`signalbox serve`: webhooks with their secrets, the whole service as a process, and a real Alertmanager that calls it."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from flask.testing import FlaskClient
+
+from bot.config.file import Webhook
+from bot.queue.tasks import Worklist
+from bot.server.alert_payloads import LARGEST
+from bot.server.webhooks import app
+from bot.store.incidents import Store
+from connectors.base.secret import Secret
+from tests.bot.server.test_alert_payloads import alert, payload
+
+SECRET = "s3cret-of-the-test"  # noqa: S105 - of the test
+
+
+@pytest.fixture
+def web(url: str, monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
+    """A client of the application with one webhook."""
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    hooks = {
+        "alerts": Webhook("research", Secret(env="HOOK_SECRET"), job_labels=("run",)),
+        "shut": Webhook("x", Secret(env="UNSET_SECRET")),
+    }
+    return app(lambda: Worklist(url), hooks).test_client()
+
+
+def bearer(secret: str = SECRET) -> dict[str, str]:
+    """The header of a caller that knows the secret."""
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def test_alerts_become_work(web: FlaskClient, url: str) -> None:
+    """One piece of work a job; the same alerts again fold into it."""
+    body = payload(alert(run="llm-7b", namespace="ml"), alert(job_id="4711"))
+    told = web.post("/webhooks/alerts", data=body, headers=bearer())
+    assert (told.status_code, [one["new"] for one in told.get_json()["asked"]]) == (202, [True, True])
+    again = web.post("/webhooks/alerts", data=body, headers=bearer())
+    assert [one["new"] for one in again.get_json()["asked"]] == [False, False]
+    with Worklist(url) as works:
+        first = works.work(told.get_json()["asked"][0]["work"])
+    assert (first.tenant, first.repeats, json.loads(first.payload)) == (
+        "research",
+        1,
+        {
+            "job": "llm-7b",
+            "tenant": "research",
+            "cluster": None,
+            "namespace": "ml",
+            "why": "alerts GPUHang",
+            "source": "webhook",
+            "last": None,
+            "deep": False,
+            "ended": None,
+        },
+    )
+
+
+def test_what_names_no_job_is_answered(web: FlaskClient) -> None:
+    """Nothing to do is no error: the sender must not send it again."""
+    told = web.post("/webhooks/alerts", data=payload(alert()), headers=bearer())
+    assert (told.status_code, told.get_json()["asked"]) == (200, [])
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/webhooks/alerts", {}),
+        ("/webhooks/alerts", bearer("wrong")),
+        ("/webhooks/alerts", bearer("")),
+        ("/webhooks/other", bearer()),
+        ("/webhooks/shut", bearer()),
+        ("/webhooks/shut", bearer("")),
+        ("/webhooks/alerts", {"Authorization": "Basic bm9ib2R5Ondyb25n"}),
+        ("/webhooks/alerts", {"Authorization": "Bearer \u00fc"}),
+        ("/webhooks/alerts", {"X-Grafana-Alerting-Signature": "0" * 64}),
+    ],
+)
+def test_who_does_not_know_the_secret_is_refused(
+    web: FlaskClient, url: str, path: str, headers: dict[str, str]
+) -> None:
+    """With the same answer whether there is such a webhook or not; nothing is written down."""
+    told = web.post(path, data=payload(alert(job_id="1")), headers=headers)
+    assert (told.status_code, told.get_json()) == (401, {"error": "unknown webhook or wrong secret"})
+    with Worklist(url) as works:
+        assert works.counts() == {}
+
+
+def test_other_ways_to_show_the_secret(web: FlaskClient) -> None:
+    """A password, whoever's, and Grafana's signature of the body."""
+    body = payload(alert(job_id="1"))
+    told = web.post("/webhooks/alerts", data=body, auth=("anybody", SECRET))
+    assert told.status_code == 202
+    signature = hmac.new(SECRET.encode(), body, sha256).hexdigest()
+    told = web.post("/webhooks/alerts", data=body, headers={"X-Grafana-Alerting-Signature": signature})
+    assert told.status_code == 202
+    told = web.post("/webhooks/alerts", data=body + b" ", headers={"X-Grafana-Alerting-Signature": signature})
+    assert told.status_code == 401
+
+
+@pytest.mark.parametrize(("body", "status"), [(b"{}", 400), (b"x" * (LARGEST + 1), 413), (b"", 400)])
+def test_bodies_that_are_none(web: FlaskClient, body: bytes, status: int) -> None:
+    """Refused with words."""
+    told = web.post("/webhooks/alerts", data=body, headers=bearer())
+    assert (told.status_code, bool(told.get_json()["error"])) == (status, True)
+
+
+def test_other_requests(web: FlaskClient) -> None:
+    """Wrong paths and methods are answered in JSON too; healthz needs no secret and tells nothing."""
+    assert web.get("/webhooks/alerts").status_code == 405
+    assert web.get("/x").get_json() == {"error": "Not Found"}
+    assert web.get("/healthz").get_json() == {"status": "ok"}
+
+
+# -- the whole service ---------------------------------------------------------------------------------------------------
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def until(what: Callable[[], object], seconds: float = 90.0) -> None:
+    """Wait until something is so."""
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@contextmanager
+def served(folder: Path, cache: Path, port: int, more: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """The service as a process. `more`: lines of its part `serve`."""
+    path = folder / "signalbox.yaml"
+    path.write_text(
+        f"version: 1\nserve:\n  listen: 127.0.0.1:{port}\n  workers: 1\n{more}"
+        "  webhooks:\n    alerts: {secret: {env: HOOK_SECRET}}\nclusters: {east: {}}\n"
+    )
+    known = {key: value for key, value in os.environ.items() if not key.startswith("SIGNALBOX_")}
+    own = {"SIGNALBOX_STATE": str(folder / "state"), "SIGNALBOX_CACHE": str(cache), "HOOK_SECRET": SECRET}
+    words = [sys.executable, "-m", "bot.cli.main", "serve", "--config", str(path)]
+    with (folder / "serve.log").open("wb") as log:
+        running = subprocess.Popen(words, env={**known, **own}, stderr=log, stdout=log)
+        try:
+            yield running
+        finally:
+            running.kill()
+            running.wait()
+
+
+def ok(port: int) -> bool:
+    """Whether the service answers."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=1) as answer:
+            return answer.status == 200
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(shutil.which("prometheus-alertmanager") is None, reason="needs Debian's prometheus-alertmanager")
+def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path, known: object) -> None:
+    """An alert raised in a real Alertmanager becomes work that a worker does; a killed worker is replaced; SIGTERM ends all."""
+    del known  # fills the cache
+    port, own, cluster = free_port(), free_port(), free_port()
+    config = tmp_path / "alertmanager.yml"
+    config.write_text(
+        "route: {receiver: signalbox, group_wait: 0s, group_interval: 1s, repeat_interval: 1h}\n"
+        "receivers:\n- name: signalbox\n  webhook_configs:\n"
+        f"  - url: http://127.0.0.1:{port}/webhooks/alerts\n"
+        f"    http_config: {{authorization: {{credentials: {SECRET}}}}}\n"
+    )
+    with served(tmp_path, cache, port) as service:
+        until(lambda: ok(port))
+        words = ["prometheus-alertmanager", f"--config.file={config}", f"--storage.path={tmp_path / 'am'}"]
+        flags = [f"--web.listen-address=127.0.0.1:{own}", f"--cluster.listen-address=127.0.0.1:{cluster}"]
+        manager = subprocess.Popen([*words, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            until(lambda: reachable(own))
+            now = datetime.now(UTC)
+            raised = {
+                "labels": {"alertname": "GPUHang", "slurm_job_id": "4711"},
+                "startsAt": now.isoformat(),
+                "endsAt": (now + timedelta(hours=1)).isoformat(),
+            }
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{own}/api/v2/alerts",
+                json.dumps([raised]).encode(),
+                {"Content-Type": "application/json"},
+            )
+            urllib.request.urlopen(request, timeout=5).close()  # noqa: S310 - a real server of the test
+            url = f"sqlite:///{tmp_path / 'state' / 'signalbox.db'}"
+            with Worklist(url) as works:
+                until(lambda: works.counts() == {"failed": 1})
+                [one] = [works.work(1)]
+            # no connector is configured here, and that is what the worker must say
+            assert "no connector is configured" in one.error
+            assert json.loads(one.payload)["job"] == "4711"
+            with Store(url) as store:
+                assert store.list() == ()
+        finally:
+            manager.kill()
+            manager.wait()
+        os.kill(worker_of(service.pid), signal.SIGKILL)
+        until(lambda: "another takes its place" in (tmp_path / "serve.log").read_text())
+        service.send_signal(signal.SIGTERM)
+        assert service.wait(60) == 0
+    assert "stopped" in (tmp_path / "serve.log").read_text()
+
+
+def test_nobody_is_left_when_the_service_is_killed(tmp_path: Path, cache: Path, known: object) -> None:
+    """Workers and the others end with a parent that could not tell them to."""
+    del known
+    port = free_port()
+    with served(tmp_path, cache, port) as service:
+        until(lambda: ok(port))
+        children = [int(one) for one in Path(f"/proc/{service.pid}/task/{service.pid}/children").read_text().split()]
+        until(lambda: begun(worker_of(service.pid)))
+        service.kill()
+        service.wait()
+        until(lambda: not any(begun(one) for one in children))
+
+
+def begun(pid: int) -> bool:
+    """Whether a process runs, and has begun to ignore SIGTERM as those of the crew do."""
+    try:
+        told = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    ignored = int(next(line for line in told.splitlines() if line.startswith("SigIgn")).split()[1], 16)
+    return "State:\tZ" not in told and bool(ignored & 1 << signal.SIGTERM - 1)
+
+
+def worker_of(pid: int) -> int:
+    """A process of the crew: a child that is not multiprocessing's own tracker."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    [worker, *_] = [one for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
+    return int(worker)
+
+
+def reachable(port: int) -> bool:
+    """Whether something listens."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,64 @@
+"""Worker and sender killed with SIGKILL at many points of a diagnosis: nothing is lost, and no answer comes twice."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+
+from tests.support.kill_points import WHOLE, chosen, expected, killed
+from tests.support.mortal_worker import Lives
+from tests.support.slack_stage import ADA, stage
+
+POINTS = 20
+
+
+@pytest.fixture(scope="module")
+def lives(cache, known):
+    """Processes that kill themselves."""
+    del known  # its loading fills the cache
+    made = Lives(cache)
+    yield made
+    made.close()
+
+
+@contextmanager
+def played(folder, known, url, monkeypatch):
+    """A stage whose worker and sender live elsewhere."""
+    with stage(folder, known, url, monkeypatch.setenv, bundles={}) as play:
+        yield play
+
+
+def test_killed_anywhere(tmp_path, known, lives, monkeypatch):
+    """Each time there is one incident and one answer; besides, at the most opening words that Slack had and we did not know."""
+    url = f"sqlite:///{tmp_path / 'signalbox.db'}"
+    with played(tmp_path, known, url, monkeypatch) as play:
+        assert killed(play, lives, url, tmp_path, "whole", []) == ("", WHOLE)
+        points = lives.last.points
+        numbers = chosen(points, POINTS)
+        assert len(numbers) >= 20
+        found = {}
+        for number in numbers:
+            where, left = killed(play, lives, url, tmp_path, f"job-{number}", [number])
+            if left not in expected(where):
+                found[number, where] = left
+        assert found == {}
+
+
+def test_killed_again_and_again(tmp_path, known, lives, monkeypatch):
+    """Whoever asked is told when it was taken up three times for nothing."""
+    url = f"sqlite:///{tmp_path / 'signalbox.db'}"
+    with played(tmp_path, known, url, monkeypatch) as play:
+        _, left = killed(play, lives, url, tmp_path, "deadly", [2, 4, 4])  # each after it took the work
+        assert (left.incidents, left.answers, left.undone) == (0, 0, 0)
+        assert "its worker died" in play.told(ADA)[-1]
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+def test_killed_on_postgresql(tmp_path, known, lives, monkeypatch, database):
+    """The same where rows are locked and not the file."""
+    with played(tmp_path, known, database, monkeypatch) as play:
+        assert killed(play, lives, database, tmp_path, "whole", []) == ("", WHOLE)
+        for number in chosen(lives.last.points, 24)[::6]:
+            where, left = killed(play, lives, database, tmp_path, f"job-{number}", [number])
+            assert left in expected(where), where

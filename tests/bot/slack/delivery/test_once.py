@@ -1,0 +1,196 @@
+"""Everything is delivered twice, to two replicas at the same moment, on a real PostgreSQL: each thing has its effect once."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import func
+from sqlmodel import col, select
+
+from bot.handlers.diagnose import Answering
+from bot.incidents.ledger import Ledger
+from bot.queue.payloads import DIAGNOSE
+from bot.queue.tasks import LOST_AFTER
+from bot.queue.worker import run
+from bot.slack.delivery.compose import Composer
+from bot.slack.delivery.sender import Sender
+from bot.store.tables import AnnotationRow, IncidentRow, MuteRow, OutboxRow, PostingRow, RequestRow, WorkRow
+from tests.bot.slack.test_app import form, only, option, press, text_of
+from tests.support.kill_points import is_answer, prepare
+from tests.support.slack_stage import ADA, CHANNEL, GRACE, stage
+
+pytestmark = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+
+
+@pytest.fixture
+def play(tmp_path, known, monkeypatch, database):
+    """Two replicas that hear of everything twice."""
+    with stage(tmp_path, known, database, monkeypatch.setenv, replicas=2, duplicate=True) as one:
+        yield one
+
+
+def counts(ledger, *tables):
+    """How many rows each table has."""
+    with ledger.session() as session:
+        return {one.__tablename__: session.exec(select(func.count()).select_from(one)).one() for one in tables}
+
+
+def left(play):
+    """What is not sent yet, for the report of a test that fails."""
+    with play.ledger.session() as session:
+        return [
+            (one.method, one.state, one.tries, one.error, str(one.lease_until))
+            for one in session.exec(select(OutboxRow))
+            if one.state != "sent"
+        ]
+
+
+def answered_by_both(delivery):
+    """Whether both replicas heard of it and took it."""
+    return [one.error for one in delivery.answers] == [None, None]
+
+
+def test_every_gesture_once(play, tmp_path):
+    """A command, a press, a form, a mute, a mention, a shortcut: one row each, one message where there is one."""
+    assert answered_by_both(play.diagnose())
+    answer = only(play.answers())
+    tables = (IncidentRow, WorkRow, RequestRow, PostingRow)
+    first = counts(play.ledger, *tables)
+    assert (first["incident"], first["work"], first["request"]) == (1, 1, 1)
+    assert [one.name for one in play.workspace.files] == ["lm-tiny-timeline.png", "lm-tiny-evidence.txt"]
+
+    assert answered_by_both(press(play, answer.ts, "wrong"))
+    form(play)
+    assert answered_by_both(play.workspace.submit(ADA, {"cause": "no_rule", "note": "once"}))
+    play.settle()
+    assert [(one.said.verdict, one.said.note) for one in play.ledger.said(1)] == [("wrong", ""), ("wrong", "once")]
+
+    assert answered_by_both(press(play, answer.ts, "more", value=option(only(play.answers()), "mute_rule")))
+    form(play)
+    assert answered_by_both(play.workspace.submit(ADA, {"until": "1d", "where": "channel"}))
+    assert counts(play.ledger, MuteRow) == {"mute": 1}
+
+    assert answered_by_both(press(play, answer.ts, "more", value=option(only(play.answers()), "again")))
+    assert len(play.answers()) == 2
+    assert sum("Looking again" in one for one in play.told()) == 1
+
+    head, _ = play.workspace.say(ADA, CHANNEL, "what is with demo?")
+    assert answered_by_both(play.workspace.mention(ADA, CHANNEL, "diagnose fine", head.ts))
+    play.settle()
+    assert len([one for one in play.workspace.thread(CHANNEL, head.ts) if one.by_app and not one.files]) == 1
+
+    prepare(tmp_path, "other")
+    alert, _ = play.workspace.say(GRACE, CHANNEL, "GPUHang: job_name=other is silent")
+    assert answered_by_both(play.workspace.shortcut(ADA, CHANNEL, alert.ts, "diagnose_message"))
+    play.settle()
+    assert len([one for one in play.workspace.thread(CHANNEL, alert.ts) if one.by_app and not one.files]) == 1
+
+    before = len(play.workspace.ephemerals(CHANNEL, ADA))
+    play.diagnose("lm-tny")
+    offered = play.workspace.ephemerals(CHANNEL, ADA)[before + 1 :]
+    first = next(one["block_id"] for one in only(offered).blocks if "pick_job" in str(one))
+    assert answered_by_both(play.workspace.click(ADA, CHANNEL, only(offered).ts, "pick_job", block_id=first))
+    play.settle()
+    assert counts(play.ledger, IncidentRow) == {"incident": 3}
+    assert len(play.answers()) == 3  # the job's name is another wish than its other name
+    assert all(one.status == 200 for one in play.workspace.traffic)
+
+
+def test_at_the_same_moment(play, tmp_path, known):
+    """Many people press and ask at once, all of it twice, while two workers and two senders are at work."""
+    jobs = [f"job-{number}" for number in range(4)]
+    for job in jobs:
+        prepare(tmp_path, job)
+    over = threading.Event()
+    with ExitStack() as ledgers, ThreadPoolExecutor(20) as pool, ExitStack() as ends:
+        ends.callback(over.set)  # first of all: then the pool waits for those at work, then their ledgers are closed
+        url = str(play.ledger._engine.url)
+        for one in play.senders:
+            ledger = ledgers.enter_context(Ledger(url))
+            answering = Answering(ledger, known, play.config)
+            pool.submit(run, url, {DIAGNOSE: answering.do}, over.is_set, idle=0.05)
+            composer = Composer(ledger, known, play.config)
+            pool.submit(Sender(ledger, one.client, composer, pace=0.0).run, over.is_set)
+        asked = [
+            pool.submit(play.workspace.command, user, CHANNEL, "/diagnose", job)
+            for job in jobs
+            for user in (ADA, GRACE)
+        ]
+        assert all(answered_by_both(one.result()) for one in asked)
+        assert play.workspace.until(
+            lambda: all(any(is_answer(one, job) for one in play.answers()) for job in jobs), 60.0
+        )
+        assert play.workspace.until(lambda: len(play.workspace.files) == 8, 60.0), left(play)
+        found = [next(one for one in play.answers() if is_answer(one, job)) for job in jobs]
+        pressed = [
+            pool.submit(play.workspace.click, user, CHANNEL, one.ts, "right") for one in found for user in (ADA, GRACE)
+        ]
+        assert all(answered_by_both(one.result()) for one in pressed)
+        assert play.workspace.until(lambda: all("closed" in text_of(one) for one in play.answers()), 30.0)
+        over.set()
+    assert sorted(job for job in jobs for one in play.answers() if job in one.text) == jobs
+    assert len(play.answers()) == 4
+    assert counts(play.ledger, IncidentRow, WorkRow, AnnotationRow) == {"incident": 4, "work": 4, "annotation": 8}
+    assert sorted(Counter(one.name for one in play.workspace.files).values()) == [1] * 8
+    with play.ledger.session() as session:
+        states = session.exec(select(OutboxRow.state, func.count()).group_by(col(OutboxRow.state))).all()
+    assert [state for state, _ in states] == ["sent"]
+
+
+def test_a_worker_that_was_only_slow(play):
+    """Another one took its work up; when it comes back, what it found counts no more."""
+    play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
+    now = datetime.now(UTC)
+    slow = play.ledger.claim("slow", now)
+    play.ledger.reclaim(now + timedelta(seconds=LOST_AFTER + 1))
+    found = play.answering.do(slow)
+    play.settle()
+    assert not play.ledger.done(slow.id, "slow", now, found.result, found.within)
+    play.settle()
+    assert len(play.answers()) == 1
+    assert counts(play.ledger, IncidentRow, WorkRow) == {"incident": 1, "work": 1}
+
+
+def test_a_sender_that_was_only_slow(play):
+    """Another one has posted meanwhile; its own opening words are taken back, and the answer stands once."""
+    play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
+    play.work()
+    slow, other = play.senders
+    late = datetime.now(UTC) + timedelta(minutes=2)
+    posting = play.ledger.next_posting(slow.clock())
+    other.clock = lambda: late
+    for _ in range(20):
+        other.step()
+    slow._post(posting, datetime.now(UTC))
+    play.settle()
+    assert "rank 5" in text_of(only(play.answers()))
+    assert [one.method for one in play.workspace.traffic].count("chat.delete") == 1
+
+
+def test_a_database_that_gives_up(play):
+    """One of two transactions that wait for each other is begun again, and nobody hears of it."""
+    play.diagnose()
+    play.diagnose("fine")
+    both = threading.Barrier(2, timeout=10)
+
+    def crossing(first, second, waits):
+        """Lock two rows, in an order of its own; the first time, when the other has its first."""
+
+        def do(session):
+            session.get(IncidentRow, first, with_for_update=True)
+            if waits:
+                waits.pop()
+                both.wait()
+            session.get(IncidentRow, second, with_for_update=True)
+            return first
+
+        return play.ledger.write(do)
+
+    with ThreadPoolExecutor(2) as pool:
+        done = [pool.submit(crossing, 1, 2, [None]), pool.submit(crossing, 2, 1, [None])]
+        assert [one.result() for one in done] == [1, 2]

@@ -1,0 +1,193 @@
+"""Forms in Slack, and what comes back from them."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.slack.forms.close_out import (
+    CloseOut,
+    CloseOutForm,
+    Mute,
+    Picked,
+    Shown,
+    broken,
+    close_out,
+    done,
+    fault_options,
+    mute,
+    read_close_out,
+    read_mute,
+    read_which_job,
+    which_job,
+)
+from tests.support.block_limits import faults_of_view
+from tests.support.hostile_reports import text
+from tests.support.slack_reading import read
+
+SHOWN = (
+    Shown(1, "gpu_fell_off_bus", "xid-catalogue", "A GPU fell off the bus"),
+    Shown(2, "collective_timeout", "nccl-watchdog", "A collective timed out"),
+)
+KNOWN = CloseOut("shown", "gpu_fell_off_bus", "xid-catalogue", "right", ("gpu-017",), lost_hours=2.5)
+
+
+def chosen(name: str, value: str) -> dict[str, Any]:
+    """A field in which an option was chosen, as Slack sends it."""
+    return {name: {name: {"type": "static_select", "selected_option": {"value": value, "text": {}}}}}
+
+
+def typed(name: str, value: str | None) -> dict[str, Any]:
+    """A field of text, as Slack sends it."""
+    return {name: {name: {"type": "plain_text_input", "value": value}}}
+
+
+def test_the_close_out_form_asks_five_things_and_fills_in_what_is_known():
+    """Cause, verdict, nodes, what was done, lost time; and a box."""
+    view = close_out(CloseOutForm("h-7", "llm-70b failed", SHOWN, KNOWN))
+    assert read(view["blocks"]) == CLOSE_OUT
+    assert (view["callback_id"], view["private_metadata"]) == ("close_out", "h-7")
+    assert all(one["optional"] for one in view["blocks"][1:])
+    assert all(one["block_id"] == one["element"]["action_id"] for one in view["blocks"][1:])
+
+
+CLOSE_OUT = """\
+llm-70b failed
+cause: What was it? [*A GPU fell off the bus / A collective timed out / Another fault… / No rule fits / Still unknown]
+verdict: Was the answer right? [*Right / Right, but not first / Wrong / Rightly did not say / Not looked at]
+nodes: Nodes at fault [gpu-017]
+action: What was done about it []
+lost: Hours lost [2.50]
+propose_rule: Rule [Propose a rule for this]
+"""
+
+
+def test_another_fault_has_a_field_and_a_note_stands_where_no_time_is_known():
+    """Six fields at most."""
+    view = close_out(CloseOutForm("h-7", "llm-70b failed", SHOWN, CloseOut("fault", "rdma_link")))
+    fields = [one["block_id"] for one in view["blocks"] if one["type"] == "input"]
+    assert fields == ["cause", "other_fault", "verdict", "nodes", "action", "note", "propose_rule"]
+    assert view["blocks"][2]["element"]["initial_option"]["value"] == "rdma_link"
+
+
+def test_forms_of_hostile_texts_fit():
+    """Whatever jobs, faults and nodes are called."""
+    chance = Random(5)
+    faults = []
+    for _ in range(150):
+        shown = tuple(Shown(n, text(chance), text(chance), text(chance)) for n in range(chance.randint(0, 40)))
+        known = CloseOut(
+            chance.choice((None, "shown", "fault", "no_rule", "unknown")),
+            text(chance),
+            text(chance),
+            nodes=tuple(text(chance) for _ in range(chance.choice((0, 1, 300)))),
+            action=text(chance),
+            lost_hours=chance.choice((None, 0.0, 1e12, -1.0)),
+            note=text(chance),
+            propose_rule=chance.random() < 0.5,
+        )
+        options = fault_options([(text(chance), text(chance)) for _ in range(300)])["options"]
+        assert len(options) <= 100
+        for view in (
+            close_out(CloseOutForm("h", text(chance), shown, known)),
+            mute("h", text(chance)),
+            which_job("h", [(f"h{n}", text(chance)) for n in range(chance.choice((0, 1, 300)))]),
+            broken("Close out", text(chance), "e7"),
+            done("Muted", text(chance)),
+        ):
+            faults += faults_of_view(view)
+    assert faults == []
+
+
+def test_what_was_filled_in_is_read():
+    """A diagnosis that was shown gives its fault and rule."""
+    state = (
+        chosen("cause", "shown:1")
+        | chosen("verdict", "right_not_first")
+        | typed("nodes", "gpu-017, gpu-018;gpu-017\ngpu-019")
+        | typed("action", " swapped the board ")
+        | typed("lost", "2.5")
+        | typed("note", "first\nsecond token=ghp_" + "Zq3" * 12)
+        | {"propose_rule": {"propose_rule": {"selected_options": [{"value": "propose_rule"}]}}}
+    )
+    expected = CloseOut(
+        "shown",
+        "gpu_fell_off_bus",
+        "xid-catalogue",
+        "right_not_first",
+        ("gpu-017", "gpu-018", "gpu-019"),
+        "swapped the board",
+        2.5,
+        "first\nsecond token=" + "*" * 40,
+        propose_rule=True,
+    )
+    assert read_close_out({"values": state}, SHOWN) == (expected, {})
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (chosen("cause", "fault"), {"cause": "Choose the fault that it was"}),
+        (chosen("cause", "fault") | chosen("other_fault", "<!x>"), {"other_fault": "Choose the fault that it was"}),
+        (chosen("cause", "shown:9"), {"cause": "This choice is not known any more; choose again"}),
+        (typed("lost", "-1"), {"lost": "Hours as a number, 2.5 for two and a half"}),
+        (typed("lost", "nan"), {"lost": "Hours as a number, 2.5 for two and a half"}),
+        (typed("nodes", " ".join(map(str, range(201)))), {"nodes": "At most 200 nodes, these are 201"}),
+        (typed("nodes", "n1\u202e"), {"nodes": "Names of nodes only, with commas between them"}),
+        (typed("action", "a" * 501), {"action": "At most 500 characters, these are 501"}),
+        (chosen("cause", "fault") | chosen("other_fault", "rdma_link"), {}),
+        ({}, {}),
+    ],
+)
+def test_errors_stand_beside_their_fields(state: dict, expected: dict):
+    """An empty form is right: nothing is a must."""
+    assert read_close_out(state, SHOWN)[1] == expected
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=8) | st.integers(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ("values", "cause", "nodes", "lost", "note", "until", "value", "selected_option", "selected_options")
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=25,
+)
+
+
+@given(JSON)
+def test_whatever_comes_back_is_read_without_a_crash(state: Any):
+    """A client may send anything."""
+    said, _ = read_close_out(state, SHOWN)
+    assert said.cause in (None, "shown", "fault", "no_rule", "unknown")
+    assert isinstance(read_mute(state)[1], dict)
+    assert isinstance(read_which_job(state)[0], Picked)
+
+
+def test_a_mute_is_read():
+    """For how long, where, and why."""
+    state = chosen("until", "7d") | chosen("where", "everywhere") | typed("why", "known flake")
+    assert read_mute({"values": state}) == (Mute(604_800, True, "known flake"), {})
+    assert read_mute({})[1] == {"until": "Choose for how long", "where": "Choose where"}
+
+
+def test_the_job_of_a_message_is_picked_or_typed():
+    """What was typed counts first."""
+    assert read_which_job(chosen("job", "h2")) == (Picked("h2"), {})
+    assert read_which_job(chosen("job", "h2") | typed("name", "llm-7b")) == (Picked(None, "llm-7b"), {})
+    assert read_which_job(typed("name", None)) == (Picked(), {"name": "Name a job"})
+
+
+def test_a_search_for_a_fault_gives_options():
+    """Its id is the value."""
+    (option,) = fault_options([("rdma_link", "An InfiniBand link went down")])["options"]
+    assert (option["value"], option["text"]["text"]) == ("rdma_link", "An InfiniBand link went down")

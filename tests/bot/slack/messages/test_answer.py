@@ -1,0 +1,261 @@
+"""Answers in Slack: the decision first, within all limits whatever the logs hold, and nothing in them is read as markup."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.render.phrases import decided
+from bot.slack.blocks.limits import Message
+from bot.slack.messages.answer import answered
+from bot.slack.messages.card import Card, Chain, Said
+from kb.model import Gap
+from kb.report import Exclusion, Hang, Progress, Report, Vote
+from tests.support.block_limits import faults_of_message, texts
+from tests.support.bot_samples import EVERY, FALLEN_GPU, HEALTHY, KERNEL_LINE, TOO_LITTLE, UNKNOWN
+from tests.support.hostile_reports import SECRETS, card, report
+from tests.support.paths import BUNDLES
+from tests.support.slack_reading import read
+
+CARD = Card("h-7", asked_by="U012ABC")
+
+FALLEN_TEXT = """\
+# 🔴 llm-70b: failed
+*Requeue without gpu-017, from checkpoint 1150; 48 steps lost (9.6 GPU hours).* Owner: hardware. @S0GPU
+gpu-017, for the whole cluster: its GPU 3 left the bus twice within an hour
+GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited for rank 7 until they failed.
+(job 47110, attempt 2, 8 nodes, 64 GPUs, of ana, state FAILED)
+(stage iterating, last iteration 1198 of 5000 at 2026-03-01 12:00:00Z, last checkpoint 1150)
+(Failed 3 times in a row; before: 2 x rdma_link)
+---
+*1. A GPU fell off the bus* (gpu_fell_off_bus)
+*Confidence* likely: the kernel names the GPU; it comes 31 s before any other failure (rule xid-catalogue@3)
+*Suspects* gpu 3 (0000:5d:00, GPU-1f0e) of gpu-017; rank 7 (local rank 3) on gpu-017 (its process drove that GPU)
+*Where* stage iterating, iteration 1198, first seen 2026-03-01 12:00:13Z
+logs/dmesg-gpu-017.log:812 (gpu-017) 2026-03-01 12:00:13Z
+  | NVRM: Xid (PCI:0000:5d:00): 79, pid=88412, GPU has fallen off the bus.
+logs/rank-7.log:40213 (rank 7)
+  | RuntimeError: CUDA error: unspecified launch failure
+  |     Compile with `TORCH_USE_CUDA_DSA` to see more.
+*Explains* collective_timeout x63 on ranks 0-6,8-63; peer_failure x8 on ranks 0,8,16,24,32,40,48,56
+*Do first* Drain gpu-017 and reboot it.* [disruptive: others feel it]*
+  | scontrol update NodeName=gpu-017 State=DRAIN Reason="Xid 79 on GPU 0000:5d:00, job 47110"
+*Check* `nvidia-smi -L` lists 8 GPUs
+---
+*2. A collective timed out* (collective_timeout, symptom)
+*Confidence* weak (rule nccl-watchdog@1)* ⚠ weak rule: right in 4 of 11*
+*Suspects* ranks 0-6,8-63
+*Not seen:*
+  • dmesg (gpu-018): permission denied, 7 nodes of 8 nodes; cannot tell: a second faulty GPU there
+  • 2 rules not judged, for want of: metrics (2)
+Asked by @U012ABC · Incident page <https://signalbox.example/incidents/7>
+(Report b7f3a91c02d8, rulebook 2026.3, 72 sources, 1.8 GB read)
+[👍 Right] [👎 Wrong] [Evidence] [Close out] [Acknowledge / Assign… / Snooze… / Merge into…] [Run again / Mute this rule… / Mute this job… / Mute this node… / Propose a rule…]
+"""
+
+UNKNOWN_TEXT = """\
+# 🟡 vision-pretrain: hangs, cause unknown
+*No advice: something failed, and no rule says what.*
+The run stopped making steps after iteration 310 and no rule says why.
+(last iteration 310)
+(Hang called: silence yes, stacks not observable)
+---
+*No rule says what failed; these stand out:*
+logs/rank-12.log:5120 (rank 12): on rank 12 alone, in no earlier run
+  | shard reader: lease 8841 revoked
+  • Node: node-b: last to write, 41 s after the rest
+  • Step: iteration 310: nothing after it
+*Not seen, and would help:*
+  • stacks: none in the bundle; cannot tell: where each rank waits
+  • 1 rule not judged, for want of: stacks (1)
+Asked by @U012ABC
+(Report 0d55e2, rulebook 2026.3)
+[Evidence] [Close out] [Propose a rule] [Acknowledge / Assign… / Snooze… / Merge into…] [Run again / Mute this job…]
+"""
+
+TOO_LITTLE_TEXT = """\
+# ❔ the job: not enough seen
+*No advice: not enough was seen to say what happened.*
+Only the launcher's output was there, and it ends before the first step.
+*Not seen, and would help:*
+  • rank logs (ranks 0-31): none found; cannot tell: which rank failed
+  • kernel log: not collected
+  • 1 rule not judged, for want of: kernel log (1)
+Unasked: alerts JobFailed
+(Report 31c4, rulebook 2026.3)
+[Evidence] [Close out] [Acknowledge / Assign… / Snooze… / Merge into…] [Run again / Mute this job… / Propose a rule…]
+"""
+
+
+def test_hostile_reports_break_no_limit_mention_nobody_and_keep_their_secrets():
+    """Two thousand reports and cards of hostile texts, each as a message, checked by Slack's own rules."""
+    chance = Random(20261122)
+    broken, leaked = [], []
+    for number in range(2000):
+        message = answered(report(chance), card(chance))
+        broken += [(number, fault) for fault in faults_of_message(message.text, message.blocks)]
+        told = "".join(texts(message.body))
+        leaked += [(number, secret) for secret in SECRETS if secret in told]
+    assert (broken, leaked) == ([], [])
+
+
+def test_a_fault_reads_from_the_decision_to_what_was_not_seen():
+    """The whole message of a report with a fault, as text."""
+    card = replace(
+        CARD,
+        chain=Chain(3, (("rdma_link", 2),)),
+        weak={"nccl-watchdog": "right in 4 of 11"},
+        owner="S0GPU",
+        link="https://signalbox.example/incidents/7",
+    )
+    assert read(answered(FALLEN_GPU, card).blocks) == FALLEN_TEXT
+
+
+def test_an_unknown_failure_shows_what_stands_out_and_offers_to_propose_a_rule():
+    """The whole message of a report that no rule explains."""
+    assert read(answered(UNKNOWN, CARD).blocks) == UNKNOWN_TEXT
+
+
+def test_too_little_evidence_says_what_would_help():
+    """The whole message where nothing could be told; an alert asked."""
+    assert read(answered(TOO_LITTLE, Card("h-7", why="alerts JobFailed")).blocks) == TOO_LITTLE_TEXT
+
+
+@pytest.mark.parametrize(
+    ("report", "text"),
+    [
+        (
+            FALLEN_GPU,
+            (
+                "🔴 llm-70b: failed. Requeue without gpu-017, from checkpoint 1150; 48 steps lost (9.6 GPU hours). Owner: hardware. "
+                "GPU 3 of gpu-017 fell off the bus at iteration 1198; the other 63 ranks waited for rank 7 until they failed."
+            ),
+        ),
+        (
+            HEALTHY,
+            "🟢 the job: completed, nothing failed. The run reached iteration 5000 of 5000 and ended by itself.",
+        ),
+    ],
+)
+def test_the_notification_says_state_decision_and_cause(report: Report, text: str):
+    """The fallback text alone is an answer."""
+    assert text == answered(report, CARD).text
+
+
+@pytest.mark.parametrize("report", EVERY, ids=lambda one: one.verdict)
+def test_every_verdict_can_be_closed_looked_into_and_run_again(report: Report):
+    """Close out, Evidence and the menu are in every answer."""
+    row = answered(report, CARD).blocks[-1]["elements"]
+    found = {one["action_id"] for one in row}
+    again = row[-1]["options"][0]["value"]
+    assert (found >= {"evidence", "close_out", "more"}, again) == (True, "again:h-7")
+
+
+def test_right_and_wrong_are_asked_where_something_was_claimed():
+    """An answer that abstains is neither right nor wrong."""
+    asked = ["right" in _actions(answered(one, CARD)) for one in EVERY]
+    assert asked == [True, False, True, False]
+
+
+def test_a_mute_of_a_rule_or_node_is_offered_where_there_is_one():
+    """An unknown failure has no rule and no node to mute."""
+    assert (_more(answered(FALLEN_GPU, CARD)), _more(answered(UNKNOWN, CARD))) == (
+        ["again", "mute_rule", "mute_job", "mute_node", "propose_rule"],
+        ["again", "mute_job"],
+    )
+
+
+def test_a_running_job_shows_its_progress_and_the_votes():
+    """The votes of the hang probes stand in the answer even where nothing hangs."""
+    votes = (Vote("silence", "no", ""), Vote("stacks", "not_observable", ""))
+    going = replace(HEALTHY, phase="running", hang=Hang(votes=votes), progress=Progress(182, total_iterations=400))
+    told = read(answered(going, CARD).blocks).splitlines()
+    assert [told[0], told[3]] == ["# 🟢 the job: running, nothing failed", "(last iteration 182 of 400)"]
+    assert told[4] == "(Hang not called: silence no, stacks not observable)"
+
+
+def test_a_suspected_hang_says_how_to_be_sure():
+    """One probe alone: look closer, stop nothing, and what to switch on."""
+    hang = Hang(votes=(Vote("silence", "yes", ""),), suspected=True, advice=("switch on the flight recorder",))
+    told = read(answered(replace(HEALTHY, phase="running", hang=hang), CARD).blocks)
+    assert told.startswith(
+        "# 🟠 the job: may hang\n*Look closer and stop nothing yet: it is suspected to hang, and that is not sure.*\n"
+    )
+    assert "*To be sure, one of these:*\n  • switch on the flight recorder\n" in told
+
+
+def test_a_closed_incident_is_short_and_shows_who_does_not_agree():
+    """The word that counts, then other people's; those who say the same are not listed."""
+    said = (
+        Said("U1", "ECC error", ("n12",), "right", "swapped the board"),
+        Said("U2", "GPU fell off", ("n12",), "right_not_first"),
+        Said("U3", "ECC error", ("n12",), "right"),
+    )
+    message = answered(FALLEN_GPU, replace(CARD, closings=said))
+    assert read(message.blocks).splitlines()[:4] == [
+        "# ⚪ llm-70b: failed, closed",
+        "*Closed by *@U1: ECC error, node n12 (bot: right)",
+        "swapped the board",
+        "@U2 does not agree: GPU fell off, node n12 (bot: right, but not first)",
+    ]
+    assert "@U3" not in read(message.blocks)
+    assert _actions(message) == ["close_out", "evidence", "life", "more"]
+
+
+def test_what_is_muted_or_private_is_said():
+    """Who asks gets an answer though its like is muted, and is told that."""
+    told = read(answered(HEALTHY, replace(CARD, private=True, muted="this rule until noon", muted_by="U9")).blocks)
+    assert ("Muted: this rule until noon, by @U9\n" in told, "(Only you see this)" in told) == (True, True)
+
+
+def test_long_lists_say_how_much_is_left_out():
+    """Evidence, diagnoses, gaps, excluded nodes, lines and characters: each cut says by how much."""
+    first = FALLEN_GPU.diagnoses[0]
+    quote = replace(KERNEL_LINE, text="\n".join(["y" * 1000] * 9))
+    report = replace(
+        FALLEN_GPU,
+        summary="s" * 1000,
+        decision=replace(FALLEN_GPU.decision, exclude=tuple(Exclusion(f"n{n}", "job", "") for n in range(9))),
+        diagnoses=(replace(first, evidence=(quote,) * 8), *(replace(first, rank=n, evidence=()) for n in range(2, 9))),
+        gaps=tuple(Gap("absent", f"source {n}", f"reason {n}") for n in range(9)),
+    )
+    told = read(answered(report, CARD).blocks)
+    wanted = [
+        "Requeue without n0, n1, n2, n3 and 5 more",
+        "… and 6 more\n",
+        "s … (625 more characters)",
+        "more characters)",
+        "| … 5 more lines",
+        "… and 5 more in Evidence",
+        "(Also found: gpu_fell_off_bus (likely), gpu_fell_off_bus (likely), gpu_fell_off_bus (likely), gpu_fell_off_bus (likely) and 1 more)",
+        "  • … and 7 more\n",
+    ]
+    assert [one for one in wanted if one not in told] == []
+
+
+@pytest.mark.parametrize("bundle", ["lab-order", "lab-disk-full", "lab-well-paused", "lab-slow-rank", "healthy"])
+def test_real_incidents_read_well(known, bundle: str):
+    """Recorded runs: within the limits, the decision second, and not longer than two screens."""
+    report = diagnose_bundle(known, BUNDLES / bundle).report
+    message = answered(report, CARD)
+    rows = read(message.blocks).splitlines()
+    assert faults_of_message(message.text, message.blocks) == []
+    assert rows[1].startswith(f"*{decided(report)}*")
+    assert len(rows) <= 45
+
+
+def test_a_handle_that_is_none_is_refused():
+    """A button carries what the store made and nothing else."""
+    with pytest.raises(ValueError, match="is no handle"):
+        answered(HEALTHY, Card("job 7; rm -rf"))
+
+
+def _actions(message: Message) -> list[str]:
+    return [one["action_id"] for one in message.blocks[-1]["elements"]]
+
+
+def _more(message: Message) -> list[str]:
+    return [one["value"].partition(":")[0] for one in message.blocks[-1]["elements"][-1]["options"]]

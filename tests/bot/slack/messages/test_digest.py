@@ -1,0 +1,47 @@
+"""The weekly digest in its channel: one message with its files in the thread, whoever ticks how often."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from bot.digest.schedule import tick
+from tests.bot.slack.test_app import only, text_of
+from tests.support.slack_stage import ADA, CHANNEL, stage
+
+TENANT = f"    digest: {{channel: {CHANNEL}}}\n    zone: Europe/Berlin\n"
+
+
+def monday():
+    """The next Monday at ten in Berlin, or the one that is now."""
+    now = datetime.now(UTC)
+    return (now + timedelta(days=(7 - now.weekday()) % 7 or 7)).replace(hour=10, minute=0)
+
+
+def test_a_digest_is_posted_once_with_its_files(tmp_path, known, monkeypatch):
+    """Two replicas tick again and again; the button lists what nobody has closed."""
+    with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=TENANT) as play:
+        play.diagnose()
+        faults = play.known.rulebook.faults
+        made = [tick(play.ledger, play.config, faults, monday(), f"replica-{number % 2}") for number in range(4)]
+        assert [len(one) for one in made] == [1, 0, 0, 0]
+        play.senders[0].clock = monday
+        play.send()
+        digest = only([one for one in play.answers() if "week" in one.text.lower()])
+        assert "1 failure" in text_of(digest)
+        below = [one for one in play.workspace.thread(CHANNEL, digest.ts) if one.files]
+        names = [one.name for one in play.workspace.files if one.id in only(below).files]
+        assert any(name.endswith(".html") for name in names)
+        assert any(name.endswith(".png") for name in names)
+
+        play.workspace.click(ADA, CHANNEL, digest.ts, "digest_open")
+        play.send()
+        assert "lm-tiny" in text_of(play.workspace.ephemerals(CHANNEL, ADA)[-1])
+
+
+def test_a_week_without_failures_says_so(tmp_path, known, monkeypatch):
+    """Never silent."""
+    with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=TENANT) as play:
+        tick(play.ledger, play.config, play.known.rulebook.faults, monday(), "one")
+        play.senders[0].clock = monday
+        play.send()
+        assert "no failure" in only(play.answers()).text.lower()

@@ -1,0 +1,126 @@
+"""`/signalbox handover` and `/signalbox digest`: to whoever asked, within Slack's limits."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bot.incidents.handover import Handover, Line, Listed, Node, Proposal, Waiting
+from bot.slack.blocks.limits import MESSAGE_BLOCKS, WHOLE, weight
+from bot.slack.messages.handover import message_of
+from bot.slack.parsing.commands import read_shift
+from kb.errors import UnreadableInput
+from tests.bot.slack.test_app import only, text_of
+from tests.support.slack_reading import read
+from tests.support.slack_stage import ADA, CHANNEL
+
+NOW = datetime(2026, 11, 16, 6, tzinfo=UTC)
+NONE = Listed()
+
+
+def line(number: int, told: str = "GPU 3 fell off the bus", **more: object) -> Line:
+    """An incident in a list."""
+    return Line(number, "llm-70b", "gpu_fell_off_bus", told, NOW - timedelta(hours=number), **more)  # type: ignore[arg-type]
+
+
+QUIET = Handover("default", NOW - timedelta(hours=12), NOW, NONE, NONE, (), 0, NONE, Waiting(), NONE, NONE, NONE)
+
+
+def test_a_quiet_shift_is_short():
+    """The head, what there is none of, and where longer lists are."""
+    assert read(message_of(QUIET).blocks) == (
+        "# Handover of the last 12 h\n"
+        "*nothing open, 0 nodes barred, 0 new, 0 closed*\n"
+        "(As of 2026-11-16 06:00:00Z; `signalbox incidents handover` in a shell has longer lists)\n"
+    )
+
+
+def test_a_busy_shift_says_all_of_it():
+    """Lists have an end and say how much is left out; people are named."""
+    bar = Node("gpu-017", "main", "barred", "GPU 3 left the bus twice", NOW, NOW + timedelta(days=2))
+    found = Handover(
+        "default",
+        NOW - timedelta(hours=8),
+        NOW,
+        open=Listed(9, tuple(line(n, assignee="U0ADA" if n == 1 else None) for n in range(1, 9))),
+        snoozed=NONE,
+        barred=(bar,),
+        more_barred=0,
+        watched=Listed(1, (line(3, "no rank has made a step since 05:40"),)),
+        waiting=Waiting((Proposal("nccl-timeout", "asked", "grace"),), 0, (), 0, Listed(2, ()), queued=3, failed=1),
+        new=NONE,
+        closed=Listed(1, (line(4, "disk_full", state="closed", by="ana"),)),
+        changed=NONE,
+    )
+    assert read(message_of(found).blocks) == (
+        "# Handover of the last 8 h\n"
+        "*9 incidents open, 1 node barred, 0 new, 1 closed*\n"
+        "*Open: 9*\n"
+        "• 1 llm-70b: GPU 3 fell off the bus (@U0ADA)\n"
+        + "".join(f"• {n} llm-70b: GPU 3 fell off the bus\n" for n in range(2, 7))
+        + "… and 3 more\n"
+        "*Barred nodes: 1*\n"
+        "  • gpu-017 (main) until 2026-11-18 06:00Z: GPU 3 left the bus twice\n"
+        "*To watch: they still ran when looked at: 1*\n"
+        "• 3 llm-70b: no rank has made a step since 05:40\n"
+        "*Waiting for people or workers*\n"
+        "  • rule nccl-timeout, asked, proposed by grace\n"
+        "  • 2 incidents of which somebody was asked what they were, without an answer\n"
+        "  • work: 3 diagnoses waiting, 1 failed\n"
+        "*Closed: 1*\n"
+        "• 4 llm-70b: disk_full (ana)\n"
+        "(As of 2026-11-16 06:00:00Z; `signalbox incidents handover` in a shell has longer lists)\n"
+    )
+
+
+def test_whatever_is_in_it_slack_takes_it():
+    """Twenty-five lines of everything, hostile and long."""
+    bad = "<!channel> *bold* `" + "é" * 300
+    lines = Listed(5000, tuple(line(n, bad, by="<@U1>", assignee=bad) for n in range(25)))
+    nodes = tuple(Node(bad, bad, "barred", bad, NOW) for _ in range(25))
+    waiting = Waiting(tuple(Proposal(bad, "failed", bad, error=bad) for _ in range(25)), 9, nodes, 9, lines, 1, 2, 3)
+    message = message_of(Handover(bad, NOW, NOW, lines, lines, nodes, 99, lines, waiting, lines, lines, lines))
+    assert len(message.blocks) <= MESSAGE_BLOCKS
+    assert weight(list(message.blocks)) <= WHOLE
+
+
+def test_the_span_of_a_shift():
+    """Twelve hours unless said; what is none is explained."""
+    assert [read_shift(one) for one in ("", "8h", "since 2d here", "HERE", "30 min")] == [
+        43_200.0,
+        28_800.0,
+        172_800.0,
+        43_200.0,
+        1_800.0,
+    ]
+    with pytest.raises(UnreadableInput):
+        read_shift("long")
+
+
+def test_the_handover_in_slack(play):
+    """To the person alone, at once; with `here` for all to see."""
+    play.diagnose()
+    assert play.workspace.command(ADA, CHANNEL, "/signalbox", "handover 8h").acknowledged
+    assert play.told()[-1].startswith("Handover of the last 8 h: 1 incident open")
+    play.workspace.command(ADA, CHANNEL, "/signalbox", "handover here")
+    assert play.answers()[-1].text.startswith("Handover of the last 12 h")
+    play.workspace.command(ADA, CHANNEL, "/signalbox", "handover soon")
+    assert "no span of time" in play.told()[-1]
+
+
+def test_the_digest_in_slack(play):
+    """A worker makes it, and the person alone gets it; a week that is none is told at once."""
+    play.diagnose()
+    play.workspace.command(ADA, CHANNEL, "/signalbox", "digest now")
+    assert play.told()[-1].startswith("Working out the digest of")
+    play.settle()
+    told = play.workspace.ephemerals(CHANNEL, ADA)[-1]
+    assert told.text.startswith("Failures of training jobs, week")
+    assert "to you alone" in text_of(told)
+    play.workspace.click(ADA, CHANNEL, told.ts, "digest_open")
+    play.settle()
+    assert "lm-tiny" in text_of(play.workspace.ephemerals(CHANNEL, ADA)[-1])
+    play.workspace.command(ADA, CHANNEL, "/signalbox", "digest 2026-W99")
+    assert "no week" in play.told()[-1]
+    assert only(play.answers()).text.startswith("🔴")

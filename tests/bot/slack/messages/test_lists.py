@@ -1,0 +1,109 @@
+"""Lists for one person: five a page, and how to get at the rest."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from bot.slack.messages.lists import (
+    ClusterState,
+    ConnectorState,
+    ListedIncident,
+    ListedRule,
+    config,
+    guide,
+    incidents,
+    rules,
+)
+from tests.support.block_limits import faults_of_message, texts
+from tests.support.bot_samples import NOON
+from tests.support.hostile_reports import SECRETS, text
+from tests.support.slack_reading import read
+
+FOUND = [
+    ListedIncident(f"h{n}", f"llm-{n}", "A GPU fell off the bus", NOON, "ECC error" if n else "") for n in range(5)
+]
+CLUSTERS = [
+    ClusterState(
+        "alpha",
+        (
+            ConnectorState("slurm", "slurm", True, "3 jobs of today"),
+            ConnectorState("logs", "loki", False, "403: token is wrong"),
+            ConnectorState("metrics", "prometheus"),
+        ),
+    )
+]
+
+
+def test_a_page_of_incidents():
+    """Each with a button, and the command for the next page."""
+    assert (
+        read(incidents(FOUND[:2], 2, 12).blocks)
+        == """\
+*Incidents: 6 to 7 of 12*
+llm-0: A GPU fell off the bus (2026-03-01 12:00:00Z, not closed) [Open]
+llm-1: A GPU fell off the bus (2026-03-01 12:00:00Z, ECC error) [Open]
+(… 5 more: /signalbox incidents page 3)
+"""
+    )
+
+
+def test_a_page_holds_five():
+    """More than five given are more than five left out."""
+    told = read(incidents([*FOUND, *FOUND], 1, 10).blocks)
+    assert (told.count("[Open]"), told.splitlines()[-1]) == (5, "(… 5 more: /signalbox incidents page 2)")
+
+
+@pytest.mark.parametrize("page", [1, 0, -3])
+def test_nothing_found_is_said(page: int):
+    """Not an empty message."""
+    assert read(incidents([], page, 0).blocks) == "*Incidents: none*\n"
+
+
+def test_rules_with_their_record():
+    """A weak one is marked; one without a record says so."""
+    found = [
+        ListedRule("xid", 3, "Xid in the kernel log", "gpu_fault", "right in 4 of 11", True),
+        ListedRule("oom", 1, "Out of memory", "oom"),
+    ]
+    assert (
+        read(rules(found, 1, 9, "gpu").blocks)
+        == """\
+*Rules for “gpu”: 1 to 2 of 9*
+xid@3: Xid in the kernel log (gpu_fault); ⚠ weak: right in 4 of 11
+oom@1: Out of memory (oom); no record yet
+(… 7 more: /signalbox rules gpu page 2)
+"""
+    )
+
+
+def test_clusters_with_what_their_sources_said():
+    """One that failed stands out."""
+    assert (
+        read(config(CLUSTERS).blocks)
+        == """\
+*alpha*
+✓ slurm: 3 jobs of today
+*✗ logs (loki)*: 403: token is wrong
+… metrics (prometheus)
+(`signalbox config check` in a shell says more)
+"""
+    )
+
+
+def test_lists_of_hostile_texts_fit():
+    """Whatever jobs, rules and sources are called and say."""
+    chance = Random(11)
+    for _ in range(150):
+        many = chance.choice((0, 1, 7, 200))
+        found = [
+            ListedIncident("h", text(chance), text(chance), chance.choice((None, 1e30)), text(chance))
+            for _ in range(many)
+        ]
+        known = [ListedRule(text(chance), 1, text(chance), text(chance), text(chance), True) for _ in range(many)]
+        sources = tuple(ConnectorState(text(chance), text(chance), False, text(chance)) for _ in range(many))
+        clusters = [ClusterState(text(chance), sources) for _ in range(min(many, 20))]
+        for message in (incidents(found, 1, many), rules(known, 2, many, text(chance)), config(clusters), guide()):
+            assert faults_of_message(message.text, message.blocks) == []
+            assert [one for one in SECRETS if one in "".join(texts(message.body))] == []

@@ -1,0 +1,163 @@
+"""What Slack shows besides answers."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from bot.slack.blocks.limits import Message
+from bot.slack.messages.notices import (
+    Candidate,
+    Held,
+    SourceState,
+    collecting,
+    held_back,
+    not_collected,
+    not_done,
+    recent_jobs,
+    refused,
+    reminder,
+    unknown_job,
+    usage,
+)
+from bot.slack.messages.replies import opened, said, taken
+from kb.model import Gap
+from tests.support.block_limits import faults_of_message, texts
+from tests.support.hostile_reports import SECRETS, text
+from tests.support.slack_reading import read
+
+SOURCES = (
+    SourceState("slurm", "came", "8 nodes"),
+    SourceState("loki", "failed", "timed out after 20 s"),
+    SourceState("prometheus"),
+)
+GAP = Gap("denied", "loki", "403: token is wrong", rules_out="whether it knows the job")
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (
+            collecting("llm-7b", SOURCES, asked_by="U1"),
+            """\
+# ⏳ llm-7b: collecting 2/3
+✓ slurm: 8 nodes
+*✗ loki*: timed out after 20 s
+… prometheus
+Asked by @U1
+(The answer comes here, in 60 s at the latest, with whatever has come by then)
+""",
+        ),
+        (
+            collecting("llm-7b", (), why="Asked by the alert JobHung", seconds=20),
+            """\
+# ⏳ llm-7b: looking for the job
+Asked by the alert JobHung
+(The answer comes here, in 20 s at the latest, with whatever has come by then)
+""",
+        ),
+        (
+            not_collected("llm-7b", "No source gave anything in 60 s", "error e81f", "h", [GAP]),
+            """\
+# ❔ llm-7b: nothing could be collected
+*No source gave anything in 60 s*
+  • loki: 403: token is wrong; cannot tell: whether it knows the job
+(Error e81f, also in the log of Signalbox)
+[Run again]
+""",
+        ),
+        (
+            not_done("The form could not be kept.", "work 17"),
+            "*The form could not be kept.*\n(Work 17, also in the log of Signalbox)\n",
+        ),
+        (taken("llm-7b"), "Looking at llm-7b; the answer comes in this channel.\n"),
+        (taken("llm-7b", private=True), "Looking at llm-7b; the answer comes to you alone.\n"),
+        (
+            taken("llm-7b", there=True, link_to="https://acme.slack.com/p1"),
+            (
+                "llm-7b is being diagnosed in this channel, or was a moment ago: see the answer "
+                "<https://acme.slack.com/p1>; its menu has “Run again”.\n"
+            ),
+        ),
+        (
+            opened("llm-7b", "it ended: FAILED, exit code 1", ["S0OPS"]),
+            "llm-7b ended badly: the answer comes here. @S0OPS\nit ended: FAILED, exit code 1\n",
+        ),
+        (
+            unknown_job("lm7b", [Candidate("c1", "llm-7b", "4711, failed 2 h ago")], [GAP]),
+            """\
+*No job “lm7b” is known.*
+Did you mean one of these?
+llm-7b (4711, failed 2 h ago) [Diagnose]
+*Could not be asked:*
+  • loki: 403: token is wrong; cannot tell: whether it knows the job
+(Usage: /diagnose JOB [last 2h] [private] [deep])
+""",
+        ),
+        (
+            recent_jobs([]),
+            "*No job of yours failed of late.*\n(Usage: /diagnose JOB [last 2h] [private] [deep])\n",
+        ),
+        (
+            usage("“lst” is not understood."),
+            "*“lst” is not understood.*\nUsage: /diagnose JOB [last 2h] [private] [deep]\n",
+        ),
+        (
+            refused("diagnose", "S0OPS", "in this channel"),
+            "You may not diagnose in this channel.\nAsk @S0OPS, who may.\n",
+        ),
+        (refused("mute", None), "You may not mute.\nAsk who runs Signalbox here.\n"),
+        (
+            held_back([Held("a", "Disk full", "https://x.example/1"), Held("b", "Disk full")]),
+            """\
+*2 more failures this hour, not posted one by one:*
+*• a*: Disk full page <https://x.example/1>
+*• b*: Disk full
+(/signalbox incidents lists all; /diagnose JOB shows one)
+""",
+        ),
+        (
+            reminder("llm-7b", "U1", "h"),
+            "@U1 *What was it in the end with llm-7b?*\n[Close out] [Later] [Not needed]\n",
+        ),
+    ],
+)
+def test_each_notice_as_text(message: Message, told: str):
+    """The whole of it."""
+    assert read(message.blocks) == told
+    assert faults_of_message(message.text, message.blocks) == []
+
+
+def test_long_lists_say_how_many_are_left_out():
+    """Sources and failures."""
+    assert "… and 8 more sources\n" in read(collecting("x", [SourceState(f"s{n}") for n in range(20)]).blocks)
+    assert "… and 3 more\n" in read(held_back([Held(f"j{n}", "x") for n in range(13)]).blocks)
+
+
+def test_notices_of_hostile_texts_fit():
+    """Whatever jobs, sources and errors are called and say."""
+    chance = Random(17)
+    for _ in range(150):
+        many = chance.choice((0, 1, 6, 120))
+        sources = [
+            SourceState(text(chance), chance.choice(("waiting", "came", "failed")), text(chance)) for _ in range(many)
+        ]
+        gaps = [Gap(text(chance), text(chance), text(chance), rules_out=text(chance)) for _ in range(many)]
+        candidates = [Candidate("h", text(chance), text(chance)) for _ in range(many)]
+        for message in (
+            collecting(text(chance), sources, asked_by=text(chance)),
+            not_collected(text(chance), text(chance), text(chance), "h", gaps),
+            not_done(text(chance), text(chance)),
+            taken(text(chance), there=chance.random() < 0.5, link_to=text(chance)),
+            opened(text(chance), text(chance), [text(chance), "U1"]),
+            said(text(chance)),
+            unknown_job(text(chance), candidates, gaps),
+            recent_jobs(candidates),
+            usage(text(chance)),
+            refused("diagnose", text(chance), text(chance)),
+            held_back([Held(text(chance), text(chance), text(chance)) for _ in range(many)]),
+            reminder(text(chance), text(chance), "h"),
+        ):
+            assert faults_of_message(message.text, message.blocks) == []
+            assert [one for one in SECRETS if one in "".join(texts(message.body))] == []

@@ -1,0 +1,174 @@
+"""Answers that nobody asked for: where they go, in which thread, and what is not said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime
+
+import pytest
+
+from bot.queue.payloads import DiagnoseOrder
+from bot.slack.forms.close_out import UNTIL
+from tests.bot.slack.test_app import form, only, option, press, text_of
+from tests.support.slack_stage import ADA, BUNDLES, CHANNEL, GRACE, OTHER, stage
+
+TENANT = f"""\
+    announce: {CHANNEL}
+    subscriptions: [{{to: {OTHER}, names: ["other-*"]}}, {{to: {GRACE}, names: ["page-*"]}}]
+    people: {{users: {{ada: {ADA}}}, groups: {{user: S0ONCALL}}}}
+    cap: {{posts: 3, span: 1h}}
+"""
+
+
+@pytest.fixture
+def play(tmp_path, known, monkeypatch):
+    """A stage on which failures are told unasked."""
+    with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=TENANT) as one:
+        yield one
+
+
+def ended(play, name, job=None, *, source="demo", why="it ended: FAILED", who="ada"):
+    """A job fails, and the scheduler tells it."""
+    folder = play.runs / f"{name}-{job or 1}"
+    shutil.copytree(BUNDLES[source], folder)
+    told = folder / "job.yaml"
+    lines = [line for line in told.read_text().splitlines() if not line.startswith(("id:", "name:"))]
+    told.write_text("\n".join([f"id: '{job or name}'", f"name: {name}", f"owner: {who}", *lines]) + "\n")
+    # each run wrote its own: the same bytes would be the same report
+    with (folder / "logs" / "node-a.log").open("a") as handle:
+        handle.write(f"job {job or name} of {name} is over\n")
+    order = DiagnoseOrder(job or name, "default", "main", None, why, "scheduler")
+    play.ledger.ask(order.wanted(), datetime.now(UTC), 0.0)
+    play.settle()
+
+
+def test_a_failure_is_told_in_the_channel(play):
+    """With the words that made it known, its files, and a call to whoever owns the fault, in the first words."""
+    ended(play, "llm-70b")
+    answer = only(play.answers())
+    assert "llm-70b" in answer.text
+    assert "it ended: FAILED" in text_of(answer)
+    posted = only([one for one in play.workspace.traffic if one.method == "chat.postMessage"])
+    assert "S0ONCALL" in json.dumps(posted.arguments)
+    assert len(play.workspace.files) == 2
+
+
+def test_nothing_is_told_of_a_run_that_is_well(play):
+    """It is kept among the incidents, that is all."""
+    ended(play, "fine-run", source="fine")
+    assert play.answers() == []
+    assert [one.verdict for one in play.ledger.list()] == ["no_fault"]
+
+
+def test_subscriptions(play):
+    """Who subscribed hears of it where they want; the channel for the rest does not."""
+    ended(play, "other-7b")
+    ended(play, "page-me")
+    assert play.answers() == []
+    assert "other-7b" in only(play.answers(OTHER)).text
+    direct = only([one for one in play.workspace.state.channels.values() if one.direct])
+    assert "page-me" in only(play.answers(direct.id)).text
+
+
+def test_attempts_are_one_thread_with_a_count(play):
+    """The second failure of a job stands in the first one's thread; both say how many there were."""
+    ended(play, "llm-70b", "101")
+    with play.ledger.session(write=True) as session:
+        from sqlalchemy import delete
+
+        from bot.store.tables import FlapRow
+
+        session.execute(delete(FlapRow))  # as if the next one were another kind of failure
+    ended(play, "llm-70b", "102")
+    head = only(play.answers())
+    below = [
+        one for one in play.workspace.thread(CHANNEL, head.ts) if one.by_app and one.ts != head.ts and not one.files
+    ]
+    assert "Failed 2 times in a row" in text_of(only(below))
+    assert "1 later attempt failed too" in text_of(head)
+    assert len({one.chain for one in play.ledger.list()}) == 1
+
+
+def test_the_same_failure_again_is_counted_in_place(play):
+    """No new message within the hour."""
+    ended(play, "llm-70b", "101")
+    ended(play, "llm-70b", "102")
+    answer = only(play.answers())
+    assert len(play.workspace.thread(CHANNEL, answer.ts)) <= 2
+    assert "2 times" in text_of(answer)
+
+
+def test_a_channel_gets_no_more_than_its_share(play):
+    """What is more is listed in one message, which grows."""
+    for number in range(6):
+        ended(play, f"run-{number}", who=f"user{number}")
+    answers = play.answers()
+    assert len(answers) == 4
+    rest = only([one for one in answers if "not posted one by one" in one.text])
+    assert "3 more failures" in rest.text
+    assert "run-5" in text_of(rest)
+
+
+def test_what_is_muted_is_not_told_and_asking_still_answers(play):
+    """A rule is muted from its message; the next failure of another job by it stays silent."""
+    ended(play, "llm-70b")
+    answer = only(play.answers())
+    press(play, answer.ts, "more", value=option(answer, "mute_rule"))
+    form(play)
+    play.workspace.submit(ADA, {"until": next(iter(UNTIL)), "where": "everywhere"})
+    play.settle()
+    ended(play, "other-7b")
+    ended(play, "llm-13b")
+    assert len(play.answers()) == 1
+    assert play.answers(OTHER) == []
+    play.diagnose("llm-13b")
+    assert len(play.answers()) == 2
+
+
+def test_one_who_asks_meanwhile_and_the_channel_both_have_it(play):
+    """An order of the scheduler and a wish fold into one piece of work; each is answered."""
+    shutil.copytree(BUNDLES["demo"], play.runs / "twice")
+    order = DiagnoseOrder("twice", "default", None, None, "it ended: FAILED", "scheduler")
+    play.ledger.ask(order.wanted(), datetime.now(UTC), 0.0)
+    play.workspace.command(ADA, OTHER, "/diagnose", "twice")
+    play.settle()
+    assert len(play.ledger.list()) == 1
+    assert len(play.answers()) == 1
+    assert len(play.answers(OTHER)) == 1
+
+
+def test_quiet_start(tmp_path, known, monkeypatch):
+    """Until it has shown how good it is, everything unasked goes to one channel, and nobody is called."""
+    quiet = TENANT + f"    quiet: {{channel: {OTHER}, close_outs: 1, precision: 0.1}}\n"
+    with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=quiet) as play:
+        ended(play, "llm-70b")
+        assert play.answers() == []
+        answer = only(play.answers(OTHER))
+        posted = only([one for one in play.workspace.traffic if one.method == "chat.postMessage"])
+        assert "S0ONCALL" not in json.dumps(posted.arguments)
+        play.workspace.click(ADA, OTHER, answer.ts, "right")
+        play.settle()
+        ended(play, "llm-13b", who="eve")
+        assert "llm-13b" in only(play.answers()).text
+
+
+def test_a_rule_that_is_often_wrong_is_marked_until_it_was_looked_at(tmp_path, known, monkeypatch):
+    """After three wrong answers; an admin who looked at it takes the mark off."""
+    tenant = f"    verbs: {{admin: [{GRACE}]}}\n    bar: {{precision: 0.7, close_outs: 3}}\n"
+    with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=tenant) as play:
+        for number in range(5):
+            ended(play, f"run-{number}")
+        for incident in play.ledger.list():
+            from bot.incidents.resolution import Closing
+
+            said = Closing(GRACE, "slack", "wrong", "no_rule")
+            play.ledger.annotate(incident.id, "default", f"k{incident.id}", said, datetime.now(UTC))
+        ended(play, "run-9")
+        play.diagnose("run-9")
+        assert "right in 0 of 5" in text_of(only(play.answers()))
+        rule = play.ledger.list()[0].rule
+        play.workspace.command(GRACE, CHANNEL, "/signalbox", f"rules looked {rule}")
+        play.senders[0].composer._records.clear()
+        play.diagnose("run-9", channel=OTHER)
+        assert "right in 0 of" not in text_of(only(play.answers(OTHER)))

@@ -1,0 +1,123 @@
+"""Nodes to be left out, in Slack: proposed under the answer, confirmed or refused by a pair of buttons."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bot.slack.test_app import only, text_of
+from tests.support.slack_stage import ADA, BUNDLES, CHANNEL, EVE, GRACE, Stage, stage
+
+XID = "[ 1234.567890] NVRM: Xid (PCI:0000:5d:00): 79, pid=4242, name=python3, GPU has fallen off the bus.\n"
+
+
+@pytest.fixture(scope="module")
+def fallen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of which the kernel of node-b says that a GPU fell off the bus."""
+    folder = tmp_path_factory.mktemp("fallen") / "fallen"
+    shutil.copytree(BUNDLES / "rank-killed", folder)
+    (folder / "logs" / "dmesg-node-b.log").write_text(XID)
+    return folder
+
+
+@pytest.fixture
+def play(tmp_path, known, fallen, monkeypatch) -> Iterator[Stage]:
+    """A service that knows such a run; two replicas, each delivery comes twice."""
+    url = f"sqlite:///{tmp_path / 'signalbox.db'}"
+    with stage(
+        tmp_path, known, url, monkeypatch.setenv, bundles={**BUNDLES, "fallen": fallen}, replicas=2, duplicate=True
+    ) as made:
+        yield made
+
+
+def buttons(message) -> dict[str, dict]:
+    """The pair, by what each does."""
+    return {
+        one["action_id"]: one
+        for block in message.blocks
+        if block["type"] == "actions"
+        for one in block["elements"]
+        if one["action_id"].startswith("bar_")
+    }
+
+
+def press(play, what, user=ADA):
+    """Press one of the pair."""
+    message = only(play.answers())
+    delivery = play.workspace.click(user, CHANNEL, message.ts, what, None)
+    play.settle()
+    return delivery
+
+
+def test_proposed_and_confirmed(play):
+    """The button asks once more; then the message says who barred it, and who pressed is told the command that drains."""
+    play.diagnose("fallen")
+    message = only(play.answers())
+    assert "node-b: proposed to be barred for the cluster" in text_of(message)
+    found = buttons(message)
+    assert found["bar_confirm"]["confirm"]["title"]["text"] == "Bar node-b?"
+    assert "changes nothing on the cluster" in found["bar_confirm"]["confirm"]["text"]["text"]
+    assert press(play, "bar_confirm").acknowledged
+    told = text_of(only(play.answers()))
+    assert "node-b: barred for the cluster on" in told
+    assert f'"user_id": "{ADA}"' in told
+    assert buttons(only(play.answers())) == {}
+    assert [one for one in play.told() if one.startswith("Barred")] == ["Barred: node-b."]
+    ephemeral = str(play.workspace.ephemerals(CHANNEL, ADA)[-1].blocks)
+    assert "scontrol update NodeName=node-b State=DRAIN" in ephemeral
+    assert [(one.node, one.state, one.decided_by) for one in play.ledger.bars("default")] == [("node-b", "barred", ADA)]
+
+
+def test_refused_and_not_proposed_again_by_the_same_end(play):
+    """Looked at once more, it is the same incident and stays refused."""
+    play.diagnose("fallen")
+    press(play, "bar_refuse", GRACE)
+    assert "node-b: not barred: refused on" in text_of(only(play.answers()))
+    play.diagnose("fallen")
+    assert [one.state for one in play.ledger.bars("default", states=("proposed", "barred", "refused"))] == ["refused"]
+
+
+def test_two_people_press_at_once(play):
+    """The second is told what the first did."""
+    play.diagnose("fallen")
+    message = only(play.answers())
+    play.workspace.click(ADA, CHANNEL, message.ts, "bar_refuse", None)
+    play.workspace.click(GRACE, CHANNEL, message.ts, "bar_confirm", None)
+    play.settle()
+    assert "node-b was refused by U0ADA" in play.told(GRACE)[-1]
+    assert play.ledger.bars("default") == ()
+
+
+def test_who_may_not_is_told_so(tmp_path, known, fallen, monkeypatch):
+    """By a verb of its own; the proposal stays."""
+    url, only_ada = f"sqlite:///{tmp_path / 'signalbox.db'}", "    verbs: {bar: [U0ADA]}"
+    with stage(tmp_path, known, url, monkeypatch.setenv, tenant=only_ada, bundles={"fallen": fallen}) as play:
+        play.diagnose("fallen")
+        press(play, "bar_confirm", EVE)
+        assert "You may not" in play.told(EVE)[-1]
+        assert [one.state for one in play.ledger.bars("default")] == ["proposed"]
+
+
+def test_an_answer_that_leaves_out_no_node_has_no_buttons(play):
+    """Nothing is proposed."""
+    play.diagnose("demo")
+    assert buttons(only(play.answers())) == {}
+    assert "Bar list" not in text_of(only(play.answers()))
+
+
+def test_the_next_end_of_the_job_says_that_the_barred_node_was_used_again(play):
+    """And what people closed the one before as."""
+    play.diagnose("fallen")
+    press(play, "bar_confirm")
+    play.workspace.click(ADA, CHANNEL, only(play.answers()).ts, "right", None)
+    play.settle()
+    job = play.runs / "fallen" / "job.yaml"
+    job.write_text(job.read_text().replace("rank-killed", "again").replace("13:48:06", "15:48:06"))
+    play.diagnose("lm-tiny-again")
+    told = text_of(play.answers()[-1])
+    assert "node-b was barred for the cluster on" in told
+    assert "It looks the same as incident 1, closed as" in told
+    assert "proposed to be barred" not in told

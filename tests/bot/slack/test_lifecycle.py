@@ -1,0 +1,127 @@
+"""An incident's life in Slack: the menu of its message, the forms, the message edited in place."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from bot.store.incident_state import state_of
+from tests.bot.slack.test_app import form, only, text_of
+from tests.support.slack_stage import ADA, CHANNEL, EVE, GRACE, stage
+
+
+def take(play, verb, user=ADA, number=-1):
+    """Choose from the menu of an answer."""
+    message = play.answers()[number]
+    (menu,) = [one for block in message.blocks if block["type"] == "actions" for one in block["elements"]
+               if one["action_id"] == "life"]  # fmt: skip
+    value = only([one["value"] for one in menu["options"] if one["value"].startswith(verb)])
+    delivery = play.workspace.click(user, CHANNEL, message.ts, "life", value)
+    play.settle()
+    return delivery
+
+
+def state(play):
+    """Of the newest incident."""
+    return state_of(play.ledger.list()[0], datetime.now(UTC))
+
+
+def test_acknowledged_with_one_choice(play):
+    """The same message says who has it; nothing new is posted, and the choice is gone from the menu."""
+    play.diagnose()
+    assert take(play, "ack").acknowledged
+    told = text_of(only(play.answers()))
+    assert "Acknowledged" in told
+    assert f'"user_id": "{ADA}"' in told
+    assert state(play) == "acknowledged"
+    with pytest.raises(ValueError, match="unpack"):
+        take(play, "ack")
+
+
+def test_given_to_somebody(play):
+    """By a form with the people of the workspace."""
+    play.diagnose()
+    take(play, "assign")
+    form(play)
+    play.workspace.submit(ADA, {"assignee": GRACE, "note": "knows the fabric"})
+    play.settle()
+    assert play.ledger.list()[0].assignee == GRACE
+    assert "Assigned" in text_of(only(play.answers()))
+
+
+def test_put_off(play):
+    """It leaves the lists until then, and can be woken."""
+    play.diagnose()
+    take(play, "snooze")
+    form(play)
+    play.workspace.submit(ADA, {"span": "4h"})
+    play.settle()
+    assert "Snoozed until" in text_of(only(play.answers()))
+    assert state(play) == "snoozed"
+    play.workspace.command(ADA, CHANNEL, "/signalbox", "incidents")
+    play.send()
+    assert "none" in play.told()[-1]
+    take(play, "reopen")
+    assert state(play) == "open"
+
+
+def test_merged_and_both_sides_say_so(play):
+    """The likely one stands in the form; a wrong number is told beside the field, and the form stays open."""
+    play.diagnose("demo")
+    play.diagnose("fine")
+    first, second = play.ledger.list()[1].id, play.ledger.list()[0].id
+    take(play, "merge", number=1)
+    form(play)
+    play.workspace.submit(ADA, {"other": "#99"})
+    assert "no incident 99" in play.workspace.modal(ADA).errors["other"]
+    play.workspace.submit(ADA, {"near": str(first), "other": ""})
+    play.settle()
+    whole, part = (text_of(one) for one in play.answers())
+    assert f"incident {second}" in whole
+    assert f"Merged into incident {first}" in part
+    assert state(play) == "merged"
+    take(play, "reopen", number=1)
+    assert state(play) == "open"
+    assert "Merged" not in text_of(play.answers()[1])
+
+
+def test_reopened(play):
+    """The close-out does not show any more, and the answer is whole again."""
+    play.diagnose()
+    play.workspace.click(ADA, CHANNEL, only(play.answers()).ts, "right", None)
+    play.settle()
+    assert state(play) == "closed"
+    take(play, "reopen", GRACE)
+    told = text_of(only(play.answers()))
+    assert "Reopened" in told
+    assert "Closed by" not in told
+    assert state(play) == "open"
+
+
+def test_who_may_not_is_told_so(tmp_path, known, monkeypatch):
+    """Alone; the message stays as it is."""
+    url, only_ada = f"sqlite:///{tmp_path / 'signalbox.db'}", "    verbs: {annotate: [U0ADA]}"
+    with stage(tmp_path, known, url, monkeypatch.setenv, tenant=only_ada) as play:
+        play.diagnose()
+        take(play, "ack", EVE)
+        assert state(play) == "open"
+        assert "You may not" in play.told(EVE)[-1]
+
+
+def test_delivered_twice_to_two_replicas_it_is_one_step(tmp_path, known, monkeypatch):
+    """Menus and forms alike: Slack sends again what it thinks was not heard."""
+    url = f"sqlite:///{tmp_path / 'signalbox.db'}"
+    with stage(tmp_path, known, url, monkeypatch.setenv, replicas=2, duplicate=True) as play:
+        play.diagnose()
+        incident = play.ledger.list()[0].id
+        take(play, "ack")
+        take(play, "assign")
+        form(play)
+        play.workspace.submit(ADA, {"assignee": GRACE})
+        play.settle()
+        assert [(one.step.verb, one.step.assignee) for one in play.ledger.steps(incident)] == [
+            ("ack", ADA),
+            ("assign", GRACE),
+        ]
+        assert len(play.answers()) == 1

@@ -1,0 +1,239 @@
+"""Steps of the tables: databases of earlier versions are brought up whole, on SQLite and on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, create_engine, inspect, select, text
+from sqlalchemy.engine import make_url
+from sqlmodel import SQLModel
+
+from bot.queue.tasks import Wanted, Worklist
+from bot.render.report_json import dumps
+from bot.store.database import SCHEMA_VERSION, Database, StoreError
+from bot.store.incidents import Incident, Store
+from bot.store.tables import IncidentRow
+from tests.support.bot_samples import FALLEN_GPU
+from tests.support.old_tables import PAYLOAD, REPLAY, REPORT, statements
+from tests.support.paths import ROOT
+
+NOW = datetime(2026, 11, 2, 8, 30, tzinfo=UTC)
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Connection]:
+    """A connection without any of our own code; kept at the end."""
+    place = make_url(url).database
+    if url.startswith("sqlite"):
+        Path(place).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(url)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def make_old(url: str, version: int) -> None:
+    """The database as a version made it, with rows."""
+    with opened(url) as connection:
+        for one in statements(version, connection.dialect.name):
+            connection.exec_driver_sql(one)
+
+
+def written(one: Any) -> str:
+    """What an index or a constraint is, its condition too."""
+    return json.dumps(one, default=str, sort_keys=True)
+
+
+def tables(url: str) -> dict[str, Any]:
+    """Everything that the database says of its tables, but for alembic's own."""
+    with opened(url) as connection:
+        seen = inspect(connection)
+        columns = {
+            key: {one["name"]: {**one, "type": str(one["type"])} for one in told}
+            for key, told in seen.get_multi_columns().items()
+        }
+        listed = (seen.get_multi_indexes(), seen.get_multi_unique_constraints(), seen.get_multi_foreign_keys())
+        told = (
+            columns,
+            seen.get_multi_pk_constraint(),
+            *({key: sorted(map(written, of[key])) for key in of} for of in listed),
+        )
+        return {name: [of[schema, name] for of in told] for schema, name in columns if name != "alembic_version"}
+
+
+def rows(url: str) -> dict[str, list[Any]]:
+    """All rows of all tables."""
+    with opened(url) as connection:
+        names = inspect(connection).get_table_names()
+        return {name: sorted(map(repr, connection.exec_driver_sql(f'SELECT * FROM "{name}"'))) for name in names}  # noqa: S608
+
+
+@pytest.fixture(params=[1, 2])
+def version(request: pytest.FixtureRequest) -> int:
+    """A version that was made without steps."""
+    return request.param
+
+
+def test_what_an_old_database_holds_stays(database: str, version: int) -> None:
+    """Incidents with their reports and texts, and the work of version 2, are there after the steps; new ones can be added."""
+    make_old(database, version)
+    with Store(database) as store:
+        first = Incident(
+            id=1,
+            created_at=datetime(2026, 3, 2, 8, 30, tzinfo=UTC),
+            report_id="r1",
+            fingerprint="4ac1",
+            rulebook_digest="sha256:5f0c",
+            job_id="47110",
+            job_name="llm-70b",
+            bundle="/var/spool/night",
+            verdict="fault",
+            phase="failed",
+            fault="gpu_fell_off_bus",
+            rule="xid-catalogue",
+            summary="GPU 3 of n7 fell off the bus",
+        )
+        assert [one.report_id for one in store.list()] == ["r2", "r1"]
+        record = store.get(1)
+        assert (first, REPORT, REPLAY) == (record.incident, record.report_json, record.replay)
+        assert (record.replay_size, record.replay_cut) == (300_000, True)
+        with store.session() as session:
+            assert (
+                session.execute(
+                    select(IncidentRow.tenant, IncidentRow.pinned, IncidentRow.archive, IncidentRow.closed_at)
+                ).all()
+                == [("default", False, None, None)] * 2
+            )
+        assert store.add(dumps(FALLEN_GPU), FALLEN_GPU, b"", None, NOW) == 3
+    with Worklist(database) as work:
+        if version == 2:
+            assert work.counts() == {"done": 1, "waiting": 1}
+            claimed = work.claim("w", NOW)
+            assert claimed is not None
+            assert (claimed.id, claimed.tenant, claimed.repeats, claimed.tries) == (1, "red", 2, 1)
+            assert str(PAYLOAD).replace("'", '"') == claimed.payload
+        added, new = work.ask(Wanted("diagnose", "b", "default", "{}"), NOW)
+        assert (added.id, new) == (3 if version == 2 else 1, True)
+
+
+def test_the_steps_give_the_tables(database: str) -> None:
+    """A new database has what `bot.store.tables` says: types, keys, indexes, defaults; alembic finds nothing to do."""
+    Database(database).close()
+    with opened(database) as connection:
+        options = {"compare_type": True, "compare_server_default": True}
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, SQLModel.metadata) == []
+    stepped = tables(database)
+    with opened(database) as connection:
+        connection.execute(text("DROP TABLE alembic_version"))
+        SQLModel.metadata.drop_all(connection)
+        SQLModel.metadata.create_all(connection)
+    assert tables(database) == stepped
+
+
+def test_an_old_database_becomes_as_a_new_one(database: str, version: int) -> None:
+    """Whatever the version was, the tables are the same afterwards, and the version and the step are written down."""
+    Database(database).close()
+    fresh = tables(database)
+    with opened(database) as connection:
+        connection.execute(text("DROP TABLE alembic_version"))
+        SQLModel.metadata.drop_all(connection)
+    make_old(database, version)
+    Database(database).close()
+    assert fresh == tables(database)
+    found = rows(database)
+    assert [f"(1, {SCHEMA_VERSION})"] == found["schema_version"]
+    assert [f"('{SCHEMA_VERSION:04}',)"] == found["alembic_version"]
+
+
+def test_the_version_is_that_of_the_last_step() -> None:
+    """As many steps as the version says, one after the other."""
+    script = ScriptDirectory(str(ROOT / "bot" / "store" / "migrations"))
+    assert [f"{number:04}" for number in range(SCHEMA_VERSION, 0, -1)] == [
+        one.revision for one in script.walk_revisions()
+    ]
+
+
+def test_two_that_open_an_old_database_at_once_end_well(database: str, tmp_path: Path) -> None:
+    """Of two processes that come at the same time one takes the steps; the other finds them taken."""
+    make_old(database, 2)
+    go = tmp_path / "go"
+    code = f"""
+import sys, time
+from pathlib import Path
+import alembic.command
+from bot.store.incidents import Store
+print("ready", flush=True)
+while not Path({str(go)!r}).exists():
+    time.sleep(0.0005)
+with Store({database!r}) as store:
+    print(len(store.list()))
+"""
+    pair = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        for _ in range(2)
+    ]
+    for one in pair:
+        assert one.stdout.readline() == "ready\n"
+    go.touch()
+    assert [one.communicate(timeout=60) for one in pair] == [("2\n", "")] * 2
+    assert [f"(1, {SCHEMA_VERSION})"] == rows(database)["schema_version"]
+
+
+def test_a_newer_database_is_left_as_it_is(database: str) -> None:
+    """Tables that a later Signalbox made are refused by name, and nothing is changed."""
+    Database(database).close()
+    with opened(database) as connection:
+        connection.execute(text("UPDATE schema_version SET version = 99"))
+    before = rows(database), tables(database)
+    with pytest.raises(StoreError, match=rf"tables of version 99; this Signalbox knows version {SCHEMA_VERSION}$"):
+        Database(database)
+    assert before == (rows(database), tables(database))
+
+
+def test_a_step_that_fails_changes_nothing(database: str, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a step breaks off, the old database is as it was, to the last row; the next start brings it up."""
+    make_old(database, version)
+    before = rows(database), tables(database)
+    taken = command.upgrade
+
+    def breaks(config: Any, revision: str) -> None:
+        taken(config, revision)
+        config.attributes["connection"].exec_driver_sql(
+            "INSERT INTO posting (id) VALUES (1)"
+        )  # lacks what must be there
+
+    monkeypatch.setattr(command, "upgrade", breaks)
+    with pytest.raises(StoreError):
+        Database(database)
+    assert before == (rows(database), tables(database))
+    monkeypatch.setattr(command, "upgrade", taken)
+    with Store(database) as store:
+        assert len(store.list()) == 2
+
+
+def test_a_database_whose_version_is_lost_is_told(database: str) -> None:
+    """Tables without a version are nobody's: an error that names the store, nothing made."""
+    make_old(database, 1)
+    with opened(database) as connection:
+        connection.execute(text("DELETE FROM schema_version"))
+    before = rows(database), tables(database)
+    with pytest.raises(StoreError, match="cannot be used"):
+        Database(database)
+    assert before == (rows(database), tables(database))

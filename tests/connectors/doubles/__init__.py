@@ -1,1 +1,0 @@
-"""Strict doubles of systems that cannot be had here, written from their documentation."""

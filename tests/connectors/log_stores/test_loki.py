@@ -1,0 +1,279 @@
+"""Loki: questions as its documentation has them, pages without loss or doubles, and the same diagnosis as from the files."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connectors.base.contract import Asked, Bounds, Deadline, JobQuery, Known, SourceFailed
+from connectors.base.http import Client, Endpoint, Login
+from connectors.base.secret import Secret
+from connectors.log_stores.loki import Loki, LokiSettings
+from connectors.log_stores.loki_client import LokiStore
+from connectors.log_stores.query_plan import Ask
+from kb.model import Job, JobRecord, Member, Prefilter, Window
+from tests.doubles.loki import Limits, LokiDouble, Stream, serving
+from tests.support import stored_logs
+from tests.support.contract.subject import END, START, Memory, Subject, hasty
+from tests.support.contract.suite import Contract
+from tests.support.paths import BUNDLES
+from tests.support.pulled_lines import asked_of, first, refilled
+
+NS = 1_000_000_000
+BEGIN = 1_780_000_200 * NS
+JOB = "llm-7b"
+
+
+def made(ranks: int = 4, lines: int = 60) -> list[Stream]:
+    """Streams of some ranks, a line a second each; and the same of another job."""
+    return [
+        Stream(
+            {"job": job, "rank": str(rank), "node": f"node-{rank // 2}"},
+            [(BEGIN + at * NS, f"{job} rank {rank} line {at}{' error' if at == 50 else ''}") for at in range(lines)],
+        )
+        for job in (JOB, "other")
+        for rank in range(ranks)
+    ]
+
+
+def store(double: LokiDouble, *, page: int = 5000, streams: dict[str, Any] | None = None) -> LokiStore:
+    """The store of a double as the plan sees it."""
+    endpoint = Endpoint(double.url)
+    settings = LokiSettings(endpoint, page=page)
+    return LokiStore(settings, Client(endpoint, sleep=lambda _: None), streams or {"job": (JOB,)}, Deadline.within(20))
+
+
+def taken(found: LokiStore, ask: Ask) -> list[tuple[int, str]]:
+    """All lines of all pages."""
+    return [(line.at, line.text) for page in found.pages(ask) for line in page]
+
+
+ALL = Ask(BEGIN, BEGIN + 3600 * NS)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_pages_lose_nothing_and_double_nothing(backward: bool) -> None:
+    """With many lines of one time at every border, each line comes once, in order."""
+    chance = random.Random(3)
+    streams = [
+        Stream(
+            {"job": JOB, "rank": str(rank)}, [(BEGIN + chance.randrange(40) * NS, f"{rank}/{at}") for at in range(200)]
+        )
+        for rank in range(3)
+    ]
+    with serving(LokiDouble(streams)) as double:
+        found = taken(store(double, page=50), ALL._replace(backward=backward))
+    times = [at for at, _ in found]
+    assert Counter(f"{rank}/{at}" for rank in range(3) for at in range(200)) == Counter(text for _, text in found)
+    assert sorted(times, reverse=backward) == times
+
+
+def test_a_page_of_one_time_is_parted_by_speakers() -> None:
+    """More lines of one nanosecond than a page holds are fetched speaker by speaker."""
+    streams = [
+        Stream({"job": JOB, "rank": str(rank)}, [(BEGIN + 7, f"{rank}/{at}") for at in range(40)]) for rank in range(4)
+    ]
+    with serving(LokiDouble(streams)) as double:
+        found = store(double, page=50)
+        found.tally(BEGIN, BEGIN + 60 * NS, NS)
+        lines = taken(found, ALL)
+        assert len({text for _, text in lines}) == len(lines) == 160
+        assert list(found.gaps()) == []
+
+
+def test_one_speaker_with_more_of_one_time_is_a_gap() -> None:
+    """What no question can part is told as missing, and what comes later still comes."""
+    entries = [(BEGIN + 7, f"{at}") for at in range(120)] + [(BEGIN + NS, "later")]
+    with serving(LokiDouble([Stream({"job": JOB, "rank": "0"}, entries)])) as double:
+        found = store(double, page=50)
+        found.tally(BEGIN, BEGIN + 60 * NS, NS)
+        assert taken(found, ALL)[-1] == (BEGIN + NS, "later")
+        assert [gap.code for gap in found.gaps()] == ["lines_of_one_time"]
+
+
+def test_limits_of_the_server_are_taken() -> None:
+    """A lower limit of entries, of the length of time and of bytes: asked in parts, all lines come."""
+    limits = Limits(entries=60, query_length=1800, query_bytes=6000)
+    with serving(LokiDouble(made(), limits)) as double:
+        assert len(taken(store(double), ALL)) == 240
+        assert len(taken(store(double), ALL._replace(words=("error",)))) == 4
+
+
+def test_counts_of_more_streams_than_one_answer_may_have() -> None:
+    """The count is parted by the values of a label."""
+    streams = [Stream({"job": JOB, "rank": str(rank)}, [(BEGIN + rank * NS + 1, "x")]) for rank in range(1024)]
+    with serving(LokiDouble(streams)) as double:
+        found = store(double)
+        tally = found.tally(BEGIN, BEGIN + 2000 * NS, 60 * NS)
+        assert (tally.total(), len(tally.counts)) == (1024, 1024)
+        assert found.meter.used <= 6
+
+
+def test_metadata_tells_who_speaks() -> None:
+    """A rank in structured metadata is a rank, and picks lines; no stream is torn apart by it."""
+    entries = [(BEGIN + at, f"line {at}", {"rank": str(at % 2), "trace": str(at)}) for at in range(10)]
+    with serving(LokiDouble([Stream({"job": JOB}, entries)])) as double:
+        found = store(double)
+        page = next(iter(found.pages(ALL)))
+        speakers = sorted({line.who for line in page})
+        assert [one.rank for one in speakers] == ["0", "1"]
+        only = taken(found, ALL._replace(of=(speakers[1],)))
+        assert [text for _, text in only] == [f"line {at}" for at in range(1, 10, 2)]
+
+
+NAMES = ('a"} or {job=~".+', "a\\", "a\nb", "a`b", "a|other", ".*", "l\x00m", "\u202ea", "a b", "ä", "a'b", "{{x}}")
+
+
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+def test_names_are_quoted(name: str) -> None:
+    """A name with signs of LogQL, of regular expressions or of control finds its own streams and no others."""
+    streams = [Stream({"job": one, "pod": one}, [(BEGIN, f"of {one!r}")]) for one in (*NAMES, "other")]
+    with serving(LokiDouble(streams)) as double:
+        assert taken(store(double, streams={"job": (name,)}), ALL) == [(BEGIN, f"of {name!r}")]
+        two = taken(store(double, streams={"job": (name, "none.*")}), ALL)
+        assert two == [(BEGIN, f"of {name!r}")]
+        assert [text for _, text in taken(store(double, streams={"job": (name,)}), ALL._replace(words=(name,)))] in (
+            [f"of {name!r}"] if name in f"of {name!r}" else [],
+            [f"of {name!r}"] * (name in f"of {name!r}"),
+        )
+
+
+def collected(settings: LokiSettings, record: JobRecord, **more: Any) -> tuple[Memory, tuple[Any, ...]]:
+    """What a collection wrote, and what it misses."""
+    deadline = Deadline.within(20)
+    spool = Memory(deadline)
+    window = Window(BEGIN / NS, BEGIN / NS + 3600)
+    asked = Asked(record, window, deadline, Prefilter(("error",)), **more)
+    return spool, tuple(Loki(settings, Client(settings.endpoint, sleep=lambda _: None)).collect(asked, spool))
+
+
+def test_logs_are_written_by_speaker_with_the_stores_time() -> None:
+    """A file for each rank, each line with its time to the nanosecond, and the words said of it."""
+    entries = [(BEGIN + 5, "first\nsecond"), (BEGIN + NS + 123456789, "third")]
+    with serving(LokiDouble([Stream({"job": JOB, "rank": "3", "node": "n/1"}, entries)])) as double:
+        spool, gaps = collected(LokiSettings(Endpoint(double.url), folder="east"), stored_logs.record())
+    (path,) = spool.logs
+    assert path.startswith("logs/east/rank-3_n_1-")
+    assert spool.logs[path] == (
+        b"2026-05-28T20:30:00.000000005Z first\n"
+        b"2026-05-28T20:30:00.000000005Z second\n"
+        b"2026-05-28T20:30:01.123456789Z third\n"
+    )
+    assert gaps == ()
+    resource = spool.told[path]["resource"]
+    assert (resource.rank, resource.node) == (3, "n/1")
+    assert spool.told[path]["written"] == (BEGIN + NS + 123456789) / NS
+
+
+def test_bounds_cut_and_say_so() -> None:
+    """More lines than one source may give are cut, as a gap with both counts."""
+    with serving(LokiDouble(made())) as double:
+        spool, gaps = collected(
+            LokiSettings(Endpoint(double.url), page=50), stored_logs.record(), bounds=Bounds(log_lines=80)
+        )
+    assert sum(one.count(b"\n") for one in spool.logs.values()) <= 130
+    assert {gap.code for gap in gaps} == {"lines_cut", "logs_cut"}
+
+
+def test_tenant_and_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its tenant or password it is refused; with both it answers."""
+    monkeypatch.setenv("LOKI_PASSWORD", "secret")
+    with serving(LokiDouble(made(), tenant="team-a", login=("reader", "secret"))) as double:
+        login = Login(user="reader", password=Secret(env="LOKI_PASSWORD"), headers={"X-Scope-OrgID": "team-a"})
+        spool, _ = collected(LokiSettings(Endpoint(double.url, login)), stored_logs.record())
+        assert len(spool.logs) == 4
+        with pytest.raises(SourceFailed) as failed:
+            collected(LokiSettings(Endpoint(double.url)), stored_logs.record())
+    assert failed.value.kind == "unauthorised"
+
+
+def test_pods_name_a_job_where_no_label_does() -> None:
+    """Without a label for jobs, the pods that the cluster knows of are asked for, within their namespace."""
+    streams = [Stream({"namespace": space, "pod": "fit-0"}, [(BEGIN, space)]) for space in ("east", "west")]
+    record = JobRecord(Job(id="fit"), "kubernetes", namespace="east", members=(Member("fit-0", container="fit-0"),))
+    with serving(LokiDouble(streams)) as double:
+        settings = LokiSettings(Endpoint(double.url), labels={"namespace": "namespace", "pod": "pod"})
+        spool, _ = collected(settings, record)
+        assert list(spool.logs) == ["logs/loki/fit-0.log"]
+        assert spool.logs["logs/loki/fit-0.log"].endswith(b"east\n")
+        with pytest.raises(SourceFailed, match="nothing names this job"):
+            collected(settings, stored_logs.record())
+
+
+def test_jobs_are_found_by_their_label() -> None:
+    """A job of exactly this name, with who spoke; all names where none fits."""
+    with serving(LokiDouble(made(ranks=2))) as double:
+        loki = Loki(LokiSettings(Endpoint(double.url)))
+        window = Window(BEGIN / NS, BEGIN / NS + 60)
+        (record,) = loki.find(JobQuery(JOB, window), Deadline.within(5))
+        assert loki.find(JobQuery("llm", window), Deadline.within(5)) == ()
+        assert loki.recent(window, Deadline.within(5)) == (Known(JOB, JOB), Known("other", "other"))
+    members = (Member("rank-0_node-0", "node-0", 0), Member("rank-1_node-0", "node-0", 1))
+    assert record == JobRecord(Job(id=JOB, name=JOB), "loki", members=members)
+
+
+def test_check_names_the_labels_that_are_there() -> None:
+    """A wrong name of the label of jobs is told, with those that there are."""
+    import time
+
+    now = time.time_ns() - NS
+    with serving(LokiDouble([Stream({"app": "x", "job_name": JOB}, [(now, "x")])])) as double:
+        wrong = Loki(LokiSettings(Endpoint(double.url))).check(Deadline.within(5))
+        right = Loki(LokiSettings(Endpoint(double.url), labels={"job": "job_name"})).check(Deadline.within(5))
+    assert not wrong.works
+    assert "app, job_name" in wrong.words
+    assert right.works
+
+
+SAMPLE = ("healthy", "lab-disk-full", "lab-segfault", "lab-slow-rank", "lab-sizes")
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_the_same_diagnosis_as_from_the_files(name: str, tmp_path: Path) -> None:
+    """All lines, or those that the plan picks: verdict, first diagnosis and suspects are those of the bundle itself."""
+    held = stored_logs.streams(BUNDLES / name)
+    wanted = first(BUNDLES / name)
+    with serving(LokiDouble([Stream(labels, lines) for labels, lines in held])) as double:
+        for all_lines in (40_000, 0):
+            target = tmp_path / str(all_lines)
+            refilled(BUNDLES / name, target, store(double), asked_of(held), all_lines)
+            assert first(target) == wanted
+
+
+def test_deep_fetches_all_lines(tmp_path: Path) -> None:
+    """`deep` asks for every line, and there is nothing to say."""
+    held = stored_logs.streams(BUNDLES / "lab-error")
+    with serving(LokiDouble([Stream(labels, lines) for labels, lines in held])) as double:
+        gaps = refilled(BUNDLES / "lab-error", tmp_path / "deep", store(double, page=100), asked_of(held, deep=True), 0)
+    assert gaps == ()
+
+
+@contextmanager
+def contract_double() -> Iterator[str]:
+    """A Loki with the job of the contract and another."""
+    import time
+
+    now = time.time_ns()
+    streams = [
+        Stream(
+            {"job": job, "rank": str(rank)},
+            [*((round((START + 60 * at) * NS), f"{job} {at} error") for at in range(1, 50)), (now, "x")],
+        )
+        for job in (JOB, "other")
+        for rank in range(2)
+    ]
+    assert END - START > 50 * 60
+    with serving(LokiDouble(streams)) as double:
+        yield double.url
+
+
+class TestContract(Contract):
+    """The suite of all connectors."""
+
+    subject = Subject("loki", contract_double, lambda url: Loki(LokiSettings(Endpoint(url)), hasty(Endpoint(url))))

@@ -1,0 +1,187 @@
+"""The plan for log stores: few questions, what decides first, and what is left out told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from connectors.base.contract import Asked, Bounds, Deadline, SourceFailed
+from connectors.log_stores.line_buffer import Line, Speaker
+from connectors.log_stores.query_plan import NS, QUERIES, Ask, Meter, Tally, pull
+from kb.model import Gap, Prefilter, Window
+from tests.support import stored_logs
+from tests.support.contract.subject import Memory
+
+BEGIN = 1_780_000_200 * NS
+SPAN = 3600
+
+
+@dataclass
+class Listed:
+    """A store of plain lines, with pages of a hundred; `broken`: questions with words fail."""
+
+    lines: list[tuple[int, str, str]]  # seconds from the beginning, rank, text
+    page: int = 100
+    broken: bool = False
+    meter: Meter = field(default_factory=Meter)
+
+    def _wanted(self, ask: Ask) -> list[Line]:
+        self.meter.spend()
+        if self.broken and ask.words:
+            raise SourceFailed("refused", "no filters here")
+        found = [
+            Line(BEGIN + round(at * NS), Speaker(rank), text, number)
+            for number, (at, rank, text) in enumerate(self.lines)
+            if (not ask.words or any(word in text.lower() for word in ask.words))
+            and (not ask.of or Speaker(rank) in ask.of)
+        ]
+        found = [one for one in found if ask.start <= one.at < ask.end]
+        return sorted(found, key=lambda one: one.at, reverse=ask.backward)
+
+    def tally(self, start: int, end: int, bucket: int) -> Tally:
+        """Counts by rank and time."""
+        counts: dict[Speaker, dict[int, int]] = {}
+        for one in self._wanted(Ask(start, end)):
+            held = counts.setdefault(one.who, {})
+            held[one.at // bucket * bucket] = held.get(one.at // bucket * bucket, 0) + 1
+        return Tally(bucket, counts)
+
+    def histogram(self, start: int, end: int, bucket: int, words: tuple[str, ...]) -> Mapping[int, int]:
+        """Counts by time."""
+        found: dict[int, int] = {}
+        for one in self._wanted(Ask(start, end, words=words)):
+            found[one.at // bucket * bucket] = found.get(one.at // bucket * bucket, 0) + 1
+        return found
+
+    def pages(self, ask: Ask) -> Iterator[Sequence[Line]]:
+        """Pages of the lines."""
+        found = self._wanted(ask)[: ask.limit]
+        for at in range(0, len(found), self.page):
+            if at:
+                self.meter.spend()
+            yield found[at : at + self.page]
+
+    def sampled(self, ask: Ask, every: int) -> Sequence[Line]:
+        """Every so many nanoseconds one."""
+        kept: list[Line] = []
+        for one in self._wanted(ask):
+            if not kept or one.at - kept[-1].at >= every:
+                kept.append(one)
+        return kept[: ask.limit]
+
+    def gaps(self) -> Sequence[Gap]:
+        """None."""
+        return ()
+
+
+def pulled(store: Listed, **more: Any) -> tuple[Memory, list[Gap]]:
+    """What the plan wrote and missed, whatever the number of lines."""
+    deadline = Deadline.within(20)
+    spool = Memory(deadline)
+    window = Window(BEGIN / NS, BEGIN / NS + SPAN)
+    asked = Asked(stored_logs.record(), window, deadline, Prefilter(("error", "abort"), 1), **more)
+    return spool, list(pull(store, asked, spool, "store", source="store", all_lines=500))
+
+
+def chatter(ranks: int, seconds: int) -> list[tuple[int, str, str]]:
+    """Each rank says something each second; rank 0 prints iteration lines."""
+    said = [(at, str(rank), f"rank {rank} reads a sample at {at}") for at in range(seconds) for rank in range(ranks)]
+    steps = [(at, "0", f"step {at} loss {9 - at / seconds:.4f} lr 0.001") for at in range(seconds)]
+    return [*said, *steps]
+
+
+def text(spool: Memory) -> str:
+    """All logs."""
+    return b"".join(spool.logs.values()).decode()
+
+
+def test_few_lines_are_all_fetched() -> None:
+    """A small job comes whole, in two questions or so, and nothing is missing."""
+    store = Listed([(at, str(at % 2), f"line {at}") for at in range(150)])
+    spool, gaps = pulled(store)
+    assert gaps == []
+    assert text(spool).count("\n") == 150
+    assert store.meter.used <= 4
+
+
+def test_a_job_without_lines_is_a_gap() -> None:
+    """No lines are told as such."""
+    spool, gaps = pulled(Listed([]))
+    assert [gap.code for gap in gaps] == ["no_lines"]
+    assert spool.logs == {}
+
+
+def test_what_decides_comes_of_much() -> None:
+    """The odd error with its surroundings, every rank's end, iteration lines over the whole run; few of the other lines."""
+    lines = chatter(8, 1500)
+    lines.append((1200.5, "5", "error: the one that tells"))
+    store = Listed(lines)
+    spool, gaps = pulled(store)
+    said = text(spool)
+    assert "error: the one that tells" in said
+    assert all(f"rank 5 reads a sample at {at}\n" in said for at in range(1150, 1250))
+    assert len(spool.logs) == 8
+    steps = {int(line.split(" loss")[0].rsplit(" ", 1)[1]) for line in said.split("\n") if " loss " in line}
+    assert (
+        min(steps) < 50,
+        1499 in steps,
+        max(b - a for a, b in zip(sorted(steps), sorted(steps)[1:], strict=False)) < 120,
+    ) == (True,) * 3
+    assert said.count("\n") < len(lines) / 2
+    assert {gap.code for gap in gaps} == {"not_line_by_line", "not_searched"}
+    assert store.meter.used <= QUERIES
+
+
+def test_a_storm_gives_its_onset_and_its_end() -> None:
+    """Of more lines than can be fetched: the first ones, those where they surge, the last ones; the middle is a gap."""
+    lines = chatter(8, 1000)
+    lines += [(10 + at / 10, "1", f"error of the start {at}") for at in range(300)]
+    lines += [(800 + at / 50, str(at % 8), f"abort {at}") for at in range(5000)]
+    spool, gaps = pulled(Listed(lines))
+    said = text(spool)
+    assert "error of the start 0\n" in said
+    assert "abort 0\n" in said
+    assert "abort 4999\n" in said
+    assert "abort 2500\n" not in said
+    assert "hits_cut" in {gap.code for gap in gaps}
+
+
+def test_those_that_fell_silent_are_asked_for() -> None:
+    """A rank whose last line lies far back is there with it, and with when it was heard last."""
+    lines = [one for one in chatter(8, 1500) if one[1] != "6" or one[0] < 300]
+    spool, _ = pulled(Listed(lines))
+    assert spool.logs["logs/store/rank-6.log"].endswith(b"rank 6 reads a sample at 299\n")
+    assert spool.told["logs/store/rank-6.log"]["written"] == BEGIN / NS + 299
+
+
+def test_a_part_that_fails_leaves_the_rest() -> None:
+    """A store that takes no filters still gives the first and last lines, and says what it refused."""
+    spool, gaps = pulled(Listed(chatter(8, 1500), broken=True))
+    assert len(spool.logs) == 8
+    assert "source_refused" in {gap.code for gap in gaps}
+
+
+def test_questions_are_counted() -> None:
+    """When all questions are used up, what was fetched is written and the rest is a gap."""
+    store = Listed(chatter(8, 1500), meter=Meter(left=4))
+    spool, gaps = pulled(store)
+    assert spool.logs
+    assert "source_over_budget" in {gap.code for gap in gaps}
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_bounds_hold(deep: bool) -> None:
+    """Bytes and lines of one source are bounded, and the cut is told."""
+    spool, gaps = pulled(Listed(chatter(8, 1500)), bounds=Bounds(log_lines=400, pages=60), deep=deep)
+    assert text(spool).count("\n") <= 600
+    assert "logs_cut" in {gap.code for gap in gaps}
+
+
+def test_a_window_needs_ends() -> None:
+    """Without an end nothing is asked."""
+    asked = Asked(stored_logs.record(), Window(5.0, None), Deadline.within(5))
+    with pytest.raises(SourceFailed, match="both ends"):
+        pull(Listed([]), asked, Memory(Deadline.within(5)), "store", source="store")

@@ -1,0 +1,461 @@
+"""A Loki for tests: its HTTP API as documented, and what the real one refuses, with the same words.
+
+It knows the LogQL that a log reader needs (selectors, line filters, label filters, `sum by (…) (count_over_time(…))`) and
+refuses all else as a parse error. Entries of a stream that are the same in time and text are one.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from heapq import merge
+from itertools import islice, repeat
+from typing import Any, Protocol
+from urllib.parse import parse_qs, urlsplit
+
+from tests.doubles.listening import Answering, listening
+
+NS = 1_000_000_000
+Entry = tuple[int, str, Mapping[str, str]]  # time in nanoseconds, line, structured metadata
+Match = Callable[[str], bool]
+
+
+class Stored(Protocol):
+    """The entries of one stream."""
+
+    labels: Mapping[str, str]
+
+    def entries(self, start: int, end: int, words: LineFilter, *, backward: bool) -> Iterator[Entry]:
+        """Those with times in [start, end) that the filter lets through, in order."""
+
+    def count(self, start: int, end: int, words: LineFilter) -> int:
+        """How many there are."""
+
+
+@dataclass(frozen=True)
+class LineFilter:
+    """All filters of a query behind its selector. `text` tells two of them apart."""
+
+    text: str
+    lines: tuple[Match, ...] = ()
+    labels: tuple[tuple[str, Match], ...] = ()
+
+    def __call__(self, entry: Entry, labels: Mapping[str, str]) -> bool:
+        """Whether an entry passes."""
+        told = {**labels, **entry[2]} if self.labels else labels
+        return all(match(entry[1]) for match in self.lines) and all(
+            match(told.get(label, "")) for label, match in self.labels
+        )
+
+
+class Stream:
+    """A stream in memory."""
+
+    def __init__(self, labels: Mapping[str, str], entries: Sequence[tuple[Any, ...]]) -> None:
+        assert labels, "Loki takes no stream without labels"
+        self.labels = dict(labels)
+        full = [(at, line, dict(rest[0]) if rest else {}) for at, line, *rest in entries]
+        seen: set[tuple[int, str]] = set()
+        self._entries: list[Entry] = []
+        for entry in sorted(full, key=lambda one: one[0]):
+            if entry[:2] not in seen:
+                seen.add(entry[:2])
+                self._entries.append(entry)
+
+    def entries(self, start: int, end: int, words: LineFilter, *, backward: bool) -> Iterator[Entry]:
+        """Those with times in [start, end) that the filter lets through, in order."""
+        kept = [one for one in self._entries if start <= one[0] < end and words(one, self.labels)]
+        return reversed(kept) if backward else iter(kept)
+
+    def count(self, start: int, end: int, words: LineFilter) -> int:
+        """How many there are."""
+        return sum(1 for _ in self.entries(start, end, words, backward=False))
+
+
+@dataclass
+class Limits:
+    """The limits of a tenant that nobody changed, but for `query_bytes`, which is off there."""
+
+    entries: int = 5000
+    series: int = 500
+    query_length: float = 721 * 3600.0
+    query_bytes: int | None = None  # max_query_bytes_read: only of queries with a filter
+
+
+@dataclass
+class LokiDouble:
+    """The server's state. `tenant`: the X-Scope-OrgID it wants; `login`: the user and password, or the token, likewise."""
+
+    streams: Sequence[Stored]
+    limits: Limits = field(default_factory=Limits)
+    tenant: str | None = None
+    login: tuple[str, str] | str | None = None
+    latency: float = 0.0
+    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    sent: int = 0
+    url: str = ""
+
+    # -- endpoints ---------------------------------------------------------------------------------------------------
+
+    def answer(self, path: str, params: Mapping[str, str], headers: Mapping[str, str]) -> object:
+        """The JSON of an answer.
+
+        Raises:
+            Refused: what the real one says, with its status.
+        """
+        self._admit(headers)
+        if path == "/loki/api/v1/query_range":
+            return self._range(params, "categorize-labels" in headers.get("x-loki-response-encoding-flags", ""))
+        if path == "/loki/api/v1/query":
+            raise Refused(
+                400,
+                "log queries are not supported as an instant query type, please change your query to a range query type",
+            )
+        start, end = _bounds(params, 6 * 3600)
+        wanted = self._selected(params["query"]) if params.get("query") else list(self.streams)
+        there = [one for one in wanted if one.count(start, end, ALL)]
+        if path == "/loki/api/v1/labels":
+            return _success(sorted({label for one in there for label in one.labels}) or None)
+        if found := re.fullmatch(r"/loki/api/v1/label/([^/]+)/values", path):
+            return _success(sorted({one.labels[found[1]] for one in there if found[1] in one.labels}) or None)
+        if path == "/loki/api/v1/series":
+            if not params.get("match[]"):
+                raise Refused(400, "0 matcher sets provided: at least one is needed")
+            chosen = self._selected(params["match[]"])
+            return _success([dict(one.labels) for one in chosen if one.count(start, end, ALL)])
+        raise Refused(404, "404 page not found")
+
+    def _admit(self, headers: Mapping[str, str]) -> None:
+        given = headers.get("authorization", "")
+        if isinstance(self.login, tuple):
+            wanted = "Basic " + base64.b64encode(":".join(self.login).encode()).decode()
+        else:
+            wanted = f"Bearer {self.login}" if self.login else ""
+        if wanted and given != wanted:
+            raise Refused(401, "Unauthorized")
+        if self.tenant is not None and not headers.get("x-scope-orgid"):
+            raise Refused(401, "no org id")
+        if self.tenant is not None and headers["x-scope-orgid"] != self.tenant:
+            raise Refused(403, "no access to this tenant")
+
+    def _range(self, params: Mapping[str, str], categorised: bool) -> object:
+        query = params.get("query", "")
+        if len(query) >= 131072:
+            raise Refused(400, f"parse error : input size too long ({len(query)} > 131072)")
+        start, end = _bounds(params, 3600)
+        if end < start:
+            raise Refused(400, "end timestamp must not be before or equal to start time")
+        if (end - start) / NS > self.limits.query_length:
+            told = f"(query length: {(end - start) // NS}s, limit: {self.limits.query_length:.0f}s)"
+            raise Refused(400, f"the query time range exceeds the limit {told}")
+        limit = int(params.get("limit") or 100)
+        if limit <= 0:
+            raise Refused(400, "limit must be a positive value")
+        direction = params.get("direction", "backward").lower()
+        if direction not in ("forward", "backward"):
+            raise Refused(400, f"invalid direction '{direction}'")
+        parsed = Parser(query).query()
+        if isinstance(parsed, Counted):
+            return self._matrix(parsed, start, end, params)
+        if limit > self.limits.entries:
+            told = f"limit > max_entries_limit_per_query ({limit} > {self.limits.entries})"
+            raise Refused(400, f"max entries limit per query exceeded, {told}")
+        chosen = self._matching(parsed)
+        if parsed.words.text and self.limits.query_bytes is not None:
+            size = sum(len(e[1]) for one in chosen for e in one.entries(start, end, ALL, backward=False))
+            if size > self.limits.query_bytes:
+                told = f"(query: {size}B, limit: {self.limits.query_bytes}B)"
+                raise Refused(
+                    400,
+                    f"the query would read too many bytes {told}; consider adding more specific stream selectors or reduce the time range of the query",
+                )
+        interval = round(float(params.get("interval") or 0) * NS)
+        return self._streams(parsed, chosen, (start, end, limit, direction == "backward", interval), categorised)
+
+    def _streams(
+        self, parsed: Selected, chosen: Sequence[Stored], how: tuple[int, int, int, bool, int], categorised: bool
+    ) -> object:
+        start, end, limit, backward, interval = how
+        runs = [
+            zip(one.entries(start, end, parsed.words, backward=backward), repeat(number))
+            for number, one in enumerate(chosen)
+        ]
+        ordered = merge(*runs, key=lambda one: -one[0][0] if backward else one[0][0])
+        found: dict[tuple[int, str], list[list[Any]]] = {}
+        for (at, line, metadata), number in islice(_spaced(ordered, interval), limit):
+            extra = "" if categorised else json.dumps(metadata, sort_keys=True)
+            value: list[Any] = [str(at), line]
+            if categorised and metadata:
+                value.append({"structuredMetadata": dict(metadata)})
+            found.setdefault((number, extra), []).append(value)
+        result = [
+            {"stream": {**chosen[number].labels, **(json.loads(extra) if extra else {})}, "values": values}
+            for (number, extra), values in found.items()
+        ]
+        flags = {"encodingFlags": ["categorize-labels"]} if categorised else {}
+        return _success({"resultType": "streams", "result": result, "stats": {}, **flags})
+
+    def _matrix(self, parsed: Counted, start: int, end: int, params: Mapping[str, str]) -> object:
+        step = round(float(params.get("step") or max(1, (end - start) // NS // 250)) * NS)
+        if step <= 0:
+            raise Refused(400, "zero or negative query resolution step widths are not accepted. Try a positive integer")
+        if (end - start) / step > 11000:
+            raise Refused(
+                400,
+                "exceeded maximum resolution of 11,000 points per time series. Try increasing the value of the step parameter",
+            )
+        start, end = start - start % step, -(-end // step) * step  # as the splitting by time does
+        series: dict[tuple[tuple[str, str], ...], dict[int, int]] = {}
+        for one in self._matching(parsed.of):
+            metric = tuple((label, one.labels[label]) for label in parsed.by if label in one.labels)
+            for at in range(start, end + 1, step):
+                count = one.count(at - parsed.span + 1, at + 1, parsed.of.words)
+                if count:
+                    held = series.setdefault(metric, {})
+                    held[at] = held.get(at, 0) + count
+        if len(series) > self.limits.series:
+            raise Refused(
+                400,
+                f"maximum number of series ({self.limits.series}) reached for a single query; consider reducing query cardinality by adding more specific stream selectors, reducing the time range, or aggregating results with functions like sum(), count() or topk()",
+            )
+        result = [
+            {"metric": dict(metric), "values": [[at / NS, str(count)] for at, count in sorted(held.items())]}
+            for metric, held in series.items()
+        ]
+        return _success({"resultType": "matrix", "result": result, "stats": {}})
+
+    def _selected(self, query: str) -> list[Stored]:
+        parsed = Parser(query).query()
+        if isinstance(parsed, Counted) or parsed.words.text:
+            raise Refused(400, "only label matchers are supported")
+        return self._matching(parsed)
+
+    def _matching(self, parsed: Selected) -> list[Stored]:
+        return [
+            one for one in self.streams if all(match(one.labels.get(label, "")) for label, match in parsed.matchers)
+        ]
+
+
+class Refused(Exception):  # noqa: N818 - an answer, no fault of the double
+    """An answer with a status that is no success; the body is plain text."""
+
+    def __init__(self, status: int, text: str) -> None:
+        self.status = status
+        super().__init__(text)
+
+
+ALL = LineFilter("")
+
+
+def _spaced(entries: Iterator[tuple[Entry, int]], interval: int) -> Iterator[tuple[Entry, int]]:
+    last: int | None = None
+    for one in entries:
+        if not interval or last is None or abs(one[0][0] - last) >= interval:
+            last = one[0][0]
+            yield one
+
+
+def _success(data: object) -> object:
+    return {"status": "success", "data": data}
+
+
+def _bounds(params: Mapping[str, str], since: float) -> tuple[int, int]:
+    end = _time(params.get("end", ""), time.time_ns())
+    start = _time(params.get("start", ""), end - round(since * NS))
+    return start, end
+
+
+def _time(text: str, otherwise: int) -> int:
+    if not text:
+        return otherwise
+    try:
+        if "." in text:
+            return round(float(text) * NS)
+        return int(text) * (NS if len(text) <= 10 else 1)
+    except ValueError:
+        raise Refused(400, f'parsing time "{text}" as "2006-01-02T15:04:05.999999999Z07:00": cannot parse') from None
+
+
+# -- LogQL -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Selected:
+    """A log query."""
+
+    matchers: tuple[tuple[str, Match], ...]
+    words: LineFilter
+
+
+@dataclass(frozen=True)
+class Counted:
+    """`sum by (…) (count_over_time(…[span]))`."""
+
+    by: tuple[str, ...]
+    of: Selected
+    span: int
+
+
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|`[^`]*`')
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_PLAIN = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", '"': '"', "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_UNITS = {"ms": 10**6, "s": NS, "m": 60 * NS, "h": 3600 * NS, "d": 86400 * NS}
+
+
+class Parser:
+    """Reads a query from left to right; whatever it does not know is a parse error."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def query(self) -> Selected | Counted:
+        """The whole query."""
+        found: Selected | Counted
+        if self._take(r"sum\(count_over_time\("):
+            inner = self._selected()
+            found = Counted((), inner, self._span(r"\[([0-9]+(?:ms|s|m|h|d))\]\)\)"))
+        elif self._take(r"sum by \("):
+            by = tuple(
+                one.strip()
+                for one in self._need(r"([A-Za-z0-9_, ]*)\)\s*\(\s*count_over_time\(").split(",")
+                if one.strip()
+            )
+            inner = self._selected()
+            found = Counted(by, inner, self._span(r"\[([0-9]+(?:ms|s|m|h|d))\]\)\)"))
+        else:
+            found = self._selected()
+        self._take(r"\s+")
+        if self._at != len(self._text):
+            self._fail()
+        return found
+
+    def _span(self, regex: str) -> int:
+        digits = re.match(r"([0-9]+)(\w+)", self._need(regex))
+        assert digits
+        return int(digits[1]) * _UNITS[digits[2]]
+
+    def _selected(self) -> Selected:
+        self._need(r"\{\s*")
+        matchers: list[tuple[str, Match]] = []
+        plain: list[bool] = []
+        while not self._take(r"\s*\}"):
+            if matchers:
+                self._need(r"\s*,\s*")
+            label = self._need(r"([A-Za-z_][A-Za-z0-9_]*)")
+            operator = self._need(r"(=~|!~|!=|=)")
+            value = self._string()
+            match = _label_match(operator, value)
+            matchers.append((label, match))
+            plain.append(operator in ("=", "=~") and not match(""))
+        if not any(plain):
+            raise Refused(
+                400,
+                'parse error : queries require at least one regexp or equality matcher that does not have an empty-compatible value. For instance, app=~".*" does not meet this requirement, but app=~".+" will',
+            )
+        begin = self._at
+        lines: list[Match] = []
+        labels: list[tuple[str, Match]] = []
+        while True:
+            if operator := self._take(r"\s*(\|=|!=|\|~|!~)\s*"):
+                lines.append(_line_match(operator, self._string()))
+            elif label := self._take(r"\s*\|\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?==)"):
+                operator = self._need(r"\s*(=~|!~|!=|=)\s*")
+                labels.append((label, _label_match(operator, self._string())))
+            else:
+                break
+        return Selected(tuple(matchers), LineFilter(self._text[begin : self._at], tuple(lines), tuple(labels)))
+
+    def _take(self, regex: str) -> str:
+        found = re.compile(regex).match(self._text, self._at)
+        if found is None:
+            return ""
+        self._at = found.end()
+        return (found[1] if found.re.groups else found[0]) or " "
+
+    def _need(self, regex: str) -> str:
+        found = re.compile(regex).match(self._text, self._at)
+        if found is None:
+            self._fail()
+        self._at = found.end()
+        return found[1] if found.re.groups else found[0]
+
+    def _string(self) -> str:
+        found = _STRING.match(self._text, self._at)
+        if found is None:
+            self._fail()
+        self._at = found.end()
+        if "\x00" in found[0]:
+            self._fail()
+        if found[0].startswith("`"):
+            return found[0][1:-1]
+
+        def one(match: re.Match[str]) -> str:
+            if match[1] or match[2]:
+                return chr(int(match[1] or match[2], 16))
+            if match[3] not in _PLAIN:
+                raise Refused(400, f"parse error at line 1, col {self._at + 1}: invalid char escape")
+            return _PLAIN[match[3]]
+
+        return _ESCAPE.sub(one, found[0][1:-1])
+
+    def _fail(self) -> Any:
+        rest = self._text[self._at : self._at + 10]
+        raise Refused(400, f"parse error at line 1, col {self._at + 1}: syntax error: unexpected {rest!r}")
+
+
+def _regex(text: str, flags: int = 0) -> re.Pattern[str]:
+    if re.search(r"\(\?(?:[=!]|<[=!])|\\[1-9]", text):
+        raise Refused(400, f"error parsing regexp: invalid or unsupported Perl syntax in `{text[:80]}`")
+    try:
+        return re.compile(text, flags)
+    except re.error as error:
+        raise Refused(400, f"error parsing regexp: {error}") from None
+
+
+def _label_match(operator: str, value: str) -> Match:
+    if operator in ("=", "!="):
+        return lambda text: (text == value) == (operator == "=")
+    found = _regex(value)
+    return lambda text: (found.fullmatch(text) is not None) == (operator == "=~")
+
+
+def _line_match(operator: str, value: str) -> Match:
+    if operator in ("|=", "!="):
+        return lambda text: (value in text) == (operator == "|=")
+    found = _regex(value)
+    return lambda text: (found.search(text) is not None) == (operator == "|~")
+
+
+# -- HTTP ------------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def serving(double: LokiDouble) -> Iterator[LokiDouble]:
+    """The double behind an address of this machine, told in its `url`."""
+
+    class Handler(Answering):
+        def reply(self) -> None:
+            body = self.body().decode()
+            if self.headers.get("content-type") != "application/x-www-form-urlencoded":
+                body = ""
+            _, _, path, query, _ = urlsplit(self.path)
+            query = "&".join(one for one in (query, body) if one)
+            params = {key: values[0] for key, values in parse_qs(query, keep_blank_values=True).items()}
+            double.asked.append((path, params))
+            time.sleep(double.latency)
+            try:
+                told = json.dumps(double.answer(path, params, self.lowered())).encode()
+                status, kind = 200, "application/json; charset=UTF-8"
+            except Refused as refused:
+                told, status, kind = str(refused).encode(), refused.status, "text/plain; charset=utf-8"
+            double.sent += len(told)
+            self.send(status, told, kind)
+
+    with listening(Handler) as double.url:
+        yield double

@@ -1,0 +1,359 @@
+"""The whole diagnosis, from small texts to a report."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kb.diagnosis.engine import INDICATORS, SHOWN_LINES, SHOWN_TEXT, diagnose, ranges
+from kb.facts.evidence import Evidence
+from kb.model import Gap, Job, StreamRef
+from kb.report import Report
+from kb.rulebase.rule import (
+    Absent,
+    All,
+    DetectorTest,
+    ExceptionTest,
+    Name,
+    Pattern,
+    Row,
+    Sequence,
+    Span,
+    Step,
+    StructureTest,
+    Table,
+)
+from kb.scanning.matcher import Hit, HyperscanMatcher
+from kb.scanning.scanner import scan
+from tests.support.kb_samples import CLOSED, OOM, prepared, ref, rule, rulebook, scanned
+
+ECC = rule(
+    "xid",
+    "gpu_memory_ecc",
+    Pattern("line", structure=StructureTest("xid")),
+    table=Table("xid", {"48": Row("48", "Double-bit error"), "43": Row("43", "Channel reset", ignore=True)}),
+    remediation=(Step("look_at_logs", "Look at {pci} on {node|a node}.", "look", command="nvidia-smi -i {pci}"),),
+)
+KEY = rule("key", "code_bug", Pattern("line", exception=ExceptionTest(type="KeyError")), summary="No key {message}.")
+SPIKE = rule("nan", "loss_spike", Pattern("line", detect=DetectorTest("loss_not_finite")))
+PAIR = rule(
+    "pair",
+    "link_down",
+    Pattern("down", literal="port went down"),
+    Pattern("lost", literal="heartbeat lost"),
+    when=All((Name("down"), Name("lost"))),
+)
+ORDER = rule(
+    "order",
+    "preempted",
+    Pattern("notice", literal="notice of eviction"),
+    Pattern("stop", literal="node is draining"),
+    when=Sequence(("notice", "stop")),
+)
+SILENCE = rule(
+    "silence",
+    "link_down",
+    Pattern("ask", literal="asking the store"),
+    Pattern("reply", literal="the store replied"),
+    when=Absent("reply", "after", "ask", Span(seconds=60)),
+)
+BOOK = rulebook(OOM, CLOSED, ECC, KEY, SPIKE, PAIR, ORDER, SILENCE)
+
+
+def report(*texts: tuple[StreamRef, str | bytes] | str, job: Job | None = None) -> Report:
+    """The report on these texts."""
+    pairs = [(ref(f"logs/part-{n}.log"), one) if isinstance(one, str) else one for n, one in enumerate(texts)]
+    return diagnose(Evidence(job or Job(), streams=tuple(scanned(text, BOOK, where) for where, text in pairs)), BOOK)
+
+
+def rows(first: int, last: int, minute: int = 12, loss: str = "1.5E+00") -> str:
+    """Iteration lines, a second apart."""
+    return "".join(
+        f" [2026-11-03 04:{minute:02d}:{n % 60:02d}] iteration {n:8d}/     500 | consumed samples: {n * 8:12d} | "
+        f"elapsed time per iteration (ms): 900.0 | learning rate: 1.0E-04 | global batch size:     8 | lm loss: {loss} |\n"
+        for n in range(first, last + 1)
+    )
+
+
+TRACEBACK = (
+    "[rank{rank}]: Traceback (most recent call last):\n"
+    '[rank{rank}]:   File "/srv/llm/pretrain.py", line 88, in <module>\n'
+    "[rank{rank}]:     step(batch)\n"
+    '[rank{rank}]:   File "/srv/llm/pretrain.py", line 41, in step\n'
+    '[rank{rank}]:     return batch["labels"]\n'
+    "[rank{rank}]: {error}\n"
+)
+MISSING_KEY = TRACEBACK.format(rank=3, error="KeyError: 'labels'")
+UNKNOWN = TRACEBACK.format(rank=5, error="ZeroDivisionError: float division by zero")
+OUT_OF_MEMORY = "[rank2]: CUDA out of memory. Tried to allocate 7.25 GiB on device 2\n"
+
+
+# verdicts
+
+
+def test_a_fault_is_told_with_its_place() -> None:
+    """Who, where in the run, the deciding line, and its place in the log."""
+    text = rows(1, 20) + MISSING_KEY
+    found = report(text)
+    assert (found.verdict, found.phase) == ("fault", "failed")
+    best = found.diagnoses[0]
+    assert (best.rank, best.fault, best.rule, best.band) == (1, "code_bug", "key", "likely")
+    assert (best.stage, best.iteration) == ("iterating", 20)
+    assert [(one.kind, one.rank) for one in best.suspects] == [("rank", 3)]
+    assert best.summary == "No key 'labels'."
+    assert found.summary == "key (rank 3): No key 'labels'."
+    quoted = best.evidence[0]
+    assert quoted.id == "e1"
+    assert "KeyError: 'labels'" in quoted.text
+    assert quoted.offset is not None
+    assert text.encode()[quoted.offset :].startswith(quoted.text.encode())
+    assert found.progress.last_iteration == 20
+
+
+@pytest.mark.parametrize(
+    ("text", "phase", "summary"),
+    [
+        (rows(1, 20), "running", "Nothing failed: the run was going on, last step 20."),
+        (MISSING_KEY + rows(1, 20), "running", "Nothing failed: the run was going on, last step 20."),
+        ("all is well and nothing happens\n" * 20, "unknown", "Nothing failed: no failure is to be seen."),
+    ],
+)
+def test_a_run_in_which_nothing_failed(text: str, phase: str, summary: str) -> None:
+    """Steps to the end, also behind an error, and calm text are no fault."""
+    found = report(text)
+    assert (found.verdict, found.phase, found.summary) == ("no_fault", phase, summary)
+    assert found.diagnoses == ()
+    assert found.decision.advice == "none"
+
+
+def test_an_unknown_failure_gives_indicators() -> None:
+    """The lines that ended it, the stage and the last step stand in for a diagnosis."""
+    found = report((ref("rank-5.log", node="node-b"), rows(1, 20) + "something is invalid here\n" + UNKNOWN))
+    assert (found.verdict, found.phase) == ("no_match", "failed")
+    events = [one.what for one in found.indicators.events]
+    assert any("ZeroDivisionError" in one for one in events)
+    assert any("something is invalid" in one for one in events)
+    assert [one.what for one in found.indicators.stages] == ["iterating"]
+    assert [one.what for one in found.indicators.iterations] == ["20"]
+    assert [one.what for one in found.indicators.nodes] == ["node-b"]
+    assert all(one.evidence is not None and one.evidence.source == "rank-5.log" for one in found.indicators.events)
+    assert "no rule says what" in found.summary
+
+
+def test_indicators_are_few_and_of_different_shapes() -> None:
+    """A thousand like lines are one indicator."""
+    noise = "".join(f"worker {n} cannot open file {n}\n" for n in range(100))
+    kinds = "".join(f"kind-{'abcdefghijklmn'[n]} failed\n" for n in range(14))
+    found = report(noise + kinds + UNKNOWN)
+    events = [one.what for one in found.indicators.events]
+    assert len(events) == INDICATORS
+    assert sum("cannot open" in one for one in events) == 1
+
+
+@pytest.mark.parametrize("texts", [(), ("",), ("short\n",), ("", "\n")])
+def test_too_little_is_not_enough(texts: tuple[str, ...]) -> None:
+    """Nothing, or next to nothing, is neither a failure nor a good run."""
+    found = report(*texts)
+    assert (found.verdict, found.phase) == ("insufficient_evidence", "unknown")
+    assert found.summary == "Not enough was seen to say anything."
+
+
+# the parts of a report
+
+
+def test_symptoms_are_folded_under_their_cause() -> None:
+    """With how many and on which ranks."""
+    peers = "".join(f"[rank{n}]: Connection closed by peer [10.0.0.7]\n" for n in range(8) if n != 2)
+    found = report(rows(1, 9) + OUT_OF_MEMORY + peers)
+    (only,) = found.diagnoses
+    assert only.fault == "cuda_oom"
+    assert [(one.fault, one.count, one.ranks) for one in only.explains] == [("peer_failure", 7, "0-1,3-7")]
+
+
+def test_a_kernel_log_names_gpu_and_node_and_what_to_do() -> None:
+    """A row of a table, its texts filled in, and the node left out."""
+    kernel = "[ 8123.456789] NVRM: Xid (PCI:0000:3b:00): 48, pid=4711, name=python, DBE (double bit error)\n"
+    found = report((ref("dmesg-node-a.log", node="node-a", kind="kernel"), kernel), rows(1, 5) + OUT_OF_MEMORY)
+    best = found.diagnoses[0]
+    assert (best.fault, best.title, best.owner) == ("gpu_memory_ecc", "Double-bit error", "hardware")
+    (suspect,) = best.suspects
+    assert (suspect.kind, suspect.node) == ("gpu", "node-a")
+    assert suspect.gpu is not None
+    assert suspect.gpu.pci is not None
+    step = best.remediation[0]
+    assert step.text == f"Look at {suspect.gpu.pci} on node-a."
+    assert step.command == f"nvidia-smi -i {suspect.gpu.pci}"
+    assert found.decision.advice == "requeue_without"
+    assert [(one.node, one.scope) for one in found.decision.exclude] == [("node-a", "cluster")]
+    assert [one.code for one in found.gaps] == []
+
+
+def test_a_loss_that_becomes_nan_is_told_from_the_series() -> None:
+    """The run goes on in a degraded state."""
+    found = report(rows(1, 20) + rows(21, 30, loss="NaN"))
+    assert (found.verdict, found.phase) == ("fault", "degraded")
+    best = found.diagnoses[0]
+    assert (best.rule, best.iteration) == ("nan", 21)
+    assert best.evidence[0].kind == "series"
+
+
+def test_a_fault_of_nearly_all_ranks_is_the_jobs() -> None:
+    """Nobody stands out where all show it."""
+    found = report("".join(OUT_OF_MEMORY.replace("rank2", f"rank{n}") for n in range(8)), job=Job(world_size=8))
+    assert [(one.kind, one.why) for one in found.diagnoses[0].suspects] == [("job", "seen on 8 of 8 ranks")]
+
+
+def test_what_is_missing_is_said() -> None:
+    """Ranks without a log and the kernel log; gaps of the evidence come first."""
+    one = scanned(OUT_OF_MEMORY, BOOK, ref("rank-2.log", rank=2))
+    gap = Gap("timeout", "loki", "it did not answer")
+    found = diagnose(Evidence(Job(world_size=10**12), streams=(one,), gaps=(gap,)), BOOK)
+    assert found.gaps[0] == gap
+    reasons = {one.code: one.reason for one in found.gaps}
+    assert reasons["ranks_missing"] == "no log of rank 0-1,3-999999999999"
+    assert "no_kernel_log" in reasons
+
+
+def test_a_rule_that_could_not_be_judged_is_listed() -> None:
+    """With what it would need."""
+    found = report("asking the store\nnothing\nthe store replied\n" * 9)
+    assert [(one.rule, one.needs) for one in found.not_evaluated] == [("silence", "times of the lines")]
+
+
+def test_the_fingerprint_is_the_same_for_the_like() -> None:
+    """Other numbers, same fingerprint; another fault, another one."""
+    first, again = report(OUT_OF_MEMORY), report("\n" + OUT_OF_MEMORY.replace("7.25", "1.50").replace("2", "6"))
+    assert first.fingerprint == again.fingerprint
+    assert first.id != again.id
+    assert first.fingerprint != report(MISSING_KEY).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [([], ""), ([3], "3"), ([1, 0, 2, 2], "0-2"), ([0, 1, 3, 5, 6, 7], "0-1,3,5-7"), (range(8), "0-7")],
+)
+def test_numbers_as_ranges(numbers: Iterable[int], expected: str) -> None:
+    """Sorted, none twice."""
+    assert ranges(numbers) == expected
+
+
+# what is quoted
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.text("abcde äß漢🙂", max_size=600)), min_size=1, max_size=12),
+)
+def test_five_lines_and_two_kilobytes_are_quoted_at_most(lines: list[tuple[int, str]]) -> None:
+    """However many and however long the lines are, in whatever letters."""
+    text = "".join(
+        f"[rank{rank}]: CUDA out of memory. Tried to allocate {rank}.00 GiB {words}\n" for rank, words in lines
+    )
+    quoted = report(text).diagnoses[0].evidence
+    assert 1 <= len(quoted) <= SHOWN_LINES
+    assert sum(len(one.text.encode()) for one in quoted) <= SHOWN_TEXT
+    assert all(one.text.encode() in text.encode() for one in quoted)
+
+
+def test_like_lines_are_quoted_once() -> None:
+    """Sixty ranks that say the same are one line; each pattern of the rule is among them."""
+    many = "".join(f"[rank{n}]: port went down on hca {n}\n" for n in range(60))
+    found = report(many + "[rank7]: heartbeat lost\n")
+    assert [one.text for one in found.diagnoses[0].evidence] == [
+        "[rank0]: port went down on hca 0",
+        "[rank7]: heartbeat lost",
+    ]
+
+
+# the same input, the same answer
+
+
+class Shuffled:
+    """An engine that tells its hits in another order, and some of them twice."""
+
+    name = "shuffled"
+
+    def __init__(self, inner: HyperscanMatcher, seed: int) -> None:
+        self._inner, self._chance = inner, random.Random(seed)
+
+    def hits(self, block: bytes) -> list[Hit]:
+        """The hits of the engine inside, shuffled."""
+        found = self._inner.hits(block)
+        found += found[::3]
+        self._chance.shuffle(found)
+        return found
+
+    def dump(self) -> None:
+        """It cannot be kept."""
+
+
+MIXED = rows(1, 9) + OUT_OF_MEMORY + UNKNOWN + MISSING_KEY + "[rank1]: Connection closed by peer\n" * 30
+
+
+def test_the_same_input_gives_the_same_report() -> None:
+    """Byte for byte, also where the engine tells its hits in another order."""
+    expected = repr(report(MIXED, UNKNOWN))
+    assert repr(report(MIXED, UNKNOWN)) == expected
+    what, inner = prepared(BOOK)
+    for seed in range(5):
+        streams = [
+            scan(what, Shuffled(inner, seed), ref(f"logs/part-{n}.log"), [text.encode()])
+            for n, text in enumerate((MIXED, UNKNOWN))
+        ]
+        assert repr(diagnose(Evidence(streams=tuple(streams)), BOOK)) == expected
+
+
+def test_blocks_do_not_change_the_report() -> None:
+    """A text read in pieces gives the report of the whole."""
+    what, inner = prepared(BOOK)
+    data = MIXED.encode()
+    pieces = [data[n : n + 97] for n in range(0, len(data), 97)]
+    one = scan(what, inner, ref("logs/part-0.log"), pieces)
+    assert diagnose(Evidence(streams=(one,)), BOOK) == report(MIXED)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.binary(max_size=3000), st.lists(st.integers(128, 255), max_size=500).map(bytes))
+def test_any_bytes_give_a_report(before: bytes, behind: bytes) -> None:
+    """Garbage before and behind what counts is no error, and what counts is still found."""
+    found = report((ref("logs/a.log"), before + b"\n" + OUT_OF_MEMORY.encode() + behind))
+    assert found.verdict == "fault"
+    assert "cuda_oom" in {one.fault for one in found.diagnoses}
+
+
+CALM = (
+    "the weather is fine",
+    "[rank1]: compiled kernels: 512 of 512",
+    "INFO cache warm, 0 errors",
+    "[rank0]: saw 7 of 7 peers",
+    "",
+    "2026-11-03 04:00:01 heartbeat ok",
+    "ranks: 8, gpus: 8",
+)
+BLOCKS = (
+    OUT_OF_MEMORY,
+    MISSING_KEY,
+    "[rank4]: Connection closed by peer\n",
+    "port went down\n",
+    "heartbeat lost\n",
+    "notice of eviction\n",
+    "node is draining\n",
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.sampled_from(BLOCKS), min_size=1, max_size=6),
+    st.lists(st.lists(st.sampled_from(CALM), max_size=6), min_size=7, max_size=7),
+)
+def test_unrelated_lines_remove_no_diagnosis(blocks: list[str], calm: list[list[str]]) -> None:
+    """Healthy lines anywhere between leave every diagnosis of rules that ask for no absence, in the same order."""
+    bare = report("".join(blocks))
+    wide = "".join("".join(f"{line}\n" for line in lines) + block for lines, block in zip(calm, blocks, strict=False))
+    full = report(wide + "".join(f"{line}\n" for line in calm[-1]))
+    told = [(one.fault, one.rule, one.explains) for one in bare.diagnoses]
+    assert [(one.fault, one.rule, one.explains) for one in full.diagnoses] == told

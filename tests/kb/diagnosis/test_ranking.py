@@ -1,0 +1,202 @@
+"""Ranking: the cause before its symptoms, the first before the loudest, the specific before the fallback."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.diagnosis.confidence import band
+from kb.diagnosis.findings import find
+from kb.diagnosis.ranking import Ranked, explains, precedes, rank
+from kb.facts.evidence import Facts, History
+from kb.model import Resource, StreamRef
+from kb.rulebase.rule import ExceptionTest, Pattern, Rule
+from kb.scanning.summary import Place, StreamSummary
+from tests.support.kb_samples import exception, facts, place, ref, rule, rulebook, steps, stream
+
+LINE = Pattern("line", literal="trouble")
+OOM = rule("oom", "cuda_oom", LINE)
+BUG = rule("bug", "code_bug", LINE)
+ECC = rule("ecc", "gpu_memory_ecc", LINE)
+LINK = rule("link", "link_down", LINE)
+CLOSED = rule("closed", "peer_failure", LINE, role="symptom")
+
+
+def ranked(*rules: Rule, streams: tuple[StreamSummary, ...]) -> list[Ranked]:
+    """What is found, in its order."""
+    known = facts(*streams, rules=rules)
+    return rank(find(rulebook(*rules), known, History()).findings, known)
+
+
+def order(places: list[Ranked]) -> list[str]:
+    """The faults in order."""
+    return [one.best.fault.id for one in places]
+
+
+def at(offset: int, time: float | None = None, who: int | None = None) -> list[Place]:
+    """One place."""
+    return [place(offset, time=time, rank=who)]
+
+
+def test_a_cause_comes_before_its_symptom() -> None:
+    """Though the symptom was logged first; and the symptom is folded under it."""
+    one = stream(found={"closed#line": at(100), "oom#line": at(900)})
+    (only,) = ranked(CLOSED, OOM, streams=(one,))
+    assert only.best.rule.id == "oom"
+    assert [finding.rule.id for finding in only.folded] == ["closed"]
+
+
+def test_a_cause_comes_before_its_consequence_by_the_table() -> None:
+    """A memory error of a GPU may look like memory exhausted; the other way it does not."""
+    one = stream(found={"oom#line": at(100), "ecc#line": at(200)})
+    places = ranked(OOM, ECC, streams=(one,))
+    assert order(places) == ["gpu_memory_ecc", "cuda_oom"]
+    assert any("consequence of: ecc" in reason for reason in places[1].reasons)
+
+
+def test_a_cause_seen_much_later_explains_nothing() -> None:
+    """Minutes after the end the table has no say."""
+    one = stream(found={"oom#line": at(100, 1000.0), "ecc#line": at(200, 5000.0)})
+    assert order(ranked(OOM, ECC, streams=(one,)))[0] == "cuda_oom"
+
+
+def test_the_first_comes_before_the_loudest() -> None:
+    """Of two causes that explain nothing of each other the earlier one leads, however often the other is logged."""
+    loud = [place(1000 + n, time=200.0 + n, rank=n) for n in range(60)]
+    places = ranked(LINK, BUG, streams=(stream(found={"bug#line": at(100, 100.0, 3), "link#line": loud}),))
+    assert order(places) == ["code_bug", "link_down"]
+    assert "it came before the other findings" in places[0].reasons
+
+
+def test_a_later_consequence_does_not_come_first() -> None:
+    """In logs of two ranks the time decides, whichever log is read first."""
+    early = stream("rank-5.log", {"bug#line": at(9000, 100.0, 5)})
+    late = stream("rank-0.log", {"link#line": at(10, 130.0, 0)})
+    assert order(ranked(LINK, BUG, streams=(late, early)))[0] == "code_bug"
+    assert order(ranked(BUG, LINK, streams=(early, late)))[0] == "code_bug"
+
+
+PEERS = rule("peers", "peer_failure", Pattern("line", exception=ExceptionTest(type="DistBackendError")), role="symptom")
+ANY_ERROR = rule("any", "code_bug", Pattern("line", exception=ExceptionTest(type=".*")), fallback=True)
+
+
+def test_one_ranks_error_behind_the_connection_errors_of_all_others() -> None:
+    """Sixty-three ranks lose their peer; the one that raised something else is the cause, known to a rule or not."""
+    others = [
+        stream(
+            StreamRef(f"rank-{n}.log", Resource(rank=n)),
+            structures=[exception(100, "DistBackendError", "peer closed", rank=n, time=100.0)],
+        )
+        for n in range(64)
+        if n != 17
+    ]
+    one = stream(
+        StreamRef("rank-17.log", Resource(rank=17)),
+        structures=[exception(100, "KeyError", "'input_ids'", rank=17, time=101.0)],
+    )
+    (only,) = ranked(PEERS, ANY_ERROR, streams=(*others[:40], one, *others[40:]))
+    assert only.best.rule.id == "any"
+    assert only.best.first.resource.rank == 17
+    assert [(finding.rule.id, finding.count) for finding in only.folded] == [("peers", 63)]
+
+
+def test_a_specific_rule_comes_before_a_fallback() -> None:
+    """Where nothing tells which of them was the first."""
+    streams = stream("rank-0.log", structures=[exception(100, "KeyError")]), stream("rank-1.log", {"oom#line": at(50)})
+    places = ranked(ANY_ERROR, OOM, streams=streams)
+    assert order(places) == ["cuda_oom", "code_bug"]
+    assert places[0].confidence > places[1].confidence
+    assert "a rule of last resort" in places[1].reasons
+
+
+def test_a_fallback_does_not_push_down_what_it_might_explain() -> None:
+    """The causal table counts for rules that know what they saw."""
+    last = rule("last", "gpu_memory_ecc", Pattern("line", exception=ExceptionTest(type=".*")), fallback=True)
+    streams = stream("rank-0.log", structures=[exception(100, "KeyError")]), stream("rank-1.log", {"oom#line": at(50)})
+    assert order(ranked(last, OOM, streams=streams))[0] == "cuda_oom"
+
+
+def test_context_is_not_ranked() -> None:
+    """What is only worth showing is no diagnosis."""
+    context = rule("bug", "code_bug", LINE, role="context")
+    assert ranked(context, streams=(stream(found={"bug#line": at(100)}),)) == []
+
+
+def test_a_symptom_alone_is_told_and_is_not_sure() -> None:
+    """Where nothing says more it stands first, in a lower band."""
+    (only,) = ranked(CLOSED, streams=(stream(found={"closed#line": at(100)}),))
+    assert only.best.rule.id == "closed"
+    assert band(only.confidence) == "possible"
+
+
+def test_a_symptom_that_the_cause_does_not_explain_is_kept() -> None:
+    """It is listed behind the cause, not folded away."""
+    spike = rule("spike", "loss_spike", LINE)
+    places = ranked(spike, CLOSED, streams=(stream(found={"spike#line": at(100), "closed#line": at(200)}),))
+    assert order(places) == ["loss_spike", "peer_failure"]
+    assert places[0].folded == ()
+
+
+def test_rules_of_one_fault_are_one_diagnosis() -> None:
+    """Two rules that name the same fault support each other."""
+    again = rule("again", "cuda_oom", LINE)
+    alone = ranked(OOM, streams=(stream(found={"oom#line": at(100)}),))
+    both = ranked(OOM, again, streams=(stream(found={"oom#line": at(100), "again#line": at(200)}),))
+    assert order(both) == ["cuda_oom"]
+    assert {finding.rule.id for finding in both[0].findings} == {"oom", "again"}
+    assert both[0].confidence > alone[0].confidence
+
+
+def test_a_rival_makes_it_less_sure() -> None:
+    """Two causes that explain nothing of each other leave doubt."""
+    alone = ranked(OOM, streams=(stream(found={"oom#line": at(100)}),))
+    rivals = ranked(OOM, BUG, streams=(stream(found={"oom#line": at(100), "bug#line": at(100)}),))
+    assert rivals[0].confidence < alone[0].confidence
+
+
+def test_what_stands_at_the_end_is_last_words() -> None:
+    """Steps after it make a finding weigh less."""
+    end = ranked(OOM, streams=(stream(found={"oom#line": at(5000)}, points=steps(1, 9)),))
+    before = ranked(OOM, streams=(stream(found={"oom#line": at(750)}, points=steps(1, 9)),))
+    assert "nothing went on after it" in end[0].reasons
+    assert "nothing went on after it" not in before[0].reasons
+    assert end[0].score > before[0].score
+
+
+def test_a_rule_may_explain_beyond_the_table() -> None:
+    """By fault or by rule id."""
+    wide = rule("wide", "code_bug", LINE, explains=("link",))
+    known: Facts = facts(stream(found={"wide#line": at(100), "link#line": at(200)}))
+    first, second = find(rulebook(wide, LINK), known, History()).findings
+    assert explains(first, second)
+    assert not explains(second, first)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [((0, 10, None), (0, 20, None), 1.0), ((0, 20, None), (0, 10, None), 0.0), ((0, 10, None), (0, 10, None), 0.5)],
+)
+def test_within_a_stream_the_offset_tells_which_came_first(
+    left: tuple[int, int, None], right: tuple[int, int, None], expected: float
+) -> None:
+    """Also without times."""
+    known = facts(stream(found={"oom#line": at(left[1]), "bug#line": at(right[1])}))
+    assert precedes(known.seen(OOM, LINE).signals[0], known.seen(BUG, LINE).signals[0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"), [(10.0, 13.0, 1.0), (13.0, 10.0, 0.0), (10.0, 11.5, 0.5), (None, 11.5, 0.5)]
+)
+def test_between_streams_the_time_tells_with_two_seconds_of_skew(
+    left: float | None, right: float | None, expected: float
+) -> None:
+    """Closer than the clocks agree it cannot be told."""
+    known = facts(stream(ref("a"), {"oom#line": at(1, left)}), stream(ref("b"), {"bug#line": at(1, right)}))
+    assert precedes(known.seen(OOM, LINE).signals[0], known.seen(BUG, LINE).signals[0]) == expected
+
+
+def test_the_order_of_the_rules_does_not_matter() -> None:
+    """The same findings rank alike, in whatever order the rulebook lists its rules."""
+    one = stream(found={f"{name}#line": at(100, 50.0) for name in ("oom", "bug", "link", "closed")})
+    forth = ranked(OOM, BUG, LINK, CLOSED, streams=(one,))
+    back = ranked(CLOSED, LINK, BUG, OOM, streams=(one,))
+    assert [(place.best.rule.id, place.score) for place in forth] == [(p.best.rule.id, p.score) for p in back]

@@ -1,0 +1,494 @@
+"""Who is named as at fault, from small logs of whole jobs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from kb.diagnosis.engine import diagnose
+from kb.diagnosis.suspects import SUSPECTS
+from kb.facts.evidence import Evidence
+from kb.model import Job, Resource, StreamRef
+from kb.report import Suspect
+from kb.rulebase.rule import ExceptionTest, FaultClass, Pattern, Rulebook, StructureTest
+from tests.support.kb_samples import ACTIONS, OWNERS, ref, rule, scanned
+
+FAULTS = {
+    one.id: one
+    for one in (
+        FaultClass("rdma_link", "network", "A link is down", explains=("peer_failure",), advice="requeue_without"),
+        FaultClass("host_oom", "platform", "Host memory", explains=("peer_failure",)),
+        FaultClass("node_lost", "platform", "Node lost", explains=("peer_failure",)),
+        FaultClass("time_limit", "platform", "Time limit", explains=("peer_failure",)),
+        FaultClass("nvlink_fault", "hardware", "NVLink", advice="requeue_without"),
+        FaultClass("collective_desync", "software", "Ranks disagree", explains=("peer_failure",)),
+        FaultClass("collective_timeout", "none", "A collective timed out", symptom=True),
+        FaultClass("peer_failure", "none", "A peer was lost", symptom=True),
+        FaultClass("rendezvous", "software", "Ranks did not meet"),
+        FaultClass("straggler", "training", "A slow rank"),
+        FaultClass("code_bug", "software", "Error in the code", explains=("peer_failure",)),
+        FaultClass("killed", "none", "A process was killed", explains=("peer_failure",)),
+        FaultClass("segfault", "software", "Native crash"),
+    )
+}
+BOOK = Rulebook(
+    "0",
+    "digest",
+    (
+        rule("completion", "rdma_link", Pattern("c", structure=StructureTest("ib_completion"))),
+        rule("port", "rdma_link", Pattern("p", regex=r"Got async event : port error")),
+        rule("link", "rdma_link", Pattern("k", regex=r"mlx5_core \S+ \w+: Link down"), role="contributing"),
+        rule("killed", "host_oom", Pattern("k", structure=StructureTest("oom_kill"))),
+        rule(
+            "ray",
+            "host_oom",
+            Pattern("r", regex=r"killed due to memory pressure \(OOM\)|killed due to the node running low on memory"),
+        ),
+        rule("slurm", "node_lost", Pattern("n", regex=r"DUE TO NODE FAILURE|Node failure on|Nodes \S+ not responding")),
+        rule("limit", "time_limit", Pattern("s", structure=StructureTest("slurm_end", {"why": "TIME LIMIT"}))),
+        rule("sxid", "nvlink_fault", Pattern("s", structure=StructureTest("sxid"))),
+        rule("mismatch", "collective_desync", Pattern("m", regex="Detected mismatch between collectives on ranks")),
+        rule("models", "collective_desync", Pattern("m", regex="DDP expects same model across all ranks")),
+        rule("gloo", "collective_timeout", Pattern("t", regex=r"Timed out waiting \d+ms for"), role="symptom"),
+        rule(
+            "closed",
+            "peer_failure",
+            Pattern("c", regex="Connection closed by remote peer (?P<peer>\\S+)"),
+            role="symptom",
+        ),
+        rule("store", "rendezvous", Pattern("w", regex=r"waiting for clients\. \d+/\d+ clients joined")),
+        rule("slow", "straggler", Pattern("s", regex=r"stragglers: \[(?P<ranks>[\d, ]+)\]")),
+        rule("key", "code_bug", Pattern("k", exception=ExceptionTest(type="KeyError"))),
+        rule("ended", "killed", Pattern("e", structure=StructureTest("elastic_failure", {"signal": "SIGKILL"}))),
+        rule("native", "segfault", Pattern("f", structure=StructureTest("launcher_exit", {"signal": "SIGSEGV"}))),
+    ),
+    FAULTS,
+    ACTIONS,
+    OWNERS,
+)
+KEY = 'Traceback (most recent call last):\n  File "/srv/fit.py", line 8, in go\n    x = d["a"]\nKeyError: \'a\'\n'
+STAMP = "2027-02-09 17:40:0{}"
+
+
+def told(*texts: tuple[StreamRef, str] | str, job: Job | None = None) -> list[Suspect]:
+    """The suspects of the first diagnosis on these logs."""
+    pairs = [(ref(f"logs/part-{n}.log"), one) if isinstance(one, str) else one for n, one in enumerate(texts)]
+    report = diagnose(Evidence(job or Job(), streams=tuple(scanned(text, BOOK, where) for where, text in pairs)), BOOK)
+    return list(report.diagnoses[0].suspects)
+
+
+def names(found: list[Suspect]) -> list[tuple[str, str | None, int | None]]:
+    """Kind, node and rank of each suspect."""
+    return [(one.kind, one.node, one.rank) for one in found]
+
+
+def job(nodes: int, per_node: int) -> Job:
+    """A job with nodes cn-a1, cn-a2 and so on."""
+    placed = {f"cn-a{n + 1}": tuple(range(n * per_node, (n + 1) * per_node)) for n in range(nodes)}
+    return Job(world_size=nodes * per_node, nodes=placed)
+
+
+def start(rank: int, node: str, address: str, world: int = 8, local: int = 0) -> str:
+    """What NCCL says of a rank at its start."""
+    head = f"{node}:{700 + rank}:{900 + rank} [{local}] NCCL INFO"
+    return (
+        f"{head} Bootstrap : Using ens5:{address}<0>\n"
+        f"{head} comm 0x7f10 rank {rank} nranks {world} cudaDev {local} busId {0x18 + rank:x}000 - Init COMPLETE\n"
+    )
+
+
+def completion(node: str, rank: int, peer: str, status: int = 12) -> str:
+    """A work completion with an error, as a rank's NCCL complains of its peer."""
+    text = f"NET/IB : Got completion from peer {peer}<41234> with error {status}, opcode 0, len 0, vendor err 129"
+    return f"\n{node}:{700 + rank}:{950 + rank} [0] transport/net_ib.cc:1295 NCCL WARN {text}\n"
+
+
+# Local evidence before what others say
+
+
+def test_a_nodes_kernel_goes_before_the_peers_that_complain() -> None:
+    """Link down in one node's kernel log; the three nodes that saw retries run out are not named."""
+    logs = [(ref(f"cn-a{n}.log", node=f"cn-a{n}"), completion(f"cn-a{n}", n, "10.9.0.2")) for n in (1, 3, 4)]
+    kernel = "[Tue Feb  9 17:40:08 2027] mlx5_core 0000:0c:00.0 ib2: Link down\n"
+
+    found = told(*logs, (ref("dmesg-cn-a2.log", node="cn-a2", kind="kernel"), kernel), job=job(4, 1))
+
+    assert names(found) == [("node", "cn-a2", None)]
+    assert found[0].why == "the kernel or a check on its node says so"
+
+
+def test_that_kernel_and_process_agree_is_said() -> None:
+    """The rank that sees its own port fail is named with the node whose kernel saw it too."""
+    kernel = "[Tue Feb  9 17:40:08 2027] mlx5_core 0000:0c:00.0 ib2: Link down\n"
+    own = "[rank5]: cn-a2:705:801 [1] transport/net_ib.cc:93 NCCL WARN NET/IB : Got async event : port error\n"
+
+    (first,) = told((ref("dmesg.log", node="cn-a2", kind="kernel"), kernel), own, job=job(2, 4))
+
+    assert (first.kind, first.node, first.rank) == ("rank", "cn-a2", 5)
+    assert first.why == "the kernel or a check on its node says so, and its own process too"
+
+
+def test_what_a_kernel_said_long_before_is_old_news() -> None:
+    """A port that lost its link at boot, hours ago, is not held against its node."""
+    kernel = "[Tue Feb  9 09:40:08 2027] mlx5_core 0000:0c:00.0 ib2: Link down\n"
+    own = f"[{STAMP.format(5)}] cn-a1:702:801 [1] net_ib.cc:93 NCCL WARN NET/IB : Got async event : port error\n"
+    steps = f"[{STAMP.format(4)}] step\n"
+
+    found = told((ref("dmesg.log", node="cn-a2", kind="kernel"), kernel), (ref("r", rank=2), steps + own))
+
+    assert [one.rank for one in found] == [2]
+
+
+@pytest.mark.parametrize(
+    ("complaints", "named"),
+    [
+        ([(1, 2), (3, 2), (4, 2)], "cn-a2"),
+        ([(2, 1), (2, 3), (2, 4)], "cn-a2"),
+        ([(1, 2)], "cn-a2"),
+        ([(1, 3), (4, 3), (3, 2)], "cn-a3"),
+    ],
+)
+def test_the_end_of_most_failed_connections_is_named(complaints, named) -> None:
+    """Many who complain of one, or one who complains of many; of a single pair it is the peer, who did not answer."""
+    starts = "".join(start(n - 1, f"cn-a{n}", f"10.9.0.{n}", world=4) for n in range(1, 5))
+    text = starts + "".join(completion(f"cn-a{one}", one - 1, f"10.9.0.{other}") for one, other in complaints)
+
+    assert told(text)[0].node == named
+
+
+def test_a_local_error_is_not_the_peers() -> None:
+    """Status 4, a local protection error, is of the side that reports it."""
+    text = start(0, "cn-a1", "10.9.0.1", 2) + start(1, "cn-a2", "10.9.0.2", 2) + completion("cn-a1", 0, "10.9.0.2", 4)
+
+    assert told(text)[0].node == "cn-a1"
+
+
+def test_the_driver_in_a_kernel_line_is_no_node() -> None:
+    """`nvidia-nvswitch3:` behind the stamp is a driver; the node is the file's."""
+    line = (
+        "[Tue Feb  9 17:40:08 2027] nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 11 LTSSM Fault Up\n"
+    )
+
+    assert told((ref("dmesg-cn-a2.log", node="cn-a2", kind="kernel"), line))[0].node == "cn-a2"
+
+
+def test_a_killed_process_is_a_rank_by_its_number() -> None:
+    """The kernel names a process of the node; NCCL said at the start which rank that is."""
+    kernel = "[ 8123.456789] Out of memory: Killed process 706 (python3) total-vm:9kB, anon-rss:7kB\n"
+
+    (first,) = told((ref("dmesg.log", node="cn-a2", kind="kernel"), kernel), start(6, "cn-a2", "10.9.0.2"))
+
+    assert (first.node, first.rank) == ("cn-a2", 6)
+
+
+# What launchers and schedulers say
+
+
+def test_slurms_batch_host_is_no_suspect() -> None:
+    """`ON cn-a1` says where the message comes from; the lost node is named in the other line."""
+    text = (
+        "slurmstepd: error: *** JOB 771 ON cn-a1 CANCELLED AT 2027-02-09T17:40:08 DUE TO NODE FAILURE, SEE LOG ***\n"
+        "srun: error: Node failure on cn-a3\n"
+    )
+
+    assert names(told(text)) == [("node", "cn-a3", None)]
+
+
+def test_a_list_of_nodes_is_taken_apart() -> None:
+    """Slurm's bracket form names each of them."""
+    text = "srun: error: Nodes cn-a[08-10] not responding\n"
+
+    assert [one.node for one in told(text)] == ["cn-a08", "cn-a09", "cn-a10"]
+
+
+def test_a_time_limit_is_the_jobs() -> None:
+    """No node and no rank is at fault where the job's time is up."""
+    text = "slurmstepd: error: *** JOB 771 ON cn-a1 CANCELLED AT 2027-02-09T17:40:08 DUE TO TIME LIMIT ***\n"
+
+    assert names(told((ref("cn-a1.log", node="cn-a1"), text))) == [("job", None, None)]
+
+
+def block(failed: list[tuple[int, int, str]]) -> str:
+    """A failure block of torchrun: rank, exit code and host of each, the first seen first."""
+
+    def item(number: int, rank: int, code: int, host: str) -> str:
+        return (
+            f"[{number}]:\n  time      : 2027-02-09_17:40:08\n  host      : {host}\n"
+            f"  rank      : {rank} (local_rank: {rank % 4})\n  exitcode  : {code} (pid: {4000 + rank})\n"
+        )
+
+    others = "".join(item(n, *one) for n, one in enumerate(failed[1:], 1))
+    line = "-" * 60 + "\n"
+    return f"train.py FAILED\n{line}Failures:\n{others}{line}Root Cause (first observed failure):\n{item(0, *failed[0])}{'=' * 60}\n"
+
+
+def test_the_launcher_tells_where_nothing_else_does() -> None:
+    """A traceback without a rank, and one process that ended with an error."""
+    (first,) = told(KEY + block([(3, 1, "cn-a1")]), job=Job(world_size=8))
+
+    assert (first.rank, first.node, first.why) == (3, "cn-a1", "the launcher saw it fail first")
+
+
+def test_a_process_that_ended_otherwise_did_not_print_the_traceback() -> None:
+    """The launcher saw a victim abort first; it is the one with an exit code that raised."""
+    victim, raised = (2, -6, "cn-a1"), (6, 1, "cn-a2")
+
+    assert [one.rank for one in told(KEY + block([victim]) + block([raised]), job=Job(world_size=8))] == [6]
+
+
+def test_where_all_processes_end_alike_it_is_the_job() -> None:
+    """Every rank of the block has the same exit, and the traceback names none of them."""
+    found = told(KEY + block([(n, 1, "cn-a1") for n in range(4)]), job=Job(world_size=4))
+
+    assert [(one.kind, one.why) for one in found] == [("job", "4 of 4 ranks ended alike")]
+
+
+def test_a_kill_is_of_the_process_that_ended_by_it() -> None:
+    """A kernel line of an unknown node, and two nodes' blocks: one victim aborted, one process was killed."""
+    kernel = "NVRM: Out of memory: Killed process 91 (python3) total-vm:9kB, anon-rss:7kB\n"
+
+    found = told(kernel + block([(2, -6, "cn-a1")]) + block([(6, -9, "cn-a2")]), job=Job(world_size=8))
+
+    assert names(found) == [("rank", "cn-a2", 6)]
+
+
+def test_a_lost_node_that_nobody_names_is_the_silent_one() -> None:
+    """Slurm says only that a node failed; the ranks of two nodes lost their peers, those of the third say nothing."""
+    end = "slurmstepd: error: *** JOB 771 ON cn-a1 CANCELLED AT 2027-02-09T17:40:08 DUE TO NODE FAILURE ***\n"
+    lost = "NCCL WARN Connection closed by remote peer 10.9.0.7<31>\n"
+    logs = [(ref(f"rank-{n}.log", rank=n), lost if n not in (2, 3) else "step 3\n") for n in range(6)]
+
+    found = told((ref("cn-a1.log", node="cn-a1"), end), *logs, job=job(3, 2))
+
+    assert names(found) == [("node", "cn-a2", None)]
+
+
+@pytest.mark.parametrize(("killed", "named"), [(4, 5), (5, 5)])
+def test_who_lost_a_peer_before_it_was_killed_is_a_victim(killed, named) -> None:
+    """Seven of eight lost a connection; the launcher saw one of them, or the eighth, be killed."""
+    lost = "NCCL WARN Connection closed by remote peer 10.9.0.7<31>\n"
+    logs = [(ref(f"rank-{n}.log", rank=n), lost if n != 5 else "step 3\n") for n in range(8)]
+
+    assert told(*logs, block([(killed, -9, "cn-a2")]), job=job(2, 4))[0].rank == named
+
+
+# All alike
+
+
+def test_all_ranks_alike_without_a_job_file() -> None:
+    """The number of ranks comes from the lines themselves."""
+    text = "".join(f"[rank{n}]: {line}\n" for n in range(8) for line in KEY.splitlines())
+
+    assert names(told(text)) == [("job", None, None)]
+
+
+def test_all_nodes_alike_where_ranks_are_not_known() -> None:
+    """A log a node and no rank in any line."""
+    assert names(told(*[(ref(f"cn-a{n}.log", node=f"cn-a{n}"), KEY) for n in range(1, 4)])) == [("job", None, None)]
+
+
+def test_all_logs_alike_where_neither_is_known() -> None:
+    """Names of files that tell nothing: what stands in all of them is the job's."""
+    (only,) = told(*[(ref(f"part-{n}.txt"), KEY) for n in range(4)])
+
+    assert (only.kind, only.why) == ("job", "it stands in all logs of the job")
+
+
+def test_one_long_before_the_others_is_the_one() -> None:
+    """All show it at last, the first of them ten minutes before."""
+    logs = [(ref(f"rank-{n}.log", rank=n), f"2027-02-09 17:{50 if n != 2 else 40}:0{n} ERROR\n{KEY}") for n in range(4)]
+
+    assert told(*logs)[0].rank == 2
+
+
+# Who waits, and who does not
+
+LATE = "RuntimeError: [gloo/unbound_buffer.cc:78] Timed out waiting 6000ms for recv operation to complete\n"
+
+
+def test_the_one_that_does_not_wait_is_named() -> None:
+    """Seven of eight gave up waiting; the eighth says nothing."""
+    logs = [(ref(f"rank-{n}.log", rank=n), LATE if n != 5 else "step 3\n") for n in range(8)]
+
+    (only,) = told(*logs)
+
+    assert (only.rank, only.why) == (5, "7 of 8 ranks wait, and this one does not")
+
+
+def test_a_silent_process_is_found_by_its_place_on_the_node() -> None:
+    """In a torchrun tree nobody tells the silent rank's number; its neighbours do."""
+    logs = []
+    for node in range(2):
+        for local in range(4):
+            rank = 4 * node + local
+            where = StreamRef(f"cn-a{node}/{local}/stderr.log", Resource(node=f"cn-a{node}", local_rank=local))
+            logs.append((where, f"[rank{rank}]: {LATE}" if rank != 6 else "hello\n"))
+
+    assert names(told(*logs)) == [("rank", "cn-a1", 6)]
+
+
+def test_a_node_of_which_nobody_waits_is_named_whole() -> None:
+    """All ranks of one node are silent."""
+    logs = [(ref(f"rank-{n}.log", rank=n), LATE if n // 2 != 1 else "step 3\n") for n in range(8)]
+
+    assert names(told(*logs, job=job(4, 2))) == [("node", "cn-a2", None)]
+
+
+def test_all_that_wait_are_the_job() -> None:
+    """Where nobody is absent nobody stands out."""
+    assert names(told(*[(ref(f"rank-{n}.log", rank=n), LATE) for n in range(8)])) == [("job", None, None)]
+
+
+def test_a_few_that_wait_are_not_said_to_be_at_fault() -> None:
+    """Two of eight tell of a wait: who they wait for is not known."""
+    found = told(*[(ref(f"rank-{n}.log", rank=n), LATE if n < 2 else "step 3\n") for n in range(8)])
+
+    assert {one.why for one in found} == {"one of those that wait; for whom is not told"}
+
+
+def test_those_that_wait_for_clients_point_at_the_one_that_never_came() -> None:
+    """A store's time-out is no fault of the ranks that print it."""
+    text = "RuntimeError: Timed out after 601 seconds waiting for clients. 7/8 clients joined.\n"
+
+    found = told(*[(ref(f"rank-{n}.log", rank=n), text if n != 3 else "KeyErr\n") for n in range(8)], job=job(2, 4))
+
+    assert names(found) == [("rank", "cn-a1", 3)]
+
+
+def test_a_lost_peer_is_named_by_the_others() -> None:
+    """Two nodes of the three lose a connection to the third, whose log is not there."""
+    line = "misc/socket.cc:49 NCCL WARN Connection closed by remote peer cn-a3<34021>\n"
+    logs = [(ref(f"cn-a{n}.log", node=f"cn-a{n}"), f"cn-a{n}:7:9 [0] {line}") for n in (1, 2)]
+
+    assert told(*logs, job=job(3, 1))[0].node == "cn-a3"
+
+
+def test_of_several_that_peers_name_it_is_the_one_that_does_not_wait_itself() -> None:
+    """Who was lost first loses nobody; those who lost a peer are then lost by others."""
+    line = "{me}:7:9 [0] socket.cc:49 NCCL WARN Connection closed by remote peer {peer}<34021>\n"
+    pairs = [("cn-a1", "cn-a2"), ("cn-a2", "cn-a3"), ("cn-a4", "cn-a2")]
+    logs = [(ref(f"{me}.log", node=me), line.format(me=me, peer=peer)) for me, peer in pairs]
+
+    assert told(start(0, "cn-a3", "10.9.0.3"), *logs)[0].node == "cn-a3"
+
+
+def test_of_several_silent_ranks_the_one_that_peers_name_is_first() -> None:
+    """Two of eight say nothing; the others lost a connection to the node of the second."""
+    lost = "NCCL WARN Connection closed by remote peer cn-a3<31>\n"
+    logs = [(ref(f"rank-{n}.log", rank=n), lost if n not in (1, 5) else "step 3\n") for n in range(8)]
+
+    assert [one.rank for one in told(*logs, job=job(4, 2))] == [5, 1]
+
+
+def test_silent_ranks_of_one_node_that_peers_name_are_told_by_the_node() -> None:
+    """Which of the two was lost first cannot be told."""
+    lost = "NCCL WARN Connection closed by remote peer cn-a2<31>\n"
+    logs = [(ref(f"rank-{n}.log", rank=n), lost if n not in (1, 5, 6) else "step 3\n") for n in range(12)]
+
+    assert names(told(*logs, job=job(3, 4))) == [("node", "cn-a2", None), ("rank", "cn-a1", 1)]
+
+
+def test_most_nodes_silent_is_no_sign() -> None:
+    """One of three nodes tells of a wait."""
+    found = told((ref("cn-a1.log", node="cn-a1"), LATE), job=job(3, 2))
+
+    assert names(found) == [("node", "cn-a1", None)]
+
+
+def test_ranks_that_a_line_lists_are_named_rather_than_its_speaker() -> None:
+    """Rank 0 reports the stragglers."""
+    found = told((ref("rank-0.log", rank=0), "stragglers: [3, 6]\n"), job=job(2, 4))
+
+    assert names(found) == [("rank", "cn-a1", 3), ("rank", "cn-a2", 6)]
+
+
+# Who does otherwise
+
+
+def mismatch(mine: int, shape: int, other: int, its: int) -> str:
+    """What torch says on one rank of two collectives that differ."""
+
+    def running(rank: int, size: int) -> str:
+        what = f"SequenceNumber=41, OpType=ALLREDUCE, TensorShape=[{size}], TensorDtypes=Float, TensorDeviceTypes=TensorOptions(dtype=float)"
+        return f"Rank {rank} is running collective: CollectiveFingerPrint({what})"
+
+    last = f"RuntimeError: Detected mismatch between collectives on ranks. {running(mine, shape)}, but {running(other, its)}."
+    return f'[rank{mine}]: Traceback (most recent call last):\n[rank{mine}]:   File "/srv/fit.py", line 8, in go\n[rank{mine}]: {last}\n'
+
+
+@pytest.mark.parametrize("odd", [0, 5])
+def test_the_rank_that_runs_something_else_is_named(odd) -> None:
+    """By majority over what all ranks tell, not all who tell it."""
+    text = "".join(
+        mismatch(n, 2048, odd, 512) if n != odd else mismatch(odd, 512, 1 if odd == 0 else 0, 2048) for n in range(8)
+    )
+
+    (only,) = told(text, job=job(2, 4))
+
+    assert (only.rank, only.node, only.why) == (odd, f"cn-a{odd // 4 + 1}", "it differs from 7 other ranks")
+
+
+def test_a_model_that_differs_is_told_by_the_number_of_its_parameters() -> None:
+    """DDP's check: each rank names its own number and another's."""
+    lines = [f"RuntimeError: DDP expects same model across all ranks, but Rank {n} has 30 params, while rank 2 has inconsistent 31 params." for n in (0, 1, 3)]  # fmt: skip
+
+    assert [one.rank for one in told("\n".join(lines) + "\n", job=job(1, 4))] == [2]
+
+
+# Ray
+
+
+def test_an_address_is_a_node_by_what_nccl_said_at_its_start() -> None:
+    """Ray tells of an address and a process; NCCL's start has both with host and rank."""
+    text = "".join(start(n, f"cn-a{n}", f"10.9.0.{n}", world=3) for n in range(3)) + (
+        "(raylet, ip=10.9.0.2) node_manager.cc:3069: 1 Workers (tasks / actors) killed due to memory pressure (OOM)\n"
+    )
+
+    assert told(text)[0].node == "cn-a2"
+
+
+def test_the_process_that_ray_killed_is_a_rank() -> None:
+    """`IP: …` and `pid=…` in one line."""
+    text = "".join(start(n, f"cn-a{n}", f"10.9.0.{n}", world=3) for n in range(3)) + (
+        "Task was killed due to the node running low on memory (IP: 10.9.0.1, ID: 7f), where pid=701 was running.\n"
+    )
+
+    assert names(told(text)) == [("rank", "cn-a1", 1)]
+
+
+# Bounds
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "srun: error: Nodes cn-a[09-01] not responding",
+        "srun: error: Nodes cn-a[1-999999] not responding",
+        "srun: error: Nodes cn-a[²] not responding",
+        "stragglers: [9999999, 99999999999]",
+        "stragglers: [, ]",
+        "Node failure on " + "x" * 5000,
+        "RuntimeError: Detected mismatch between collectives on ranks. Rank 9999999 is running collective: Rank",
+        "NCCL WARN Connection closed by remote peer <<<[[[",
+    ],
+)
+def test_odd_lines_name_at_most_so_many(line) -> None:
+    """Whatever stands where a name should stand, nothing is raised and the list stays short."""
+    report = diagnose(Evidence(Job(world_size=8), streams=(scanned(line + "\n", BOOK),)), BOOK)
+
+    assert all(len(one.suspects) <= SUSPECTS for one in report.diagnoses)
+    assert all(one.rank is None or 0 <= one.rank < 8 for two in report.diagnoses for one in two.suspects)
+
+
+def test_ten_thousand_ranks_take_no_long_time() -> None:
+    """A log a rank; nearly all wait."""
+    logs = [(ref(f"rank-{n}.log", rank=n), LATE if n != 7777 else "step\n") for n in range(2)]
+    waits, quiet = (scanned(text, BOOK, where) for where, text in (logs[0], (logs[1][0], "step\n")))
+    streams = tuple(replace(quiet if n == 7777 else waits, ref=ref(f"rank-{n}.log", rank=n)) for n in range(10_000))
+    begun = time.process_time()
+    report = diagnose(Evidence(Job(world_size=10_000), streams=streams), BOOK)
+
+    assert time.process_time() - begun < 20
+    assert len(report.diagnoses[0].suspects) <= SUSPECTS

@@ -1,0 +1,163 @@
+"""The verdict, the phase, how far the run came, and what is to be decided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kb.diagnosis.ranking import Ranked
+from kb.diagnosis.verdict import failure_signs, judge, last_words, phase, progress
+from kb.facts.evidence import Facts
+from kb.model import Structure
+from kb.report import Hang, Progress, Vote
+from kb.scanning.summary import StageMark
+from tests.support.allowed_matches import places, seen
+from tests.support.kb_samples import exception, facts, steps, stream
+
+
+def structure(kind: str, offset: int = 900, **fields: str) -> Structure:
+    """A structure with these fields."""
+    return Structure(kind, offset, offset + 50, kind, fields)
+
+
+# signs of failure
+
+
+@pytest.mark.parametrize(
+    ("one", "expected"),
+    [
+        (exception(900), True),
+        (exception(900, "KeyboardInterrupt"), False),
+        (exception(900, "SystemExit"), False),
+        (structure("elastic_failure"), True),
+        (structure("native_crash"), True),
+        (structure("oom_kill"), True),
+        (structure("watchdog"), True),
+        (structure("launcher_exit", exitcode="0"), False),
+        (structure("launcher_exit", exitcode="137"), True),
+        (structure("launcher_exit", signal="SIGKILL"), True),
+        (structure("checkpoint", event="save_end"), False),
+        (structure("xid", xid="43"), False),
+    ],
+)
+def test_what_is_a_sign_of_failure(one: Structure, expected: bool) -> None:
+    """Crashes, exceptions and bad exits are; interrupts by hand, good exits and other structures are not."""
+    assert bool(failure_signs(facts(stream(structures=[one])))) is expected
+
+
+@pytest.mark.parametrize(("name", "expected"), [("SIGUSR1", False), ("SIGCHLD", False), ("SIGABRT", True)])
+def test_a_signal_that_only_tells_something_is_no_sign(name: str, expected: bool) -> None:
+    """User signals are notices: a checkpoint wanted, the end of the allocation near."""
+    assert bool(failure_signs(facts(stream(structures=[structure("signal", signal=name)])))) == expected
+
+
+def test_what_the_run_survived_is_no_sign() -> None:
+    """Steps after it in its own log, or in the log of steps by the clock, show that it ended nothing."""
+    assert failure_signs(facts(stream(structures=[exception(900)], points=steps(1, 20)))) == []
+    log = stream(points=[p for n in range(9) for p in steps(n, n, start=n, time=1000.0 + 60 * n)])
+    assert failure_signs(facts(stream("rank-3.err", structures=[exception(900, time=1000.0)]), log)) == []
+    assert len(failure_signs(facts(stream("rank-3.err", structures=[exception(900, time=1400.0)]), log))) == 1
+
+
+def test_an_error_line_at_the_very_end_is_a_last_word() -> None:
+    """Where the log stops with it; not when the run says that it ended well, nor when calm lines follow."""
+
+    def tail(text: str, *structures: Structure) -> list[int]:
+        summary = stream(structures=structures)
+        ending = type(summary)(summary.ref, len(text), structures=summary.structures, tail=text, tail_offset=1000)
+        return [one.offset for _, one in last_words(facts(ending))]
+
+    assert tail("step done\nERROR: the engine stopped\n") == [1010]
+    assert tail("ERROR: the engine stopped\n" + "all is calm\n" * 6) == []
+    assert tail("ERROR: the engine stopped\n", structure("run_end", how="completed")) == []
+    assert tail("all is calm\n") == []
+
+
+# verdict and phase
+
+
+def test_the_four_verdicts() -> None:
+    """A finding is a fault; signs without one are no match; steps without signs no fault; too little text too little."""
+    known = seen("oom")
+    assert judge(places(known), known, []) == "fault"
+    crashed = facts(stream(structures=[exception(900)]))
+    assert judge(places(crashed), crashed, failure_signs(crashed)) == "no_match"
+    assert judge([], facts(stream(points=steps(1, 3), size=50)), []) == "no_fault"
+    assert judge([], facts(stream(size=5000)), []) == "no_fault"
+    assert judge([], facts(stream(size=50)), []) == "insufficient_evidence"
+    assert judge([], facts(), []) == "insufficient_evidence"
+
+
+def test_a_weak_finding_needs_a_sign_of_failure() -> None:
+    """Alone it is not enough to call a fault."""
+    known = seen("oom")
+    (only,) = places(known)
+    weak = Ranked(only.findings, only.score, only.reasons, 0.2)
+    assert judge([weak], known, []) == "no_fault"
+    assert judge([weak], known, ["a sign"]) == "fault"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("oom", "failed"), ("spike", "degraded"), ("preempted", "stopped"), ("ecc", "failed")],
+)
+def test_the_phase_of_a_fault(name: str, expected: str) -> None:
+    """A preempted run was stopped, one that lives with its fault is degraded, others failed."""
+    known = seen(name)
+    assert phase("fault", places(known), known) == expected
+
+
+def test_a_rule_about_hangs_of_a_run_that_ended() -> None:
+    """What such a rule saw hung where the probes looked at a running job, and failed where there was none to look at."""
+    known = seen("odd")
+    running = replace(known.evidence, hang=Hang(votes=(Vote("silence", "no", ""),)))
+    assert phase("fault", places(known), known) == "failed"
+    assert phase("fault", places(known), Facts(running, ())) == "hung"
+
+
+def test_the_phase_without_a_fault() -> None:
+    """Completed where the run says so, running where it was making steps, else unknown; a failure nobody knows failed."""
+    running = facts(stream(points=steps(1, 9)))
+    done = facts(stream(points=steps(1, 9), structures=[structure("run_end", how="completed")]))
+    assert phase("no_fault", [], running) == "running"
+    assert phase("no_fault", [], done) == "completed"
+    assert phase("no_fault", [], facts(stream())) == "unknown"
+    assert phase("insufficient_evidence", [], running) == "unknown"
+    assert phase("no_match", [], running) == "failed"
+
+
+# progress
+
+
+def test_how_far_the_run_came() -> None:
+    """The furthest step of all logs, the latest time, the stage at the end of a log."""
+    main = stream(points=steps(10, 30, total=500, time=77.0), marks=[StageMark(50_000, "saving")])
+    done = progress(facts(stream("rank-1.log", marks=[StageMark(9, "teardown")]), main))
+    assert (done.last_iteration, done.last_progress, done.stage, done.total_iterations) == (30, 77.0, "saving", 500)
+    assert progress(facts(stream())) == Progress()
+
+
+@pytest.mark.parametrize(
+    ("structures", "expected"),
+    [
+        ([], None),
+        ([structure("checkpoint", 450, event="save_end", iteration="4")], 4),
+        ([structure("checkpoint", 450, event="save_begin", iteration="4")], 4),
+        ([structure("checkpoint", 2950, event="save_begin", iteration="29")], None),
+        ([structure("checkpoint", 2950, event="save_end", iteration="29")], 29),
+        ([structure("checkpoint", 450, event="save_end")], 5),
+        ([structure("checkpoint", 450, event="load_end", iteration="4")], None),
+        ([structure("checkpoint", 450, event="save_end", iteration="many")], None),
+        (
+            [
+                structure("checkpoint", 1450, event="save_end", iteration="14"),
+                structure("checkpoint", 2950, event="save_begin", iteration="29"),
+            ],
+            14,
+        ),
+    ],
+)
+def test_the_last_complete_checkpoint(structures: list[Structure], expected: int | None) -> None:
+    """One whose end was logged, or behind whose begin the run made steps; one that was being written does not count."""
+    assert progress(facts(stream(points=steps(1, 30), structures=structures))).last_checkpoint == expected

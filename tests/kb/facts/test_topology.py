@@ -1,0 +1,103 @@
+"""Who ran where, from what logs and a job's description tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from kb.facts.evidence import Evidence, Facts
+from kb.facts.topology import Place, Places
+from kb.model import Job, Resource, StreamRef, Structure
+from kb.scanning.summary import StreamSummary
+from tests.support.kb_samples import BOOK, scanned, stream
+
+
+def places(*streams: StreamSummary, job: Job | None = None) -> Places:
+    """The places of a job with these streams."""
+    return Places(Facts(Evidence(job or Job(), streams=streams), ()))
+
+
+def start(host: str, rank: int, size: int, bus: str = "18000") -> Structure:
+    """What NCCL's line on a communicator comes to."""
+    fields = {"host": host, "pid": 500 + rank, "comm_rank": rank, "nranks": size, "device": 0, "bus": bus}
+    return Structure("nccl_init", rank, rank + 1, "", fields, Resource(node=host))
+
+
+def test_the_jobs_description_places_ranks() -> None:
+    """Node, number within the node, and how many there are."""
+    known = places(job=Job(world_size=4, nodes={"cn-1": (0, 1), "cn-2": (2, 3)}))
+
+    assert (known.node_of(3), known.nodes, known.world, known.ranks) == ("cn-2", ("cn-1", "cn-2"), 4, {0, 1, 2, 3})
+
+
+def test_nccl_places_ranks_processes_and_gpus() -> None:
+    """Only the communicator of all ranks: in a smaller one the number is another."""
+    known = places(stream(structures=[start("cn-1", 0, 2), start("cn-2", 1, 2, bus="9b000"), start("cn-7", 0, 1)]))
+
+    assert [known.node_of(rank) for rank in (0, 1)] == ["cn-1", "cn-2"]
+    assert known.rank_at("cn-2", pid="501") == 1
+    assert known.rank_at("cn-2", pci="0000:9b:00") == 1
+    assert known.rank_at("cn-2", pci="PCI:0000:9a:00.0") is None
+    assert known.rank_at(None, pid="501") == 1
+
+
+def test_a_number_that_two_processes_have_tells_nothing_without_a_node() -> None:
+    """Process numbers repeat from node to node."""
+    one, two = start("cn-1", 0, 2), start("cn-2", 1, 2)
+    known = places(stream(structures=[one, Structure(two.kind, 9, 10, "", {**two.fields, "pid": 500}, two.resource)]))
+
+    assert (known.rank_at("cn-2", pid="500"), known.rank_at(None, pid="500")) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("uri", "hint", "node"),
+    [
+        ("logs/team-x-worker-1.log", "worker-1", "team-x-worker-1"),
+        ("logs/out_of.team-x-worker-1.v2.txt", None, "team-x-worker-1"),
+        ("logs/team-x-worker-11.log", "worker-11", "worker-11"),
+        ("hw/team-x-worker-1/dmesg.log", None, "team-x-worker-1"),
+        ("logs/other.log", "cn-9", "cn-9"),
+    ],
+)
+def test_a_known_name_in_a_path_goes_before_a_part_of_it(uri, hint, node) -> None:
+    """What the job calls its nodes is looked for in names of files."""
+    known = places(stream(StreamRef(uri, Resource(node=hint))), job=Job(nodes={"team-x-worker-1": (0,)}))
+
+    assert known.place(0, Resource(node=hint)).node == node
+
+
+def test_short_and_full_names_are_one_machine() -> None:
+    """The job's own name for it is shown."""
+    known = places(job=Job(nodes={"cn-1.example.org": (0,)}))
+
+    assert [known.node(name) for name in ("cn-1", "cn-1.example.org", "cn-2")] == ["cn-1.example.org"] * 2 + ["cn-2"]
+
+
+def test_addresses_are_those_that_nccl_printed() -> None:
+    """An address that nobody printed is no node of the job."""
+    known = places(scanned("cn-4:77:77 [0] NCCL INFO Bootstrap : Using ib0:10.8.0.4<0>\n", BOOK))
+
+    assert (known.known("10.8.0.4"), known.known("10.8.0.5"), known.node("10.8.0.5")) == ("cn-4", None, "10.8.0.5")
+
+
+def test_ranks_of_a_node_follow_the_order_of_local_ones() -> None:
+    """Rank 5 is told by a line, so local rank 3 of the node is rank 7."""
+    refs = [StreamRef(f"cn-2/{local}/stderr.log", Resource(node="cn-2", local_rank=local)) for local in (1, 3)]
+    known = places(
+        stream(refs[0], structures=[Structure("exception", 0, 9, "", {}, Resource(rank=5))]), stream(refs[1])
+    )
+
+    assert known.place(1, refs[1].resource) == Place(7, "cn-2", 3)
+    assert known.ranks == {5, 7}
+
+
+@pytest.mark.parametrize("pid", ["", "x", "²", "-1", "9" * 40])
+def test_what_is_no_process_number_is_no_rank(pid) -> None:
+    """Lines hold anything where a number should stand."""
+    assert places(stream(structures=[start("cn-1", 0, 1)])).rank_at("cn-1", pid=pid, pci="²²:zz") is None
+
+
+def test_a_number_beyond_the_job_is_no_rank() -> None:
+    """`2027: …` looks like a task's prefix."""
+    known = places(stream(), job=Job(world_size=8))
+
+    assert known.place(0, Resource(rank=2027)).rank is None

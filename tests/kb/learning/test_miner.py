@@ -1,0 +1,239 @@
+"""From resolved incidents to the rule that finds them, or to why there is none."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from kb.learning.cases import Candidate, Refusal
+from kb.learning.miner import mine
+from kb.learning.negative_corpus import background, held
+from kb.rulebase.rule import Name, Pattern, Rule
+from tests.support.resolved_cases import BOOK, GONE, LEASE, STEPS, case, leases, others, seen
+
+OTHER = "[rank0]: sample 17 of part 3 cannot be decoded\n"
+
+
+def found(cases, held_against=None):
+    """The candidate of some cases."""
+    result = mine(cases, held_against or others(OTHER), BOOK)
+    assert isinstance(result, Candidate), result
+    return result
+
+
+def refused(cases, held_against=None):
+    """Why there is no candidate: the code."""
+    result = mine(cases, held_against or others(OTHER), BOOK)
+    assert isinstance(result, Refusal), result
+    return result.code
+
+
+def test_what_incidents_share_and_others_lack_becomes_the_pattern():
+    """The line without its numbers, named by its words; who supports it is told."""
+    candidate = found(leases(1, 2, 3))
+    assert candidate.match == {"line": {"regex": "lease of volume [\\d.]+ was refused"}}
+    assert (candidate.id, candidate.family, candidate.title) == (
+        "storage-io-lease-volume",
+        "host",
+        "Storage fault: lease volume refused",
+    )
+    assert (candidate.support, candidate.asked, candidate.alone, candidate.counter, candidate.tried) == (
+        (1, 2, 3),
+        (1, 2, 3),
+        False,
+        (),
+        4,
+    )
+    assert candidate.lines[2] == {"logs/rank-0.log": (LEASE.format(rank=2, volume=14, epoch=5).rstrip(),)}
+    assert candidate.remarks == ()
+
+
+def test_an_exception_is_looked_for_as_one():
+    """By its class without the module and what is always in its message."""
+    candidate = found([case(one, GONE.format(rank=one, volume=one * 3)) for one in (1, 2, 3)])
+    assert candidate.match == {"line": {"exception": {"type": "VolumeGoneError", "message": "gone from mount table"}}}
+
+
+def test_a_number_stays_where_only_it_tells_faults_apart():
+    """Otherwise the words alone would speak on another fault."""
+    text = "kernel: NVRM: Xid (PCI:0000:3b:00): {xid}, pid={pid}, name=python3, engine halted\n"
+    cases = [case(one, text.format(xid=48, pid=4000 + one), "gpu_memory_ecc") for one in (1, 2, 3)]
+    against = others(*(text.format(xid=79, pid=5000 + one) for one in range(4)))
+    regex = found(cases, against).match["line"]["regex"]
+    assert [bool(re.search(regex, text.format(xid=xid, pid=1))) for xid in (48, 79, 480)] == [True, False, False]
+
+
+def test_a_place_of_a_device_is_captured_under_its_usual_name():
+    """As rules name it, so that texts may."""
+    text = "kernel: mlx5_core 0000:{bus}:00.0: device health compromised, reached rank {rank}\n"
+    cases = [case(one, text.format(bus=f"{one + 10:02x}", rank=one)) for one in (1, 2, 3)]
+    regex = found(cases).match["line"]["regex"]
+    assert re.search(regex, text.format(bus="af", rank=12)).groupdict() == {"pci": "0000:af:00"}
+
+
+def test_one_incident_alone_says_so():
+    """It needs a line that tells of harm, since one incident has many lines that no other has."""
+    candidate = found([case(1, "[rank3]: fatal: lease of volume 7 was refused by its owner\n")])
+    assert (candidate.support, candidate.alone, candidate.remarks) == ((1,), True, ("Incident 1 alone supports this.",))
+
+
+def test_one_that_was_closed_alike_and_looks_otherwise_is_named():
+    """It may have been closed wrongly, so the rule does not follow it."""
+    candidate = found([*leases(1, 2), case(5, OTHER)])
+    assert (candidate.support, candidate.asked) == ((1, 2), (1, 2, 5))
+    assert candidate.remarks == (
+        "Closed alike, but it finds nothing in incident 5: closed wrongly, or another signature of the fault.",
+    )
+
+
+def test_a_wrong_close_out_finds_no_support():
+    """What stands out stands in incidents of another fault too, and these are named."""
+    text = "[rank0]: fatal: decoder of sample {} gave up on corrupt frame\n"
+    cases = [case(one, text.format(one), "gpu_memory_ecc") for one in (1, 2)]
+    result = mine(cases, others(*(text.format(one) for one in (7, 8, 9))), BOOK)
+    assert isinstance(result, Refusal)
+    assert (result.code, "incident 100 (data_error)" in " ".join(result.reasons)) == ("no_support", True)
+
+
+def _known(fault):
+    """The base with a rule for the lease's line, which names a fault."""
+    pattern = Pattern("line", regex="lease of volume .{1,20} was refused")
+    rule = Rule("lease", "A lease", fault, "root_cause", "stable", "high", "", "", "", (pattern,), Name("line"), ())
+    return replace(BOOK, rules=(rule,))
+
+
+def test_one_close_out_against_a_rule_is_not_enough():
+    """The rule that speaks of the same line and names another fault is told; several incidents outweigh it."""
+    result = mine(leases(1), others(OTHER), _known("gpu_memory_ecc"))
+    assert isinstance(result, Refusal)
+    assert (result.code, "rule lease" in result.reasons[0]) == ("explained", True)
+    several = mine(leases(1, 2, 3), others(OTHER), _known("gpu_memory_ecc"))
+    assert several.remarks == ("Rule lease looks for the same line and names gpu_memory_ecc.",)
+    assert isinstance(mine(leases(1), others(OTHER), _known("storage_io")), Candidate)
+
+
+def test_a_consequence_in_an_incident_closed_so_does_not_speak_against_its_cause():
+    """Storage brings about failed checkpoints; somebody may have closed one as that."""
+    against = others(*(LEASE.format(rank=0, volume=1, epoch=one) for one in (1, 2)), fault="checkpoint_save")
+    assert found(leases(1, 2, 3), against).counter == ()
+
+
+@pytest.mark.parametrize(
+    ("cases", "code"),
+    [
+        ([], "gone"),
+        ([replace(one, texts={}) for one in leases(1, 2)], "gone"),
+        ([replace(one, texts={"logs/rank-0.log": " \n"}) for one in leases(1)], "gone"),
+        ([replace(one, fault=None) for one in leases(1)], "unnamed"),
+        ([replace(one, against=("data_error",)) for one in leases(1)], "disputed"),
+        ([replace(one, fault="gone_fault") for one in leases(1)], "unnamed"),
+        ([replace(one, fault="code_bug") for one in leases(1, 2)], "plain_bug"),
+        ([case(one, STEPS) for one in (1, 2)], "no_support"),
+    ],
+)
+def test_where_nothing_can_be_learned_the_reason_is_told(cases, code):
+    """Logs that are gone, a fault that nobody named, people who disagree, bugs, nothing to go by."""
+    assert refused(cases) == code
+
+
+def test_two_who_disagree_are_told_where_others_agree():
+    """The others carry the rule, and a reviewer knows."""
+    cases = leases(1, 2, 3)
+    candidate = found([replace(cases[0], against=("data_error",)), *cases[1:]])
+    assert candidate.remarks == ("People disagree on incident 1: others said data_error.",)
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "AttributeError: 'Trainer' object has no attribute 'warm_lease'",
+        "KeyError: 'lease_of_volume'",
+        "NameError: name 'lease_volume' is not defined",
+        "ZeroDivisionError: division by zero",
+        "AssertionError",
+        "ValueError: lease_volume",
+    ],
+)
+def test_a_plain_bug_of_own_code_is_no_rule(last):
+    """Its words are of that code alone, however it was closed."""
+    text = f'Traceback (most recent call last):\n  File "/work/team/train.py", line 8, in lease\n    step()\n{last}\n'
+    assert refused([case(one, text) for one in (1, 2, 3)]) == "plain_bug"
+
+
+def test_a_stage_that_all_support_tells_apart():
+    """Only where the line alone does not."""
+    cases = [replace(one, stage="saving") for one in leases(1, 2, 3)]
+    told = [
+        held(100 + at, "data_error", {"a.log": STEPS + LEASE.format(rank=0, volume=1, epoch=at)}, stage="init")
+        for at in range(2)
+    ]
+    assert found(cases, background(told)).match["line"]["where"] == {"stages": ["saving"]}
+
+
+def test_how_many_ranks_say_it_tells_apart():
+    """One rank in these incidents, every rank in those of the other fault."""
+    line = LEASE.format(rank=0, volume=1, epoch=2)
+    cases = [replace(one, texts={**one.texts, "r1": STEPS, "r2": STEPS}) for one in leases(1, 2, 3)]
+    told = [held(100 + at, "data_error", {f"r{rank}": STEPS + line for rank in range(4)}) for at in range(2)]
+    assert found(cases, background(told)).when == {"ranks": "line", "at_most": 1}
+
+
+def test_two_lines_tell_together_what_neither_tells_alone():
+    """Both stand in incidents of other faults, never both in one."""
+    one, two = "[rank1]: error: mount table was reloaded twice\n", "[rank1]: fatal: volume owner is unknown\n"
+    cases = [case(number, one + two) for number in (1, 2, 3)]
+    candidate = found(cases, others(one, one, two, two))
+    assert (sorted(candidate.match), candidate.when) == (["beside", "line"], {"all": ["line", "beside"]})
+    assert candidate.remarks == ("No single line tells these incidents from others; the condition does.",)
+
+
+def test_a_hang_is_told_by_where_a_rank_stands():
+    """No line tells it; what the stacks showed does, without the line of code."""
+    stood = seen("stack_outlier", **{"class": "deadlock", "activity": "user", "frame": "Lease.wait (lease.py:93)"})
+    moved = seen("stack_outlier", **{"class": "deadlock", "activity": "user", "frame": "Lease.wait (lease.py:95)"})
+    cases = [case(1, "", "deadlock", observed=(stood,)), case(2, "", "deadlock", observed=(moved,))]
+    told = [held(100, "data_error", {"a": STEPS}, observed=(seen("stack_outlier", **{"class": "data_error"}),))]
+    candidate = found(cases, background(told))
+    assert candidate.match == {"seen": {"structure": {"kind": "stack_outlier", "fields": {"class": "deadlock"}}}}
+
+
+def test_a_stack_that_others_have_too_is_told_by_its_frame():
+    """As few fields as tell the incidents apart."""
+    frame = {"class": "deadlock", "activity": "user", "frame": "Lease.wait (lease.py:93)"}
+    cases = [case(one, "", "deadlock", observed=(seen("stack_outlier", **frame),)) for one in (1, 2)]
+    other = seen("stack_outlier", **{"class": "deadlock", "activity": "user", "frame": "Loader.read (io.py:3)"})
+    told = [held(100, "data_error", {"a": STEPS}, observed=(other,))]
+    test = found(cases, background(told)).match["seen"]["structure"]["fields"]
+    assert re.fullmatch(test["frame"], "Lease.wait (lease.py:120)") is not None
+
+
+def test_what_some_show_otherwise_is_a_second_pattern():
+    """Any of them is enough."""
+    shown = [seen("collective_culprit", why=why, op="all_reduce") for why in ("missing", "missing", "disagrees")]
+    cases = [case(at, "", "deadlock", observed=(one,)) for at, one in enumerate(shown, start=1)]
+    candidate = found(cases)
+    fields = [one["structure"]["fields"] for one in candidate.match.values()]
+    assert (fields, candidate.when, candidate.support) == ([{"why": "missing"}, {"why": "disagrees"}], None, (1, 2, 3))
+
+
+def test_names_of_places_are_no_words_of_a_rule():
+    """A host that all three incidents share is still a host."""
+    text = "[rank0]: fatal: lease of hopper was refused by its owner\n"
+    cases = [case(one, text, names=frozenset({"hopper"})) for one in (1, 2, 3)]
+    candidate = found(cases)
+    assert "hopper" not in repr((candidate.match, candidate.title, candidate.id))
+
+
+def test_the_order_of_what_it_is_held_against_changes_nothing():
+    """The same incidents give the same rule."""
+    against = others(OTHER, "[rank0]: disk is slow\n")
+    turned = background(tuple(reversed(against.others)))
+    assert found(leases(1, 2, 3), against) == found(leases(1, 2, 3), turned)
+
+
+def test_near_misses_share_words_and_are_of_other_faults():
+    """What the rule must stay silent on: the same words with another meaning."""
+    near = "[rank0]: lease of volume 7 was renewed by its owner"
+    assert found(leases(1, 2, 3), others(f"{near}\n", OTHER)).near == (near,)

@@ -1,0 +1,89 @@
+"""Native crashes."""
+
+import pytest
+
+from kb.parsers.logs.crashes import READERS
+from tests.support.parsing import one, structures
+
+
+@pytest.mark.parametrize(
+    ("text", "signal", "what"),
+    [
+        ("Fatal Python error: Segmentation fault\n", "SIGSEGV", "Fatal Python error: Segmentation fault"),
+        ("Fatal Python error: Aborted\n", "SIGABRT", "Fatal Python error: Aborted"),
+        (
+            "terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: unknown error\nframe #0\n",
+            "SIGABRT",
+            "c10::Error: CUDA error: unknown error",
+        ),
+        ("terminate called without an active exception\n", "SIGABRT", "without an active exception"),
+        (
+            "*** Error in `python': double free or corruption (out): 0x01 ***\n",
+            "SIGABRT",
+            "double free or corruption (out): 0x01",
+        ),
+        ("[default2]:free(): invalid pointer\n", "SIGABRT", "free(): invalid pointer"),
+        ("malloc(): unaligned tcache chunk detected\n", "SIGABRT", "malloc(): unaligned tcache chunk detected"),
+        ("corrupted size vs. prev_size\n", "SIGABRT", "corrupted size vs. prev_size"),
+        ("Aborted (core dumped)\n", "SIGABRT", "Aborted (core dumped)"),
+        (
+            "[cn-b7:771:2:790] Caught signal 7 (Bus error: nonexistent physical address)\n",
+            "SIGBUS",
+            "Bus error: nonexistent physical address",
+        ),
+        (
+            "*** SIGSEGV received at time=1777691045 on cpu 3 ***\n",
+            "SIGSEGV",
+            "*** SIGSEGV received at time=1777691045 on cpu 3 ***",
+        ),
+        (
+            "python3[771]: segfault at 8 ip 00007f11 sp 00007ffc error 4 in libnccl.so.2[7f00+90]\n",
+            "SIGSEGV",
+            "segfault of python3 in libnccl.so.2",
+        ),
+    ],
+)
+def test_crash(text, signal, what):
+    """Each form gives the signal and what was said."""
+    found = one(READERS, text)
+    assert (found.kind, found.fields["signal"], found.fields["what"]) == ("native_crash", signal, what)
+
+
+def test_mpi_block():
+    """MPI's block is read by its own process's lines, with node and pid from their brackets."""
+    text = (
+        "[cn-b7:771] *** Process received signal ***\n"
+        "[cn-b8:119] *** Process received signal ***\n"
+        "[cn-b8:119] Signal: Aborted (6)\n"
+        "[cn-b7:771] Signal: Segmentation fault (11)\n"
+        "[cn-b7:771] Signal code: Address not mapped (1)\n"
+        "[cn-b7:771] Failing at address: 0x10\n"
+        "[cn-b7:771] [ 0] /lib64/libpthread.so.0(+0x12cf0)[0x15]\n"
+    )
+    first, second = structures(READERS, text)
+    assert (first.resource.node, first.resource.pid, first.fields["signal"]) == ("cn-b7", 771, "SIGSEGV")
+    assert "Failing at address: 0x10" in first.fields["what"]
+    assert (second.resource.node, second.fields["signal"]) == ("cn-b8", "SIGABRT")
+
+
+def test_what_of_another_rank():
+    """The message under a C++ exception must come from the same rank."""
+    text = (
+        "[default1]:terminate called after throwing an instance of 'std::bad_alloc'\n"
+        "[default2]:  what():  not mine\n"
+        "[default1]:  what():  std::bad_alloc\n"
+    )
+    assert one(READERS, text).fields["what"] == "std::bad_alloc: std::bad_alloc"
+
+
+@pytest.mark.parametrize("line", ["use free(): it releases memory", "caught signal handler installed", "(core dumped)"])
+def test_no_crash(line):
+    """The words within other sentences are no crash."""
+    assert structures(READERS, line + "\n") == []
+
+
+def test_a_daemon_that_crashes():
+    """A node's own services crash without the job; their segfaults are no crash of it."""
+    line = "{}[771]: segfault at 8 ip 00007f11 sp 00007ffc error 4 in libc.so.6[7f00+90]\n"
+    assert structures(READERS, line.format("sshd")) == []
+    assert structures(READERS, line.format("train_gpt"))

@@ -1,0 +1,518 @@
+"""Python exceptions: tracebacks in every print form, and last lines alone."""
+
+import pytest
+
+from kb.parsers.logs.exceptions import MAX_FRAMES, MAX_MESSAGE, READERS
+from tests.support.parsing import one, structures
+
+
+def headed(text):
+    """Structures that the traceback reader gives."""
+    return structures(READERS, text, "traceback")
+
+
+def alone(text):
+    """Structures that the reader of single lines gives."""
+    return structures(READERS, text, "exception_line")
+
+
+def trace(exception, *functions, prefix="", path="/opt/run/fit.py"):
+    """A traceback with one frame for each function, outermost first."""
+    lines = ["Traceback (most recent call last):"]
+    for number, function in enumerate(functions or ("main",), start=11):
+        lines += [f'  File "{path}", line {number}, in {function}', f"    {function}(batch)"]
+    return "".join(f"{prefix}{line}\n" for line in [*lines, exception])
+
+
+def test_plain_traceback():
+    """A traceback gives type, module, message, frames outermost first, and where its exception line stands."""
+    text = "epoch 3\n" + trace("torch.cuda.OutOfMemoryError: CUDA out of memory.", "<module>", "step", "forward")
+    found = one(READERS, text, "traceback")
+    assert found.kind == "exception"
+    assert found.fields["type"] == "OutOfMemoryError"
+    assert found.fields["module"] == "torch.cuda"
+    assert found.fields["message"] == "CUDA out of memory."
+    assert found.fields["frames"].splitlines() == [
+        "/opt/run/fit.py:11 in <module>",
+        "/opt/run/fit.py:12 in step",
+        "/opt/run/fit.py:13 in forward",
+    ]
+    assert found.fields["last_frame"] == "/opt/run/fit.py:13 in forward"
+    assert found.fields["chain"] == 0
+    assert found.fields["chained"] == ""
+    assert found.fields["has_traceback"] == "yes"
+    assert found.fields["start"] == text.index("Traceback")
+    assert found.offset == text.index("torch.cuda")
+    assert found.end == len(text)
+    assert found.line == "torch.cuda.OutOfMemoryError: CUDA out of memory."
+
+
+def test_same_offset_as_single_line():
+    """The reader of single lines gives the same offset for a traceback's last line, so the two can be made one."""
+    text = trace("KeyError: 'labels'")
+    assert alone(text)[0].offset == headed(text)[0].offset
+
+
+def test_markers_and_repeats_are_skipped():
+    """Caret markers and `Previous line repeated` belong to the traceback."""
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "/opt/a.py", line 4, in walk\n'
+        "    walk(node.left)\n"
+        "    ~~~~^^^^^^^^^^^\n"
+        "  [Previous line repeated 980 more times]\n"
+        "RecursionError: maximum recursion depth exceeded\n"
+    )
+    assert headed(text)[0].fields["type"] == "RecursionError"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "resource"),
+    [
+        ("[rank6]: ", {"rank": 6}),
+        ("[default3]:", {"local_rank": 3}),
+        ("19: ", {"rank": 19}),
+        ("(Trainer pid=771, ip=10.2.0.9) ", {"pid": 771, "node": "10.2.0.9"}),
+        ("\x1b[36m(Trainer pid=771)\x1b[0m ", {"pid": 771}),
+        ("[rank6]:E0911 10:01:02.300000 881 torch/_utils.py:20] ", {"rank": 6}),
+    ],
+)
+def test_prefixed_traceback(prefix, resource):
+    """A prefix on each line does not hide the traceback and tells who raised."""
+    found = one(READERS, trace("ValueError: bad shape", "main", "collate", prefix=prefix), "traceback")
+    assert found.fields["type"] == "ValueError"
+    assert found.fields["last_frame"].endswith("in collate")
+    assert {name: getattr(found.resource, name) for name in resource} == resource
+
+
+def test_time_comes_from_the_prefix():
+    """A time stamp before the exception line is the structure's time."""
+    found = one(READERS, trace("ValueError: x", prefix="2026-05-02T03:04:05Z stdout F "), "traceback")
+    assert found.time == 1777691045.0
+
+
+def test_interleaved_with_other_ranks():
+    """Lines of other ranks in between are skipped, so each rank keeps its own frames and message."""
+    first = trace("KeyError: 'a'", "main", "left", prefix="[rank0]: ").splitlines()
+    second = trace("ValueError: b", "main", "right", prefix="[rank1]: ").splitlines()
+    text = "\n".join(line for pair in zip(first, second, strict=True) for line in pair) + "\n"
+    left, right = headed(text)
+    assert (left.resource.rank, left.fields["type"]) == (0, "KeyError")
+    assert left.fields["last_frame"].endswith("in left")
+    assert (right.resource.rank, right.fields["type"]) == (1, "ValueError")
+    assert right.fields["last_frame"].endswith("in right")
+
+
+def test_interleaved_without_prefixes():
+    """Two ranks that write the same traceback at once, line by line, still give type, message and each frame once."""
+    lines = trace("RuntimeError: no kernel image", "main", "step").splitlines()
+    text = "".join(f"{line}\n{line}\n" for line in lines)
+    found = headed(text)[0]
+    assert found.fields["type"] == "RuntimeError"
+    assert found.fields["message"] == "no kernel image"
+    assert found.fields["frames"].count("in step") == 1
+
+
+def test_doubled_class_name():
+    """A class name that two ranks wrote into one line is read once."""
+    assert alone("RuntimeErrorRuntimeError: : no kernel image\n")[0].fields["type"] == "RuntimeError"
+
+
+def test_unrelated_output_in_between():
+    """Output of the training loop between the frames does not end the traceback."""
+    lines = trace("IndexError: list index out of range").splitlines()
+    lines.insert(3, "{'loss': 2.31, 'epoch': 0.4}")
+    assert headed("\n".join(lines) + "\n")[0].fields["type"] == "IndexError"
+
+
+def test_prefix_on_the_header_only():
+    """A writer that puts its prefix on the first line of a message only is followed."""
+    text = "(raylet) " + trace("ImportError: libfoo.so.3: undefined symbol")
+    assert headed(text)[0].fields["type"] == "ImportError"
+
+
+def test_chain_by_context():
+    """Exceptions raised while handling others are counted from the first that was raised."""
+    text = (
+        trace("KeyError: 'x'")
+        + "\nDuring handling of the above exception, another exception occurred:\n\n"
+        + trace("ValueError: y")
+        + "\nThe above exception was the direct cause of the following exception:\n\n"
+        + trace("RuntimeError: z")
+    )
+    found = [(each.fields["type"], each.fields["chain"], each.fields["chained"]) for each in headed(text)]
+    assert found == [("KeyError", 0, ""), ("ValueError", 1, "context"), ("RuntimeError", 2, "cause")]
+
+
+def test_chain_with_prefix():
+    """The words that tie two tracebacks together are found behind a prefix too."""
+    between = "[rank2]: \n[rank2]: The above exception was the direct cause of the following exception:\n[rank2]: \n"
+    text = trace("KeyError: 'x'", prefix="[rank2]: ") + between + trace("ValueError: y", prefix="[rank2]: ")
+    assert [each.fields["chain"] for each in headed(text)] == [0, 1]
+
+
+def test_worker_reraise():
+    """A loader worker's own traceback is chain 0, the one that reports it chain 1 with it as its cause."""
+    text = trace("KeyError: Caught KeyError in DataLoader worker process 2.", "main", "reraise") + trace(
+        "KeyError: 'pixel_values'", "fetch", "collate"
+    ).replace("Traceback", "Original Traceback")
+    outer, inner = headed(text)
+    assert (outer.fields["chain"], outer.fields["chained"]) == (1, "cause")
+    assert (inner.fields["chain"], inner.fields["message"]) == (0, "'pixel_values'")
+
+
+def test_remote_traceback():
+    """A pool worker's quoted traceback is chain 0; the quote's name is no exception."""
+    text = (
+        'multiprocessing.pool.RemoteTraceback: \n"""\n'
+        + trace("OSError: [Errno 28] No space left on device")
+        + '"""\n\nThe above exception was the direct cause of the following exception:\n\n'
+        + trace("OSError: [Errno 28] No space left on device")
+    )
+    assert [each.fields["chain"] for each in headed(text)] == [0, 1]
+    assert headed(text)[0].fields["message"] == "[Errno 28] No space left on device"
+
+
+REMOTE = (
+    "ray.exceptions.RayTaskError(ValueError): \x1b[36mray::Loop.fit()\x1b[39m (pid=41, ip=10.0.3.3)\n"
+    '  File "/opt/loop.py", line 88, in fit\n'
+    "    self.group.step()\n"
+    "ray.exceptions.RayTaskError(ValueError): ray::Worker.step() (pid=57, ip=10.0.3.4)\n"
+    '  File "/opt/worker.py", line 9, in step\n'
+    "    raise ValueError('short batch')\n"
+    "ValueError: short batch\n"
+)
+
+
+def test_remote_task_errors():
+    """A remote task's error gives one structure a level, the innermost as chain 0 with its own frames."""
+    found = headed(trace("", "main").rstrip("\n") + "\n" + REMOTE)
+    assert [(each.fields["type"], each.fields["chain"]) for each in found] == [
+        ("RayTaskError", 2),
+        ("RayTaskError", 1),
+        ("ValueError", 0),
+    ]
+    assert found[-1].fields["frames"] == "/opt/worker.py:9 in step"
+
+
+def test_remote_task_error_without_header():
+    """The same stands where the driver's own traceback is cut off."""
+    found = alone(REMOTE)
+    assert [each.fields["chain"] for each in found[:3]] == [2, 1, 0]
+    assert found[2].fields["has_traceback"] == "yes"
+
+
+def test_remote_cause_without_header():
+    """A remote task's chain has `ray::name()` where the header stands elsewhere; its links are counted all the same."""
+    text = (
+        "Unhandled error (suppress with 'X=1'): ray::Loop.fit() (pid=41, ip=10.0.3.3)\n"
+        '  File "/opt/loop.py", line 8, in fit\n    d["k"]\nKeyError: \'k\'\n\n'
+        "The above exception was the direct cause of the following exception:\n\n"
+        "ray::Loop.fit() (pid=41, ip=10.0.3.3)\n"
+        '  File "/opt/loop.py", line 9, in fit\n    raise RuntimeError\nRuntimeError: no k\n'
+    )
+    first, second = alone(text)
+    assert (first.fields["type"], first.fields["chain"]) == ("KeyError", 0)
+    assert (second.fields["type"], second.fields["chain"], second.fields["chained"]) == ("RuntimeError", 1, "cause")
+    assert second.fields["last_frame"] == "/opt/loop.py:9 in fit"
+
+
+def test_both_readers_agree():
+    """A traceback's structure is the same by its header and by its last line, so it does not matter which is kept."""
+    text = trace("KeyError: 'x'") + "\nDuring handling of the above exception, another exception occurred:\n\n"
+    text += trace("ValueError: y", "main", "step")
+    assert [each.fields for each in headed(text)] == [each.fields for each in alone(text)]
+
+
+def test_user_code_frames():
+    """Frames printed under `from user code:` become the innermost ones."""
+    text = (
+        trace("torch._dynamo.exc.Unsupported: call_method on list", "compile", path="/opt/torch/exc.py")
+        + '\nfrom user code:\n   File "/opt/run/net.py", line 31, in forward\n    y = x.tolist()\n\nSet the variable\n'
+    )
+    found = headed(text)[0]
+    assert found.fields["type"] == "Unsupported"
+    assert found.fields["last_frame"] == "/opt/run/net.py:31 in forward"
+
+
+def test_boxed_traceback():
+    """A traceback drawn in a box gives its frames, and the exception under the box."""
+    text = (
+        "╭─────────────── Traceback (most recent call last) ────────────────╮\n"
+        "│ /opt/run/fit.py:412 in main                                      │\n"
+        "│                                                                  │\n"
+        "│   411 │   for batch in loader:                                   │\n"
+        "│ ❱ 412 │   │   step(batch)                                        │\n"
+        "│                                                                  │\n"
+        "│ /opt/run/fit.py:97 in step                                       │\n"
+        "╰──────────────────────────────────────────────────────────────────╯\n"
+        "RuntimeError: shapes cannot be multiplied\n"
+    )
+    found = headed(text)[0]
+    assert found.fields["type"] == "RuntimeError"
+    assert found.fields["frames"].splitlines() == ["/opt/run/fit.py:412 in main", "/opt/run/fit.py:97 in step"]
+
+
+def test_exception_group():
+    """A group's members are read through its margins and come before the group in the chain."""
+    text = (
+        "  + Exception Group Traceback (most recent call last):\n"
+        '  |   File "/opt/a.py", line 3, in <module>\n'
+        "  |     asyncio.run(main())\n"
+        "  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)\n"
+        "  +-+---------------- 1 ----------------\n"
+        "    | Traceback (most recent call last):\n"
+        '    |   File "/opt/a.py", line 9, in pull\n'
+        "    |     raise TimeoutError('no reply')\n"
+        "    | TimeoutError: no reply\n"
+        "    +------------------------------------\n"
+    )
+    group, member = headed(text)
+    assert (group.fields["type"], group.fields["chain"]) == ("ExceptionGroup", 1)
+    assert (member.fields["type"], member.fields["chain"]) == ("TimeoutError", 0)
+
+
+def test_indented_traceback():
+    """A traceback that stands indented inside a report is read by its own indentation."""
+    text = "  traceback : " + trace("ValueError: boom").replace("\n", "\n  ") + "\n"
+    assert headed(text)[0].fields["message"] == "boom"
+
+
+def test_thread_name():
+    """The line that names the thread or child process is kept."""
+    text = "Exception in thread Thread-7 (_pin_memory_loop):\n" + trace("EOFError")
+    assert headed(text)[0].fields["thread"] == "Thread-7 (_pin_memory_loop)"
+
+
+def test_message_of_several_lines():
+    """A message goes on over lines that are no log lines, and stops at a blank one."""
+    text = trace(
+        "RuntimeError: Error(s) in loading state_dict for Net:\n\tsize mismatch for head.weight\n\nstep 4 done"
+    )
+    found = headed(text)[0]
+    assert found.fields["message"] == "Error(s) in loading state_dict for Net:\n\tsize mismatch for head.weight"
+    assert found.end == text.index("\nstep")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "2026-05-02 03:04:05,120 INFO step 4",
+        "ERROR:torch.distributed.elastic:failed",
+        "srun: error: node-b: task 4: Killed",
+        "gpu-7:812:901 [1] NCCL INFO comm 0x1 abort",
+        "KeyError: 'next'",
+        "Traceback (most recent call last):",
+        "==========================",
+        "[rank3]: RuntimeError: another",
+    ],
+)
+def test_message_ends_at_other_lines(other):
+    """Log lines, other exceptions and blocks are no part of a message."""
+    text = trace("RuntimeError: first") + other + "\n"
+    assert headed(text)[0].fields["message"] == "first"
+
+
+def test_bounds():
+    """Frames, messages and lines are cut to what docs promise."""
+    text = trace("RuntimeError: " + "m" * 9000, *[f"f{number}" for number in range(90)])
+    found = headed(text)[0]
+    assert len(found.fields["frames"].splitlines()) == MAX_FRAMES
+    assert found.fields["last_frame"].endswith("in f89")
+    assert len(found.fields["message"]) == MAX_MESSAGE
+    assert len(found.line) == 512
+
+
+def test_broken_bytes():
+    """Bytes that are no UTF-8 are replaced, not refused."""
+    found = alone(b"ValueError: \xff\xfe name\n")[0]
+    assert "�" in found.fields["message"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Traceback (most recent call last):\n",
+        trace("").rstrip("\n"),
+        "Traceback (most recent call last):\n" + "step 3 done\n" * 60 + "ValueError: much later\n",
+    ],
+)
+def test_traceback_without_its_end(text):
+    """A header without frames or exception line gives nothing."""
+    assert headed(text) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "module", "name", "message"),
+    [
+        (
+            "RuntimeError: CUDA error: unspecified launch failure",
+            "",
+            "RuntimeError",
+            "CUDA error: unspecified launch failure",
+        ),
+        ("torch.OutOfMemoryError: CUDA out of memory", "torch", "OutOfMemoryError", "CUDA out of memory"),
+        (
+            "json.decoder.JSONDecodeError: Expecting value: line 1",
+            "json.decoder",
+            "JSONDecodeError",
+            "Expecting value: line 1",
+        ),
+        ("AssertionError", "", "AssertionError", ""),
+        ("KeyboardInterrupt", "", "KeyboardInterrupt", ""),
+        ("SystemExit: 3", "", "SystemExit", "3"),
+        ("Exception: worker gone", "", "Exception", "worker gone"),
+        ("E   KeyError: 'mask'", "", "KeyError", "'mask'"),
+        (
+            "absl.flags._exceptions.UnrecognizedFlagError:Unknown flag",
+            "absl.flags._exceptions",
+            "UnrecognizedFlagError",
+            "Unknown flag",
+        ),
+        (
+            "torch.distributed.elastic.multiprocessing.api.SignalException: Process 88 got signal: 15",
+            "torch.distributed.elastic.multiprocessing.api",
+            "SignalException",
+            "Process 88 got signal: 15",
+        ),
+    ],
+)
+def test_line_alone(line, module, name, message):
+    """A last line that stands alone at the start of a message is an exception without a traceback."""
+    found = alone(line + "\n")[0]
+    assert (found.fields["module"], found.fields["type"], found.fields["message"]) == (module, name, message)
+    assert found.fields["has_traceback"] == "no"
+
+
+def test_line_alone_with_prefix():
+    """Prefixes, and a host's name, stand before such a line."""
+    assert one(READERS, "[rank3]: ValueError: x\n").resource.rank == 3
+    assert one(READERS, "cn0412c3: AssertionError: x\n").resource.node == "cn0412c3"
+
+
+def test_frames_above_a_line_alone():
+    """Where a log starts inside a traceback, the frames that are left are kept."""
+    found = one(READERS, '  File "/opt/a.py", line 5, in load\n    open(name)\nPermissionError: [Errno 13] denied\n')
+    assert found.fields["last_frame"] == "/opt/a.py:5 in load"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "WARNING:pool:ConnectionError: retrying in 4 s",
+        "2026-05-02 03:04:05 WARNING pool ConnectionError: retrying",
+        "the job failed with RuntimeError: see above",
+        '    raise ValueError("x")',
+        "except KeyError:",
+        "    except KeyError:",
+        "frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x42",
+        "ncclSystemError: System call failed",
+        "Error: no such file",
+        "UserWarning: deprecated",
+        "        ValueError: in a block of text",
+        "Exception raised from query at ../aten/src:95 (most recent call first):",
+    ],
+)
+def test_no_exception(line):
+    """Prose, log lines, source lines and native names are no exceptions."""
+    assert alone(line + "\n") == []
+
+
+LIVED_WITH = [
+    "Exception ignored in: <function Pool.__del__ at 0x7f11>\n",
+    "12: Import of fast_norm from lib.kernels failed with: ",
+    "WARNING reader: item 412 could not be read, skipping\n",
+    "ERROR upload failed for step-300, will try again at the next save\n",
+]
+GOING_ON = "step 11 of 90\nstep 12 of 90\nstep 13 of 90\n"
+
+
+@pytest.mark.parametrize("said", LIVED_WITH)
+def test_what_the_program_lives_with(said):
+    """A traceback that the program shows and says to go on from is lived with."""
+    prefix = "12: " if said.startswith("12: ") else ""
+    text = said + trace("OSError: [Errno 5] bad block", "load", prefix=prefix).removeprefix(prefix) + GOING_ON
+    assert {found.fields.get("lived_with") for found in structures(READERS, text)} == {"yes"}
+
+
+@pytest.mark.parametrize("after", ["", "srun: error: cn3: task 0: Exited with exit code 1\n", "step 11 of 90\n"])
+def test_last_traceback_behind_a_skip(after):
+    """A skip just above is no excuse where the run does not go on behind the traceback."""
+    said = "WARNING reader: item 412 could not be read, skipping\n"
+    found = structures(READERS, said + trace("OSError: [Errno 5] bad block", "load") + after)
+    assert {one.fields.get("lived_with") for one in found} == {None}
+
+
+def test_clean_up_at_exit():
+    """What multiprocessing meets while it cleans up at exit is lived with."""
+    text = trace(
+        "FileNotFoundError: [Errno 2] gone", "_run_finalizers", "__call__", path="/lib/multiprocessing/util.py"
+    )
+    assert {found.fields.get("lived_with") for found in structures(READERS, text)} == {"yes"}
+
+
+def test_line_alone_that_tells_a_way_out():
+    """An exception's text in a line that goes on to say what is done instead is lived with."""
+    excused = "ModuleNotFoundError: No module named 'fast_norm' -- falling back to plain layers\n"
+    assert [found.fields.get("lived_with") for found in alone(excused)] == ["yes"]
+    bare = "ModuleNotFoundError: No module named 'fast_norm'\n"
+    assert [found.fields.get("lived_with") for found in alone(bare)] == [None]
+
+
+_LEVELS = ["ERROR 09-30 11:02:03 [engine.py:77] ", "ERROR    | worker:run:31 - ", "pool.worker - ERROR - "]
+
+
+@pytest.mark.parametrize("level", ["ERROR:    ", "ERROR ", "[ERROR] ", "CRITICAL: ", "FATAL - ", *_LEVELS])
+def test_line_alone_behind_a_level(level):
+    """A logger's level before a line alone is no part of the class name."""
+    found = one(READERS, f"{level}PermissionError: [Errno 13] Permission denied: '/srv/cache'\n", "exception_line")
+    assert found.fields["type"] == "PermissionError"
+    assert found.fields["message"] == "[Errno 13] Permission denied: '/srv/cache'"
+
+
+@pytest.mark.parametrize("level", ["INFO: ", "WARNING: ", "DEBUG "])
+def test_no_line_alone_behind_a_lower_level(level):
+    """What a logger only notes or warns of has not ended anything."""
+    assert alone(f"{level}PermissionError: [Errno 13] Permission denied: '/srv/cache'\n") == []
+
+
+def test_message_that_begins_indented_on_the_next_line():
+    """A message whose text starts below the class name is read, though it is indented like a source line."""
+    text = (
+        trace("RuntimeError: ", "save")
+        + "            Some tensors share memory: [{'a', 'b'}].\n            Use another call.\n"
+    )
+    message = str(one(READERS, text, "traceback").fields["message"])
+    assert " ".join(message.split()) == "Some tensors share memory: [{'a', 'b'}]. Use another call."
+
+
+def test_interrupt_met_in_a_finalizer():
+    """An interrupt that a finaliser prints is how the run ended, not something that the program lives with."""
+    text = "Exception ignored in: <function Loader.__del__ at 0x7f>\n" + trace("KeyboardInterrupt", "__del__", "put")
+    (found,) = headed(text)
+    assert (found.fields["type"], found.fields.get("lived_with")) == ("KeyboardInterrupt", None)
+
+
+def test_exception_shown_by_hydra():
+    """Without a traceback Hydra shows what its target raised on the line below, as Python would write the value."""
+    text = "Error in call to target 'pkg.models.make':\nTypeError(\"make() got an unexpected keyword argument 'w'\")\nfull_key: m\n"
+    found = one(READERS, text, "hydra_target")
+    assert (found.fields["type"], found.fields["message"]) == (
+        "TypeError",
+        "make() got an unexpected keyword argument 'w'",
+    )
+    assert found.line.startswith("TypeError(")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Error in call to target 'pkg.make':\nfull_key: model\n",
+        "InstantiationException: Error in call to target 'pkg.make':\nTypeError('no')\n",
+        "Error in call to target 'pkg.make': TypeError('no')\n",
+        "Error in call to target 'pkg.make':",
+    ],
+)
+def test_nothing_shown_by_hydra(text):
+    """Other lines, and those that are the message of a raised exception, are left to the other readers."""
+    assert structures(READERS, text, "hydra_target") == []

@@ -1,0 +1,310 @@
+"""What is said of the past in a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from kb.digest.rows import Row
+from kb.facts.evidence import Barred, Evidence, History, PastIncident, Try
+from kb.model import Job, ProgressPoint
+from kb.precedents.advice_outcomes import Step
+from kb.precedents.history import Earlier, history_of, with_attempts
+from kb.precedents.incident_trace import Place, Trace, trace_of
+from kb.precedents.phrases import told
+from kb.precedents.report_section import Past, remembered
+from kb.precedents.signature import Library
+from kb.report import Decision, Diagnosis, Exclusion, GpuRef, Progress, Report, Suspect, Versions
+from kb.scanning.summary import StreamSummary, series_of
+from tests.kb.precedents.test_signature import LOST, known, report
+from tests.support.kb_samples import ref
+
+DAY = 86400.0
+NOW = 1_772_366_400.0
+BARE = Report("", "", "fault", "failed", "It failed.", Versions("1", "1", "", "1"))
+OOM = Diagnosis(1, "cuda_oom", "oom", 1, "", "", 0.9, "likely", "root_cause", suspects=(Suspect("rank", "gpu-017", 3),))
+TITLES = {"gpu_memory_ecc": "GPU memory error", "cuda_oom": "GPU memory exhausted", "data_error": "Data fault"}
+DOMAINS = {"gpu_memory_ecc": "hardware", "cuda_oom": "software"}
+
+
+def row(number: int, days: float, **parts: object) -> Row:
+    """An earlier incident, so many days before."""
+    values: dict[str, object] = {"verdict": "fault", "phase": "failed", "job": f"j{number}", "fault": "gpu_memory_ecc"}
+    at = NOW - days * DAY
+    return Row(id=number, at=at, made=at, **{**values, **parts})  # type: ignore[arg-type]
+
+
+def past(*earlier: Earlier, **parts: object) -> Past:
+    """What is remembered, with the history made of it."""
+    values = {"at": NOW, "titles": TITLES, "domains": DOMAINS, "history": history_of(earlier, NOW)}
+    return Past(earlier=earlier, **{**values, **parts})  # type: ignore[arg-type]
+
+
+def sentences(one: Report, evidence: Evidence | None = None, known_: Past | None = None) -> list[str]:
+    """What is told of it."""
+    return list(told(remembered(one, evidence or Evidence(), known_ or past()).memory))
+
+
+def test_a_node_that_failed_other_jobs_is_told_with_their_incidents() -> None:
+    """Out of memory on a node whose GPU had failed another job: its memory is told beside."""
+    earlier = [
+        Earlier(row(32, 12, nodes=("gpu-017",), fault="gpu_fell_off_bus")),
+        Earlier(row(31, 4, nodes=("gpu-017",))),
+        Earlier(row(33, 1, nodes=("gpu-020",))),
+        Earlier(row(34, 2, nodes=("gpu-017",), chain="own"), own=True),
+    ]
+    found = remembered(replace(BARE, diagnoses=(OOM,)), Evidence(), past(*earlier)).memory.recalled
+    assert [(one.kind, one.text, one.incidents) for one in found] == [
+        (
+            "node",
+            (
+                "gpu-017 also failed 2 other jobs in the 30 days before (1 in the last 7): "
+                "gpu_memory_ecc 4 days before (incident 31), gpu_fell_off_bus 12 days before (incident 32)"
+            ),
+            (31, 32),
+        )
+    ]
+
+
+def test_a_job_counts_once_however_often_it_was_tried() -> None:
+    """Three tries of one other job are one job."""
+    earlier = [Earlier(row(n, 3 - n, nodes=("gpu-017",), chain="c")) for n in (1, 2)]
+    assert sentences(replace(BARE, diagnoses=(OOM,)), known_=past(*earlier)) == [
+        "gpu-017 also failed 1 other job in the 7 days before: gpu_memory_ecc 24 h before (incident 2)."
+    ]
+
+
+def test_nodes_that_nobody_suspects_are_told_where_they_failed_several_jobs_by_themselves() -> None:
+    """Hardware and network only: that a user's code failed there is no word on the node."""
+    run = Evidence(job=Job(nodes={"gpu-017": (0,), "gpu-018": (1,)}))
+    twice = [Earlier(row(n, n, nodes=("gpu-018",))) for n in (1, 2)]
+    code = [Earlier(row(n, n, nodes=("gpu-017",), fault="cuda_oom")) for n in (3, 4)]
+    once = [Earlier(row(5, 5, nodes=("gpu-017",)))]
+    found = sentences(report(LOST), run, past(*twice, *code, *once))
+    assert [one.partition(" also")[0] for one in found] == ["gpu-018"]
+
+
+def test_what_people_said_goes_before_what_was_diagnosed() -> None:
+    """Closed as another fault on another node; or as nothing that has a fault."""
+    said = row(1, 1, nodes=("gpu-017",), cause="fault", said_fault="cuda_oom", said_nodes=("gpu-020",), closed=True)
+    none = row(2, 1, nodes=("gpu-017",), cause="no_rule", closed=True)
+    history = history_of([Earlier(said), Earlier(none)], NOW)
+    assert history.past == (PastIncident("", "cuda_oom", 1.0, "gpu-020", None, None),)
+
+
+def test_rules_are_told_of_all_faults_with_their_places() -> None:
+    """Also of those that were not the first: the GPU that failed behind an out-of-memory."""
+    trace = Trace((Place("oom", "cuda_oom", "gpu-1"), Place("ecc", "gpu_memory_ecc", "gpu-1", "0000:5d:00")))
+    earlier = Earlier(row(1, 2.5, nodes=("gpu-1",), name="llm"), trace=trace)
+    assert history_of([earlier], NOW).past == (
+        PastIncident("ecc", "gpu_memory_ecc", 2.5, "gpu-1", "0000:5d:00", "llm"),
+        PastIncident("oom", "cuda_oom", 2.5, "gpu-1", None, "llm"),
+    )
+    sound = Earlier(row(1, 2, verdict="no_fault", phase="completed"), trace=trace)
+    assert history_of([sound], NOW) == History()
+
+
+def test_the_digest_is_of_all_that_was_told() -> None:
+    """The same past gives the same digest; another try, another bar, another one."""
+    one = Earlier(row(1, 1), own=True, reached=5)
+    bar = Barred("n", "cluster", "2026-01-01", "ana")
+    found = [history_of([one], NOW), history_of([one], NOW), history_of([replace(one, reached=6)], NOW)]
+    found.append(history_of([one], NOW, [bar]))
+    assert found[0] == found[1]
+    assert len({each.digest for each in found}) == 3
+    assert history_of([], NOW).digest == ""
+
+
+def test_attempts_of_the_bundle_come_with_what_the_store_knows() -> None:
+    """The store's tries have numbers and go before."""
+    attempts = History((PastIncident("r", "f", 0.0),), "x", (Try(("f",)),))
+    stored = history_of([Earlier(row(1, 1), own=True)], NOW)
+    both = with_attempts(stored, attempts)
+    assert [one.fault for one in both.past] == ["f", "gpu_memory_ecc"]
+    assert [one.incident for one in both.tries] == [1]
+    assert with_attempts(stored, History()) is stored
+    assert with_attempts(History(), attempts).tries == attempts.tries
+
+
+# --- the job's own tries ---------------------------------------------------------------------------------------------
+
+
+def ended(step: int | None, *steps: int, tail: str = "") -> tuple[Report, Evidence]:
+    """A run that ended at a step; `steps`: those that its log tells."""
+    points = [ProgressPoint(n, one, None) for n, one in enumerate(steps)] if steps else []
+    stream = StreamSummary(ref("logs/0.log"), series=series_of(points, len(points), 0), tail=tail)
+    return replace(BARE, progress=Progress(step)), Evidence(streams=(stream,))
+
+
+def tries(*reached: int | None, shards: Sequence[tuple[str, ...]] = ()) -> Past:
+    """The job's own tries before."""
+    traces = [Trace(shards=one) for one in shards] or [Trace()] * len(reached)
+    own = [
+        Earlier(row(n, 9 - n), own=True, reached=at, trace=trace)
+        for n, (at, trace) in enumerate(zip(reached, traces, strict=True), 1)
+    ]
+    return past(*own)
+
+
+@pytest.mark.parametrize(
+    ("before", "kind"),
+    [
+        ((120,), "it ended at step 120, as the try before did"),
+        ((120, 120), "it ended at step 120, as the 2 tries before did"),
+        ((50, 128), "it ended at step 120, as the try before did"),
+        ((50,), ""),
+        ((None,), ""),
+        ((50, 300), "each try ended at another step (50, 300, 120)"),
+        ((50, 50), ""),
+    ],
+)
+def test_the_same_step_or_never_the_same(before: tuple[int | None, ...], kind: str) -> None:
+    """Steps are told every ten: 120 and 128 are one. Of two ends at unlike steps nothing is said."""
+    found = sentences(*ended(120, 100, 110, 120), tries(*before))
+    assert (found[0][:1].lower() + found[0][1:]).startswith(kind) if kind else found == []
+
+
+def test_the_same_part_of_the_data_at_each_end() -> None:
+    """Only while all of the last ones have it."""
+    run = ended(None, tail="opening shard-1.tar\nopening shard-7.tar\n")
+    same = tries(None, None, None, shards=[("shard-9.tar",), ("shard-7.tar", "x-1.tar"), ("shard-7.tar",)])
+    assert sentences(*run, same) == [
+        "The same part of the data was being read at the last 3 ends: shard-7.tar; look at it first (incidents 3, 2)."
+    ]
+    assert sentences(*run, tries(None, shards=[("shard-8.tar",)])) == []
+
+
+def test_with_many_readers_some_part_is_always_the_same() -> None:
+    """Nothing is said of it, unless the deciding lines name one of them."""
+    logs = [StreamSummary(ref(f"logs/{n}.log"), tail=f"shard {n}\nshard {n + 10}\n") for n in range(4)]
+    same = tries(None, shards=[tuple(f"shard {n + 10}" for n in range(4))])
+    assert sentences(BARE, Evidence(streams=tuple(logs)), same) == []
+    named = report("ValueError: cannot decode shard 12", verdict="fault")
+    assert sentences(named, Evidence(streams=tuple(logs)), same) == [
+        "The same part of the data is named at the last 2 ends: shard 12; look at it first (incident 1)."
+    ]
+
+
+def test_a_barred_node_that_is_used_again_is_told() -> None:
+    """With why it was barred."""
+    bars = (Barred("gpu-017", "cluster", "2026-02-01", "ana", "ECC twice"),)
+    assert sentences(BARE, known_=past(history=History(barred=bars))) == [
+        "gpu-017 was barred for the cluster on 2026-02-01 by ana, and is used again: ECC twice."
+    ]
+
+
+# --- likeness --------------------------------------------------------------------------------------------------------
+
+
+def test_where_no_rule_knows_it_a_likeness_is_the_answer() -> None:
+    """In the summary, with what helped; the class by its title."""
+    library = Library([known(42, LOST)])
+    found = remembered(replace(report(LOST), summary="No rule knows it."), Evidence(), past(library=library))
+    assert found.summary == (
+        "No rule knows it. It looks the same as incident 42, closed as: Data fault; what helped: reseated it."
+    )
+    assert (found.memory.alike[0].incident, found.memory.alike[0].fault) == (42, "data_error")
+
+
+def test_where_a_rule_knows_it_a_likeness_changes_nothing_but_the_hint() -> None:
+    """Diagnoses, decision and summary stand."""
+    one = report(LOST, verdict="fault")
+    found = remembered(one, Evidence(), past(library=Library([known(42, LOST)])))
+    assert (found.diagnoses, found.decision, found.summary) == (one.diagnoses, one.decision, one.summary)
+    assert [each.incident for each in found.memory.alike] == [42]
+
+
+def test_a_run_in_which_nothing_failed_is_told_nothing() -> None:
+    """And keeps its id."""
+    one = replace(BARE, verdict="no_fault", id="x")
+    assert remembered(one, Evidence(), past(library=Library([known(42, LOST)]))) is one
+
+
+def test_the_same_past_gives_the_same_report_and_another_one_another_id() -> None:
+    """Also where nothing of it is told: the digest stands in the report."""
+    one = replace(BARE, diagnoses=(OOM,))
+    steps = (Step("cuda_oom", "requeue", 1, tried=True, next_reached=2),)
+    ids = [
+        remembered(one, Evidence(), each).id for each in (past(), past(), past(steps=steps), past(Earlier(row(1, 2))))
+    ]
+    assert ids[0] == ids[1]
+    assert len(set(ids)) == 3
+
+
+# --- what an incident leaves -----------------------------------------------------------------------------------------
+
+
+def test_what_an_answer_leaves_for_later_ones() -> None:
+    """More than a guess, with its places; the nodes as a digest; those to be left out."""
+    who = (Suspect("gpu", "gpu-1", gpu=GpuRef(pci="0000:5d:00")), Suspect("rank", "gpu-2", 3))
+    ecc = replace(OOM, fault="gpu_memory_ecc", rule="ecc", suspects=who)
+    guess = replace(OOM, band="weak")
+    bare = replace(OOM, fault="code_bug", rule="bug", suspects=())
+    one = replace(
+        BARE, diagnoses=(ecc, guess, bare), decision=Decision("requeue_without", (Exclusion("gpu-1", "cluster", ""),))
+    )
+    found = trace_of(one, Evidence(job=Job(nodes={"b": (0,), "a": (1,)})))
+    assert found.found == (
+        Place("ecc", "gpu_memory_ecc", "gpu-1", "0000:5d:00"),
+        Place("ecc", "gpu_memory_ecc", "gpu-2"),
+        Place("bug", "code_bug"),
+    )
+    assert found.without == ("gpu-1",)
+    assert found.ran_on == trace_of(one, Evidence(job=Job(nodes={"a": (1,), "b": (0,)}))).ran_on != ""
+    assert trace_of(replace(BARE, verdict="no_fault"), Evidence()) == Trace()
+
+
+# --- across the fleet ------------------------------------------------------------------------------------------------
+
+NEW, OLD = {"driver_version": "580.95.05"}, {"driver_version": "570.86.15"}
+
+
+def fleet(*, shared: bool) -> Past:
+    """Five jobs of other people, each on two nodes of which one failed by its hardware; with the new driver, or whichever."""
+    earlier = []
+    for number in range(1, 6):
+        bad, well = f"gpu-1{number}", f"gpu-2{number}"
+        told_ = {bad: NEW, well: OLD} if shared or number % 2 else {bad: OLD, well: NEW}
+        earlier.append(Earlier(row(number, number, nodes=(bad,)), trace=Trace(installed=told_)))
+    return past(*earlier)
+
+
+def here(node: str, driver: str) -> Evidence:
+    """A run of two nodes that say their drivers as they start."""
+    heads = {node: driver, "gpu-030": OLD["driver_version"]}
+    streams = [
+        StreamSummary(ref(f"{name}.log", node=name), head=f"driver_version={version} api_token=0123456789\nstep 1\n")
+        for name, version in heads.items()
+    ]
+    return Evidence(streams=tuple(streams))
+
+
+def test_what_failed_nodes_share_across_jobs_is_told() -> None:
+    """A driver that all nodes that failed have, and none of the others, with the day on which it was first seen."""
+    found = remembered(replace(BARE, diagnoses=(OOM,)), here("gpu-017", "580.95.05"), fleet(shared=True)).memory
+    [one] = [each for each in found.recalled if each.kind == "fleet"]
+    assert (one.text, one.incidents) == (
+        "6 of 6 failed nodes have driver_version 580.95.05, 0 of 6 others, seen since 2026-02-24",
+        (5, 4, 3, 2, 1),
+    )
+
+
+def test_what_chance_would_give_is_not_told() -> None:
+    """Nor what this job's suspect does not have, nor without a suspect."""
+    told_by = [
+        remembered(one, evidence, before).memory.recalled
+        for one, evidence, before in (
+            (replace(BARE, diagnoses=(OOM,)), here("gpu-017", "580.95.05"), fleet(shared=False)),
+            (replace(BARE, diagnoses=(OOM,)), here("gpu-017", "570.86.15"), fleet(shared=True)),
+            (BARE, here("gpu-017", "580.95.05"), fleet(shared=True)),
+        )
+    ]
+    assert [[one.kind for one in each if one.kind == "fleet"] for each in told_by] == [[], [], []]
+
+
+def test_what_a_node_runs_on_is_left_for_later_ones_without_secrets() -> None:
+    """As its first lines say."""
+    left = trace_of(BARE, here("gpu-017", "580.95.05"))
+    assert left.installed == {"gpu-017": NEW, "gpu-030": OLD}

@@ -1,1 +1,0 @@
-"""Tests of kb.hangs.nccl_ras."""

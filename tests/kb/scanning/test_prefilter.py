@@ -1,0 +1,134 @@
+"""The words that a log store is asked for: they find every line that anybody looks for, and few of a healthy run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from bot.rulebase.loader import knowledge
+from kb.model import Prefilter
+from kb.parsers.logs.registry import ALL_READERS
+from kb.parsers.logs.stages import STAGES
+from kb.rulebase.patterns import scan_form
+from kb.rulebase.rule import Rulebook
+from kb.scanning.matcher import HyperscanMatcher, ScanPattern
+from kb.scanning.plan import active
+from kb.scanning.prefilter import RECURRING, cover, prefilter, wanted, ways_of, words_of
+from tests.support.paths import BUNDLES, ROOT
+
+MOST_WORDS = 1000  # queries of log stores have limits: 1,024 clauses, some kilobytes
+LINE = re.compile(r"[^\r\n]+")
+
+
+@pytest.fixture(scope="module")
+def rulebook() -> Rulebook:
+    """The rules as they are."""
+    return knowledge().rulebook
+
+
+@pytest.fixture(scope="module")
+def found(rulebook: Rulebook) -> Prefilter:
+    """Their words."""
+    return prefilter(rulebook)
+
+
+def has_word(found: Prefilter, line: str) -> bool:
+    """Whether a log store would send the line."""
+    folded = line.lower()
+    return any(word in folded for word in found.words)
+
+
+def ways(regex: str) -> set[frozenset[str]]:
+    """The ways of a regex, as a set."""
+    return set(ways_of(regex))
+
+
+@pytest.mark.parametrize(
+    ("regex", "expected"),
+    [
+        ("Out of Memory", [{"out of memory"}]),
+        ("CUDA error: (?:an )?illegal", [{"cuda error: illegal"}, {"cuda error: an illegal"}]),
+        (r"Xid \(\S+\): 79", [{"xid (", "): 79"}]),
+        (r"[Tt]imed out|deadline", [{"timed out"}, {"deadline"}]),
+        (r"fail(?:ed|ure)s?\b", [{"failed"}, {"faileds"}, {"failure"}, {"failures"}]),
+        (r"a{3}bc", [{"a", "bc"}]),
+        (r"x[0-9]+y|\d+", [{"x", "y"}, set()]),
+        ("größe alt", [{"gr", "e alt"}]),
+    ],
+)
+def test_ways(regex: str, expected: list[set[str]]) -> None:
+    """A regex is what each of its matches must hold, by each way through its choices."""
+    assert {frozenset(one) for one in expected} == ways(regex)
+
+
+def test_every_way_is_covered(rulebook: Rulebook, found: Prefilter) -> None:
+    """By construction: each way that any word can find has one of the words within one of its runs."""
+    left = [
+        (regex, way)
+        for regex in set(wanted(rulebook))
+        for way in ways_of(regex)
+        if words_of(way) and not any(word in run for run in way for word in found.words)
+    ]
+    assert left == []
+
+
+def test_every_line_that_a_rule_wants_has_a_word(rulebook: Rulebook, found: Prefilter) -> None:
+    """Over the logs of all rules: whatever a pattern, a reader or a stage looks for on a line, a word finds the line."""
+    findable = [regex for regex in sorted(set(wanted(rulebook))) if all(map(words_of, ways_of(regex)))]
+    assert len(set(wanted(rulebook))) - len(findable) == found.uncovered
+    folded = {one.trigger for one in ALL_READERS if one.ignore_case} | {
+        one.regex or "" for rule in rulebook.rules if active(rule) for one in rule.patterns if one.ignore_case
+    }
+    lines = {
+        line
+        for path in sorted((ROOT / "rules").glob("*/*/match/**/*.log"))
+        for line in LINE.findall(path.read_text("utf-8", "replace"))
+    }
+    without = sorted(line for line in lines if not has_word(found, line))
+    assert len(without) > 500
+    block = "".join(f"{line}\n" for line in without).encode()
+    engine = HyperscanMatcher([ScanPattern(scan_form(one).expression, one in folded) for one in findable])
+    hits = {(findable[pattern], block.count(b"\n", 0, at)) for pattern, at in engine.hits(block)}
+    sure = [
+        (one, without[at]) for one, at in hits if re.search(one, without[at], re.IGNORECASE if one in folded else 0)
+    ]
+    assert sure == []
+
+
+def test_few_words_and_none_of_every_step(found: Prefilter) -> None:
+    """They fit into a query, are in lower case, none lies within another, and none stands on iteration lines."""
+    assert 100 < len(found.words) < MOST_WORDS
+    assert found.uncovered <= 5
+    assert [word for word in found.words if word != word.lower() or word in RECURRING] == []
+    assert [word for word in found.words if any(other in word for other in found.words if other != word)] == []
+
+
+def test_little_of_a_healthy_run_passes(found: Prefilter) -> None:
+    """Of a healthy run's log, its start among it, one line in five at most passes."""
+    lines = [
+        line
+        for path in sorted((BUNDLES / "healthy" / "logs").iterdir())
+        for line in LINE.findall(path.read_text("utf-8", "replace"))
+    ]
+    assert sum(1 for line in lines if has_word(found, line)) < len(lines) / 5
+
+
+def test_words_are_shared_and_common_ones_shunned() -> None:
+    """One word for two ways where one will do; of two words, the one that tells more."""
+    both = [frozenset({"cuda error: illegal memory access"}), frozenset({"illegal instruction"})]
+    assert cover(both) == ("illegal",)
+    assert cover([frozenset({"rank 7 failed", "segfault in it"})])[0].startswith("segfault")
+    assert cover([]) == ()
+
+
+def test_the_same_rules_give_the_same_words(rulebook: Rulebook, found: Prefilter) -> None:
+    """Byte for byte, with the digest of the rules."""
+    assert prefilter(rulebook) == found
+    assert len(found.digest) == 64
+
+
+def test_stages_are_found(rulebook: Rulebook, found: Prefilter) -> None:
+    """Marks of stages count as lines that are wanted."""
+    assert has_word(found, "Saving checkpoint to /x")
+    assert {regex for _, regex in STAGES} <= set(wanted(rulebook))

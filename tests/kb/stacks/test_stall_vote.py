@@ -1,0 +1,94 @@
+"""The probe's vote on stacks that stand still."""
+
+from dataclasses import replace
+
+from kb.model import ThreadStack
+from kb.stacks.stall_vote import Stillness, probe_stillness
+from tests.support.stack_samples import BACKWARD, NEXT, REDUCE, TRAIN, frames, rounds, stack
+
+
+def test_unchanged():
+    """Three rounds alike, far enough apart, are a vote, with the time since when."""
+    vote = probe_stillness(rounds(range(4), [REDUCE] * 3))
+    assert (vote.vote, vote.still, vote.observed, vote.since) == ("yes", 4, 4, 100.0)
+    assert vote.detail == "4 of 4 ranks unchanged over 3 rounds"
+    assert vote.ranks[0].seconds == 40.0
+
+
+def test_moved():
+    """A stack that changed is a vote against; so is one that stands still only since a short while."""
+    vote = probe_stillness(rounds(range(4), [REDUCE, BACKWARD, REDUCE]))
+    assert (vote.vote, vote.moving) == ("no", "0-3")
+    assert probe_stillness(rounds(range(4), [BACKWARD, REDUCE, REDUCE])).vote == "no"
+
+
+def test_too_few_rounds():
+    """Fewer rounds than needed, or too close together, cannot be judged: that is no vote against."""
+    assert probe_stillness(rounds(range(4), [REDUCE] * 2)).vote == "not_observable"
+    assert probe_stillness(rounds(range(4), [REDUCE] * 9, apart=1.0)).vote == "not_observable"
+    assert probe_stillness(rounds(range(4), [REDUCE] * 9, apart=1.0), Stillness(apart=2.0)).vote == "yes"
+    assert probe_stillness([]).vote == "not_observable"
+
+
+def test_rounds_in_order_of_their_names():
+    """Without times, rounds are put in order by the numbers in their names."""
+    samples = [stack(0, BACKWARD if number == 2 else REDUCE, number) for number in (10, 11, 12, 2)]
+    assert probe_stillness(samples).vote == "yes"
+
+
+def test_what_does_not_count_as_a_change():
+    """States, native addresses, helper threads and the lines of a polling loop differ from look to look."""
+    later = NEXT.replace("selectors.py:415", "selectors.py:418").replace("queues.py:113", "queues.py:120")
+    samples = [
+        stack(0, NEXT, 1, state="idle", tqdm_monitor="a (x.py:1)"),
+        stack(0, f"0x7f01 (libc.so.6)\n{NEXT}", 2, state="active", tqdm_monitor="b (x.py:2)"),
+        stack(0, later, 3, state="gil"),
+    ]
+    assert probe_stillness(samples).vote == "yes"
+
+
+def test_loader_thread_counts():
+    """A loader's thread that goes on is a change, though the main thread stands."""
+    pins = [
+        "get (queue.py:1)\npin (torch/utils/data/_utils/pin_memory.py:30)",
+        "copy (torch/utils/data/_utils/pin_memory.py:50)",
+    ]
+    samples = [stack(0, NEXT, number, pin=pins[number % 2]) for number in range(3)]
+    assert probe_stillness(samples).vote == "no"
+
+
+def test_all_but_one_wait():
+    """A rank that runs on in a loop while all others wait for it does not keep the job from standing still."""
+    turns = (3, 4, 5)
+    texts = [lambda rank, n=n: f"spin (fit.py:{n}){TRAIN}" if rank == 1 else REDUCE for n in turns]
+    vote = probe_stillness(rounds(range(4), texts))
+    assert (vote.vote, vote.still, vote.moving) == ("yes", 3, "1")
+    texts = [lambda rank, n=n: f"spin (fit.py:{n if rank < 2 else 9}){TRAIN}" for n in turns]
+    assert probe_stillness(rounds(range(4), texts)).vote == "no"
+
+
+def test_ranks_that_could_not_be_seen():
+    """Ranks without enough rounds are told beside the vote and do not count against it."""
+    samples = [*rounds(range(4), [REDUCE] * 3), stack(4, REDUCE, 2, 140.0)]
+    vote = probe_stillness(samples, expected=range(6))
+    assert (vote.vote, vote.observed, vote.unseen) == ("yes", 4, "4-5")
+
+
+def test_most_ranks_that_answer_must_be_judged():
+    """Where a third of the ranks was not seen often enough the others do not speak for the job."""
+    samples = [*rounds(range(4), [REDUCE] * 3), stack(4, REDUCE, 2, 140.0), stack(5, REDUCE, 2, 140.0)]
+    vote = probe_stillness(samples)
+    assert (vote.vote, vote.observed, vote.unseen) == ("not_observable", 4, "4-5")
+    assert vote.detail == "4 of 6 ranks unchanged over 3 rounds, and the rest could not be judged"
+
+
+def test_why_it_could_not_be_seen():
+    """Too few rounds and rounds too close in time are told apart, each with what would be needed."""
+    needed = "3 rounds of stacks are needed, 20 s apart"
+    assert probe_stillness(rounds(range(4), [REDUCE])).detail == f"{needed}; there is 1"
+    assert probe_stillness(rounds(range(4), [REDUCE] * 2)).detail == f"{needed}; there are 2"
+    assert probe_stillness(rounds(range(4), [REDUCE] * 9, apart=1.0)).detail == f"{needed}; there are 9, all within 8 s"
+    two = (ThreadStack("8", frames(REDUCE)), ThreadStack("9", frames(REDUCE)))
+    nameless = [replace(stack(0, REDUCE, number), threads=two) for number in range(3)]
+    assert probe_stillness(nameless).detail == "no rank's stacks show a main thread"
+    assert probe_stillness([]).detail == "no stacks were taken"

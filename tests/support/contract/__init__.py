@@ -1,0 +1,1 @@
+"""The one contract suite that every connector passes."""

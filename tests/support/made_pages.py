@@ -1,0 +1,246 @@
+"""What the tests of pages share: something kept of each kind, hostile where it can be, and a reader that knows what a page may hold."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+from bot.pages.attachments import Kept
+from bot.pages.log_context import Passage
+from kb.timeline.curves import Chart, Curves, Line
+from kb.timeline.rows import Mishap
+from kb.timeline.timeline import COLUMNS, Mark, Row, Timeline
+from tests.support.bot_samples import NOON
+
+ATTACKS = (
+    "<script>document.title='owned'</script>",
+    "</style><script>document.title='owned'</script>",
+    "</title></pre></svg><img src=x onerror=\"document.title='owned'\">",
+    '"><svg onload="document.title=\'owned\'">',
+    "' autofocus onfocus='document.title=1' x='",
+    "javascript:document.title='owned'",
+    "]]><!--><script>document.title='owned'</script>",
+    "}*{background:red!important}body{display:none}</style>",
+    "{{ 7 * 7 }}{% for one in range(10**9) %}x{% endfor %}",
+    "\u202egnp.exe\u202c \u0000\u001b[31mred \ud800 \ufeff",
+    "x" * 20_000,
+)
+EVERYTHING = " ".join(ATTACKS)
+
+
+def row(label: str = "rank 0", until: int = 200, **more: object) -> Row:
+    """A row that writes up to a column."""
+    return Row(label, heard="9" * until + "0" * (COLUMNS - until), last=NOON + until, step=until, **more)
+
+
+def timeline(text: str = "Boom") -> Timeline:
+    """Four minutes of three ranks, one of them a suspect."""
+    return Timeline(
+        finding=text,
+        job=text,
+        start=NOON,
+        end=NOON + 240.0,
+        rows=(
+            row(
+                text[:40],
+                100,
+                why="suspect",
+                suspect=True,
+                node=text[:40],
+                error=Mishap(NOON + 100.0, text, cause=True),
+            ),
+            row("rank 1", 220, error=Mishap(NOON + 150.0, text)),
+            row("rank 2", 220),
+        ),
+        marks=(Mark("cause", NOON + 100.0, text[:100]), Mark("end", NOON + 239.0, "end of the job")),
+        notes=(text,),
+    )
+
+
+def curves(text: str = "Loss") -> Curves:
+    """A chart of one rank that leaves two others, its last value no number."""
+    values = tuple(float(at) for at in range(40))
+    odd = Line(text[:40], (*values[:20], *(None,) * 10, *(90.0,) * 9, None), "apart", (39,))
+    return Curves(
+        (
+            Chart(
+                "loss", text[:40], "", "step", 0.0, 10.0, 3, (odd, Line("rank 1", values), Line("rank 2", values)),
+                values, values, tuple(one + 1 for one in values), 390.0,
+            ),
+            Chart("gpu_util", "GPU utilisation", "%", "time", NOON, 60.0, 1, (Line("gpu-1", values),)),
+        )
+    )  # fmt: skip
+
+
+def kept(text: str = "Boom", place: tuple[str, int] = ("logs/rank-7.log", 0)) -> Kept:
+    """One thing of each kind."""
+    return Kept(timeline(text), curves(text), {place: Passage(*place, ("before", text[:300]), (text[:300], "after"))})
+
+
+class Read(HTMLParser):
+    """A page, read: what it shows, its links, and what it holds that no page of ours may (`faults`)."""
+
+    TAGS = frozenset(
+        [
+            "html",
+            "head",
+            "meta",
+            "title",
+            "style",
+            "body",
+            "header",
+            "main",
+            "section",
+            "footer",
+            "nav",
+            "div",
+            "p",
+            "span",
+            "h1",
+            "h2",
+            "h3",
+            "h4",
+            "ul",
+            "ol",
+            "li",
+            "dl",
+            "dt",
+            "dd",
+            "a",
+            "code",
+            "pre",
+            "mark",
+            "strong",
+            "figure",
+            "figcaption",
+            "details",
+            "summary",
+            "table",
+            "thead",
+            "tbody",
+            "tr",
+            "th",
+            "td",
+            "svg",
+            "path",
+            "line",
+            "rect",
+            "circle",
+            "text",
+            "form",
+            "label",
+            "select",
+            "option",
+            "input",
+            "button",
+        ]
+    )
+    ATTRIBUTES = frozenset(
+        [
+            "lang",
+            "charset",
+            "content",
+            "name",
+            "http-equiv",
+            "class",
+            "id",
+            "href",
+            "rel",
+            "tabindex",
+            "role",
+            "scope",
+            "aria-label",
+            "aria-labelledby",
+            "aria-hidden",
+            "open",
+            "width",
+            "height",
+            "viewbox",
+            "preserveaspectratio",
+            "shape-rendering",
+            "overflow",
+            "d",
+            "x",
+            "y",
+            "x1",
+            "x2",
+            "y1",
+            "y2",
+            "r",
+            "dx",
+            "transform",
+            "method",
+            "action",
+            "value",
+            "maxlength",
+            "autocapitalize",
+            "spellcheck",
+            "selected",
+            "type",
+        ]
+    )
+
+    def __init__(self, page: str, *, pictures: str | None = None) -> None:
+        """`pictures`: how the addresses of the pictures begin that it may have; None for none."""
+        super().__init__()
+        self._pictures = pictures
+        self.faults: list[str] = []
+        self.links: list[str] = []
+        self.styles: list[str] = []
+        self._open: list[str] = []
+        self._shown: list[str] = []
+        self.feed(page)
+        self.close()
+        if self._open:
+            self.faults.append(f"never closed: {self._open}")
+
+    @property
+    def text(self) -> str:
+        """All text of the body."""
+        return "".join(self._shown)
+
+    def missing(self, *wanted: str) -> list[str]:
+        """Which of these are not shown, each behind the one before."""
+        at, found = 0, []
+        for one in wanted:
+            place = self.text.find(one, at)
+            at = max(at, place)
+            found += [one] if place < 0 else []
+        return found
+
+    def handle_starttag(self, tag, attrs):
+        """An element begins."""
+        if tag in ("img", "source", "picture") and self._pictures is not None:
+            self._picture(tag, dict(attrs))
+            return
+        if tag not in self.TAGS:
+            self.faults.append(f"<{tag}>")
+        self.faults += [f"{tag} {name}" for name, _ in attrs if name not in self.ATTRIBUTES]
+        self.links += [value or "" for name, value in attrs if name in ("href", "action")]
+        if tag not in ("meta", "input"):
+            self._open.append(tag)
+
+    def _picture(self, tag: str, attrs: dict[str, str | None]) -> None:
+        """One of the service's own, with words for those who cannot see it."""
+        known = {"img": {"src", "alt", "width", "loading"}, "source": {"media", "srcset"}, "picture": set()}[tag]
+        address = attrs.get("src") or attrs.get("srcset") or ""
+        if set(attrs) != known or (tag != "picture" and not address.startswith(self._pictures or "")):
+            self.faults.append(f"{tag} {attrs}")
+        if tag == "picture":
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        """An element without anything in it."""
+        self.handle_starttag(tag, attrs)
+        self._open.pop()
+
+    def handle_endtag(self, tag):
+        """An element ends: the last one that began."""
+        if not self._open or self._open.pop() != tag:
+            self.faults.append(f"</{tag}>")
+
+    def handle_data(self, data):
+        """Text; what stands in the head is not shown."""
+        if "style" in self._open:
+            self.styles.append(data)
+        elif "body" in self._open:
+            self._shown.append(data)

@@ -1,0 +1,265 @@
+"""A worker and a sender that kill themselves: `python -m tests.support.mortal_worker` starts lives, each in a forked process.
+
+It reads one order a line (JSON, `Order`) and writes one line for each life (JSON, `Ended`). The product has no hooks for this:
+points are found from outside, before and after each commit of a transaction that writes and each call over HTTP.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.support.paths import DEMO, ROOT
+
+APART = timedelta(minutes=2)  # by the clock of the sender, between two lives: all leases are over
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One life. `number`: which one, so that each is later than the one before; `die`: at which point, None for none.
+
+    `env`: more for the environment.
+    """
+
+    url: str
+    config: str
+    number: int
+    die: int | None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a life ended. `points`: those that it came to, the one at which it was killed last."""
+
+    killed: bool
+    points: tuple[str, ...]
+    error: str | None = None
+
+
+class Lives:
+    """Starts lives, from a process in which all that is slow has been done once. `last`: how the last one ended."""
+
+    def __init__(self, cache: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.mortal_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+            env={**os.environ, "SIGNALBOX_CACHE": str(cache)},
+            text=True,
+        )
+        self._number = 0
+        self.last = Ended(False, ())
+
+    def live(self, url: str, config: Path, die: int | None = None) -> Ended:
+        """One life: work and send until nothing is left, or until the point at which to die."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._number += 1
+        env = {name: os.environ[name] for name in ("STAGE_TOKEN", "STAGE_SECRET")}
+        self._process.stdin.write(json.dumps(asdict(Order(url, str(config), self._number, die, env))) + "\n")
+        self._process.stdin.flush()
+        told = json.loads(self._process.stdout.readline())
+        self.last = Ended(told["killed"], tuple(told["points"]), told["error"])
+        return self.last
+
+    def close(self) -> None:
+        """No more lives."""
+        with self._process:  # closes the pipes, which ends it
+            pass
+
+
+# --- in the process that forks ---------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Read orders, fork, tell."""
+    from bot.rulebase.loader import knowledge, prefilter_of
+
+    known = knowledge()
+    prefilter_of(known)
+    _rehearse(known)
+    for line in sys.stdin:
+        order = Order(**json.loads(line))
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            os.dup2(2, 1)  # what is printed goes beside the answers
+            status = 1
+            try:
+                _live(order, known, writing)
+                status = 0
+            except BaseException:  # noqa: BLE001 - it must never run on as a second parent
+                import traceback
+
+                os.write(2, traceback.format_exc().encode())
+            finally:
+                os._exit(status)
+        os.close(writing)
+        with open(reading, "rb") as pipe:  # noqa: PTH123 - a file descriptor
+            points = pipe.read().decode().splitlines()
+        _, status = os.waitpid(child, 0)
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        error = None if killed or status == 0 else f"it ended with status {status}"
+        sys.stdout.write(json.dumps(asdict(Ended(killed, tuple(points), error))) + "\n")
+        sys.stdout.flush()
+
+
+def _rehearse(known: Any) -> None:
+    """Import and compile what every life needs."""
+    import gc
+
+    import bot.slack.service  # noqa: F401
+    import connectors.bundles.connector  # noqa: F401
+    from bot.diagnosis.diagnose import diagnose_bundle
+    from bot.incidents.ledger import Ledger
+    from bot.render.timeline import loads
+    from bot.render.timeline_png import draw
+
+    answer = diagnose_bundle(known, DEMO, workers=1)
+    draw(loads(answer.timeline()))
+    with Ledger("sqlite://"):
+        pass
+    gc.freeze()  # what is there is not looked at again in each life
+
+
+def _live(order: Order, known: Any, writing: int) -> None:
+    os.environ.update(order.env)
+    from bot.config.file import read
+    from bot.handlers.diagnose import Answering
+    from bot.handlers.recent_jobs import recent
+    from bot.incidents.ledger import Ledger
+    from bot.queue import tasks
+    from bot.queue.payloads import DIAGNOSE, RECENT
+    from bot.queue.worker import step
+    from bot.slack.delivery.compose import Composer
+    from bot.slack.delivery.sender import Sender
+    from bot.slack.service import client_of
+
+    tasks.LOST_AFTER = 0.0  # whoever began work in an earlier life is dead
+    config = read(Path(order.config))
+    assert config.serve.slack is not None
+    count = 0
+
+    def point(name: str) -> None:
+        nonlocal count
+        count += 1
+        os.write(writing, f"{name}\n".encode())
+        if count == order.die:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with Ledger(order.url) as ledger:
+        composer = Composer(ledger, known, config)
+        sender = Sender(ledger, client_of(config.serve.slack), composer, pace=0.0, clock=_clock(order.number))
+        answering = Answering(ledger, known, config)
+        does = {DIAGNOSE: answering.do, RECENT: lambda work: recent(config, work)}
+        with _watched(point), _sent_between(sender):
+            busy = True
+            while busy:
+                busy = step(ledger, does, f"life {order.number}")
+                while sender.step():
+                    busy = True
+
+
+def _clock(number: int) -> Callable[[], datetime]:
+    """Some seconds pass between two looks, so that nothing has to be waited for."""
+    ticks = 0
+
+    def clock() -> datetime:
+        nonlocal ticks
+        ticks += 1
+        return datetime.now(UTC) + number * APART + timedelta(seconds=4 * ticks)
+
+    return clock
+
+
+@contextmanager
+def _sent_between(sender: Any) -> Iterator[None]:
+    """Whenever messages should say how far collecting is, they are sent before it goes on."""
+    from bot.notify.messages import Postings
+
+    noted = Postings.progress
+
+    def progress(self: Any, *words: Any) -> None:
+        noted(self, *words)
+        while sender.step():
+            pass
+
+    Postings.progress = progress  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Postings.progress = noted  # type: ignore[method-assign]
+
+
+@contextmanager
+def _watched(point: Callable[[str], None]) -> Iterator[None]:  # noqa: C901 - six small hooks
+    """`point` hears of each place before and after a commit that writes, and of each call."""
+    import httpx
+    from sqlalchemy import Engine, event
+    from sqlmodel import Session
+
+    changed: list[tuple[Any, str]] = []  # a cursor knows how many rows it changed once they are fetched
+
+    def executed(_connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        words = statement.split(None, 3)
+        if words[0] in ("INSERT", "UPDATE", "DELETE"):
+            changed.append((cursor, f"{words[0].lower()} {words[2] if words[0] != 'UPDATE' else words[1]}"))
+
+    def names() -> str:
+        return ", ".join(dict.fromkeys(name for cursor, name in changed if cursor.rowcount != 0))
+
+    def before(session: Any) -> None:
+        session.flush()
+        if names():
+            point(f"before commit: {names()}")
+
+    def after(_session: Any) -> None:
+        told = names()
+        changed.clear()
+        if told:
+            point(f"after commit: {told}")
+
+    opened, sent = urllib.request.OpenerDirector.open, httpx.Client.send
+
+    def around(name: str, do: Callable[[], Any]) -> Any:
+        point(f"before call: {name}")
+        answer = do()
+        point(f"after call: {name}")
+        return answer
+
+    def opening(self: Any, asked: Any, *more: Any, **options: Any) -> Any:
+        address = asked if isinstance(asked, str) else asked.full_url
+        return around(_named(address), lambda: opened(self, asked, *more, **options))
+
+    def sending(self: Any, asked: Any, **options: Any) -> Any:
+        return around(_named(str(asked.url)), lambda: sent(self, asked, **options))
+
+    event.listen(Engine, "after_cursor_execute", executed)
+    event.listen(Session, "before_commit", before)
+    event.listen(Session, "after_commit", after)
+    urllib.request.OpenerDirector.open = opening  # type: ignore[method-assign]
+    httpx.Client.send = sending  # type: ignore[method-assign]
+    yield
+
+
+def _named(address: str) -> str:
+    first, _, last = urlsplit(address).path.strip("/").partition("/")
+    return last if first == "api" else first
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""One bundle diagnosed from its own logs and from what a log store gave of them: the first diagnosis and its suspects."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from bot.collection.bundle_writer import Bundle
+from bot.diagnosis.diagnose import diagnose_bundle
+from bot.rulebase.loader import Knowledge, knowledge
+from connectors.base.contract import Asked, Bounds, Deadline, Spool
+from connectors.log_stores.query_plan import Store, pull
+from kb.model import Gap, Prefilter
+from kb.scanning.prefilter import prefilter
+from tests.support import stored_logs
+
+
+@cache
+def known() -> tuple[Knowledge, Prefilter]:
+    """The rulebook, and its words."""
+    found = knowledge()
+    return found, prefilter(found.rulebook)
+
+
+def first(folder: Path) -> tuple[object, ...]:
+    """What a report says first: verdict, phase, fault, suspects."""
+    report = diagnose_bundle(known()[0], folder, workers=1).report
+    top = report.diagnoses[:1]
+    suspects = [
+        sorted((one.kind, one.node or "", -1 if one.rank is None else one.rank) for one in it.suspects) for it in top
+    ]
+    return (report.verdict, report.phase, [one.fault for one in top], suspects)
+
+
+def asked_of(held: list[tuple[dict[str, str], list[tuple[int, str]]]], *, deep: bool = False) -> Asked:
+    """The request for a bundle's job."""
+    return Asked(stored_logs.record(), stored_logs.window(held), Deadline.within(60), known()[1], Bounds(), deep=deep)
+
+
+def refilled(bundle: Path, target: Path, store: Store, asked: Asked, all_lines: int) -> tuple[Gap, ...]:
+    """A copy of a bundle with the logs that a store gave in place of its own."""
+    shutil.copytree(bundle, target)
+    shutil.rmtree(target / "logs")
+    spool = Bundle(target, 1 << 30)
+    share: Spool = spool.share("store", 1 << 30)
+    gaps = pull(store, asked, share, "store", source="store", all_lines=all_lines)
+    told = {name: {key: value for key, value in one.items() if key != "query"} for name, one in spool._files.items()}
+    (target / "bundle.yaml").write_text(yaml.safe_dump({"format": 1, "files": told}), "utf-8")
+    return gaps
