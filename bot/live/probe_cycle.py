@@ -21,7 +21,8 @@ from connectors.host.ebpf import LIBRARIES, Probes
 from connectors.host.flight_recorder import Dumped, RecorderSource, ask
 from connectors.host.kernel_log import KernelLog
 from connectors.host.nccl_ras import RasSource
-from connectors.host.processes import Dump, Process, RankProcess, Wanted
+from connectors.host.process_table import Process
+from connectors.host.processes import Dump, RankProcess, Wanted
 from kb.collectives.trace import Ring
 from kb.facts.evidence import Evidence, Facts
 from kb.hangs.observe import Parts, observe

@@ -25,7 +25,8 @@ from bot.live.probe_cycle import Sources
 from bot.live.watch import News, Outcome, Plan, Watch
 from connectors.host.kernel_log import KernelLog
 from connectors.host.nccl_ras import RasSource
-from connectors.host.processes import Dump, Process, RankProcess, Wanted
+from connectors.host.process_table import Process
+from connectors.host.processes import Dump, RankProcess, Wanted
 from kb.errors import UnreadableInput
 from kb.hangs.votes import RULE
 from kb.model import Gap, StreamRef

@@ -20,7 +20,8 @@ from bot.live.watch import Plan, Watch
 from connectors.base.contract import SourceFailed
 from connectors.base.http import Client, Endpoint
 from connectors.host.flight_recorder import RecorderSource, ask
-from connectors.host.processes import Host, Process, RankProcess, Wanted
+from connectors.host.process_table import Process
+from connectors.host.processes import Host, RankProcess, Wanted
 from connectors.metrics.prometheus import SPIN_GPU, SPIN_NODE, Prometheus
 from kb.model import Gap
 from tests.bot.diagnosis.test_flight_recorder_pool import dump
