@@ -17,19 +17,20 @@ from connectors.base.secret import Secret
 
 @dataclass(frozen=True, slots=True)
 class Slack:
-    """The Slack app.
-
-    `bot_token`: of the installed app (xoxb-…). `mode`: socket, over a connection that is opened from here, or http, to the
-    address /slack/events of `listen`. `app_token`: for socket (xapp-…). `signing_secret`: for http. `api`: another address of
-    Slack's API. `proxy`: of HTTP, where Slack is only reached through one.
-    """
+    """The Slack app."""
 
     bot_token: Secret
+    """The token of the installed app (xoxb-…)."""
     mode: Literal["socket", "http"] = "socket"
+    """socket: over a connection opened from here; http: Slack posts to /slack/events at the address in `listen`."""
     app_token: Secret | None = None
+    """The app-level token (xapp-…); required for mode socket."""
     signing_secret: Secret | None = None
+    """The app's signing secret; required for mode http."""
     api: str = "https://slack.com/api/"
+    """The address of Slack's API."""
     proxy: str | None = None
+    """An HTTP proxy, if Slack can only be reached through one."""
 
     def __post_init__(self) -> None:
         if self.mode == "socket" and self.app_token is None:
@@ -42,15 +43,14 @@ class Slack:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """Pages of incidents, behind links that are signed and expire.
-
-    `base_url`: the address under which people reach the service. `secret`: what links are signed with, at least 32 characters.
-    `expires`: how long a link holds.
-    """
+    """Pages of incidents, behind links that are signed and expire."""
 
     base_url: str
+    """The address at which people reach the service."""
     secret: Secret
+    """The key that signs links, at least 32 characters."""
     expires: Seconds = 30 * 86400.0
+    """How long a link is valid."""
 
     def __post_init__(self) -> None:
         if not self.base_url.startswith(("https://", "http://")) or any(one in self.base_url for one in "?# "):
@@ -59,22 +59,24 @@ class Linked:
 
 @dataclass(frozen=True, slots=True)
 class Grafana:
-    """Grafana, which gets an annotation for each incident that is closed. `tags`: beside signalbox and the incident's own."""
+    """Grafana, which gets an annotation for each incident that is closed."""
 
     endpoint: Endpoint
+    """The address of Grafana, and a service account's token for it."""
     tags: tuple[str, ...] = ()
+    """Tags of an annotation besides `signalbox` and those of the incident."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weekly:
-    """The weekly digest: into which channel, and when by the clock of the tenant's `zone`, which its weeks are counted in too.
-
-    `weekday`: 1 for Monday to 7 for Sunday. `hour`: 0 to 23.
-    """
+    """The weekly digest: into which channel, and when by the clock of the tenant's `zone`, which its weeks are counted in too."""
 
     channel: str
+    """The channel that the digest is posted to."""
     weekday: int = 1
+    """1 for Monday to 7 for Sunday."""
     hour: int = 9
+    """The hour of the day, 0 to 23."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.weekday <= 7:
@@ -85,29 +87,37 @@ class Weekly:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """What a tenant allows in the chat, and what it is told unasked.
-
-    `channels`: its channels (C…); with several tenants a must. `verbs`: who may read, diagnose, annotate, mute, bar, propose_rule,
-    digest, admin: everyone, or ids of channels, user groups (S…), people (U…). `announce`: the channel for failures that
-    nobody subscribed. `subscriptions`: who else hears of what. `people`: who is who. `cap`, `flapping`, `bar`, `quiet`:
-    against noise. `fold`: for so long a diagnosis is shown again in place of a new one. `remind`: who asked is asked once, on the
-    next working day at ten in `zone`, what it was. `grafana`: annotations go there. `digest`: the week's failures in figures.
-    """
+    """What a tenant allows in the chat, and what it is told unasked."""
 
     channels: tuple[str, ...] = ()
+    """The tenant's channels (C…); required with several tenants."""
     verbs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Who may read, diagnose, annotate, mute, bar, propose_rule, digest, admin: everyone, or ids of channels, user
+    groups (S…), people (U…)."""
     announce: str | None = None
+    """The channel for failures that nobody subscribed to."""
     subscriptions: tuple[Subscription, ...] = ()
+    """Who else is notified of which failures."""
     people: People = field(default_factory=People)
+    """Which Slack users and groups stand for which users and owners."""
     cap: Cap = field(default_factory=Cap)
+    """The most unprompted messages that one channel gets."""
     flapping: Flapping = field(default_factory=Flapping)
+    """When a failure that comes back is news."""
     bar: Bar = field(default_factory=Bar)
+    """Which rules are too often wrong to post unprompted."""
     quiet: Quiet | None = None
+    """The quiet start of a new installation."""
     fold: Seconds = 300.0
+    """For this long, the same question gets the diagnosis already made instead of a new one."""
     remind: bool = True
+    """Ask once, on the next working day at ten in `zone`, what the cause was."""
     zone: str = "UTC"
+    """The time zone of working days, reminders and digests, as Europe/Berlin."""
     grafana: Grafana | None = None
+    """The Grafana that gets annotations."""
     digest: Weekly | None = None
+    """The weekly digest of failures."""
 
     def __post_init__(self) -> None:
         for verb in self.verbs:

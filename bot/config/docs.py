@@ -106,7 +106,7 @@ def _defaults(settings: Collect | Retention) -> list[str]:
     for name, one in told.items():
         value = getattr(settings, name)
         written = f"# {name}: /shared/folder" if value is None else f"{name}: {_quantity(name, value)}"
-        lines.append(f"#   {written:<22}# {_about(one)}")
+        lines.append(f"#   {f'{written}  ':<22}# {_about(one)}")
     return lines
 
 

@@ -41,24 +41,27 @@ class ConfigError(SignalboxError):
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """Limits of one collection, for all sources together.
-
-    `deadline`: by when everything must have come. `find`: of it, how long looking for the job may take. `before`, `after`:
-    how much around the end of the job (or now, while it runs) is looked at. `longest`: the longest span of time.
-    `bytes`: what one source may give; all together may give four times that. `share`: for so long a collection is used
-    again by others who ask for the same job. `keep`: bytes of collected bundles that are kept, the oldest go first.
-    `spool`: the folder of the bundles, one that all hosts of a service share; else each has its own in its state folder.
-    """
+    """Limits of one collection, for all sources together."""
 
     deadline: Seconds = 60.0
+    """The time limit of the whole collection."""
     find: Seconds = 15.0
+    """The part of the deadline that finding the job may take."""
     before: Seconds = 1800.0
+    """How much time before the end of the job (or before now, while it runs) is collected."""
     after: Seconds = 300.0
+    """How much time after the end of the job is collected."""
     longest: Seconds = 21600.0
+    """The longest time range that is collected."""
     bytes: Size = 256 << 20
+    """The most bytes that one source may give; all together may give four times that."""
     share: Seconds = 60.0
+    """For this long, a collection is reused by others who ask for the same job."""
     keep: Size = 20 << 30
+    """The most bytes of collected bundles that are kept; the oldest are removed first."""
     spool: str | None = None
+    """The folder of the bundles, shared by all hosts of a service; by default each host uses its own state
+    folder."""
 
     def __post_init__(self) -> None:
         if self.spool is not None and not os.path.isabs(self.spool):  # noqa: PTH117 - of a text
@@ -67,18 +70,18 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """For how long evidence and answers are kept, counted from the answer.
-
-    `hot`: bundles as folders, then packed; `archive`: packed bundles, then removed; `reports`: reports and the texts on which
-    later rules are tried. `pinned`: incidents that somebody pinned keep all of it. `packs`: the folder of packed bundles; else
-    `archive` in the state folder.
-    """
+    """For how long evidence and answers are kept, counted from the answer."""
 
     hot: Seconds = 14 * 86400.0
+    """How long bundles are kept as folders before they are packed."""
     archive: Seconds = 180 * 86400.0
+    """How long packed bundles are kept."""
     reports: Seconds = 730 * 86400.0
+    """How long reports are kept, and the texts on which later rules are tested."""
     pinned: Literal["kept"] = "kept"
+    """Incidents that somebody pinned keep all of it."""
     packs: str | None = None
+    """The folder of packed bundles; by default `archive` in the state folder."""
 
     def __post_init__(self) -> None:
         if not self.hot <= self.archive <= self.reports:
@@ -126,14 +129,13 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Prometheus' figures of the service itself, at /metrics of where it listens.
-
-    `on`: whether there are any. `secret`: what the caller must know, as bearer token; without one whoever reaches the address
-    may read them: counts and times, no name of a job, node or person.
-    """
+    """Prometheus' figures of the service itself, at /metrics of where it listens."""
 
     on: bool = True
+    """Whether metrics are served."""
     secret: Secret | None = None
+    """What the caller must present as bearer token; without it anyone who reaches the address may read them: counts
+    and times, no name of a job, node or person."""
 
 
 @dataclass(frozen=True, slots=True)

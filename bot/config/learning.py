@@ -7,19 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """What is learned from incidents that people closed.
-
-    `calibrate`: how sure an answer is follows how often its rule was right here, and the answer says so; else close-outs change no
-    answer. `clean`: folders of logs of good runs, each file or subfolder one run, on which no proposed rule may speak. `judged`: so
-    many incidents a candidate is judged on at the most. `right`, `precision`: a rule in status shadow may be promoted when it
-    was right in so many closed incidents and, with 95 % certainty, in that share.
-    """
+    """What is learned from incidents that people closed."""
 
     calibrate: bool = False
+    """Let the confidence of an answer follow how often its rule was right here, and say so in the answer; otherwise
+    close-outs change no answer."""
     clean: tuple[str, ...] = ()
+    """Folders with logs of good runs, each file or subfolder one run; a proposed rule that matches there is
+    rejected."""
     judged: int = 1500
+    """The most incidents that a candidate is tested on."""
     right: int = 5
+    """In how many closed incidents a rule in status shadow must have been right before it may be promoted."""
     precision: float = 0.7
+    """The share of closed incidents in which a rule in status shadow must have been right, with 95 % certainty,
+    before it may be promoted."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.precision < 1:

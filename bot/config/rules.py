@@ -23,15 +23,14 @@ Backend = Literal["local", "github", "gitlab"]
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A GitHub App, better than a person's token: it leaves with nobody, and has two rights in one repository.
-
-    `id`: its client id or app id. `key`: its private key (PEM). `installation`: the number of its installation; left out, the one
-    of the repository.
-    """
+    """A GitHub App, better than a person's token: it leaves with nobody, and has two rights in one repository."""
 
     id: str
+    """The client id or app id."""
     key: Secret
+    """The private key (PEM)."""
     installation: int | None = None
+    """The number of its installation; by default the one of the repository."""
 
     def __post_init__(self) -> None:
         if not _PART.match(self.id):
@@ -40,36 +39,46 @@ class App:
 
 @dataclass(frozen=True, slots=True)
 class PullRequests:
-    """Where proposed rules go; docs/rule-pull-requests.md.
-
-    `backend`: local, a branch in a clone on this machine, without any forge; github; gitlab. `repository`: owner/name,
-    group/project, or the path of the clone (bare or not; its work tree is not touched). `base`: the branch that rules are merged
-    into; left out: the repository's own. `folder`: of the rules in it; nothing is ever written elsewhere. `url`: of the API, for
-    GitHub Enterprise (https://host/api/v3) or a GitLab of your own (https://host/api/v4). `token`: of a project or person; for
-    GitHub, `app` is better. `ca_file`: certificates to trust in place of the usual ones. `labels`, `reviewers`: names
-    on the forge. `hourly`: new ones an hour; `at_once`: open ones. `checks`: the forge's own checks must pass before one is marked
-    ready; where none is reported within `settle`, the replay alone decides. `every`: how often their state is asked for.
-    `author`, `email`: of commits, where the forge has none of its own. `patches`: for local, a folder that gets each as .patch.
-    """
+    """Where proposed rules go; docs/rule-pull-requests.md."""
 
     backend: Backend
+    """local, a branch in a clone on this machine, without any forge; github; gitlab."""
     repository: str
+    """owner/name, group/project, or the path of the clone (bare or not; its work tree is not touched)."""
     base: str | None = None
+    """The branch that rules are merged into; by default the repository's own."""
     folder: str = "rules"
+    """The folder of the rules in the repository; nothing is ever written elsewhere."""
     url: str | None = None
+    """The address of the API, for GitHub Enterprise (https://host/api/v3) or your own GitLab
+    (https://host/api/v4)."""
     token: Secret | None = None
+    """The token of a project or person; for GitHub, `app` is better."""
     app: App | None = None
+    """A GitHub App, instead of a token."""
     ca_file: str | None = None
+    """Certificates to trust instead of the system's."""
     labels: tuple[str, ...] = ("signalbox", "rule")
+    """Labels that each pull request gets."""
     reviewers: tuple[str, ...] = ()
+    """Reviewers that each pull request gets, by their names on the forge."""
     hourly: int = 2
+    """The most pull requests opened in an hour."""
     at_once: int = 5
+    """The most pull requests open at a time."""
     checks: bool = True
+    """The forge's own checks must pass before a pull request is marked ready; if none is reported within `settle`,
+    the replay alone decides."""
     settle: Seconds = 600.0
+    """How long to wait for the forge to report its first check."""
     every: Seconds = 300.0
+    """How often the state of open pull requests is read."""
     author: str = "Signalbox"
+    """The author of commits, where the forge sets none."""
     email: str = "signalbox@localhost"
+    """The e-mail address of that author."""
     patches: str | None = None
+    """For local: a folder that gets each proposal as .patch."""
 
     def __post_init__(self) -> None:
         refuse_folder(self.folder)
@@ -124,23 +133,27 @@ class PullRequests:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the service takes its rules from while it runs: `git`, or `path`; docs/rule-pull-requests.md.
-
-    `git`: the address of a repository (https, ssh, or a path on this machine). `ref`: its branch or tag. `folder`: of the rules in it. `path`: a folder that is
-    watched instead. `overlay`: they are laid over the rules that came with this installation, as a site's overlay is
-    (docs/site-overlay.md); else they take their place. `every`: how often it is looked at. `token`: for https. `user`: that goes
-    with the token. `ca_file`: certificates to trust in place of the usual ones.
-    """
+    """Where the service takes its rules from while it runs: `git`, or `path`; docs/rule-pull-requests.md."""
 
     git: str | None = None
+    """The address of a repository (https, ssh, or a path on this machine)."""
     ref: str = "main"
+    """The branch or tag to use."""
     folder: str = "rules"
+    """The folder of the rules in it."""
     path: str | None = None
+    """A folder to watch, instead of a repository."""
     overlay: bool = False
+    """Lay these rules over those of this installation, as a site's overlay (docs/site-overlay.md), instead of
+    replacing them."""
     every: Seconds = 300.0
+    """How often it is checked for changes."""
     token: Secret | None = None
+    """The token for https."""
     user: str = "x-access-token"
+    """The user that goes with the token."""
     ca_file: str | None = None
+    """Certificates to trust instead of the system's."""
 
     def __post_init__(self) -> None:
         if (self.git is None) == (self.path is None):
@@ -165,10 +178,12 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of a running service. `source`: where they come from; `pull_requests`: where proposed ones go."""
+    """The rules of a running service."""
 
     source: Source | None = None
+    """Where rules come from."""
     pull_requests: PullRequests | None = None
+    """Where proposed rules go."""
 
 
 def refuse_folder(folder: str) -> None:

@@ -11,10 +11,12 @@ import types
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetJsonSchemaHandler, TypeAdapter, create_model
 from pydantic import Field as ModelField
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from connectors.base.contract import Seconds, Size
 from connectors.base.http import Endpoint
@@ -54,9 +56,20 @@ _QUANTITIES: Mapping[object, Any] = {Seconds: SECONDS, Size: SIZE}
 
 
 class Part(BaseModel):
-    """A part of the file: unknown keys are refused."""
+    """A part of the file: unknown keys are refused. `settings`: the dataclass whose attribute docstrings describe its keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    settings_: ClassVar[type | None] = None
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Add what the attribute docstrings say. Only the JSON Schema needs it, so that no check waits for reading source."""
+        schema = handler(core_schema)
+        if cls.settings_ is not None:
+            properties = handler.resolve_ref_schema(schema)["properties"]
+            for name, words in _described(cls.settings_).items():
+                properties[name].setdefault("description", words)
+        return schema
 
 
 @cache
@@ -65,9 +78,11 @@ def model_of(settings: type, kind: str | None = None) -> type[BaseModel]:
     parts: dict[str, Any] = {}
     if kind is not None:
         parts["type"] = (Literal[kind], ModelField(description=_first(settings)))
-    for one, hint, about in _fields(settings):
-        parts[one.name] = (_annotation(hint), ModelField(**_default(one), description=about))
-    return create_model(settings.__name__, __base__=Part, __doc__=_first(settings), **parts)
+    for one, hint in _fields(settings):
+        parts[one.name] = (_annotation(hint), ModelField(**_default(one)))
+    model = create_model(settings.__name__, __base__=Part, __doc__=_first(settings), **parts)
+    model.settings_ = settings
+    return model
 
 
 def build(settings: type, checked: Mapping[str, Any]) -> Any:
@@ -101,15 +116,14 @@ def _built(hint: Any, value: Any) -> Any:
     return value
 
 
-def _fields(settings: type) -> Iterator[tuple[Field[Any], Any, str]]:
-    """Each field with its type and what the docstring says of it; those of an Endpoint in its place."""
+def _fields(settings: type) -> Iterator[tuple[Field[Any], Any]]:
+    """Each field with its type; those of an Endpoint in its place."""
     hints = get_type_hints(settings, include_extras=True)
-    about = _described(settings)
     for one in fields(settings):
         if hints[one.name] is Endpoint:
             yield from _fields(Endpoint)
         else:
-            yield one, hints[one.name], about.get(one.name, "")
+            yield one, hints[one.name]
 
 
 def _default(one: Field[Any]) -> dict[str, Any]:
@@ -142,15 +156,16 @@ def _first(settings: type) -> str:
     return " ".join((settings.__doc__ or "").split("\n\n")[0].split())
 
 
-_TOLD = re.compile(
-    r"((?:`[a-z_]+`(?:, | and )?)+): (.*?)(?=(?:[.;] |\n\s*)(?:`[a-z_]+`(?:, | and )?)+: |\Z)", re.DOTALL
-)
-
-
+@cache
 def _described(settings: type) -> Mapping[str, str]:
-    """What the docstring says of each field: `name`: words."""
-    found = {}
-    for hit in _TOLD.finditer(" ".join((settings.__doc__ or "").split())):
-        words = hit[2].rstrip(".;")
-        found.update(dict.fromkeys(re.findall(r"`([a-z_]+)`", hit[1]), words))
+    """The attribute docstrings of a dataclass, by field, as pydantic reads them; those of an Endpoint in its place."""
+    adapter = TypeAdapter(tuple[settings], config=ConfigDict(use_attribute_docstrings=True))  # type: ignore[valid-type]
+    properties = adapter.json_schema()["$defs"][settings.__name__]["properties"]
+    own = {
+        name: " ".join(schema["description"].split()) for name, schema in properties.items() if "description" in schema
+    }
+    hints = get_type_hints(settings)
+    found: dict[str, str] = {}
+    for name, words in own.items():
+        found |= _described(Endpoint) if hints[name] is Endpoint else {name: words}
     return found

@@ -38,17 +38,18 @@ SIGTERM: Final = 15  # of scancel and of the time limit alike
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """Which ends of jobs are looked at without being asked.
-
-    `on`: whether they are at all. `every`: seconds between looks at each cluster. `timeouts`: jobs that ran into their time
-    limit too. `catch_up`: how old an end may be when Signalbox was down meanwhile. `most`: diagnoses begun in one look.
-    """
+    """Which ends of jobs are looked at without being asked."""
 
     on: bool = True
+    """Whether jobs that end badly are diagnosed unprompted."""
     every: Seconds = 60.0
+    """How often each cluster is checked."""
     timeouts: bool = True
+    """Include jobs that ran into their time limit."""
     catch_up: Seconds = 21600.0
+    """How far back ends are picked up after Signalbox was down."""
     most: int = 50
+    """The most diagnoses started in one check."""
 
     def __post_init__(self) -> None:
         if self.every < 1:

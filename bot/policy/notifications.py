@@ -20,10 +20,12 @@ DAY: Final = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """How much one channel gets unasked. `posts`: messages in any `span`; what is more is listed in one that is edited."""
+    """How much one channel gets unasked."""
 
     posts: int = 6
+    """The most messages within `span`; further ones are listed in a single message."""
     span: Seconds = HOUR
+    """The time over which messages are counted."""
 
     def __post_init__(self) -> None:
         if self.posts < 1:
@@ -34,25 +36,29 @@ class Cap:
 class Flapping:
     """When a failure that comes again is news.
 
-    Not before `first` has passed since it was said, then twice that, up to `longest`; after `forget` without it, it is new.
+    Not before `first` has passed since it was said, then twice that, up to `longest`; after `forget` without it, it
+    is new.
     """
 
     first: Seconds = HOUR
+    """How soon after its first message a failure that comes back is posted again; the time doubles with each
+    message."""
     longest: Seconds = DAY
+    """The longest time between two messages about the same failure."""
     forget: Seconds = 7 * DAY
+    """A failure that stayed away for this long counts as new."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """The quiet start of a new installation: unasked it posts only to `channel`.
-
-    `close_outs`: until people have closed out so many of its answers; `precision`: and confirmed, with 95 % certainty, that
-    at least this share was right.
-    """
+    """The quiet start of a new installation: unasked it posts only to `channel`."""
 
     channel: str
+    """The only channel that is posted to unprompted."""
     close_outs: int = 20
+    """The number of answers that people must have closed out before other channels are posted to."""
     precision: float = 0.7
+    """The share of these that must have been right, with 95 % certainty."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.precision < 1:
@@ -66,7 +72,9 @@ class Bar:
     """When a rule is weak: of at least `close_outs` it was right in so few that `precision` is out of reach (95 %)."""
 
     precision: float = 0.7
+    """The share of close-outs in which a rule must be able to be right, with 95 % certainty."""
     close_outs: int = 3
+    """The number of close-outs from which on a rule is judged."""
 
 
 @dataclass(frozen=True, slots=True)

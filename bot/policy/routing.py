@@ -27,23 +27,26 @@ NAMELESS: Final = frozenset({"", "wrap", "sbatch", "bash", "sh", "interactive", 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Who wants to hear of which jobs that ended badly. All that is set must hold; of several values one is enough.
-
-    `to`: the id of a channel (C…, G…) or of a user (U…, W…), who gets a direct message; `tenant`: whose jobs. `users`: of the
-    scheduler; `partitions`: of Slurm, or namespaces of Kubernetes; `names`: patterns of names of jobs, as `llm-*`;
-    `clusters`: by their names here. `min_gpus`: at least so many GPUs. `faults`: patterns of the fault found first, as
-    `nccl_*`; `owners`: who must act, as `hardware`.
-    """
+    """Who wants to hear of which jobs that ended badly. All that is set must hold; of several values one is enough."""
 
     to: str
+    """The id of a channel (C…, G…) or of a user (U…, W…), who gets a direct message."""
     tenant: str = "default"
+    """Whose jobs."""
     users: tuple[str, ...] = ()
+    """Of the scheduler."""
     partitions: tuple[str, ...] = ()
+    """Partitions of Slurm, or namespaces of Kubernetes."""
     names: tuple[str, ...] = ()
+    """Patterns of names of jobs, as `llm-*`."""
     clusters: tuple[str, ...] = ()
+    """By their names here."""
     min_gpus: int = 0
+    """At least so many GPUs."""
     faults: tuple[str, ...] = ()
+    """Patterns of the fault found first, as `nccl_*`."""
     owners: tuple[str, ...] = ()
+    """Who must act, as `hardware`."""
 
     def __post_init__(self) -> None:
         if not (_CHANNEL.fullmatch(self.to) or _USER.fullmatch(self.to)):
@@ -56,13 +59,12 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """Who is who in Slack. `users`: user of the scheduler → user id (U…); `groups`: owner of a fault → user group id (S…).
-
-    Owners are `user`, `hardware`, `network`, `storage` and `platform`.
-    """
+    """Who is who in Slack."""
 
     users: Mapping[str, str] = field(default_factory=dict)
+    """User of the scheduler → user id (U…)."""
     groups: Mapping[str, str] = field(default_factory=dict)
+    """Owner of a fault → user group id (S…). Owners are `user`, `hardware`, `network`, `storage` and `platform`."""
 
     def __post_init__(self) -> None:
         wrong = [one for one in self.users.values() if not _USER.fullmatch(one)]

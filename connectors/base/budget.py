@@ -16,8 +16,11 @@ class Load:
     """The most that a source gets: requests a minute, bytes a minute that are read from it, calls at once."""
 
     requests: int = 240
+    """The most requests a minute."""
     bytes: int = 1 << 30
+    """The most bytes a minute that are read."""
     calls: int = 8
+    """The most requests at a time."""
 
 
 class Budget:

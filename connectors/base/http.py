@@ -44,24 +44,31 @@ class Login:
     """How to log in: a bearer token, or a user with a password, or headers of the system's own. Secrets by reference."""
 
     token: Secret | None = None
+    """A bearer token."""
     user: str | None = None
+    """The user, with `password`."""
     password: Secret | None = None
+    """The password of `user`."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers that each request gets, as {X-Scope-OrgID: team}."""
     secret_headers: Mapping[str, Secret] = field(default_factory=dict)
+    """Headers whose values are secret: name → secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a server is and how it is reached. `url`: with the path that stands before all others, if any.
-
-    `ca_file`: certificates to trust in place of the usual ones. `client_cert`: a PEM file with certificate and key.
-    """
+    """Where a server is and how it is reached."""
 
     url: str
+    """The address, including any path prefix."""
     login: Login = field(default_factory=Login)
+    """How to log in."""
     ca_file: str | None = None
+    """Certificates to trust instead of the system's."""
     client_cert: str | None = None
+    """A PEM file with client certificate and key."""
     load: Load = field(default_factory=Load)
+    """The most that the server gets from us."""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)

@@ -17,7 +17,9 @@ class Secret:
     """Where a secret lies: exactly one of `env` (a variable's name) and `file` (a path; read anew each time, as they rotate)."""
 
     env: str | None = None
+    """The environment variable that holds it."""
     file: str | None = None
+    """The file that holds it; it is read each time, so that it may be rotated."""
 
     def __post_init__(self) -> None:
         if (self.env is None) == (self.file is None):

@@ -30,12 +30,10 @@ _DESCRIBED = ("job.yaml", "bundle.yaml")
 
 @dataclass(frozen=True, slots=True)
 class BundlesSettings:
-    """A folder in which each subfolder is an evidence bundle: what `--save-bundle` wrote, or a job's files put there by hand.
-
-    `folder`: where the bundles lie, as `/shared/bundles`.
-    """
+    """A folder in which each subfolder is an evidence bundle: what `--save-bundle` wrote, or a job's files put there by hand."""
 
     folder: str
+    """Where the bundles lie, as `/shared/bundles`."""
 
     def __post_init__(self) -> None:
         if not self.folder.startswith(("/", "~")) or not self.folder.isprintable():

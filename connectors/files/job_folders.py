@@ -31,28 +31,32 @@ _FIRST = 4096
 
 @dataclass(frozen=True, slots=True)
 class FoldersSettings:
-    """Log folders or files by a pattern, on local disks, NFS and the like, or in S3-compatible object storage.
-
-    `pattern`: where a job's files lie, with {id}, {name} and {user}, and * for any part of one name, as
-    `/shared/logs/{user}/{name}-{id}` or `s3://bucket/runs/{name}/{id}/logs`. `allowed`: further folders of this host in which
-    output files that a scheduler names may be read, and to which links may lead. `url`: the object store's address; Amazon's
-    where it is not set. `region`: of the object store. `access_key`, `secret_key`, `session_token`: the key to it; without
-    one those of this host are used. `anonymous`: no key at all. `ca_file`: certificates to trust in place of the usual ones.
-    `over_after`: a job whose files were not written to for so long is over; before that it may hang.
-    `load`: the most that the object store gets of us.
-    """
+    """Log folders or files by a pattern, on local disks, NFS and the like, or in S3-compatible object storage."""
 
     pattern: str
+    """Where a job's files lie, with {id}, {name} and {user}, and * for any part of one name, as
+    `/shared/logs/{user}/{name}-{id}` or `s3://bucket/runs/{name}/{id}/logs`."""
     allowed: tuple[str, ...] = ()
+    """Further folders of this host in which output files that a scheduler names may be read, and to which links may
+    lead."""
     url: str | None = None
+    """The address of the object store; Amazon's by default."""
     region: str | None = None
+    """The region of the object store."""
     access_key: Secret | None = None
+    """The access key; without keys those of this host are used."""
     secret_key: Secret | None = None
+    """The secret key."""
     session_token: Secret | None = None
+    """The session token, for temporary keys."""
     anonymous: bool = False
+    """Use no key at all."""
     ca_file: str | None = None
+    """Certificates to trust instead of the system's."""
     over_after: Seconds = 21600.0
+    """A job whose files have not been written to for this long is over; before that it may hang."""
     load: Load = field(default_factory=lambda: Load(requests=6000, bytes=8 << 30, calls=16))
+    """The most that the object store gets from us."""
 
     def __post_init__(self) -> None:
         pattern_of(self.pattern)

@@ -50,36 +50,35 @@ _CONTAINER = ("name", "image", "resources", "restartPolicy")
 
 @dataclass(frozen=True, slots=True)
 class KubernetesSettings:
-    """A Kubernetes cluster: jobs, pods, events, nodes and pod logs.
-
-    `endpoint`: the API server's address and login; left out: as kubeconfig says, else from within the cluster, as the
-    service account of our own pod.
-    `kubeconfig`: a kubeconfig file; `context`: the context in it, else its current one.
-    `plugins`: commands that the kubeconfig may run for a token, spelled as there; none by default.
-    `namespaces`: look into these only; needs no cluster-wide rights; empty: all.
-    `job_labels`: labels that tell the job of pods that no workload controls.
-    `containers`: names of the containers that train, where they are called otherwise than usual.
-    `processes_per_pod`: how many ranks each pod has, where neither its arguments nor its GPUs tell.
-    `topology`: rack, leaf, rail or nvlink_domain -> the label of nodes that tells it, for labels of your own.
-    `owner_labels`: labels or annotations of a job that name who owns it.
-    `nodes`: read nodes and their leases too; needs a cluster-wide right.
-    `events_kept`: how long the API server keeps events (its --event-ttl).
-    `load`: the most that the server gets from us, where endpoint is left out.
-    """
+    """A Kubernetes cluster: jobs, pods, events, nodes and pod logs."""
 
     endpoint: Endpoint | None = None
+    """The API server's address and login; left out: as kubeconfig says, else from within the cluster, as the
+    service account of our own pod."""
     kubeconfig: str | None = None
+    """A kubeconfig file."""
     context: str | None = None
+    """The context in it; by default the current one."""
     plugins: tuple[str, ...] = ()
+    """Commands that the kubeconfig may run for a token, spelled as there; none by default."""
     namespaces: tuple[str, ...] = ()
+    """Look into these only; needs no cluster-wide rights; empty: all."""
     job_labels: tuple[str, ...] = ("app.kubernetes.io/instance", "job-name", "app")
+    """Labels that tell the job of pods that no workload controls."""
     containers: tuple[str, ...] = ()
+    """Names of the containers that train, where they are called otherwise than usual."""
     processes_per_pod: int | None = None
+    """How many ranks each pod has, where neither its arguments nor its GPUs tell."""
     topology: Mapping[str, str] = field(default_factory=dict)
+    """rack, leaf, rail or nvlink_domain -> the label of nodes that tells it, for labels of your own."""
     owner_labels: tuple[str, ...] = ()
+    """Labels or annotations of a job that name who owns it."""
     nodes: bool = True
+    """Read nodes and their leases too; needs a cluster-wide right."""
     events_kept: Seconds = 3600.0
+    """How long the API server keeps events (its --event-ttl)."""
     load: Load = field(default_factory=lambda: Load(requests=3000, calls=16))
+    """The most that the API server gets from us, if `endpoint` is not set."""
 
 
 class Kubernetes:

@@ -40,32 +40,37 @@ Flavour = Literal["elasticsearch", "opensearch"]
 
 @dataclass(frozen=True, slots=True)
 class ElasticsearchSettings:
-    """The lines of a job in Elasticsearch or OpenSearch, by fields of their documents.
-
-    `endpoint`: the server. `index`: indices, data streams or patterns, joined by commas. `flavour`: elasticsearch or
-    opensearch, which open and close a point in time by other paths. `api_key`: an encoded API key, by reference, in place of
-    a user. `message`: the field of the line; `search_in`: the field in which words are looked for, where it is another, as a
-    sub-field of type wildcard. `time`: the field of the time; `order`: a field that orders lines of one time, as log.offset;
-    `tie`: OpenSearch only, a field that no two documents share. `fields`: what other fields are called here: role → field.
-    The role `job` names the job, `namespace` its namespace, `rank`, `node`, `pod` and `container` who speaks. `job_is`: which
-    of the job's words the field holds, id or name. `also`: what every document must have besides. `folder`: where
-    under logs/ of the bundle its lines are put. `page`: lines in one answer.
-    """
+    """The lines of a job in Elasticsearch or OpenSearch, by fields of their documents."""
 
     endpoint: Endpoint
+    """The server."""
     index: str = "logs-*"
+    """Indices, data streams or patterns, joined by commas."""
     flavour: Flavour = "elasticsearch"
+    """elasticsearch or opensearch, which open and close a point in time by other paths."""
     api_key: Secret | None = None
+    """An encoded API key, instead of a user."""
     message: str = "message"
+    """The field that holds the line."""
     search_in: str | None = None
+    """The field that is searched for words, if it is not `message`: a subfield of type wildcard, for example."""
     time: str = "@timestamp"
+    """The field that holds the time."""
     order: str | None = None
+    """A field that orders lines with equal times, as log.offset."""
     tie: str = "_id"
+    """OpenSearch only: a field that no two documents share."""
     fields: Mapping[str, str] = field(default_factory=usual_names)
+    """What other fields are called here: role → field. The role `job` names the job, `namespace` its namespace,
+    `rank`, `node`, `pod` and `container` who speaks."""
     job_is: tuple[str, ...] = ("id", "name")
+    """Which of the job's words the field holds, id or name."""
     also: Mapping[str, str] = field(default_factory=dict)
+    """What every document must match besides, as {cluster: east}."""
     folder: str = "elasticsearch"
+    """The folder under logs/ of the bundle that its lines go to."""
     page: int = PAGE
+    """The number of lines in one answer."""
 
 
 class ElasticStore:

@@ -38,21 +38,23 @@ _CATEGORIES = {"X-Loki-Response-Encoding-Flags": "categorize-labels"}  # else me
 
 @dataclass(frozen=True, slots=True)
 class LokiSettings:
-    """The lines of a job in Loki, by the labels of their streams.
-
-    `endpoint`: the server, with the path before /loki/api/v1 if any; a tenant's X-Scope-OrgID stands under `login: headers:`.
-    `labels`: what the labels are called here: role → label. The role `job` names the job, `namespace` its namespace, `rank`,
-    `node`, `pod` and `container` who speaks. Without `job` the pods are asked for that the cluster knows of.
-    `job_is`: which of the job's words the label holds, id or name; with both, whichever fits. `also`: what every stream must have
-    besides, as {cluster: east}. `folder`: where under logs/ of the bundle its lines are put. `page`: lines in one answer.
-    """
+    """The lines of a job in Loki, by the labels of their streams."""
 
     endpoint: Endpoint
+    """The server, with the path before /loki/api/v1 if any; a tenant's X-Scope-OrgID stands under `login:
+    headers:`."""
     labels: Mapping[str, str] = field(default_factory=usual_names)
+    """What the labels are called here: role → label. The role `job` names the job, `namespace` its namespace,
+    `rank`, `node`, `pod` and `container` who speaks. Without `job` the pods are asked for that the cluster knows
+    of."""
     job_is: tuple[str, ...] = ("id", "name")
+    """Which of the job's words the label holds, id or name; with both, whichever fits."""
     also: Mapping[str, str] = field(default_factory=dict)
+    """What every stream must match besides, as {cluster: east}."""
     folder: str = "loki"
+    """The folder under logs/ of the bundle that its lines go to."""
     page: int = PAGE
+    """The number of lines in one answer."""
 
 
 class LokiStore:

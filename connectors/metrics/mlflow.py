@@ -24,19 +24,20 @@ SOURCE = "mlflow"
 
 @dataclass(frozen=True, slots=True)
 class MlflowSettings:
-    """An MLflow tracking server: the metrics of a job's runs.
-
-    `experiments`: names of the experiments to look in; empty: the first thousand that there are.
-    `tags`: tag of a run -> what of the job it holds: id, name, namespace or owner; a run that has one of them is the job's.
-    `metrics`: loss, grad_norm, learning_rate or throughput_tokens_per_sec -> the name of the metric, where yours is unusual.
-    """
+    """An MLflow tracking server: the metrics of a job's runs."""
 
     endpoint: Endpoint
+    """The tracking server."""
     experiments: tuple[str, ...] = ()
+    """Names of the experiments to look in; empty: the first thousand that there are."""
     tags: Mapping[str, str] = field(
         default_factory=lambda: {"mlflow.runName": "name", "job_id": "id", "slurm_job_id": "id", "job_name": "name"}
     )
+    """Tag of a run -> what of the job it holds: id, name, namespace or owner; a run that has one of them is the
+    job's."""
     metrics: Mapping[str, str] = field(default_factory=dict)
+    """loss, grad_norm, learning_rate or throughput_tokens_per_sec -> the name of the metric, where yours is
+    unusual."""
 
 
 class Mlflow:

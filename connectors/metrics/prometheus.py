@@ -101,16 +101,14 @@ _MISSED: Mapping[tuple[str, ...], str] = {  # one of these must be there, else t
 
 @dataclass(frozen=True, slots=True)
 class PrometheusSettings:
-    """Prometheus, Thanos, Mimir or VictoriaMetrics: metrics of GPUs, links and nodes.
-
-    `endpoint`: the server, with the path before /api/v1 if any; a tenant's X-Scope-OrgID stands under `login: headers:`.
-    `labels`: what every query must match besides, as {cluster: east}. `job_labels`: how series name the job here, in place of
-    the usual labels: label → id, name, namespace or owner.
-    """
+    """Prometheus, Thanos, Mimir or VictoriaMetrics: metrics of GPUs, links and nodes."""
 
     endpoint: Endpoint
+    """The server, with the path before /api/v1 if any; a tenant's X-Scope-OrgID stands under `login: headers:`."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    """What every query must match besides, as {cluster: east}."""
     job_labels: Mapping[str, str] = field(default_factory=dict)
+    """How series name the job here, in place of the usual labels: label → id, name, namespace or owner."""
 
 
 def configured(settings: PrometheusSettings) -> Prometheus:

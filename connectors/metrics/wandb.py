@@ -26,22 +26,22 @@ _SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-
 
 @dataclass(frozen=True, slots=True)
 class WandbSettings:
-    """Weights & Biases: the metrics of a job's runs. Needs the extra `wandb`.
-
-    `project`: entity/project.
-    `api_key`: the key, by reference.
-    `url`: of a server of your own.
-    `fields`: field of a run -> what of the job it holds: id, name, namespace or owner; a run that has one of them is the job's.
-    `metrics`: loss, grad_norm, learning_rate or throughput_tokens_per_sec -> the name of the metric, where yours is unusual.
-    """
+    """Weights & Biases: the metrics of a job's runs. Needs the extra `wandb`."""
 
     project: str
+    """entity/project."""
     api_key: Secret | None = None
+    """The API key."""
     url: str = "https://api.wandb.ai"
+    """The address of your own server."""
     fields: Mapping[str, str] = field(
         default_factory=lambda: {"displayName": "name", "config.job_id": "id", "config.slurm_job_id": "id"}
     )
+    """Field of a run -> what of the job it holds: id, name, namespace or owner; a run that has one of them is the
+    job's."""
     metrics: Mapping[str, str] = field(default_factory=dict)
+    """loss, grad_norm, learning_rate or throughput_tokens_per_sec -> the name of the metric, where yours is
+    unusual."""
 
 
 Opened = Callable[[WandbSettings, float], Any]

@@ -34,16 +34,14 @@ _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 @dataclass(frozen=True, slots=True)
 class JournalsSettings:
-    """Files by node; `{node}` stands for the node's name, `*` in the last part of a path for anything.
-
-    `journals`: what `journalctl -o export` or `-o json` printed, as `/logs/{node}/journal*.json`. `kernel`: kernel logs as
-    text with times, as `/logs/{node}/kern.log`. `checks`: results of hardware checks (dcgmi diag, nccl-tests, gpud, ibstat,
-    nvidia-smi -q), as `/health/{node}/*`.
-    """
+    """Files by node; `{node}` stands for the node's name, `*` in the last part of a path for anything."""
 
     journals: tuple[str, ...] = ()
+    """What `journalctl -o export` or `-o json` printed, as `/logs/{node}/journal*.json`."""
     kernel: tuple[str, ...] = ()
+    """Kernel logs as text with times, as `/logs/{node}/kern.log`."""
     checks: tuple[str, ...] = ()
+    """Results of hardware checks (dcgmi diag, nccl-tests, gpud, ibstat, nvidia-smi -q), as `/health/{node}/*`."""
 
 
 @dataclass(slots=True)

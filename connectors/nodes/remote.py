@@ -37,20 +37,24 @@ Kind = str  # "stacks", "dumps", "ras", "kernel"
 class RemoteSettings:
     """Commands that reach the nodes of a job, each a list of words; none is set, none is run.
 
-    Places in them: node, pod, namespace, job (the scheduler's id), rank and local_rank, each in braces. A command with a
-    place that is not known for a job is left out, as a gap. `stacks`: prints py-spy's JSON, as
-    `[srun, --overlap, "--jobid={job}", "--nodelist={node}", signalbox-stacks]`; run for each rank where it has the place
-    rank, local_rank or pod, else for each node, and then `===signalbox RANK===` stands on a line before each rank's. `dumps`: prints the Flight Recorder dump of one rank, in either way likewise. `ras`: prints
-    `ncclras -f json`, of one node of the job. `kernel`: prints the kernel log of a node, as `[ssh, "{node}", dmesg,
-    --time-format=iso]`. `side_by_side`: how many run at a time; `seconds`: how long one may take.
+    Places in them: node, pod, namespace, job (the scheduler's id), rank and local_rank, each in braces. A command
+    with a place that is not known for a job is left out, as a gap.
     """
 
     stacks: tuple[str, ...] = ()
+    """Prints py-spy's JSON, as `[srun, --overlap, "--jobid={job}", "--nodelist={node}", signalbox-stacks]`; run for
+    each rank where it has the place rank, local_rank or pod, else for each node, and then `===signalbox RANK===`
+    stands on a line before each rank's."""
     dumps: tuple[str, ...] = ()
+    """Prints the Flight Recorder dump of one rank, per rank or per node as for `stacks`."""
     ras: tuple[str, ...] = ()
+    """Prints `ncclras -f json`; run on one node of the job."""
     kernel: tuple[str, ...] = ()
+    """Prints the kernel log of a node, as `[ssh, "{node}", dmesg, --time-format=iso]`."""
     side_by_side: int = 64
+    """How many commands run at a time."""
     seconds: float = 15.0
+    """The time limit of one command."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,27 +33,30 @@ SHORTEST = 600.0  # seconds: a window is not cut shorter where there are too man
 
 @dataclass(frozen=True, slots=True)
 class SlurmSettings:
-    """A Slurm cluster. With nothing set its commands are run here, with the rights of who runs Signalbox.
-
-    `via`: words that are put before each command, as `[ssh, login1]`; `shell`: what they start gives its words to a shell,
-    as ssh does, so the command is quoted into one word. `conf`: the path of slurm.conf, where it is not the usual one;
-    `cluster`: the cluster's name, where the accounting has several. `rest`: slurmrestd instead of the commands; `rest_user`
-    and `rest_token`: whose token it is, by reference; `rest_version`: as `v0.0.40`, found out where it is not set.
-    `outputs`: the folders in which output files of jobs may be read; without one they are not. `lookback_days`: how far
-    back the last good run of the same name and user is looked for. `seconds`: how long one command may take.
-    """
+    """A Slurm cluster. With nothing set its commands are run here, with the rights of who runs Signalbox."""
 
     via: tuple[str, ...] = ()
+    """Words put before each command, as `[ssh, login1]`."""
     shell: bool = False
+    """Whether `via` passes its words to a shell, as ssh does; the command is then quoted into one word."""
     conf: str | None = None
+    """The path of slurm.conf, where it is not the usual one."""
     cluster: str | None = None
+    """The cluster's name, where the accounting has several."""
     rest: Endpoint | None = None
+    """slurmrestd, used instead of the commands."""
     rest_user: str | None = None
+    """The user whose token it is."""
     rest_token: Secret | None = None
+    """The token for slurmrestd."""
     rest_version: str | None = None
+    """The version of its API, as `v0.0.40`; detected by default."""
     outputs: tuple[str, ...] = ()
+    """The folders in which output files of jobs may be read; without any they are not read."""
     lookback_days: float = 30.0
+    """How far back the last good run of the same name and user is looked for."""
     seconds: float = 20.0
+    """The time limit of one command."""
 
 
 class _Asker(Protocol):

@@ -27,19 +27,20 @@ DOCS = ROOT / "docs"
 
 @dataclass(frozen=True, slots=True)
 class ToySettings:
-    """A store of toys. With a second sentence.
-
-    `endpoint`: where. `paths`, `labels`: of what;
-    `wait`: for how long. `most`: how much. `user`: who, if anybody. `retries`: how often
-    """
+    """A store of toys. With a second sentence."""
 
     endpoint: Endpoint
+    """where"""
     paths: tuple[str, ...] = ()
     labels: dict[str, str] = field(default_factory=dict)
+    """of what"""
     wait: Seconds = 5.0
+    """for how
+    long"""
     most: Size = 1024
     user: str | None = None
     retries: int = 3
+    """how often"""
     secret: Secret | None = None
 
     def __post_init__(self) -> None:
@@ -259,6 +260,8 @@ def test_the_schema_knows_every_kind() -> None:
     assert toy["description"] == "A store of toys. With a second sentence."
     assert toy["properties"]["labels"]["description"] == "of what"
     assert toy["properties"]["retries"]["description"] == "how often"
+    assert toy["properties"]["wait"]["description"] == "for how long"
+    assert toy["properties"]["url"]["description"] == "The address, including any path prefix."
     assert toy["required"] == ["type", "url"]
     assert set(KINDS) <= set(schema["$defs"])
 
