@@ -119,16 +119,16 @@ def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_pag
     app = build(desk, composer, client, signing_secret=signing, team_url=url)
     if app_token is None:
         return Listening(app, lambda: None)
-    from slack_bolt.adapter.socket_mode import SocketModeHandler  # noqa: PLC0415 - not needed over HTTP
+    from bot.slack.socket_client import client_for  # noqa: PLC0415 - not needed over HTTP
 
-    handler = SocketModeHandler(app, app_token, proxy=slack.proxy, ping_interval=PING, concurrency=THREADS)
-    handler.client.web_client.base_url = slack.api
-    handler.connect()  # type: ignore[no-untyped-call]
+    socket = client_for(app, app_token, proxy=slack.proxy, ping_interval=PING, concurrency=THREADS)
+    socket.web_client.base_url = slack.api
+    socket.connect()
 
     def trouble() -> str | None:
-        return None if handler.client.is_connected() else "the connection of Socket Mode is down"
+        return None if socket.is_connected() else "the connection of Socket Mode is down"
 
-    return Listening(app, handler.close, trouble)
+    return Listening(app, socket.close, trouble)
 
 
 def send(

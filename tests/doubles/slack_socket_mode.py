@@ -1,7 +1,9 @@
 """Socket Mode: a WebSocket server to which the app connects, instead of Slack calling request URLs.
 
 Needs the `websockets` package, of the development environment only. Each delivery goes to one of the open connections, in
-turn; one that is not acknowledged in time goes once more, to the next.
+turn; a delivery that is not acknowledged in time goes once more, to the next. A connection that is refreshed behaves as
+Slack documents it (https://docs.slack.dev/apis/events-api/using-socket-mode/): the app gets a `disconnect` message, the
+connection keeps delivering while the app opens its next one, and ends seconds later if the app has not closed it by then.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from bot.demo.fakeslack.values import Answer, Json
 from bot.demo.fakeslack.workspace import Workspace
 
 MOST_CONNECTIONS = 10
+GRACE = 10.0  # seconds from the `disconnect` message to the end of the connection
 TICKET_LIFE = 30.0  # seconds between apps.connections.open and the connection
 ENVELOPES = {
     "slash_command": ("slash_commands", True),
@@ -49,7 +52,10 @@ class SocketMode:
         self._open: list[ServerConnection] = []
         self._turn = 0
         self._waiting: dict[str, _Waiting] = {}
+        self._ending: list[threading.Timer] = []
         self.address = ""
+        self.accepted = 0
+        """How many connections were accepted so far, those included that have ended."""
 
     @property
     def connections(self) -> int:
@@ -102,14 +108,21 @@ class SocketMode:
                 return True
         return False
 
-    def disconnect(self, reason: str = "refresh_requested") -> None:
-        """Ask all connections to come anew, and end them."""
+    def disconnect(self, reason: str = "refresh_requested", grace: float = GRACE) -> None:
+        """Refresh all connections: ask the app for new ones, and end these after `grace` seconds.
+
+        A connection that is being refreshed still delivers, as Slack's does.
+        """
         with self._lock:
             leaving = list(self._open)
-        for one in leaving:
+        for connection in leaving:
             with suppress(ConnectionClosed):
-                one.send(_disconnect(reason))
-            one.close()
+                connection.send(_disconnect(reason))
+            timer = threading.Timer(grace, connection.close)
+            timer.daemon = True
+            with self._lock:
+                self._ending.append(timer)
+            timer.start()
 
     def drop(self) -> None:
         """End all connections without a word."""
@@ -119,6 +132,13 @@ class SocketMode:
             with suppress(OSError):
                 one.socket.shutdown(socket.SHUT_RDWR)
 
+    def close(self) -> None:
+        """Forget the connections that are still to be ended."""
+        with self._lock:
+            ending, self._ending = self._ending, []
+        for timer in ending:
+            timer.cancel()
+
     def serve(self, connection: ServerConnection) -> None:
         """A connection, until it ends."""
         asked = parse_qs(urlsplit(connection.request.path if connection.request else "").query)
@@ -127,6 +147,7 @@ class SocketMode:
             full = len(self._open) >= MOST_CONNECTIONS
             if at is not None and not full:
                 self._open.append(connection)
+                self.accepted += 1
             count = len(self._open)
         if at is None or full:
             with suppress(ConnectionClosed):
@@ -202,5 +223,6 @@ def socket_mode(workspace: Workspace) -> Iterator[SocketMode]:
         finally:
             workspace.open_socket = None
             workspace.deliver_by(())
+            mode.close()
             server.shutdown()
             thread.join(5)

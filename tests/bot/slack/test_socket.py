@@ -11,7 +11,7 @@ pytest.importorskip("websockets", reason="Socket Mode needs websockets")
 from bot.config.file import read
 from bot.slack.service import listen
 from tests.bot.slack.test_app import form, only, press, text_of
-from tests.doubles.slack_socket_mode import socket_mode
+from tests.doubles.slack_socket_mode import SocketMode, socket_mode
 from tests.support.slack_stage import ADA, CHANNEL, stage
 
 
@@ -73,14 +73,43 @@ def test_two_connections_and_everything_twice(tmp_path, known, monkeypatch):
         assert len(play.ledger.list()) == 2
 
 
-@pytest.mark.parametrize("how", ["disconnect", "drop"])
-def test_a_new_connection_loses_nothing(tmp_path, known, monkeypatch, how):
-    """Slack ends the connection, with a word or without: the client comes again, and what came before is answered."""
+@pytest.mark.parametrize("end", [lambda mode: mode.disconnect(grace=0.5), SocketMode.drop], ids=["disconnect", "drop"])
+def test_a_new_connection_loses_nothing(tmp_path, known, monkeypatch, end):
+    """Slack ends the connection, with a message or without: the client comes again, and what came before is answered."""
     with linked(tmp_path, known, monkeypatch) as (play, mode):
         play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
-        getattr(mode, how)()
-        assert play.workspace.until(lambda: opened(play) == 2 and mode.connections == 1, 30.0)
+        end(mode)
+        # accepted: the condition must not hold while the connection that ends is the only open one
+        assert play.workspace.until(lambda: opened(play) == mode.accepted == 2 and mode.connections == 1, 30.0)
         play.workspace.command(ADA, CHANNEL, "/diagnose", "fine")
         play.settle()
         assert [one.text.split(":")[0].split()[-1] for one in play.answers()] == ["lm-tiny", "lm-tiny"]
         assert len(play.ledger.list()) == 2
+
+
+def test_a_command_during_a_refresh_is_answered_in_time(tmp_path, known, monkeypatch):
+    """Slack delivers on the old connection while the next one opens, and gives three seconds for an acknowledgement."""
+    monkeypatch.setattr("bot.slack.socket_client.READ", 60.0)  # a client that waits for a read would be far too late
+    with linked(tmp_path, known, monkeypatch) as (play, mode):
+        mode.disconnect("warning")
+        mode.disconnect("refresh_requested")
+        for name in ("demo", "fine"):  # one by each connection
+            delivery = play.workspace.command(ADA, CHANNEL, "/diagnose", name)
+            assert delivery.acknowledged
+            assert delivery.counted.seconds < play.workspace.patience  # the first time, not when it was sent again
+            assert play.workspace.until(lambda: mode.connections == 2, 30.0)
+        play.settle()
+        assert len(play.answers()) == len(play.ledger.list()) == 2
+        assert opened(play) == mode.accepted == 2
+
+
+def test_a_refused_connection_leaves_the_old_one(tmp_path, known, monkeypatch):
+    """Slack cannot open another connection now: the old one delivers on."""
+    with linked(tmp_path, known, monkeypatch) as (play, mode):
+        play.workspace.trouble("apps.connections.open", "error", error="internal_error")
+        mode.disconnect()
+        assert play.workspace.until(lambda: opened(play) == 2, 30.0)
+        delivery = play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
+        assert delivery.counted.seconds < play.workspace.patience
+        play.settle()
+        assert len(play.answers()) == 1

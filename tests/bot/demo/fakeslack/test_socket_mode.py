@@ -142,7 +142,7 @@ def test_the_client_comes_back_after_a_disconnect():
 
         with connected(made, mode, address, hear) as client:
             first = client.session_id()
-            mode.disconnect()
+            mode.disconnect(grace=0.3)
             assert made.until(lambda: client.session_id() != first and mode.connections, 20)
             end = time.monotonic() + 10
             while not (told := made.command(ANN, ALERTS, "/diagnose")).acknowledged and time.monotonic() < end:
