@@ -49,7 +49,7 @@ from scan_data import byte_count  # both lie beside this script
 from bot.authoring.accuracy import Case, Judged, evaluate_cases, figures, judge, read_case
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.rulebase.loader import Knowledge, knowledge
-from kb.parsers.logs.progress import read_line
+from kb.parsers.logs.progress.formats import read_line
 from kb.parsers.logs.timestamps import find_time
 
 BENCHMARK = Path(__file__).resolve().parent.parent.parent / "shared" / "benchmark"

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 sys.path.insert(0, str(Path(__file__).parent))
 import scan_data  # it lies beside this script
 
-from kb.parsers.logs.progress import FORMATS
+from kb.parsers.logs.progress.formats import FORMATS
 from kb.parsers.logs.registry import ALL_READERS
 from kb.parsers.logs.stages import STAGES
 from kb.rulebase.patterns import portable

@@ -17,7 +17,7 @@ from connectors.base.contract import Asked, SourceFailed, Spool
 from connectors.base.iteration_lines import PROGRESS_WORDS
 from connectors.log_stores.line_buffer import Heard, Line, Speaker
 from kb.model import Gap
-from kb.parsers.logs.progress import read_line
+from kb.parsers.logs.progress.formats import read_line
 
 NS = 1_000_000_000
 QUERIES = 60  # of one collection

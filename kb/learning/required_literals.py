@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kb.parsers.logs import crashes, exceptions, launchers, stacks
-from kb.parsers.logs.progress import FORMATS
+from kb.parsers.logs.progress.formats import FORMATS
 from kb.parsers.logs.registry import ALL_READERS
 from kb.parsers.reader import Reader
 from kb.rulebase.patterns import literal_regex, scan_form

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from kb.parsers.logs.progress import FORMATS
+from kb.parsers.logs.progress.formats import FORMATS
 from kb.parsers.logs.registry import ALL_READERS
 from kb.parsers.logs.stages import STAGES
 from kb.rulebase.patterns import literal_regex, scan_form

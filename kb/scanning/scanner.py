@@ -15,7 +15,9 @@ from itertools import pairwise
 
 from kb.model import OWN, RESIZED, ProgressPoint, Resource, StreamRef, Structure
 from kb.parsers.logs.prefixes import Prefix, peel
-from kb.parsers.logs.progress import FORMATS, GENERAL, changed, read_line
+from kb.parsers.logs.progress.form_families import GENERAL
+from kb.parsers.logs.progress.formats import FORMATS, read_line
+from kb.parsers.logs.progress.line_format import changed
 from kb.parsers.logs.registry import ALL_READERS
 from kb.parsers.logs.stages import STAGES
 from kb.parsers.logs.structured import stamp_of

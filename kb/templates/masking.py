@@ -15,7 +15,7 @@ from hashlib import blake2b
 
 from kb.model import OWN
 from kb.parsers.logs.prefixes import peel
-from kb.parsers.logs.progress import read_line
+from kb.parsers.logs.progress.formats import read_line
 from kb.parsers.logs.timestamps import STAMP
 from kb.templates.table import VARIABLE, VERSION, WIDEST, Template
 from kb.templates.wrapped_lines import part_of

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bot.authoring.accuracy import Case
-from kb.parsers.logs.progress import read_line
+from kb.parsers.logs.progress.formats import read_line
 from kb.parsers.logs.timestamps import find_time
 from tests.support.paths import ROOT
 

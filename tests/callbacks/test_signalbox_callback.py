@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kb.parsers.logs.progress import read_line
+from kb.parsers.logs.progress.formats import read_line
 from tests.support.paths import ROOT
 
 FILE = ROOT / "callbacks/signalbox_callback.py"

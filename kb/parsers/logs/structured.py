@@ -1,6 +1,6 @@
 """Training logs as JSON lines: the time, rank and memory that their keys name, whatever order those are in.
 
-The step and what was measured are read by kb.parsers.logs.progress as of any other line; here is what only such lines say.
+The step and what was measured are read by kb.parsers.logs.progress.formats as of any other line; here is what only such lines say.
 """
 
 from __future__ import annotations

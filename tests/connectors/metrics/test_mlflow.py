@@ -14,7 +14,7 @@ from connectors.metrics.mlflow import Mlflow, MlflowSettings
 from connectors.metrics.training_log import MEASURES, Point, chosen, lines, value_of
 from kb.model import Job, JobRecord, Window
 from kb.parsers.logs.prefixes import peel
-from kb.parsers.logs.progress import read_line
+from kb.parsers.logs.progress.formats import read_line
 from tests.doubles.mlflow import Run, Tracker, serving
 from tests.support.contract.subject import END, START, Memory, Subject, hasty
 from tests.support.contract.suite import Contract

@@ -8,7 +8,7 @@ import pytest
 from connectors.base.contract import Asked, Deadline, SourceFailed
 from connectors.metrics.wandb import Wandb, WandbSettings
 from kb.model import Job, JobRecord, Window
-from kb.parsers.logs.progress import read_line
+from kb.parsers.logs.progress.formats import read_line
 from tests.support.contract.subject import END, START, Memory
 
 

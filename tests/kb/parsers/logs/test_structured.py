@@ -8,7 +8,7 @@ import math
 import pytest
 
 from kb.model import ProgressPoint
-from kb.parsers.logs.progress import read_line
+from kb.parsers.logs.progress.formats import read_line
 from kb.parsers.logs.structured import memory_of, stamp_of
 
 LINE = {

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from kb.parsers.logs.progress import FORMATS, read_line
+from kb.parsers.logs.progress.formats import FORMATS, read_line
 from kb.rulebase import patterns
 
 GIB = 2.0**30

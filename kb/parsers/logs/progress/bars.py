@@ -1,0 +1,91 @@
+"""Readers of progress bars: tqdm's, Keras' and Ultralytics'."""
+
+from __future__ import annotations
+
+import re
+
+from kb.model import ProgressPoint
+from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.progress.line_format import changed, line_around
+from kb.parsers.logs.progress.quantities import HELD_OUT_WORD, measure, parse_float, parse_int
+
+# A bar's label says what it counts; only those that end in one of these words, and bars without one, count training steps.
+_TRAINING_WORDS = frozenset(
+    b"epoch epochs train training step steps iter iters iteration iterations global_step batch batches progress update"
+    b" updates fit fitting optimizing optimizer pretraining pre-training finetuning fine-tuning loop loss sft dpo grpo ppo"
+    b" trainer".split()
+)
+_NO_WORDS = frozenset((b"info", b"warning", b"it"))
+_WORD = re.compile(rb"[A-Za-z][A-Za-z_-]*")
+_NO_TRAINING = re.compile(
+    rb"(?i)load|download|fetch|generat|token|map(?![a-z])|filter|convert|extract|process(?!\w*\))|comput|captur|shard|resolv|saving|cache|sampling|concat"
+)
+_BAR = re.compile(
+    rb"(?:(?:(?P<percent>\d{1,3})%\|[^|\r\n]{0,900}\| {0,8}(?P<step>\d{1,12})/(?P<total>\d{1,12})"
+    rb"|(?:(?<=[\s:\r])|^)(?P<free>\d{1,12})(?:it|step|batch)s?) \[\d[\d:]{3,16}(?:<[^,\]\r\n]{1,20})?, {0,8}"
+    rb"|(?<!\d)\d{1,3}% (?:\xe2[\x94\x95][\x80-\xbf]){1,40} (?P<at>\d{1,12})/(?P<of>\d{1,12}) )(?P<rate>\?|[\d.]{1,12})$"
+)
+# Ultralytics' row in front of its bar: epoch, memory, the parts of the loss, the number of objects, the image size.
+_YOLO = re.compile(
+    rb"(?P<epoch>\d{1,6})/\d{1,6} {1,16}(?P<memory>\d[\d.]{0,8})G {1,16}(?P<losses>(?:(?:\d[\d.e+]{0,12}|nan|inf) {1,16}){1,12})\d{1,6}$"
+)
+_LABEL_EPOCH = re.compile(rb"(?i)epoch[ :=\[#(]{0,3}(?P<epoch>\d{1,9})")
+
+
+def read_bar(match: re.Match[bytes]) -> ProgressPoint | None:
+    """Read the line of a tqdm-style progress bar. Return None for a bar that counts something other than training steps."""
+    before, after = line_around(match)
+    bar = _BAR.search(before)
+    if bar is None:
+        return None
+    label = before[max(0, bar.start() - 120) : bar.start()]
+    label = label[peel(label).end :].strip(b" :\t")
+    row = _YOLO.search(label)
+    validation = HELD_OUT_WORD.search(label) is not None or b"anity Checking" in label
+    if not validation and label and row is None and not _is_training(label):
+        return None
+    end = after.find(b"]")
+    point = (
+        _yolo_point(row, match.start()) if row else measure(after[: end if end >= 0 else 300], "tqdm", match.start())
+    )
+    rate, epoch = parse_float(bar["rate"].replace(b"?", b"")), row or _LABEL_EPOCH.search(label)
+    per_second = match[0].endswith(b"/s")
+    return changed(
+        point,
+        step=parse_int(bar["step"] or bar["free"] or bar["at"]) if point.step is None else point.step,
+        total=parse_int(bar["total"] or bar["of"]),
+        seconds=point.seconds or (None if not rate else 1 / rate if per_second else rate),
+        epoch=parse_float(epoch["epoch"]) if epoch else point.epoch,
+        validation=validation,
+    )
+
+
+def _yolo_point(row: re.Match[bytes], offset: int) -> ProgressPoint:
+    """The loss of a row is the sum of its parts; whole numbers there are counts."""
+    parts = [parse_float(part) or 0.0 for part in row["losses"].split() if b"." in part or part in (b"nan", b"inf")]
+    memory = parse_float(row["memory"])
+    return ProgressPoint(
+        offset, loss=sum(parts) if parts else None, memory=None if memory is None else memory * 2.0**30, format="tqdm"
+    )
+
+
+def _is_training(label: bytes) -> bool:
+    if label.endswith((b"]", b"}")):  # the end of another bar or dict, so this bar has no label
+        return True
+    words = [word for word in _WORD.findall(label.lower()) if word not in _NO_WORDS]
+    return not words or (words[-1] in _TRAINING_WORDS and _NO_TRAINING.search(label) is None)
+
+
+_KERAS = re.compile(rb"[\x08 \t]{0,400}(?P<step>\d{1,12})/(?P<total>\d{1,12}) (?:\[[=>.]{1,80}\]|\xe2\x94)")
+
+
+def read_keras(match: re.Match[bytes]) -> ProgressPoint | None:
+    """Read the line of a Keras progress bar, whose step and total stand before the bar."""
+    before, after = line_around(match)
+    bar = _KERAS.match(before) or _KERAS.match(before, peel(before).end)
+    if bar is None:
+        return None
+    point = measure(after, "keras", match.start())
+    each = re.search(rb" (?P<value>\d{1,9})(?P<unit>ms|s)/step", before)
+    seconds = None if each is None else int(each["value"]) / (1000 if each["unit"] == b"ms" else 1)
+    return changed(point, step=int(bar["step"]), total=int(bar["total"]), seconds=seconds)

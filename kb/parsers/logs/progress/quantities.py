@@ -1,0 +1,262 @@
+"""The quantities that an iteration line names: loss, rates, times, memory and sizes, by the names that programs give them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+from kb.model import ProgressPoint
+
+NUMBER = rb"[-+]?(?:\d[\d,]*(?:\.\d*)?(?:[eE][-+]?\d{1,4})?|\.\d+|(?i:nan|inf(?:inity)?)(?:\.0)?)"
+_TO = rb"['\"]?\]?[ \t]{0,2}(?:[:=][ \t]{0,12}|[ \t]{1,8})['\"]?(?:tensor\()?[ \t]{0,2}"
+_LOSS = re.compile(
+    rb"(?:(?:loss|Loss|LOSS)(?: value|_step|/train(?:/total)?|/total|_train|, overall)?|(?<!\w)xent|(?i:cross-?entropy))(?:"
+    + _TO
+    + rb"| is |_(?=(?:-?\d{1,12}\.\d{1,20}|nan|inf)(?:[\s,;|]|$)))(?P<value>"
+    + NUMBER
+    + rb")(?![\w/%]|\.\d)"
+)
+_OWNER = re.compile(rb"(?P<word>[A-Za-z][\w/-]{0,40})(?P<joint>[_/-]| )$")
+_TRAIN_OWNERS = frozenset(
+    b"lm train training reduced_train total train/total avg average mean running smooth batch step global_avg"
+    b" tr ce mlm pg actor actor/pg policy sft".split()
+)
+HELD_OUT_NAMES = rb"(?i:val|valid|validation|validate|validating|eval|evaluation|evaluating|test|testing|dev)"
+_HELD_OUT = re.compile(HELD_OUT_NAMES)
+HELD_OUT_WORD = re.compile(rb"(?<![\w/.])" + HELD_OUT_NAMES + rb"(?![\w/.])")
+_GRAD_NORM = re.compile(
+    rb"(?:(?:[Gg]rad(?:ient)?[_ -]?[Nn]orm|gnorm|global_norm|\| norm)(?:/\w{1,20})?)"
+    + _TO
+    + rb"\[?(?P<value>"
+    + NUMBER
+    + rb")"
+)
+_RATE = re.compile(
+    rb"(?:[Ll]earning[_ ][Rr]ate|(?<![A-Za-z_])(?:lr|LR))" + _TO + rb"\[?['\"]?(?P<value>" + NUMBER + rb")"
+)
+_EPOCH = re.compile(
+    rb"(?<![A-Za-z_])[Ee]poch['\"]?(?::? ?\[ {0,6}|[:=# \t]{1,4})['\"]?(?P<value>\d{1,9}(?:\.\d+)?)(?![\w])"
+)
+_SCALE = re.compile(rb"loss[_ ]scale" + _TO + rb"(?P<value>" + NUMBER + rb")")
+_SKIPPED = re.compile(rb"skipped(?: iterations)?" + _TO + rb"(?P<value>\d{1,12})")
+_NAN_ITERATIONS = re.compile(rb"nan iterations:[ ]{0,8}0*[1-9]")
+_NAMED_SECONDS = re.compile(
+    rb"(?:elapsed[_ ]time[_ ]per[_ ]iteration[_ (]{1,2}(?P<elapsed>ms|s)\)?|iter time \(s\)|train_step_timing in s"
+    rb"|train_speed\((?P<speed>s/it|iter/s)\)|timing_s/step|time_per_step|time_iter|(?:step|iter)_time|(?<!\w)(?:avg_)?batch_cost|(?P<per>per_step_time))"
+    + _TO
+    + rb"(?P<value>"
+    + NUMBER
+    + rb")(?P<unit> ?ms)?"
+)
+_PLAIN_SECONDS = re.compile(
+    rb"(?:(?<![\w])dt|(?<![\w/])(?<![a-z] )[Tt]ime|(?<![\w])seconds)"
+    + _TO
+    + rb"(?P<value>"
+    + NUMBER
+    + rb")(?![\d.:])(?:(?P<unit> ?ms|s)(?!\w)|(?![\w/-]))"
+)
+_MILLISECONDS = re.compile(rb"\| (?P<value>\d{1,9}\.\d+) ms \|")
+# Tokens, operations, samples a second, or the share of the peak that is used: what longer sequences leave as it is comes first.
+_TOKENS = (
+    rb"(?:tok(?:ens)?/s(?:ec)?(?:/device|/gpu)?|Tokens/s/device|tokens_per_sec(?:ond)?(?:_per_(?:device|gpu))?"
+    rb"|tokens per gpu per second(?: \(tgs\))?|(?<!\w)tps|(?<!\w)wps|perf/throughput)"
+)
+_FLOPS = rb"(?:throughput per GPU \(TFLOP/s/GPU\)|TFLOPs|tflops|TFLOP/s/device|model_tflops_per_gpu|train_throughput_per_npu)"
+_SAMPLES = (
+    rb"(?:samples[ _/]per[ _]second|samples/sec|CurrSamplesPerSec|train_samples_per_second|images/sec|steps/sec"
+    rb"|steps_per_sec(?:ond)?|(?<!\w)ips)"
+)
+_THROUGHPUT = tuple(
+    re.compile(key + _TO + rb"(?P<value>" + NUMBER + rb")(?P<unit>[KMG](?![A-Za-z]))?")
+    for key in (_TOKENS, _FLOPS, _SAMPLES, rb"(?<!\w)mfu")
+)
+_GLOBAL_BATCH = re.compile(rb"global[_ ]batch[_ ]size" + _TO + rb"(?P<value>\d{1,9})")
+_LENGTH = re.compile(rb"(?:actual seqlen|seq(?:uence)?[_ ]len(?:gth)?)" + _TO + rb"(?P<value>\d{1,9})")
+_RATE_BEHIND = re.compile(
+    rb"(?P<value>\d[\d,.]{0,20}) ?(?:tok|(?:samples?|examples?|images?|imgs?|sequences|sentences|words|iter)(?=/s(?:ec(?:ond)?)?(?!\w)))/s"
+    rb"|(?<!\w)FPS: \d[\d.]{0,12} \((?P<frames>\d[\d.]{0,12})\)"
+)
+_MEMORY = re.compile(
+    rb"(?:(?<![\w])memory(?:\((?P<named>GiB)\))?|MaxMemAllocated|max[_ ]mem|(?<![\w])mem)"
+    + _TO
+    + rb"(?P<value>\d{1,15}(?:\.\d+)?) ?(?P<unit>GiB|GB|MiB|MB|G|M)?"
+)
+_GLOBAL_STEP = re.compile(
+    rb"(?:global_step(?P<pair>/max_steps)?|num_updates|current_steps)"
+    + _TO
+    + rb"(?P<step>\d{1,12})(?:/(?P<total>\d{1,12}))?"
+)
+_TOTAL = re.compile(rb"(?:total_steps|max_steps)" + _TO + rb"(?P<value>\d{1,12})")
+_PACE_WORDS = (b"/s", b"per", b"tps", b"wps", b"ips", b"flop", b"fps", b"throughput", b"speed", b"mfu")
+_OWN_WORDS = (b"compute", b"ward", b"fwd", b"data")
+_SIZE_WORDS = (b"shape", b"seq", b"tokens")
+_UNITS = {b"K": 1e3, b"M": 1e6, b"G": 1e9}
+_BYTES = {b"GiB": 2.0**30, b"GB": 2.0**30, b"G": 2.0**30}
+
+
+def parse_float(raw: bytes | None) -> float | None:
+    """Parse a number as programs print it, with thousands separators or `nan.0`. Return None where it is not a number."""
+    if not raw:
+        return None
+    if raw.endswith(b".0") and raw[-3:-2].isalpha():
+        raw = raw[:-2]  # progress bars print "nan.0"
+    try:
+        return float(raw.replace(b",", b""))
+    except ValueError:
+        return None
+
+
+def parse_int(raw: bytes | None) -> int | None:
+    """Parse a whole number, or return None for an empty group."""
+    return int(raw) if raw else None
+
+
+def find_number(pattern: re.Pattern[bytes], text: bytes) -> float | None:
+    """Return the group `value` of the first match of a pattern, as a number."""
+    match = pattern.search(text)
+    return None if match is None else parse_float(match["value"])
+
+
+def _losses(text: bytes) -> Iterator[tuple[bool, float]]:
+    """Give each loss in a line with whether it is one of held-out data; losses of some part of the model are left out."""
+    for match in _LOSS.finditer(text):
+        value = parse_float(match["value"])
+        owner = _OWNER.search(text, max(0, match.start() - 42), match.start())
+        if value is None:
+            continue
+        word = owner["word"].lower() if owner else b""
+        joined = text[match.start() - 1 : match.start()] in (b"_", b"/")
+        if owner and _HELD_OUT.fullmatch(word):
+            yield True, value
+        elif word in _TRAIN_OWNERS if owner and owner["joint"] != b" " else owner or not joined:
+            yield False, value
+
+
+def find_loss(text: bytes) -> tuple[float | None, bool]:
+    """Give the line's loss, and whether it is a validation loss because no other one stands there."""
+    held_out = None
+    for validation, value in _losses(text):
+        if not validation:
+            return value, False
+        held_out = value if held_out is None else held_out
+    return held_out, held_out is not None
+
+
+_ROUNDED = re.compile(rb"0?\.0{2,7}")
+
+
+def _learning_rate(text: bytes) -> float | None:
+    """Give the learning rate; one that few decimals round to zero is not known. `0.0` is how Python prints a true zero."""
+    match = _RATE.search(text)
+    return None if match is None or _ROUNDED.fullmatch(match["value"]) else parse_float(match["value"])
+
+
+def find_seconds(text: bytes) -> float | None:
+    """Return how many seconds a step took, from a time or a speed in the text."""
+    match = _NAMED_SECONDS.search(text)
+    if match is not None:
+        value = parse_float(match["value"])
+        if value is None or match["speed"] == b"iter/s":
+            return 1 / value if value else None
+        return value / 1000 if match["elapsed"] == b"ms" or (match["per"] and match["unit"]) else value
+    match = _PLAIN_SECONDS.search(text)
+    if match is None:
+        value = find_number(_MILLISECONDS, text)
+        return None if value is None else value / 1000
+    value = parse_float(match["value"])
+    return value if value is None or (match["unit"] or b"").strip() != b"ms" else value / 1000
+
+
+def _throughput(text: bytes) -> float | None:
+    for pattern in _THROUGHPUT:
+        match = pattern.search(text)
+        if match is not None:
+            value = parse_float(match["value"])
+            return None if value is None else value * _UNITS.get(match["unit"] or b"", 1.0)
+    behind = _RATE_BEHIND.search(text)
+    return None if behind is None else parse_float((behind["value"] or behind["frames"]).rstrip(b"."))
+
+
+def _rate_of_work(text: bytes, low: bytes, seconds: float | None) -> float | None:
+    """What is done a second: as the line says, or else its own sizes by its time."""
+    said = _throughput(text) if any(word in low for word in _PACE_WORDS) else None
+    batch = find_number(_GLOBAL_BATCH, text) if said is None and seconds and b"batch" in low else None
+    return said if batch is None or not seconds else batch * (find_number(_LENGTH, text) or 1.0) / seconds
+
+
+def _memory(text: bytes) -> float | None:
+    match = _MEMORY.search(text)
+    if match is None:
+        return None
+    return float(match["value"]) * _BYTES.get(match["named"] or match["unit"] or b"M", 2.0**20)
+
+
+_OWN_TIME = re.compile(
+    rb"(?i)(?<![A-Za-z_-])(?P<name>data(?:[ _-]?(?:load(?:ing|er)?|wait|fetch))?|(?:forward|fwd)[ _-]?(?:backward|bwd)"
+    rb"|forward|backward|fwd|bwd|compute)(?:[ _-]?time)?[ \t]{0,2}[:=]?[ \t]{0,4}(?P<value>\d{1,9}(?:\.\d{1,9})?) ?"
+    rb"(?P<unit>ms|us|s)(?!\w)"
+)
+_OWN_UNITS = {b"us": 1e-6, b"ms": 1e-3, b"s": 1.0}
+_SIZE_OF_STEP = re.compile(
+    rb"(?i)(?<![A-Za-z])(?:(?:input|batch|seq(?:uence)?)[ _]shape['\"]?[ \t]{0,2}[:=]?[ \t]{0,2}(?:torch\.Size\()?[(\[](?P<shape>\d{1,9}"
+    rb"(?:, ?\d{1,9}){0,5})[)\]]|(?:max[ _])?seq(?:uence)?[ _]?len(?:gth)?s?|tokens[ _]in[ _]batch"
+    rb")(?:['\"]?[ \t]{0,2}[:=][ \t]{0,4}(?P<value>\d{1,12})(?![\d.]))?"
+)
+
+
+def own_times(text: bytes) -> tuple[float | None, float | None]:
+    """Seconds that the rank itself computed, and that it waited for data; those of forward and backward are added up."""
+    whole = data = None
+    parts: dict[bytes, float] = {}
+    for match in _OWN_TIME.finditer(text):
+        name, seconds = match["name"].lower(), float(match["value"]) * _OWN_UNITS[match["unit"].lower()]
+        if name.startswith(b"data"):
+            data = seconds
+        elif name in (b"forward", b"fwd", b"backward", b"bwd"):
+            parts[name[:1]] = seconds
+        else:
+            whole = seconds
+    return (sum(parts.values()) if whole is None and len(parts) == 2 else whole), data
+
+
+def input_size(text: bytes) -> float | None:
+    """How large the step's input was: the product of a shape, a length, or a count of tokens."""
+    match = _SIZE_OF_STEP.search(text)
+    if match is None:
+        return None
+    if match["shape"] is None:
+        return parse_float(match["value"])
+    return float(math.prod(int(part) for part in match["shape"].split(b",")))
+
+
+def measure(text: bytes, name: str, offset: int) -> ProgressPoint:
+    """Read every quantity that a line names. The step is the caller's matter, but for a global step named as such."""
+    low = text.lower()  # a look for a word is a hundred times cheaper than a search for a form that is not there
+    loss, validation = find_loss(text)
+    skipped = _SKIPPED.search(text) if b"skipped" in low else None
+    if loss is None and b"nan iterations" in low and _NAN_ITERATIONS.search(text):
+        loss = math.nan  # Megatron leaves the loss out where no step was taken because it was not finite
+    total = _TOTAL.search(text) if b"_steps" in low else None
+    step = _GLOBAL_STEP.search(text) if b"_step" in low or b"num_updates" in low else None
+    seconds = find_seconds(text)
+    compute, data = own_times(text) if any(word in low for word in _OWN_WORDS) else (None, None)
+    return ProgressPoint(
+        offset=offset,
+        step=int(step["step"]) if step else None,
+        total=parse_int(step["total"]) if step and step["total"] else parse_int(total["value"]) if total else None,
+        loss=loss,
+        grad_norm=find_number(_GRAD_NORM, text) if b"norm" in low else None,
+        learning_rate=_learning_rate(text) if b"lr" in low or b"rate" in low else None,
+        seconds=seconds,
+        throughput=_rate_of_work(text, low, seconds),
+        memory=_memory(text) if b"mem" in low else None,
+        loss_scale=find_number(_SCALE, text) if b"scale" in low else None,
+        skipped=int(skipped["value"]) if skipped else None,
+        epoch=find_number(_EPOCH, text) if b"epoch" in low else None,
+        format=name,
+        compute=compute,
+        data=data,
+        size=input_size(text) if any(word in low for word in _SIZE_WORDS) else None,
+        validation=validation,
+    )

@@ -1,0 +1,77 @@
+"""Readers of what is printed beside the iteration lines: memory in use, loss scales, rates, a rank's own times."""
+
+from __future__ import annotations
+
+import re
+
+from kb.model import OWN, RESIZED, ProgressPoint
+from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.progress.line_format import line_around
+from kb.parsers.logs.progress.quantities import input_size, own_times, parse_float
+
+_OWN_STEP = re.compile(
+    rb"(?i)(?<![A-Za-z])(?:global[ _])?(?:step|iter(?:ation)?)[ \t]{0,2}[:=#\[]?[ \t]{0,8}(?P<step>\d{1,12})(?![\w.])"
+)
+_OWN_MEMORY = re.compile(
+    rb"(?i)(?<![A-Za-z])rss[ \t]{0,2}[:=]?[ \t]{0,4}(?P<value>\d{1,9}(?:\.\d{1,6})?) ?(?P<unit>[KMGT])i?B"
+)
+
+
+# What stands beside the iteration lines, on lines of its own: such points count as no steps, so they are marked as
+# validation. The form of a memory line is named after its words, which keeps device and host, free and used apart.
+
+
+def read_beside(match: re.Match[bytes]) -> ProgressPoint | None:
+    """Read a loss scale or a rate on a line of its own."""
+    value = parse_float(match["value"])
+    if "scale" in match.re.groupindex:
+        return ProgressPoint(match.start(), loss_scale=value, format="loss_scale", validation=True)
+    return ProgressPoint(match.start(), throughput=value, format="rate", validation=True)
+
+
+def read_own(match: re.Match[bytes]) -> ProgressPoint | None:
+    """A line in which a rank tells of its own step, without a loss."""
+    before, after = line_around(match)
+    text = before[peel(before).end :] + after
+    step = _OWN_STEP.search(text)
+    if step is None:
+        return None
+    used = _OWN_MEMORY.search(text)
+    memory = None if used is None else float(used["value"]) * _UNIT_BYTES[used["unit"].lower()]
+    compute, data = own_times(text)
+    size = input_size(text)
+    if compute is None and data is None and memory is None and size is None:
+        return None
+    return ProgressPoint(
+        match.start(),
+        int(step["step"]),
+        memory=memory,
+        format=OWN,
+        compute=compute,
+        data=data,
+        size=size,
+        validation=True,
+    )
+
+
+def read_below(match: re.Match[bytes]) -> ProgressPoint | None:
+    """A loss on a line of its own, without a step."""
+    return ProgressPoint(match.start(), loss=parse_float(match["value"]), format="below")
+
+
+def read_resized(match: re.Match[bytes]) -> ProgressPoint | None:
+    """Mark the line from which batches or sequences have another size."""
+    return ProgressPoint(match.start(), format=RESIZED, validation=True)
+
+
+_DIGITS = re.compile(rb"[^A-Za-z]{1,200}")
+_UNIT_BYTES = {b"k": 2.0**10, b"m": 2.0**20, b"g": 2.0**30, b"t": 2.0**40}
+
+
+def read_used(match: re.Match[bytes]) -> ProgressPoint | None:
+    """Read how much memory is in use, in bytes. The form is named after the words of the line."""
+    value, unit = parse_float(match["value"]), (match["unit"] or b"").lower()
+    before, after = line_around(match)
+    words = _DIGITS.sub(b" ", (before[peel(before).end :] + after[: match.end("value") - match.start()])[-80:])
+    memory = None if value is None else value * _UNIT_BYTES.get(unit[:1], 1.0)
+    return ProgressPoint(match.start(), memory=memory, format=f"used {words.decode('ascii')}", validation=True)
