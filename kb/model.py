@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NewType
+from typing import Literal
 
-RuleId = NewType("RuleId", str)
-FaultId = NewType("FaultId", str)
-PatternKey = NewType("PatternKey", str)  # "<rule id>#<pattern name>"
 Scalar = str | int | float | bool | None
 
 OWN = "own"  # the form of a line in which one rank tells of its own step: its work, its wait for data, its memory

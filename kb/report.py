@@ -13,7 +13,6 @@ from kb.model import Attempt, Band, Gap, Grade, Phase, Role, Scope, Verdict
 
 SCHEMA = "signalbox.report/1"
 Advice = Literal["requeue", "requeue_without", "restart_in_place", "resubmit", "fix_first", "wait", "none"]
-Owner = Literal["user", "hardware", "network", "storage", "platform", "none"]
 
 
 @dataclass(frozen=True, slots=True)

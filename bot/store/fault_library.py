@@ -15,10 +15,9 @@ from sqlmodel import Session, col, or_, select
 
 from bot.render.report_json import from_json
 from bot.runtime.redaction import redact
-from bot.store.database import Database
 from bot.store.tables import IncidentRow, PatternRow, ReportRow
 from kb.errors import UnreadableInput
-from kb.precedents.signature import Known, Library, Pattern, pattern_of
+from kb.precedents.signature import Known, Pattern, pattern_of
 from kb.templates.table import VERSION
 
 MOST = 1000  # entries that a run is compared with, the newest
@@ -79,16 +78,6 @@ def known_within(session: Session, tenant: str, most: int = MOST) -> list[Known]
             known = Known(row.incident_id, pattern, row.fault, row.closed_as, row.helped, row.at.timestamp())
             found.append(known)
     return found
-
-
-def library_of(database: Database, tenant: str) -> Library:
-    """The library of a tenant.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
-    with database.errors(), database.session() as session:
-        return Library(known_within(session, tenant))
 
 
 def _pattern(session: Session, row: IncidentRow) -> Pattern | None:

@@ -141,14 +141,6 @@ class Prometheus:
 
     # -- one query -------------------------------------------------------------------------------------------------
 
-    def instant(self, query: str, at: float, deadline: Deadline) -> bytes:
-        """The answer to a query at one time (seconds since the epoch), as it came.
-
-        Raises:
-            SourceFailed: no answer, or a refusal.
-        """
-        return self._asked("query", {"query": query, "time": f"{at:.3f}"}, deadline)
-
     def query_range(self, query: str, window: Window, step: float, deadline: Deadline) -> Iterator[bytes]:
         """The answers to a query over a window: as many as the server's limit of points makes needed.
 

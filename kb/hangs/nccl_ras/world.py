@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kb.model import Structure
 from kb.parsers.nccl_ras.values import Process, RasReport
 
 MAX_POLLS: Final = 64  # the newest ones are compared
-
-
-def init_ranks(inits: Iterable[Structure], world_size: int | None = None) -> Mapping[Process, int]:
-    """Give the global rank of each (host, pid) from NCCL's own lines (structures of kind `nccl_init`).
-
-    A communicator of the size of the world numbers its ranks as the world does; of others only the rank whose log it
-    stood in is known. A process that is told two ways is left out.
-    """
-    found: dict[Process, int] = {}
-    torn: set[Process] = set()
-    for one in inits:
-        host, pid = one.fields.get("host"), one.fields.get("pid")
-        rank = one.fields.get("comm_rank") if one.fields.get("nranks") == world_size else one.resource.rank
-        if not (isinstance(host, str) and isinstance(pid, int) and isinstance(rank, int)):
-            continue
-        if found.setdefault((host, pid), rank) != rank:
-            torn.add((host, pid))
-    return {key: rank for key, rank in found.items() if key not in torn}
 
 
 def world_ranks(
@@ -35,7 +16,7 @@ def world_ranks(
 ) -> Mapping[Process, int]:
     """Give the global rank of each (host, pid) that RAS names.
 
-    From a communicator as large as the world, and from `known` (see `init_ranks`). RAS names hosts by address where logs
+    From a communicator as large as the world, and from `known`. RAS names hosts by address where logs
     use names: a pid that stands once on both sides decides then. What is told two ways is left out.
     """
     processes: dict[Process, int | None] = {}

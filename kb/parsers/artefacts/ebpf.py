@@ -7,8 +7,7 @@ the caller says what it knows, or the file starts with an envelope: one line or 
 
 with the raw output in `records` (objects or lines) or below it. Kinds of the events given here: `d_state` (a thread in
 uninterruptible sleep for 5 s or more), `stuck_call` (a CUDA or NCCL call, a collective or a pass that has not ended),
-`cq_stall` (completion queues polled with nothing found), `slow_io`, `ebpf_line` (what else was printed), and, from
-`stand_out`, `ebpf_outlier`.
+`cq_stall` (completion queues polled with nothing found), `slow_io`, and `ebpf_line` (what else was printed).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
@@ -85,16 +84,6 @@ class EbpfReading:
     series: tuple[EbpfSeries, ...] = ()
     stacks: tuple[OffCpuStack, ...] = ()
     events: tuple[Event, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class EbpfMeasure:
-    """One number of one process, fit to be compared with its earlier self and with its peers."""
-
-    name: str
-    unit: str
-    value: float
-    resource: Resource
 
 
 def read_ebpf(
@@ -598,122 +587,3 @@ def _blocked(
         f", on {on}" if on else ""
     )
     return "d_state", on or "uninterruptible sleep", message, who, fields
-
-
-# --- measures ----------------------------------------------------------------------------------------------------------
-
-_Side = Literal["peers", "baseline"]
-FEWEST_PEERS: Final = 4
-_SPREAD: Final = 4.0 * 1.4826  # robust standard deviations
-_APART: Final = 1.5  # and at least half as much again, or a third less
-_SHARE: Final = 0.2  # shares differ by this at least
-
-
-def quantile(buckets: Buckets, share: float) -> float | None:
-    """Give a quantile of a histogram, linear within the bucket; None where it is empty."""
-    total = sum(count for _, _, count in buckets)
-    if total <= 0:
-        return None
-    left = share * total
-    for low, high, count in buckets:
-        if count and left <= count:
-            return low + (high - low) * max(0.0, left / count)
-        left -= count
-    return buckets[-1][1]
-
-
-def measures(reading: EbpfReading) -> tuple[EbpfMeasure, ...]:
-    """Give the numbers of a reading that can be compared: shares, quantiles, rates a second.
-
-    `futex_share` (of the time off the CPU), `<histogram>_p50` and `_p99` (with `:call`), `<count>_rate`.
-    """
-    found: list[EbpfMeasure] = []
-    sums: dict[tuple[str, Resource], float] = {}
-    for one in reading.series:
-        if one.buckets:
-            found.extend(_of_histogram(one))
-        elif one.name in {"off_us", "futex_us"}:
-            sums[one.name, one.resource] = sum(value for _, value in one.points)
-        elif one.unit == "count" and reading.seconds:
-            rate = sum(value for _, value in one.points) / reading.seconds
-            found.append(EbpfMeasure(f"{_named(one)}_rate", "1/s", rate, one.resource))
-    for stack in reading.stacks:
-        sums["off_us", stack.resource] = sums.get(("off_us", stack.resource), 0.0) + stack.seconds
-        waits = stack.seconds if any("futex" in frame for frame in stack.frames) else 0.0
-        sums["futex_us", stack.resource] = sums.get(("futex_us", stack.resource), 0.0) + waits
-    for (name, who), off in sums.items():
-        if name == "off_us" and off > 0:
-            found.append(EbpfMeasure("futex_share", "share", min(1.0, sums.get(("futex_us", who), 0.0) / off), who))
-    return tuple(found)
-
-
-def _named(one: EbpfSeries) -> str:
-    return f"{one.name}:{one.call}" if one.call else one.name
-
-
-def _of_histogram(one: EbpfSeries) -> list[EbpfMeasure]:
-    parts = (("p50", quantile(one.buckets, 0.5)), ("p99", quantile(one.buckets, 0.99)))
-    return [
-        EbpfMeasure(f"{_named(one)}_{what}", one.unit, value, one.resource)
-        for what, value in parts
-        if value is not None
-    ]
-
-
-def stand_out(readings: Iterable[EbpfReading], baseline: Iterable[EbpfReading] = ()) -> tuple[Event, ...]:
-    """Tell measures that differ from the same process's baseline, or from those of the other processes.
-
-    Peers are compared from four on: four robust deviations and half as much again. A baseline belongs to a process by
-    rank, else by host and pid; against it a half more, a third less, or a fifth in shares counts. One event each, of
-    kind "ebpf_outlier", with `value`, `usual`, `unit` and `against`.
-    """
-    before: dict[tuple[str, object], float] = {}
-    for reading in baseline:
-        before |= {(one.name, _identity(one.resource)): one.value for one in measures(reading)}
-    named: dict[str, list[tuple[str, EbpfMeasure]]] = {}
-    for reading in readings:
-        for one in measures(reading):
-            named.setdefault(one.name, []).append((reading.source, one))
-    found: list[Event] = []
-    for _, group in sorted(named.items()):
-        found.extend(_against_peers(group))
-        for source, one in group:
-            usual = before.get((one.name, _identity(one.resource)))
-            if usual is not None and _differs(one, usual):
-                found.append(_outlier(source, one, usual, "baseline"))
-    return tuple(found)
-
-
-def _identity(who: Resource) -> object:
-    return who.rank if who.rank is not None else (who.node, who.pid)
-
-
-def _against_peers(group: Sequence[tuple[str, EbpfMeasure]]) -> list[Event]:
-    if len(group) < FEWEST_PEERS:
-        return []
-    usual = median(one.value for _, one in group)
-    spread = median(abs(one.value - usual) for _, one in group)
-    return [
-        _outlier(source, one, usual, "peers")
-        for source, one in group
-        if abs(one.value - usual) > _SPREAD * spread and _differs(one, usual)
-    ]
-
-
-def _differs(one: EbpfMeasure, usual: float) -> bool:
-    if one.unit == "share":
-        return abs(one.value - usual) >= _SHARE
-    return one.value > usual * _APART or one.value * _APART < usual
-
-
-def _outlier(source: str, one: EbpfMeasure, usual: float, against: _Side) -> Event:
-    fields: dict[str, Scalar] = {
-        "measure": one.name,
-        "value": one.value,
-        "usual": usual,
-        "unit": one.unit,
-        "against": against,
-    }
-    than = "its peers'" if against == "peers" else "its own earlier"
-    message = f"{one.name} is {one.value:.4g} {one.unit} where {than} is {usual:.4g}"
-    return Event(source, None, "ebpf_outlier", one.name, message, one.resource, fields)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from kb.model import Stage
 
 # Ordered: where two match a line, the first one counts. Each regex is in the safe subset.
@@ -41,17 +39,3 @@ STAGES: tuple[tuple[Stage, str], ...] = (
     ("launch", r"\[launch\.py:[0-9]+:main\] (?:WORLD INFO|nnodes|global_rank|Setting )|\[runner\.py:[0-9]+:main\] cmd = |[Rr]endezvous'?ing worker group"),
     ("launch", r"srun: [Jj]ob [0-9]+ queued|srun: job [0-9]+ has been allocated|Starting worker group|SLURM_JOB_ID[=:]"),
 )  # fmt: skip
-
-_FORMS: tuple[tuple[Stage, re.Pattern[bytes]], ...] = tuple(
-    (stage, re.compile(regex.encode())) for stage, regex in STAGES
-)
-MAX_LINE = 1024
-
-
-def stage_of(line: bytes) -> Stage | None:
-    """Give the stage that begins at this line, or None."""
-    text = line[:MAX_LINE]
-    for stage, pattern in _FORMS:
-        if pattern.search(text):
-            return stage
-    return None

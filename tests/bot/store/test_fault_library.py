@@ -13,10 +13,10 @@ from bot.incidents.ledger import Ledger
 from bot.incidents.lifecycle import Step
 from bot.incidents.resolution import Closing
 from bot.render.report_json import dumps
-from bot.store.fault_library import library_of
+from bot.store.fault_library import known_within
 from bot.store.incidents import Origin
 from bot.store.tables import PatternRow, ReportRow
-from kb.precedents.signature import pattern_of
+from kb.precedents.signature import Library, pattern_of
 from tests.support.bot_samples import FALLEN_GPU, HEALTHY, UNKNOWN
 
 NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
@@ -39,6 +39,12 @@ def close(
     """Say what an incident was."""
     closing = Closing(who, "cli", **{"verdict": "right", **said})  # type: ignore[arg-type]
     ledger.annotate(incident, tenant, f"{incident} {who} {at} {said}"[:200], closing, at)
+
+
+def library_of(ledger: Ledger, tenant: str) -> Library:
+    """The library of a tenant."""
+    with ledger.session() as session:
+        return Library(known_within(session, tenant))
 
 
 def entries(ledger: Ledger, tenant: str = "default") -> list[tuple[int, str | None, str, str]]:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kb.model import Resource
-from kb.parsers.artefacts.ebpf import EbpfLimits, blocked_on, measures, quantile, read_ebpf, stand_out
+from kb.parsers.artefacts.ebpf import EbpfLimits, blocked_on, read_ebpf
 
 BOOT = 1_000_000_000_000  # nanoseconds since boot at the first tick
 NOON = 1_790_942_400
@@ -189,7 +189,6 @@ def test_folded_stacks():
         ("pt main", ("[unknown]", "poll"), 0.5),
     ]
     assert reading.events == ()
-    assert [(one.name, one.value) for one in measures(reading)] == [("futex_share", 0.75)]
 
 
 def test_stacks_frame_by_frame():
@@ -270,67 +269,6 @@ def test_lines_that_another_program_printed():
     )
     assert [(one.kind, one.message) for one in reading.events] == [("ebpf_line", "slow open /mnt/x 31 ms")]
     assert [(gap.code, gap.got) for gap in gaps] == [("ebpf-lost", "12")]
-
-
-def test_quantiles():
-    """A quantile is linear within its bucket; an empty histogram has none."""
-    assert quantile(((0.0, 10.0, 10), (10.0, 20.0, 10)), 0.25) == 5.0
-    assert quantile(((0.0, 10.0, 10), (10.0, 20.0, 10)), 0.99) == pytest.approx(19.8)
-    assert quantile((), 0.5) is None
-    assert quantile(((0.0, 1.0, 0),), 0.5) is None
-
-
-def test_measures():
-    """Sums give the futex share, counts rates a second, histograms quantiles."""
-    reading = good(
-        program(
-            "offcpu",
-            *(
-                tick(at)
-                + line("map", {"@off_us": {"88": 8_000_000}})
-                + line("map", {"@futex_us": {"88": 2_000_000}})
-                + line("map", {"@syscalls": {"88": 500}})
-                for at in range(2)
-            ),
-            line("hist", {"@runq_us": {"88": histogram((0, 10, 98), (1000, 1000, 2))}}),
-        )
-    )
-    found = {one.name: (round(one.value, 2), one.unit) for one in measures(reading)}
-    assert found == {
-        "futex_share": (0.25, "share"),
-        "syscalls_rate": (50.0, "1/s"),
-        "runq_us_p50": (5.1, "us"),
-        "runq_us_p99": (1000.0, "us"),
-    }
-
-
-def rate(calls, rank, pid=88):
-    """A reading of one rank that makes so many system calls."""
-    data = program("syscalls", tick(0), line("map", {"@syscalls": {str(pid): calls}}), tick(1))
-    return good(data, resource=Resource(node=f"n{rank}", rank=rank, pid=pid))
-
-
-def test_a_rank_that_differs_from_its_peers():
-    """One rank far off its peers' median is told; with three ranks there is no telling."""
-    peers = [rate(1000 + 7 * at, at) for at in range(8)]
-    assert stand_out(peers) == ()
-    (one,) = stand_out([*peers, rate(90_000, 8)])
-    assert (one.kind, one.reason, one.resource.rank, one.fields["against"]) == (
-        "ebpf_outlier",
-        "syscalls_rate",
-        8,
-        "peers",
-    )
-    assert (one.fields["value"], one.fields["usual"]) == (4500.0, 51.4)
-    assert stand_out([rate(1000, 0), rate(1000, 1), rate(90_000, 2)]) == ()
-
-
-def test_a_rank_that_differs_from_its_own_past():
-    """A measure half as much again as in the same rank's baseline is told, a process of the same rank with a new pid too."""
-    assert stand_out([rate(1100, 0)], [rate(1000, 0)]) == ()
-    (one,) = stand_out([rate(10, 0, pid=4)], [rate(1000, 0)])
-    assert (one.fields["against"], one.fields["usual"], one.fields["value"]) == ("baseline", 50.0, 0.5)
-    assert stand_out([rate(10, 1)], [rate(1000, 0)]) == ()
 
 
 def test_limits_are_the_callers():

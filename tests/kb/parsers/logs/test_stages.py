@@ -1,8 +1,10 @@
 """Lines at which a stage of a run begins."""
 
+import re
+
 import pytest
 
-from kb.parsers.logs.stages import STAGES, stage_of
+from kb.parsers.logs.stages import STAGES
 from kb.rulebase import patterns
 
 LINES = [
@@ -34,6 +36,11 @@ LINES = [
     (b"Training completed", "teardown"),
     (b"exiting program at iteration 750", "teardown"),
 ]
+
+
+def stage_of(line: bytes) -> str | None:
+    """The stage of the first mark that the line holds."""
+    return next((stage for stage, regex in STAGES if re.search(regex.encode(), line)), None)
 
 
 @pytest.mark.parametrize(("line", "stage"), LINES)
