@@ -32,10 +32,10 @@ import scan_data  # noqa: E402
 from bot.collection.bundle_writer import Bundle  # noqa: E402
 from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths  # noqa: E402
 from bot.rulebase.loader import Knowledge, knowledge  # noqa: E402
-from connectors.base.contract import Asked, Bounds, Deadline  # noqa: E402
-from connectors.base.http import Client, Endpoint  # noqa: E402
+from connectors.base.contract import Bounds, CollectionRequest, Deadline  # noqa: E402
+from connectors.base.http import Endpoint, HttpClient  # noqa: E402
 from connectors.log_stores.loki_client import LokiSettings, LokiStore  # noqa: E402
-from connectors.log_stores.query_plan import pull  # noqa: E402
+from connectors.log_stores.query_plan import fetch_lines  # noqa: E402
 from kb.model import Job, JobRecord, Window  # noqa: E402
 from kb.scanning.matcher import HyperscanMatcher, ScanPattern  # noqa: E402
 from kb.scanning.prefilter import prefilter  # noqa: E402
@@ -237,10 +237,10 @@ def once(
         begun = time.perf_counter()
         deadline = Deadline.within(60)
         record = JobRecord(Job(id="llm", name="llm", world_size=ranks, state="FAILED"), "bench")
-        store = LokiStore(LokiSettings(endpoint), Client(endpoint), {"job": ("llm",)}, deadline, speakers=ranks)
-        gaps = pull(
+        store = LokiStore(LokiSettings(endpoint), HttpClient(endpoint), {"job": ("llm",)}, deadline, speakers=ranks)
+        gaps = fetch_lines(
             store,
-            Asked(record, window, deadline, words, Bounds()),
+            CollectionRequest(record, window, deadline, words, Bounds()),
             bundle.share("loki", 1 << 30),
             "loki",
             source="loki",

@@ -10,7 +10,7 @@ from statistics import median
 
 from bot.authoring.docs import faults_of
 from bot.rulebase.loader import Knowledge
-from connectors.bundles.streams import Reading, discover
+from connectors.bundles.streams import StreamReader, discover
 from kb.model import StreamRef
 from kb.rulebase.rule import Rule, Rulebook
 from kb.scanning.matcher import Matcher
@@ -44,7 +44,7 @@ def costs(knowledge: Knowledge, paths: Sequence[Path]) -> tuple[list[Cost], int]
 
 def _read(ref: StreamRef, asked: Counter[str], knowledge: Knowledge, matcher: Matcher) -> Iterator[bytes]:
     """A stream's blocks, counted on their way to the scanner."""
-    for block in Reading(ref):
+    for block in StreamReader(ref):
         asked.update(pointed(knowledge.plan, matcher, block))
         yield block
 

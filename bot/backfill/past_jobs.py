@@ -12,7 +12,7 @@ from bot.config.file import Cluster
 from bot.diagnosis.job import wire
 from bot.policy.job_end import judged
 from bot.server.job_watcher import endings_of
-from connectors.base.contract import Deadline, Finder, Known, SourceFailed
+from connectors.base.contract import Deadline, Finder, JobSummary, SourceFailed
 from kb.model import Window
 
 DAY = 86400.0
@@ -68,7 +68,7 @@ def past_jobs(
     clusters: Sequence[Cluster], start: float, end: float, *, pattern: str = "*", timeouts: bool = True
 ) -> Past:
     """The ends from `start` to `end`, the newest first. `pattern`: of the job's name or id, as `llm-*`."""
-    known: dict[tuple[str, str], Known] = {}
+    known: dict[tuple[str, str], JobSummary] = {}
     told: dict[str, PastJob] = {}
     untold: dict[str, PastJob] = {}
     troubles: dict[str, None] = {}
@@ -77,7 +77,7 @@ def past_jobs(
         _Asked(cluster.name, connector.name, finder, KINDS[connector.type].ends)
         for cluster in clusters
         for connector, (_, finder) in zip(cluster.connectors, wire(cluster).connectors, strict=True)
-        if "jobs" in finder.gives
+        if "jobs" in finder.provides
     ]
     for one in sorted(asked, key=lambda each: not each.ends):
         for job in _listed(one, start, end, troubles):
@@ -99,7 +99,7 @@ def past_jobs(
     return Past(tuple(newest[:MOST]), len(known), len(fine), tuple(troubles))
 
 
-def _ends(asked: _Asked, job: Known, now: float, *, timeouts: bool) -> Iterator[PastJob]:
+def _ends(asked: _Asked, job: JobSummary, now: float, *, timeouts: bool) -> Iterator[PastJob]:
     """The ends of a job that were bad, or of which its system does not tell how they were."""
     if asked.ends:
         for one in endings_of("", asked.cluster, job, now, timeouts=timeouts):
@@ -110,7 +110,7 @@ def _ends(asked: _Asked, job: Known, now: float, *, timeouts: bool) -> Iterator[
         yield PastJob(asked.cluster, job.id, job.name, f"{job.start}", ended, how, False, job.namespace)
 
 
-def _listed(asked: _Asked, start: float, end: float, troubles: dict[str, None]) -> Iterator[Known]:
+def _listed(asked: _Asked, start: float, end: float, troubles: dict[str, None]) -> Iterator[JobSummary]:
     """The jobs of a time, asked for by the day where the system has a list of ends, in halves where an answer is full."""
     step = DAY if asked.ends else end - start
     spans = []
@@ -135,6 +135,6 @@ def _listed(asked: _Asked, start: float, end: float, troubles: dict[str, None]) 
         yield from answer
 
 
-def _question(finder: Finder, begin: float, until: float) -> Callable[[], Sequence[Known]]:
+def _question(finder: Finder, begin: float, until: float) -> Callable[[], Sequence[JobSummary]]:
     window, deadline = Window(begin, until), Deadline.within(PATIENCE)
     return lambda: finder.recent(window, deadline)

@@ -11,7 +11,7 @@ from bot.cli.options import ConfigFile
 
 if TYPE_CHECKING:
     from bot.config.file import Config
-    from connectors.base.contract import Checked
+    from connectors.base.contract import CheckResult
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -59,7 +59,7 @@ def check(
     raise typer.Exit(0 if all(told.works for *_, told in found) else 1)
 
 
-def _rules(known: Config) -> list[tuple[str, str, str, Checked]]:
+def _rules(known: Config) -> list[tuple[str, str, str, CheckResult]]:
     """The source of the rules and the forge that proposed ones go to, tried without writing anything there."""
     found = []
     if known.rules.source is not None:

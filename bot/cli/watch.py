@@ -31,7 +31,7 @@ from connectors.host.ebpf import PROGRAMS, Probes
 from connectors.host.flight_recorder import RecorderSource
 from connectors.host.kernel_log import KernelLog
 from connectors.host.nccl_ras import RasSource
-from connectors.host.processes import Host, Wanted
+from connectors.host.processes import Host, ProcessSelector
 from kb.errors import UnreadableInput
 from kb.hangs.votes import unknown_params
 
@@ -144,7 +144,7 @@ def status(outcome: Outcome, caught: int | None = None) -> int:
     return 1 if outcome.called in ("hang", "fatal") else 0
 
 
-def _wanted(asked: Asked) -> Wanted:
+def _wanted(asked: Asked) -> ProcessSelector:
     words = asked.pids.replace(",", " ").split()
     if not all(word.isdecimal() and 0 < int(word) < 1 << 31 for word in words):
         raise UnreadableInput(f"--pids {asked.pids}: write process ids, as in 12,13")
@@ -152,7 +152,7 @@ def _wanted(asked: Asked) -> Wanted:
         re.compile(asked.pattern)
     except re.error as error:
         raise UnreadableInput(f"--pids-of {asked.pattern}: no regular expression: {error}") from error
-    return Wanted(tuple(int(word) for word in words), asked.pattern)
+    return ProcessSelector(tuple(int(word) for word in words), asked.pattern)
 
 
 def _metrics(asked: Asked) -> Metering | None:
@@ -161,7 +161,7 @@ def _metrics(asked: Asked) -> Metering | None:
         if asked.series:
             raise UnreadableInput("--series says which series are the job's; say where they are with --prometheus URL")
         return None
-    from connectors.base.http import Client, Endpoint, Login
+    from connectors.base.http import Endpoint, HttpClient, Login
     from connectors.base.secret import Secret
     from connectors.metrics.prometheus import SPIN_GPU, SPIN_NODE, Prometheus
 
@@ -176,7 +176,7 @@ def _metrics(asked: Asked) -> Metering | None:
         endpoint = Endpoint(asked.prometheus, login)
     except ValueError as error:
         raise UnreadableInput(f"--prometheus: {error}") from None
-    return Metering(Prometheus(Client(endpoint), series=series, gpu=SPIN_GPU, node=SPIN_NODE, side_by_side=1))
+    return Metering(Prometheus(HttpClient(endpoint), series=series, gpu=SPIN_GPU, node=SPIN_NODE, side_by_side=1))
 
 
 def _probes(stack: ExitStack) -> Probes:

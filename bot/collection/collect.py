@@ -25,7 +25,7 @@ from bot.runtime import metrics
 from bot.runtime.errors import NothingCollected
 from bot.runtime.paths import state_dir
 from bot.runtime.redaction import redact_bytes
-from connectors.base.contract import Asked, Bounds, Deadline, Gives, Source, SourceFailed, safe_name
+from connectors.base.contract import Bounds, CollectionRequest, Deadline, EvidenceKind, Source, SourceFailed, safe_name
 from kb.errors import SignalboxError
 from kb.model import Gap, JobRecord, Prefilter, Window
 
@@ -33,7 +33,7 @@ HEDGE = 0.4
 ALL_SHARES = 4  # all sources together may give so many times what one may
 EVICTED = "evicted.json"  # stands where a bundle was that had to make room
 MARK = "collected.json"  # stands in a finished folder of the spool, outside of the bundle's own parts
-_TELLS: Mapping[Gives, str] = {
+_TELLS: Mapping[EvidenceKind, str] = {
     "logs": "what the logs there say",
     "metrics": "what its GPUs, links and nodes did",
     "events": "what the platform did to it",
@@ -41,7 +41,7 @@ _TELLS: Mapping[Gives, str] = {
     "collectives": "which collectives were pending",
     "hardware": "what health checks found",
 }
-_OTHERS: frozenset[Gives] = frozenset({"metrics", "events", "stacks", "collectives", "hardware"})
+_OTHERS: frozenset[EvidenceKind] = frozenset({"metrics", "events", "stacks", "collectives", "hardware"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,10 @@ def collect(
         raise SignalboxError(f"{folder}: the bundle cannot be written there: {error.strerror}") from error
     mask = (lambda block: redact_bytes(block, emails=True)) if hide_emails else redact_bytes
     bundle = Bundle(folder, limits.bytes * ALL_SHARES, mask)
-    asked = Asked(located.record, window, deadline, prefilter, Bounds(log_bytes=limits.bytes), deep)
+    asked = CollectionRequest(located.record, window, deadline, prefilter, Bounds(log_bytes=limits.bytes), deep)
     run = _Run(bundle, asked, limits, tell or (lambda _name, _words: None))
-    others = [(name, one) for name, one in wired.connectors if one.gives & _OTHERS]
-    logs = [(name, one) for name, one in wired.connectors if "logs" in one.gives]
+    others = [(name, one) for name, one in wired.connectors if one.provides & _OTHERS]
+    logs = [(name, one) for name, one in wired.connectors if "logs" in one.provides]
     tasks = [run.task(name, one, _OTHERS) for name, one in others]
     if logs:
         tasks.append(lambda: run.first_with_logs(logs))
@@ -124,17 +124,19 @@ def collect(
 class _Run:
     """One collection under way."""
 
-    def __init__(self, bundle: Bundle, asked: Asked, limits: Collect, tell: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, bundle: Bundle, request: CollectionRequest, limits: Collect, tell: Callable[[str, str], None]
+    ) -> None:
         self.bundle = bundle
-        self.asked = asked
+        self.asked = request
         self.limits = limits
         self.tell = tell
         self.words: dict[str, str] = {}
 
-    def task(self, name: str, source: Source, kinds: frozenset[Gives]) -> Callable[[], list[Gap]]:
+    def task(self, name: str, source: Source, kinds: frozenset[EvidenceKind]) -> Callable[[], list[Gap]]:
         """What one source is to do: its gaps."""
         share = self.bundle.share(name, self.limits.bytes)
-        return lambda: self._collect(name, source, share, kinds & source.gives)
+        return lambda: self._collect(name, source, share, kinds & source.provides)
 
     def first_with_logs(self, sources: Sequence[tuple[str, Source]]) -> list[Gap]:
         """Ask one source of logs after the other until one has given some; the gaps of those that were asked."""
@@ -163,7 +165,7 @@ class _Run:
                 share.close()
         return gaps
 
-    def _collect(self, name: str, source: Source, share: Share, kinds: frozenset[Gives]) -> list[Gap]:
+    def _collect(self, name: str, source: Source, share: Share, kinds: frozenset[EvidenceKind]) -> list[Gap]:
         self.tell(name, "asked")
         try:
             gaps = list(source.collect(replace(self.asked, kinds=kinds), share))

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from rapidfuzz import fuzz, process
 
 from bot.config.file import Cluster
-from connectors.base.contract import Deadline, Finder, JobQuery, Known, SourceFailed
+from connectors.base.contract import Deadline, Finder, JobQuery, JobSummary, SourceFailed
 from kb.errors import SignalboxError
 from kb.model import Gap, JobRecord
 
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 class JobUnknown(SignalboxError):  # noqa: N818 - an outcome
     """No system knows this job. `candidates`: what may have been meant, best first; `gaps`: who could not be asked."""
 
-    def __init__(self, text: str, candidates: Sequence[tuple[str, Known]], gaps: Sequence[Gap]) -> None:
+    def __init__(self, text: str, candidates: Sequence[tuple[str, JobSummary]], gaps: Sequence[Gap]) -> None:
         self.candidates = tuple(candidates)
         self.gaps = tuple(gaps)
         words = [f"no job {text[:80]!r} is known"]
@@ -52,7 +52,7 @@ class Wired:
 
     def finders(self) -> tuple[tuple[str, Finder], ...]:
         """Those that know jobs."""
-        return tuple((name, one) for name, one in self.connectors if "jobs" in one.gives)
+        return tuple((name, one) for name, one in self.connectors if "jobs" in one.provides)
 
 
 def find(clusters: Sequence[Wired], query: JobQuery, deadline: Deadline) -> Located:
@@ -85,12 +85,12 @@ def find(clusters: Sequence[Wired], query: JobQuery, deadline: Deadline) -> Loca
     return Located(cluster.name, record, tuple(gaps))
 
 
-def nearest(text: str, known: Iterable[tuple[str, Known]]) -> list[tuple[str, Known]]:
+def nearest(text: str, known: Iterable[tuple[str, JobSummary]]) -> list[tuple[str, JobSummary]]:
     """The jobs that a mistyped id or name may have meant, the most alike first."""
     jobs = list(known)
     names = [f"{one.name} {one.id}"[:LONGEST] for _, one in jobs]
     hits = process.extract(text, names, scorer=fuzz.WRatio, limit=FEW * 3, score_cutoff=NEAR)
-    unlike: dict[str, tuple[str, Known]] = {}
+    unlike: dict[str, tuple[str, JobSummary]] = {}
     for _, _, index in hits:
         unlike.setdefault(jobs[index][1].name or jobs[index][1].id, jobs[index])
     return list(unlike.values())[:FEW]
@@ -170,6 +170,6 @@ def _same(one: JobRecord, other: JobRecord) -> bool:
     return one is other or one.job.id == other.job.id or (one.job.name == other.job.name and _when(one) == _when(other))
 
 
-def _shown(one: Known) -> str:
+def _shown(one: JobSummary) -> str:
     name = f"{one.name} ({one.id})" if one.name and one.name != one.id else one.id
     return name if one.state is None else f"{name}, {one.state.lower()}"

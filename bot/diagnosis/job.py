@@ -24,7 +24,7 @@ from bot.config.file import Cluster, Config, Connector
 from bot.diagnosis.diagnose import Answer, Compare, Recall, diagnose_bundle
 from bot.policy.job_end import as_of
 from bot.rulebase.loader import Knowledge, prefilter_of
-from connectors.base.contract import Checked, Deadline, JobQuery, SourceFailed
+from connectors.base.contract import CheckResult, Deadline, JobQuery, SourceFailed
 from kb.errors import SignalboxError
 from kb.model import Prefilter, Window
 
@@ -170,16 +170,16 @@ def built(connector: Connector) -> object:
     return _BUILT[key]
 
 
-def check(clusters: Sequence[Cluster], deadline: Deadline) -> list[tuple[str, Connector, Checked]]:
+def check(clusters: Sequence[Cluster], deadline: Deadline) -> list[tuple[str, Connector, CheckResult]]:
     """Try every connector, side by side: cluster, connector, what was found."""
     known = [(cluster.name, one) for cluster in clusters for one in cluster.connectors]
 
-    def task(connector: Connector) -> Callable[[], Checked]:
+    def task(connector: Connector) -> Callable[[], CheckResult]:
         return lambda: built(connector).check(deadline)  # type: ignore[attr-defined]
 
     results = side_by_side([task(one) for _, one in known], deadline)
     return [(cluster, one, _said(result)) for (cluster, one), result in zip(known, results, strict=True)]
 
 
-def _said(result: Checked | SourceFailed) -> Checked:
-    return Checked(False, str(result), result.asked, result.hint) if isinstance(result, SourceFailed) else result
+def _said(result: CheckResult | SourceFailed) -> CheckResult:
+    return CheckResult(False, str(result), result.asked, result.hint) if isinstance(result, SourceFailed) else result

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bot.runtime.redaction import redact
-from connectors.bundles.streams import Reading, is_plain
+from connectors.bundles.streams import StreamReader, is_plain
 from kb.model import StreamRef
 from kb.report import Diagnosis, EvidenceItem, Indicators, Report
 
@@ -62,7 +62,9 @@ class _Lines:
         ref = self._ref(one.source)
         if one.offset is None or not is_plain(ref):
             return one.text
-        line = next(iter(Reading(ref, one.offset, one.offset + SHOWN)), b"").replace(b"\r", b"\n").partition(b"\n")[0]
+        line = (
+            next(iter(StreamReader(ref, one.offset, one.offset + SHOWN)), b"").replace(b"\r", b"\n").partition(b"\n")[0]
+        )
         return line.decode("utf-8", "replace").strip() or one.text
 
     def _ref(self, source: str) -> StreamRef:
@@ -73,7 +75,7 @@ class _Lines:
         found: dict[int, int] = {}
         left = deque(offsets)
         start, lines = 0, 1
-        for block in Reading(self._ref(source)):
+        for block in StreamReader(self._ref(source)):
             at, stop = 0, start + len(block)
             while left and left[0] < stop:
                 offset = left.popleft()

@@ -13,7 +13,7 @@ from functools import reduce
 from multiprocessing.context import BaseContext
 
 from bot.rulebase.loader import Knowledge
-from connectors.bundles.streams import Reading, is_plain
+from connectors.bundles.streams import StreamReader, is_plain
 from kb.model import Gap, StreamRef
 from kb.scanning.matcher import Matcher
 from kb.scanning.scanner import AFTER, BEFORE, Scanner
@@ -71,7 +71,7 @@ def _shards(index: int, ref: StreamRef, year: int | None) -> list[Task]:
 
 def _scan(knowledge: Knowledge, matcher: Matcher, task: Task) -> StreamSummary:
     origin = max(0, task.start - BEFORE)
-    reading = Reading(task.ref, origin, None if task.stop is None else task.stop + AFTER)
+    reading = StreamReader(task.ref, origin, None if task.stop is None else task.stop + AFTER)
     scanner = Scanner(
         knowledge.plan, matcher, task.ref, origin=origin, own_start=task.start, own_stop=task.stop, year=task.year
     )

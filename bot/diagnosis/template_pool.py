@@ -18,7 +18,7 @@ from threading import get_ident
 from typing import Any, Literal
 
 from bot.diagnosis.scan_pool import keep_memory, leave_interrupts, process_context
-from connectors.bundles.streams import Reading, is_plain
+from connectors.bundles.streams import StreamReader, is_plain
 from kb.errors import UnreadableInput
 from kb.model import Gap, StreamRef
 from kb.templates.line_blocks import Shapes
@@ -118,7 +118,7 @@ def mine(task: Task) -> _Part:
 def _mined(task: Task, shapes: Shapes, looks: int) -> _Part | None:
     origin = max(0, task.start - WARM)
     whole = task.start == 0 and task.stop is None
-    reading = Reading(task.ref, origin, None if task.stop is None else task.stop + AFTER)
+    reading = StreamReader(task.ref, origin, None if task.stop is None else task.stop + AFTER)
     miner = Miner(
         task.ref,
         origin=origin,
@@ -145,7 +145,7 @@ def _shapes(year: int | None, thread: int) -> Shapes:  # noqa: ARG001 - each has
 def _width(ref: StreamRef) -> int | None:
     """The width of the terminal that cut a stream's lines: the rest of a line must not be another shard's."""
     head = b""
-    for block in Reading(ref, block=HEAD):
+    for block in StreamReader(ref, block=HEAD):
         head += block
         if len(head) >= HEAD:
             break

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 from bot.config.rules import ROOT
-from connectors.base.contract import Checked, SourceFailed
+from connectors.base.contract import CheckResult, SourceFailed
 from kb.errors import SignalboxError
 
 PREFIX = "signalbox/rule/"
@@ -175,7 +175,7 @@ class Forge(Protocol):
     def comment(self, pull: Pull, mark: str, text: str) -> None:
         """Say something in it once, however often this is asked for."""
 
-    def check(self) -> Checked:
+    def check(self) -> CheckResult:
         """Try it without writing anything."""
 
 

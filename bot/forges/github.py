@@ -16,8 +16,8 @@ from bot.config.rules import App, PullRequests
 from bot.forges.base import Checks, Dressed, ForgeFailed, Plan, Pull, failed_of
 from bot.forges.http import PACE, Api
 from bot.forges.pull_request_body import hidden, renewed
-from connectors.base.contract import Checked, SourceFailed
-from connectors.base.http import Call, Endpoint, path_of
+from connectors.base.contract import CheckResult, SourceFailed
+from connectors.base.http import Endpoint, HttpRequest, url_path
 
 HEADERS = {"accept": "application/vnd.github+json", "x-github-api-version": "2022-11-28"}
 EARLY = 300.0  # seconds before its end that a token is renewed
@@ -46,7 +46,7 @@ class GitHub:
 
     def tip(self, branch: str) -> str | None:
         """See Forge."""
-        call = Call(self._path("git", "ref", "heads", *branch.split("/")))
+        call = HttpRequest(self._path("git", "ref", "heads", *branch.split("/")))
         found = self._api.json(call, 404)
         if found is None:
             self._repository()  # a repository that cannot be seen answers 404 too
@@ -63,11 +63,11 @@ class GitHub:
     def commit(self, plan: Plan, tip: str | None, noted: Callable[[str], None]) -> str:
         """See Forge."""
         parent = tip or self._base(plan)[1]
-        call = Call(self._path("git", "commits", parent))
+        call = HttpRequest(self._path("git", "commits", parent))
         under = _sha(self._api, call, (self._api.json(call) or {}).get("tree"))
         entries = [self._entry(path, data) for path, data in plan.files.items()]
         entries += [{"path": path, "mode": "100644", "type": "blob", "sha": None} for path in plan.gone]
-        call = Call(self._path("git", "trees"), body={"base_tree": under, "tree": entries})
+        call = HttpRequest(self._path("git", "trees"), body={"base_tree": under, "tree": entries})
         tree = _sha(self._api, call, self._api.json(call))
         if tree == under:
             if tip is None:
@@ -78,7 +78,7 @@ class GitHub:
             when = plan.at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             person = {"name": self._settings.author, "email": self._settings.email, "date": when}
             body |= {"author": person, "committer": person}
-        call = Call(self._path("git", "commits"), body=body)
+        call = HttpRequest(self._path("git", "commits"), body=body)
         made = _sha(self._api, call, self._api.json(call))
         noted(made)
         if tip is None:
@@ -90,7 +90,7 @@ class GitHub:
     def find(self, plan: Plan) -> Pull | None:
         """See Forge."""
         params = {"head": f"{self._owner}:{plan.branch}", "state": "all", "sort": "created", "direction": "desc"}
-        call = Call(self._path("pulls"), params)
+        call = HttpRequest(self._path("pulls"), params)
         found = [
             one
             for one in self._api.pages(call)
@@ -112,13 +112,13 @@ class GitHub:
             "draft": plan.draft,
             "maintainer_can_modify": True,
         }
-        call = Call(self._path("pulls"), body=body)
+        call = HttpRequest(self._path("pulls"), body=body)
         try:
             return _pull(self._api, call, self._api.json(call))
         except ForgeFailed as failed:
             said = str(failed).lower()
             if failed.kind == "refused" and NO_DRAFTS in said:
-                call = Call(self._path("pulls"), body={**body, "draft": False})
+                call = HttpRequest(self._path("pulls"), body={**body, "draft": False})
                 return _pull(self._api, call, self._api.json(call))
             if failed.kind == "refused" and "already exists" in said:
                 found = self.find(plan)
@@ -131,7 +131,7 @@ class GitHub:
     def look(self, number: int | None, branch: str, head: str | None, etag: str | None) -> Pull | None:
         """See Forge."""
         del branch, head
-        call = Call(self._path("pulls", str(number)), headers={"if-none-match": etag} if etag else {})
+        call = HttpRequest(self._path("pulls", str(number)), headers={"if-none-match": etag} if etag else {})
         answer = self._api.ask(call, 304)
         if answer.status == 304:
             return None
@@ -141,14 +141,14 @@ class GitHub:
         """Its body says the plan's; a title that a person changed stays, and so does what they wrote around ours."""
         body = renewed(pull.body, plan.body)
         if body != pull.body:
-            self._api.json(Call(self._path("pulls", str(pull.number)), body={"body": body}, method="PATCH"))
+            self._api.json(HttpRequest(self._path("pulls", str(pull.number)), body={"body": body}, method="PATCH"))
 
     def dress(self, pull: Pull, plan: Plan) -> Dressed:
         """See Forge."""
         lacking = []
         if plan.labels:
             try:
-                call = Call(self._path("issues", str(pull.number), "labels"), body={"labels": list(plan.labels)})
+                call = HttpRequest(self._path("issues", str(pull.number), "labels"), body={"labels": list(plan.labels)})
                 self._api.json(call)
             except ForgeFailed as failed:
                 lacking.append(_light(failed, "labels"))
@@ -156,7 +156,7 @@ class GitHub:
             kind = "team_reviewers" if "/" in name else "reviewers"
             body = {kind: [name.rpartition("/")[2]]}
             try:
-                self._api.json(Call(self._path("pulls", str(pull.number), "requested_reviewers"), body=body))
+                self._api.json(HttpRequest(self._path("pulls", str(pull.number), "requested_reviewers"), body=body))
             except ForgeFailed as failed:
                 lacking.append(_light(failed, f"reviewer {name}"))
         return Dressed(tuple(lacking))
@@ -165,9 +165,9 @@ class GitHub:
         """Check runs and statuses of the newest commit."""
         if pull.head is None:
             return Checks()
-        call = Call(self._path("commits", pull.head, "check-runs"), {"per_page": 100})
+        call = HttpRequest(self._path("commits", pull.head, "check-runs"), {"per_page": 100})
         runs = _list(self._api, call, self._api.json(call), "check_runs")
-        call = Call(self._path("commits", pull.head, "status"), {"per_page": 100})
+        call = HttpRequest(self._path("commits", pull.head, "status"), {"per_page": 100})
         states = _list(self._api, call, self._api.json(call), "statuses")
         pending = sum(one.get("status") != "completed" for one in runs)
         pending += sum(one.get("state") == "pending" for one in states)
@@ -179,7 +179,7 @@ class GitHub:
     def ready(self, pull: Pull, plan: Plan) -> None:
         """See Forge. Only GraphQL can; it answers 200 to what it refuses."""
         del plan
-        call = Call("/graphql", body={"query": READY, "variables": {"id": pull.handle}})
+        call = HttpRequest("/graphql", body={"query": READY, "variables": {"id": pull.handle}})
         told = self._graph.json(call)
         errors = told.get("errors") if isinstance(told, dict) else [{"message": "its answer is of another form"}]
         if not errors:
@@ -196,7 +196,7 @@ class GitHub:
         path = self._path("issues", str(pull.number), "comments")
         self._api.say_once(path, mark, text)
 
-    def check(self) -> Checked:
+    def check(self) -> CheckResult:
         """See Forge."""
         sent = self._path()
         try:
@@ -204,24 +204,26 @@ class GitHub:
             base = self._settings.base or str(found.get("default_branch"))
             tip = self.tip(base)
         except ForgeFailed as failed:
-            return Checked(False, str(failed), sent)
+            return CheckResult(False, str(failed), sent)
         rights = found.get("permissions")
         if self._settings.app is None and isinstance(rights, dict) and rights.get("push") is not True:
-            return Checked(False, "this token may read the repository and not write it", sent, "contents: write")
+            return CheckResult(False, "this token may read the repository and not write it", sent, "contents: write")
         if found.get("archived") is True:
-            return Checked(False, "the repository is archived: it is read only", sent, "name another one")
+            return CheckResult(False, "the repository is archived: it is read only", sent, "name another one")
         if tip is None:
-            return Checked(False, f"there is no branch {base}", sent, "name one: rules.pull_requests.base")
+            return CheckResult(False, f"there is no branch {base}", sent, "name one: rules.pull_requests.base")
         by = "as an app" if self._settings.app is not None else "by a token"
-        return Checked(True, f"{self._settings.repository}, base {base} at {tip[:12]}, {by}; nothing was written", sent)
+        return CheckResult(
+            True, f"{self._settings.repository}, base {base} at {tip[:12]}, {by}; nothing was written", sent
+        )
 
     # -- how -------------------------------------------------------------------------------------------------------
 
     def _path(self, *more: str) -> str:
-        return path_of("repos", self._owner, self._repo, *more)
+        return url_path("repos", self._owner, self._repo, *more)
 
     def _repository(self) -> dict[str, Any]:
-        call = Call(self._path())
+        call = HttpRequest(self._path())
         found = self._api.json(call)
         if not isinstance(found, dict) or not isinstance(found.get("default_branch"), str):
             raise self._api.strange(call, "it is no repository")
@@ -244,12 +246,12 @@ class GitHub:
             return {**entry, "content": data.decode("utf-8")}
         except UnicodeDecodeError:
             blob = {"content": base64.b64encode(data).decode(), "encoding": "base64"}
-            call = Call(self._path("git", "blobs"), body=blob)
+            call = HttpRequest(self._path("git", "blobs"), body=blob)
             return {**entry, "sha": _sha(self._api, call, self._api.json(call))}
 
     def _created(self, branch: str, commit: str) -> None:
         try:
-            self._api.json(Call(self._path("git", "refs"), body={"ref": f"refs/heads/{branch}", "sha": commit}))
+            self._api.json(HttpRequest(self._path("git", "refs"), body={"ref": f"refs/heads/{branch}", "sha": commit}))
         except ForgeFailed as failed:
             if failed.kind == "refused" and "already exists" in str(failed).lower():
                 raise ForgeFailed("moved", f"GitHub: the branch {branch} was made at the same moment") from None
@@ -258,7 +260,7 @@ class GitHub:
     def _moved(self, branch: str, commit: str) -> None:
         path = self._path("git", "refs", "heads", *branch.split("/"))
         try:
-            self._api.json(Call(path, body={"sha": commit, "force": False}, method="PATCH"))
+            self._api.json(HttpRequest(path, body={"sha": commit, "force": False}, method="PATCH"))
         except ForgeFailed as failed:
             said = str(failed).lower()
             if failed.kind == "refused" and ("fast forward" in said or "does not exist" in said):
@@ -281,11 +283,11 @@ class GitHub:
         headers = {"authorization": f"Bearer {_signed(app, self._clock())}"}
         number = app.installation
         if number is None:
-            call = Call(self._path("installation"), headers=headers)
+            call = HttpRequest(self._path("installation"), headers=headers)
             told = self._signed.json(call)
             number = told.get("id") if isinstance(told, dict) else None
-        path = path_of("app", "installations", str(number), "access_tokens")
-        call = Call(path, body={"repositories": [self._repo]}, headers=headers)
+        path = url_path("app", "installations", str(number), "access_tokens")
+        call = HttpRequest(path, body={"repositories": [self._repo]}, headers=headers)
         told = self._signed.json(call)
         try:
             token, ends = str(told["token"]), datetime.fromisoformat(told["expires_at"])
@@ -311,7 +313,7 @@ def _signed(app: App, now: float) -> str:
         raise ForgeFailed("not_configured", "rules.pull_requests.app.key is no private key (PEM, RSA)") from None
 
 
-def _pull(api: Api, call: Call, found: Any, etag: str | None = None) -> Pull:
+def _pull(api: Api, call: HttpRequest, found: Any, etag: str | None = None) -> Pull:
     if not isinstance(found, dict) or not isinstance(found.get("number"), int):
         raise api.strange(call, "it is no pull request")
     merged = bool(found.get("merged_at")) or found.get("merged") is True
@@ -329,14 +331,14 @@ def _pull(api: Api, call: Call, found: Any, etag: str | None = None) -> Pull:
     )
 
 
-def _sha(api: Api, call: Call, found: Any) -> str:
+def _sha(api: Api, call: HttpRequest, found: Any) -> str:
     sha = found.get("sha") if isinstance(found, dict) else None
     if not isinstance(sha, str) or len(sha) not in (40, 64) or not all(char in "0123456789abcdef" for char in sha):
         raise api.strange(call, "it names no commit")
     return sha
 
 
-def _list(api: Api, call: Call, found: Any, name: str) -> list[dict[str, Any]]:
+def _list(api: Api, call: HttpRequest, found: Any, name: str) -> list[dict[str, Any]]:
     listed = found.get(name) if isinstance(found, dict) else None
     if not isinstance(listed, list):
         raise api.strange(call, f"it holds no {name}")

@@ -16,8 +16,8 @@ from bot.config.rules import PullRequests
 from bot.forges.base import Checks, Dressed, ForgeFailed, Plan, Pull
 from bot.forges.http import PACE, Api
 from bot.forges.pull_request_body import hidden, renewed
-from connectors.base.contract import Checked
-from connectors.base.http import Call, path_of
+from connectors.base.contract import CheckResult
+from connectors.base.http import HttpRequest, url_path
 
 HEADERS = {"accept": "application/json"}
 DEVELOPER = 30  # the access level that pushes branches
@@ -36,7 +36,7 @@ class GitLab:
 
     def tip(self, branch: str) -> str | None:
         """See Forge."""
-        call = Call(self._path("repository", "branches", branch))
+        call = HttpRequest(self._path("repository", "branches", branch))
         found = self._api.json(call, 404)
         if found is None:
             self._project()  # a project that cannot be seen answers 404 too
@@ -48,7 +48,7 @@ class GitLab:
     def ours(self, commit: str, plan: Plan) -> bool:
         """See Forge. Of the branch every commit must be ours: somebody may have pushed below our newest one."""
         base = plan.base or self._base(plan)[0]
-        call = Call(self._path("repository", "compare"), {"from": base, "to": commit})
+        call = HttpRequest(self._path("repository", "compare"), {"from": base, "to": commit})
         found = self._api.json(call)
         commits = found.get("commits") if isinstance(found, dict) else None
         if not isinstance(commits, list):
@@ -89,7 +89,7 @@ class GitLab:
         }
         if tip is None:
             body["start_sha"] = parent
-        call = Call(self._path("repository", "commits"), body=body)
+        call = HttpRequest(self._path("repository", "commits"), body=body)
         try:
             found = self._api.json(call)
         except ForgeFailed as failed:
@@ -107,7 +107,7 @@ class GitLab:
         """See Forge."""
         project = self._project().get("id")
         params = {"source_branch": plan.branch, "state": "all", "order_by": "created_at", "sort": "desc"}
-        call = Call(self._path("merge_requests"), params)
+        call = HttpRequest(self._path("merge_requests"), params)
         found = [
             one
             for one in self._api.pages(call)
@@ -130,7 +130,7 @@ class GitLab:
             "labels": ",".join(plan.labels),
             "remove_source_branch": True,
         }
-        call = Call(self._path("merge_requests"), body=body)
+        call = HttpRequest(self._path("merge_requests"), body=body)
         try:
             return self._pull(call, self._api.json(call))
         except ForgeFailed as failed:
@@ -143,7 +143,7 @@ class GitLab:
     def look(self, number: int | None, branch: str, head: str | None, etag: str | None) -> Pull | None:
         """See Forge."""
         del branch, head
-        call = Call(self._path("merge_requests", str(number)), headers={"if-none-match": etag} if etag else {})
+        call = HttpRequest(self._path("merge_requests", str(number)), headers={"if-none-match": etag} if etag else {})
         answer = self._api.ask(call, 304)
         if answer.status == 304:
             return None
@@ -179,7 +179,7 @@ class GitLab:
 
     def checks(self, pull: Pull) -> Checks:
         """The newest pipeline of the merge request, where it is of its newest commit."""
-        call = Call(self._path("merge_requests", str(pull.number)))
+        call = HttpRequest(self._path("merge_requests", str(pull.number)))
         found = self._api.json(call)
         pipeline = found.get("head_pipeline") if isinstance(found, dict) else None
         if not isinstance(pipeline, dict) or pipeline.get("sha") not in (None, pull.head):
@@ -198,7 +198,7 @@ class GitLab:
         path = self._path("merge_requests", str(pull.number), "notes")
         self._api.say_once(path, mark, text)
 
-    def check(self) -> Checked:
+    def check(self) -> CheckResult:
         """See Forge."""
         sent = self._path()
         try:
@@ -206,23 +206,23 @@ class GitLab:
             base = self._settings.base or str(found.get("default_branch"))
             tip = self.tip(base)
         except ForgeFailed as failed:
-            return Checked(False, str(failed), sent)
+            return CheckResult(False, str(failed), sent)
         if found.get("archived") is True:
-            return Checked(False, "the project is archived: it is read only", sent, "name another one")
+            return CheckResult(False, "the project is archived: it is read only", sent, "name another one")
         if (level := _level(found)) is not None and level < DEVELOPER:
-            return Checked(False, "this token may not push branches", sent, "give it the role Developer, scope api")
+            return CheckResult(False, "this token may not push branches", sent, "give it the role Developer, scope api")
         if tip is None:
-            return Checked(False, f"there is no branch {base}", sent, "name one: rules.pull_requests.base")
-        return Checked(True, f"{self._settings.repository}, base {base} at {tip[:12]}; nothing was written", sent)
+            return CheckResult(False, f"there is no branch {base}", sent, "name one: rules.pull_requests.base")
+        return CheckResult(True, f"{self._settings.repository}, base {base} at {tip[:12]}; nothing was written", sent)
 
     # -- how -------------------------------------------------------------------------------------------------------
 
     def _path(self, *more: str) -> str:
-        return path_of("projects", self._settings.repository, *more)
+        return url_path("projects", self._settings.repository, *more)
 
     def _project(self) -> dict[str, Any]:
         if self._known is None:
-            call = Call(self._path())
+            call = HttpRequest(self._path())
             found = self._api.json(call)
             if not isinstance(found, dict) or not isinstance(found.get("id"), int):
                 raise self._api.strange(call, "it is no project")
@@ -240,7 +240,7 @@ class GitLab:
 
     def _blob(self, path: str, commit: str) -> bytes | None:
         """A file as it stands in a commit; None where there is none."""
-        call = Call(self._path("repository", "files", path), {"ref": commit})
+        call = HttpRequest(self._path("repository", "files", path), {"ref": commit})
         found = self._api.json(call, 404)
         if found is None:
             return None
@@ -250,14 +250,14 @@ class GitLab:
             raise self._api.strange(call, "it is no file") from None
 
     def _users(self, name: str) -> Iterator[dict[str, Any]]:
-        found = self._api.json(Call("/users", {"username": name}))
+        found = self._api.json(HttpRequest("/users", {"username": name}))
         yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
 
     def _put(self, pull: Pull, change: Mapping[str, Any]) -> None:
         path = self._path("merge_requests", str(pull.number))
-        self._api.json(Call(path, body=dict(change), method="PUT"))
+        self._api.json(HttpRequest(path, body=dict(change), method="PUT"))
 
-    def _pull(self, call: Call, found: Any, etag: str | None = None) -> Pull:
+    def _pull(self, call: HttpRequest, found: Any, etag: str | None = None) -> Pull:
         if not isinstance(found, dict) or not isinstance(found.get("iid"), int):
             raise self._api.strange(call, "it is no merge request")
         states: Mapping[str, Literal["open", "merged", "closed"]] = {
@@ -277,7 +277,7 @@ class GitLab:
             etag=etag,
         )
 
-    def _sha(self, call: Call, found: Any) -> str:
+    def _sha(self, call: HttpRequest, found: Any) -> str:
         sha = found.get("id") if isinstance(found, dict) else None
         if not isinstance(sha, str) or not _SHA.match(sha):
             raise self._api.strange(call, "it names no commit")

@@ -12,7 +12,7 @@ from bot.forges.base import HOUR, MINUTE, ForgeFailed, Kind, failed_of
 from bot.forges.pull_request_body import hidden
 from bot.render.phrases import shown
 from connectors.base.contract import Deadline, SourceFailed
-from connectors.base.http import Answer, Call, Client, Endpoint
+from connectors.base.http import Endpoint, HttpClient, HttpRequest, HttpResponse
 
 PATIENCE = 30.0  # seconds for one call
 PACE = 1.0  # seconds between two writes, as GitHub asks
@@ -36,14 +36,14 @@ class Api:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.name = name
-        self._client = Client(endpoint)
+        self._client = HttpClient(endpoint)
         self._headers = headers
         self._token = token
         self._pace = pace
         self._clock = clock
         self._wrote = 0.0
 
-    def ask(self, call: Call, *fine: int) -> Answer:
+    def ask(self, call: HttpRequest, *fine: int) -> HttpResponse:
         """The answer of a call; `fine`: statuses besides 2xx that the caller knows what to do with.
 
         Raises:
@@ -54,26 +54,28 @@ class Api:
             self._slowly()
         try:
             headers = {**self._headers, **self._token(), **call.headers}
-            made = Call(call.path, call.params, call.body, None, verb, headers)
+            made = HttpRequest(call.path, call.params, call.body, None, verb, headers)
             answer = self._client.once(made, Deadline.within(PATIENCE), largest=LARGEST)
         except SourceFailed as failed:
             raise failed_of(failed) from None
         if answer.cut:
-            raise ForgeFailed("bad_answer", f"{self.name}: {call.words()}: its answer is larger than {LARGEST:,} bytes")
+            raise ForgeFailed(
+                "bad_answer", f"{self.name}: {call.summary()}: its answer is larger than {LARGEST:,} bytes"
+            )
         if 200 <= answer.status < 300 or answer.status in fine:
             return answer
         raise self.refusal(answer, call)
 
-    def json(self, call: Call, *fine: int) -> Any:
+    def json(self, call: HttpRequest, *fine: int) -> Any:
         """The JSON of an answer; None for a status of `fine`."""
         answer = self.ask(call, *fine)
         return None if answer.status in fine else self.decoded(answer, call)
 
-    def pages(self, call: Call) -> Iterator[Any]:
+    def pages(self, call: HttpRequest) -> Iterator[Any]:
         """All that a list holds, page by page, up to a bound."""
         for number in range(1, PAGES + 1):
             params = {**dict(call.params), "per_page": PAGE, "page": number}
-            answer = self.ask(Call(call.path, params, headers=call.headers))
+            answer = self.ask(HttpRequest(call.path, params, headers=call.headers))
             listed = self.decoded(answer, call)
             if not isinstance(listed, list):
                 raise self.strange(call, "it is no list")
@@ -83,10 +85,12 @@ class Api:
 
     def say_once(self, path: str, mark: str, text: str) -> None:
         """A comment of a list of them, unless one with this mark stands there already."""
-        if not any(hidden(mark) in str(one.get("body")) for one in self.pages(Call(path)) if isinstance(one, dict)):
-            self.json(Call(path, body={"body": f"{text}\n\n{hidden(mark)}"}))
+        if not any(
+            hidden(mark) in str(one.get("body")) for one in self.pages(HttpRequest(path)) if isinstance(one, dict)
+        ):
+            self.json(HttpRequest(path, body={"body": f"{text}\n\n{hidden(mark)}"}))
 
-    def decoded(self, answer: Answer, call: Call) -> Any:
+    def decoded(self, answer: HttpResponse, call: HttpRequest) -> Any:
         """The JSON of an answer.
 
         Raises:
@@ -97,21 +101,21 @@ class Api:
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             raise self.strange(call, f"its answer is no JSON: {_plain(answer.body)}") from None
 
-    def strange(self, call: Call, why: str) -> ForgeFailed:
+    def strange(self, call: HttpRequest, why: str) -> ForgeFailed:
         """An answer that is not what the documentation promises."""
-        return ForgeFailed("bad_answer", f"{self.name}: {call.words()}: {why}")
+        return ForgeFailed("bad_answer", f"{self.name}: {call.summary()}: {why}")
 
-    def refusal(self, answer: Answer, call: Call) -> ForgeFailed:
+    def refusal(self, answer: HttpResponse, call: HttpRequest) -> ForgeFailed:
         """What a status means, in words, with what to do and when to come again."""
         said = told(answer.body)
-        where = f"{self.name} answered {answer.status} to {call.words()}{f': {said}' if said else ''}"
+        where = f"{self.name} answered {answer.status} to {call.summary()}{f': {said}' if said else ''}"
         pause = self._asked_to_wait(answer, said)
         if pause is not None:
             return ForgeFailed("busy", where, "it is asked too often, and is left alone until then", pause=pause)
         kind, hint = _meaning(answer.status, said)
         return ForgeFailed(kind, where, hint)
 
-    def _asked_to_wait(self, answer: Answer, said: str) -> float | None:
+    def _asked_to_wait(self, answer: HttpResponse, said: str) -> float | None:
         """Seconds that a rate limit asks for; None where it is none."""
         headers = answer.headers
         limited = answer.status == 429 or (answer.status == 403 and "rate limit" in said.lower())

@@ -17,7 +17,7 @@ from bot.config.rules import PullRequests
 from bot.forges.base import Checks, Dressed, ForgeFailed, Plan, Pull
 from bot.render.phrases import shown
 from bot.runtime.git import PATIENCE, run_git
-from connectors.base.contract import Checked
+from connectors.base.contract import CheckResult
 
 NOBODY = "0" * 40
 _MOVED = ("but expected", "cannot lock ref", "reference already exists", "unable to resolve reference")
@@ -111,20 +111,20 @@ class LocalGit:
     def comment(self, pull: Pull, mark: str, text: str) -> None:
         """There is nowhere to say it; the proposal keeps it."""
 
-    def check(self) -> Checked:
+    def check(self) -> CheckResult:
         """See Forge."""
         sent = f"git -C {self._home} rev-parse"
         try:
             self.git("rev-parse", "--git-dir")
             base = self._named_base(self._settings.base)
         except ForgeFailed as failed:
-            return Checked(False, str(failed), sent)
+            return CheckResult(False, str(failed), sent)
         if base is None:
             wanted = self._settings.base or "main, master"
-            return Checked(False, f"there is no branch {wanted}", sent, "name one: rules.pull_requests.base")
+            return CheckResult(False, f"there is no branch {wanted}", sent, "name one: rules.pull_requests.base")
         if not os.access(self.git("rev-parse", "--absolute-git-dir"), os.W_OK):
-            return Checked(False, f"{self._home} may not be written", sent, "let the service's user write there")
-        return Checked(True, f"branches are made in {self._home} from {base[:12]}", sent)
+            return CheckResult(False, f"{self._home} may not be written", sent, "let the service's user write there")
+        return CheckResult(True, f"branches are made in {self._home} from {base[:12]}", sent)
 
     # -- how -------------------------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ from bot.runtime import metrics
 from bot.store.baselines import finder
 from bot.store.incidents import Filed, Origin, add_within, file
 from bot.store.tables import IncidentRow
-from connectors.base.contract import Known
+from connectors.base.contract import JobSummary
 from kb.hangs.checkpoint_saves import saving
 from kb.learning.precision import Share, calibrated
 from kb.report import Report
@@ -248,7 +248,7 @@ def _unknown(
     session: Session,
     work: Work,
     order: DiagnoseOrder,
-    candidates: tuple[tuple[str, Known], ...],
+    candidates: tuple[tuple[str, JobSummary], ...],
     gaps: list[list[str]],
 ) -> None:
     """Tell whoever asked which jobs may have been meant, each with a button that asks for it."""
@@ -274,6 +274,6 @@ def _unknown(
         reply_within(session, request, {"form": "unknown", "job": order.job, "candidates": told, "gaps": gaps}, now)
 
 
-def _known(one: Known) -> str:
+def _known(one: JobSummary) -> str:
     parts = [one.id if one.name else "", (one.state or "").lower(), f"of {one.owner}" if one.owner else ""]
     return ", ".join(part for part in parts if part)

@@ -17,7 +17,7 @@ from bot.policy.job_end import judged
 from bot.queue.payloads import DiagnoseOrder, RecentOrder
 from bot.queue.tasks import Work
 from bot.queue.worker import Done
-from connectors.base.contract import Deadline, Finder, Known, SourceFailed
+from connectors.base.contract import Deadline, Finder, JobSummary, SourceFailed
 from kb.errors import SignalboxError
 from kb.model import Window
 
@@ -50,7 +50,7 @@ def recent(config: Config, work: Work) -> Done:
     return Done(f"{len(found)} jobs", told)
 
 
-def failed_of_late(config: Config, order: RecentOrder, now: float) -> list[tuple[str, Known]]:
+def failed_of_late(config: Config, order: RecentOrder, now: float) -> list[tuple[str, JobSummary]]:
     """Jobs that ended badly: (cluster, job), the newest first. Those of the person alone where that is known."""
     deadline = Deadline.within(PATIENCE)
     try:
@@ -60,11 +60,11 @@ def failed_of_late(config: Config, order: RecentOrder, now: float) -> list[tuple
     asked = [(one.name, finder) for one in clusters for _, finder in wire(one).finders()]
     window = Window(now - LOOK_BACK, now)
 
-    def task(finder: Finder) -> Callable[[], tuple[Known, ...]]:
+    def task(finder: Finder) -> Callable[[], tuple[JobSummary, ...]]:
         return lambda: finder.recent(window, deadline)
 
     answers = side_by_side([task(finder) for _, finder in asked], deadline)
-    jobs: dict[tuple[str, str], Known] = {}
+    jobs: dict[tuple[str, str], JobSummary] = {}
     for (cluster, _), answer in zip(asked, answers, strict=True):
         if isinstance(answer, SourceFailed):
             continue

@@ -17,7 +17,7 @@ from bot.notify.messages import put_within
 from bot.policy.resolution_codes import nameless
 from bot.render.report_json import from_json
 from connectors.base.contract import Deadline
-from connectors.base.http import Call, Client
+from connectors.base.http import HttpClient, HttpRequest
 
 SECONDS = 20.0
 _MOST_TAGS = 20
@@ -38,14 +38,14 @@ def annotate(grafana: Grafana, ledger: Ledger, incident: int) -> None:
     if body is None:
         return
     deadline = Deadline.within(SECONDS)
-    client = Client(grafana.endpoint)
+    client = HttpClient(grafana.endpoint)
     marks = (("tags", "signalbox"), ("tags", f"incident-{incident}"), ("limit", "1"))
-    there = client.json(Call("/api/annotations", params=marks), deadline)
+    there = client.json(HttpRequest("/api/annotations", params=marks), deadline)
     number = there[0].get("id") if isinstance(there, list) and there and isinstance(there[0], dict) else None
     if isinstance(number, int):
-        client.json(Call(f"/api/annotations/{number}", body=body, method="PATCH"), deadline)
+        client.json(HttpRequest(f"/api/annotations/{number}", body=body, method="PATCH"), deadline)
     else:
-        client.json(Call("/api/annotations", body=body), deadline)
+        client.json(HttpRequest("/api/annotations", body=body), deadline)
 
 
 def annotation(grafana: Grafana, ledger: Ledger, incident: int) -> dict[str, Any] | None:

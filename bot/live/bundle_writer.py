@@ -20,8 +20,8 @@ from bot.render.report_json import iso
 from bot.runtime.redaction import redact_bytes
 from connectors.base.commands import head
 from connectors.bundles.streams import is_plain
-from connectors.host.flight_recorder import Dumped
-from connectors.host.processes import Dump
+from connectors.host.flight_recorder import DumpFile
+from connectors.host.processes import StackDump
 from kb.errors import UnreadableInput
 from kb.model import Gap, Job, StreamRef
 from kb.parsers.artefacts.processes import Ended, written
@@ -46,7 +46,7 @@ class Round:
     files: tuple[tuple[str, bytes], ...]
 
 
-def round_of(name: str, dumps: Iterable[Dump]) -> Round:
+def round_of(name: str, dumps: Iterable[StackDump]) -> Round:
     """Pack what py-spy gave."""
     files = ((f"rank-{one.rank}{f'.{one.pid}' if one.child else ''}.json", zlib.compress(one.data, 1)) for one in dumps)
     return Round(name, tuple(files))
@@ -103,7 +103,7 @@ class LiveBundle:
         if found:
             self._write(PROCESSES, written(tuple(found)))
 
-    def dumps(self, found: Iterable[Dumped]) -> None:
+    def dumps(self, found: Iterable[DumpFile]) -> None:
         """Copy Flight Recorder dumps that are not there yet, or were written anew."""
         for one in found:
             name = f"flight_recorder/{one.path.name}"

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bot.rulebase.loader import Knowledge
-from connectors.bundles.streams import Reading, discover, is_plain
+from connectors.bundles.streams import StreamReader, discover, is_plain
 from kb.errors import SignalboxError
 from kb.model import Gap, ProgressPoint, StreamRef
 from kb.scanning.scanner import AFTER, BEFORE, Scanner, scan
@@ -151,7 +151,7 @@ class Following:
     def _part(self, one: _Followed, start: int, stop: int | None, year: int) -> StreamSummary:
         ref = replace(one.ref, size=one.end)
         origin = max(0, start - BEFORE)
-        reading = Reading(ref, origin, None if stop is None else stop + AFTER)
+        reading = StreamReader(ref, origin, None if stop is None else stop + AFTER)
         scanner = Scanner(
             self._knowledge.plan, self._matcher, ref, origin=origin, own_start=start, own_stop=stop, year=year
         )
@@ -167,7 +167,7 @@ class Following:
         if one.end > LARGEST_PACKED:
             gap = Gap("too_large", one.ref.uri, f"packed, {one.end} bytes; it is not followed")
             return _as_heard(one, StreamSummary(one.ref, gaps=(gap,)), self.root)
-        reading = Reading(replace(one.ref, size=one.end))
+        reading = StreamReader(replace(one.ref, size=one.end))
         found = scan(self._knowledge.plan, self._matcher, one.ref, reading, year)
         return _as_heard(one, replace(found, gaps=tuple(reading.gaps)), self.root)
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from bot.runtime.redaction import redact_bytes
 from bot.runtime.safe_regex import Search
 from connectors.bundles.description import read_description
-from connectors.bundles.streams import Reading, discover
+from connectors.bundles.streams import StreamReader, discover
 from kb.errors import UnreadableInput
 from kb.model import Gap, Resource, StreamRef
 from kb.parsers.logs.prefixes import Prefix, peel
@@ -198,7 +198,7 @@ def _ordered(lines: Iterator[Line], place: int) -> Iterator[tuple[float, int, in
 
 def stream_lines(ref: StreamRef, name: str, wanted: Wanted, block: int, gaps: list[Gap]) -> Iterator[Line]:
     """The wanted lines of one log, in its own order; not masked."""
-    reading = Reading(ref, block=block)
+    reading = StreamReader(ref, block=block)
     number, rest = 1, b""
     told = Told(ref, name)
     for piece in reading:

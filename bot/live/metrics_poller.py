@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from connectors.base.contract import Asked, Deadline, Source, SourceFailed
+from connectors.base.contract import CollectionRequest, Deadline, Source, SourceFailed
 from kb.model import Gap, JobRecord, Resource, Window
 
 EVERY = 60.0  # seconds between two questions
@@ -72,7 +72,7 @@ class Metering:
 
     def _ask(self, into: _Round, record: JobRecord, now: float) -> None:
         try:
-            asked = Asked(record, Window(now - BACK, now), Deadline.within(SECONDS))
+            asked = CollectionRequest(record, Window(now - BACK, now), Deadline.within(SECONDS))
             into.gaps = tuple(self.source.collect(asked, into))
         except SourceFailed as failed:
             into.gaps = (failed.gap("metrics", rules_out="the probe of GPUs that spin while nothing moves"),)

@@ -18,11 +18,11 @@ from bot.live.log_follower import Following
 from bot.live.metrics_poller import Metering
 from bot.rulebase.loader import Knowledge
 from connectors.host.ebpf import LIBRARIES, Probes
-from connectors.host.flight_recorder import Dumped, RecorderSource, ask
+from connectors.host.flight_recorder import DumpFile, RecorderSource, request_dumps
 from connectors.host.kernel_log import KernelLog
 from connectors.host.nccl_ras import RasSource
 from connectors.host.process_table import Process
-from connectors.host.processes import Dump, RankProcess, Wanted
+from connectors.host.processes import ProcessSelector, RankProcess, StackDump
 from kb.collectives.trace import Ring
 from kb.facts.evidence import Evidence, Facts
 from kb.hangs.observe import Parts, observe
@@ -67,7 +67,7 @@ class Sampler(Protocol):
     def others(self) -> Collection[int]:
         """Processes that are none of the job's."""
 
-    def ranks(self, wanted: Wanted) -> tuple[tuple[RankProcess, ...], tuple[Gap, ...]]:
+    def ranks(self, wanted: ProcessSelector) -> tuple[tuple[RankProcess, ...], tuple[Gap, ...]]:
         """The ranks that run here."""
 
     def alive(self, process: Process) -> bool:
@@ -78,7 +78,7 @@ class Sampler(Protocol):
 
     def stacks(
         self, ranks: Sequence[RankProcess], stopping: Callable[[], bool]
-    ) -> tuple[tuple[Dump, ...], tuple[Gap, ...]]:
+    ) -> tuple[tuple[StackDump, ...], tuple[Gap, ...]]:
         """One round of stacks."""
 
     def library(self, pid: int, name: str) -> Path | None:
@@ -94,7 +94,7 @@ class Sources:
 
     host: Sampler
     logs: Path | None = None
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: ProcessSelector = field(default_factory=ProcessSelector)
     kernel: KernelLog | None = None
     ras: RasSource | None = None
     ebpf: Probes | None = None
@@ -141,7 +141,7 @@ class Looking:
         self._gone: dict[int, Ended] = {}
         self.metrics: Mapping[str, bytes] = {}
         self._panels: Mapping[str, Panel] = {}
-        self._rings: dict[Path, tuple[Dumped, Ring]] = {}
+        self._rings: dict[Path, tuple[DumpFile, Ring]] = {}
         self._heard = self._asked = self._running = float("-inf")
         self._world: int | None = None
         self._ended: float | None = None
@@ -208,7 +208,7 @@ class Looking:
         )
 
     @property
-    def dumps(self) -> tuple[Dumped, ...]:
+    def dumps(self) -> tuple[DumpFile, ...]:
         """The Flight Recorder dumps that were read and are not too old."""
         return tuple(dump for dump, _ in self._rings.values())
 
@@ -316,7 +316,7 @@ class Looking:
         silent = self._heard > 0 and now - self._heard >= self._limits.pending
         if self._sources.ask and silent and now - self._asked >= ASK_EVERY:
             self._asked = now
-            self._note(ask(Path(f"{one.pipe}{rank}.pipe") for rank, one in self._mains.items() if one.pipe))
+            self._note(request_dumps(Path(f"{one.pipe}{rank}.pipe") for rank, one in self._mains.items() if one.pipe))
 
     def _look_at_metrics(self, now: float) -> None:
         metering = self._sources.metrics

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from bot.runtime.redaction import redact
-from connectors.bundles.streams import Reading, is_plain
+from connectors.bundles.streams import StreamReader, is_plain
 from kb.errors import SignalboxError, UnreadableInput
 from kb.model import StreamRef
 from kb.report import EvidenceItem, Report
@@ -65,7 +65,7 @@ def _around(item: EvidenceItem, offset: int, root: Path | None) -> Passage | Non
         plain = is_plain(ref)
         if not plain and offset > FARTHEST:
             return None
-        blocks = Reading(ref, start, offset + LOOKED) if plain else _from(Reading(ref), start)
+        blocks = StreamReader(ref, start, offset + LOOKED) if plain else _from(StreamReader(ref), start)
         block = b"".join(_taken(blocks, offset + LOOKED - start))
     except (OSError, ValueError, SignalboxError):
         return None

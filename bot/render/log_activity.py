@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from connectors.bundles.streams import Reading, is_plain
+from connectors.bundles.streams import StreamReader, is_plain
 from kb.facts.evidence import Evidence
 from kb.model import Resource, StreamRef
 from kb.parsers.logs.prefixes import peel
@@ -208,7 +208,7 @@ def _packed(ref: StreamRef, summary: StreamSummary, span: Span) -> Heard:
     """A packed log is unpacked once more, for it cannot be looked into."""
     voices = _Voices(span, _year(summary))
     rest, at = b"", 0
-    for block in Reading(ref):
+    for block in StreamReader(ref):
         text = rest + block
         cut = text.rfind(b"\n") + 1
         voices.take(text[:cut], at)

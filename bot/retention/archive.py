@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import zstandard
 
-from connectors.base.decompress import Unpacking
+from connectors.base.decompress import Decompressor
 from kb.errors import SignalboxError
 
 ENDING = ".tar.zst"
@@ -149,7 +149,7 @@ class _Hashed:
 class _Pieces:
     """What is unpacked, in pieces no larger than asked for: tarfile copies what is left over at each read."""
 
-    def __init__(self, unpacked: Unpacking) -> None:
+    def __init__(self, unpacked: Decompressor) -> None:
         self._unpacked = unpacked
         self._left = memoryview(b"")
 
@@ -178,7 +178,7 @@ def _entries(target: Path) -> Generator[tuple[tarfile.TarInfo, IO[bytes]], None,
     """The files of a pack, one after the other, each to be read before the next; its end must be there."""
     count = size = 0
     with _told(target, "cannot be read"), target.open("rb") as handle:
-        unpacked = Unpacking(handle, "zstd")
+        unpacked = Decompressor(handle, "zstd")
         with tarfile.open(fileobj=_Pieces(unpacked), mode="r|") as tar:  # type: ignore[call-overload]  # it is read, and nothing else
             for entry in tar:
                 count, size = count + 1, size + entry.size

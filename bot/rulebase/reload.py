@@ -27,7 +27,7 @@ from bot.render.phrases import shown
 from bot.rulebase.loader import Knowledge, knowledge, today
 from bot.runtime.git import PATIENCE, run_git
 from bot.runtime.paths import state_dir
-from connectors.base.contract import Checked, SourceFailed
+from connectors.base.contract import CheckResult, SourceFailed
 from kb.errors import Fault, SignalboxError
 
 MOST_FILES, MOST_BYTES, LARGEST = 20_000, 64 << 20, 2 << 20
@@ -86,7 +86,7 @@ def state_of(source: Source) -> State:
         return State()
 
 
-def check(source: Source) -> Checked:
+def check(source: Source) -> CheckResult:
     """Look at a source without keeping anything of it: whether it can be reached, and whether its rules can be loaded."""
     sent = source.path or f"git fetch {source.git} {source.ref}"
     with tempfile.TemporaryDirectory(prefix="signalbox-", ignore_cleanup_errors=True) as home:
@@ -97,14 +97,16 @@ def check(source: Source) -> Checked:
             _write(source, fetched, Path(home) / "rules")
             faults = _faults(source, Path(home) / "rules")
         except UpdateRefused as refused:
-            return Checked(False, f"the version {version} would be refused: {refused}", sent, "mend the rules there")
+            return CheckResult(
+                False, f"the version {version} would be refused: {refused}", sent, "mend the rules there"
+            )
         except (SignalboxError, OSError) as error:
-            return Checked(False, str(error), sent, "docs/rule-pull-requests.md")
+            return CheckResult(False, str(error), sent, "docs/rule-pull-requests.md")
     words = f"version {version} can be loaded"
     if faults:
-        return Checked(False, f"{words}, and has faults: {'; '.join(faults[:FEW])}", sent, "mend the rules there")
+        return CheckResult(False, f"{words}, and has faults: {'; '.join(faults[:FEW])}", sent, "mend the rules there")
     standing = state_of(source)
-    return Checked(standing.refused is None, f"{words}; in force on this host: {standing.words()}", sent)
+    return CheckResult(standing.refused is None, f"{words}; in force on this host: {standing.words()}", sent)
 
 
 # --- what processes use ----------------------------------------------------------------------------------------------

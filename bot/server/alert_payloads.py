@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from connectors.base.contract import one_of
+from connectors.base.contract import first_label
 from kb.errors import SignalboxError
 
 LARGEST = 1 << 20  # bytes of a request
@@ -79,12 +79,12 @@ def read_webhook(body: bytes, job_labels: Sequence[str] = ()) -> tuple[tuple[Ale
         if alert.status != "firing":
             continue
         labels = {**payload.common_labels, **alert.labels}
-        job = one_of(labels, *job_labels, *JOB_LABELS)
+        job = first_label(labels, *job_labels, *JOB_LABELS)
         if job is None or len(job) > LONGEST or not job.isprintable():
             name = _name(alert)
             nameless[name] = nameless.get(name, 0) + 1
         else:
-            found.setdefault((job, one_of(labels, *NAMESPACE_LABELS)), []).append(alert)
+            found.setdefault((job, first_label(labels, *NAMESPACE_LABELS)), []).append(alert)
     left_out += [f"{count} alerts {name!r} name no job by a label that is known" for name, count in nameless.items()][
         :20
     ]

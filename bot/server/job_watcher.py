@@ -24,7 +24,7 @@ from bot.policy.job_end import Watching, fold, judged, words
 from bot.policy.routing import JobFacts
 from bot.queue.payloads import DiagnoseOrder
 from bot.queue.tasks import Worklist
-from connectors.base.contract import Deadline, Finder, Known, SourceFailed
+from connectors.base.contract import Deadline, Finder, JobSummary, SourceFailed
 from kb.errors import SignalboxError
 from kb.model import Window
 
@@ -91,7 +91,7 @@ class Ending:
         )
 
 
-def endings_of(tenant: str, cluster: str, known: Known, now: float, *, timeouts: bool = True) -> Iterator[Ending]:
+def endings_of(tenant: str, cluster: str, known: JobSummary, now: float, *, timeouts: bool = True) -> Iterator[Ending]:
     """The runs of a job that ended badly, oldest first. The parts of a job of several parts are one job."""
     head, part, number = known.id.partition("+")
     job = head if part and head.isdecimal() and number.isdecimal() else known.id
@@ -114,7 +114,7 @@ def endings_of(tenant: str, cluster: str, known: Known, now: float, *, timeouts:
         yield Ending(tenant, cluster, job, f"{known.start} restart {known.attempt}", now, how, known.namespace)
 
 
-def good_ends(place: Place, known: Known) -> Iterator[GoodEnd]:
+def good_ends(place: Place, known: JobSummary) -> Iterator[GoodEnd]:
     """The runs of a job that completed, as far as the scheduler tells when."""
     facts = JobFacts(
         place.tenant, place.cluster, known.id, known.name, known.owner, known.partition, known.namespace, known.gpus
@@ -218,7 +218,7 @@ class Watch:
                     self.tell(f"endings of {place.cluster} can be seen again")
                 place.looked, place.failures, place.due = looked, 0, now + self.watching.every
 
-    def _task(self, place: Place, now: float, deadline: Deadline) -> Callable[[], tuple[Known, ...]]:
+    def _task(self, place: Place, now: float, deadline: Deadline) -> Callable[[], tuple[JobSummary, ...]]:
         window = Window(self._start(place, now), now + 1)
         return lambda: place.finder.recent(window, deadline)
 
@@ -233,7 +233,7 @@ class Watch:
         if place.failures == 1:
             self.tell(f"endings of {place.cluster} cannot be seen by {place.name}: {error}; it is tried again")
 
-    def _take(self, place: Place, listed: Sequence[Known], now: float) -> float:
+    def _take(self, place: Place, listed: Sequence[JobSummary], now: float) -> float:
         """Ask for what is new of a list, oldest first; up to when all is taken."""
         start = self._start(place, now)
         found = [
@@ -255,7 +255,7 @@ class Watch:
         waiting = self._ask(place, fresh, free)
         return min([now, *(one.ended for one in waiting)])
 
-    def _note_good(self, place: Place, listed: Sequence[Known], start: float) -> None:
+    def _note_good(self, place: Place, listed: Sequence[JobSummary], start: float) -> None:
         """Note the runs that ended well since, the newest so many; nobody waits for it, so more than that are let go."""
         if self.note is None:
             return

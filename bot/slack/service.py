@@ -22,7 +22,7 @@ from bot.slack.delivery.compose import Composer, Page, no_page
 from bot.slack.delivery.sender import TIMEOUT, Sender
 from bot.slack.groups import groups_of, members, refresh
 from bot.slack.use_cases import Desk
-from connectors.base.contract import Checked, SourceFailed
+from connectors.base.contract import CheckResult, SourceFailed
 from kb.errors import SignalboxError
 
 PING = 2.0  # seconds between looks whether Socket Mode is still connected: while it is not, commands fail
@@ -68,7 +68,7 @@ def team_url(client: WebClient) -> str:
         raise SignalboxError(f"Slack cannot be reached: {type(error).__name__}: {error}") from None
 
 
-def check(slack: Slack) -> Checked:
+def check(slack: Slack) -> CheckResult:
     """Try the tokens: whether Slack takes them, and which scopes are missing. Nothing is posted."""
     setup = "docs/slack-setup.md"
     try:
@@ -79,18 +79,20 @@ def check(slack: Slack) -> Checked:
         elif slack.signing_secret is not None:
             slack.signing_secret.value()
     except SlackApiError as error:
-        return Checked(False, f"Slack refuses: {error.response.get('error')}", error.response.api_url, setup)
+        return CheckResult(False, f"Slack refuses: {error.response.get('error')}", error.response.api_url, setup)
     except (SlackClientError, OSError) as error:
-        return Checked(False, f"Slack cannot be reached: {type(error).__name__}", slack.api, "the network, or `proxy`")
+        return CheckResult(
+            False, f"Slack cannot be reached: {type(error).__name__}", slack.api, "the network, or `proxy`"
+        )
     except SignalboxError as error:
-        return Checked(False, str(error), "", setup)
+        return CheckResult(False, str(error), "", setup)
     granted = {one.strip() for one in str(told.headers.get("x-oauth-scopes") or "").split(",") if one.strip()}
     missing = sorted(set(SCOPES) - granted) if granted else []
     if missing:
-        return Checked(
+        return CheckResult(
             False, f"the app lacks scopes: {', '.join(missing)}", "auth.test", "install it again from the manifest"
         )
-    return Checked(True, f"{told.get('team')} as {told.get('user')}, by {slack.mode}", "auth.test")
+    return CheckResult(True, f"{told.get('team')} as {told.get('user')}, by {slack.mode}", "auth.test")
 
 
 def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_page) -> Listening:

@@ -17,32 +17,32 @@ _MOST_SAID = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandResult:
     """What a command gave: its standard output, at most `most` bytes, and in words why that is not all ("" where it is)."""
 
     output: bytes
     trouble: str = ""
 
 
-def run_bounded(words: Sequence[str], seconds: float, most: int = MOST_OUTPUT) -> Ran:
+def run_bounded(words: Sequence[str], seconds: float, most: int = MOST_OUTPUT) -> CommandResult:
     """Run a command for at most so many seconds and take at most so many bytes of its output."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
         try:
             child = start(words, out, said)
         except (OSError, ValueError) as error:
-            return Ran(b"", f"cannot be run: {getattr(error, 'strerror', None) or error}")
+            return CommandResult(b"", f"cannot be run: {getattr(error, 'strerror', None) or error}")
         try:
             status = child.wait(seconds)
         except subprocess.TimeoutExpired:
             stop(child)
-            return Ran(_head(out, most), f"gave no answer within {seconds:.0f} s")
+            return CommandResult(_head(out, most), f"gave no answer within {seconds:.0f} s")
         except BaseException:
             stop(child)
             raise
         output = _head(out, most + 1)
         if len(output) > most:
-            return Ran(output[:most], f"gave more than {most} bytes")
-        return Ran(output, "" if status == 0 else _why(_head(said, _MOST_SAID), status))
+            return CommandResult(output[:most], f"gave more than {most} bytes")
+        return CommandResult(output, "" if status == 0 else _why(_head(said, _MOST_SAID), status))
 
 
 def start(words: Sequence[str], out: IO[bytes], said: IO[bytes] | int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:

@@ -19,7 +19,7 @@ from kb.model import Attempt, Gap, JobRecord, Prefilter, Resource, Window
 Seconds = Annotated[float, "seconds"]  # of settings: in the file a number, or text as "30s", "5m", "2h"
 Size = Annotated[int, "bytes"]  # of settings: in the file a number, or text as "64MiB"
 
-Gives = Literal["jobs", "logs", "metrics", "events", "stacks", "collectives", "hardware"]
+EvidenceKind = Literal["jobs", "logs", "metrics", "events", "stacks", "collectives", "hardware"]
 
 Failure = Literal[
     "unreachable",  # no connection, no such host, TLS refused
@@ -102,7 +102,7 @@ class JobQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class JobSummary:
     """A job that a system lists: enough to choose by, and to tell how it ended.
 
     `attempt`: how often it was started anew. `runs`: each of its runs that the system tells of in the window, oldest first;
@@ -123,7 +123,7 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CollectionRequest:
     """One collection: whose evidence, of when, by when, how much. `deep`: all log lines, not only those that rules want.
 
     `kinds`: which kinds of evidence are wanted; empty: all that it has. `window` has both ends. What comes from a person or a system (names, labels) is not to be trusted: quote it.
@@ -135,9 +135,9 @@ class Asked:
     prefilter: Prefilter = field(default_factory=Prefilter)
     bounds: Bounds = field(default_factory=Bounds)
     deep: bool = False
-    kinds: frozenset[Gives] = frozenset()
+    kinds: frozenset[EvidenceKind] = frozenset()
 
-    def wants(self, kind: Gives) -> bool:
+    def wants(self, kind: EvidenceKind) -> bool:
         """Whether this kind of evidence is wanted."""
         return not self.kinds or kind in self.kinds
 
@@ -168,7 +168,7 @@ class Spool(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """What `config check` found of one source: whether it works, in words; the request that was sent; what to change."""
 
     works: bool
@@ -181,13 +181,13 @@ class Source(Protocol):
     """A system that holds evidence of jobs."""
 
     @property
-    def gives(self) -> frozenset[Gives]:
+    def provides(self) -> frozenset[EvidenceKind]:
         """Which kinds of evidence it may give."""
 
-    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+    def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         """Write what there is; return what there is not. May raise SourceFailed, which becomes a gap."""
 
-    def check(self, deadline: Deadline) -> Checked:
+    def check(self, deadline: Deadline) -> CheckResult:
         """Try it with the smallest request that shows whether address, credentials and rights are right."""
 
 
@@ -197,7 +197,7 @@ class Finder(Protocol):
     def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
         """The jobs of exactly this id or name in the window, newest first; empty where it knows none."""
 
-    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+    def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """Jobs of the window, newest first, a bounded number: what a mistyped name may have meant."""
 
 
@@ -213,6 +213,6 @@ def safe_name(text: str) -> str:
     return f"{plain[:LONGEST_NAME]}-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
-def one_of(names: Mapping[str, str], *wanted: str) -> str | None:
+def first_label(names: Mapping[str, str], *wanted: str) -> str | None:
     """The first of the wanted labels that is there and not empty: systems spell them differently."""
     return next((names[name] for name in wanted if names.get(name)), None)

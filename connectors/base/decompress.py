@@ -45,7 +45,7 @@ class _Member(Protocol):
     def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
-class Unpacking:
+class Decompressor:
     """Unpacks a file, several members too, giving everything that comes out before the data breaks off.
 
     The standard readers lose the last buffer when a file is cut; a log's last lines are the ones that matter. `fault`

@@ -81,7 +81,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class HttpRequest:
     """One request. `path`: made by path_of where parts of it come from outside; `params`: quoted here; None is left out.
 
     POST where there is a `body` (bytes, or values that are sent as JSON) or a `form`, else GET, unless `method` says.
@@ -99,14 +99,14 @@ class Call:
         given = self.params.items() if isinstance(self.params, Mapping) else self.params
         yield from ((key, str(value)) for key, value in given if value is not None)
 
-    def words(self) -> str:
+    def summary(self) -> str:
         """The request for people, cut: no header is in it, so no secret."""
         query = "&".join(f"{key}={value}" for key, value in (*self.pairs(), *(self.form or {}).items()))
         return _cut(f"{self.path}?{query}" if query else self.path)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """A whole answer: status, headers (lower-case names), body. `cut`: the body was longer and was cut at the bound."""
 
     status: int
@@ -115,14 +115,14 @@ class Answer:
     cut: bool = False
 
 
-def path_of(*parts: str) -> str:
+def url_path(*parts: str) -> str:
     """A path whose parts may hold anything: each is quoted, and none can climb."""
     if any(part in ("", ".", "..") for part in parts):
         raise SourceFailed("refused", f"{'/'.join(parts)[:_SHOWN]!r} is no path: a part of it is empty or made of dots")
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
-class Client:
+class HttpClient:
     """Requests to one server. Safe to share between threads; `budget` may be shared between clients of one server."""
 
     def __init__(
@@ -140,7 +140,7 @@ class Client:
 
     # -- what connectors call --------------------------------------------------------------------------------------
 
-    def json(self, call: Call, deadline: Deadline, *, largest: int = LARGEST) -> Any:
+    def json(self, call: HttpRequest, deadline: Deadline, *, largest: int = LARGEST) -> Any:
         """The JSON that it answers, as plain values.
 
         Raises:
@@ -148,14 +148,14 @@ class Client:
         """
         answer = self.get(call, deadline, largest=largest)
         if answer.cut:
-            raise SourceFailed("too_large", f"its answer is larger than {largest:,} bytes", asked=call.words())
+            raise SourceFailed("too_large", f"its answer is larger than {largest:,} bytes", asked=call.summary())
         try:
             return msgspec.json.decode(answer.body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            told = f"{str(error)[:100]}); it begins with {_plain(answer.body[:80])!r}"
-            raise SourceFailed("bad_answer", f"its answer is no JSON ({told}", asked=call.words()) from None
+            told = f"{str(error)[:100]}); it begins with {_printable(answer.body[:80])!r}"
+            raise SourceFailed("bad_answer", f"its answer is no JSON ({told}", asked=call.summary()) from None
 
-    def get(self, call: Call, deadline: Deadline, *, largest: int = LARGEST) -> Answer:
+    def get(self, call: HttpRequest, deadline: Deadline, *, largest: int = LARGEST) -> HttpResponse:
         """The answer of a call that went well (2xx), its body cut at `largest` bytes.
 
         Raises:
@@ -164,37 +164,37 @@ class Client:
         with self.stream(call, deadline) as response:
             return response.whole(largest)
 
-    def once(self, call: Call, deadline: Deadline, *, largest: int = LARGEST) -> Answer:
+    def once(self, call: HttpRequest, deadline: Deadline, *, largest: int = LARGEST) -> HttpResponse:
         """The answer of a call that is sent once, whatever its status: for calls that must not be done twice.
 
         Raises:
             SourceFailed: no answer, half of one, or one that sends us elsewhere.
         """
-        asked = call.words()
+        asked = call.summary()
         with self.budget.call(deadline, asked):
             try:
                 response = self._sent(self._request(call), deadline, asked)
             except httpx.HTTPError as error:
-                raise _failed(error, asked) from None
+                raise _failure(error, asked) from None
             try:
-                return Streamed(response, deadline, asked, self.budget).whole(largest)
+                return StreamedResponse(response, deadline, asked, self.budget).whole(largest)
             finally:
                 response.close()
 
     @contextmanager
-    def stream(self, call: Call, deadline: Deadline) -> Iterator[Streamed]:
+    def stream(self, call: HttpRequest, deadline: Deadline) -> Iterator[StreamedResponse]:
         """An answer that is read piece by piece. Tried again as a whole only while nothing of the body was given out."""
-        asked = call.words()
+        asked = call.summary()
         with self.budget.call(deadline, asked):
             response = self._tried(self._request(call), deadline, asked)
             try:
-                yield Streamed(response, deadline, asked, self.budget)
+                yield StreamedResponse(response, deadline, asked, self.budget)
             finally:
                 response.close()
 
     # -- how -------------------------------------------------------------------------------------------------------
 
-    def _request(self, call: Call) -> httpx.Request:
+    def _request(self, call: HttpRequest) -> httpx.Request:
         headers = {**self._login(), **{name.lower(): value for name, value in call.headers.items()}}
         content: bytes | None = None
         if call.body is not None:
@@ -210,7 +210,7 @@ class Client:
     def _client(self) -> httpx.Client:
         if self._inner is None:
             inner = httpx.Client(
-                verify=_trust(self.endpoint),
+                verify=_ssl_context(self.endpoint),
                 follow_redirects=False,
                 limits=httpx.Limits(max_connections=self.endpoint.load.calls + 2),
                 headers={"user-agent": "signalbox"},
@@ -237,7 +237,7 @@ class Client:
             try:
                 response = self._sent(request, deadline, asked)
             except httpx.HTTPError as error:
-                failed = _failed(error, asked)
+                failed = _failure(error, asked)
                 pause = PAUSE * 2 ** (count - 1)
             else:
                 if response.is_success:
@@ -274,7 +274,7 @@ class Client:
     ) -> tuple[SourceFailed, float | None]:
         """The failure that a status means, and how long to wait before trying again; None: it is final."""
         status = response.status_code
-        told = _told(response, deadline)
+        told = _error_text(response, deadline)
         response.close()
         kind, hint = _MEANING.get(status, ("server_error" if status >= 500 else "refused", ""))
         failed = SourceFailed(kind, f"it answered {status}{f': {told}' if told else ''}", asked=asked, hint=hint)
@@ -284,7 +284,7 @@ class Client:
         return failed, asked_for if asked_for is not None else PAUSE * 2 ** (count - 1)
 
 
-class Streamed:
+class StreamedResponse:
     """An answer whose body is still to be read, once."""
 
     def __init__(self, response: httpx.Response, deadline: Deadline, asked: str, budget: Budget) -> None:
@@ -307,18 +307,18 @@ class Streamed:
                 self._deadline.check(self._asked)
                 yield piece
         except httpx.HTTPError as error:
-            raise _failed(error, self._asked, cut=True) from None
+            raise _failure(error, self._asked, cut=True) from None
         except httpx.StreamError as error:
             raise SourceFailed("bad_answer", f"its answer cannot be read: {error}", asked=self._asked) from None
 
-    def whole(self, largest: int) -> Answer:
+    def whole(self, largest: int) -> HttpResponse:
         """The body as one, cut at `largest` bytes."""
         held = bytearray()
         for piece in self.pieces():
             held += piece
             if len(held) > largest:
-                return Answer(self.status, self.headers, bytes(held[:largest]), cut=True)
-        return Answer(self.status, self.headers, bytes(held))
+                return HttpResponse(self.status, self.headers, bytes(held[:largest]), cut=True)
+        return HttpResponse(self.status, self.headers, bytes(held))
 
     def lines(self, longest: int = 1 << 20) -> Iterator[bytes]:
         """The body as lines without their ends; longer ones are cut at `longest` bytes."""
@@ -351,7 +351,7 @@ _MEANING: Mapping[int, tuple[Failure, str]] = {
 }
 
 
-def _failed(error: httpx.HTTPError, asked: str, *, cut: bool = False) -> SourceFailed:
+def _failure(error: httpx.HTTPError, asked: str, *, cut: bool = False) -> SourceFailed:
     said = _cut(" ".join(str(error).split())) or type(error).__name__
     if isinstance(error, httpx.TimeoutException):
         return SourceFailed("timeout", "it did not answer in time", asked=asked)
@@ -362,7 +362,7 @@ def _failed(error: httpx.HTTPError, asked: str, *, cut: bool = False) -> SourceF
     return SourceFailed("unreachable", f"it cannot be reached: {said}", asked=asked, hint="check address, port and TLS")
 
 
-def _told(response: httpx.Response, deadline: Deadline) -> str:
+def _error_text(response: httpx.Response, deadline: Deadline) -> str:
     """What a refusal says of itself, cut."""
     held = b""
     try:
@@ -372,10 +372,10 @@ def _told(response: httpx.Response, deadline: Deadline) -> str:
                 break
     except (httpx.HTTPError, httpx.StreamError):
         pass
-    return _cut(_plain(held[:4096]))
+    return _cut(_printable(held[:4096]))
 
 
-def _plain(text: bytes) -> str:
+def _printable(text: bytes) -> str:
     decoded = text.decode("utf-8", errors="replace")
     return " ".join(re.sub(r"[^\x20-\x7e\u00a0-\uffff]+", " ", decoded).split())
 
@@ -406,14 +406,14 @@ def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
 
 
 @cache
-def _usual() -> ssl.SSLContext:
+def _default_context() -> ssl.SSLContext:
     """What this machine trusts, read once: it takes a tenth of a second."""
     return ssl.create_default_context()
 
 
-def _trust(endpoint: Endpoint) -> ssl.SSLContext:
+def _ssl_context(endpoint: Endpoint) -> ssl.SSLContext:
     if not endpoint.ca_file and not endpoint.client_cert:
-        return _usual()
+        return _default_context()
     try:
         context = ssl.create_default_context(cafile=endpoint.ca_file)
         if endpoint.client_cert:

@@ -12,12 +12,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from connectors.base.contract import Asked, Checked, Deadline, Gives, JobQuery, Known, SourceFailed, Spool
+from connectors.base.contract import (
+    CheckResult,
+    CollectionRequest,
+    Deadline,
+    EvidenceKind,
+    JobQuery,
+    JobSummary,
+    SourceFailed,
+    Spool,
+)
 from connectors.base.filenames import name_hints
-from connectors.bundles.description import LARGEST, Description, read_description, read_record
-from connectors.bundles.files import File, listed
+from connectors.bundles.description import LARGEST, BundleDescription, read_description, read_record
+from connectors.bundles.files import BundleFile, list_files
 from connectors.files import copy
-from connectors.files.local import Entry, HostFolders, host_root
+from connectors.files.local import FileEntry, HostFolders, host_root
 from kb.model import Gap, Job, JobRecord, Resource, StreamRef, Window
 
 SOURCE = "bundles"
@@ -41,10 +50,10 @@ class BundlesSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _StoredBundle:
     """One bundle: its folder, the job as job.yaml tells it, what of that could not be used."""
 
-    entry: Entry
+    entry: FileEntry
     record: JobRecord
     gaps: tuple[Gap, ...] = ()
 
@@ -61,11 +70,11 @@ class Bundles:
     """One folder of bundles: a Finder, and a Source of whatever the bundles hold."""
 
     settings: BundlesSettings
-    gives: frozenset[Gives] = field(
+    provides: frozenset[EvidenceKind] = field(
         default=frozenset({"jobs", "logs", "metrics", "events", "stacks", "collectives", "hardware"}), init=False
     )
     _root: str = field(init=False, repr=False)
-    _read: dict[tuple[str, float | None, int], _Kept] = field(default_factory=dict, init=False, repr=False)
+    _read: dict[tuple[str, float | None, int], _StoredBundle] = field(default_factory=dict, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -77,7 +86,7 @@ class Bundles:
         """The jobs whose id, name or folder is exactly this, newest first, at most 20; of each job its newest bundle."""
         text = query.text.strip()
         folders, cut = self._folders(deadline)
-        found = [one for one in self._named(text, folders, deadline) if _of(one.record, query)]
+        found = [one for one in self._named(text, folders, deadline) if _matches(one.record, query)]
         if cut and not found:
             raise SourceFailed(
                 "too_large",
@@ -85,40 +94,46 @@ class Bundles:
                 asked=self._root,
                 hint="name the bundle's folder, or move old ones away",
             )
-        jobs: dict[str | None, _Kept] = {}
+        jobs: dict[str | None, _StoredBundle] = {}
         for one in found:
             jobs.setdefault(one.record.job.id, one)
         return tuple(one.record for one in list(jobs.values())[:MOST_FOUND])
 
-    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+    def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """All bundles, newest first, at most 2,000, whatever the window: they are kept on purpose."""
         del window
-        kept: list[_Kept] = []
+        kept: list[_StoredBundle] = []
         until = deadline.sooner(0.8 * deadline.left())  # some are better than none
         for entry in self._folders(deadline)[0][:MOST_FOLDERS]:
             if until.left() <= 0:
                 break
             kept.append(self._kept(entry, until))
-        return tuple(_known(one) for one in sorted(kept, key=lambda one: one.order, reverse=True))
+        return tuple(_summary(one) for one in sorted(kept, key=lambda one: one.order, reverse=True))
 
     # -- Source --------------------------------------------------------------------------------------------------------
 
-    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+    def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         """Copy the parts of the job's bundle that are wanted, and say what whoever collected it did not get."""
-        kept, gaps = self._wanted(asked)
+        kept, gaps = self._wanted(request)
         if kept is None:
             reason = "no bundle of this job is there"
             return (*gaps, Gap("no_bundle", SOURCE, reason, asked=self._root, rules_out="what a bundle would tell"))
         folder = kept.entry.path
         odd = self._unusable(folder)
-        told, more = (Description(), ()) if "bundle.yaml" in odd else read_description(Path(folder))
-        found = listed(folder, asked.wants, asked.deadline)
-        gaps += [*kept.gaps, *odd.values(), *(_placed(one, folder) for one in more), *told.gaps, *found.gaps]
-        place = _Place(spool, told, {one.place: one for one in (*found.files, *found.earlier)})
-        self._copy(folder, found.files, asked, place, gaps)
-        left = replace(asked.bounds, log_bytes=max(0, asked.bounds.log_bytes - place.taken))
+        told, more = (BundleDescription(), ()) if "bundle.yaml" in odd else read_description(Path(folder))
+        found = list_files(folder, request.wants, request.deadline)
+        gaps += [
+            *kept.gaps,
+            *odd.values(),
+            *(_with_relative_source(one, folder) for one in more),
+            *told.gaps,
+            *found.gaps,
+        ]
+        place = _BundleSpool(spool, told, {one.place: one for one in (*found.files, *found.earlier)})
+        self._copy(folder, found.files, request, place, gaps)
+        left = replace(request.bounds, log_bytes=max(0, request.bounds.log_bytes - place.taken))
         if found.earlier and left.log_bytes:
-            self._copy(folder, found.earlier, replace(asked, bounds=left), place, gaps)
+            self._copy(folder, found.earlier, replace(request, bounds=left), place, gaps)
         elif found.earlier:
             gaps.append(
                 Gap(
@@ -128,44 +143,44 @@ class Bundles:
                     rules_out="what earlier runs failed of",
                 )
             )
-        if asked.wants("logs") and not any(one.log for one in found.files):
+        if request.wants("logs") and not any(one.log for one in found.files):
             gaps.append(
                 Gap("no_logs", SOURCE, "the bundle holds no logs", asked=folder, rules_out="what logs would say")
             )
         return tuple(dict.fromkeys(gaps))
 
-    def check(self, deadline: Deadline) -> Checked:
+    def check(self, deadline: Deadline) -> CheckResult:
         """Count the bundles, and read the newest one's job."""
         sent = f"list {self._root}/"
         if not os.path.isdir(self._root):  # noqa: PTH112 - never raises
-            return Checked(False, f"{self._root}: there is no such folder", sent, "see `folder`")
+            return CheckResult(False, f"{self._root}: there is no such folder", sent, "see `folder`")
         store = HostFolders((self._root,))
         own = next((name for name in _DESCRIBED if store.looked_up(f"{self._root}/{name}", deadline)), None)
         if own is not None:
-            return Checked(
+            return CheckResult(
                 False, f"{self._root} holds a {own}: it is a bundle itself", sent, "name the folder above it"
             )
         try:
             folders, _ = self._folders(deadline)
             newest = self._kept(folders[0], deadline) if folders else None
         except SourceFailed as failed:
-            return Checked(False, str(failed), failed.asked or sent, failed.hint)
+            return CheckResult(False, str(failed), failed.asked or sent, failed.hint)
         if newest is None:
-            return Checked(True, f"{self._root} can be listed, and holds no bundles yet", sent)
+            return CheckResult(True, f"{self._root} can be listed, and holds no bundles yet", sent)
         said = "1 bundle" if len(folders) == 1 else f"{len(folders):,} bundles"
         odd = f" ({newest.gaps[0].reason})" if newest.gaps else ""
         job = newest.record.job.id or newest.record.job.name
-        return Checked(True, f"{said}; the last one written is {newest.entry.name!r}, job {job!r}{odd}", sent)
+        return CheckResult(True, f"{said}; the last one written is {newest.entry.name!r}, job {job!r}{odd}", sent)
 
     # -- how -----------------------------------------------------------------------------------------------------------
 
-    def _folders(self, deadline: Deadline) -> tuple[list[Entry], bool]:
+    def _folders(self, deadline: Deadline) -> tuple[list[FileEntry], bool]:
         """The bundles' folders, last written first, and whether there are more than are looked at."""
         if not os.path.isdir(self._root):  # noqa: PTH112 - never raises
             raise SourceFailed(
                 "missing", f"{self._root}: there is no such folder", asked=self._root, hint="see `folder`"
             )
-        folders: list[Entry] = []
+        folders: list[FileEntry] = []
         for one in HostFolders((self._root,)).listed(self._root, deadline):
             if one.folder and not one.name.startswith("."):
                 folders.append(one)
@@ -174,7 +189,7 @@ class Bundles:
         folders.sort(key=lambda one: (one.written or 0.0, one.name), reverse=True)
         return folders, len(folders) > MOST_FOLDERS
 
-    def _named(self, text: str, folders: Sequence[Entry], deadline: Deadline) -> list[_Kept]:
+    def _named(self, text: str, folders: Sequence[FileEntry], deadline: Deadline) -> list[_StoredBundle]:
         """The bundles of exactly this id, name or folder, newest first."""
         found = [self._kept(one, deadline) for one in folders if one.name == text]
         for entry in folders[:MOST_FOLDERS]:
@@ -186,12 +201,12 @@ class Bundles:
                     found.append(kept)
         return sorted(found, key=lambda one: one.order, reverse=True)
 
-    def _mentions(self, text: str, entry: Entry, deadline: Deadline) -> bool:
+    def _mentions(self, text: str, entry: FileEntry, deadline: Deadline) -> bool:
         """Whether job.yaml has these characters at all: reading YAML takes a hundred times as long."""
-        raw = _bytes(f"{entry.path}/job.yaml", entry.path, deadline)
+        raw = _read_bytes(f"{entry.path}/job.yaml", entry.path, deadline)
         return text.encode("utf-8", "replace") in raw or b"\\" in raw
 
-    def _kept(self, entry: Entry, deadline: Deadline) -> _Kept:
+    def _kept(self, entry: FileEntry, deadline: Deadline) -> _StoredBundle:
         """A bundle with its job, read once for as long as its job.yaml stays the same."""
         deadline.check(entry.path)
         store = HostFolders((entry.path,))
@@ -208,7 +223,7 @@ class Bundles:
         if job.id is None and job.name is None:
             job = replace(job, name=entry.name)
         record = replace(record, job=job, labels={LABEL: entry.path})
-        kept = _Kept(entry, record, tuple(_placed(one, entry.path) for one in gaps))
+        kept = _StoredBundle(entry, record, tuple(_with_relative_source(one, entry.path) for one in gaps))
         with self._lock:
             if len(self._read) >= 2 * MOST_FOLDERS:
                 self._read.clear()
@@ -221,16 +236,16 @@ class Bundles:
         names = (name for name in _DESCRIBED if not os.path.realpath(f"{folder}/{name}").startswith(root))
         return {name: Gap("refused_link", name, "a link leads out of the bundle; not followed") for name in names}
 
-    def _wanted(self, asked: Asked) -> tuple[_Kept | None, list[Gap]]:
+    def _wanted(self, request: CollectionRequest) -> tuple[_StoredBundle | None, list[Gap]]:
         """The bundle of exactly this job: the one that was found, else the newest of its id, or of its name where it has none."""
-        record, job = asked.record, asked.record.job
-        folders, _ = self._folders(asked.deadline)
+        record, job = request.record, request.record.job
+        folders, _ = self._folders(request.deadline)
         own = next((one for one in folders if one.path == record.labels.get(LABEL)), None)
         text = job.id or job.name
         if own is not None:
-            kept: _Kept | None = self._kept(own, asked.deadline)
+            kept: _StoredBundle | None = self._kept(own, request.deadline)
         else:
-            kept = next(iter(self._named(text, folders, asked.deadline)), None) if text else None
+            kept = next(iter(self._named(text, folders, request.deadline)), None) if text else None
         if kept is None or record.system.startswith(f"{SOURCE}/") or job.start is None:
             return kept, []
         last = kept.record.job.end or kept.record.job.collected_at
@@ -238,7 +253,9 @@ class Bundles:
             return kept, []
         return None, [Gap("earlier_run", SOURCE, f"{kept.entry.name} was collected before the job began; not read")]
 
-    def _copy(self, folder: str, files: Sequence[File], asked: Asked, place: _Place, gaps: list[Gap]) -> None:
+    def _copy(
+        self, folder: str, files: Sequence[BundleFile], request: CollectionRequest, place: _BundleSpool, gaps: list[Gap]
+    ) -> None:
         empty = [one for one in files if one.log and not one.entry.size]
         for one in empty:  # that somebody said nothing is told too
             try:
@@ -247,19 +264,21 @@ class Bundles:
             except SourceFailed as failed:
                 gaps.append(failed.gap(SOURCE, scope=one.inside))
         jobs = [
-            copy.Job(one.entry, one.inside, one.place, not one.log) for one in files if one.entry.size or not one.log
+            copy.CopyTask(one.entry, one.inside, one.place, not one.log)
+            for one in files
+            if one.entry.size or not one.log
         ]
         store = HostFolders((folder,))
-        copy.Copying(store, replace(asked, kinds=frozenset()), place, SOURCE, gaps).copy(jobs)
+        copy.FileCopier(store, replace(request, kinds=frozenset()), place, SOURCE, gaps).copy(jobs)
 
 
 @dataclass(slots=True)
-class _Place:
+class _BundleSpool:
     """The spool, with what is said of each file taken from the bundle: its own times say only when it was copied there."""
 
     spool: Spool
-    told: Description
-    files: Mapping[str, File]
+    told: BundleDescription
+    files: Mapping[str, BundleFile]
     taken: int = 0
 
     def append(self, path: str, lines: bytes) -> None:
@@ -293,15 +312,15 @@ class _Place:
             self.spool.describe(path, resource=who, written=when)
 
 
-def _of(record: JobRecord, query: JobQuery) -> bool:
+def _matches(record: JobRecord, query: JobQuery) -> bool:
     """Whether the record can be of the user and namespace that were asked for; many a bundle says neither."""
     owner = query.user is None or record.job.owner in (None, query.user)
     return owner and (query.namespace is None or record.namespace in (None, query.namespace))
 
 
-def _known(kept: _Kept) -> Known:
+def _summary(kept: _StoredBundle) -> JobSummary:
     job, record = kept.record.job, kept.record
-    return Known(
+    return JobSummary(
         id=job.id or kept.entry.name,
         name=job.name or kept.entry.name,
         state=job.state,
@@ -316,11 +335,11 @@ def _known(kept: _Kept) -> Known:
     )
 
 
-def _bytes(path: str, folder: str, deadline: Deadline) -> bytes:
+def _read_bytes(path: str, folder: str, deadline: Deadline) -> bytes:
     """A description as it is; nothing where there is none that could be read."""
     store = HostFolders((folder,))
     try:
-        handle = store.opened(Entry(path, "", False), deadline)
+        handle = store.opened(FileEntry(path, "", False), deadline)
     except SourceFailed as failed:
         if failed.kind == "timeout":
             raise
@@ -333,6 +352,6 @@ def _bytes(path: str, folder: str, deadline: Deadline) -> bytes:
         handle.close()
 
 
-def _placed(gap: Gap, folder: str) -> Gap:
+def _with_relative_source(gap: Gap, folder: str) -> Gap:
     """A gap whose source is named by its path in the bundle."""
     return replace(gap, source=gap.source.removeprefix(folder.rstrip("/") + "/"))

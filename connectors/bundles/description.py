@@ -54,7 +54,7 @@ def read_record(folder: Path, system: str) -> tuple[JobRecord, tuple[Gap, ...]]:
     """The same with what schedulers tell besides: namespace, partition, where nodes stand. `system`: who knows the job."""
     path = folder / "job.yaml"
     try:
-        raw = _loaded(path)
+        raw = _load_yaml(path)
     except FileNotFoundError:
         return JobRecord(Job(), system), ()
     except OSError as error:
@@ -68,7 +68,7 @@ def read_record(folder: Path, system: str) -> tuple[JobRecord, tuple[Gap, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class BundleDescription:
     """What bundle.yaml says. `written`: when each file was last written where it came from (seconds since the epoch).
 
     `speakers`: who spoke in a file, where its name does not tell. `gaps`: what whoever collected it asked for and did not get.
@@ -80,13 +80,13 @@ class Description:
     gaps: tuple[Gap, ...] = ()
 
 
-def read_description(folder: Path) -> tuple[Description, tuple[Gap, ...]]:
+def read_description(folder: Path) -> tuple[BundleDescription, tuple[Gap, ...]]:
     """Read bundle.yaml of a bundle; nothing where there is none; a gap where it cannot be used."""
     path = folder / "bundle.yaml"
     try:
-        raw = _loaded(path, LARGEST_DESCRIPTION)
+        raw = _load_yaml(path, LARGEST_DESCRIPTION)
     except FileNotFoundError:
-        return Description(), ()
+        return BundleDescription(), ()
     except OSError as error:
         reason = f"cannot be read: {error.strerror or error}"
     except (yaml.YAMLError, *_NO_YAML) as error:
@@ -98,13 +98,13 @@ def read_description(folder: Path) -> tuple[Description, tuple[Gap, ...]]:
         }
         times = {name: _time(one.get("written")) for name, one in files.items()}
         speakers = {name: _speaker(one) for name, one in files.items()}
-        return Description(
+        return BundleDescription(
             {name: time for name, time in times.items() if time is not None},
             {name: who for name, who in speakers.items() if who != Resource()},
-            _recorded(raw.get("gaps")),
+            _collection_gaps(raw.get("gaps")),
         ), ()
     rules_out = "when logs without time stamps fell silent, how old dumps are, and what could not be collected"
-    return Description(), (Gap("bundle_unreadable", str(path), reason, rules_out=rules_out),)
+    return BundleDescription(), (Gap("bundle_unreadable", str(path), reason, rules_out=rules_out),)
 
 
 def _speaker(told: Mapping[Any, Any]) -> Resource:
@@ -118,7 +118,7 @@ def _speaker(told: Mapping[Any, Any]) -> Resource:
     )
 
 
-def _recorded(told: object) -> tuple[Gap, ...]:
+def _collection_gaps(told: object) -> tuple[Gap, ...]:
     names = ("code", "source", "reason", "scope", "asked", "got", "rules_out")
     found = (
         {name: str(one[name])[:LONGEST_TEXT] for name in names if one.get(name)}
@@ -128,7 +128,7 @@ def _recorded(told: object) -> tuple[Gap, ...]:
     return tuple(Gap(**one) for one in found if {"code", "source", "reason"} <= one.keys())
 
 
-def _loaded(path: Path, largest: int = LARGEST) -> dict[Any, Any]:
+def _load_yaml(path: Path, largest: int = LARGEST) -> dict[Any, Any]:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise ValueError("it is no file")
@@ -136,13 +136,13 @@ def _loaded(path: Path, largest: int = LARGEST) -> dict[Any, Any]:
         raise ValueError(f"it is larger than {largest} bytes")
     with path.open("rb") as handle:
         text = handle.read(largest).decode("utf-8", errors="replace")
-    raw = _parsed(text)
+    raw = _parse_yaml(text)
     if raw is not None and not isinstance(raw, dict):
         raise TypeError("it is not a mapping of names to values")
     return raw or {}
 
 
-def _parsed(text: str) -> Any:
+def _parse_yaml(text: str) -> Any:
     """The YAML of a text. The larger ones by the parser in C, which is ten times as fast and would take aliases."""
     fast = getattr(yaml, "CSafeLoader", None)
     if fast is None or len(text) <= LARGEST:

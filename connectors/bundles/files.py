@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from connectors.base.bundle_layout import ATTEMPTS, BASELINE, CHECKS, DESCRIPTIONS, FILES
-from connectors.base.contract import Deadline, Gives, safe_name
+from connectors.base.contract import Deadline, EvidenceKind, safe_name
 from connectors.base.filenames import ARCHIVE, NO_LOG
-from connectors.files.copy import PACKED, plain_part
-from connectors.files.local import Entry
+from connectors.files.copy import PACKED, safe_part
+from connectors.files.local import FileEntry
 from kb.model import Gap
 
 MOST_FILES = 50_000
@@ -26,7 +26,7 @@ DEEPEST = 12
 _PARTS_DEEPEST = 8  # of a path in the spool
 _LOGS = "logs"
 # what is small and tells most comes first: where a bound is met, the rest is lost
-_KINDS: dict[str, Gives] = {
+_KINDS: dict[str, EvidenceKind] = {
     "slurm.json": "events",
     "events.json": "events",
     "pods.json": "events",
@@ -44,25 +44,25 @@ _KINDS: dict[str, Gives] = {
 _ORDER = {name: order for order, name in enumerate(_KINDS)}
 
 
-class File(NamedTuple):
+class BundleFile(NamedTuple):
     """A file of a bundle: its path in it, the entry, its place in the other bundle, and whether it is read as a log."""
 
     inside: str
-    entry: Entry
+    entry: FileEntry
     place: str
     log: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class BundleListing:
     """A bundle's files, those of this run and those of earlier ones, in the order in which they should be copied."""
 
-    files: tuple[File, ...]
-    earlier: tuple[File, ...]
+    files: tuple[BundleFile, ...]
+    earlier: tuple[BundleFile, ...]
     gaps: tuple[Gap, ...]
 
 
-def listed(folder: str, wants: Callable[[Gives], bool], deadline: Deadline) -> Listing:
+def list_files(folder: str, wants: Callable[[EvidenceKind], bool], deadline: Deadline) -> BundleListing:
     """The files of a bundle of the kinds that are wanted.
 
     Raises:
@@ -72,10 +72,10 @@ def listed(folder: str, wants: Callable[[Gives], bool], deadline: Deadline) -> L
     found = list(walk.run())
     files = [one for one in found if not one.inside.startswith((f"{ATTEMPTS}/", f"{BASELINE}/"))]
     earlier = _with_substance([one for one in found if one.inside.startswith((f"{ATTEMPTS}/", f"{BASELINE}/"))])
-    return Listing(tuple(sorted(files, key=_order)), tuple(sorted(earlier, key=_order)), walk.told())
+    return BundleListing(tuple(sorted(files, key=_order)), tuple(sorted(earlier, key=_order)), walk.told())
 
 
-def _order(file: File) -> tuple[int, int, str]:
+def _order(file: BundleFile) -> tuple[int, int, str]:
     return (
         -1 if file.entry.name == "error.json" else _ORDER.get(file.inside.split("/")[0], _ORDER[_LOGS]),
         file.entry.size,
@@ -83,7 +83,7 @@ def _order(file: File) -> tuple[int, int, str]:
     )
 
 
-def _with_substance(files: list[File]) -> list[File]:
+def _with_substance(files: list[BundleFile]) -> list[BundleFile]:
     """Descriptions of an earlier attempt go with its evidence: alone they would be taken for evidence."""
     full = {_attempt_of(one.inside) for one in files if one.entry.name not in DESCRIPTIONS}
     return [one for one in files if _attempt_of(one.inside) in full]
@@ -98,7 +98,7 @@ class _Walk:
     """One look through a bundle."""
 
     root: str
-    wants: Callable[[Gives], bool]
+    wants: Callable[[EvidenceKind], bool]
     deadline: Deadline
     gaps: list[Gap] = field(default_factory=list)
     untold: int = 0
@@ -106,7 +106,7 @@ class _Walk:
     _known: dict[tuple[int, int], str] = field(default_factory=dict)
     _real: str = ""
 
-    def run(self) -> Iterator[File]:
+    def run(self) -> Iterator[BundleFile]:
         """The files that are wanted."""
         self._real = os.path.realpath(self.root)
         for count, (inside, entry, number) in enumerate(self._files("", self._real, frozenset())):
@@ -124,16 +124,16 @@ class _Walk:
 
     # -- which ---------------------------------------------------------------------------------------------------------
 
-    def _file(self, inside: str, entry: Entry, number: tuple[int, int]) -> File | None:
+    def _file(self, inside: str, entry: FileEntry, number: tuple[int, int]) -> BundleFile | None:
         prefix, rest = _split(inside)
         top, _, deeper = rest.partition("/")
         if rest in DESCRIPTIONS:
-            return File(inside, entry, self._place(inside), False) if prefix.startswith(ATTEMPTS) else None
+            return BundleFile(inside, entry, self._place(inside), False) if prefix.startswith(ATTEMPTS) else None
         known = top in _KINDS and top != _LOGS and bool(deeper) != (top in FILES)  # a file named as a folder is a log
         if not rest or (not known and not self.wants("logs")):
             return None
         if known and prefix != f"{BASELINE}/":
-            return File(inside, entry, self._place(inside), False)
+            return BundleFile(inside, entry, self._place(inside), False)
         if ARCHIVE.search(entry.name):
             self._tell("archive", inside, "an archive of files; not read, unpack it first")
         if NO_LOG.search(entry.name):
@@ -143,7 +143,9 @@ class _Walk:
             self._tell("same_file", inside, f"the same file as {same}; read once")
             return None
         beside = prefix != f"{BASELINE}/" and not (top == _LOGS and deeper)
-        return File(inside, entry, self._place(PACKED.sub("", f"{prefix}{_LOGS}/{rest}" if beside else inside)), True)
+        return BundleFile(
+            inside, entry, self._place(PACKED.sub("", f"{prefix}{_LOGS}/{rest}" if beside else inside)), True
+        )
 
     def _wanted(self, inside: str) -> bool:
         """Whether what lies below a folder, or a file, may be of a kind that is wanted."""
@@ -158,10 +160,10 @@ class _Walk:
         return not rest or self.wants(_KINDS.get(top, "logs"))
 
     def _place(self, inside: str) -> str:
-        parts = [plain_part(part) for part in inside.split("/")]
+        parts = [safe_part(part) for part in inside.split("/")]
         over = len(parts) - _PARTS_DEEPEST
         if over > 0:  # the first ones say which part of a bundle it is, the last ones who spoke
-            parts = [*parts[:3], plain_part("_".join(parts[3 : over + 4])), *parts[over + 4 :]]
+            parts = [*parts[:3], safe_part("_".join(parts[3 : over + 4])), *parts[over + 4 :]]
         place = "/".join(parts)
         if place in self._places:
             head, dot, ending = place.rpartition(".") if "." in parts[-1] else (place, "", "")
@@ -173,7 +175,7 @@ class _Walk:
 
     def _files(
         self, at: str, real_folder: str, above: frozenset[tuple[int, int]]
-    ) -> Iterator[tuple[str, Entry, tuple[int, int]]]:
+    ) -> Iterator[tuple[str, FileEntry, tuple[int, int]]]:
         for name in self._names(at):
             inside = f"{at}/{name}" if at else name
             self.deadline.check(inside)
@@ -191,7 +193,7 @@ class _Walk:
             if not real.startswith(self._real.rstrip("/") + "/"):
                 self._tell("refused_link", inside, "a link leads out of the bundle; not followed")
             elif stat.S_ISREG(status.st_mode):
-                yield inside, Entry(path, name, False, status.st_size, status.st_mtime), number
+                yield inside, FileEntry(path, name, False, status.st_size, status.st_mtime), number
             elif not stat.S_ISDIR(status.st_mode):
                 self._tell("not_a_file", inside, "a pipe, a device or the like, no file; not read")
             elif number in above:

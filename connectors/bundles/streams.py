@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from connectors.base.bundle_layout import NO_LOG_FILES, NOT_LOGS, NOT_READ
-from connectors.base.decompress import Unpacking, compression_of, is_binary
+from connectors.base.decompress import Decompressor, compression_of, is_binary
 from connectors.base.filenames import ARCHIVE, ATTEMPT, NO_LOG, TREE, name_hints
 from kb.errors import UnreadableInput
 from kb.model import Gap, StreamRef
@@ -30,14 +30,14 @@ _HEAD = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DiscoveredStreams:
     """The streams of a job and what of it could not be taken."""
 
     streams: tuple[StreamRef, ...]
     gaps: tuple[Gap, ...]
 
 
-def discover(paths: Sequence[Path], *, bundle: bool = False) -> Found:
+def discover(paths: Sequence[Path], *, bundle: bool = False) -> DiscoveredStreams:
     """List the streams under the paths, in a fixed order. `bundle`: the one path is a bundle, known parts are left to others.
 
     Raises:
@@ -54,7 +54,7 @@ def discover(paths: Sequence[Path], *, bundle: bool = False) -> Found:
             if ref is not None:
                 streams.append(ref)
     streams.sort(key=lambda ref: _natural(ref.uri))
-    return Found(tuple(_last_attempts(_tree_ranks(streams), gaps)), tuple(gaps))
+    return DiscoveredStreams(tuple(_last_attempts(_tree_ranks(streams), gaps)), tuple(gaps))
 
 
 def _is_folder(path: Path) -> bool:
@@ -198,7 +198,7 @@ def is_plain(ref: StreamRef) -> bool:
 
 
 @dataclass(slots=True)
-class Reading:
+class StreamReader:
     """One pass over a stream's bytes. Iterate over it, then ask `gaps` what went wrong."""
 
     ref: StreamRef
@@ -248,7 +248,7 @@ class Reading:
     def _compressed(self, handle: IO[bytes], compression: str) -> Iterator[bytes]:
         read = 0
         packed = os.fstat(handle.fileno()).st_size
-        unpacking = Unpacking(handle, compression)
+        unpacking = Decompressor(handle, compression)
         while block := unpacking.read(self.block):
             read += len(block)
             if read > MOST_OUTPUT or (read > BOMB_OUTPUT and read > BOMB_RATIO * packed):

@@ -14,12 +14,12 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from connectors.base.contract import Asked, Deadline, SourceFailed, Spool, safe_name
-from connectors.base.decompress import Unpacking, compression_of, is_binary
+from connectors.base.contract import CollectionRequest, Deadline, SourceFailed, Spool, safe_name
+from connectors.base.decompress import Decompressor, compression_of, is_binary
 from connectors.base.filenames import ARCHIVE, NO_LOG, name_hints
 from connectors.base.iteration_lines import PROGRESS_WORDS
-from connectors.files.excerpts import BLOCK, Excerpt, Lines, Telling
-from connectors.files.local import Entry, Handle, Store
+from connectors.files.excerpts import BLOCK, Excerpt, LineFilter, LineReader
+from connectors.files.local import FileEntry, FileHandle, FileStore
 from kb.model import Gap, Resource, StreamRef
 
 HEAD, TAIL = 256 << 10, 1 << 20  # of each log that is too large
@@ -54,17 +54,17 @@ _OWN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,100}\Z")
 PREFIX = "logs/folders"
 
 
-class Job(NamedTuple):
+class CopyTask(NamedTuple):
     """One file to be copied: the entry, its name within the job's folder, its place in the bundle."""
 
-    entry: Entry
+    entry: FileEntry
     inside: str
     place: str
     dump: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class LogQuota:
     """How much of one log is kept: all where it has at most `most` bytes, else its head, its tail, and `room` between."""
 
     most: int
@@ -73,9 +73,9 @@ class Share:
     room: int
 
 
-def listed(entries: Iterable[tuple[str, Entry]], gaps: list[Gap], where: str) -> list[Job]:
+def copy_tasks(entries: Iterable[tuple[str, FileEntry]], gaps: list[Gap], where: str) -> list[CopyTask]:
     """The files of a job that may be logs or dumps, those that tell most first. `entries`: name within the folder, entry."""
-    found: list[Job] = []
+    found: list[CopyTask] = []
     places: set[str] = set()
     for inside, entry in entries:
         *folders, base = inside.split("/")
@@ -91,18 +91,18 @@ def listed(entries: Iterable[tuple[str, Entry]], gaps: list[Gap], where: str) ->
             gaps.append(Gap("too_many_files", where, f"more than {MOST_FILES:,} files; the rest was not read"))
             break
         dump = _DUMP.match(base) is not None or (bool(folders) and folders[-1] == "flight_recorder")
-        found.append(Job(entry, inside, _place(inside, places, dump=dump), dump))
+        found.append(CopyTask(entry, inside, _place(inside, places, dump=dump), dump))
     return sorted(found, key=lambda one: (one.entry.name != "error.json", one.entry.size, one.inside))
 
 
 def _place(inside: str, taken: set[str], *, dump: bool) -> str:
     """Where a file goes in the bundle: its own path as far as that can be, since names tell ranks and attempts."""
-    parts = [plain_part(part) for part in PACKED.sub("", inside).split("/")]
+    parts = [safe_part(part) for part in PACKED.sub("", inside).split("/")]
     if dump:
         parts = ["_".join(parts[-3:])] if parts[-1] in taken or f"flight_recorder/{parts[-1]}" in taken else parts[-1:]
     over = len(parts) - _DEEPEST
     if over > 0:
-        parts = [plain_part("_".join(parts[: over + 1])), *parts[over + 1 :]]
+        parts = [safe_part("_".join(parts[: over + 1])), *parts[over + 1 :]]
     place = "/".join(("flight_recorder" if dump else PREFIX, *parts))
     if place in taken:
         head, dot, ending = place.rpartition(".") if "." in parts[-1] else (place, "", "")
@@ -111,7 +111,7 @@ def _place(inside: str, taken: set[str], *, dump: bool) -> str:
     return place
 
 
-def plain_part(part: str) -> str:
+def safe_part(part: str) -> str:
     """One part of a path as a bundle can have it: as it is where that can be, else changed, with its ending kept."""
     if _OWN.match(part):
         return part
@@ -119,7 +119,7 @@ def plain_part(part: str) -> str:
     return f"{safe_name(stem)}.{ending}" if dot and stem and ending.isalnum() and ending.isascii() else safe_name(part)
 
 
-def share_of(sizes: Sequence[int], most: int, *, deep: bool) -> Share:
+def quota_of(sizes: Sequence[int], most: int, *, deep: bool) -> LogQuota:
     """The even share of each log: what the small ones leave, the large ones get."""
     if sum(sizes) > most:
         most -= most // SLACK
@@ -130,42 +130,42 @@ def share_of(sizes: Sequence[int], most: int, *, deep: bool) -> Share:
             break
         left -= size
     if deep:
-        return Share(each, each // 2, each // 2, 0)
+        return LogQuota(each, each // 2, each // 2, 0)
     head, tail = min(HEAD, each // 5), min(TAIL, each // 2)
-    return Share(each, head, tail, max(0, each - head - tail))
+    return LogQuota(each, head, tail, max(0, each - head - tail))
 
 
 @dataclass(slots=True)
-class Copying:
+class FileCopier:
     """One collection of one job's files."""
 
-    store: Store
-    asked: Asked
+    store: FileStore
+    request: CollectionRequest
     spool: Spool
     source: str
     gaps: list[Gap] = field(default_factory=list)
     cut: list[tuple[str, int, int]] = field(default_factory=list)
-    _found: Telling | None = None
+    _found: LineFilter | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def copy(self, jobs: Sequence[Job]) -> None:
+    def copy(self, jobs: Sequence[CopyTask]) -> None:
         """Copy all of them, or what can be by the deadline."""
         sizes = [
             one.entry.size * (PACKED_RATIO if PACKED.search(one.entry.name) else 1) for one in jobs if not one.dump
         ]
-        share = share_of(sizes, self.asked.bounds.log_bytes, deep=self.asked.deep)
-        waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
-        ended: queue.SimpleQueue[tuple[Job | None, list[Gap]]] = queue.SimpleQueue()
+        share = quota_of(sizes, self.request.bounds.log_bytes, deep=self.request.deep)
+        waiting: queue.SimpleQueue[CopyTask] = queue.SimpleQueue()
+        ended: queue.SimpleQueue[tuple[CopyTask | None, list[Gap]]] = queue.SimpleQueue()
         for one in jobs:
             waiting.put(one)
         total = max(1, sum(max(0, size - share.most) for size in sizes))
         for _ in range(min(SIDE_BY_SIDE, len(jobs))):
-            work = _Work(self, waiting, ended, share, total)
+            work = _CopyWorker(self, waiting, ended, share, total)
             threading.Thread(target=work.run, daemon=True).start()
         left = {one.inside for one in jobs}
         while left:
             try:
-                job, gaps = ended.get(timeout=max(0.001, self.asked.deadline.left()))
+                job, gaps = ended.get(timeout=max(0.001, self.request.deadline.left()))
             except queue.Empty:
                 break
             self.gaps += gaps
@@ -174,20 +174,20 @@ class Copying:
             left.discard(job.inside)
         self._told(jobs, left)
 
-    def telling(self) -> Telling | None:
+    def telling(self) -> LineFilter | None:
         """What finds the lines that rules want, made when the first log is too large."""
-        if self.asked.deep:
+        if self.request.deep:
             return None
         with self._lock:
             if self._found is None:
-                self._found = Telling(self.asked.prefilter.words, PROGRESS_WORDS)
+                self._found = LineFilter(self.request.prefilter.words, PROGRESS_WORDS)
             return self._found
 
-    def _told(self, jobs: Sequence[Job], left: set[str]) -> None:
+    def _told(self, jobs: Sequence[CopyTask], left: set[str]) -> None:
         rules_out = "what only the parts that are not here say"
         if self.cut:
             kept, all_of = sum(one for _, one, _ in self.cut), sum(out + kept for _, kept, out in self.cut)
-            between = "" if self.asked.deep else " and between them the lines that rules look for"
+            between = "" if self.request.deep else " and between them the lines that rules look for"
             reason = f"{len(self.cut)} large logs are here in part only: their beginnings and ends{between}"
             self.gaps.append(
                 Gap("cut", self.source, reason, asked=f"{all_of:,} bytes", got=f"{kept:,} bytes", rules_out=rules_out)
@@ -201,13 +201,13 @@ class Copying:
 
 
 @dataclass(slots=True)
-class _Work:
+class _CopyWorker:
     """One thread's part of it."""
 
-    of: Copying
-    waiting: queue.SimpleQueue[Job]
-    ended: queue.SimpleQueue[tuple[Job | None, list[Gap]]]
-    share: Share
+    of: FileCopier
+    waiting: queue.SimpleQueue[CopyTask]
+    ended: queue.SimpleQueue[tuple[CopyTask | None, list[Gap]]]
+    share: LogQuota
     total: int  # bytes beyond their share, of all logs
 
     def run(self) -> None:
@@ -230,23 +230,23 @@ class _Work:
             else:
                 self.ended.put((job, gaps))
 
-    def _dump(self, job: Job) -> list[Gap]:
-        most = self.of.asked.bounds.part_bytes
-        if not self.of.asked.wants("collectives"):
+    def _dump(self, job: CopyTask) -> list[Gap]:
+        most = self.of.request.bounds.part_bytes
+        if not self.of.request.wants("collectives"):
             return []
         if job.entry.size > most:
             return [Gap("too_large", job.inside, f"{job.entry.size:,} bytes; at most {most:,} are read")]
         with closing(self._open(job)) as handle:
-            data = b"".join(_all_of(handle, job.entry.size))
+            data = b"".join(_read_all(handle, job.entry.size))
         self.of.spool.write(job.place, data)
         self.of.spool.describe(job.place, written=job.entry.written)
         return []
 
-    def _open(self, job: Job) -> Handle:
-        return self.of.store.opened(job.entry, self.of.asked.deadline)
+    def _open(self, job: CopyTask) -> FileHandle:
+        return self.of.store.opened(job.entry, self.of.request.deadline)
 
-    def _log(self, job: Job) -> list[Gap]:
-        if not self.of.asked.wants("logs"):
+    def _log(self, job: CopyTask) -> list[Gap]:
+        if not self.of.request.wants("logs"):
             return []
         with closing(self._open(job)) as handle:
             probe = handle.read(min(_PROBE, job.entry.size))
@@ -274,42 +274,42 @@ class _Work:
             self.of.cut.append((job.inside, excerpt.kept, excerpt.left_out))
         return gaps
 
-    def _plain(self, job: Job, handle: Handle, excerpt: Excerpt) -> list[Gap]:
+    def _plain(self, job: CopyTask, handle: FileHandle, excerpt: Excerpt) -> list[Gap]:
         size, share = job.entry.size, self.share
-        lines = Lines(handle.read)
+        lines = LineReader(handle.read)
         if size <= share.most:
             self._keep(lines, size, excerpt)
             return []
         self._keep(lines, share.head, excerpt)
         until = self._until(size - share.most)
-        room, every = share.room, _every(size, share.room)
+        room, every = share.room, _sample_interval(size, share.room)
         for block in lines.blocks(size - share.tail):
             self._look(block, excerpt, room, every)
             room = share.head + share.room - excerpt.kept
-            if self.of.asked.deep or room <= 0 or until.left() <= 0:
+            if self.of.request.deep or room <= 0 or until.left() <= 0:
                 break
-        self.of.asked.deadline.check(job.inside)
+        self.of.request.deadline.check(job.inside)
         tail = size - share.tail
         if lines.at < tail:
             handle.seek(tail)
             excerpt.skip(tail - lines.at)
-            lines = Lines(handle.read, tail)
+            lines = LineReader(handle.read, tail)
             excerpt.skip(lines.to_line_start())
         self._keep(lines, size, excerpt)
         return []
 
-    def _packed(self, job: Job, handle: Handle, compression: str, excerpt: Excerpt) -> list[Gap]:
+    def _packed(self, job: CopyTask, handle: FileHandle, compression: str, excerpt: Excerpt) -> list[Gap]:
         """The size of what is packed shows at its end only: the tail goes along behind until that comes."""
-        share, unpacking = self.share, Unpacking(handle, compression)
+        share, unpacking = self.share, Decompressor(handle, compression)
         head = max(share.head, share.most - share.tail - share.room // 4)
-        lines = Lines(unpacking.read)
+        lines = LineReader(unpacking.read)
         self._keep(lines, head, excerpt)
         until = self._until(max(1, job.entry.size * PACKED_RATIO - share.most))
         behind: deque[bytes] = deque()
         waiting, room = 0, share.most - excerpt.kept - share.tail
-        every = _every(job.entry.size * PACKED_RATIO, room)
+        every = _sample_interval(job.entry.size * PACKED_RATIO, room)
         for block in lines.blocks(MOST_UNPACKED):
-            self.of.asked.deadline.check(job.inside)
+            self.of.request.deadline.check(job.inside)
             behind.append(block)
             waiting += len(block)
             while waiting - len(behind[0]) > share.tail:
@@ -341,30 +341,30 @@ class _Work:
         else:
             telling.pass_on(block, excerpt, room, every)
 
-    def _keep(self, lines: Lines, until: int, excerpt: Excerpt) -> None:
+    def _keep(self, lines: LineReader, until: int, excerpt: Excerpt) -> None:
         for block in lines.blocks(until):
-            self.of.asked.deadline.check()
+            self.of.request.deadline.check()
             excerpt.keep(block)
 
     def _until(self, size: int) -> Deadline:
         """By when a log's middle must have been looked through, so that all logs get their turn and their end."""
-        deadline = self.of.asked.deadline
+        deadline = self.of.request.deadline
         return deadline.sooner(deadline.left() * PATIENCE * min(1.0, SIDE_BY_SIDE * size / self.total))
 
 
-def _every(size: int, room: int) -> int:
+def _sample_interval(size: int, room: int) -> int:
     """In how many bytes one iteration line is kept, so that they take up a quarter of the room at most."""
     return size // max(1, min(SAMPLES, room // (4 * SAMPLE_BYTES))) + 1
 
 
-def _all_of(handle: Handle, size: int) -> Iterator[bytes]:
+def _read_all(handle: FileHandle, size: int) -> Iterator[bytes]:
     """All bytes of a file, up to the size that it had when it was found."""
     while size > 0 and (block := handle.read(min(size, BLOCK))):
         size -= len(block)
         yield block
 
 
-def inside_of(folder: str) -> Callable[[Entry], tuple[str, Entry]]:
+def relative_names(folder: str) -> Callable[[FileEntry], tuple[str, FileEntry]]:
     """Names files by their path within a folder."""
     root = folder.rstrip("/") + "/"
     return lambda entry: (entry.path.removeprefix(root), entry)

@@ -60,7 +60,7 @@ class Excerpt:
             self.write(lines)
 
 
-class Telling:
+class LineFilter:
     """Finds the lines that have one of the words, in any case, and of those with one of `sampled` one in so many bytes."""
 
     def __init__(self, words: Sequence[str], sampled: Sequence[str] = ()) -> None:
@@ -160,7 +160,7 @@ def _after(block: bytes, at: int) -> int:
     return at
 
 
-class Lines:
+class LineReader:
     """Reads whole lines: blocks that end with a line's end. A line without an end, or far too long a one, is given one."""
 
     def __init__(self, read: Callable[[int], bytes], at: int = 0) -> None:

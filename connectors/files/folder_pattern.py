@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from connectors.base.contract import Deadline, SourceFailed
-from connectors.files.local import Entry, Store
+from connectors.files.local import FileEntry, FileStore
 
 FIELDS = ("id", "name", "user")
 MOST_LISTED = 200_000  # entries of folders, in one search
@@ -20,7 +20,7 @@ Values = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PatternPart:
     """One part of the path that is not always the same. `fields`: those in it; `wild`: it has a `*` too."""
 
     text: str
@@ -43,12 +43,12 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class FolderPattern:
     """A pattern, taken apart. `root`: the folder that all job folders lie in; `scheme`: "file" or "s3"."""
 
     scheme: str
     root: str
-    parts: tuple[Part, ...]
+    parts: tuple[PatternPart, ...]
 
     @property
     def fields(self) -> frozenset[str]:
@@ -56,7 +56,7 @@ class Pattern:
         return frozenset(name for part in self.parts for name in part.fields)
 
 
-def pattern_of(text: str) -> Pattern:
+def parse_pattern(text: str) -> FolderPattern:
     """Read a pattern.
 
     Raises:
@@ -76,10 +76,10 @@ def pattern_of(text: str) -> Pattern:
     if first == 0:
         raise ValueError("the pattern begins with a field: name the bucket or the folder that all jobs lie in")
     root = "/".join(names[:first])
-    return Pattern(scheme, root if scheme == "s3" or text.startswith("~") else f"/{root}", tuple(parts[first:]))
+    return FolderPattern(scheme, root if scheme == "s3" or text.startswith("~") else f"/{root}", tuple(parts[first:]))
 
 
-def _part(text: str) -> Part:
+def _part(text: str) -> PatternPart:
     form, fields, wild = "", [], False
     end = 0
     for hit in _PIECE.finditer(text):
@@ -99,36 +99,36 @@ def _part(text: str) -> Part:
             form += re.escape(hit[3])
     if end != len(text):
         raise ValueError(f"the part {text[:60]!r} of the pattern has a brace that is not closed")
-    return Part(text, re.compile(form, re.DOTALL), tuple(dict.fromkeys(fields)), wild)
+    return PatternPart(text, re.compile(form, re.DOTALL), tuple(dict.fromkeys(fields)), wild)
 
 
 @dataclass(slots=True)
-class Search:
+class FolderSearch:
     """Looks for job folders in a store. `listed`: entries seen so far, by which it is bounded; `cut`: that they were too many.
 
     `quick`: what stands behind the last field is not looked up.
     """
 
-    store: Store
-    pattern: Pattern
+    store: FileStore
+    pattern: FolderPattern
     deadline: Deadline
     quick: bool = False
     listed: int = 0
     cut: bool = field(default=False)
 
-    def of(self, known: Values) -> Iterator[tuple[Values, Entry]]:
+    def of(self, known: Values) -> Iterator[tuple[Values, FileEntry]]:
         """The folders and files of the pattern whose fields have these values, each with all its fields."""
-        if all(plain(value) for value in known.values()):
+        if all(is_plain_name(value) for value in known.values()):
             yield from self._below(self.pattern.root, 0, dict(known))
 
-    def named(self, own: str, known: Values) -> Iterator[tuple[Values, Entry]]:
+    def named(self, own: str, known: Values) -> Iterator[tuple[Values, FileEntry]]:
         """Likewise those whose own name, of the last part with a field, is exactly this."""
         last = max(place for place, part in enumerate(self.pattern.parts) if part.fields)
-        values = self.pattern.parts[last].read(own, known) if plain(own) else None
+        values = self.pattern.parts[last].read(own, known) if is_plain_name(own) else None
         if values is not None and self.pattern.parts[last].filled(values) == own:
             yield from self.of(values)
 
-    def _below(self, folder: str, place: int, known: Values) -> Iterator[tuple[Values, Entry]]:
+    def _below(self, folder: str, place: int, known: Values) -> Iterator[tuple[Values, FileEntry]]:
         part = self.pattern.parts[place]
         only = part.filled(known)
         last = place == len(self.pattern.parts) - 1 or (
@@ -156,7 +156,7 @@ class Search:
             elif entry.folder:
                 yield from self._further(entry, place, values)
 
-    def _further(self, entry: Entry, place: int, known: Values) -> Iterator[tuple[Values, Entry]]:
+    def _further(self, entry: FileEntry, place: int, known: Values) -> Iterator[tuple[Values, FileEntry]]:
         try:
             yield from self._below(entry.path, place + 1, known)
         except SourceFailed as failed:
@@ -164,7 +164,7 @@ class Search:
                 raise  # of one user's folder that others may not list, nothing is known
 
 
-def plain(text: str) -> bool:
+def is_plain_name(text: str) -> bool:
     """Whether a text can be one folder's name: no separator, no `..`, nothing that a store reads as more than a name."""
     return (
         bool(text)

@@ -12,12 +12,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from connectors.base.budget import Load
-from connectors.base.contract import Asked, Checked, Deadline, Gives, JobQuery, Known, Seconds, SourceFailed, Spool
+from connectors.base.contract import (
+    CheckResult,
+    CollectionRequest,
+    Deadline,
+    EvidenceKind,
+    JobQuery,
+    JobSummary,
+    Seconds,
+    SourceFailed,
+    Spool,
+)
 from connectors.base.filenames import name_hints
 from connectors.base.secret import Secret
-from connectors.files.copy import Copying, inside_of, listed
-from connectors.files.folder_pattern import Pattern, Search, Values, pattern_of
-from connectors.files.local import Entry, HostFolders, Store, host_root
+from connectors.files.copy import FileCopier, copy_tasks, relative_names
+from connectors.files.folder_pattern import FolderPattern, FolderSearch, Values, parse_pattern
+from connectors.files.local import FileEntry, FileStore, HostFolders, host_root
 from connectors.files.object_store import ObjectLogin, ObjectStore
 from kb.model import Gap, Job, JobRecord, Member, StreamRef, Window
 from kb.parsers.logs.prefixes import peel
@@ -59,7 +69,7 @@ class FoldersSettings:
     """The most that the object store gets from us."""
 
     def __post_init__(self) -> None:
-        pattern_of(self.pattern)
+        parse_pattern(self.pattern)
         if (self.access_key is None) != (self.secret_key is None):
             raise ValueError("access_key and secret_key go together")
         if any(not one.startswith(("/", "~")) for one in self.allowed):
@@ -67,18 +77,18 @@ class FoldersSettings:
 
 
 @dataclass(slots=True)
-class Folders:
+class JobFolders:
     """One pattern of job folders: a Finder, and a Source of logs and Flight Recorder dumps."""
 
     settings: FoldersSettings
-    store: Store | None = None
-    gives: frozenset[Gives] = field(default=frozenset({"jobs", "logs", "collectives"}), init=False)
-    _pattern: Pattern = field(init=False, repr=False)
-    _store: Store = field(init=False, repr=False)
+    store: FileStore | None = None
+    provides: frozenset[EvidenceKind] = field(default=frozenset({"jobs", "logs", "collectives"}), init=False)
+    _pattern: FolderPattern = field(init=False, repr=False)
+    _store: FileStore = field(init=False, repr=False)
     _allowed: tuple[str, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        known, pattern = self.settings, pattern_of(self.settings.pattern)
+        known, pattern = self.settings, parse_pattern(self.settings.pattern)
         self._allowed = tuple(host_root(one) for one in known.allowed)
         if pattern.scheme == "s3":
             login = ObjectLogin(
@@ -102,8 +112,8 @@ class Folders:
         """The jobs whose id, name, or folder's own name is exactly this, newest first, at most 20."""
         text = query.text.strip()
         user = {"user": query.user} if query.user and "user" in self._pattern.fields else {}
-        search = Search(self._store, self._pattern, deadline)
-        found: dict[str, tuple[Values, Entry]] = {}
+        search = FolderSearch(self._store, self._pattern, deadline)
+        found: dict[str, tuple[Values, FileEntry]] = {}
         for way in (
             search.named(text, user),
             *(search.of({**user, key: text}) for key in ("id", "name") if key in self._pattern.fields),
@@ -116,25 +126,25 @@ class Folders:
                 asked=self.settings.pattern,
                 hint="say --user, or make the pattern narrower",
             )
-        groups: dict[tuple[str, ...], list[tuple[Values, Entry]]] = {}
+        groups: dict[tuple[str, ...], list[tuple[Values, FileEntry]]] = {}
         for values, entry in found.values():
             groups.setdefault(_key(values), []).append((values, entry))
         newest = sorted(groups.values(), key=_last, reverse=True)[:MOST_FOUND]
         records = [self._record(one, deadline) for one in newest]
         return tuple(sorted(records, key=lambda one: -(one.job.end or one.job.start or 0.0)))
 
-    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+    def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """Jobs whose folders were written to in the window (of object stores: all), newest first, at most 2,000."""
-        jobs: dict[tuple[str, ...], Known] = {}
-        search = Search(self._store, self._pattern, deadline, quick=self._pattern.scheme == "s3")
+        jobs: dict[tuple[str, ...], JobSummary] = {}
+        search = FolderSearch(self._store, self._pattern, deadline, quick=self._pattern.scheme == "s3")
         for values, entry in search.of({}):
             if entry.written is not None and not (window.start or 0.0) <= entry.written < (window.end or float("inf")):
                 continue
-            one = Known(_id(values, entry), values.get("name", ""), None, None, entry.written, values.get("user"))
+            one = JobSummary(_id(values, entry), values.get("name", ""), None, None, entry.written, values.get("user"))
             jobs.setdefault(_key(values), one)
         return tuple(sorted(jobs.values(), key=lambda one: -(one.end or 0.0))[:MOST_RECENT])
 
-    def _record(self, places: Sequence[tuple[Values, Entry]], deadline: Deadline) -> JobRecord:
+    def _record(self, places: Sequence[tuple[Values, FileEntry]], deadline: Deadline) -> JobRecord:
         values, first = places[0]
         files = [pair for _, entry in places for pair in self._files(entry, deadline)]
         written = [entry.written for _, entry in files if entry.written is not None]
@@ -151,7 +161,7 @@ class Folders:
         )
         return JobRecord(job, "folders", members=members, paths=tuple(entry.path for _, entry in places))
 
-    def _start(self, files: Sequence[tuple[str, Entry]], deadline: Deadline) -> float | None:
+    def _start(self, files: Sequence[tuple[str, FileEntry]], deadline: Deadline) -> float | None:
         """When the first log begins, as its first lines say; else when the first file was last written to."""
         written = [entry.written for _, entry in files if entry.written is not None]
         logs = sorted(
@@ -172,24 +182,24 @@ class Folders:
 
     # -- Source --------------------------------------------------------------------------------------------------------
 
-    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+    def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         """Copy the job's logs, torchrun's error files and Flight Recorder dumps; what its scheduler names as output too."""
         gaps: list[Gap] = []
         copied = 0
         for store, files in (
-            (self._store, list(self._wanted(asked, gaps))),
-            (HostFolders(self._allowed), list(self._named(asked))),
+            (self._store, list(self._wanted(request, gaps))),
+            (HostFolders(self._allowed), list(self._named(request))),
         ):
-            found = listed(files, gaps, self.settings.pattern)
-            copying = Copying(store, asked, spool, "folders", gaps)
-            wanted = [one for one in found if asked.wants("collectives" if one.dump else "logs")]
+            found = copy_tasks(files, gaps, self.settings.pattern)
+            copying = FileCopier(store, request, spool, "folders", gaps)
+            wanted = [one for one in found if request.wants("collectives" if one.dump else "logs")]
             copying.copy(wanted)
             copied += len(wanted)
         if isinstance(self._store, HostFolders) and self._store.refused:
             reason = "a link leads out of the folders that may be read; `allowed` can name where to"
             gaps += [Gap("refused_link", path, reason) for path in dict.fromkeys(self._store.refused)]
             self._store.refused.clear()
-        if not copied and asked.wants("logs"):
+        if not copied and request.wants("logs"):
             gaps.append(
                 Gap(
                     "no_logs",
@@ -200,21 +210,21 @@ class Folders:
             )
         return gaps
 
-    def check(self, deadline: Deadline) -> Checked:
+    def check(self, deadline: Deadline) -> CheckResult:
         """List the folder that all job folders lie in, and read a job's name from the first that fit."""
         sent = f"list {'s3://' if self._pattern.scheme == 's3' else ''}{self._pattern.root}/"
-        search = Search(self._store, self._pattern, deadline)
+        search = FolderSearch(self._store, self._pattern, deadline)
         try:
             if self._pattern.scheme != "s3" and not os.path.isdir(self._pattern.root):  # noqa: PTH112 - never raises
-                return Checked(False, f"{self._pattern.root}: there is no such folder", sent, "see `pattern`")
+                return CheckResult(False, f"{self._pattern.root}: there is no such folder", sent, "see `pattern`")
             first = next(iter(self._store.listed(self._pattern.root, deadline)), None)
             found = next(search.of({}), None)
         except SourceFailed as failed:
-            return Checked(False, str(failed), failed.asked or sent, failed.hint)
+            return CheckResult(False, str(failed), failed.asked or sent, failed.hint)
         if first is None:
-            return Checked(True, f"{self._pattern.root} can be listed, and is empty", sent)
+            return CheckResult(True, f"{self._pattern.root} can be listed, and is empty", sent)
         if found is None:
-            return Checked(
+            return CheckResult(
                 False,
                 f"nothing under {self._pattern.root} fits the pattern",
                 sent,
@@ -222,18 +232,18 @@ class Folders:
             )
         values, entry = found
         said = ", ".join(f"{key} {value!r}" for key, value in values.items())
-        return Checked(True, f"{entry.name!r} is read as {said}", sent)
+        return CheckResult(True, f"{entry.name!r} is read as {said}", sent)
 
     # -- how -----------------------------------------------------------------------------------------------------------
 
-    def _wanted(self, asked: Asked, gaps: list[Gap]) -> Iterator[tuple[str, Entry]]:
+    def _wanted(self, request: CollectionRequest, gaps: list[Gap]) -> Iterator[tuple[str, FileEntry]]:
         """The files of the job's folders."""
-        job = asked.record.job
-        begun = job.start - EARLIER if job.start is not None and asked.record.system != "folders" else None
-        places = self._places(asked)
+        job = request.record.job
+        begun = job.start - EARLIER if job.start is not None and request.record.system != "folders" else None
+        places = self._places(request)
         old = 0
         for entry in places:
-            for name, file in self._files(entry, asked.deadline):
+            for name, file in self._files(entry, request.deadline):
                 if begun is not None and file.written is not None and file.written < begun:
                     old += 1
                     continue
@@ -243,12 +253,12 @@ class Folders:
                 Gap("earlier_run", "folders", f"{old} files were last written to before the job began; not read")
             )
 
-    def _places(self, asked: Asked) -> list[Entry]:
+    def _places(self, request: CollectionRequest) -> list[FileEntry]:
         """The folders and files of exactly this job: by its id where the pattern has one, else by its name."""
-        job, fields = asked.record.job, self._pattern.fields
-        search = Search(self._store, self._pattern, asked.deadline)
+        job, fields = request.record.job, self._pattern.fields
+        search = FolderSearch(self._store, self._pattern, request.deadline)
         user = {"user": job.owner} if job.owner and "user" in fields else {}
-        if asked.record.system == "folders":
+        if request.record.system == "folders":
             own = {
                 key: value for key, value in (("id", job.id), ("name", job.name)) if value is not None and key in fields
             }
@@ -257,21 +267,21 @@ class Folders:
             return [entry for _, entry in search.of({**user, "id": job.id})] if job.id else []
         return [entry for _, entry in search.of({**user, "name": job.name})] if job.name else []
 
-    def _named(self, asked: Asked) -> Iterator[tuple[str, Entry]]:
+    def _named(self, request: CollectionRequest) -> Iterator[tuple[str, FileEntry]]:
         """The output files that the scheduler names, where they lie in folders that are allowed."""
-        if not self._allowed or asked.record.system == "folders":
+        if not self._allowed or request.record.system == "folders":
             return
         store = HostFolders(self._allowed)
-        for path in dict.fromkeys(asked.record.paths):
-            entry = store.looked_up(path, asked.deadline) if path.startswith("/") and path.isprintable() else None
+        for path in dict.fromkeys(request.record.paths):
+            entry = store.looked_up(path, request.deadline) if path.startswith("/") and path.isprintable() else None
             if entry is not None and not entry.folder:
                 yield entry.name, entry
 
-    def _files(self, entry: Entry, deadline: Deadline) -> Iterator[tuple[str, Entry]]:
+    def _files(self, entry: FileEntry, deadline: Deadline) -> Iterator[tuple[str, FileEntry]]:
         if not entry.folder:
             yield entry.name, entry
             return
-        for count, pair in enumerate(map(inside_of(entry.path), self._store.below(entry.path, deadline))):
+        for count, pair in enumerate(map(relative_names(entry.path), self._store.below(entry.path, deadline))):
             if count > MOST_MEMBERS:
                 return
             yield pair
@@ -281,16 +291,16 @@ def _key(values: Values) -> tuple[str, ...]:
     return tuple(f"{key}={value}" for key, value in sorted(values.items()))
 
 
-def _id(values: Values, entry: Entry) -> str:
+def _id(values: Values, entry: FileEntry) -> str:
     """What a job is known by: its id, where the pattern has none its name."""
     return values.get("id") or values.get("name") or entry.name
 
 
-def _last(places: Sequence[tuple[Values, Entry]]) -> float:
+def _last(places: Sequence[tuple[Values, FileEntry]]) -> float:
     return max((entry.written or 0.0 for _, entry in places), default=0.0)
 
 
-def _members(files: Iterable[tuple[str, Entry]]) -> tuple[tuple[Member, ...], dict[str, tuple[int, ...]]]:
+def _members(files: Iterable[tuple[str, FileEntry]]) -> tuple[tuple[Member, ...], dict[str, tuple[int, ...]]]:
     """Who wrote files, as their names tell; and which ranks ran on which node."""
     members: dict[tuple[int | None, str | None], Member] = {}
     nodes: dict[str, list[int]] = {}

@@ -19,7 +19,7 @@ DEEPEST = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """A file or folder: its whole path, its own name, bytes, and when it was last written (seconds since the epoch)."""
 
     path: str
@@ -29,7 +29,7 @@ class Entry:
     written: float | None = None
 
 
-class Handle(Protocol):
+class FileHandle(Protocol):
     """An open file that is read from a place on."""
 
     def read(self, size: int, /) -> bytes:
@@ -42,19 +42,19 @@ class Handle(Protocol):
         """Be done with it."""
 
 
-class Store(Protocol):
+class FileStore(Protocol):
     """A place of files."""
 
-    def listed(self, folder: str, deadline: Deadline) -> Iterator[Entry]:
+    def listed(self, folder: str, deadline: Deadline) -> Iterator[FileEntry]:
         """What lies in a folder, in no order; nothing where there is no such folder. May raise SourceFailed."""
 
-    def below(self, folder: str, deadline: Deadline) -> Iterator[Entry]:
+    def below(self, folder: str, deadline: Deadline) -> Iterator[FileEntry]:
         """All files below a folder. May raise SourceFailed."""
 
-    def looked_up(self, path: str, deadline: Deadline) -> Entry | None:
+    def looked_up(self, path: str, deadline: Deadline) -> FileEntry | None:
         """The file or folder of exactly this path."""
 
-    def opened(self, entry: Entry, deadline: Deadline) -> Handle:
+    def opened(self, entry: FileEntry, deadline: Deadline) -> FileHandle:
         """A file to read. May raise SourceFailed, also while it is read."""
 
 
@@ -68,10 +68,10 @@ class HostFolders:
     roots: tuple[str, ...]
     refused: list[str] = field(default_factory=list)
 
-    def listed(self, folder: str, deadline: Deadline) -> Iterator[Entry]:
+    def listed(self, folder: str, deadline: Deadline) -> Iterator[FileEntry]:
         """See Store."""
         deadline.check(folder)
-        with _reading(folder):
+        with _os_errors(folder):
             try:
                 entries = os.scandir(folder)
             except (FileNotFoundError, NotADirectoryError):
@@ -83,7 +83,7 @@ class HostFolders:
                     if found is not None:
                         yield found
 
-    def below(self, folder: str, deadline: Deadline) -> Iterator[Entry]:
+    def below(self, folder: str, deadline: Deadline) -> Iterator[FileEntry]:
         """See Store. Folders that cannot be listed are left out."""
         waiting, seen = [(folder, 0)], set()
         while waiting:
@@ -103,7 +103,7 @@ class HostFolders:
                 if failed.kind == "timeout" or depth == 0:
                     raise
 
-    def looked_up(self, path: str, deadline: Deadline) -> Entry | None:
+    def looked_up(self, path: str, deadline: Deadline) -> FileEntry | None:
         """See Store."""
         deadline.check(path)
         try:
@@ -112,10 +112,10 @@ class HostFolders:
             return None
         return self._checked(path, status) if self._inside(path) else None
 
-    def opened(self, entry: Entry, deadline: Deadline) -> Handle:
+    def opened(self, entry: FileEntry, deadline: Deadline) -> FileHandle:
         """See Store."""
         deadline.check(entry.path)
-        with _reading(entry.path):
+        with _os_errors(entry.path):
             number = os.open(entry.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         handle = os.fdopen(number, "rb", buffering=0)
         plain = stat.S_ISREG(os.fstat(number).st_mode)
@@ -125,7 +125,7 @@ class HostFolders:
             raise SourceFailed("refused", f"{entry.path}: {why}")
         return handle
 
-    def _entry(self, one: os.DirEntry[str]) -> Entry | None:
+    def _entry(self, one: os.DirEntry[str]) -> FileEntry | None:
         try:
             status = one.stat()
             link = one.is_symlink()
@@ -135,11 +135,11 @@ class HostFolders:
             return None
         return self._checked(one.path, status)
 
-    def _checked(self, path: str, status: os.stat_result) -> Entry | None:
+    def _checked(self, path: str, status: os.stat_result) -> FileEntry | None:
         folder = stat.S_ISDIR(status.st_mode)
         if not folder and not stat.S_ISREG(status.st_mode):
             return None
-        return Entry(path, path.rsplit("/", 1)[-1], folder, 0 if folder else status.st_size, status.st_mtime)
+        return FileEntry(path, path.rsplit("/", 1)[-1], folder, 0 if folder else status.st_size, status.st_mtime)
 
     def _inside(self, path: str) -> bool:
         inside = self._within(os.path.realpath(path))
@@ -152,7 +152,7 @@ class HostFolders:
         return any(real == one or real.startswith(one.rstrip("/") + "/") for one in roots)
 
 
-class _reading:  # noqa: N801 - reads as a statement
+class _os_errors:  # noqa: N801 - reads as a statement
     """Turns what the system says of a path into a SourceFailed."""
 
     def __init__(self, path: str) -> None:

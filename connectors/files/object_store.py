@@ -13,7 +13,7 @@ from typing import Any
 from connectors.base.budget import Budget, Load
 from connectors.base.contract import Deadline, Failure, SourceFailed
 from connectors.base.secret import Secret
-from connectors.files.local import Entry, Handle
+from connectors.files.local import FileEntry, FileHandle
 
 PAGE = 1000  # what an object store lists in one answer
 TRIES = 3
@@ -43,33 +43,33 @@ class ObjectStore:
         self._made: tuple[tuple[str, ...], Any] | None = None
         self._lock = threading.Lock()
 
-    def listed(self, folder: str, deadline: Deadline) -> Iterator[Entry]:
+    def listed(self, folder: str, deadline: Deadline) -> Iterator[FileEntry]:
         """See Store."""
         for page in self._pages(folder, deadline, "/"):
             for one in page.get("CommonPrefixes", ()):
                 path = f"{_bucket(folder)}/{one['Prefix'].rstrip('/')}"
-                yield Entry(path, path.rsplit("/", 1)[-1], folder=True)
+                yield FileEntry(path, path.rsplit("/", 1)[-1], folder=True)
             yield from _objects(page, _bucket(folder))
 
-    def below(self, folder: str, deadline: Deadline) -> Iterator[Entry]:
+    def below(self, folder: str, deadline: Deadline) -> Iterator[FileEntry]:
         """See Store."""
         for page in self._pages(folder, deadline, ""):
             yield from _objects(page, _bucket(folder))
 
-    def looked_up(self, path: str, deadline: Deadline) -> Entry | None:
+    def looked_up(self, path: str, deadline: Deadline) -> FileEntry | None:
         """See Store."""
         bucket, _, key = path.partition("/")
         if not key:
-            return Entry(path, path, folder=True)
+            return FileEntry(path, path, folder=True)
         inside = self._ask("list_objects_v2", deadline, Bucket=bucket, Prefix=f"{key}/", MaxKeys=1)
         if inside.get("KeyCount"):
-            return Entry(path, path.rsplit("/", 1)[-1], folder=True)
+            return FileEntry(path, path.rsplit("/", 1)[-1], folder=True)
         page = self._ask("list_objects_v2", deadline, Bucket=bucket, Prefix=key, MaxKeys=1)
         return next((one for one in _objects(page, bucket) if one.path == path), None)
 
-    def opened(self, entry: Entry, deadline: Deadline) -> Handle:
+    def opened(self, entry: FileEntry, deadline: Deadline) -> FileHandle:
         """See Store."""
-        return _Ranges(self, entry, deadline)
+        return _RangeReader(self, entry, deadline)
 
     def part(self, path: str, start: int, stop: int, deadline: Deadline) -> bytes:
         """The bytes [start, stop) of an object."""
@@ -171,11 +171,11 @@ def _system(login: ObjectLogin, keys: tuple[str, ...]) -> Any:
 
 
 @dataclass(slots=True)
-class _Ranges:
+class _RangeReader:
     """An object that is read range by range."""
 
     store: ObjectStore
-    entry: Entry
+    entry: FileEntry
     deadline: Deadline
     at: int = 0
 
@@ -195,12 +195,12 @@ class _Ranges:
         """Nothing is held."""
 
 
-def _objects(page: dict[str, Any], bucket: str) -> Iterator[Entry]:
+def _objects(page: dict[str, Any], bucket: str) -> Iterator[FileEntry]:
     for one in page.get("Contents", ()):
         path = f"{bucket}/{one['Key']}"
         if not path.endswith("/"):  # an empty object that stands for a folder
             written = one.get("LastModified")
-            yield Entry(
+            yield FileEntry(
                 path, path.rsplit("/", 1)[-1], False, int(one["Size"]), written.timestamp() if written else None
             )
 

@@ -23,7 +23,7 @@ SETTLED = 3.0  # seconds since the last write after which a dump is whole
 
 
 @dataclass(frozen=True, slots=True)
-class Dumped:
+class DumpFile:
     """A dump that lies there: when it was written (seconds since the epoch) and how large it is."""
 
     path: Path
@@ -40,13 +40,13 @@ class RecorderSource:
     _given: dict[Path, tuple[int, float]] = field(default_factory=dict)
     _seen: dict[Path, tuple[int, float]] = field(default_factory=dict)
 
-    def poll(self, now: float) -> tuple[tuple[Dumped, ...], tuple[Gap, ...]]:
+    def poll(self, now: float) -> tuple[tuple[DumpFile, ...], tuple[Gap, ...]]:
         """The dumps that are new, or written anew, and whole; by path."""
-        found: list[Dumped] = []
+        found: list[DumpFile] = []
         gaps: list[Gap] = []
         before, self._seen = self._seen, {}
         for prefix in sorted(self.prefixes):
-            for count, one in enumerate(_listed(prefix)):
+            for count, one in enumerate(_dump_files(prefix)):
                 if count >= MOST:
                     gaps.append(Gap("too_many_files", prefix, f"more than {MOST} dumps; the rest is not read"))
                     break
@@ -63,7 +63,7 @@ class RecorderSource:
         return tuple(sorted(found, key=lambda one: one.path)), tuple(gaps)
 
 
-def _listed(prefix: str) -> Iterator[Dumped]:
+def _dump_files(prefix: str) -> Iterator[DumpFile]:
     """The plain files whose paths begin with a prefix, or that lie in the folder that it is."""
     path = Path(prefix)
     folder, start = (path, "") if path.is_dir() else (path.parent, path.name)
@@ -73,14 +73,14 @@ def _listed(prefix: str) -> Iterator[Dumped]:
                 status = entry.stat()
                 named = entry.name.startswith(start) and not entry.name.startswith(".")
                 if named and stat.S_ISREG(status.st_mode):
-                    yield Dumped(Path(entry.path), status.st_mtime, status.st_size)
+                    yield DumpFile(Path(entry.path), status.st_mtime, status.st_size)
 
 
-def ask(pipes: Iterable[Path]) -> tuple[Gap, ...]:
+def request_dumps(pipes: Iterable[Path]) -> tuple[Gap, ...]:
     """Ask for dumps by writing a word into each pipe; which could not be asked."""
     refused: dict[str, list[Path]] = {}
     for pipe in pipes:
-        why = _ask(pipe)
+        why = _request_dump(pipe)
         if why:
             refused.setdefault(why, []).append(pipe)
     return tuple(
@@ -89,7 +89,7 @@ def ask(pipes: Iterable[Path]) -> tuple[Gap, ...]:
     )
 
 
-def _ask(pipe: Path) -> str:
+def _request_dump(pipe: Path) -> str:
     """Write into a pipe without waiting; in words why that cannot be. Links are not followed: others may write there."""
     try:
         handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)

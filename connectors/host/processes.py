@@ -46,7 +46,7 @@ class RankProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class Dump:
+class StackDump:
     """What py-spy gave of one process: JSON bytes, empty where it gave none, and then why."""
 
     rank: int
@@ -57,7 +57,7 @@ class Dump:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ProcessSelector:
     """Which processes are meant: their ids, or a regular expression over their command lines."""
 
     pids: tuple[int, ...] = ()
@@ -85,14 +85,14 @@ class Host:
         """What this host calls itself."""
         return os.uname().nodename
 
-    def ranks(self, wanted: Wanted) -> tuple[tuple[RankProcess, ...], tuple[Gap, ...]]:
+    def ranks(self, wanted: ProcessSelector) -> tuple[tuple[RankProcess, ...], tuple[Gap, ...]]:
         """The ranks that run here, by rank, and what was odd about them."""
         if not wanted:
             return (), ()
         known = process_table.read_all()
         chosen = [process_table.with_environment(process) for process in _chosen(wanted, known)]
         if not chosen:
-            return (), (Gap("no_processes", _of(wanted), "no such process runs here"),)
+            return (), (Gap("no_processes", _describe(wanted), "no such process runs here"),)
         gaps: list[Gap] = []
         mains = _mains(_with_ranks(chosen, gaps), known, gaps)
         if len(mains) > MOST_RANKS:
@@ -131,7 +131,7 @@ class Host:
 
     def stacks(
         self, ranks: Sequence[RankProcess], stopping: Callable[[], bool] = lambda: False
-    ) -> tuple[tuple[Dump, ...], tuple[Gap, ...]]:
+    ) -> tuple[tuple[StackDump, ...], tuple[Gap, ...]]:
         """One round of stacks: every rank's main process, then as many children as time allows."""
         program = self._program()
         if program is None:
@@ -143,7 +143,7 @@ class Host:
         ]
         left = [0]
 
-        def dump(task: tuple[int, Process, bool]) -> Dump | None:
+        def dump(task: tuple[int, Process, bool]) -> StackDump | None:
             if stopping() or monotonic() > deadline:
                 left[0] += 1
                 return None
@@ -151,7 +151,7 @@ class Host:
 
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             found = [one for one in pool.map(dump, [*mains, *children]) if one is not None]
-        gaps = list(_troubles(found))
+        gaps = list(_failure_gaps(found))
         if left[0]:
             reason = f"{left[0]} processes were not sampled in this round: no time was left"
             gaps.append(Gap("stacks_left_out", self.name, reason))
@@ -163,10 +163,10 @@ class Host:
         beside = Path(sys.executable).with_name("py-spy")
         return shutil.which("py-spy") or (str(beside) if os.access(beside, os.X_OK) else None)
 
-    def _dump(self, program: str, rank: int, process: Process, child: bool) -> Dump:
+    def _dump(self, program: str, rank: int, process: Process, child: bool) -> StackDump:
         before = process_table.read(process.pid)
         if before is None or not process.same_as(before):
-            return Dump(rank, process.pid, child, b"", "gone")
+            return StackDump(rank, process.pid, child, b"", "gone")
         attach = before.attachable
         native = self.native and attach and not child and process.pid not in self._without_native
         how = ["--native"] if native else [] if attach else ["--nonblocking"]
@@ -179,8 +179,8 @@ class Host:
             if ran.trouble:
                 self._go_on(process, before)
         if ran.trouble and not self.alive(process):
-            return Dump(rank, process.pid, child, b"", "gone")
-        return Dump(rank, process.pid, child, b"" if ran.trouble else ran.output, ran.trouble)
+            return StackDump(rank, process.pid, child, b"", "gone")
+        return StackDump(rank, process.pid, child, b"" if ran.trouble else ran.output, ran.trouble)
 
     def library(self, pid: int, name: str) -> Path | None:
         """See process_table.library."""
@@ -194,7 +194,7 @@ class Host:
                 os.kill(process.pid, signal.SIGCONT)
 
 
-def _chosen(wanted: Wanted, known: Mapping[int, Process]) -> Iterator[Process]:
+def _chosen(wanted: ProcessSelector, known: Mapping[int, Process]) -> Iterator[Process]:
     own = set(_ancestors(os.getpid(), known))  # their command lines hold the pattern too
     living = {pid for pid, process in known.items() if not process.ended}
     yield from (known[pid] for pid in dict.fromkeys(wanted.pids) if pid in living)
@@ -205,7 +205,7 @@ def _chosen(wanted: Wanted, known: Mapping[int, Process]) -> Iterator[Process]:
                 yield known[pid]
 
 
-def _of(wanted: Wanted) -> str:
+def _describe(wanted: ProcessSelector) -> str:
     return f"processes of {wanted.pattern!r}" if wanted.pattern else f"pids {','.join(map(str, wanted.pids[:16]))}"
 
 
@@ -271,9 +271,9 @@ def _family(one: Process, families: Mapping[int, Sequence[int]], known: Mapping[
         yield from (known[pid] for pid in row if not known[pid].ended)
 
 
-def _troubles(found: Iterable[Dump]) -> Iterator[Gap]:
+def _failure_gaps(found: Iterable[StackDump]) -> Iterator[Gap]:
     """One gap for each kind of trouble, with how many processes it struck."""
-    struck: dict[str, list[Dump]] = {}
+    struck: dict[str, list[StackDump]] = {}
     for one in found:
         if one.trouble and not (one.child and one.trouble == "gone"):
             struck.setdefault(_ALLOW if _denied(one.trouble) else one.trouble, []).append(one)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from connectors.base.contract import Deadline, SourceFailed
-from connectors.base.http import Answer, Call, Client, path_of
+from connectors.base.http import HttpClient, HttpRequest, HttpResponse, url_path
 from kb.parsers.schedulers.jsondocs import mapping, objects, string
 
 PAGE = 500  # objects of an answer
@@ -39,7 +39,7 @@ def selector(label: str, value: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class ResourcePath:
     """Objects of one sort: `group` is empty for the core ones; `namespace` None: in all, or they are of the cluster."""
 
     group: str
@@ -51,11 +51,11 @@ class Where:
         """The path of the sort, or of one of its objects."""
         root = ("apis", self.group) if self.group else ("api",)
         inside = ("namespaces", self.namespace) if self.namespace is not None else ()
-        return path_of(*root, self.version, *inside, self.plural, *more)
+        return url_path(*root, self.version, *inside, self.plural, *more)
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ObjectList:
     """Objects of a list. `whole`: none is missing; else `why` says why some are."""
 
     items: tuple[Mapping[str, Any], ...]
@@ -64,10 +64,10 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
+class KubernetesApi:
     """A server, through the client that bounds and retries."""
 
-    client: Client
+    client: HttpClient
 
     def groups(self, deadline: Deadline) -> Mapping[str, frozenset[str]]:
         """The API groups that it serves, each with its versions.
@@ -75,21 +75,21 @@ class Api:
         Raises:
             SourceFailed: no answer, or a refusal.
         """
-        told = _object(self.client.json(Call("/apis"), deadline, largest=LARGEST), "/apis")
+        told = _object(self.client.json(HttpRequest("/apis"), deadline, largest=LARGEST), "/apis")
         found = {}
         for one in objects(told.get("groups"), 2000):
             versions = (string(version.get("version"), 40) for version in objects(one.get("versions"), 20))
             found[string(one.get("name"), 253)] = frozenset(version for version in versions if version)
         return found
 
-    def get(self, where: Where, name: str, deadline: Deadline) -> Mapping[str, Any] | None:
+    def get(self, where: ResourcePath, name: str, deadline: Deadline) -> Mapping[str, Any] | None:
         """One object; None where there is none of this name, or no such sort.
 
         Raises:
             SourceFailed: no answer, or a refusal.
         """
         try:
-            return _object(self.client.json(Call(where.path(name)), deadline, largest=LARGEST), where.path(name))
+            return _object(self.client.json(HttpRequest(where.path(name)), deadline, largest=LARGEST), where.path(name))
         except SourceFailed as failed:
             if failed.kind == "missing":
                 return None
@@ -97,13 +97,13 @@ class Api:
 
     def list(
         self,
-        where: Where,
+        where: ResourcePath,
         deadline: Deadline,
         *,
         labels: str | None = None,
         fields: str | None = None,
         pages: int = 20,
-    ) -> Listed:
+    ) -> ObjectList:
         """The objects that a selector selects, page by page. A list that the server has forgotten is begun anew, once.
 
         Raises:
@@ -116,24 +116,24 @@ class Api:
                 for count, (items, more) in enumerate(self._pages(where, selected, deadline), 1):
                     held.update({_key(one): one for one in items})
                     if more and count >= pages:
-                        return Listed(tuple(held.values()), whole=False, why=f"more than {pages} pages of {PAGE}")
-                return Listed(tuple(held.values()))
+                        return ObjectList(tuple(held.values()), whole=False, why=f"more than {pages} pages of {PAGE}")
+                return ObjectList(tuple(held.values()))
             except SourceFailed as failed:
                 if not held:
                     raise
                 if failed.kind != "refused" or attempt == 2:
-                    return Listed(tuple(held.values()), whole=False, why=str(failed))
+                    return ObjectList(tuple(held.values()), whole=False, why=str(failed))
         raise AssertionError("unreachable")
 
     def _pages(
-        self, where: Where, selected: Mapping[str, str | None], deadline: Deadline
+        self, where: ResourcePath, selected: Mapping[str, str | None], deadline: Deadline
     ) -> Iterator[tuple[Sequence[Mapping[str, Any]], bool]]:
         more: str | None = None
         while True:
-            call = Call(where.path(), {**selected, "limit": PAGE, "continue": more})
-            told = _object(self.client.json(call, deadline, largest=LARGEST), call.words())
+            call = HttpRequest(where.path(), {**selected, "limit": PAGE, "continue": more})
+            told = _object(self.client.json(call, deadline, largest=LARGEST), call.summary())
             if not isinstance(told.get("items"), list) and not isinstance(told.get("metadata"), dict):
-                raise SourceFailed("bad_answer", "its answer is no list of objects", asked=call.words())
+                raise SourceFailed("bad_answer", "its answer is no list of objects", asked=call.summary())
             more = string(mapping(told.get("metadata")).get("continue"), 20_000)
             yield objects(told.get("items"), 100 * PAGE), bool(more)
             if not more:
@@ -141,14 +141,15 @@ class Api:
 
     def log(
         self, namespace: str, pod: str, params: Mapping[str, str | int | None], most: int, deadline: Deadline
-    ) -> Answer:
+    ) -> HttpResponse:
         """A container's log, each line with its time in front; at most so many bytes, the last line maybe cut.
 
         Raises:
             SourceFailed: no answer, or a refusal.
         """
-        call = Call(
-            Where("", "v1", "pods", namespace).path(pod, "log"), {"timestamps": "true", "limitBytes": most, **params}
+        call = HttpRequest(
+            ResourcePath("", "v1", "pods", namespace).path(pod, "log"),
+            {"timestamps": "true", "limitBytes": most, **params},
         )
         return self.client.get(call, deadline, largest=most)
 

@@ -56,7 +56,7 @@ def in_cluster(load: Load, account: Path = ACCOUNT) -> Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Plugin:
+class ExecPlugin:
     """A command of a kubeconfig that gives tokens: its words, the variables that it wants, the version it speaks."""
 
     words: tuple[str, ...]
@@ -64,7 +64,7 @@ class Plugin:
     version: str
 
 
-class _Held:
+class _CachedToken:
     """The token that a plug-in gave last, and until when it is good."""
 
     __slots__ = ("lock", "token", "until")
@@ -76,11 +76,11 @@ class _Held:
 
 
 @dataclass(frozen=True, slots=True)
-class FromPlugin(Secret):
+class ExecToken(Secret):
     """A token that a command gives: asked for again shortly before it ends."""
 
-    plugin: Plugin = field(default_factory=lambda: Plugin((), (), ""))
-    held: _Held = field(default_factory=_Held, repr=False, compare=False)
+    plugin: ExecPlugin = field(default_factory=lambda: ExecPlugin((), (), ""))
+    held: _CachedToken = field(default_factory=_CachedToken, repr=False, compare=False)
 
     def value(self) -> str:
         """The token.
@@ -95,7 +95,7 @@ class FromPlugin(Secret):
 
 
 @dataclass(frozen=True, slots=True)
-class FromKubeconfig(Secret):
+class KubeconfigToken(Secret):
     """A token that stands in a kubeconfig file itself; read anew each time."""
 
     user: str = ""
@@ -180,15 +180,15 @@ def _token(file: Path, user: Mapping[str, Any], name: str, allowed: Sequence[str
     if user.get("tokenFile"):
         return Secret(file=str(file.parent / str(user["tokenFile"])))
     if user.get("token"):
-        return FromKubeconfig(file=str(file), user=name)
+        return KubeconfigToken(file=str(file), user=name)
     if isinstance(user.get("exec"), dict):
-        return FromPlugin(env="(a plug-in)", plugin=_plugin(user["exec"], allowed))
+        return ExecToken(env="(a plug-in)", plugin=_plugin(user["exec"], allowed))
     if user.get("auth-provider"):
         raise SourceFailed("not_configured", f"{file} uses an auth-provider, which Kubernetes has given up")
     return None
 
 
-def _plugin(told: Mapping[str, Any], allowed: Sequence[str]) -> Plugin:
+def _plugin(told: Mapping[str, Any], allowed: Sequence[str]) -> ExecPlugin:
     command, args = told.get("command"), told.get("args") or []
     env = told.get("env") or []
     if not isinstance(command, str) or not isinstance(args, list) or not isinstance(env, list):
@@ -207,10 +207,10 @@ def _plugin(told: Mapping[str, Any], allowed: Sequence[str]) -> Plugin:
         raise SourceFailed(
             "not_configured", f"the kubeconfig sets {odd[0][:60]!r} for its plug-in, which is not allowed"
         )
-    return Plugin((command, *map(str, args)), pairs, str(told.get("apiVersion", "")))
+    return ExecPlugin((command, *map(str, args)), pairs, str(told.get("apiVersion", "")))
 
 
-def _run(plugin: Plugin) -> tuple[str, float]:
+def _run(plugin: ExecPlugin) -> tuple[str, float]:
     told = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": {"interactive": False}}
     env = {"KUBERNETES_EXEC_INFO": msgspec.json.encode(told).decode(), **dict(plugin.env)}
     words = ["/usr/bin/env", *(f"{key}={value}" for key, value in env.items()), *plugin.words]
@@ -227,13 +227,13 @@ def _run(plugin: Plugin) -> tuple[str, float]:
     return token, ends.timestamp() if ends is not None else time.time() + _LASTS
 
 
-class _Status(msgspec.Struct):
+class _CredentialStatus(msgspec.Struct):
     token: str = ""
     expirationTimestamp: datetime | None = None  # noqa: N815 - the field's own name
 
 
 class _Credential(msgspec.Struct):
-    status: _Status
+    status: _CredentialStatus
 
 
 def _pem(file: Path, told: Mapping[str, Any], key: str, keep: Path) -> str | None:
@@ -245,7 +245,7 @@ def _pem(file: Path, told: Mapping[str, Any], key: str, keep: Path) -> str | Non
         data = base64.b64decode(str(inside), validate=True)
     except (binascii.Error, ValueError):
         raise SourceFailed("not_configured", f"{key}-data of {file} is not base64", hint=_KUBECONFIG) from None
-    return _kept(data, keep)
+    return _write_private(data, keep)
 
 
 def _client_cert(file: Path, user: Mapping[str, Any], keep: Path) -> str | None:
@@ -253,12 +253,12 @@ def _client_cert(file: Path, user: Mapping[str, Any], keep: Path) -> str | None:
     if cert is None or key is None:
         return cert
     try:
-        return _kept(Path(cert).read_bytes() + b"\n" + Path(key).read_bytes(), keep)
+        return _write_private(Path(cert).read_bytes() + b"\n" + Path(key).read_bytes(), keep)
     except OSError as error:
         raise SourceFailed("not_configured", f"{error.filename} cannot be read: {error.strerror}") from None
 
 
-def _kept(data: bytes, keep: Path) -> str:
+def _write_private(data: bytes, keep: Path) -> str:
     handle, path = tempfile.mkstemp(dir=keep, suffix=".pem")
     with os.fdopen(handle, "wb") as out:
         out.write(data)

@@ -20,13 +20,23 @@ from typing import Any
 import msgspec
 
 from connectors.base.budget import Load
-from connectors.base.contract import Asked, Checked, Deadline, Gives, JobQuery, Known, Seconds, SourceFailed, Spool
-from connectors.base.http import Call, Client, Endpoint
-from connectors.kubernetes.api import Api, Where
+from connectors.base.contract import (
+    CheckResult,
+    CollectionRequest,
+    Deadline,
+    EvidenceKind,
+    JobQuery,
+    JobSummary,
+    Seconds,
+    SourceFailed,
+    Spool,
+)
+from connectors.base.http import Endpoint, HttpClient, HttpRequest
+from connectors.kubernetes.api import KubernetesApi, ResourcePath
 from connectors.kubernetes.auth import from_kubeconfig, in_cluster
-from connectors.kubernetes.events import about
-from connectors.kubernetes.jobs import Found, Jobs
-from connectors.kubernetes.logs import fetch, plan
+from connectors.kubernetes.events import events_about
+from connectors.kubernetes.jobs import FoundWorkload, WorkloadFinder
+from connectors.kubernetes.logs import fetch_logs, plan_logs
 from kb.model import Gap, JobRecord, Window
 from kb.parsers.schedulers.jsondocs import mapping, objects
 from kb.parsers.schedulers.workloads import KINDS, Site
@@ -84,13 +94,13 @@ class KubernetesSettings:
 class Kubernetes:
     """A cluster, as a finder of jobs and as a source of evidence."""
 
-    def __init__(self, settings: KubernetesSettings, client: Client | None = None) -> None:
+    def __init__(self, settings: KubernetesSettings, client: HttpClient | None = None) -> None:
         self.settings = settings
         self._client = client
         self._lock = threading.Lock()
 
     @property
-    def gives(self) -> frozenset[Gives]:
+    def provides(self) -> frozenset[EvidenceKind]:
         """Jobs, logs and events."""
         return frozenset({"jobs", "logs", "events"})
 
@@ -106,7 +116,7 @@ class Kubernetes:
         found = jobs.find(query.text, query.namespace, deadline)
         return tuple(replace(one.meaning.record, last_good=_last_good(jobs, one, deadline)) for one in found)
 
-    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+    def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """Jobs of the window, newest first.
 
         Raises:
@@ -116,20 +126,23 @@ class Kubernetes:
 
     # -- evidence --------------------------------------------------------------------------------------------------
 
-    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+    def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         """Write pods.json, nodes.json, events.json and the logs of the pods.
 
         Raises:
             SourceFailed: the job's pods could not be found.
         """
-        found = self._found(asked)
+        found = self._found(request)
         gaps = list(_found_gaps(found))
         tasks: list[Callable[[], list[Gap]]] = []
-        if asked.wants("events"):
-            spool.write("pods.json", _listed("Pod", "v1", (_pod(one) for one in found.pods)))
-            tasks += [lambda: list(self._nodes(found, asked, spool)), lambda: list(self._events(found, asked, spool))]
-        if asked.wants("logs"):
-            tasks.append(lambda: list(self._logs(found, asked, spool)))
+        if request.wants("events"):
+            spool.write("pods.json", _object_list("Pod", "v1", (_pod(one) for one in found.pods)))
+            tasks += [
+                lambda: list(self._nodes(found, request, spool)),
+                lambda: list(self._events(found, request, spool)),
+            ]
+        if request.wants("logs"):
+            tasks.append(lambda: list(self._logs(found, request, spool)))
         with ThreadPoolExecutor(3) as pool:
             for future in [pool.submit(task) for task in tasks]:
                 try:
@@ -138,13 +151,13 @@ class Kubernetes:
                     gaps.append(failed.gap(SOURCE, scope=found.meaning.record.job.name or ""))
         return gaps
 
-    def _found(self, asked: Asked) -> Found:
-        record = asked.record
+    def _found(self, request: CollectionRequest) -> FoundWorkload:
+        record = request.record
         ours = record.system == SOURCE
         names = dict.fromkeys(one for one in (record.job.name, record.job.id) if one)
         for name in names if not ours else list(names)[:1]:
             word = record.labels.get("kind") if ours else None
-            if found := self._jobs().find(name, record.namespace, asked.deadline, word):
+            if found := self._jobs().find(name, record.namespace, request.deadline, word):
                 return found[0]
         raise SourceFailed(
             "missing",
@@ -153,29 +166,34 @@ class Kubernetes:
             hint="finished jobs are deleted after their ttlSecondsAfterFinished",
         )
 
-    def _nodes(self, found: Found, asked: Asked, spool: Spool) -> Iterator[Gap]:
+    def _nodes(self, found: FoundWorkload, request: CollectionRequest, spool: Spool) -> Iterator[Gap]:
         if not found.nodes:
             return
         leases: list[Mapping[str, Any]] = []
-        where = Where("coordination.k8s.io", "v1", "leases", "kube-node-lease")
+        where = ResourcePath("coordination.k8s.io", "v1", "leases", "kube-node-lease")
         gone = [one for one in found.nodes if not _ready(one)][:MOST_LEASES]
         try:
             for one in gone:
-                lease = self._api().get(where, str(mapping(one.get("metadata")).get("name")), asked.deadline)
+                lease = self._api().get(where, str(mapping(one.get("metadata")).get("name")), request.deadline)
                 leases += [] if lease is None else [{**lease, "kind": "Lease", "apiVersion": "coordination.k8s.io/v1"}]
         except SourceFailed as failed:
             yield failed.gap(SOURCE, scope="leases", rules_out="when a node that is gone was last there")
-        items = [_kept(one, _NODE) | {"kind": "Node", "apiVersion": "v1"} for one in found.nodes]
+        items = [_selected_fields(one, _NODE) | {"kind": "Node", "apiVersion": "v1"} for one in found.nodes]
         spool.write("nodes.json", _encoded([*items, *leases]))
 
-    def _events(self, found: Found, asked: Asked, spool: Spool) -> Iterator[Gap]:
-        told, gaps = about(
-            self._api(), found, asked.deadline, max(1, asked.bounds.pages // 2), SOURCE, of_nodes=self.settings.nodes
+    def _events(self, found: FoundWorkload, request: CollectionRequest, spool: Spool) -> Iterator[Gap]:
+        told, gaps = events_about(
+            self._api(),
+            found,
+            request.deadline,
+            max(1, request.bounds.pages // 2),
+            SOURCE,
+            of_nodes=self.settings.nodes,
         )
         yield from gaps
         if told is not None:
-            spool.write("events.json", _listed("Event", "v1", told))
-        start, oldest = asked.window.start, time.time() - self.settings.events_kept
+            spool.write("events.json", _object_list("Event", "v1", told))
+        start, oldest = request.window.start, time.time() - self.settings.events_kept
         if start is not None and start < oldest:
             yield Gap(
                 "events_expired",
@@ -186,22 +204,22 @@ class Kubernetes:
                 rules_out="evictions, preemptions and kills before then, but for what the pods themselves still say",
             )
 
-    def _logs(self, found: Found, asked: Asked, spool: Spool) -> Iterable[Gap]:
-        wanted = plan(found.meaning.pods, found.meaning.ranks, asked, SOURCE)
-        return fetch(self._api(), wanted, asked, spool, SOURCE)
+    def _logs(self, found: FoundWorkload, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
+        wanted = plan_logs(found.meaning.pods, found.meaning.ranks, request, SOURCE)
+        return fetch_logs(self._api(), wanted, request, spool, SOURCE)
 
     # -- the server ------------------------------------------------------------------------------------------------
 
-    def _jobs(self) -> Jobs:
+    def _jobs(self) -> WorkloadFinder:
         told = self.settings
         site = Site(told.processes_per_pod, told.topology, told.owner_labels)
-        return Jobs(self._api(), told.namespaces, told.job_labels, told.containers, site, told.nodes)
+        return WorkloadFinder(self._api(), told.namespaces, told.job_labels, told.containers, site, told.nodes)
 
-    def _api(self) -> Api:
+    def _api(self) -> KubernetesApi:
         with self._lock:
             if self._client is None:
-                self._client = Client(self._endpoint())
-            return Api(self._client)
+                self._client = HttpClient(self._endpoint())
+            return KubernetesApi(self._client)
 
     def _endpoint(self) -> Endpoint:
         told = self.settings
@@ -215,7 +233,7 @@ class Kubernetes:
         weakref.finalize(self, keep.cleanup)
         return from_kubeconfig(told.kubeconfig, told.context, told.load, told.plugins, Path(keep.name))
 
-    def check(self, deadline: Deadline) -> Checked:
+    def check(self, deadline: Deadline) -> CheckResult:
         """Ask the server which of the rights that are needed it grants."""
         sent = "GET /apis"
         try:
@@ -226,35 +244,35 @@ class Kubernetes:
                 if not self._allowed(right, deadline):
                     lacking.append(right)
         except SourceFailed as failed:
-            return Checked(False, str(failed), failed.asked or sent, failed.hint)
+            return CheckResult(False, str(failed), failed.asked or sent, failed.hint)
         kinds = ", ".join(one.word for one in KINDS if served.get(one.group, frozenset()) & set(one.versions))
         if not lacking:
-            return Checked(True, f"it can be read: {kinds}, pods with their logs, events", sent)
+            return CheckResult(True, f"it can be read: {kinds}, pods with their logs, events", sent)
         needed = any(one.resource in ("pods", "pods/log") for one in lacking)
         words = f"it answers, and does not allow: {', '.join(map(str, lacking))}"
-        return Checked(
+        return CheckResult(
             not needed, words, sent, "apply the roles of docs/privileges.md, or set namespaces: and nodes: false"
         )
 
-    def _rights(self, served: Mapping[str, frozenset[str]]) -> list[Right]:
+    def _rights(self, served: Mapping[str, frozenset[str]]) -> list[AccessRight]:
         spaces = self.settings.namespaces or ("",)
         found = [
-            Right(verb, kind.group, kind.plural, space)
+            AccessRight(verb, kind.group, kind.plural, space)
             for kind in KINDS
             if served.get(kind.group, frozenset()) & set(kind.versions)
             for space in spaces
             for verb in ("get", "list")
         ]
-        found += [Right("list", "", "pods", space) for space in spaces]
-        found += [Right("get", "", "pods/log", space) for space in spaces]
-        found += [Right("list", "", "events", space) for space in spaces]
+        found += [AccessRight("list", "", "pods", space) for space in spaces]
+        found += [AccessRight("get", "", "pods/log", space) for space in spaces]
+        found += [AccessRight("list", "", "events", space) for space in spaces]
         if self.settings.nodes:
-            found.append(Right("list", "", "events", "default"))
-            found += [Right(verb, "", "nodes", "") for verb in ("get", "list")]
-            found.append(Right("get", "coordination.k8s.io", "leases", "kube-node-lease"))
+            found.append(AccessRight("list", "", "events", "default"))
+            found += [AccessRight(verb, "", "nodes", "") for verb in ("get", "list")]
+            found.append(AccessRight("get", "coordination.k8s.io", "leases", "kube-node-lease"))
         return list(dict.fromkeys(found))
 
-    def _allowed(self, right: Right, deadline: Deadline) -> bool:
+    def _allowed(self, right: AccessRight, deadline: Deadline) -> bool:
         resource, _, sub = right.resource.partition("/")
         attributes = {"namespace": right.namespace, "verb": right.verb, "group": right.group, "resource": resource}
         review = {
@@ -262,13 +280,13 @@ class Kubernetes:
             "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": {**attributes, "subresource": sub}},
         }
-        call = Call("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=review)
+        call = HttpRequest("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=review)
         answer = self._api().client.json(call, deadline)
         return isinstance(answer, dict) and mapping(answer.get("status")).get("allowed") is True
 
 
 @dataclass(frozen=True, slots=True)
-class Right:
+class AccessRight:
     """A right that is needed. `namespace` empty: in all, or of the cluster."""
 
     verb: str
@@ -281,14 +299,14 @@ class Right:
         return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}{where}"
 
 
-def _last_good(jobs: Jobs, found: Found, deadline: Deadline) -> str | None:
+def _last_good(jobs: WorkloadFinder, found: FoundWorkload, deadline: Deadline) -> str | None:
     try:
         return jobs.last_good(found, deadline)
     except SourceFailed:  # it may be missing without harm
         return None
 
 
-def _found_gaps(found: Found) -> Iterator[Gap]:
+def _found_gaps(found: FoundWorkload) -> Iterator[Gap]:
     meaning = found.meaning
     name = meaning.record.job.name or ""
     for what, failed in found.lacking:
@@ -325,14 +343,14 @@ def _ready(node: Mapping[str, Any]) -> bool:
 
 def _pod(item: Mapping[str, Any]) -> dict[str, Any]:
     """A pod as `kubectl get -o json` prints it, without what may hold secrets."""
-    kept = _kept(item, _POD)
+    kept = _selected_fields(item, _POD)
     for part in ("initContainers", "containers"):
         listed = objects(mapping(item.get("spec")).get(part), 100)
         kept["spec"][part] = [{key: one[key] for key in _CONTAINER if key in one} for one in listed]
     return {**kept, "status": mapping(item.get("status"))}
 
 
-def _kept(item: Mapping[str, Any], parts: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+def _selected_fields(item: Mapping[str, Any], parts: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
     return {
         part: {key: told[key] for key in keys if key in told}
         for part, keys in parts.items()
@@ -340,7 +358,7 @@ def _kept(item: Mapping[str, Any], parts: Mapping[str, tuple[str, ...]]) -> dict
     }
 
 
-def _listed(kind: str, version: str, items: Iterable[Mapping[str, Any]]) -> bytes:
+def _object_list(kind: str, version: str, items: Iterable[Mapping[str, Any]]) -> bytes:
     return _encoded([{"apiVersion": version, "kind": kind, **one} for one in items])
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from connectors.base.contract import Deadline, SourceFailed
-from connectors.kubernetes.api import Api, Where
-from connectors.kubernetes.jobs import Found
+from connectors.kubernetes.api import KubernetesApi, ResourcePath
+from connectors.kubernetes.jobs import FoundWorkload
 from kb.model import Gap
 from kb.parsers.schedulers.jsondocs import mapping, string
 
@@ -17,15 +17,15 @@ _MADE = re.compile(r"[Cc]reated (?:new )?(?:worker |head |replica )?[Pp]od:? (?:
 _DROPPED = ("managedFields", "annotations")
 
 
-def about(
-    api: Api, found: Found, deadline: Deadline, pages: int, source: str, *, of_nodes: bool
+def events_about(
+    api: KubernetesApi, found: FoundWorkload, deadline: Deadline, pages: int, source: str, *, of_nodes: bool
 ) -> tuple[list[Mapping[str, Any]] | None, list[Gap]]:
     """The events, as the server gives them, and what is missing; None where none could be asked for.
 
     `of_nodes`: those about the nodes of the job too, which lie in another namespace.
     """
     gaps: list[Gap] = []
-    ours = Where("", "v1", "events", found.meaning.record.namespace)
+    ours = ResourcePath("", "v1", "events", found.meaning.record.namespace)
     budget = deadline, pages
     told: list[Mapping[str, Any]] | None = None
     listed = _listed(api, ours, None, budget, gaps=gaps, source=source)
@@ -33,15 +33,21 @@ def about(
         told = _ours(listed, found)
     nodes = {one.node for one in found.meaning.pods if one.node}
     if nodes and of_nodes:
-        where = Where("", "v1", "events", NODES_IN)
+        where = ResourcePath("", "v1", "events", NODES_IN)
         others = _listed(api, where, "involvedObject.kind=Node", budget, gaps=gaps, source=source)
         if others is not None:
-            told = [*(told or []), *(one for one in others if _about(one)[1] in nodes)]
+            told = [*(told or []), *(one for one in others if _involved_object(one)[1] in nodes)]
     return None if told is None else [_slim(one) for one in told], gaps
 
 
 def _listed(
-    api: Api, where: Where, fields: str | None, budget: tuple[Deadline, int], *, gaps: list[Gap], source: str
+    api: KubernetesApi,
+    where: ResourcePath,
+    fields: str | None,
+    budget: tuple[Deadline, int],
+    *,
+    gaps: list[Gap],
+    source: str,
 ) -> tuple[Mapping[str, Any], ...] | None:
     scope = f"events in {where.namespace}"
     out = "evictions, preemptions and kills by Kubernetes"
@@ -56,24 +62,24 @@ def _listed(
     return listed.items
 
 
-def _ours(listed: Iterable[Mapping[str, Any]], found: Found) -> list[Mapping[str, Any]]:
+def _ours(listed: Iterable[Mapping[str, Any]], found: FoundWorkload) -> list[Mapping[str, Any]]:
     """Those about the job, what it made, and its pods: also pods that are gone, of which the events of their maker tell."""
     events = list(listed)
     pods = {one.name for one in found.meaning.pods}
     for one in events:
-        if _about(one)[1] in found.names and (made := _MADE.search(string(one.get("message"), 1000))):
+        if _involved_object(one)[1] in found.names and (made := _MADE.search(string(one.get("message"), 1000))):
             pods.add(made[1])
     return [
         one
         for one in events
-        for kind, name in [_about(one)]
+        for kind, name in [_involved_object(one)]
         if kind != "Node" and (name in pods if kind == "Pod" else name in found.names)
     ]
 
 
-def _about(event: Mapping[str, Any]) -> tuple[str, str]:
-    about = mapping(event.get("involvedObject"))
-    return string(about.get("kind"), 80), string(about.get("name"), 253)
+def _involved_object(event: Mapping[str, Any]) -> tuple[str, str]:
+    involved = mapping(event.get("involvedObject"))
+    return string(involved.get("kind"), 80), string(involved.get("name"), 253)
 
 
 def _slim(event: Mapping[str, Any]) -> Mapping[str, Any]:

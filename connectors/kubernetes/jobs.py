@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from connectors.base.contract import Deadline, Known, SourceFailed
-from connectors.kubernetes.api import Api, Listed, Where, is_name, is_namespace, selector
+from connectors.base.contract import Deadline, JobSummary, SourceFailed
+from connectors.kubernetes.api import KubernetesApi, ObjectList, ResourcePath, is_name, is_namespace, selector
 from kb.model import Window
 from kb.parsers.schedulers.jsondocs import mapping, string
 from kb.parsers.schedulers.pods import Pod, read_pod
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundWorkload:
     """A job as it was found: its pods and nodes as the API gave them, what they mean, and what could not be had."""
 
     kind: Kind
@@ -36,17 +36,19 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class WorkloadFinder:
     """The jobs of a cluster, or of some of its namespaces. `labels`: those by which pods without a workload tell their job."""
 
-    api: Api
+    api: KubernetesApi
     namespaces: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     containers: tuple[str, ...] = ()
     site: Site = field(default_factory=Site)
     nodes: bool = True
 
-    def find(self, text: str, namespace: str | None, deadline: Deadline, word: str | None = None) -> tuple[Found, ...]:
+    def find(
+        self, text: str, namespace: str | None, deadline: Deadline, word: str | None = None
+    ) -> tuple[FoundWorkload, ...]:
         """The jobs of exactly this name (`name`, `namespace/name` or `kind/name`), newest first. `word`: of this kind only.
 
         Raises:
@@ -68,7 +70,7 @@ class Jobs:
         found = [self._found(kind, item, pods, deadline) for kind, item, pods in jobs]
         return tuple(sorted(found, key=lambda one: one.meaning.record.job.start or 0.0, reverse=True))
 
-    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+    def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """The workloads of a window that no other one controls, newest first.
 
         Raises:
@@ -86,7 +88,7 @@ class Jobs:
             raise refused[0]
         found.sort(key=lambda one: one.created or 0.0, reverse=True)
         return tuple(
-            Known(
+            JobSummary(
                 f"{one.namespace}/{one.name}",
                 one.name,
                 one.state,
@@ -99,7 +101,7 @@ class Jobs:
             for one in found[:RECENT]
         )
 
-    def last_good(self, found: Found, deadline: Deadline) -> str | None:
+    def last_good(self, found: FoundWorkload, deadline: Deadline) -> str | None:
         """The last run before this one that completed, of a name that differs in its numbers only."""
         job, space = found.meaning.record.job, found.meaning.record.namespace
         if found.kind is PODS or job.name is None or space is None:
@@ -134,7 +136,7 @@ class Jobs:
     def _named(
         self, kind: Kind, name: str, space: str | None, deadline: Deadline
     ) -> Callable[[], list[tuple[Kind, Any]]]:
-        where = Where(kind.group, kind.versions[0], kind.plural, space)
+        where = ResourcePath(kind.group, kind.versions[0], kind.plural, space)
 
         def ask() -> list[tuple[Kind, Any]]:
             if space is not None:
@@ -150,15 +152,15 @@ class Jobs:
 
         return ask
 
-    def _all(self, kind: Kind, space: str | None, deadline: Deadline) -> Callable[[], Listed]:
-        where = Where(kind.group, kind.versions[0], kind.plural, space)
+    def _all(self, kind: Kind, space: str | None, deadline: Deadline) -> Callable[[], ObjectList]:
+        where = ResourcePath(kind.group, kind.versions[0], kind.plural, space)
 
-        def ask() -> Listed:
+        def ask() -> ObjectList:
             try:
                 return self.api.list(where, deadline, pages=JOB_PAGES)
             except SourceFailed as failed:
                 if failed.kind == "missing":
-                    return Listed(())
+                    return ObjectList(())
                 raise
 
         return ask
@@ -187,12 +189,12 @@ class Jobs:
         kind = next((one for one in self._served(deadline) if (one.group, one.kind) == (group, word)), None)
         if kind is None or not is_name(name) or not is_namespace(told.namespace):
             return None
-        above = self.api.get(Where(kind.group, kind.versions[0], kind.plural, told.namespace), name, deadline)
+        above = self.api.get(ResourcePath(kind.group, kind.versions[0], kind.plural, told.namespace), name, deadline)
         return None if above is None else (kind, above)
 
     def _with_pods(
         self, roots: Iterable[tuple[Kind, Mapping[str, Any]]], deadline: Deadline
-    ) -> list[tuple[Kind, Mapping[str, Any], Listed]]:
+    ) -> list[tuple[Kind, Mapping[str, Any], ObjectList]]:
         found = []
         for kind, item in roots:
             told = outline(item)
@@ -200,16 +202,16 @@ class Jobs:
             why = ""
             for one in _selectors(kind, item):
                 listed = self.api.list(
-                    Where("", "v1", "pods", told.namespace or None), deadline, labels=one, pages=POD_PAGES
+                    ResourcePath("", "v1", "pods", told.namespace or None), deadline, labels=one, pages=POD_PAGES
                 )
                 pods.update({_uid(pod): pod for pod in listed.items})
                 why = why or listed.why
-            found.append((kind, item, Listed(tuple(pods.values()), not why, why)))
+            found.append((kind, item, ObjectList(tuple(pods.values()), not why, why)))
         return found
 
     def _bare(
         self, name: str, spaces: Sequence[str | None], deadline: Deadline, refused: list[SourceFailed]
-    ) -> list[tuple[Kind, Mapping[str, Any], Listed]]:
+    ) -> list[tuple[Kind, Mapping[str, Any], ObjectList]]:
         """Pods that no workload of ours controls: by the labels of the site, or one pod of this name."""
         choices: list[tuple[str | None, str | None]] = [
             (one, None) for label in self.labels if (one := selector(label, name))
@@ -226,18 +228,18 @@ class Jobs:
             if by_space:
                 why = next((one for one in whys if one), "")
                 return [
-                    (PODS, {"metadata": {"name": name, "namespace": space}}, Listed(tuple(pods), not why, why))
+                    (PODS, {"metadata": {"name": name, "namespace": space}}, ObjectList(tuple(pods), not why, why))
                     for space, pods in by_space.items()
                 ]
         return []
 
     def _pods(
         self, space: str | None, labels: str | None, fields: str | None, deadline: Deadline
-    ) -> Callable[[], Listed]:
-        where = Where("", "v1", "pods", space)
+    ) -> Callable[[], ObjectList]:
+        where = ResourcePath("", "v1", "pods", space)
         return lambda: self.api.list(where, deadline, labels=labels, fields=fields, pages=POD_PAGES)
 
-    def _found(self, kind: Kind, item: Mapping[str, Any], listed: Listed, deadline: Deadline) -> Found:
+    def _found(self, kind: Kind, item: Mapping[str, Any], listed: ObjectList, deadline: Deadline) -> FoundWorkload:
         pods = [read_pod(one, self.containers) for one in listed.items]
         lacking: list[tuple[str, SourceFailed]] = []
         if not listed.whole:
@@ -245,13 +247,15 @@ class Jobs:
         nodes = self._nodes(pods, lacking, deadline) if self.nodes else ()
         names = {told[2] for one in listed.items if (told := outline(one).parent) is not None}
         meaning = workload(kind, item, pods, nodes, self.site)
-        return Found(kind, meaning, listed.items, nodes, frozenset({*names, outline(item).name}), tuple(lacking))
+        return FoundWorkload(
+            kind, meaning, listed.items, nodes, frozenset({*names, outline(item).name}), tuple(lacking)
+        )
 
     def _nodes(
         self, pods: Iterable[Pod], lacking: list[tuple[str, SourceFailed]], deadline: Deadline
     ) -> tuple[Mapping[str, Any], ...]:
         wanted = list(dict.fromkeys(one.node for one in pods if one.node and is_name(one.node)))
-        where = Where("", "v1", "nodes")
+        where = ResourcePath("", "v1", "nodes")
         refused: list[SourceFailed] = []
         if len(wanted) <= ONE_BY_ONE:
             got = _answers([_getting(self.api, where, name, deadline) for name in wanted], refused)
@@ -295,7 +299,9 @@ def _within(told: Outline, window: Window) -> bool:
     return window.start is None or ended is None or ended >= window.start
 
 
-def _getting(api: Api, where: Where, name: str, deadline: Deadline) -> Callable[[], Mapping[str, Any] | None]:
+def _getting(
+    api: KubernetesApi, where: ResourcePath, name: str, deadline: Deadline
+) -> Callable[[], Mapping[str, Any] | None]:
     return lambda: api.get(where, name, deadline)
 
 

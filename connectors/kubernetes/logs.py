@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from connectors.base.contract import Asked, SourceFailed, Spool, safe_name
-from connectors.kubernetes.api import Api, is_name, is_namespace
+from connectors.base.contract import CollectionRequest, SourceFailed, Spool, safe_name
+from connectors.kubernetes.api import KubernetesApi, is_name, is_namespace
 from kb.model import Gap, Resource
 from kb.parsers.schedulers.pods import Pod, Ranks
 
@@ -35,7 +35,7 @@ _NO_LOG = (
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LogRequest:
     """One log to fetch: of which container, how much, into which file. `previous`: also of the run before the restart."""
 
     pod: Pod
@@ -49,7 +49,7 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Outcome:
+class LogOutcome:
     """What became of one log: lines written, and what was cut or failed, in words for the gap."""
 
     lines: int = 0
@@ -60,17 +60,17 @@ class Outcome:
     undated: int = 0
 
 
-def plan(pods: Sequence[Pod], ranks: Ranks, asked: Asked, folder: str) -> tuple[Wanted, ...]:
+def plan_logs(pods: Sequence[Pod], ranks: Ranks, request: CollectionRequest, folder: str) -> tuple[LogRequest, ...]:
     """Which logs are fetched, in what order and how far: all together stay within the bounds of the request."""
     good = [one for one in pods if is_name(one.name) and is_namespace(one.namespace)]
     known = {one.uid: ranks.of.get(one.uid, ()) for one in good}
     good.sort(key=lambda one: (not one.suspicious, known[one.uid][:1] or (1 << 40,), one.name))
-    whole = len(good) if asked.deep else min(WHOLE, len(good))
+    whole = len(good) if request.deep else min(WHOLE, len(good))
     logs = [
         (at < whole, pod, name) for at, pod in enumerate(good) for name in (pod.container, *pod.odd) if is_name(name)
     ]
     runs = sum(1 + bool(pod.restarts) for first, pod, _ in logs if first)
-    shares = _shares(asked, runs, sum(not first for first, _, _ in logs))
+    shares = _shares(request, runs, sum(not first for first, _, _ in logs))
     taken: Counter[str] = Counter()
     found = []
     for first, pod, name in logs:
@@ -82,33 +82,37 @@ def plan(pods: Sequence[Pod], ranks: Ranks, asked: Asked, folder: str) -> tuple[
         lines, size = shares[first]
         again = first and bool(pod.restarts) and name == pod.container
         rank = mine[0] if len(mine) == 1 else None
-        found.append(Wanted(pod, name, f"logs/{folder}/{who}.log", rank, again or name in pod.odd, first, lines, size))
+        found.append(
+            LogRequest(pod, name, f"logs/{folder}/{who}.log", rank, again or name in pod.odd, first, lines, size)
+        )
     return tuple(found)
 
 
-def _shares(asked: Asked, runs: int, ends: int) -> Mapping[bool, tuple[int | None, int]]:
+def _shares(request: CollectionRequest, runs: int, ends: int) -> Mapping[bool, tuple[int | None, int]]:
     """How many lines and bytes each gets: whole ones three quarters of all, or all where there are no others."""
     part = 0.75 if ends else 1.0
-    size = max(LEAST_BYTES, min(MOST_BYTES, int(asked.bounds.log_bytes * part) // max(1, runs)))
-    lines = max(1, min(MOST_LINES, int(asked.bounds.log_lines * part) // max(1, runs)))
-    end_size = max(1 << 10, min(END_BYTES, int(asked.bounds.log_bytes * (1 - part)) // max(1, ends)))
-    end_lines = max(1, min(END_LINES, int(asked.bounds.log_lines * (1 - part)) // max(1, ends)))
-    if asked.deep:
-        return {True: (None, max(LEAST_BYTES, asked.bounds.log_bytes // max(1, runs))), False: (end_lines, end_size)}
+    size = max(LEAST_BYTES, min(MOST_BYTES, int(request.bounds.log_bytes * part) // max(1, runs)))
+    lines = max(1, min(MOST_LINES, int(request.bounds.log_lines * part) // max(1, runs)))
+    end_size = max(1 << 10, min(END_BYTES, int(request.bounds.log_bytes * (1 - part)) // max(1, ends)))
+    end_lines = max(1, min(END_LINES, int(request.bounds.log_lines * (1 - part)) // max(1, ends)))
+    if request.deep:
+        return {True: (None, max(LEAST_BYTES, request.bounds.log_bytes // max(1, runs))), False: (end_lines, end_size)}
     return {True: (lines, size), False: (end_lines, end_size)}
 
 
-def fetch(api: Api, wanted: Sequence[Wanted], asked: Asked, spool: Spool, source: str) -> Iterator[Gap]:
+def fetch_logs(
+    api: KubernetesApi, wanted: Sequence[LogRequest], request: CollectionRequest, spool: Spool, source: str
+) -> Iterator[Gap]:
     """Fetch the logs and write them; give what is missing of them, one gap for each reason."""
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        outcomes = list(pool.map(lambda one: _one(api, one, asked, spool), wanted))
+        outcomes = list(pool.map(lambda one: _fetch_log(api, one, request, spool), wanted))
     yield from _gaps(wanted, outcomes, source)
 
 
-def _one(api: Api, wanted: Wanted, asked: Asked, spool: Spool) -> Outcome:
-    out = Outcome()
+def _fetch_log(api: KubernetesApi, wanted: LogRequest, request: CollectionRequest, spool: Spool) -> LogOutcome:
+    out = LogOutcome()
     try:
-        lines = _runs(api, wanted, asked, out)
+        lines = _runs(api, wanted, request, out)
         if lines:
             lines.sort(key=lambda line: line[:30])
             spool.append(wanted.path, b"".join(line + b"\n" for line in lines))
@@ -120,12 +124,12 @@ def _one(api: Api, wanted: Wanted, asked: Asked, spool: Spool) -> Outcome:
     return out
 
 
-def _runs(api: Api, wanted: Wanted, asked: Asked, out: Outcome) -> list[bytes]:
+def _runs(api: KubernetesApi, wanted: LogRequest, request: CollectionRequest, out: LogOutcome) -> list[bytes]:
     """The lines of the run before the last restart and of the one after it; each may be gone without the other."""
     found: list[bytes] = []
     for previous in (True, False) if wanted.previous else (False,):
         try:
-            found += _log(api, wanted, asked, out, previous)
+            found += _log(api, wanted, request, out, previous)
         except SourceFailed as failed:
             # "previous terminated container … not found", "container … is waiting to start": there is none
             if failed.kind != "refused":
@@ -134,9 +138,11 @@ def _runs(api: Api, wanted: Wanted, asked: Asked, out: Outcome) -> list[bytes]:
     return found
 
 
-def _log(api: Api, wanted: Wanted, asked: Asked, out: Outcome, previous: bool) -> list[bytes]:
-    deadline = asked.deadline.sooner(POD_SECONDS)
-    since = None if asked.window.start is None else _iso(asked.window.start)
+def _log(
+    api: KubernetesApi, wanted: LogRequest, request: CollectionRequest, out: LogOutcome, previous: bool
+) -> list[bytes]:
+    deadline = request.deadline.sooner(POD_SECONDS)
+    since = None if request.window.start is None else _iso(request.window.start)
     params = {
         "container": wanted.container,
         "previous": "true" if previous else None,
@@ -145,14 +151,14 @@ def _log(api: Api, wanted: Wanted, asked: Asked, out: Outcome, previous: bool) -
     }
     namespace, pod = wanted.pod.namespace, wanted.pod.name
     answer = api.log(namespace, pod, params, wanted.bytes, deadline)
-    lines = _stamped(answer.body, asked, out)
+    lines = _stamped(answer.body, request, out)
     if answer.cut or len(answer.body) >= wanted.bytes:
         out.cut = True
         held = set(lines)
         tail = api.log(
             namespace, pod, {**params, "tailLines": min(END_LINES, wanted.lines or END_LINES)}, END_BYTES, deadline
         )
-        lines += [line for line in _stamped(tail.body, asked, out) if line not in held]
+        lines += [line for line in _stamped(tail.body, request, out) if line not in held]
     elif wanted.lines is not None and answer.body.count(b"\n") >= wanted.lines:
         out.ended = True
     return lines
@@ -162,9 +168,9 @@ def _iso(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
 
 
-def _stamped(body: bytes, asked: Asked, out: Outcome) -> list[bytes]:
+def _stamped(body: bytes, request: CollectionRequest, out: LogOutcome) -> list[bytes]:
     """The lines that are of the window, each with its time in UTC and nine digits. A last line without an end was cut."""
-    since, until = (b"" if one is None else _iso(one).encode() for one in (asked.window.start, asked.window.end))
+    since, until = (b"" if one is None else _iso(one).encode() for one in (request.window.start, request.window.end))
     found: list[bytes] = []
     last = b""
     for line in body.split(b"\n")[:-1]:
@@ -196,18 +202,18 @@ def _utc(stamp: re.Match[bytes]) -> bytes:
 
 
 @dataclass(slots=True)
-class _Heap:
+class _GapGroup:
     """Logs of one reason."""
 
-    logs: list[Wanted] = field(default_factory=list)
+    logs: list[LogRequest] = field(default_factory=list)
     example: SourceFailed | None = None
 
 
-def _gaps(wanted: Sequence[Wanted], outcomes: Sequence[Outcome], source: str) -> Iterator[Gap]:
-    heaps: dict[str, _Heap] = {}
+def _gaps(wanted: Sequence[LogRequest], outcomes: Sequence[LogOutcome], source: str) -> Iterator[Gap]:
+    heaps: dict[str, _GapGroup] = {}
     for one, out in zip(wanted, outcomes, strict=True):
         if out.failed is not None:
-            heap = heaps.setdefault(f"source_{out.failed.kind}", _Heap())
+            heap = heaps.setdefault(f"source_{out.failed.kind}", _GapGroup())
             heap.example = heap.example or out.failed
             heap.logs.append(one)
         for word, holds in (
@@ -217,15 +223,15 @@ def _gaps(wanted: Sequence[Wanted], outcomes: Sequence[Outcome], source: str) ->
             ("undated", bool(out.undated)),
         ):
             if holds:
-                heaps.setdefault(word, _Heap()).logs.append(one)
+                heaps.setdefault(word, _GapGroup()).logs.append(one)
     ends = [one for one in wanted if not one.whole]
     if ends:
-        heaps["ends"] = _Heap(ends)
+        heaps["ends"] = _GapGroup(ends)
     for word, heap in heaps.items():
         yield _gap(word, heap, len(wanted), source)
 
 
-def _gap(word: str, heap: _Heap, of: int, source: str) -> Gap:
+def _gap(word: str, heap: _GapGroup, of: int, source: str) -> Gap:
     scope = _names(one.pod.name for one in heap.logs)
     first = heap.logs[0]
     asked, got = f"logs of {of} containers", f"{of - len(heap.logs)} of {of} without this"

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from connectors.base.contract import Asked, Checked, Deadline, Gives, JobQuery, Known, SourceFailed, Spool
-from connectors.base.http import Client
-from connectors.log_stores.elasticsearch_client import ElasticsearchSettings, ElasticStore, ends_of
-from connectors.log_stores.query_plan import NS, pull
+from connectors.base.contract import (
+    CheckResult,
+    CollectionRequest,
+    Deadline,
+    EvidenceKind,
+    JobQuery,
+    JobSummary,
+    SourceFailed,
+    Spool,
+)
+from connectors.base.http import HttpClient
+from connectors.log_stores.elasticsearch_client import ElasticsearchSettings, ElasticStore, window_bounds
+from connectors.log_stores.query_plan import NS, fetch_lines
 from kb.model import Gap, Job, JobRecord, Member, Window
 
 __all__ = ["Elasticsearch", "ElasticsearchSettings"]
@@ -16,46 +25,46 @@ __all__ = ["Elasticsearch", "ElasticsearchSettings"]
 class Elasticsearch:
     """A cluster as a source of logs, and of jobs where a field names them."""
 
-    def __init__(self, settings: ElasticsearchSettings, client: Client | None = None) -> None:
+    def __init__(self, settings: ElasticsearchSettings, client: HttpClient | None = None) -> None:
         self._settings = settings
-        self._client = client or Client(settings.endpoint)
+        self._client = client or HttpClient(settings.endpoint)
 
     @property
-    def gives(self) -> frozenset[Gives]:
+    def provides(self) -> frozenset[EvidenceKind]:
         """Logs, and jobs where a field names them."""
         return frozenset({"logs", "jobs"} if self._settings.fields.get("job") else {"logs"})
 
-    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+    def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         """Write the lines of the job as logs/<folder>/<who>.log.
 
         Raises:
             SourceFailed: nothing could be asked.
         """
-        store = ElasticStore(self._settings, self._client, asked.deadline)
-        store.choose(self._words(asked.record))
+        store = ElasticStore(self._settings, self._client, request.deadline)
+        store.choose(self._words(request.record))
         try:
-            return pull(store, asked, spool, self._settings.folder, source=self._settings.flavour)
+            return fetch_lines(store, request, spool, self._settings.folder, source=self._settings.flavour)
         finally:
             store.close()
 
-    def check(self, deadline: Deadline) -> Checked:
+    def check(self, deadline: Deadline) -> CheckResult:
         """Ask what kinds of fields there are."""
         store = ElasticStore(self._settings, self._client, deadline)
-        sent = f"GET {store.capabilities().words()}"
+        sent = f"GET {store.capabilities().summary()}"
         try:
             store.learn()
         except SourceFailed as failed:
-            return Checked(works=False, words=str(failed), sent=sent, change=failed.hint)
+            return CheckResult(works=False, words=str(failed), sent=sent, change=failed.hint)
         wanted = (self._settings.fields.get("job") or "", self._settings.message, self._settings.time)
         missing = [name for name in wanted if name and name not in store.kinds]
         if missing:
-            return Checked(
+            return CheckResult(
                 works=False,
                 words=f"it answers, but its indices {self._settings.index} have no field {', '.join(missing)}",
                 sent=sent,
                 change="name the index and its fields: index, message, time and fields of this connector",
             )
-        return Checked(works=True, words=f"it answers; {store.how()}", sent=sent)
+        return CheckResult(works=True, words=f"it answers; {store.how()}", sent=sent)
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
@@ -71,7 +80,7 @@ class Elasticsearch:
         store = ElasticStore(self._settings, self._client, deadline)
         store.choose({name: (query.text,)})
         try:
-            start, end = ends_of(query.window)
+            start, end = window_bounds(query.window)
             speakers = sorted(store.tally(start, end, max(NS, end - start)).counts)
         finally:
             store.close()
@@ -82,7 +91,7 @@ class Elasticsearch:
         )
         return (JobRecord(Job(id=query.text, name=query.text), self._settings.flavour, members=members),)
 
-    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+    def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """The values of the field that names jobs, the latest first.
 
         Raises:
@@ -94,7 +103,7 @@ class Elasticsearch:
         store = ElasticStore(self._settings, self._client, deadline)
         store.choose({})
         try:
-            return tuple(store.jobs(name, *ends_of(window)))
+            return tuple(store.jobs(name, *window_bounds(window)))
         finally:
             store.close()
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from connectors.base.contract import Deadline, Known, SourceFailed
-from connectors.base.http import Call, Client, Endpoint, path_of
+from connectors.base.contract import Deadline, JobSummary, SourceFailed
+from connectors.base.http import Endpoint, HttpClient, HttpRequest, url_path
 from connectors.base.secret import Secret
-from connectors.log_stores.line_buffer import Line, Speaker, usual_names
-from connectors.log_stores.query_plan import NS, Ask, Meter, Tally
+from connectors.log_stores.line_buffer import LogOrigin, StoredLine, usual_names
+from connectors.log_stores.query_plan import NS, LineQuery, QueryMeter, Tally
 from kb.model import Gap, Window
 
 PAGE = 2000
@@ -76,9 +76,9 @@ class ElasticsearchSettings:
 class ElasticStore:
     """The lines of one job as connectors.log_stores.query_plan asks for them. `kinds`: field → its kind, once it is learnt."""
 
-    def __init__(self, settings: ElasticsearchSettings, client: Client, deadline: Deadline) -> None:
+    def __init__(self, settings: ElasticsearchSettings, client: HttpClient, deadline: Deadline) -> None:
         self.page = min(LARGEST_PAGE, max(LEAST_PAGE, settings.page))
-        self.meter = Meter()
+        self.meter = QueryMeter()
         self.kinds: dict[str, str] = {}
         self._settings = settings
         self._client = client
@@ -108,13 +108,13 @@ class ElasticStore:
 
     # -- fields ------------------------------------------------------------------------------------------------------
 
-    def capabilities(self) -> Call:
+    def capabilities(self) -> HttpRequest:
         """The question for the kinds of the fields; it needs no more than the right to read."""
         named = (*self._settings.fields.values(), *self._settings.also, self._settings.message, self._settings.time)
         more = [one for one in (self._settings.order, self._settings.search_in) if one]
         names = dict.fromkeys(one for name in (*named, *more) if name for one in (name, f"{name}.keyword"))
         params = {"fields": ",".join(names), "ignore_unavailable": "true", "allow_no_indices": "true"}
-        return Call(path_of(self._settings.index, "_field_caps"), params=params)
+        return HttpRequest(url_path(self._settings.index, "_field_caps"), params=params)
 
     def learn(self) -> None:
         """Learn the kinds of the fields, once.
@@ -176,18 +176,18 @@ class ElasticStore:
             {role: {"terms": {"field": self._exact(name), "missing_bucket": True}}} for role, name in roles.items()
         ]
         sources.append({"at": {"date_histogram": {"field": self._settings.time, "fixed_interval": f"{step}ms"}}})
-        counts: dict[Speaker, dict[int, int]] = {}
+        counts: dict[LogOrigin, dict[int, int]] = {}
         after: object = None
         for _ in range(MOST_TALLY_PAGES):
             composite = {"size": BUCKETS, "sources": sources, **({"after": after} if after else {})}
-            body = {"size": 0, "query": self._filter(Ask(start, end)), "aggs": {"who": {"composite": composite}}}
+            body = {"size": 0, "query": self._filter(LineQuery(start, end)), "aggs": {"who": {"composite": composite}}}
             found = _part(self._search(body), "aggregations", "who")
             buckets = found.get("buckets")
             if not isinstance(buckets, list):
                 raise SourceFailed("bad_answer", "its answer has no buckets")
             for one in buckets:
                 key = _part(one, "key")
-                who = Speaker(*("" if key.get(role) is None else str(key[role]) for role in ROLES))
+                who = LogOrigin(*("" if key.get(role) is None else str(key[role]) for role in ROLES))
                 held = counts.setdefault(who, {})
                 at = int(key["at"]) * 1_000_000
                 held[at] = held.get(at, 0) + int(one["doc_count"])
@@ -207,20 +207,24 @@ class ElasticStore:
                 "date_histogram": {"field": self._settings.time, "fixed_interval": f"{max(1, bucket // 1_000_000)}ms"}
             }
         }
-        body = {"size": 0, "query": self._filter(Ask(start, end, words=words)), "aggs": aggs}
+        body = {"size": 0, "query": self._filter(LineQuery(start, end, words=words)), "aggs": aggs}
         found = _part(self._search(body), "aggregations", "at").get("buckets", [])
         return {int(one["key"]) * 1_000_000: int(one["doc_count"]) for one in found}
 
-    def jobs(self, name: str, start: int, end: int) -> Iterator[Known]:
+    def jobs(self, name: str, start: int, end: int) -> Iterator[JobSummary]:
         """The values of a field, the latest first."""
         self.learn()
         times = {"first": {"min": {"field": self._settings.time}}, "last": {"max": {"field": self._settings.time}}}
         terms = {"field": self._exact(name), "size": MOST_JOBS, "order": {"last": "desc"}}
-        body = {"size": 0, "query": self._filter(Ask(start, end)), "aggs": {"jobs": {"terms": terms, "aggs": times}}}
+        body = {
+            "size": 0,
+            "query": self._filter(LineQuery(start, end)),
+            "aggs": {"jobs": {"terms": terms, "aggs": times}},
+        }
         for one in _part(self._search(body), "aggregations", "jobs").get("buckets", []):
             first, last = _part(one, "first").get("value"), _part(one, "last").get("value")
             ends = [value / 1000 if isinstance(value, int | float) else None for value in (first, last)]
-            yield Known(str(one.get("key")), str(one.get("key")), start=ends[0], end=ends[1])
+            yield JobSummary(str(one.get("key")), str(one.get("key")), start=ends[0], end=ends[1])
 
     def _roles(self) -> dict[str, str]:
         """Who speaks: the fields that there are."""
@@ -228,7 +232,7 @@ class ElasticStore:
 
     # -- lines -------------------------------------------------------------------------------------------------------
 
-    def pages(self, ask: Ask) -> Iterator[Sequence[Line]]:
+    def pages(self, ask: LineQuery) -> Iterator[Sequence[StoredLine]]:
         """Page after page, each from where the one before ended."""
         self.learn()
         left, after = ask.limit, None
@@ -258,7 +262,7 @@ class ElasticStore:
             if not isinstance(after, list):
                 raise SourceFailed("bad_answer", "its answer has hits without sort values")
 
-    def sampled(self, ask: Ask, every: int) -> Sequence[Line]:
+    def sampled(self, ask: LineQuery, every: int) -> Sequence[StoredLine]:
         """One line in each so many nanoseconds: the first of each bucket of a histogram."""
         self.learn()
         top = {"top_hits": {"size": 1, "sort": self._sort(backward=False, alone=True), **self._source()}}
@@ -272,7 +276,7 @@ class ElasticStore:
         hits = [hit for one in found.get("buckets", []) for hit in _hits(_part(one, "one", "hits"))]
         return sorted((self._line(hit) for hit in hits), key=lambda line: line.at)
 
-    def _filter(self, ask: Ask) -> dict[str, Any]:
+    def _filter(self, ask: LineQuery) -> dict[str, Any]:
         span = {"gte": _stamp(ask.start), "lt": _stamp(ask.end), "format": "strict_date_optional_time_nanos"}
         chosen = {**self._chosen, **{name: (value,) for name, value in self._settings.also.items()}, **self._of(ask.of)}
         must: list[dict[str, Any]] = [{"range": {self._settings.time: span}}]
@@ -281,7 +285,7 @@ class ElasticStore:
             must.append({"bool": {"should": self._words(ask.words), "minimum_should_match": 1}})
         return {"bool": {"filter": must}}
 
-    def _of(self, speakers: Sequence[Speaker]) -> dict[str, Sequence[str]]:
+    def _of(self, speakers: Sequence[LogOrigin]) -> dict[str, Sequence[str]]:
         found: dict[str, Sequence[str]] = {}
         for role, name in self._roles().items():
             values = tuple(dict.fromkeys(getattr(one, role) for one in speakers))
@@ -326,12 +330,14 @@ class ElasticStore:
     def _source(self) -> dict[str, Any]:
         return {"_source": [self._settings.message, *self._roles().values()]}
 
-    def _line(self, hit: Mapping[str, Any]) -> Line:
+    def _line(self, hit: Mapping[str, Any]) -> StoredLine:
         sort, source = hit.get("sort"), hit.get("_source")
         if not isinstance(sort, list) or not sort or not isinstance(sort[0], int) or not isinstance(source, dict):
             raise SourceFailed("bad_answer", "its answer has a hit without a time or a source")
-        who = Speaker(*(_text(source, self._settings.fields.get(role, "")) for role in ROLES))
-        return Line(sort[0], who, _text(source, self._settings.message), (str(hit.get("_index")), str(hit.get("_id"))))
+        who = LogOrigin(*(_text(source, self._settings.fields.get(role, "")) for role in ROLES))
+        return StoredLine(
+            sort[0], who, _text(source, self._settings.message), (str(hit.get("_index")), str(hit.get("_id")))
+        )
 
     def _lessen(self, failed: SourceFailed) -> None:
         """Ask for less where that may help.
@@ -353,7 +359,7 @@ class ElasticStore:
         pit = {"id": self._open(), "keep_alive": KEEP_ALIVE}
         seconds = max(1.0, min(QUERY_SECONDS, self._deadline.left()) - 1)
         full = {"track_total_hits": False, "timeout": f"{seconds:.0f}s", **body, "pit": pit}
-        answer = self._json(Call(path_of("_search"), body=full), self._deadline.sooner(QUERY_SECONDS))
+        answer = self._json(HttpRequest(url_path("_search"), body=full), self._deadline.sooner(QUERY_SECONDS))
         with self._lock:
             if self._pit is not None and isinstance(answer.get("pit_id"), str):
                 self._pit = answer["pit_id"]
@@ -385,23 +391,23 @@ class ElasticStore:
                 self._pit = pit
             return self._pit
 
-    def _opening(self) -> Call:
+    def _opening(self) -> HttpRequest:
         how = ("_pit",) if self._settings.flavour == "elasticsearch" else ("_search", "point_in_time")
-        return Call(path_of(self._settings.index, *how), params={"keep_alive": KEEP_ALIVE}, method="POST")
+        return HttpRequest(url_path(self._settings.index, *how), params={"keep_alive": KEEP_ALIVE}, method="POST")
 
-    def _closing(self, pit: str) -> Call:
+    def _closing(self, pit: str) -> HttpRequest:
         if self._settings.flavour == "elasticsearch":
-            return Call(path_of("_pit"), body={"id": pit}, method="DELETE")
-        return Call(path_of("_search", "point_in_time"), body={"pit_id": [pit]}, method="DELETE")
+            return HttpRequest(url_path("_pit"), body={"id": pit}, method="DELETE")
+        return HttpRequest(url_path("_search", "point_in_time"), body={"pit_id": [pit]}, method="DELETE")
 
-    def _json(self, call: Call, deadline: Deadline) -> Mapping[str, Any]:
-        self.meter.spend(call.words())
+    def _json(self, call: HttpRequest, deadline: Deadline) -> Mapping[str, Any]:
+        self.meter.spend(call.summary())
         key = self._settings.api_key
         headers = {"Authorization": f"ApiKey {key.value()}"} if key else {}
-        sent = Call(call.path, call.params, call.body, method=call.method, headers=headers)
+        sent = HttpRequest(call.path, call.params, call.body, method=call.method, headers=headers)
         answer = self._client.json(sent, deadline, largest=LARGEST)
         if not isinstance(answer, dict):
-            raise SourceFailed("bad_answer", "its answer is no object", asked=call.words())
+            raise SourceFailed("bad_answer", "its answer is no object", asked=call.summary())
         return answer
 
 
@@ -452,7 +458,7 @@ def _reason(shards: Mapping[str, Any]) -> str:
     return str(reason.get("reason") or reason.get("type"))[:200] if isinstance(reason, dict) else "it does not say why"
 
 
-def ends_of(window: Window) -> tuple[int, int]:
+def window_bounds(window: Window) -> tuple[int, int]:
     """Both ends of a window in nanoseconds.
 
     Raises:

@@ -30,7 +30,7 @@ def usual_names() -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Speaker:
+class LogOrigin:
     """Who speaks in a stream, as far as its labels tell; empty where they do not. `rank` as it is written there."""
 
     rank: str = ""
@@ -51,16 +51,16 @@ class Speaker:
         return Resource(node=self.node or None, rank=number, container=self.pod or self.container or None)
 
 
-class Line(NamedTuple):
+class StoredLine(NamedTuple):
     """One entry of a store. `at`: nanoseconds since the epoch; `key`: what tells it from others of its speaker and time."""
 
     at: int
-    who: Speaker
+    who: LogOrigin
     text: str
     key: Hashable
 
 
-class Heard:
+class LineBuffer:
     """What came so far. Safe to share between threads."""
 
     def __init__(self, most_bytes: int, most_lines: int) -> None:
@@ -69,12 +69,12 @@ class Heard:
         self.full = False
         self._most = (most_bytes, most_lines)
         self._lock = threading.Lock()
-        self._of: dict[Speaker, dict[int, list[tuple[Hashable, str]]]] = {}
-        self._telling: dict[Speaker, dict[int, str]] = {}
+        self._of: dict[LogOrigin, dict[int, list[tuple[Hashable, str]]]] = {}
+        self._telling: dict[LogOrigin, dict[int, str]] = {}
 
-    def add(self, page: Sequence[Line], *, backward: bool = False, telling: bool = False) -> None:
+    def add(self, page: Sequence[StoredLine], *, backward: bool = False, telling: bool = False) -> None:
         """Take a page of lines. `telling`: the rulebook looks for them."""
-        groups: dict[tuple[Speaker, int], list[tuple[Hashable, str]]] = {}
+        groups: dict[tuple[LogOrigin, int], list[tuple[Hashable, str]]] = {}
         for line in reversed(page) if backward else page:
             groups.setdefault((line.who, line.at), []).append((line.key, line.text))
         with self._lock:
@@ -85,29 +85,29 @@ class Heard:
                 if telling:
                     self._telling.setdefault(who, {}).setdefault(at, group[0][1])
 
-    def last(self, who: Speaker) -> int | None:
+    def last(self, who: LogOrigin) -> int | None:
         """The time of the latest line of a speaker."""
         return max(self._of.get(who, ()), default=None)
 
-    def telling(self, most: int, rare: int) -> list[tuple[Speaker, int]]:
+    def telling(self, most: int, rare: int) -> list[tuple[LogOrigin, int]]:
         """Speakers to look at more closely, and when: first those that said what few others did, then who began first.
 
         Of each only its last burst counts: what stands before the end, not what was said and lived with.
         """
         with self._lock:
             bursts = {who: _burst(times) for who, times in self._telling.items()}
-        sayers: dict[str, set[Speaker]] = {}
+        sayers: dict[str, set[LogOrigin]] = {}
         shapes = {who: {at: _shape(text) for at, text in burst.items()} for who, burst in bursts.items()}
         for who, burst in shapes.items():
             for shape in burst.values():
                 sayers.setdefault(shape, set()).add(who)
-        chosen: list[tuple[int, int, Speaker]] = []
+        chosen: list[tuple[int, int, LogOrigin]] = []
         for who, burst in shapes.items():
             fewest, at = min((len(sayers[shape]), at) for at, shape in burst.items())
             chosen.append((fewest if fewest <= rare else rare + 1, at if fewest > rare else -at, who))
         return [(who, abs(at)) for _, at, who in sorted(chosen)[:most]]
 
-    def logs(self) -> Iterator[tuple[Speaker, bytes, int]]:
+    def logs(self) -> Iterator[tuple[LogOrigin, bytes, int]]:
         """Of each speaker its lines as a log, and the time of the last."""
         clock = _Clock()
         for who in sorted(self._of):
@@ -116,7 +116,7 @@ class Heard:
             out = [clock.line(at, text) for at in ordered for _, text in times[at]]
             yield who, "".join(out).encode("utf-8", "replace"), ordered[-1]
 
-    def _merge(self, who: Speaker, at: int, group: list[tuple[Hashable, str]]) -> None:
+    def _merge(self, who: LogOrigin, at: int, group: list[tuple[Hashable, str]]) -> None:
         times = self._of.setdefault(who, {})
         held = times.get(at, [])
         known = {key for key, _ in held}

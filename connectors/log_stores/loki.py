@@ -4,21 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from connectors.base.contract import Asked, Checked, Deadline, Gives, JobQuery, Known, SourceFailed, Spool
-from connectors.base.http import Call, Client, path_of
+from connectors.base.contract import (
+    CheckResult,
+    CollectionRequest,
+    Deadline,
+    EvidenceKind,
+    JobQuery,
+    JobSummary,
+    SourceFailed,
+    Spool,
+)
+from connectors.base.http import HttpClient, HttpRequest, url_path
 from connectors.log_stores.logql import Labels, selector
 from connectors.log_stores.loki_client import (
     ROLES,
     LokiSettings,
     LokiStore,
     data_of,
-    fixed,
-    odd,
-    span_of,
+    fixed_labels,
     speaker_of,
-    texts_of,
+    strings_of,
+    unexpected_answer,
+    window_params,
 )
-from connectors.log_stores.query_plan import pull
+from connectors.log_stores.query_plan import fetch_lines
 from kb.model import Gap, Job, JobRecord, Member, Window
 
 __all__ = ["Loki", "LokiSettings"]
@@ -29,43 +38,43 @@ MOST_JOBS = 2000
 class Loki:
     """A Loki as a source of logs, and of jobs where a label names them."""
 
-    def __init__(self, settings: LokiSettings, client: Client | None = None) -> None:
+    def __init__(self, settings: LokiSettings, client: HttpClient | None = None) -> None:
         self._settings = settings
-        self._client = client or Client(settings.endpoint)
+        self._client = client or HttpClient(settings.endpoint)
 
     @property
-    def gives(self) -> frozenset[Gives]:
+    def provides(self) -> frozenset[EvidenceKind]:
         """Logs, and jobs where a label names them."""
         return frozenset({"logs", "jobs"} if self._settings.labels.get("job") else {"logs"})
 
-    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+    def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         """Write the lines of the job as logs/<folder>/<who>.log.
 
         Raises:
             SourceFailed: nothing could be asked.
         """
-        record = asked.record
+        record = request.record
         store = LokiStore(
             self._settings,
             self._client,
             self._streams(record),
-            asked.deadline,
+            request.deadline,
             speakers=max(record.job.world_size or 0, len(record.members)),
         )
-        return pull(store, asked, spool, self._settings.folder, source="loki")
+        return fetch_lines(store, request, spool, self._settings.folder, source="loki")
 
-    def check(self, deadline: Deadline) -> Checked:
+    def check(self, deadline: Deadline) -> CheckResult:
         """List the labels of the last hour."""
-        call = Call(path_of("loki", "api", "v1", "labels"), params={"since": "1h"})
-        sent = f"GET {call.words()}"
+        call = HttpRequest(url_path("loki", "api", "v1", "labels"), params={"since": "1h"})
+        sent = f"GET {call.summary()}"
         try:
-            known = set(texts_of(data_of(self._client.json(call, deadline), call), call))
+            known = set(strings_of(data_of(self._client.json(call, deadline), call), call))
         except SourceFailed as failed:
-            return Checked(works=False, words=str(failed), sent=sent, change=failed.hint)
+            return CheckResult(works=False, words=str(failed), sent=sent, change=failed.hint)
         job = self._settings.labels.get("job") or self._settings.labels.get("pod") or ""
         if job not in known:
             shown = ", ".join(sorted(known)[:20]) or "none"
-            return Checked(
+            return CheckResult(
                 works=False,
                 words=f"it answers, but no stream of the last hour has the label {job!r}; there are: {shown}",
                 sent=sent,
@@ -75,7 +84,7 @@ class Loki:
             f"{role}: {label}" for role in ROLES if (label := self._settings.labels.get(role)) and label not in known
         ]
         told = f"; labels that no stream has: {', '.join(missing)}" if missing else ""
-        return Checked(works=True, words=f"it answers, and the label {job!r} is there{told}", sent=sent)
+        return CheckResult(works=True, words=f"it answers, and the label {job!r} is there{told}", sent=sent)
 
     # -- jobs --------------------------------------------------------------------------------------------------------
 
@@ -88,13 +97,13 @@ class Loki:
         label = self._settings.labels.get("job")
         if not label or not query.text:
             return ()
-        labels = {**fixed(self._settings), label: (query.text,)}
-        call = Call(
-            path_of("loki", "api", "v1", "series"), params={"match[]": selector(labels), **span_of(query.window)}
+        labels = {**fixed_labels(self._settings), label: (query.text,)}
+        call = HttpRequest(
+            url_path("loki", "api", "v1", "series"), params={"match[]": selector(labels), **window_params(query.window)}
         )
         series = data_of(self._client.json(call, deadline), call)
         if not isinstance(series, list) or not all(isinstance(one, dict) for one in series):
-            raise odd(call, "a list of labels")
+            raise unexpected_answer(call, "a list of labels")
         if not series:
             return ()
         speakers = sorted({speaker_of(self._settings, one) for one in series})
@@ -105,7 +114,7 @@ class Loki:
         space = spaces.pop() if len(spaces) == 1 else None
         return (JobRecord(Job(id=query.text, name=query.text), "loki", namespace=space, members=members),)
 
-    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+    def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """The values of the label that names jobs; Loki does not tell which is newest.
 
         Raises:
@@ -114,11 +123,11 @@ class Loki:
         label = self._settings.labels.get("job")
         if not label:
             return ()
-        also = fixed(self._settings)
-        params = {**span_of(window), "query": selector(also) if also else None}
-        call = Call(path_of("loki", "api", "v1", "label", label, "values"), params=params)
-        names = texts_of(data_of(self._client.json(call, deadline), call), call)
-        return tuple(Known(id=one, name=one) for one in sorted(names)[:MOST_JOBS])
+        also = fixed_labels(self._settings)
+        params = {**window_params(window), "query": selector(also) if also else None}
+        call = HttpRequest(url_path("loki", "api", "v1", "label", label, "values"), params=params)
+        names = strings_of(data_of(self._client.json(call, deadline), call), call)
+        return tuple(JobSummary(id=one, name=one) for one in sorted(names)[:MOST_JOBS])
 
     def _streams(self, record: JobRecord) -> Labels:
         """The labels of a job's streams.
@@ -127,7 +136,7 @@ class Loki:
             SourceFailed: nothing names the job here.
         """
         names = self._settings.labels
-        found: dict[str, Sequence[str]] = fixed(self._settings)
+        found: dict[str, Sequence[str]] = fixed_labels(self._settings)
         words = {"id": record.job.id, "name": record.job.name}
         jobs = tuple(dict.fromkeys(word for one in self._settings.job_is if (word := words.get(one))))
         pods = tuple(dict.fromkeys(pod for one in record.members if (pod := one.container or one.name)))

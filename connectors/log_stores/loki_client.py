@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.base.contract import Deadline, SourceFailed
-from connectors.base.http import Call, Client, Endpoint, path_of
-from connectors.log_stores.line_buffer import Line, Speaker, usual_names
+from connectors.base.http import Endpoint, HttpClient, HttpRequest, url_path
+from connectors.log_stores.line_buffer import LogOrigin, StoredLine, usual_names
 from connectors.log_stores.logql import Labels, selector, with_labels, with_words
-from connectors.log_stores.query_plan import NS, SIDE_BY_SIDE, Ask, Meter, Tally
+from connectors.log_stores.query_plan import NS, SIDE_BY_SIDE, LineQuery, QueryMeter, Tally
 from kb.model import Gap, Window
 
 PAGE = 5000  # max_entries_limit_per_query of a server that nobody changed
@@ -61,16 +61,16 @@ class LokiStore:
     """The streams of one job as connectors.log_stores.query_plan asks for them. `speakers`: so many are known to be in it."""
 
     def __init__(
-        self, settings: LokiSettings, client: Client, streams: Labels, deadline: Deadline, *, speakers: int = 0
+        self, settings: LokiSettings, client: HttpClient, streams: Labels, deadline: Deadline, *, speakers: int = 0
     ) -> None:
         self.page = max(LEAST_PAGE, settings.page)
-        self.meter = Meter()
+        self.meter = QueryMeter()
         self._settings = settings
         self._client = client
         self._streams = streams
         self._deadline = deadline
         self._many = speakers > SERIES
-        self._speakers: tuple[Speaker, ...] = ()
+        self._speakers: tuple[LogOrigin, ...] = ()
         self._in_streams: set[str] = set()  # labels of who speaks that stand in streams, not in metadata
         self._span: int | None = None  # nanoseconds that one question may cover
         self._halved = 0
@@ -85,7 +85,7 @@ class LokiStore:
     def tally(self, start: int, end: int, bucket: int) -> Tally:
         """Lines by speaker and time. Counts stand on whole multiples of the bucket, as Loki's own splitting makes them."""
         step = -(-bucket // NS)
-        counts: dict[Speaker, dict[int, int]] = {}
+        counts: dict[LogOrigin, dict[int, int]] = {}
         if not self._many:
             try:
                 counts = self._count(start, end, step, {})
@@ -110,11 +110,11 @@ class LokiStore:
         result = self._result("query_range", {"query": query, **_steps(start, end, step)}, "matrix")
         return {(round(float(at)) - step) * NS: int(float(value)) for one in result for at, value in _pairs(one)}
 
-    def _count(self, start: int, end: int, step: int, part: Labels) -> dict[Speaker, dict[int, int]]:
+    def _count(self, start: int, end: int, step: int, part: Labels) -> dict[LogOrigin, dict[int, int]]:
         by = ", ".join(label for role in ROLES if (label := self._settings.labels.get(role)))
         streams = selector({**self._streams, **part})
         form = {"query": f"sum by ({by}) (count_over_time({streams}[{step}s]))", **_steps(start, end, step)}
-        counts: dict[Speaker, dict[int, int]] = {}
+        counts: dict[LogOrigin, dict[int, int]] = {}
         for one in self._result("query_range", form, "matrix"):
             held = counts.setdefault(speaker_of(self._settings, one.get("metric")), {})
             for at, value in _pairs(one):
@@ -129,8 +129,8 @@ class LokiStore:
             if not label:
                 continue
             params = {"start": str(start), "end": str(end), "query": selector(self._streams)}
-            call = Call(path_of("loki", "api", "v1", "label", label, "values"), params=params)
-            values = sorted(texts_of(data_of(self._json(call), call), call))
+            call = HttpRequest(url_path("loki", "api", "v1", "label", label, "values"), params=params)
+            values = sorted(strings_of(data_of(self._json(call), call), call))
             if len(values) > 1:
                 yield from ({label: tuple(values[at : at + SERIES])} for at in range(0, len(values), SERIES))
                 return
@@ -140,7 +140,7 @@ class LokiStore:
 
     # -- lines -------------------------------------------------------------------------------------------------------
 
-    def pages(self, ask: Ask) -> Iterator[Sequence[Line]]:
+    def pages(self, ask: LineQuery) -> Iterator[Sequence[StoredLine]]:
         """Page after page. A full page is followed from its last time on, without what was on it."""
         low, high, left = ask.start, ask.end, ask.limit
         seen: set[Hashable] = set()
@@ -170,7 +170,7 @@ class LokiStore:
             seen = {(one.at, one.who, one.key) for one in lines if one.at == border}
             low, high = (low, border + 1) if ask.backward else (border, high)
 
-    def sampled(self, ask: Ask, every: int) -> Sequence[Line]:
+    def sampled(self, ask: LineQuery, every: int) -> Sequence[StoredLine]:
         """One line in each so many nanoseconds, by `interval`."""
         lines = self._lines(ask, min(self.page, ask.limit or self.page), {"interval": f"{every / NS:.9f}"})
         return lines or ()
@@ -181,7 +181,7 @@ class LokiStore:
             return low, high
         return (high - self._span, high) if backward else (low, low + self._span)
 
-    def _lines(self, ask: Ask, limit: int, more: Mapping[str, str] | None = None) -> list[Line] | None:
+    def _lines(self, ask: LineQuery, limit: int, more: Mapping[str, str] | None = None) -> list[StoredLine] | None:
         """The lines of one answer, in order of time; None where it must be asked again for less."""
         form = {
             "query": self._query(ask),
@@ -201,7 +201,7 @@ class LokiStore:
         lines.sort(key=lambda line: line.at, reverse=ask.backward)
         return lines
 
-    def _lessen(self, failed: SourceFailed, ask: Ask) -> None:
+    def _lessen(self, failed: SourceFailed, ask: LineQuery) -> None:
         """Take the limit that the server names, or half the time.
 
         Raises:
@@ -219,7 +219,7 @@ class LokiStore:
         else:
             raise failed
 
-    def _one_time(self, ask: Ask, at: int, seen: set[Hashable]) -> Iterator[Sequence[Line]]:
+    def _one_time(self, ask: LineQuery, at: int, seen: set[Hashable]) -> Iterator[Sequence[StoredLine]]:
         """All lines of one time that fill more than a page: by speakers, since time does not part them."""
         groups = [ask.of or self._speakers]
         while groups:
@@ -243,14 +243,14 @@ class LokiStore:
             if fresh:
                 yield fresh
 
-    def _query(self, ask: Ask) -> str:
+    def _query(self, ask: LineQuery) -> str:
         streams: dict[str, Sequence[str]] = dict(self._streams)
         metadata: dict[str, Sequence[str]] = {}
         for label, values in self._told_by(ask.of).items():
             (streams if label in self._in_streams else metadata)[label] = values
         return f"{selector(streams)}{with_labels(metadata)}{with_words(ask.words)}"
 
-    def _told_by(self, speakers: Sequence[Speaker]) -> Labels:
+    def _told_by(self, speakers: Sequence[LogOrigin]) -> Labels:
         """The labels that pick these speakers, and maybe some others."""
         if not speakers:
             return {}
@@ -262,7 +262,7 @@ class LokiStore:
                 found[label] = values
         return found
 
-    def _of_stream(self, one: Mapping[str, Any]) -> Iterator[Line]:
+    def _of_stream(self, one: Mapping[str, Any]) -> Iterator[StoredLine]:
         labels = one.get("stream")
         if not isinstance(labels, dict):
             raise SourceFailed("bad_answer", "its answer has a stream without labels")
@@ -272,7 +272,7 @@ class LokiStore:
         for entry in _pairs(one):
             metadata = entry[2].get("structuredMetadata") if len(entry) > 2 and isinstance(entry[2], dict) else None
             who = speaker_of(self._settings, {**labels, **metadata}) if metadata else plain
-            yield Line(int(entry[0]), who, str(entry[1]), (stream, entry[1]))
+            yield StoredLine(int(entry[0]), who, str(entry[1]), (stream, entry[1]))
 
     # -- calls -------------------------------------------------------------------------------------------------------
 
@@ -282,21 +282,25 @@ class LokiStore:
         Raises:
             SourceFailed: no answer, a refusal, or another shape than documented.
         """
-        path = path_of("loki", "api", "v1", how)
+        path = url_path("loki", "api", "v1", how)
         long = len(form["query"]) > LONGEST_URL
-        call = Call(path, form=form, headers=_CATEGORIES) if long else Call(path, params=form, headers=_CATEGORIES)
+        call = (
+            HttpRequest(path, form=form, headers=_CATEGORIES)
+            if long
+            else HttpRequest(path, params=form, headers=_CATEGORIES)
+        )
         data = data_of(self._json(call), call)
         if not isinstance(data, dict) or not isinstance(data.get("result"), list):
-            raise odd(call, "a result")
+            raise unexpected_answer(call, "a result")
         result: list[Mapping[str, Any]] = data["result"]
         if result and data.get("resultType") != kind:
-            raise odd(call, kind)
+            raise unexpected_answer(call, kind)
         if not all(isinstance(one, dict) for one in result):
-            raise odd(call, kind)
+            raise unexpected_answer(call, kind)
         return result
 
-    def _json(self, call: Call) -> Any:
-        self.meter.spend(call.words())
+    def _json(self, call: HttpRequest) -> Any:
+        self.meter.spend(call.summary())
         answer = self._client.json(call, self._deadline.sooner(QUERY_SECONDS), largest=LARGEST)
         for warning in (answer.get("warnings") or ())[:5] if isinstance(answer, dict) else ():
             self._gaps["warning"] = Gap("partial_answer", "loki", f"it warns: {str(warning)[:200]}")
@@ -309,12 +313,12 @@ def _steps(start: int, end: int, step: int) -> dict[str, str]:
     return {"start": str(first * NS), "end": str(max(first, last) * NS), "step": str(step)}
 
 
-def fixed(settings: LokiSettings) -> dict[str, Sequence[str]]:
+def fixed_labels(settings: LokiSettings) -> dict[str, Sequence[str]]:
     """What every stream must have."""
     return {label: (value,) for label, value in settings.also.items()}
 
 
-def speaker_of(settings: LokiSettings, labels: object) -> Speaker:
+def speaker_of(settings: LokiSettings, labels: object) -> LogOrigin:
     """Who speaks, by labels.
 
     Raises:
@@ -322,7 +326,7 @@ def speaker_of(settings: LokiSettings, labels: object) -> Speaker:
     """
     if not isinstance(labels, Mapping):
         raise SourceFailed("bad_answer", "its answer has a stream without labels")
-    return Speaker(*(str(labels.get(settings.labels.get(role, ""), "")) for role in ROLES))
+    return LogOrigin(*(str(labels.get(settings.labels.get(role, ""), "")) for role in ROLES))
 
 
 def _pairs(one: Mapping[str, Any]) -> Iterator[list[Any]]:
@@ -340,18 +344,18 @@ def _pairs(one: Mapping[str, Any]) -> Iterator[list[Any]]:
         yield entry
 
 
-def data_of(answer: Any, call: Call) -> Any:
+def data_of(answer: Any, call: HttpRequest) -> Any:
     """What an answer holds.
 
     Raises:
         SourceFailed: it does not say that it went well.
     """
     if not isinstance(answer, dict) or answer.get("status") != "success":
-        raise odd(call, "status: success")
+        raise unexpected_answer(call, "status: success")
     return answer.get("data")
 
 
-def texts_of(data: Any, call: Call) -> list[str]:
+def strings_of(data: Any, call: HttpRequest) -> list[str]:
     """A list of texts, which may be null.
 
     Raises:
@@ -360,16 +364,18 @@ def texts_of(data: Any, call: Call) -> list[str]:
     if data is None:  # Loki's way of saying that there are none
         return []
     if not isinstance(data, list) or not all(isinstance(one, str) for one in data):
-        raise odd(call, "a list of texts")
+        raise unexpected_answer(call, "a list of texts")
     return data
 
 
-def odd(call: Call, wanted: str) -> SourceFailed:
+def unexpected_answer(call: HttpRequest, wanted: str) -> SourceFailed:
     """The failure that an answer has not what the documentation promises."""
-    return SourceFailed("bad_answer", f"its answer has no {wanted}", asked=call.words(), hint="is this address a Loki?")
+    return SourceFailed(
+        "bad_answer", f"its answer has no {wanted}", asked=call.summary(), hint="is this address a Loki?"
+    )
 
 
-def span_of(window: Window) -> dict[str, str]:
+def window_params(window: Window) -> dict[str, str]:
     """A window as parameters."""
     told = {"start": window.start, "end": window.end}
     return {name: str(round(value * NS)) for name, value in told.items() if value is not None}

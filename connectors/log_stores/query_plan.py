@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
-from connectors.base.contract import Asked, SourceFailed, Spool
+from connectors.base.contract import CollectionRequest, SourceFailed, Spool
 from connectors.base.iteration_lines import PROGRESS_WORDS
-from connectors.log_stores.line_buffer import Heard, Line, Speaker
+from connectors.log_stores.line_buffer import LineBuffer, LogOrigin, StoredLine
 from kb.model import Gap
 from kb.parsers.logs.progress.formats import read_line
 
@@ -40,7 +40,7 @@ PRINTERS = 2  # speakers whose iteration lines are sampled
 _NOT_SEEN = "what shows only on a line that no rule looks for, and how often lines came between those that are here"
 
 
-class Ask(NamedTuple):
+class LineQuery(NamedTuple):
     """Lines with times (nanoseconds since the epoch) in [start, end). `of`: whose, all where it is empty.
 
     `words`: only lines with one of these, in any case. `limit`: lines wanted in all; pages stop there.
@@ -50,7 +50,7 @@ class Ask(NamedTuple):
     end: int
     backward: bool = False
     words: tuple[str, ...] = ()
-    of: tuple[Speaker, ...] = ()
+    of: tuple[LogOrigin, ...] = ()
     limit: int | None = None
 
 
@@ -58,14 +58,14 @@ class Tally(NamedTuple):
     """Lines by speaker and by bucket of time: the bucket's start in nanoseconds → count. `bucket`: its length."""
 
     bucket: int
-    counts: Mapping[Speaker, Mapping[int, int]]
+    counts: Mapping[LogOrigin, Mapping[int, int]]
 
     def total(self) -> int:
         """All lines."""
         return sum(sum(one.values()) for one in self.counts.values())
 
 
-class Store(Protocol):
+class LogStore(Protocol):
     """What the plan asks of a log store. Each may raise SourceFailed; all may be called side by side."""
 
     page: int  # lines of a full page
@@ -76,10 +76,10 @@ class Store(Protocol):
     def histogram(self, start: int, end: int, bucket: int, words: tuple[str, ...]) -> Mapping[int, int]:
         """Count the lines of all speakers with one of these words: the bucket's start in nanoseconds → count."""
 
-    def pages(self, ask: Ask) -> Iterator[Sequence[Line]]:
+    def pages(self, ask: LineQuery) -> Iterator[Sequence[StoredLine]]:
         """The lines in order of time, page by page, none twice and none left out; what cannot be had is noted as a gap."""
 
-    def sampled(self, ask: Ask, every: int) -> Sequence[Line]:
+    def sampled(self, ask: LineQuery, every: int) -> Sequence[StoredLine]:
         """One line in each so many nanoseconds."""
 
     def gaps(self) -> Iterable[Gap]:
@@ -87,7 +87,7 @@ class Store(Protocol):
 
 
 @dataclass(slots=True)
-class Meter:
+class QueryMeter:
     """Counts the queries of one collection; stores call `spend` before each."""
 
     left: int = QUERIES
@@ -105,35 +105,35 @@ class Meter:
         self.used += 1
 
 
-def pull(
-    store: Store, asked: Asked, spool: Spool, folder: str, *, source: str, all_lines: int = ALL_LINES
+def fetch_lines(
+    store: LogStore, request: CollectionRequest, spool: Spool, folder: str, *, source: str, all_lines: int = ALL_LINES
 ) -> tuple[Gap, ...]:
     """Fetch what a diagnosis needs and write it as logs/<folder>/<who>.log; what is missing.
 
     Raises:
         SourceFailed: nothing could be fetched at all.
     """
-    return _Pull(store, asked, spool, folder, source, all_lines).run()
+    return _LineFetcher(store, request, spool, folder, source, all_lines).run()
 
 
 @dataclass(slots=True)
-class _Pull:
-    store: Store
-    asked: Asked
+class _LineFetcher:
+    store: LogStore
+    request: CollectionRequest
     spool: Spool
     folder: str
     source: str
     all_lines: int
-    heard: Heard = field(init=False)
+    heard: LineBuffer = field(init=False)
     missed: list[Gap] = field(default_factory=list)
-    probed: list[Line] = field(default_factory=list)  # iteration lines
+    probed: list[StoredLine] = field(default_factory=list)  # iteration lines
     start: int = field(init=False)
     end: int = field(init=False)
 
     def __post_init__(self) -> None:
-        window = self.asked.window
+        window = self.request.window
         self.start, self.end = round((window.start or 0.0) * NS), round((window.end or 0.0) * NS)
-        self.heard = Heard(self.asked.bounds.log_bytes, self.asked.bounds.log_lines)
+        self.heard = LineBuffer(self.request.bounds.log_bytes, self.request.bounds.log_lines)
 
     def run(self) -> tuple[Gap, ...]:
         if self.end <= self.start:
@@ -142,13 +142,13 @@ class _Pull:
         tally = self.store.tally(self.start, self.end, bucket)
         total = tally.total()
         if not total:  # a count may leave out what lies on its very first nanosecond
-            self._take("any lines", Ask(self.start, self.end, limit=1), 1)
+            self._take("any lines", LineQuery(self.start, self.end, limit=1), 1)
         if not total and not self.heard.lines:
             gap = Gap(
                 "no_lines", self.source, "it has no lines of this job in this window", rules_out="what the job said"
             )
             return (gap, *self.store.gaps())
-        if self.asked.deep or total <= self.all_lines:
+        if self.request.deep or total <= self.all_lines:
             self._everything(total)
         else:
             self._selection(tally, total)
@@ -159,8 +159,8 @@ class _Pull:
 
     def _everything(self, total: int) -> None:
         """Page after page, from the start."""
-        pages = self.asked.bounds.pages if self.asked.deep else None
-        self._take("all lines", Ask(self.start, self.end), pages)
+        pages = self.request.bounds.pages if self.request.deep else None
+        self._take("all lines", LineQuery(self.start, self.end), pages)
         held = self.heard.lines
         if held < total and (self.heard.full or pages is not None):
             self.missed.append(
@@ -171,12 +171,12 @@ class _Pull:
 
     def _selection(self, tally: Tally, total: int) -> None:
         """What decides, side by side where one does not need the other."""
-        words = self.asked.prefilter.words
+        words = self.request.prefilter.words
         last = max(max(buckets) for buckets in tally.counts.values()) + tally.bucket
         end = min(self.end, last)
         first: list[Callable[[], object]] = [
-            lambda: self._take("last lines", Ask(self.start, end, backward=True), TAIL_PAGES),
-            lambda: self._take("first lines", Ask(self.start, self.end, limit=min(HEAD, self.store.page)), 1),
+            lambda: self._take("last lines", LineQuery(self.start, end, backward=True), TAIL_PAGES),
+            lambda: self._take("first lines", LineQuery(self.start, self.end, limit=min(HEAD, self.store.page)), 1),
             lambda: self._hits(words, end),
             lambda: self._try("iteration lines", lambda: self._probe(end)),
         ]
@@ -195,12 +195,12 @@ class _Pull:
                 self.heard.lines,
             )
         )
-        if self.asked.prefilter.uncovered:
+        if self.request.prefilter.uncovered:
             self.missed.append(
                 Gap(
                     "not_searched",
                     self.source,
-                    f"{self.asked.prefilter.uncovered} patterns have no word that a log store could look for;"
+                    f"{self.request.prefilter.uncovered} patterns have no word that a log store could look for;"
                     " they were sought only among the lines fetched",
                 )
             )
@@ -209,7 +209,7 @@ class _Pull:
         """Lines that rules want: the first ones; where there are more, those where they begin to surge, and the last ones."""
         if not words:
             return
-        reached = self._take("lines that rules look for", Ask(self.start, end, words=words), FIRST_PAGES)
+        reached = self._take("lines that rules look for", LineQuery(self.start, end, words=words), FIRST_PAGES)
         if reached is None or reached >= end:
             return
         onset, many = self._onset(reached, end, words)
@@ -217,11 +217,11 @@ class _Pull:
 
         def forward() -> None:
             nonlocal met
-            met = self._take("where they surge", Ask(onset, end, words=words), ONSET_PAGES) or onset
+            met = self._take("where they surge", LineQuery(onset, end, words=words), ONSET_PAGES) or onset
 
         def backward() -> None:
             nonlocal behind
-            behind = self._take("last of them", Ask(met, end, backward=True, words=words), LAST_PAGES) or end
+            behind = self._take("last of them", LineQuery(met, end, backward=True, words=words), LAST_PAGES) or end
 
         if many > (ONSET_PAGES + LAST_PAGES) * self.store.page:  # they cannot meet: side by side
             self._together([forward, backward])
@@ -265,13 +265,15 @@ class _Pull:
 
     def _probe(self, end: int) -> None:
         """The last iteration lines of all: they tell who prints any."""
-        for page in self.store.pages(Ask(self.start, end, backward=True, words=PROGRESS_WORDS, limit=PROGRESS_PROBE)):
+        for page in self.store.pages(
+            LineQuery(self.start, end, backward=True, words=PROGRESS_WORDS, limit=PROGRESS_PROBE)
+        ):
             self.heard.add(page, backward=True)
             self.probed.extend(page)
 
-    def _stopped(self, tally: Tally) -> Iterator[Ask]:
+    def _stopped(self, tally: Tally) -> Iterator[LineQuery]:
         """The last lines of those who fell silent before the end and of whom nothing is there yet."""
-        groups: dict[int, list[Speaker]] = {}
+        groups: dict[int, list[LogOrigin]] = {}
         last = {who: max(buckets) for who, buckets in tally.counts.items()}
         for who, bucket in last.items():
             latest = self.heard.last(who)
@@ -279,42 +281,46 @@ class _Pull:
                 groups.setdefault(bucket, []).append(who)
         ordered = sorted(groups)
         for bucket in ordered[:STOPPED_GROUPS]:
-            yield Ask(bucket, min(self.end, bucket + tally.bucket), backward=True, of=tuple(groups[bucket]))
+            yield LineQuery(bucket, min(self.end, bucket + tally.bucket), backward=True, of=tuple(groups[bucket]))
         rest = [who for bucket in ordered[STOPPED_GROUPS:] for who in groups[bucket]]
         if rest:
-            yield Ask(ordered[STOPPED_GROUPS], min(self.end, ordered[-1] + tally.bucket), backward=True, of=tuple(rest))
+            yield LineQuery(
+                ordered[STOPPED_GROUPS], min(self.end, ordered[-1] + tally.bucket), backward=True, of=tuple(rest)
+            )
 
-    def _of_stopped(self, ask: Ask) -> Callable[[], object]:
+    def _of_stopped(self, ask: LineQuery) -> Callable[[], object]:
         limited = ask._replace(limit=min(self.store.page, max(AROUND, 20 * len(ask.of))))
         return lambda: self._take("last lines of those that stopped", limited, 1)
 
-    def _printers(self) -> list[Speaker]:
+    def _printers(self) -> list[LogOrigin]:
         """Who prints iteration lines, those with most first."""
-        found: Counter[Speaker] = Counter()
+        found: Counter[LogOrigin] = Counter()
         for line in self.probed:
             found[line.who] += read_line(line.text.encode("utf-8", "replace")[:4096]) is not None
         return [who for who in sorted(found, key=lambda who: (-found[who], who)) if found[who] >= 2][:PRINTERS]
 
-    def _of_printer(self, who: Speaker, end: int) -> Callable[[], None]:
+    def _of_printer(self, who: LogOrigin, end: int) -> Callable[[], None]:
         def fetch() -> None:
-            ask = Ask(self.start, end, words=PROGRESS_WORDS, of=(who,), limit=min(PROGRESS_SAMPLE, self.store.page))
+            ask = LineQuery(
+                self.start, end, words=PROGRESS_WORDS, of=(who,), limit=min(PROGRESS_SAMPLE, self.store.page)
+            )
             every = max(1, (end - self.start) // ask.limit) if ask.limit else 1
             self._try("a sample of the iteration lines", lambda: self.heard.add(self.store.sampled(ask, every)))
             self._take("last iteration lines", ask._replace(backward=True, limit=PROGRESS_LAST), 1)
 
         return fetch
 
-    def _of_around(self, who: Speaker, at: int) -> Callable[[], None]:
+    def _of_around(self, who: LogOrigin, at: int) -> Callable[[], None]:
         def fetch() -> None:
-            before = Ask(self.start, at, backward=True, of=(who,), limit=AROUND)
+            before = LineQuery(self.start, at, backward=True, of=(who,), limit=AROUND)
             self._take("lines before a telling one", before, 1)
-            self._take("lines after a telling one", Ask(at, self.end, of=(who,), limit=AROUND), 1)
+            self._take("lines after a telling one", LineQuery(at, self.end, of=(who,), limit=AROUND), 1)
 
         return fetch
 
     # -- how ---------------------------------------------------------------------------------------------------------
 
-    def _take(self, what: str, ask: Ask, pages: int | None) -> int | None:
+    def _take(self, what: str, ask: LineQuery, pages: int | None) -> int | None:
         """Fetch pages of an ask; the time up to (backward: down to) which all is there, or None where it failed."""
         reached: int | None = None
 
@@ -368,7 +374,7 @@ class _Pull:
         except SourceFailed as failed:
             self.missed.append(failed.gap(self.source, rules_out="what the job said"))
         if self.heard.full:
-            bounds = self.asked.bounds
+            bounds = self.request.bounds
             self.missed.append(
                 Gap(
                     "logs_cut",

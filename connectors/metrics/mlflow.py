@@ -9,9 +9,17 @@ from itertools import count
 from math import isfinite
 from typing import Any
 
-from connectors.base.contract import Asked, Checked, Deadline, Gives, SourceFailed, Spool, safe_name
-from connectors.base.http import Call, Client, Endpoint
-from connectors.metrics.training_log import MOST_POINTS, MOST_RUNS, Point, chosen, lines, value_of
+from connectors.base.contract import (
+    CheckResult,
+    CollectionRequest,
+    Deadline,
+    EvidenceKind,
+    SourceFailed,
+    Spool,
+    safe_name,
+)
+from connectors.base.http import Endpoint, HttpClient, HttpRequest
+from connectors.metrics.training_log import MOST_POINTS, MOST_RUNS, MetricPoint, choose_metrics, log_lines, tag_value
 from kb.model import Gap, JobRecord, Window
 from kb.parsers.schedulers.jsondocs import integer, mapping, objects, string
 
@@ -43,22 +51,22 @@ class MlflowSettings:
 class Mlflow:
     """A tracking server, as a source of metrics."""
 
-    def __init__(self, settings: MlflowSettings, client: Client | None = None) -> None:
+    def __init__(self, settings: MlflowSettings, client: HttpClient | None = None) -> None:
         self.settings = settings
-        self._client = client or Client(settings.endpoint)
+        self._client = client or HttpClient(settings.endpoint)
 
     @property
-    def gives(self) -> frozenset[Gives]:
+    def provides(self) -> frozenset[EvidenceKind]:
         """Metrics."""
         return frozenset({"metrics"})
 
-    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+    def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         """Write logs/mlflow/<run>.log for each run of the job.
 
         Raises:
             SourceFailed: the server cannot be asked, or knows no run of the job.
         """
-        runs = [one for one in self._runs(asked.record, asked.deadline) if _within(one, asked.window)]
+        runs = [one for one in self._runs(request.record, request.deadline) if _within(one, request.window)]
         if not runs:
             tags = ", ".join(self.settings.tags)
             raise SourceFailed(
@@ -72,40 +80,42 @@ class Mlflow:
                 "runs_cut",
                 SOURCE,
                 f"only the newest {MOST_RUNS} of {len(runs)} runs were read",
-                asked.record.job.name or "",
+                request.record.job.name or "",
             )
         pages = count(1)
         for run in runs[:MOST_RUNS]:
-            yield from self._write(run, asked, spool, pages)
+            yield from self._write(run, request, spool, pages)
 
-    def _write(self, run: Mapping[str, Any], asked: Asked, spool: Spool, pages: Iterator[int]) -> Iterator[Gap]:
+    def _write(
+        self, run: Mapping[str, Any], request: CollectionRequest, spool: Spool, pages: Iterator[int]
+    ) -> Iterator[Gap]:
         run_id, name = string(mapping(run.get("info")).get("run_id"), 100), _name(run)
         known = [string(one.get("key"), 250) for one in objects(mapping(run.get("data")).get("metrics"), 100_000)]
-        metrics = chosen(known, self.settings.metrics)
+        metrics = choose_metrics(known, self.settings.metrics)
         if not metrics:
             names = ", ".join(known[:10]) or "none"
             yield Gap(
                 "metrics_unknown", SOURCE, f"none of its metrics is a loss or the like: {names}; see `metrics`", name
             )
             return
-        series: dict[str, deque[Point]] = {}
+        series: dict[str, deque[MetricPoint]] = {}
         for measure, key in metrics.items():
             series[measure] = deque(maxlen=MOST_POINTS)
             try:
-                series[measure].extend(self._history(run_id, key, asked, pages))
+                series[measure].extend(self._history(run_id, key, request, pages))
             except SourceFailed as failed:
                 yield failed.gap(SOURCE, scope=f"{name}: {key}", got=f"{len(series[measure])} points")
             if len(series[measure]) == MOST_POINTS:
                 yield Gap("points_cut", SOURCE, f"of {key} only the newest {MOST_POINTS:,} points are kept", name)
         path = f"logs/{SOURCE}/{safe_name(name)}-{safe_name(run_id)[:8]}.log"
-        if told := lines(series):
+        if told := log_lines(series):
             spool.append(path, told)
             spool.describe(path, query=f"metrics {', '.join(metrics.values())} of run {run_id}")
 
     # -- what is asked ---------------------------------------------------------------------------------------------
 
     def _runs(self, record: JobRecord, deadline: Deadline) -> list[Mapping[str, Any]]:
-        wanted = [(tag, value) for tag, what in self.settings.tags.items() if (value := value_of(record, what))]
+        wanted = [(tag, value) for tag, what in self.settings.tags.items() if (value := tag_value(record, what))]
         found: dict[str, Mapping[str, Any]] = {}
         ids = self._experiments(deadline)
         for tag, value in wanted if ids else ():
@@ -121,48 +131,50 @@ class Mlflow:
             return [string(one.get("experiment_id"), 40) for one in objects(answer.get("experiments"), SEARCH_PAGE)]
         found = []
         for name in self.settings.experiments:
-            call = Call(f"{API}/experiments/get-by-name", {"experiment_name": name})
+            call = HttpRequest(f"{API}/experiments/get-by-name", {"experiment_name": name})
             answer = mapping(self._client.json(call, deadline, largest=LARGEST))
             found.append(string(mapping(answer.get("experiment")).get("experiment_id"), 40))
         return found
 
-    def _history(self, run_id: str, key: str, asked: Asked, pages: Iterator[int]) -> Iterator[Point]:
+    def _history(
+        self, run_id: str, key: str, request: CollectionRequest, pages: Iterator[int]
+    ) -> Iterator[MetricPoint]:
         """The points of a metric within the window, as the server orders them: by time."""
         token: str | None = None
-        start, end = asked.window.start or 0.0, asked.window.end or float("inf")
+        start, end = request.window.start or 0.0, request.window.end or float("inf")
         while True:
-            if next(pages) > asked.bounds.pages:
-                raise SourceFailed("too_large", f"the bound of {asked.bounds.pages} pages was reached", asked=key)
+            if next(pages) > request.bounds.pages:
+                raise SourceFailed("too_large", f"the bound of {request.bounds.pages} pages was reached", asked=key)
             params: dict[str, str | int | None] = {
                 "run_id": run_id,
                 "metric_key": key,
                 "max_results": PAGE,
                 "page_token": token,
             }
-            call = Call(f"{API}/metrics/get-history", params)
-            answer = mapping(self._client.json(call, asked.deadline, largest=LARGEST))
+            call = HttpRequest(f"{API}/metrics/get-history", params)
+            answer = mapping(self._client.json(call, request.deadline, largest=LARGEST))
             for one in objects(answer.get("metrics"), PAGE):
                 time, value = integer(one.get("timestamp")), _number(one.get("value"))
                 if time is not None and value is not None and start <= time / 1000 < end:
-                    yield Point(time / 1000, integer(one.get("step")) or 0, value)
+                    yield MetricPoint(time / 1000, integer(one.get("step")) or 0, value)
             token = string(answer.get("next_page_token"), 10_000)
             if not token:
                 return
 
     def _post(self, path: str, body: Mapping[str, Any], deadline: Deadline) -> Mapping[str, Any]:
-        answer = self._client.json(Call(API + path, body=body), deadline, largest=LARGEST)
+        answer = self._client.json(HttpRequest(API + path, body=body), deadline, largest=LARGEST)
         if not isinstance(answer, dict):
             raise SourceFailed("bad_answer", "its answer is no object", asked=path)
         return answer
 
-    def check(self, deadline: Deadline) -> Checked:
+    def check(self, deadline: Deadline) -> CheckResult:
         """Ask for the experiments."""
         sent = f"POST {API}/experiments/search"
         try:
             found = self._experiments(deadline)
         except SourceFailed as failed:
-            return Checked(False, str(failed), failed.asked or sent, failed.hint)
-        return Checked(
+            return CheckResult(False, str(failed), failed.asked or sent, failed.hint)
+        return CheckResult(
             bool(found), f"it has {len(found)} experiments that we may read", sent, "" if found else "see `experiments`"
         )
 

@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from connectors.base.contract import Asked, Checked, Deadline, Gives, SourceFailed, Spool
-from connectors.base.http import Call, Client, Endpoint
+from connectors.base.contract import CheckResult, CollectionRequest, Deadline, EvidenceKind, SourceFailed, Spool
+from connectors.base.http import Endpoint, HttpClient, HttpRequest
 from connectors.metrics.promql_builder import (
     LEAST_STEP,
     NODE_LABELS,
     Selection,
+    job_selection,
+    node_selection,
     nodes_of,
-    of_job,
-    of_nodes,
-    pieces,
     selection,
+    split_window,
     step_of,
 )
 from kb.model import Gap, JobRecord, Window
@@ -111,9 +111,9 @@ class PrometheusSettings:
     """How series name the job here, in place of the usual labels: label → id, name, namespace or owner."""
 
 
-def configured(settings: PrometheusSettings) -> Prometheus:
+def from_settings(settings: PrometheusSettings) -> Prometheus:
     """The connector with these settings."""
-    return Prometheus(Client(settings.endpoint), settings.labels, settings.job_labels)
+    return Prometheus(HttpClient(settings.endpoint), settings.labels, settings.job_labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Prometheus:
     metrics that are asked for, at most `side_by_side` at a time.
     """
 
-    client: Client
+    client: HttpClient
     labels: Mapping[str, str] = field(default_factory=dict)
     job_labels: Mapping[str, str] = field(default_factory=dict)
     series: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class Prometheus:
     side_by_side: int = SIDE_BY_SIDE
 
     @property
-    def gives(self) -> frozenset[Gives]:
+    def provides(self) -> frozenset[EvidenceKind]:
         """Metrics."""
         return frozenset({"metrics"})
 
@@ -147,40 +147,40 @@ class Prometheus:
         Raises:
             SourceFailed: no answer, or a refusal.
         """
-        for part in pieces(window, step):
+        for part in split_window(window, step):
             span = {"start": f"{part.start:.3f}", "end": f"{part.end:.3f}", "step": f"{step:g}"}
             yield self._asked("query_range", {"query": query, **span}, deadline)
 
     def _asked(self, how: str, form: Mapping[str, str], deadline: Deadline) -> bytes:
         """The body of an answer, whole."""
         seconds = min(QUERY_SECONDS, deadline.left())
-        call = Call(f"/api/v1/{how}", form={**form, "timeout": f"{max(1.0, seconds):.0f}s"})
+        call = HttpRequest(f"/api/v1/{how}", form={**form, "timeout": f"{max(1.0, seconds):.0f}s"})
         answer = self.client.get(call, deadline.sooner(QUERY_SECONDS + 5), largest=LARGEST)
         if answer.cut:
-            raise SourceFailed("too_large", f"its answer is larger than {LARGEST:,} bytes", asked=call.words())
+            raise SourceFailed("too_large", f"its answer is larger than {LARGEST:,} bytes", asked=call.summary())
         return answer.body
 
     # -- one job ---------------------------------------------------------------------------------------------------
 
-    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+    def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         """Write metrics/<metric>.json for what there is of the job.
 
         Raises:
             SourceFailed: nothing could be asked at all.
         """
         gaps: list[Gap] = []
-        known = nodes_of(asked.record)
-        chosen, counts = self._gpus(asked, known, gaps)
-        self._write(asked, spool, chosen, counts, gaps)
-        around = of_nodes(known or self._nodes(chosen, counts, asked), self._also())
+        known = nodes_of(request.record)
+        chosen, counts = self._gpus(request, known, gaps)
+        self._write(request, spool, chosen, counts, gaps)
+        around = node_selection(known or self._nodes(chosen, counts, request), self._also())
         if around:
-            self._write(asked, spool, around, self._counts(around, self.node, asked), gaps)
+            self._write(request, spool, around, self._counts(around, self.node, request), gaps)
         else:
             reason = "the job's nodes are not known, and no series of its GPUs names them"
             gaps.append(Gap("metrics_no_nodes", "metrics", reason, rules_out="what its network and its hosts did"))
         return gaps
 
-    def check(self, deadline: Deadline) -> Checked:
+    def check(self, deadline: Deadline) -> CheckResult:
         """Count the series of a metric of GPUs and of one of nodes."""
         names = "DCGM_FI_DEV_GPU_UTIL|node_load1"
         chosen = Selection((self._also(),)).each(names) if self.labels else f'{{__name__=~"{names}"}}'
@@ -189,18 +189,20 @@ class Prometheus:
             body = self._asked("query", {"query": query}, deadline)
             found = dict(_counted(body, query))
         except SourceFailed as failed:
-            return Checked(False, str(failed), failed.asked or query, failed.hint)
+            return CheckResult(False, str(failed), failed.asked or query, failed.hint)
         if not found:
             change = "have it scrape dcgm-exporter and node_exporter, or mend `labels`"
-            return Checked(False, "it answers, and has no metrics of GPUs or nodes", query, change)
-        return Checked(True, ", ".join(f"{count} series of {name}" for name, count in sorted(found.items())), query)
+            return CheckResult(False, "it answers, and has no metrics of GPUs or nodes", query, change)
+        return CheckResult(True, ", ".join(f"{count} series of {name}" for name, count in sorted(found.items())), query)
 
-    def _gpus(self, asked: Asked, nodes: Sequence[str], gaps: list[Gap]) -> tuple[Selection, Mapping[str, int]]:
+    def _gpus(
+        self, request: CollectionRequest, nodes: Sequence[str], gaps: list[Gap]
+    ) -> tuple[Selection, Mapping[str, int]]:
         """What selects the job's GPUs, with the number of series of each metric: by its own labels, else by its nodes."""
-        for chosen in (self._of_job(asked.record), of_nodes(nodes, self._also())):
-            counts = self._counts(chosen, self.gpu, asked)
+        for chosen in (self._of_job(request.record), node_selection(nodes, self._also())):
+            counts = self._counts(chosen, self.gpu, request)
             if counts:
-                if chosen != self._of_job(asked.record):
+                if chosen != self._of_job(request.record):
                     reason = "no series carries the job's own labels; those of its nodes were taken, whoever used them"
                     gaps.append(
                         Gap("metrics_by_node", "metrics", reason, rules_out="whose work on shared nodes it was")
@@ -214,7 +216,7 @@ class Prometheus:
         if self.series:
             return selection([self.series], self._also())
         if not self.job_labels:
-            return of_job(record, self._also())
+            return job_selection(record, self._also())
         job = record.job
         known = {"id": job.id, "name": job.name, "namespace": record.namespace, "owner": job.owner}
         return selection([{label: known.get(what) for label, what in self.job_labels.items()}], self._also())
@@ -228,36 +230,38 @@ class Prometheus:
             if wanted and not any(name in counts for name in wanted):
                 gaps.append(Gap("metric_not_collected", "metrics", f"no series of {', '.join(wanted)}", rules_out=what))
 
-    def _counts(self, chosen: Selection, names: Sequence[str], asked: Asked) -> dict[str, int]:
+    def _counts(self, chosen: Selection, names: Sequence[str], request: CollectionRequest) -> dict[str, int]:
         """How many series each metric has: the most at five times of the window."""
         if not (chosen and names):
             return {}
         query = f"count by (__name__) ({chosen.each('|'.join(names))})"
-        start, end = asked.window.start or 0.0, asked.window.end or 0.0
+        start, end = request.window.start or 0.0, request.window.end or 0.0
         step = max(1.0, (end - start) / 4)
         counts: dict[str, int] = {}
-        for body in self.query_range(query, Window(start, end), step, asked.deadline):
+        for body in self.query_range(query, Window(start, end), step, request.deadline):
             for name, count in _counted(body, query):
                 counts[name] = max(counts.get(name, 0), count)
         return counts
 
-    def _nodes(self, chosen: Selection, counts: Mapping[str, int], asked: Asked) -> tuple[str, ...]:
+    def _nodes(self, chosen: Selection, counts: Mapping[str, int], request: CollectionRequest) -> tuple[str, ...]:
         """The nodes that the series of the job's GPUs name, at five times of the window."""
         if not counts:
             return ()
         query = f"group by ({BY}) ({chosen.each(max(counts, key=lambda name: counts[name]))})"
-        start, end = asked.window.start or 0.0, asked.window.end or 0.0
+        start, end = request.window.start or 0.0, request.window.end or 0.0
         step = max(1.0, (end - start) / 4)
-        bodies = self.query_range(query, Window(start, end), step, asked.deadline)
+        bodies = self.query_range(query, Window(start, end), step, request.deadline)
         series = (one for body in bodies for one in read_prometheus(body, "metrics", query)[0] or ())
         return tuple(sorted({one.resource.node for one in series if one.resource.node}))
 
-    def _write(self, asked: Asked, spool: Spool, chosen: Selection, counts: Mapping[str, int], gaps: list[Gap]) -> None:
+    def _write(
+        self, request: CollectionRequest, spool: Spool, chosen: Selection, counts: Mapping[str, int], gaps: list[Gap]
+    ) -> None:
         """Ask for each metric that there is, side by side."""
 
         def fetch(name: str) -> list[Gap]:
             try:
-                return self._metric(name, counts[name], chosen, asked, spool)
+                return self._metric(name, counts[name], chosen, request, spool)
             except SourceFailed as failed:
                 return [failed.gap(f"metrics/{name.lower()}", rules_out="what this metric shows")]
 
@@ -268,14 +272,14 @@ class Prometheus:
             for odd in pool.map(fetch, sorted(counts)):
                 gaps += odd
 
-    def _metric(self, name: str, series: int, chosen: Selection, asked: Asked, spool: Spool) -> list[Gap]:
-        many = series > min(MOST_SERIES, asked.bounds.series)
-        step = step_of(asked.window, min(series, MOST_SERIES), self.least_step)
+    def _metric(self, name: str, series: int, chosen: Selection, request: CollectionRequest, spool: Spool) -> list[Gap]:
+        many = series > min(MOST_SERIES, request.bounds.series)
+        step = step_of(request.window, min(series, MOST_SERIES), self.least_step)
         known = KNOWN.get(name)
         unit = known.unit if known else ""
-        queries = _reduced(name, chosen, asked.window.end or 0.0) if many else {"": chosen.each(name)}
+        queries = _reduced(name, chosen, request.window.end or 0.0) if many else {"": chosen.each(name)}
         for kind, query in queries.items():
-            for number, body in enumerate(self.query_range(query, asked.window, step, asked.deadline)):
+            for number, body in enumerate(self.query_range(query, request.window, step, request.deadline)):
                 path = f"metrics/{name.lower()}{kind}{f'.{number}' if number else ''}.json"
                 spool.write(path, _wrapped(body, query, unit))
                 spool.describe(path, query=query, unit=unit)

@@ -63,7 +63,7 @@ def selection(
     return Selection(tuple(found))
 
 
-def of_job(record: JobRecord, also: Labels | None = None) -> Selection:
+def job_selection(record: JobRecord, also: Labels | None = None) -> Selection:
     """The series that carry the job's own name: its pods within their namespace, or its number at Slurm."""
     pods = tuple(dict.fromkeys(one.name for one in record.members if record.namespace))
     by_pod = [{space: record.namespace, pod: pods} for space, pod in POD_LABELS]
@@ -71,7 +71,7 @@ def of_job(record: JobRecord, also: Labels | None = None) -> Selection:
     return selection([*by_pod, {SLURM_LABEL: number}], also)
 
 
-def of_nodes(nodes: Iterable[str], also: Labels | None = None) -> Selection:
+def node_selection(nodes: Iterable[str], also: Labels | None = None) -> Selection:
     """The series of these nodes, however their exporters spell it; of an `instance` with any port."""
     names = tuple(dict.fromkeys(nodes))
     return selection([{label: names} for label in NODE_LABELS], also)
@@ -123,7 +123,7 @@ def step_of(window: Window, series: int, least: float = LEAST_STEP) -> float:
     return float(max(least, math.ceil(span / points)))
 
 
-def pieces(window: Window, step: float) -> Iterator[Window]:
+def split_window(window: Window, step: float) -> Iterator[Window]:
     """The window in parts that a server answers, each beginning where the one before ended, on multiples of the step."""
     start, end = window.start or 0.0, window.end or 0.0
     start = math.floor(start / step) * step

@@ -55,7 +55,7 @@ _SAFE = re.compile(r"[^'\"`\\%\x00-\x1f\x7f-\x9f\u2028-\u202e]{1,250}")
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class MetricPoint:
     """One value of a metric: seconds since the epoch, the step, the value (nan and inf are values)."""
 
     time: float
@@ -63,7 +63,7 @@ class Point:
     value: float
 
 
-def chosen(known: Iterable[str], own: Mapping[str, str]) -> Mapping[str, str]:
+def choose_metrics(known: Iterable[str], own: Mapping[str, str]) -> Mapping[str, str]:
     """Which of a run's metrics are the measures that matter: measure → metric. `own`: as the site calls them."""
     names = list(known)
     by_lower = {name.lower(): name for name in reversed(names)}
@@ -76,7 +76,7 @@ def chosen(known: Iterable[str], own: Mapping[str, str]) -> Mapping[str, str]:
     return found
 
 
-def value_of(record: JobRecord, what: str) -> str | None:
+def tag_value(record: JobRecord, what: str) -> str | None:
     """What a tag is compared with: `id`, `name`, `namespace` or `owner` of the job; None where it is not known.
 
     Raises:
@@ -91,7 +91,7 @@ def value_of(record: JobRecord, what: str) -> str | None:
     return value or None
 
 
-def lines(series: Mapping[str, Sequence[Point]]) -> bytes:
+def log_lines(series: Mapping[str, Sequence[MetricPoint]]) -> bytes:
     """Log lines in order of time, one for each step; a step that came again, after a restart, is another line."""
     rows: list[tuple[float, int, dict[str, float]]] = []
     current: dict[int, dict[str, float]] = {}

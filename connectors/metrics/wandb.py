@@ -15,9 +15,17 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from connectors.base.contract import Asked, Checked, Deadline, Gives, SourceFailed, Spool, safe_name
+from connectors.base.contract import (
+    CheckResult,
+    CollectionRequest,
+    Deadline,
+    EvidenceKind,
+    SourceFailed,
+    Spool,
+    safe_name,
+)
 from connectors.base.secret import Secret
-from connectors.metrics.training_log import MOST_POINTS, MOST_RUNS, Point, chosen, lines, value_of
+from connectors.metrics.training_log import MOST_POINTS, MOST_RUNS, MetricPoint, choose_metrics, log_lines, tag_value
 from kb.model import Gap, JobRecord
 
 SOURCE = "wandb"
@@ -44,10 +52,10 @@ class WandbSettings:
     unusual."""
 
 
-Opened = Callable[[WandbSettings, float], Any]
+ApiOpener = Callable[[WandbSettings, float], Any]
 
 
-def opened(settings: WandbSettings, seconds: float) -> Any:
+def open_api(settings: WandbSettings, seconds: float) -> Any:
     """The library's own door to the server.
 
     Raises:
@@ -68,50 +76,50 @@ def opened(settings: WandbSettings, seconds: float) -> Any:
 class Wandb:
     """A project, as a source of metrics. `door`: how the library is opened."""
 
-    def __init__(self, settings: WandbSettings, door: Opened = opened) -> None:
+    def __init__(self, settings: WandbSettings, door: ApiOpener = open_api) -> None:
         self.settings = settings
         self._door = door
 
     @property
-    def gives(self) -> frozenset[Gives]:
+    def provides(self) -> frozenset[EvidenceKind]:
         """Metrics."""
         return frozenset({"metrics"})
 
-    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+    def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         """Write logs/wandb/<run>.log for each run of the job.
 
         Raises:
             SourceFailed: the server cannot be asked, or knows no run of the job.
         """
-        api = self._door(self.settings, asked.deadline.left())
-        runs = list(self._runs(api, asked.record, asked.deadline))
+        api = self._door(self.settings, request.deadline.left())
+        runs = list(self._runs(api, request.record, request.deadline))
         if not runs:
             raise SourceFailed(
                 "missing", "it has no run of this job", hint=f"runs are found by {', '.join(self.settings.fields)}"
             )
         if len(runs) > MOST_RUNS:
-            yield Gap("runs_cut", SOURCE, f"only the newest {MOST_RUNS} runs were read", asked.record.job.name or "")
+            yield Gap("runs_cut", SOURCE, f"only the newest {MOST_RUNS} runs were read", request.record.job.name or "")
         for run in runs[:MOST_RUNS]:
-            yield from self._write(run, asked, spool)
+            yield from self._write(run, request, spool)
 
-    def _write(self, run: Any, asked: Asked, spool: Spool) -> Iterator[Gap]:
+    def _write(self, run: Any, request: CollectionRequest, spool: Spool) -> Iterator[Gap]:
         name, run_id = str(run.name)[:250], str(run.id)[:100]
-        metrics = chosen([str(key) for key in dict(run.summary)], self.settings.metrics)
+        metrics = choose_metrics([str(key) for key in dict(run.summary)], self.settings.metrics)
         if not metrics:
             yield Gap("metrics_unknown", SOURCE, "none of its metrics is a loss or the like; see `metrics`", name)
             return
-        series: dict[str, deque[Point]] = {}
+        series: dict[str, deque[MetricPoint]] = {}
         for measure, key in metrics.items():
-            found: deque[Point] = deque(maxlen=MOST_POINTS)
+            found: deque[MetricPoint] = deque(maxlen=MOST_POINTS)
             series[measure] = found
             try:
-                found.extend(self._points(run, key, asked))
+                found.extend(self._points(run, key, request))
             except SourceFailed as failed:
                 yield failed.gap(SOURCE, scope=f"{name}: {key}", got=f"{len(found)} points")
         first = _first_step(run)
         if first:
             yield Gap("points_cut", SOURCE, f"only the last {MOST_POINTS:,} steps were read, from step {first:,}", name)
-        if told := lines(series):
+        if told := log_lines(series):
             path = f"logs/{SOURCE}/{safe_name(name)}-{safe_name(run_id)}.log"
             spool.append(path, told)
             spool.describe(path, query=f"metrics {', '.join(metrics.values())} of run {run_id}")
@@ -123,10 +131,10 @@ class Wandb:
         """
         seen: set[str] = set()
         for where, what in self.settings.fields.items():
-            value = value_of(record, what)
+            value = tag_value(record, what)
             if value is None:
                 continue
-            for run in _guarded(
+            for run in _guarded_scan(
                 partial(api.runs, self.settings.project, {where: {"$eq": value}}, "-created_at"), deadline
             ):
                 if len(seen) > MOST_RUNS:
@@ -135,30 +143,32 @@ class Wandb:
                     seen.add(str(run.id))
                     yield run
 
-    def _points(self, run: Any, key: str, asked: Asked) -> Iterator[Point]:
-        start, end = asked.window.start or 0.0, asked.window.end or float("inf")
+    def _points(self, run: Any, key: str, request: CollectionRequest) -> Iterator[MetricPoint]:
+        start, end = request.window.start or 0.0, request.window.end or float("inf")
         keys = ["_step", "_timestamp", key]
-        for row in _guarded(lambda: run.scan_history(keys=keys, min_step=_first_step(run)), asked.deadline):
+        for row in _guarded_scan(lambda: run.scan_history(keys=keys, min_step=_first_step(run)), request.deadline):
             step, time, value = row.get("_step"), row.get("_timestamp"), row.get(key)
             value = _SPECIAL.get(value) if isinstance(value, str) else value
             if not isinstance(time, int | float) or not isinstance(value, int | float) or not isinstance(step, int):
                 continue
             if start <= time < end:
-                yield Point(float(time), step, float(value))
+                yield MetricPoint(float(time), step, float(value))
 
-    def check(self, deadline: Deadline) -> Checked:
+    def check(self, deadline: Deadline) -> CheckResult:
         """Ask for one run of the project."""
         sent = f"runs of {self.settings.project} at {self.settings.url}"
         try:
             some = next(
                 iter(
-                    _guarded(lambda: self._door(self.settings, deadline.left()).runs(self.settings.project), deadline)
+                    _guarded_scan(
+                        lambda: self._door(self.settings, deadline.left()).runs(self.settings.project), deadline
+                    )
                 ),
                 None,
             )
         except SourceFailed as failed:
-            return Checked(False, str(failed), sent, failed.hint)
-        return Checked(True, "its runs can be read" if some is not None else "it can be read and has no run", sent)
+            return CheckResult(False, str(failed), sent, failed.hint)
+        return CheckResult(True, "its runs can be read" if some is not None else "it can be read and has no run", sent)
 
 
 def _first_step(run: Any) -> int:
@@ -166,7 +176,7 @@ def _first_step(run: Any) -> int:
     return max(0, last - MOST_POINTS + 1) if isinstance(last, int) else 0
 
 
-def _guarded(ask: Callable[[], Iterable[Any]], deadline: Deadline) -> Iterator[Any]:
+def _guarded_scan(ask: Callable[[], Iterable[Any]], deadline: Deadline) -> Iterator[Any]:
     """What the library gives, one by one; whatever it raises becomes a failure of this source."""
     try:
         for one in ask():

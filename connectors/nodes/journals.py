@@ -17,7 +17,15 @@ from glob import escape, glob
 from itertools import islice
 from pathlib import Path
 
-from connectors.base.contract import Asked, Checked, Deadline, Gives, SourceFailed, Spool, safe_name
+from connectors.base.contract import (
+    CheckResult,
+    CollectionRequest,
+    Deadline,
+    EvidenceKind,
+    SourceFailed,
+    Spool,
+    safe_name,
+)
 from kb.model import Gap, Resource
 from kb.parsers.artefacts.journal import KERNEL, read_journal
 from kb.parsers.logs.timestamps import find_time
@@ -50,18 +58,20 @@ class Journals:
 
     settings: JournalsSettings
     client: None = None
-    gives: frozenset[Gives] = field(default=frozenset({"events", "hardware"}), init=False)
+    provides: frozenset[EvidenceKind] = field(default=frozenset({"events", "hardware"}), init=False)
 
-    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+    def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         """Take of each node's files what concerns the job."""
-        nodes = tuple(dict.fromkeys((*asked.record.job.nodes, *(one.node for one in asked.record.members if one.node))))
+        nodes = tuple(
+            dict.fromkeys((*request.record.job.nodes, *(one.node for one in request.record.members if one.node)))
+        )
         gaps: list[Gap] = []
         without: list[str] = []
         for node in nodes[:MOST_NODES]:
-            asked.deadline.check("files of nodes")
+            request.deadline.check("files of nodes")
             if _NODE.fullmatch(node) is None:
                 gaps.append(Gap("odd_name", "journals", f"{node[:80]!r} is no name of a node: not looked for"))
-            elif not self._node(node, asked, spool, gaps):
+            elif not self._node(node, request, spool, gaps):
                 without.append(node)
         if without or not nodes:
             told = f"no files of {', '.join(without[:8])}" + (
@@ -81,33 +91,33 @@ class Journals:
             )
         return tuple(gaps)
 
-    def check(self, deadline: Deadline) -> Checked:
+    def check(self, deadline: Deadline) -> CheckResult:
         """Look whether the folders above the first place can be read."""
         deadline.check()
         patterns = (*self.settings.journals, *self.settings.kernel, *self.settings.checks)
         if not patterns:
-            return Checked(works=False, words="no files are named", change="set journals, kernel or checks")
+            return CheckResult(works=False, words="no files are named", change="set journals, kernel or checks")
         for pattern in patterns:
             if not pattern.startswith("/"):
-                return Checked(False, f"{pattern} is no whole path", pattern, "write it from / on")
+                return CheckResult(False, f"{pattern} is no whole path", pattern, "write it from / on")
             before = re.split(r"\{node\}|\*", pattern)[0]
             root = Path(before if before == pattern else before.rpartition("/")[0] or "/")
             if not os.access(root, os.R_OK):
-                return Checked(False, f"{root} is not there or may not be read", pattern, "see docs/privileges.md")
-        return Checked(
+                return CheckResult(False, f"{root} is not there or may not be read", pattern, "see docs/privileges.md")
+        return CheckResult(
             works=True, words=f"{len(patterns)} kinds of files; the folders can be read", sent=", ".join(patterns)
         )
 
     # -- how -----------------------------------------------------------------------------------------------------------
 
-    def _node(self, node: str, asked: Asked, spool: Spool, gaps: list[Gap]) -> bool:
+    def _node(self, node: str, request: CollectionRequest, spool: Spool, gaps: list[Gap]) -> bool:
         """Take a node's files; whether there were any."""
         journals = _files(self.settings.journals, node, gaps)
         kernels = _files(self.settings.kernel, node, gaps)
         checks = _files(self.settings.checks, node, gaps)
         who = Resource(node=node)
         for kind, paths in (("journal", journals), ("dmesg", kernels)):
-            lines = [line for path in paths for line in self._lines(kind, path, asked, gaps)]
+            lines = [line for path in paths for line in self._lines(kind, path, request, gaps)]
             if len(lines) > MOST_LINES:
                 told = f"of {node} more than {MOST_LINES:,} lines in the job's time; the last ones are kept"
                 gaps.append(Gap("lines_cut", "journals", told, asked=str(len(lines)), got=str(MOST_LINES)))
@@ -129,21 +139,21 @@ class Journals:
                 gaps.append(Gap("too_large", str(path), f"more than {MOST_CHECK >> 20} MB; it was not read"))
         return bool(journals or kernels or checks)
 
-    def _lines(self, kind: str, path: Path, asked: Asked, gaps: list[Gap]) -> Iterator[bytes]:
+    def _lines(self, kind: str, path: Path, request: CollectionRequest, gaps: list[Gap]) -> Iterator[bytes]:
         data, cut = _tail(path, MOST_READ, gaps)
         if cut:
             gaps.append(Gap("file_cut", str(path), f"only its last {MOST_READ >> 20} MB were read", got=str(MOST_READ)))
-        start = (asked.window.start or 0.0) - AROUND
-        end = (asked.window.end if asked.window.end is not None else time.time()) + AROUND
-        yield from _of_journal(data, asked, start, end) if kind == "journal" else _of_kernel(data, start, end)
+        start = (request.window.start or 0.0) - AROUND
+        end = (request.window.end if request.window.end is not None else time.time()) + AROUND
+        yield from _of_journal(data, request, start, end) if kind == "journal" else _of_kernel(data, start, end)
 
 
-def _of_journal(data: bytes, asked: Asked, start: float, end: float) -> Iterator[bytes]:
-    words = [word.lower() for word in asked.prefilter.words]
+def _of_journal(data: bytes, request: CollectionRequest, start: float, end: float) -> Iterator[bytes]:
+    words = [word.lower() for word in request.prefilter.words]
     for entry in read_journal(data):
         if start <= entry.time < end:
             loud = entry.identifier == KERNEL or (entry.priority is not None and entry.priority <= WARNING)
-            if loud or asked.deep or any(word in entry.message.lower() for word in words):
+            if loud or request.deep or any(word in entry.message.lower() for word in words):
                 yield entry.line()
 
 

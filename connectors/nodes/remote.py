@@ -17,8 +17,16 @@ from time import time
 
 import msgspec
 
-from connectors.base.commands import Ran, run_bounded
-from connectors.base.contract import Asked, Checked, Deadline, Gives, SourceFailed, Spool, safe_name
+from connectors.base.commands import CommandResult, run_bounded
+from connectors.base.contract import (
+    CheckResult,
+    CollectionRequest,
+    Deadline,
+    EvidenceKind,
+    SourceFailed,
+    Spool,
+    safe_name,
+)
 from kb.model import Gap, Member, Resource
 
 MOST_NODES = 20_000
@@ -67,62 +75,69 @@ class _Task:
 
 
 @dataclass(slots=True)
-class Remote:
+class RemoteNodes:
     """The nodes of jobs, reached by commands."""
 
     settings: RemoteSettings
     client: None = None
-    gives: frozenset[Gives] = field(default=frozenset({"stacks", "collectives", "events"}), init=False)
+    provides: frozenset[EvidenceKind] = field(default=frozenset({"stacks", "collectives", "events"}), init=False)
 
-    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+    def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         """Ask every node or rank once; write what they print, and say who was not reached."""
         gaps: list[Gap] = []
-        tasks = list(_tasks(self.settings, asked, gaps))
+        tasks = list(_tasks(self.settings, request, gaps))
         sample = datetime.fromtimestamp(time(), UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
         lost: dict[tuple[str, str], list[str]] = {}
         taken: dict[str, object] = {}  # each part of the bundle, by who came first
 
         def one(task: _Task) -> None:
-            reason = _asked(
-                task, asked.deadline, self.settings.seconds, lambda ran: _kept(task, ran, sample, spool, taken)
+            reason = _run_task(
+                task,
+                request.deadline,
+                self.settings.seconds,
+                lambda ran: _write_output(task, ran, sample, spool, taken),
             )
             if reason:
                 lost.setdefault((task.kind, reason), []).append(_name(task.who))
 
         with ThreadPoolExecutor(max(1, min(self.settings.side_by_side, MOST_SIDE_BY_SIDE, len(tasks)))) as pool:
             list(pool.map(one, tasks))
-        gaps += _lost(lost, len(tasks))
+        gaps += _unreached_gaps(lost, len(tasks))
         if not tasks and not gaps:
             gaps.append(Gap("not_reached", "remote", "no command is configured, or the job has no nodes", scope="job"))
         return tuple(gaps)
 
-    def check(self, deadline: Deadline) -> Checked:
+    def check(self, deadline: Deadline) -> CheckResult:
         """Look whether the programs are there; to reach a node takes a job."""
         deadline.check()
         named = {name: getattr(self.settings, name) for name in ("stacks", "dumps", "ras", "kernel")}
         set_ = {name: words for name, words in named.items() if words}
         if not set_:
-            return Checked(works=False, words="no command is set", change="set stacks, dumps, ras or kernel")
+            return CheckResult(works=False, words="no command is set", change="set stacks, dumps, ras or kernel")
         for name, words in set_.items():
             odd = [place for place in _PLACE.findall(" ".join(words)) if place not in _PLACES]
             if odd:
-                return Checked(
+                return CheckResult(
                     False, f"{name} has the place {{{odd[0]}}}", shlex.join(words), f"known: {', '.join(_PLACES)}"
                 )
             ran = run_bounded([words[0], "--version"], min(self.settings.seconds, deadline.left()), 4096)
             if ran.trouble.startswith("cannot be run"):
-                return Checked(False, f"{words[0]} {ran.trouble}", shlex.join(words), "install it, or name its path")
+                return CheckResult(
+                    False, f"{words[0]} {ran.trouble}", shlex.join(words), "install it, or name its path"
+                )
         sent = "; ".join(shlex.join(words) for words in set_.values())
-        return Checked(works=True, words="the programs are there; nodes are reached when a job is looked at", sent=sent)
+        return CheckResult(
+            works=True, words="the programs are there; nodes are reached when a job is looked at", sent=sent
+        )
 
 
 _PLACES = ("node", "pod", "namespace", "job", "rank", "local_rank")
 _EACH_RANK = frozenset({"rank", "local_rank", "pod"})
 
 
-def _tasks(settings: RemoteSettings, asked: Asked, gaps: list[Gap]) -> Iterator[_Task]:
-    members = [one for one in asked.record.members if one.node][:MOST_NODES]
-    nodes = list(dict.fromkeys([*asked.record.job.nodes, *(one.node for one in members if one.node)]))[:MOST_NODES]
+def _tasks(settings: RemoteSettings, request: CollectionRequest, gaps: list[Gap]) -> Iterator[_Task]:
+    members = [one for one in request.record.members if one.node][:MOST_NODES]
+    nodes = list(dict.fromkeys([*request.record.job.nodes, *(one.node for one in members if one.node)]))[:MOST_NODES]
     for kind in ("stacks", "dumps", "ras", "kernel"):
         words: tuple[str, ...] = getattr(settings, kind)
         if not words:
@@ -132,7 +147,7 @@ def _tasks(settings: RemoteSettings, asked: Asked, gaps: list[Gap]) -> Iterator[
         whom = whom[:1] if kind == "ras" else whom
         left = 0
         for member in whom:
-            filled = _filled(words, _values(member, asked))
+            filled = _filled(words, _values(member, request))
             left += filled is None
             if filled is not None:
                 yield _Task(kind, Resource(node=member.node, rank=member.rank, container=member.container), filled)
@@ -141,13 +156,13 @@ def _tasks(settings: RemoteSettings, asked: Asked, gaps: list[Gap]) -> Iterator[
             gaps.append(Gap("not_reached", f"remote {kind}", told, asked=shlex.join(words)[:300]))
 
 
-def _values(member: Member, asked: Asked) -> Mapping[str, str]:
-    job = asked.record.job.id or ""
+def _values(member: Member, request: CollectionRequest) -> Mapping[str, str]:
+    job = request.record.job.id or ""
     known = {
         "node": member.node,
-        "pod": member.name if asked.record.namespace else None,
-        "namespace": asked.record.namespace,
-        "job": asked.record.labels.get("slurm_job_id", job),
+        "pod": member.name if request.record.namespace else None,
+        "namespace": request.record.namespace,
+        "job": request.record.labels.get("slurm_job_id", job),
         "rank": member.rank,
         "local_rank": member.local_rank,
     }
@@ -162,7 +177,7 @@ def _filled(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...] 
     return tuple(_PLACE.sub(lambda found: values[found[1]], word) for word in words)
 
 
-def _asked(task: _Task, deadline: Deadline, seconds: float, keep: Callable[[Ran], str]) -> str:
+def _run_task(task: _Task, deadline: Deadline, seconds: float, keep: Callable[[CommandResult], str]) -> str:
     """Run a command and keep what it prints; in words why there is nothing, "" where there is."""
     left = deadline.left() - GRACE
     if left <= 0:
@@ -176,7 +191,7 @@ def _asked(task: _Task, deadline: Deadline, seconds: float, keep: Callable[[Ran]
         return str(failed)
 
 
-def _kept(task: _Task, ran: Ran, sample: str, spool: Spool, taken: dict[str, object]) -> str:
+def _write_output(task: _Task, ran: CommandResult, sample: str, spool: Spool, taken: dict[str, object]) -> str:
     """Write what a command printed; in words what is wrong with it, "" where nothing is."""
     if not ran.output.strip():
         return "it printed nothing"
@@ -222,7 +237,7 @@ def _whole(data: bytes) -> bool:
     return True
 
 
-def _lost(lost: Mapping[tuple[str, str], Sequence[str]], tasks: int) -> Iterator[Gap]:
+def _unreached_gaps(lost: Mapping[tuple[str, str], Sequence[str]], tasks: int) -> Iterator[Gap]:
     """One gap for each kind and reason, with the names of a few."""
     for (kind, reason), names in sorted(lost.items()):
         few = ", ".join(sorted(names)[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -38,7 +38,7 @@ _KINDS: tuple[tuple[str, Failure, str], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class JobSelection:
     """Which jobs are wanted of the accounting: of one id, or of one name (and user, states) in a span of time."""
 
     job_id: str = ""
@@ -51,7 +51,7 @@ class Jobs:
 
 
 @dataclass(slots=True)
-class Commands:
+class SlurmCommands:
     """Slurm's commands here, or at another host. `via`: words before each command; `shell`: what they start is a shell."""
 
     via: tuple[str, ...] = ()
@@ -61,7 +61,7 @@ class Commands:
     seconds: float = 20.0
     _fields: tuple[str, ...] = field(default=())
 
-    def jobs(self, wanted: Jobs, deadline: Deadline) -> tuple[Sequence[Mapping[str, Any]], str]:
+    def jobs(self, wanted: JobSelection, deadline: Deadline) -> tuple[Sequence[Mapping[str, Any]], str]:
         """The jobs as `sacct --json` would give them, and the request in words."""
         separator = f"|{secrets.token_hex(8)}|"
         columns = (*self._known_fields(deadline), LAST)
@@ -113,7 +113,7 @@ class Commands:
         blocks = re.split(r"(?m)^(?=NodeName=)", text.decode("utf-8", "replace"))
         return tuple(_node(block) for block in blocks if block.startswith("NodeName="))
 
-    def words(self, deadline: Deadline) -> str:
+    def version_text(self, deadline: Deadline) -> str:
         """What sacct says that it is."""
         return self._run(["sacct", "--version"], deadline).decode("utf-8", "replace").strip()[:80]
 
@@ -139,11 +139,11 @@ class Commands:
         seconds = min(self.seconds, deadline.left())
         ran = run_bounded([*self.via, shlex.join(line)] if self.shell else [*self.via, *line], seconds, LARGEST)
         if ran.trouble:
-            raise failed(f"{words[0]}: {ran.trouble}", asked)
+            raise failure_of(f"{words[0]}: {ran.trouble}", asked)
         return ran.output
 
 
-def failed(said: str, asked: str) -> SourceFailed:
+def failure_of(said: str, asked: str) -> SourceFailed:
     """The failure that a command's words mean."""
     if re.search(r"No such file or directory|command not found", said):
         said = f"{said} (it cannot be run)"
@@ -173,7 +173,7 @@ def _whole(text: str) -> int | None:
     return int(text) if re.fullmatch(r"\d{1,12}", text) else None
 
 
-def _selection(wanted: Jobs) -> Iterator[str]:
+def _selection(wanted: JobSelection) -> Iterator[str]:
     """The options that say which jobs."""
     yield "--duplicates"
     if wanted.job_id:

@@ -14,12 +14,21 @@ from typing import Any, Protocol
 
 import msgspec
 
-from connectors.base.contract import Asked, Checked, Deadline, Gives, JobQuery, Known, SourceFailed, Spool
-from connectors.base.http import Client, Endpoint
+from connectors.base.contract import (
+    CheckResult,
+    CollectionRequest,
+    Deadline,
+    EvidenceKind,
+    JobQuery,
+    JobSummary,
+    SourceFailed,
+    Spool,
+)
+from connectors.base.http import Endpoint, HttpClient
 from connectors.base.secret import Secret
-from connectors.slurm.commands import JOB_ID, Commands, Jobs
-from connectors.slurm.records import known_of, outputs, record_of, switches
-from connectors.slurm.rest import Rest
+from connectors.slurm.commands import JOB_ID, JobSelection, SlurmCommands
+from connectors.slurm.records import outputs, record_of, summary_of, switches
+from connectors.slurm.rest import SlurmRest
 from kb.model import Gap, JobRecord, Window
 from kb.parsers.schedulers.slurmjson import MAX_JOBS, SlurmRun, read_slurm
 
@@ -59,10 +68,10 @@ class SlurmSettings:
     """The time limit of one command."""
 
 
-class _Asker(Protocol):
+class _SlurmClient(Protocol):
     """Either way of asking Slurm."""
 
-    def jobs(self, wanted: Jobs, deadline: Deadline) -> tuple[Sequence[Mapping[str, Any]], str]: ...
+    def jobs(self, wanted: JobSelection, deadline: Deadline) -> tuple[Sequence[Mapping[str, Any]], str]: ...
 
     def shown(self, job_id: str, deadline: Deadline) -> Mapping[str, Any]: ...
 
@@ -70,7 +79,7 @@ class _Asker(Protocol):
 
     def nodes(self, names: Sequence[str], deadline: Deadline) -> tuple[Mapping[str, Any], ...]: ...
 
-    def words(self, deadline: Deadline) -> str: ...
+    def version_text(self, deadline: Deadline) -> str: ...
 
 
 @dataclass(slots=True)
@@ -78,16 +87,16 @@ class Slurm:
     """One cluster of Slurm: a Finder and a Source."""
 
     settings: SlurmSettings
-    client: Client | None = None
-    gives: frozenset[Gives] = field(default=frozenset({"jobs", "events"}), init=False)
-    _asker: _Asker = field(init=False, repr=False)
+    client: HttpClient | None = None
+    provides: frozenset[EvidenceKind] = field(default=frozenset({"jobs", "events"}), init=False)
+    _client: _SlurmClient = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         known = self.settings
         if known.rest is not None:
-            self._asker = Rest(self.client or Client(_with_token(known.rest, known)), known.rest_version)
+            self._client = SlurmRest(self.client or HttpClient(_with_token(known.rest, known)), known.rest_version)
         else:
-            self._asker = Commands(known.via, known.shell, known.conf, known.cluster, known.seconds)
+            self._client = SlurmCommands(known.via, known.shell, known.conf, known.cluster, known.seconds)
 
     # -- Finder --------------------------------------------------------------------------------------------------------
 
@@ -95,67 +104,71 @@ class Slurm:
         """The job of this id (whenever it ran), else the jobs of this name in the window, newest first, at most 20."""
         job_id = query.text.strip().partition(".")[0]  # of a step its job
         if JOB_ID.fullmatch(job_id):
-            found = [one for one in self._runs(Jobs(job_id), deadline, job_id) if query.user in (None, one.job.owner)]
+            found = [
+                one for one in self._runs(JobSelection(job_id), deadline, job_id) if query.user in (None, one.job.owner)
+            ]
             if found:
                 return self._records(found, deadline, whole=job_id)
-        named = self._window(Jobs(name=query.text, user=query.user or "", steps=False), query.window, deadline)
+        named = self._window(JobSelection(name=query.text, user=query.user or "", steps=False), query.window, deadline)
         exact = [one for one in named if _same_name(one.job.name, query.text) and query.user in (None, one.job.owner)]
         ids = list(dict.fromkeys(one.shown_id for one in sorted(exact, key=_when, reverse=True)))[:MOST_FOUND]
         if not ids:
             return ()
-        runs = [run for one in ids for run in self._runs(Jobs(one), deadline, one)]
+        runs = [run for one in ids for run in self._runs(JobSelection(one), deadline, one)]
         return self._records(runs, deadline)
 
-    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+    def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """The jobs of the window, newest first, at most 2,000."""
-        runs = self._window(Jobs(steps=False), window, deadline)
+        runs = self._window(JobSelection(steps=False), window, deadline)
         jobs: dict[str, list[SlurmRun]] = {}
         for one in sorted(runs, key=_when):
             jobs.setdefault(one.shown_id, []).append(one)
         newest = sorted(jobs.values(), key=lambda own: _when(own[-1]), reverse=True)[:MOST_RECENT]
-        return tuple(known_of(own) for own in newest)
+        return tuple(summary_of(own) for own in newest)
 
     # -- Source --------------------------------------------------------------------------------------------------------
 
-    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+    def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         """Write slurm.json: all runs of the job with their steps, and the state of its nodes with the reasons given."""
-        job_id = asked.record.job.id or ""
+        job_id = request.record.job.id or ""
         if JOB_ID.fullmatch(job_id) is None:
             return (Gap("slurm-no-job", "slurm", f"{job_id[:80]!r} is no id of a job of Slurm", scope="job"),)
-        jobs, sent = self._asker.jobs(Jobs(job_id), asked.deadline)
+        jobs, sent = self._client.jobs(JobSelection(job_id), request.deadline)
         answer, _ = read_slurm(_document(jobs), "slurm.json", job_id)
         if answer is None or not answer.runs:
             return (Gap("slurm-no-job", "slurm", "the accounting knows no such job", scope="job", asked=sent),)
         names = tuple(dict.fromkeys(node for run in answer.runs for node in run.nodes))
         gaps: list[Gap] = []
         try:
-            nodes = self._asker.nodes(names, asked.deadline)
+            nodes = self._client.nodes(names, request.deadline)
         except SourceFailed as failed:
             nodes = ()
             gaps.append(failed.gap("slurm", scope="nodes", rules_out="whether nodes were drained or down, and why"))
         data = msgspec.json.encode({"jobs": list(jobs), "nodes": list(nodes)})
-        if len(data) > asked.bounds.part_bytes:
-            raise SourceFailed("too_large", f"its answer is larger than {asked.bounds.part_bytes:,} bytes", asked=sent)
+        if len(data) > request.bounds.part_bytes:
+            raise SourceFailed(
+                "too_large", f"its answer is larger than {request.bounds.part_bytes:,} bytes", asked=sent
+            )
         spool.write("slurm.json", data)
         spool.describe("slurm.json", query=sent)
         return tuple(gaps)
 
-    def check(self, deadline: Deadline) -> Checked:
+    def check(self, deadline: Deadline) -> CheckResult:
         """Ask for the jobs of the last minutes."""
         now = time.time()
         try:
-            version = self._asker.words(deadline)
-            jobs, sent = self._asker.jobs(Jobs(start=now - SHORTEST, end=now, steps=False), deadline)
+            version = self._client.version_text(deadline)
+            jobs, sent = self._client.jobs(JobSelection(start=now - SHORTEST, end=now, steps=False), deadline)
         except SourceFailed as failed:
-            return Checked(works=False, words=str(failed), sent=failed.asked, change=failed.hint)
+            return CheckResult(works=False, words=str(failed), sent=failed.asked, change=failed.hint)
         users = {str(one.get("user")) for one in jobs}
         told = f"{version}: {len(jobs)} jobs of {len(users)} users in the last {SHORTEST / 60:.0f} minutes"
-        return Checked(works=True, words=told, sent=sent)
+        return CheckResult(works=True, words=told, sent=sent)
 
     # -- how -----------------------------------------------------------------------------------------------------------
 
-    def _runs(self, wanted: Jobs, deadline: Deadline, job_id: str | None = None) -> tuple[SlurmRun, ...]:
-        jobs, sent = self._asker.jobs(wanted, deadline)
+    def _runs(self, wanted: JobSelection, deadline: Deadline, job_id: str | None = None) -> tuple[SlurmRun, ...]:
+        jobs, sent = self._client.jobs(wanted, deadline)
         if len(jobs) > MAX_JOBS:
             raise SourceFailed(
                 "too_large", f"it listed more than {MAX_JOBS:,} jobs", asked=sent, hint="narrow the window"
@@ -163,7 +176,7 @@ class Slurm:
         answer, _ = read_slurm(_document(jobs), "slurm", job_id)
         return answer.runs if answer else ()
 
-    def _window(self, wanted: Jobs, window: Window, deadline: Deadline) -> tuple[SlurmRun, ...]:
+    def _window(self, wanted: JobSelection, window: Window, deadline: Deadline) -> tuple[SlurmRun, ...]:
         """The jobs of a window; where they are too many for one answer, of the newer part of it."""
         end = window.end if window.end is not None else time.time()
         start = window.start if window.start is not None else end - self.settings.lookback_days * DAY
@@ -191,7 +204,7 @@ class Slurm:
 
     def _places(self, deadline: Deadline) -> Mapping[str, Mapping[str, str]]:
         try:
-            return switches(self._asker.topology(deadline))
+            return switches(self._client.topology(deadline))
         except SourceFailed:
             return {}  # most sites have no topology plugin
 
@@ -201,7 +214,7 @@ class Slurm:
         shown: Mapping[str, Any] = {}
         if last.job.end is None or time.time() - last.job.end < FORGOTTEN:
             with suppress(SourceFailed):
-                shown = self._asker.shown(last.shown_id, deadline)
+                shown = self._client.shown(last.shown_id, deadline)
         answer, _ = read_slurm(_document([shown]), "slurm") if shown else (None, ())
         told = answer.runs[0] if answer and answer.runs else last
         paths = outputs(last, told, self.settings.outputs)
@@ -217,7 +230,7 @@ class Slurm:
         before = run.submitted or run.job.start
         if before is None or not run.job.name or not run.job.owner:
             return None
-        wanted = Jobs(name=run.job.name, user=run.job.owner, state="COMPLETED", steps=False)
+        wanted = JobSelection(name=run.job.name, user=run.job.owner, state="COMPLETED", steps=False)
         window = Window(before - self.settings.lookback_days * DAY, before)
         try:
             runs = self._window(wanted, window, deadline)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from connectors.base.contract import Known
+from connectors.base.contract import JobSummary
 from kb.model import Attempt, JobRecord, Member
 from kb.parsers.schedulers.hostlists import hostlist
 from kb.parsers.schedulers.slurmjson import SlurmRun
@@ -47,11 +47,11 @@ def record_of(name: str, runs: Sequence[SlurmRun], places: Mapping[str, Mapping[
     )
 
 
-def known_of(runs: Sequence[SlurmRun]) -> Known:
+def summary_of(runs: Sequence[SlurmRun]) -> JobSummary:
     """A job as it is listed, from its runs in the window, oldest first."""
     last = runs[-1]
     job, restarts = last.job, last.job.attempt if last.job.attempt is not None else (len(runs) - 1 or None)
-    return Known(
+    return JobSummary(
         last.shown_id,
         job.name or "",
         job.state,

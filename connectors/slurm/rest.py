@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectors.base.contract import Deadline, SourceFailed
-from connectors.base.http import Call, Client, path_of
-from connectors.slurm.commands import JOB_ID, PLAIN_NAME, Jobs
+from connectors.base.http import HttpClient, HttpRequest, url_path
+from connectors.slurm.commands import JOB_ID, PLAIN_NAME, JobSelection
 
 VERSIONS = tuple(f"v0.0.{number}" for number in range(44, 35, -1))
 OLDER = frozenset({"v0.0.36", "v0.0.37", "v0.0.38"})  # of Slurm 22.05 and before
@@ -23,24 +23,24 @@ _NOTHING_FOUND = 9003
 
 
 @dataclass(slots=True)
-class Rest:
+class SlurmRest:
     """One slurmrestd."""
 
-    client: Client
+    client: HttpClient
     version: str | None = None
     _found: str = ""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def jobs(self, wanted: Jobs, deadline: Deadline) -> tuple[Sequence[Mapping[str, Any]], str]:
+    def jobs(self, wanted: JobSelection, deadline: Deadline) -> tuple[Sequence[Mapping[str, Any]], str]:
         """The jobs of the accounting as `sacct --json` has them, and the request in words."""
         call = self._call(wanted, deadline)
-        return _listed(self._json(call, deadline), "jobs", call), call.words()
+        return _listed(self._json(call, deadline), "jobs", call), call.summary()
 
     def shown(self, job_id: str, deadline: Deadline) -> Mapping[str, Any]:
         """What the controller still knows of a job; nothing where it has forgotten it."""
         if JOB_ID.fullmatch(job_id) is None:
             return {}
-        call = Call(path_of("slurm", self._version(deadline), "job", job_id))
+        call = HttpRequest(url_path("slurm", self._version(deadline), "job", job_id))
         found = _listed(self._json(call, deadline), "jobs", call)
         return found[0] if found else {}
 
@@ -52,25 +52,25 @@ class Rest:
         """The nodes as the controller has them: one by one, or where they are many all of the cluster's."""
         version, wanted = self._version(deadline), set(names)
         if len(names) > MOST_NODES:
-            calls = [Call(path_of("slurm", version, "nodes"))]
+            calls = [HttpRequest(url_path("slurm", version, "nodes"))]
         else:
-            calls = [Call(path_of("slurm", version, "node", name)) for name in names if name.strip(".")]
+            calls = [HttpRequest(url_path("slurm", version, "node", name)) for name in names if name.strip(".")]
         found = [one for call in calls for one in _listed(self._json(call, deadline), "nodes", call)]
         return tuple(one for one in found if one.get("name") in wanted)
 
-    def words(self, deadline: Deadline) -> str:
+    def version_text(self, deadline: Deadline) -> str:
         """What the server says that it is."""
-        call = Call(path_of("slurm", self._version(deadline), "ping"))
+        call = HttpRequest(url_path("slurm", self._version(deadline), "ping"))
         told = self._json(call, deadline)
         _failures(told, call)
         return f"slurmrestd {self._version(deadline)}"
 
     # -- how ---------------------------------------------------------------------------------------------------------
 
-    def _call(self, wanted: Jobs, deadline: Deadline) -> Call:
+    def _call(self, wanted: JobSelection, deadline: Deadline) -> HttpRequest:
         version = self._version(deadline)
         if wanted.job_id:
-            return Call(path_of("slurmdb", version, "job", wanted.job_id))
+            return HttpRequest(url_path("slurmdb", version, "job", wanted.job_id))
         params = {
             "job_name": wanted.name if PLAIN_NAME.fullmatch(wanted.name) else None,
             "state": wanted.state or None,
@@ -81,7 +81,7 @@ class Rest:
         if version not in OLDER:  # a parameter that it does not know is an error
             plain = PLAIN_NAME.fullmatch(wanted.user)
             params |= {"users": wanted.user if plain else None, "show_duplicates": "true"}
-        return Call(path_of("slurmdb", version, "jobs"), params)
+        return HttpRequest(url_path("slurmdb", version, "jobs"), params)
 
     def _version(self, deadline: Deadline) -> str:
         if self.version:
@@ -94,7 +94,7 @@ class Rest:
     def _asked(self, deadline: Deadline) -> str:
         for version in VERSIONS:
             try:
-                self._json(Call(path_of("slurm", version, "ping")), deadline)
+                self._json(HttpRequest(url_path("slurm", version, "ping")), deadline)
             except SourceFailed as failed:
                 if failed.kind != "missing":
                     raise
@@ -103,15 +103,15 @@ class Rest:
         raise SourceFailed(
             "missing",
             f"it answers at none of the versions {VERSIONS[-1]} to {VERSIONS[0]}",
-            asked=path_of("slurm", VERSIONS[0], "ping"),
+            asked=url_path("slurm", VERSIONS[0], "ping"),
             hint="see `slurmrestd -d list`, and set `rest_version`",
         )
 
-    def _json(self, call: Call, deadline: Deadline) -> Any:
+    def _json(self, call: HttpRequest, deadline: Deadline) -> Any:
         return self.client.json(call, deadline, largest=LARGEST)
 
 
-def _listed(told: Any, key: str, call: Call) -> list[Mapping[str, Any]]:
+def _listed(told: Any, key: str, call: HttpRequest) -> list[Mapping[str, Any]]:
     """The objects of a list of the answer; none where it says that nothing was found.
 
     Raises:
@@ -121,16 +121,16 @@ def _listed(told: Any, key: str, call: Call) -> list[Mapping[str, Any]]:
     if not found:
         _failures(told, call)
     if found is None:
-        raise SourceFailed("bad_answer", f"its answer has no {key}", asked=call.words())
+        raise SourceFailed("bad_answer", f"its answer has no {key}", asked=call.summary())
     if not isinstance(found, list):
-        raise SourceFailed("bad_answer", f"{key} of its answer is no list", asked=call.words())
+        raise SourceFailed("bad_answer", f"{key} of its answer is no list", asked=call.summary())
     return [one for one in found if isinstance(one, dict)]
 
 
-def _failures(told: Any, call: Call) -> None:
+def _failures(told: Any, call: HttpRequest) -> None:
     errors = told.get("errors") if isinstance(told, dict) else None
     for one in errors if isinstance(errors, list) else []:
         if isinstance(one, dict) and one.get("error_number") != _NOTHING_FOUND:
             said = " ".join(f"{one.get('description') or ''} {one.get('error') or ''}".split())[:200]
             denied = "auth" in said.lower() or "denied" in said.lower()
-            raise SourceFailed("forbidden" if denied else "server_error", f"it says: {said}", asked=call.words())
+            raise SourceFailed("forbidden" if denied else "server_error", f"it says: {said}", asked=call.summary())

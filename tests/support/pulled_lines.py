@@ -11,8 +11,8 @@ import yaml
 from bot.collection.bundle_writer import Bundle
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.rulebase.loader import Knowledge, knowledge
-from connectors.base.contract import Asked, Bounds, Deadline, Spool
-from connectors.log_stores.query_plan import Store, pull
+from connectors.base.contract import Bounds, CollectionRequest, Deadline, Spool
+from connectors.log_stores.query_plan import LogStore, fetch_lines
 from kb.model import Gap, Prefilter
 from kb.scanning.prefilter import prefilter
 from tests.support import stored_logs
@@ -35,18 +35,22 @@ def first(folder: Path) -> tuple[object, ...]:
     return (report.verdict, report.phase, [one.fault for one in top], suspects)
 
 
-def asked_of(held: list[tuple[dict[str, str], list[tuple[int, str]]]], *, deep: bool = False) -> Asked:
+def asked_of(held: list[tuple[dict[str, str], list[tuple[int, str]]]], *, deep: bool = False) -> CollectionRequest:
     """The request for a bundle's job."""
-    return Asked(stored_logs.record(), stored_logs.window(held), Deadline.within(60), known()[1], Bounds(), deep=deep)
+    return CollectionRequest(
+        stored_logs.record(), stored_logs.window(held), Deadline.within(60), known()[1], Bounds(), deep=deep
+    )
 
 
-def refilled(bundle: Path, target: Path, store: Store, asked: Asked, all_lines: int) -> tuple[Gap, ...]:
+def refilled(
+    bundle: Path, target: Path, store: LogStore, request: CollectionRequest, all_lines: int
+) -> tuple[Gap, ...]:
     """A copy of a bundle with the logs that a store gave in place of its own."""
     shutil.copytree(bundle, target)
     shutil.rmtree(target / "logs")
     spool = Bundle(target, 1 << 30)
     share: Spool = spool.share("store", 1 << 30)
-    gaps = pull(store, asked, share, "store", source="store", all_lines=all_lines)
+    gaps = fetch_lines(store, request, share, "store", source="store", all_lines=all_lines)
     told = {name: {key: value for key, value in one.items() if key != "query"} for name, one in spool._files.items()}
     (target / "bundle.yaml").write_text(yaml.safe_dump({"format": 1, "files": told}), "utf-8")
     return gaps

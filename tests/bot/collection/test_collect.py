@@ -34,7 +34,17 @@ from bot.diagnosis.evidence import from_bundle
 from bot.render.report_json import dumps
 from bot.rulebase.loader import Knowledge, knowledge
 from bot.runtime.errors import NothingCollected
-from connectors.base.contract import Asked, Bounds, Checked, Deadline, Gives, JobQuery, Known, SourceFailed, Spool
+from connectors.base.contract import (
+    Bounds,
+    CheckResult,
+    CollectionRequest,
+    Deadline,
+    EvidenceKind,
+    JobQuery,
+    JobSummary,
+    SourceFailed,
+    Spool,
+)
 from kb.errors import SignalboxError
 from kb.model import Attempt, Gap, Job, JobRecord, Prefilter, Resource, Window
 
@@ -42,7 +52,7 @@ START, END = 1_763_000_000.0, 1_763_003_600.0
 NOW = END + 60
 JOB = JobRecord(Job(id="4711", name="llm-7b", start=START, end=END, state="FAILED", nodes={"n1": (0, 1)}), "slurm")
 OOM = b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 79.11 GiB\n"
-Act = Callable[[Asked, Spool], Iterable[Gap]]
+Act = Callable[[CollectionRequest, Spool], Iterable[Gap]]
 
 
 @dataclass(frozen=True)
@@ -50,18 +60,18 @@ class Toy:
     """A source or finder that does what the test says."""
 
     act: Act = lambda _asked, _spool: ()
-    gives: frozenset[Gives] = frozenset({"logs"})
+    provides: frozenset[EvidenceKind] = frozenset({"logs"})
     jobs: tuple[JobRecord, ...] = ()
-    listed: tuple[Known, ...] = ()
+    listed: tuple[JobSummary, ...] = ()
     fails: SourceFailed | None = None
 
-    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+    def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         """Act."""
-        return self.act(asked, spool)
+        return self.act(request, spool)
 
-    def check(self, deadline: Deadline) -> Checked:
+    def check(self, deadline: Deadline) -> CheckResult:
         """Work."""
-        return Checked(deadline.left() > 0, "works")
+        return CheckResult(deadline.left() > 0, "works")
 
     def find(self, query: JobQuery, deadline: Deadline) -> tuple[JobRecord, ...]:
         """The jobs of this name or id."""
@@ -70,7 +80,7 @@ class Toy:
             raise self.fails
         return tuple(one for one in self.jobs if query.text in (one.job.id, one.job.name))
 
-    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+    def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """What it lists."""
         assert window.end is not None
         assert deadline.left() > 0
@@ -85,7 +95,7 @@ def wired(**connectors: Toy) -> Wired:
 def writes(path: str, data: bytes) -> Act:
     """Write one log."""
 
-    def act(_asked: Asked, spool: Spool) -> Iterable[Gap]:
+    def act(_asked: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         spool.append(path, data)
         return ()
 
@@ -95,8 +105,8 @@ def writes(path: str, data: bytes) -> Act:
 def hangs(seconds: float = 30.0) -> Act:
     """Hang, then try to write: too late."""
 
-    def act(asked: Asked, spool: Spool) -> Iterable[Gap]:
-        threading.Event().wait(asked.deadline.left() + seconds)
+    def act(request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
+        threading.Event().wait(request.deadline.left() + seconds)
         spool.append("logs/late.log", b"late\n")
         return ()
 
@@ -137,13 +147,15 @@ QUERY = JobQuery("llm-7b", Window(START, NOW))
 def test_a_job_is_found_by_name_and_the_newest_counts() -> None:
     """Of several runs of a name the last one is meant; the cluster's topology is laid under what the scheduler tells."""
     older = replace(JOB, job=replace(JOB.job, id="4000", start=START - 9e4))
-    cluster = Wired(Cluster("east", topology={"n1": {"rack": "r1"}}), (("slurm", Toy(jobs=(older, JOB), gives=JOBS)),))
+    cluster = Wired(
+        Cluster("east", topology={"n1": {"rack": "r1"}}), (("slurm", Toy(jobs=(older, JOB), provides=JOBS)),)
+    )
     found = find([cluster], QUERY, Deadline.within(5))
     assert (found.cluster, found.record.job.id, found.record.job.cluster) == ("east", "4711", "east")
     assert found.record.topology == {"n1": {"rack": "r1"}}
 
 
-JOBS: frozenset[Gives] = frozenset({"jobs"})
+JOBS: frozenset[EvidenceKind] = frozenset({"jobs"})
 
 
 def test_the_first_system_counts_and_others_fill_in() -> None:
@@ -152,7 +164,9 @@ def test_the_first_system_counts_and_others_fill_in() -> None:
         JOB, job=replace(JOB.job, state="Failed", owner="ann"), system="loki", namespace="ml", labels={"job": "llm"}
     )
     found = find(
-        [wired(slurm=Toy(jobs=(JOB,), gives=JOBS), loki=Toy(jobs=(other,), gives=JOBS))], QUERY, Deadline.within(5)
+        [wired(slurm=Toy(jobs=(JOB,), provides=JOBS), loki=Toy(jobs=(other,), provides=JOBS))],
+        QUERY,
+        Deadline.within(5),
     )
     assert (found.record.system, found.record.job.state, found.record.job.owner) == ("slurm", "FAILED", "ann")
     assert (found.record.namespace, found.record.labels) == ("ml", {"job": "llm"})
@@ -162,19 +176,21 @@ def test_the_first_system_counts_and_others_fill_in() -> None:
 def test_a_finder_that_fails_is_a_gap() -> None:
     """Who could not be asked is told, and the others' word is taken."""
     failed = SourceFailed("unauthorised", "it answered 401")
-    found = find([wired(a=Toy(fails=failed, gives=JOBS), b=Toy(jobs=(JOB,), gives=JOBS))], QUERY, Deadline.within(5))
+    found = find(
+        [wired(a=Toy(fails=failed, provides=JOBS), b=Toy(jobs=(JOB,), provides=JOBS))], QUERY, Deadline.within(5)
+    )
     assert [(gap.code, gap.source) for gap in found.gaps] == [("source_unauthorised", "a")]
 
 
 def test_an_unknown_job_has_candidates() -> None:
     """A mistyped name is answered with what may have been meant, and with who could not be asked."""
     listed = (
-        Known("1", "llm-7b-pretrain", "RUNNING"),
-        Known("2", "llm-70b"),
-        Known("3", "llm-7b-pretrain", "FAILED"),
-        Known("4", "vision"),
+        JobSummary("1", "llm-7b-pretrain", "RUNNING"),
+        JobSummary("2", "llm-70b"),
+        JobSummary("3", "llm-7b-pretrain", "FAILED"),
+        JobSummary("4", "vision"),
     )
-    cluster = wired(a=Toy(listed=listed, gives=JOBS), b=Toy(fails=SourceFailed("timeout", "slow"), gives=JOBS))
+    cluster = wired(a=Toy(listed=listed, provides=JOBS), b=Toy(fails=SourceFailed("timeout", "slow"), provides=JOBS))
     with pytest.raises(JobUnknown) as caught:
         find([cluster], JobQuery("llm-7b-pertrain", QUERY.window), Deadline.within(5))
     assert str(caught.value) == (
@@ -186,7 +202,7 @@ def test_an_unknown_job_has_candidates() -> None:
 @pytest.mark.parametrize("text", ["", "  ", "a\nb", "x" * 300, "a\x00", "\u202e"])
 def test_what_is_no_name_is_not_looked_for(text: str) -> None:
     """Empty, overlong and unprintable names reach no system."""
-    boom = Toy(fails=SourceFailed("refused", "asked"), gives=JOBS)
+    boom = Toy(fails=SourceFailed("refused", "asked"), provides=JOBS)
     with pytest.raises(JobUnknown) as caught:
         find([wired(a=boom)], JobQuery(text, QUERY.window), Deadline.within(5))
     assert caught.value.gaps == ()
@@ -195,7 +211,7 @@ def test_what_is_no_name_is_not_looked_for(text: str) -> None:
 
 def test_candidates_are_alike() -> None:
     """What is not alike is no candidate; an id counts as a name."""
-    jobs = [("east", Known(str(n), f"job-{n}")) for n in range(4710, 4712)]
+    jobs = [("east", JobSummary(str(n), f"job-{n}")) for n in range(4710, 4712)]
     assert nearest("4711", jobs)[0][1].id == "4711"
     assert nearest("zzzzzz", jobs) == []
 
@@ -217,16 +233,16 @@ def test_side_by_side_leaves_what_hangs() -> None:
 def test_all_sources_give_one_bundle(tmp_path: Path, known: Knowledge) -> None:
     """Logs, metrics and events side by side; who spoke and what was asked stands in bundle.yaml; it can be diagnosed."""
 
-    def logs(asked: Asked, spool: Spool) -> Iterable[Gap]:
-        assert asked.kinds == {"logs"}
+    def logs(request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
+        assert request.kinds == {"logs"}
         spool.append("logs/loki/pod-a.log", b"step 1\n")
         spool.append("logs/loki/pod-a.log", OOM)
         spool.describe("logs/loki/pod-a.log", resource=Resource(node="n1", rank=1), query='{job="llm"}')
         return (Gap("log_cut", "loki", "only the first 2 lines"),)
 
-    def metrics(asked: Asked, spool: Spool) -> Iterable[Gap]:
-        assert asked.wants("metrics")
-        assert not asked.wants("logs")
+    def metrics(request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
+        assert request.wants("metrics")
+        assert not request.wants("logs")
         spool.write("metrics/gpu.json", b'{"status":"success","data":{"resultType":"matrix","result":[]}}')
         return ()
 
@@ -257,7 +273,7 @@ def test_logs_come_from_the_first_source_that_has_any(tmp_path: Path) -> None:
     run(wired(a=first, b=second), tmp_path / "1")
     assert sorted(described(tmp_path / "1")["files"]) == ["logs/a.log"]
 
-    def fail(_asked: Asked, _spool: Spool) -> Iterable[Gap]:
+    def fail(_asked: CollectionRequest, _spool: Spool) -> Iterable[Gap]:
         raise SourceFailed("unreachable", "no route")
 
     got = run(wired(a=Toy(fail), empty=Toy(), c=third, d=first), tmp_path / "2")
@@ -282,7 +298,7 @@ def test_a_source_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
 def test_a_mistake_in_a_connector_is_a_gap(tmp_path: Path) -> None:
     """An exception that no connector should raise takes nothing else down."""
 
-    def wrong(_asked: Asked, _spool: Spool) -> Iterable[Gap]:
+    def wrong(_asked: CollectionRequest, _spool: Spool) -> Iterable[Gap]:
         raise KeyError("oops")
 
     got = run(wired(a=Toy(wrong, frozenset({"events"})), b=Toy(writes("logs/b.log", b"x\n"))), tmp_path / "b")
@@ -300,7 +316,7 @@ def test_nothing_is_said_to_be_nothing(tmp_path: Path) -> None:
 def test_shares_are_bounded(tmp_path: Path) -> None:
     """Beyond its share a source is cut, and what came before stays."""
 
-    def much(_asked: Asked, spool: Spool) -> Iterable[Gap]:
+    def much(_asked: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         for _ in range(10):
             spool.append("logs/a.log", b"x" * 399 + b"\n")
         return ()
@@ -532,8 +548,8 @@ def test_bounds_are_the_configured_ones(tmp_path: Path) -> None:
     """A source is told how much it may give."""
     seen: list[Bounds] = []
 
-    def act(asked: Asked, spool: Spool) -> Iterable[Gap]:
-        seen.append(asked.bounds)
+    def act(request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
+        seen.append(request.bounds)
         spool.append("logs/a.log", b"x\n")
         return ()
 

@@ -17,7 +17,7 @@ from bot.config.connectors import KINDS, Kind
 from bot.config.docs import example_text, schema_text
 from bot.config.file import Cluster, Collect, Config, ConfigError, Connector, Retention, load, read
 from bot.config.schema import build, model_of, seconds, size
-from connectors.base.contract import Checked, Deadline, Seconds, Size, SourceFailed
+from connectors.base.contract import CheckResult, Deadline, Seconds, Size, SourceFailed
 from connectors.base.http import Endpoint, Login
 from connectors.base.secret import Secret
 from tests.support.paths import ROOT
@@ -53,14 +53,16 @@ class Toy:
     """A connector that works where its user is "well"."""
 
     settings: ToySettings
-    gives: frozenset[str] = frozenset({"logs"})
+    provides: frozenset[str] = frozenset({"logs"})
 
-    def check(self, deadline: Deadline) -> Checked:
+    def check(self, deadline: Deadline) -> CheckResult:
         """Work or not, by the user's name."""
         assert deadline.left() > 0
         if self.settings.user == "broken":
             raise SourceFailed("unauthorised", "it answered 401", asked="/toys", hint="see login")
-        return Checked(self.settings.user == "well", "3 toys", "/toys?limit=1", "" if self.settings.user else "say who")
+        return CheckResult(
+            self.settings.user == "well", "3 toys", "/toys?limit=1", "" if self.settings.user else "say who"
+        )
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from bot.config.file import Cluster, Collect, Config, Connector
 from bot.diagnosis import job as module
 from bot.diagnosis.job import JobRequest, diagnose_job, gather
 from bot.rulebase.loader import Knowledge
-from connectors.base.contract import Asked, Checked, Deadline, Gives, JobQuery, Known, Spool
+from connectors.base.contract import CheckResult, CollectionRequest, Deadline, EvidenceKind, JobQuery, JobSummary, Spool
 from kb.errors import SignalboxError
 from kb.model import Gap, Job, JobRecord, Window
 from tests.bot.collection.test_collect import END, OOM, START
@@ -40,7 +40,7 @@ class OneJob:
     settings: StoreSettings
 
     @property
-    def gives(self) -> frozenset[Gives]:
+    def provides(self) -> frozenset[EvidenceKind]:
         """Jobs and logs."""
         return frozenset({"jobs", "logs"})
 
@@ -51,21 +51,21 @@ class OneJob:
             return ()
         return (JobRecord(Job(id=f"id-of-{query.text}", name=query.text, start=START, end=END, state="FAILED"), "one"),)
 
-    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+    def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """The job."""
         assert window.end is not None
         assert deadline.left() > 0
-        return (Known(f"id-of-{self.settings.job}", self.settings.job),)
+        return (JobSummary(f"id-of-{self.settings.job}", self.settings.job),)
 
-    def collect(self, asked: Asked, spool: Spool) -> Iterable[Gap]:
+    def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         """The log; only of this job."""
-        assert asked.record.job.name == self.settings.job
+        assert request.record.job.name == self.settings.job
         spool.append("logs/one/rank-3.log", self.settings.words.encode())
         return ()
 
-    def check(self, deadline: Deadline) -> Checked:
+    def check(self, deadline: Deadline) -> CheckResult:
         """Work."""
-        return Checked(deadline.left() > 0, "works", "/")
+        return CheckResult(deadline.left() > 0, "works", "/")
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ from bot.live.watch import News, Outcome, Plan, Watch
 from connectors.host.kernel_log import KernelLog
 from connectors.host.nccl_ras import RasSource
 from connectors.host.process_table import Process
-from connectors.host.processes import Dump, RankProcess, Wanted
+from connectors.host.processes import ProcessSelector, RankProcess, StackDump
 from kb.errors import UnreadableInput
 from kb.hangs.votes import RULE
 from kb.model import Gap, StreamRef
@@ -34,7 +34,7 @@ from kb.scanning.scanner import scan
 from tests.kb.parsers.nccl_ras.test_parse import document, four
 
 START = 1_780_000_000.0
-WANTED = Wanted(pattern="train")
+WANTED = ProcessSelector(pattern="train")
 TRACE = (
     b"Traceback (most recent call last):\n"
     b'  File "/opt/job/pretrain.py", line 71, in <module>\n    main()\n'
@@ -139,11 +139,11 @@ class Job:
             return (), (Gap("py_spy_missing", "stacks", "py-spy is not installed here: `pip install py-spy`"),)
         if self.time < self.hangs_at:
             return tuple(
-                Dump(one.rank, one.main.pid, False, frames(f"work{self.time:.0f}", "main")) for one in ranks
+                StackDump(one.rank, one.main.pid, False, frames(f"work{self.time:.0f}", "main")) for one in ranks
             ), ()
         told = {2: frames("acquire", "take_the_lock", "<module>")}
         waits = frames("all_reduce", "reduce_gradients", "<module>")
-        return tuple(Dump(one.rank, one.main.pid, False, told.get(one.rank, waits)) for one in ranks), ()
+        return tuple(StackDump(one.rank, one.main.pid, False, told.get(one.rank, waits)) for one in ranks), ()
 
     def library(self, _pid, _name):
         """Likewise."""
@@ -606,7 +606,7 @@ def test_a_real_hang_of_real_processes(known, tmp_path):
     ]
     try:
         told: list[News] = []
-        wanted = Wanted(pids=tuple(child.pid for child in children))
+        wanted = ProcessSelector(pids=tuple(child.pid for child in children))
         sources = Sources(Host(py_spy=spy), logs, wanted)
         outcome = Watch(quicker, Plan(tmp_path / "kept", 1.0, 90.0), WallClock(), sources, told.append).run()
     finally:

@@ -18,10 +18,10 @@ from bot.live.metrics_poller import Metering
 from bot.live.probe_cycle import Looking, Sources
 from bot.live.watch import Plan, Watch
 from connectors.base.contract import SourceFailed
-from connectors.base.http import Client, Endpoint
-from connectors.host.flight_recorder import RecorderSource, ask
+from connectors.base.http import Endpoint, HttpClient
+from connectors.host.flight_recorder import RecorderSource, request_dumps
 from connectors.host.process_table import Process
-from connectors.host.processes import Host, RankProcess, Wanted
+from connectors.host.processes import Host, ProcessSelector, RankProcess
 from connectors.metrics.prometheus import SPIN_GPU, SPIN_NODE, Prometheus
 from kb.model import Gap
 from tests.bot.diagnosis.test_flight_recorder_pool import dump
@@ -108,7 +108,7 @@ def test_a_dump_is_asked_for_by_pipe(tmp_path):
     (tmp_path / "fr_3.pipe").symlink_to(tmp_path / "fr_2.pipe")
     reader = os.open(tmp_path / "fr_0.pipe", os.O_RDONLY | os.O_NONBLOCK)
     try:
-        gaps = ask(tmp_path / f"fr_{rank}.pipe" for rank in range(5))
+        gaps = request_dumps(tmp_path / f"fr_{rank}.pipe" for rank in range(5))
         assert os.read(reader, 128)
     finally:
         os.close(reader)
@@ -129,7 +129,7 @@ def test_only_silent_ranks_are_asked_and_only_where_it_is_wanted(known, tmp_path
                 tuple(replace(one, main=replace(one.main, pipe=str(tmp_path / "fr_"))) for one in mains),
                 (),
             )
-            sources = Sources(job, job.logs, Wanted(pattern="x"), recorder=RecorderSource(START), ask=wanted)
+            sources = Sources(job, job.logs, ProcessSelector(pattern="x"), recorder=RecorderSource(START), ask=wanted)
             looking = Looking(known, sources, lambda: False)
             for now in range(int(START), int(START) + 180, 20):
                 while job.time < now:
@@ -177,7 +177,7 @@ class Ends:
 
 def ends(known, host, until):
     """What is told of processes that ended, after looks 5 s apart."""
-    looking = Looking(known, Sources(host, wanted=Wanted(pattern="x")), lambda: False)
+    looking = Looking(known, Sources(host, wanted=ProcessSelector(pattern="x")), lambda: False)
     while host.time <= START + until:
         looking.look(host.time)
         host.time += 5
@@ -224,7 +224,7 @@ def test_a_real_process_that_dies_is_named_and_how(known, tmp_path):
 
     told = []
     try:
-        sources = Sources(Host(py_spy="/no/py-spy"), logs, Wanted(pids=tuple(child.pid for child in children)))
+        sources = Sources(Host(py_spy="/no/py-spy"), logs, ProcessSelector(pids=tuple(child.pid for child in children)))
         outcome = Watch(known, Plan(tmp_path / "kept", 1.0, 60.0), WallClock(), sources, tell).run()
     finally:
         for child in children:
@@ -248,7 +248,7 @@ def test_how_a_process_ended_is_read_while_its_parent_has_not_asked():
         (["-c", "input(); raise SystemExit(3)"], "exit 3"),
     ):
         with subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE) as child:
-            [[one], _] = host.ranks(Wanted(pids=(child.pid,)))
+            [[one], _] = host.ranks(ProcessSelector(pids=(child.pid,)))
             child.stdin.write(b"\n")
             child.stdin.close()
             os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
@@ -281,7 +281,7 @@ def test_gpus_that_spin_while_nothing_moves_are_a_vote(known, tmp_path):
     needed()
     job = Job(tmp_path / "logs", hangs_at=START + 120, spy=False)
     with serving(tmp_path / "prometheus", list(spinning(START + 120))) as address:
-        source = Prometheus(Client(Endpoint(address)), gpu=SPIN_GPU, node=SPIN_NODE, side_by_side=1)
+        source = Prometheus(HttpClient(Endpoint(address)), gpu=SPIN_GPU, node=SPIN_NODE, side_by_side=1)
         metrics = Metering(source, patience=20.0)
         ran = watched(known, job, tmp_path / "kept", metrics=metrics, limit=600.0)
     votes = [{one["probe"]: one["vote"] for one in new.fields["votes"]} for new in ran.news if new.event == "votes"]

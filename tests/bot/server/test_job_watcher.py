@@ -17,7 +17,7 @@ from bot.queue.tasks import Worklist
 from bot.server.job_watcher import MOST_GOOD, OF_ONE_ARRAY, Place, Watch, ask_of, endings_of, places, watch_endings
 from bot.store.idempotency import Seen
 from bot.store.incidents import StoreError
-from connectors.base.contract import Deadline, Known, SourceFailed
+from connectors.base.contract import Deadline, JobSummary, SourceFailed
 from connectors.files.job_folders import FoldersSettings
 from connectors.kubernetes.connector import Kubernetes
 from connectors.slurm.connector import SlurmSettings
@@ -58,12 +58,12 @@ class Shelf:
 class Scheduler:
     """A scheduler of the tests: gives the jobs that ran in the window, or fails."""
 
-    jobs: list[Known] = field(default_factory=list)
+    jobs: list[JobSummary] = field(default_factory=list)
     fails: SourceFailed | None = None
     windows: list[Window] = field(default_factory=list)
-    gives: frozenset[str] = frozenset({"jobs"})
+    provides: frozenset[str] = frozenset({"jobs"})
 
-    def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+    def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """The jobs that had not ended before the window."""
         assert deadline.left() > 0
         self.windows.append(window)
@@ -98,9 +98,9 @@ class Bench:
         return [order.job for order, _ in self.asked]
 
 
-def failed(job: str, end: float = NOW, state: str = "FAILED") -> Known:
+def failed(job: str, end: float = NOW, state: str = "FAILED") -> JobSummary:
     """A job that ended."""
-    return Known(job, "llm", state, end - 100, end, "ada")
+    return JobSummary(job, "llm", state, end - 100, end, "ada")
 
 
 def test_each_end_is_asked_for_once() -> None:
@@ -110,7 +110,7 @@ def test_each_end_is_asked_for_once() -> None:
     watch.look(NOW)
     assert (bench.jobs, bench.said) == ([], ["jobs of west that end badly are diagnosed from now on"])
     bench.scheduler.jobs += [failed("3", NOW + 20), failed("2", NOW + 10), failed("4", NOW + 30, "COMPLETED")]
-    bench.scheduler.jobs += [failed("5", NOW + 30, "CANCELLED"), Known("6", "llm", "RUNNING", NOW)]
+    bench.scheduler.jobs += [failed("5", NOW + 30, "CANCELLED"), JobSummary("6", "llm", "RUNNING", NOW)]
     watch.look(NOW + 60)
     assert bench.asked == [
         (DiagnoseOrder("2", "red", "west", None, "it ended: FAILED", "scheduler", ended=NOW + 10), NOW + 10),
@@ -133,7 +133,7 @@ def test_each_good_end_is_noted_once() -> None:
         failed("2", NOW + 10, "COMPLETED"),
         replace(failed("3", NOW + 20), runs=runs),
         failed("4", NOW + 20, "CANCELLED"),
-        Known("5", "llm", "COMPLETED"),
+        JobSummary("5", "llm", "COMPLETED"),
     ]
     for _ in range(2):
         watch.look(NOW + 60)
@@ -179,7 +179,7 @@ def test_what_is_too_old_is_left() -> None:
     """An end before the span that is caught up with is no news, though its job is listed."""
     bench = Bench()
     bench.watch().look(NOW)
-    bench.scheduler.jobs = [Known("1", "llm", "RUNNING", NOW, runs=(Attempt(0, "FAILED", stopped=NOW + 1),))]
+    bench.scheduler.jobs = [JobSummary("1", "llm", "RUNNING", NOW, runs=(Attempt(0, "FAILED", stopped=NOW + 1),))]
     bench.watch().look(NOW + 7 * 3600)
     assert bench.jobs == []
 
@@ -190,10 +190,10 @@ def test_runs_of_a_job_that_was_requeued() -> None:
     watch = bench.watch()
     watch.look(NOW)
     runs = [Attempt(0, "NODE_FAIL", stopped=NOW + 10), Attempt(1, "REQUEUED", exit_code=0, stopped=NOW + 20)]
-    bench.scheduler.jobs = [Known("7", "llm", "RUNNING", NOW, runs=(*runs, Attempt(2, "RUNNING")))]
+    bench.scheduler.jobs = [JobSummary("7", "llm", "RUNNING", NOW, runs=(*runs, Attempt(2, "RUNNING")))]
     watch.look(NOW + 60)
     runs.append(Attempt(2, "FAILED", exit_code=3, stopped=NOW + 70))
-    bench.scheduler.jobs = [Known("7", "llm", "FAILED", NOW, NOW + 70, runs=tuple(runs))]
+    bench.scheduler.jobs = [JobSummary("7", "llm", "FAILED", NOW, NOW + 70, runs=tuple(runs))]
     watch.look(NOW + 120)
     assert [(order.job, order.why, ended) for order, ended in bench.asked] == [
         ("7", "it ended: NODE_FAIL", NOW + 10),
@@ -260,7 +260,7 @@ def test_one_that_hangs_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPa
     bench, over = Bench(), threading.Event()
 
     class Hanging(Scheduler):
-        def recent(self, window: Window, deadline: Deadline) -> tuple[Known, ...]:
+        def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
             over.wait(20)
             return super().recent(window, deadline)
 
@@ -275,15 +275,15 @@ def test_one_that_hangs_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("known", "found"),
     [
-        (Known("1", "a", "FAILED"), [("1", "None", NOW)]),
-        (Known("1", "a", "TIMEOUT", 1.0, 2.0), [("1", "2.0", 2.0)]),
-        (Known("1", "a"), []),
-        (Known("ml/a", "a", "RUNNING", 1.0, attempt=2, namespace="ml"), [("ml/a", "1.0 restart 2", NOW)]),
-        (Known("ml/a", "a", "FAILED", 1.0, 9.0, attempt=2, namespace="ml"), [("ml/a", "9.0", 9.0)]),
-        (Known("ml/a", "a", "COMPLETED", 1.0, 9.0, attempt=2, namespace="ml"), []),
+        (JobSummary("1", "a", "FAILED"), [("1", "None", NOW)]),
+        (JobSummary("1", "a", "TIMEOUT", 1.0, 2.0), [("1", "2.0", 2.0)]),
+        (JobSummary("1", "a"), []),
+        (JobSummary("ml/a", "a", "RUNNING", 1.0, attempt=2, namespace="ml"), [("ml/a", "1.0 restart 2", NOW)]),
+        (JobSummary("ml/a", "a", "FAILED", 1.0, 9.0, attempt=2, namespace="ml"), [("ml/a", "9.0", 9.0)]),
+        (JobSummary("ml/a", "a", "COMPLETED", 1.0, 9.0, attempt=2, namespace="ml"), []),
     ],
 )
-def test_ends_of_one_job(known: Known, found: list[tuple[str, str, float]]) -> None:
+def test_ends_of_one_job(known: JobSummary, found: list[tuple[str, str, float]]) -> None:
     """One whose time is not told ended now; what its controller began anew had ended badly."""
     told = endings_of("red", "west", known, NOW)
     assert [(one.job, one.mark, one.ended) for one in told] == found

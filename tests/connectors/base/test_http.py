@@ -12,7 +12,7 @@ import pytest
 
 from connectors.base.budget import Budget, Load
 from connectors.base.contract import Deadline, SourceFailed, safe_name
-from connectors.base.http import Call, Client, Endpoint, Login, path_of
+from connectors.base.http import Endpoint, HttpClient, HttpRequest, Login, url_path
 from connectors.base.secret import Secret
 from tests.doubles.listening import Answering, listening
 from tests.support.contract.hostile import Fault, Hostile, hostile
@@ -64,23 +64,23 @@ def failure(server: Hostile, fault: Fault, seconds: float = 10.0, **options: int
     """What a fault becomes."""
     server.fault = fault
     with pytest.raises(SourceFailed) as caught:
-        Client(Endpoint(server.url)).json(Call("/x"), Deadline.within(seconds), **options)
+        HttpClient(Endpoint(server.url)).json(HttpRequest("/x"), Deadline.within(seconds), **options)
     return caught.value
 
 
 def test_parameters_are_quoted(url: str) -> None:
     """What stands in a parameter cannot become another one; None is left out."""
-    told = Client(Endpoint(url + "/base/")).json(Call("/x", {"query": 'a&b=c#"é\n', "step": None}), soon())
+    told = HttpClient(Endpoint(url + "/base/")).json(HttpRequest("/x", {"query": 'a&b=c#"é\n', "step": None}), soon())
     assert told["path"] == "/base/x?query=a%26b%3Dc%23%22%C3%A9%0A"
     assert told["method"] == "GET"
 
 
 def test_a_body_is_sent_as_json(url: str) -> None:
     """Values go as JSON, a form as a form, both by POST."""
-    told = Client(Endpoint(url)).json(Call("/x", body={"a": ["é"]}), soon())
+    told = HttpClient(Endpoint(url)).json(HttpRequest("/x", body={"a": ["é"]}), soon())
     assert (told["method"], json.loads(told["body"])) == ("POST", {"a": ["é"]})
     assert told["headers"]["content-type"] == "application/json"
-    told = Client(Endpoint(url)).json(Call("/x", form={"a": "b&c"}), soon())
+    told = HttpClient(Endpoint(url)).json(HttpRequest("/x", form={"a": "b&c"}), soon())
     assert (told["method"], told["body"]) == ("POST", "a=b%26c")
 
 
@@ -88,13 +88,13 @@ def test_logins(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """A token from a file, a user with a password from the environment, headers of the system's own; read at each call."""
     token = tmp_path / "token"
     token.write_text("t0\n")
-    client = Client(Endpoint(url, Login(token=Secret(file=str(token)))))
-    assert client.json(Call("/"), soon())["headers"]["authorization"] == "Bearer t0"
+    client = HttpClient(Endpoint(url, Login(token=Secret(file=str(token)))))
+    assert client.json(HttpRequest("/"), soon())["headers"]["authorization"] == "Bearer t0"
     token.write_text("t1")
-    assert client.json(Call("/"), soon())["headers"]["authorization"] == "Bearer t1"
+    assert client.json(HttpRequest("/"), soon())["headers"]["authorization"] == "Bearer t1"
     monkeypatch.setenv("SB_PASSWORD", "secret")
     login = Login(user="u", password=Secret(env="SB_PASSWORD"), headers={"X-Scope-OrgID": "team"})
-    headers = Client(Endpoint(url, login)).json(Call("/"), soon())["headers"]
+    headers = HttpClient(Endpoint(url, login)).json(HttpRequest("/"), soon())["headers"]
     assert (headers["authorization"], headers["x-scope-orgid"]) == ("Basic dTpzZWNyZXQ=", "team")
 
 
@@ -107,7 +107,7 @@ def test_secrets_that_are_none(url: str, tmp_path: Path, content: str | None, sa
     if content is not None:
         path.write_text(content)
     with pytest.raises(SourceFailed, match=said) as caught:
-        Client(Endpoint(url, Login(token=Secret(file=str(path))))).json(Call("/"), soon())
+        HttpClient(Endpoint(url, Login(token=Secret(file=str(path))))).json(HttpRequest("/"), soon())
     assert caught.value.kind == "not_configured"
 
 
@@ -163,14 +163,14 @@ def test_it_tries_again(server: Hostile) -> None:
     """429 with Retry-After is waited for as long as it says; 500 is tried again; 404 is not."""
     waits: list[float] = []
     server.fault = "limit_then_well"
-    Client(Endpoint(server.url), sleep=waits.append).json(Call("/x"), soon())
+    HttpClient(Endpoint(server.url), sleep=waits.append).json(HttpRequest("/x"), soon())
     [wait] = waits
     assert 1.0 <= wait <= 1.25
     server.seen.clear()
     waits.clear()
     server.fault = "error_always"
     with pytest.raises(SourceFailed):
-        Client(Endpoint(server.url), sleep=waits.append).json(Call("/x"), soon())
+        HttpClient(Endpoint(server.url), sleep=waits.append).json(HttpRequest("/x"), soon())
     assert (len(server.seen), len(waits)) == (4, 3)
     server.seen.clear()
     failure(server, "refuse_404")
@@ -179,15 +179,15 @@ def test_it_tries_again(server: Hostile) -> None:
 
 def test_redirects_within_the_host_are_followed(url: str) -> None:
     """A path that moved on the same host is found."""
-    assert Client(Endpoint(url)).json(Call("/moved"), soon())["path"] == "/here"
+    assert HttpClient(Endpoint(url)).json(HttpRequest("/moved"), soon())["path"] == "/here"
 
 
 def test_paths_cannot_climb() -> None:
     """A part of a path is quoted whole; dots alone are refused."""
-    assert path_of("api", "a/b?c#d", "é") == "/api/a%2Fb%3Fc%23d/%C3%A9"
+    assert url_path("api", "a/b?c#d", "é") == "/api/a%2Fb%3Fc%23d/%C3%A9"
     for wrong in ("", ".", ".."):
         with pytest.raises(SourceFailed, match="no path"):
-            path_of("api", wrong)
+            url_path("api", wrong)
 
 
 def test_a_budget_spreads_calls() -> None:
@@ -222,10 +222,10 @@ def test_a_budget_bounds_calls_at_once() -> None:
 
 def test_lines_are_cut_out_of_pieces(server: Hostile) -> None:
     """A streamed body comes as lines, the last one without an end too; overlong ones are cut."""
-    with Client(Endpoint(server.url)).stream(Call("/x"), soon()) as answer:
+    with HttpClient(Endpoint(server.url)).stream(HttpRequest("/x"), soon()) as answer:
         [line] = answer.lines()
     assert json.loads(line)["path"] == "/x"
-    with Client(Endpoint(server.url)).stream(Call("/x"), soon()) as answer:
+    with HttpClient(Endpoint(server.url)).stream(HttpRequest("/x"), soon()) as answer:
         assert list(answer.lines(longest=6)) == [b'{"meth']
 
 
@@ -240,19 +240,19 @@ def test_safe_names() -> None:
 
 def test_a_call_that_is_sent_once(server: Hostile) -> None:
     """Whatever its status, its answer is given, headers and all; nothing is tried again, and half an answer is none."""
-    client = Client(Endpoint(server.url))
-    assert client.once(Call("/x"), soon()).status == 200
+    client = HttpClient(Endpoint(server.url))
+    assert client.once(HttpRequest("/x"), soon()).status == 200
     for fault, status in (("refuse_404", 404), ("limit_always", 429), ("error_always", 500)):
         server.fault = fault
         before = len(server.seen)
-        answer = client.once(Call("/x", body={"a": 1}), soon())
+        answer = client.once(HttpRequest("/x", body={"a": 1}), soon())
         assert (answer.status, len(server.seen) - before) == (status, 1)
     server.fault = "cut"
     with pytest.raises(SourceFailed, match="broke off"):
-        client.once(Call("/x"), soon())
+        client.once(HttpRequest("/x"), soon())
     server.fault = "elsewhere"
     with pytest.raises(SourceFailed, match="another place"):
-        client.once(Call("/x"), soon())
+        client.once(HttpRequest("/x"), soon())
 
 
 def test_a_secret_of_several_lines(tmp_path: Path) -> None:

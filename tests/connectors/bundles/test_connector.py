@@ -17,7 +17,15 @@ from bot.config.file import Cluster, Config, Connector
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.diagnosis.job import JobRequest, diagnose_job
 from bot.rulebase.loader import Knowledge, knowledge
-from connectors.base.contract import Asked, Bounds, Checked, Deadline, JobQuery, Known, SourceFailed
+from connectors.base.contract import (
+    Bounds,
+    CheckResult,
+    CollectionRequest,
+    Deadline,
+    JobQuery,
+    JobSummary,
+    SourceFailed,
+)
 from connectors.bundles import connector as module
 from connectors.bundles.connector import Bundles, BundlesSettings
 from connectors.bundles.streams import discover
@@ -51,7 +59,7 @@ def _collect(
         [record] = bundles.find(JobQuery(record, NOBODY), Deadline.within(SOON))
     deadline = Deadline.within(SOON)
     spool = Memory(deadline)
-    asked = Asked(record, NOBODY, deadline, bounds=bounds or Bounds(), kinds=frozenset(kinds))
+    asked = CollectionRequest(record, NOBODY, deadline, bounds=bounds or Bounds(), kinds=frozenset(kinds))
     return spool, list(bundles.collect(asked, spool))
 
 
@@ -149,7 +157,7 @@ def test_recent_lists_all(kept: Bundles, monkeypatch: pytest.MonkeyPatch) -> Non
     """Newest first, whatever the window, a broken one too; bounded, those first that were written last."""
     listed = kept.recent(NOBODY, Deadline.within(SOON))
     assert [one.name for one in listed] == ["llm-7b", "llm-7b", "llm-7b", "by-hand", "broken"]
-    assert listed[0] == Known("102", "llm-7b", start=1_767_657_600.0)
+    assert listed[0] == JobSummary("102", "llm-7b", start=1_767_657_600.0)
     monkeypatch.setattr(module, "MOST_FOLDERS", 2)
     assert [one.id for one in kept.recent(NOBODY, Deadline.within(SOON))] == ["by-hand", "broken"]
     assert _find(kept, "tuesday") == [("102", "tuesday")]
@@ -389,7 +397,7 @@ def test_check_counts(kept: Bundles, tmp_path: Path) -> None:
     """How many there are and what the newest is; what to change where the folder is a bundle itself, or not there."""
     sent = f"list {tmp_path}/"
     words = "5 bundles; the last one written is 'by-hand', job 'by-hand'"
-    assert kept.check(Deadline.within(5)) == Checked(True, words, sent)
+    assert kept.check(Deadline.within(5)) == CheckResult(True, words, sent)
     itself = Bundles(BundlesSettings(str(tmp_path / "monday"))).check(Deadline.within(5))
     assert (itself.works, itself.change) == (False, "name the folder above it")
     gone = Bundles(BundlesSettings(str(tmp_path / "gone")))

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from connectors.bundles.description import LARGEST, LARGEST_DESCRIPTION, Description, read_description, read_job
+from connectors.bundles.description import LARGEST, LARGEST_DESCRIPTION, BundleDescription, read_description, read_job
 from kb.model import Attempt, Gap, Job, Resource
 
 ORDINARY = """\
@@ -172,7 +172,7 @@ def written(folder, text):
 
 def test_it_tells_when_files_were_written(tmp_path):
     """By their paths in the bundle; what has no usable time is left out; a bundle without it tells nothing."""
-    assert read_description(tmp_path) == (Description(), ())
+    assert read_description(tmp_path) == (BundleDescription(), ())
     text = """\
 format: 1
 files:

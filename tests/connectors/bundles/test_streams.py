@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from connectors.base.filenames import name_hints
 from connectors.bundles import streams
-from connectors.bundles.streams import Reading, discover, is_plain
+from connectors.bundles.streams import StreamReader, discover, is_plain
 from kb.errors import UnreadableInput
 from kb.model import StreamRef
 
@@ -33,7 +33,7 @@ def found(*paths, bundle=False):
 
 def read(path, **options):
     """All bytes of a file and the codes of what went wrong."""
-    reading = Reading(StreamRef(str(path)), **options)
+    reading = StreamReader(StreamRef(str(path)), **options)
     text = b"".join(reading)
     return text, [gap.code for gap in reading.gaps]
 
@@ -390,7 +390,7 @@ def test_xz_that_asks_for_much_memory_is_refused(tmp_path):
     packed[12 + len(head) : 16 + len(head)] = zlib.crc32(head).to_bytes(4, "little")
     path.write_bytes(packed)
 
-    reading = Reading(StreamRef(str(path)))
+    reading = StreamReader(StreamRef(str(path)))
 
     assert b"".join(reading) == b""
     assert re.search("[Mm]emory", reading.gaps[0].reason)
@@ -424,7 +424,7 @@ def test_a_bomb_does_not_fill_the_memory(tmp_path):
     path.write_bytes(zst(b"\0" * (256 << 20)))
     tracemalloc.start()
     try:
-        total = sum(len(block) for block in Reading(StreamRef(str(path))))
+        total = sum(len(block) for block in StreamReader(StreamRef(str(path))))
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -439,7 +439,7 @@ def test_a_gigabyte_from_a_small_file_in_bounded_memory(tmp_path):
     path.write_bytes(gzip.compress(bytes(64 << 20)) * 20)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-    reading = Reading(StreamRef(str(path)))
+    reading = StreamReader(StreamRef(str(path)))
     total = sum(len(block) for block in reading)
 
     assert total <= (1 << 30) + (4 << 20)
@@ -460,7 +460,7 @@ def test_a_part_of_a_file_is_read_from_start_to_stop(tmp_path):
     path = tmp_path / "a.log"
     path.write_bytes(LINES)
 
-    blocks = list(Reading(StreamRef(str(path)), start=10, stop=2500, block=1000))
+    blocks = list(StreamReader(StreamRef(str(path)), start=10, stop=2500, block=1000))
 
     assert b"".join(blocks) == LINES[10:2500]
     assert [len(block) for block in blocks] == [1000, 1000, 490]
@@ -474,7 +474,7 @@ def test_a_file_that_grows_is_read_to_where_it_was(tmp_path):
     with path.open("ab") as handle:
         handle.write(b"more\n")
 
-    reading = Reading(ref)
+    reading = StreamReader(ref)
 
     assert b"".join(reading) == LINES
     assert [gap.code for gap in reading.gaps] == ["growing"]
@@ -484,7 +484,7 @@ def test_a_file_that_grows_between_two_blocks_is_said_to(tmp_path):
     """Growth in the middle of reading changes nothing but the gap."""
     path = tmp_path / "a.log"
     path.write_bytes(LINES)
-    reading = Reading(StreamRef(str(path)), block=1000)
+    reading = StreamReader(StreamRef(str(path)), block=1000)
     blocks = iter(reading)
     text = next(blocks)
     with path.open("ab") as handle:
@@ -502,7 +502,7 @@ def test_a_file_that_shrinks_is_read_to_where_it_ends(tmp_path, start):
     ref = discover([path]).streams[0]
     os.truncate(path, 1000)
 
-    reading = Reading(ref, start=start)
+    reading = StreamReader(ref, start=start)
 
     assert b"".join(reading) == LINES[start:1000]
     assert [gap.code for gap in reading.gaps] == ["shrunk"]

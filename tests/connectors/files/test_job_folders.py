@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from connectors.base.contract import Asked, Bounds, Deadline, JobQuery, SourceFailed
+from connectors.base.contract import Bounds, CollectionRequest, Deadline, JobQuery, SourceFailed
 from connectors.files import copy
-from connectors.files.job_folders import Folders, FoldersSettings
+from connectors.files.job_folders import FoldersSettings, JobFolders
 from connectors.files.local import HostFolders
 from kb.model import Job, JobRecord, Prefilter, Resource, Window
 from tests.support.contract.subject import START, Memory
@@ -31,14 +31,14 @@ def _write(root: Path, files: dict[str, bytes | str]) -> Path:
     return root
 
 
-def found_by(folders: Folders, text: str, user: str | None = None) -> list[tuple[str | None, str | None]]:
+def found_by(folders: JobFolders, text: str, user: str | None = None) -> list[tuple[str | None, str | None]]:
     """The ids and names of the jobs that are found."""
     found = folders.find(JobQuery(text, ALL, user=user), Deadline.within(10))
     return [(one.job.id, one.job.name) for one in found]
 
 
 def collect_from(
-    folders: Folders,
+    folders: JobFolders,
     record: JobRecord,
     *,
     most: int = 64 << 20,
@@ -49,7 +49,7 @@ def collect_from(
     """What one collection writes, and the codes of its gaps."""
     deadline = Deadline.within(seconds)
     spool = Memory(deadline)
-    asked = Asked(record, ALL, deadline, WORDS, Bounds(log_bytes=most), deep, frozenset(kinds))
+    asked = CollectionRequest(record, ALL, deadline, WORDS, Bounds(log_bytes=most), deep, frozenset(kinds))
     return spool, [gap.code for gap in folders.collect(asked, spool)]
 
 
@@ -61,15 +61,15 @@ def _job(job_id: str, name: str | None = None) -> JobRecord:
 
 
 @pytest.fixture
-def shared(tmp_path: Path) -> Folders:
+def shared(tmp_path: Path) -> JobFolders:
     """Two users' jobs."""
     for name in ("ann/llm-7b-101", "ann/llm-7b-102", "bob/llm-7b-103", "bob/llm-70b-104", "bob/notes"):
         _write(tmp_path, {f"{name}/rank-0.log": "2026-01-02T03:04:05Z up\n"})
     os.utime(tmp_path / "ann/llm-7b-101", (1_000_000, 1_000_000))
-    return Folders(FoldersSettings(f"{tmp_path}/{{user}}/{{name}}-{{id}}"))
+    return JobFolders(FoldersSettings(f"{tmp_path}/{{user}}/{{name}}-{{id}}"))
 
 
-def test_a_job_is_found_by_id_name_or_folder(shared: Folders) -> None:
+def test_a_job_is_found_by_id_name_or_folder(shared: JobFolders) -> None:
     """What a person types is compared with what the pattern reads; nothing of it is a wildcard."""
     assert found_by(shared, "102") == [("102", "llm-7b")]
     assert sorted(found_by(shared, "llm-7b")) == [("101", "llm-7b"), ("102", "llm-7b"), ("103", "llm-7b")]
@@ -80,7 +80,7 @@ def test_a_job_is_found_by_id_name_or_folder(shared: Folders) -> None:
 @pytest.mark.parametrize(
     "name", ["*", "llm-*", "7b-102", "", "..", ".", "ann/llm-7b-102", "../ann", "10?", "[1]02", "1\x0002", "l" * 5000]
 )
-def test_hostile_names_find_nothing(shared: Folders, name: str) -> None:
+def test_hostile_names_find_nothing(shared: JobFolders, name: str) -> None:
     """Wildcards, path parts and impossible names are no jobs."""
     assert found_by(shared, name) == []
     spool, codes = collect_from(shared, _job(name, name))
@@ -92,7 +92,7 @@ def test_what_a_record_holds(tmp_path: Path) -> None:
     _write(tmp_path, {"run-7/node-1/rank-0.log": "2020-01-02T03:04:05Z up\n", "run-7/node-2/rank-1.log": "x\n"})
     for path in tmp_path.rglob("*.log"):
         os.utime(path, (1_577_940_000, 1_577_940_000))
-    [record] = Folders(FoldersSettings(f"{tmp_path}/run-{{id}}")).find(JobQuery("7", ALL), Deadline.within(5))
+    [record] = JobFolders(FoldersSettings(f"{tmp_path}/run-{{id}}")).find(JobQuery("7", ALL), Deadline.within(5))
     assert record.job == Job(id="7", start=1_577_934_245.0, end=1_577_940_000.0, nodes={"node-1": (0,), "node-2": (1,)})
     assert sorted((one.node, one.rank) for one in record.members) == [("node-1", 0), ("node-2", 1)]
 
@@ -102,11 +102,11 @@ def test_a_quiet_job_is_not_over(tmp_path: Path) -> None:
     _write(tmp_path, {"run-7/rank-0.log": "x\n"})
     written = time.time() - 3600
     os.utime(tmp_path / "run-7/rank-0.log", (written, written))
-    [record] = Folders(FoldersSettings(f"{tmp_path}/run-{{id}}")).find(JobQuery("7", ALL), Deadline.within(5))
+    [record] = JobFolders(FoldersSettings(f"{tmp_path}/run-{{id}}")).find(JobQuery("7", ALL), Deadline.within(5))
     assert record.job.end is None
 
 
-def test_recent_jobs(shared: Folders) -> None:
+def test_recent_jobs(shared: JobFolders) -> None:
     """What a mistyped name may have meant: those written to in the window, the newest first."""
     listed = shared.recent(Window(2_000_000.0, ALL.end), Deadline.within(5))
     assert sorted(one.id for one in listed) == ["102", "103", "104"]
@@ -115,7 +115,7 @@ def test_recent_jobs(shared: Folders) -> None:
 def test_single_files_are_jobs_too(tmp_path: Path) -> None:
     """A pattern may name files: all of one id are one job's."""
     _write(tmp_path, {"slurm-12.out": "a\n", "slurm-12.err": "b\n", "slurm-13.out": "c\n"})
-    folders = Folders(FoldersSettings(f"{tmp_path}/slurm-{{id}}.*"))
+    folders = JobFolders(FoldersSettings(f"{tmp_path}/slurm-{{id}}.*"))
     spool, codes = collect_from(folders, _job("12"))
     assert (spool.logs, codes) == ({"logs/folders/slurm-12.out": b"a\n", "logs/folders/slurm-12.err": b"b\n"}, [])
 
@@ -160,7 +160,7 @@ def test_small_jobs_are_copied_whole(tmp_path: Path) -> None:
             "j-1/.hidden": b"no\n",
         },
     )
-    folders = Folders(FoldersSettings(f"{tmp_path}/j-{{id}}"))
+    folders = JobFolders(FoldersSettings(f"{tmp_path}/j-{{id}}"))
     spool, codes = collect_from(folders, _job("1"), kinds=())
     assert codes == []
     assert spool.logs == {
@@ -194,7 +194,7 @@ def test_large_logs_are_copied_in_part(tmp_path: Path, packing: str) -> None:
         ".zst": zstandard.compress,
     }
     _write(tmp_path, {f"j-1/rank-0.log{packing}": pack[packing](text)})
-    spool, codes = collect_from(Folders(FoldersSettings(f"{tmp_path}/j-{{id}}")), _job("1"), most=3 << 20)
+    spool, codes = collect_from(JobFolders(FoldersSettings(f"{tmp_path}/j-{{id}}")), _job("1"), most=3 << 20)
     kept = spool.logs["logs/folders/rank-0.log"]
     assert codes == ["cut"]
     assert len(kept) < 3.1 * (1 << 20)
@@ -216,7 +216,7 @@ def test_samples_leave_room_for_telling_lines(tmp_path: Path) -> None:
     late = 60_000 * len(b"step 000000 loss: 1.5 all is well\n")
     text = text[:late] + b"Traceback: late\n" + text[late:]
     _write(tmp_path, {f"j-1/rank-{rank}.log": text for rank in range(4)})
-    spool, _ = collect_from(Folders(FoldersSettings(f"{tmp_path}/j-{{id}}")), _job("1"), most=300_000)
+    spool, _ = collect_from(JobFolders(FoldersSettings(f"{tmp_path}/j-{{id}}")), _job("1"), most=300_000)
     assert [b"Traceback: late\n" in kept for kept in spool.logs.values()] == [True] * 4
     assert sum(map(len, spool.logs.values())) <= 300_000
 
@@ -225,7 +225,7 @@ def test_all_lines_are_wanted(tmp_path: Path) -> None:
     """Deep: within the bound all of it; beyond it halves from either end, without looking for words."""
     text = large(20_000)
     _write(tmp_path, {"j-1/rank-0.log": text})
-    folders = Folders(FoldersSettings(f"{tmp_path}/j-{{id}}"))
+    folders = JobFolders(FoldersSettings(f"{tmp_path}/j-{{id}}"))
     spool, codes = collect_from(folders, _job("1"), deep=True)
     assert (spool.logs, codes) == ({"logs/folders/rank-0.log": text}, [])
     spool, codes = collect_from(folders, _job("1"), most=100_000, deep=True)
@@ -234,16 +234,16 @@ def test_all_lines_are_wanted(tmp_path: Path) -> None:
 
 def test_what_small_logs_leave_the_large_ones_get() -> None:
     """The share is even, and nothing of the bound is wasted."""
-    assert copy.share_of([10, 10, 1000], 320, deep=True).most == 280
-    assert copy.share_of([10, 10], 300, deep=True).most == 290
-    assert copy.share_of([], 300, deep=True).most == 300
+    assert copy.quota_of([10, 10, 1000], 320, deep=True).most == 280
+    assert copy.quota_of([10, 10], 300, deep=True).most == 290
+    assert copy.quota_of([], 300, deep=True).most == 300
 
 
 def test_a_cut_archive_gives_what_it_has(tmp_path: Path) -> None:
     """A .gz that breaks off is read to there, and told."""
     packed = gzip.compress(b"".join(b"line %d\n" % number for number in range(20_000)))
     _write(tmp_path, {"j-1/rank-0.log.gz": packed[: len(packed) // 2]})
-    spool, codes = collect_from(Folders(FoldersSettings(f"{tmp_path}/j-{{id}}")), _job("1"))
+    spool, codes = collect_from(JobFolders(FoldersSettings(f"{tmp_path}/j-{{id}}")), _job("1"))
     assert codes == ["broken_compression"]
     assert spool.logs["logs/folders/rank-0.log"].startswith(b"line 0\nline 1\n")
 
@@ -256,7 +256,7 @@ def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
     (tmp_path / "jobs/j-1/loop").symlink_to(tmp_path / "jobs/j-1")
     (tmp_path / "jobs/j-1/more").symlink_to(tmp_path / "more")
     (tmp_path / "jobs/j-2").symlink_to(tmp_path / "secret")
-    folders = Folders(FoldersSettings(f"{tmp_path}/jobs/j-{{id}}", allowed=(f"{tmp_path}/more",)))
+    folders = JobFolders(FoldersSettings(f"{tmp_path}/jobs/j-{{id}}", allowed=(f"{tmp_path}/more",)))
     spool, codes = collect_from(folders, _job("1"))
     assert (spool.logs, codes) == (
         {"logs/folders/rank-0.log": b"zero\n", "logs/folders/more/rank-2.log": b"two\n"},
@@ -289,7 +289,7 @@ def test_pipes_and_odd_names(tmp_path: Path) -> None:
         },
     )
     os.mkfifo(tmp_path / "j-1/rank-1.log")
-    spool, codes = collect_from(Folders(FoldersSettings(f"{tmp_path}/j-{{id}}")), _job("1"))
+    spool, codes = collect_from(JobFolders(FoldersSettings(f"{tmp_path}/j-{{id}}")), _job("1"))
     assert codes == []
     assert sorted(spool.logs.values()) == [b"a\n", b"b\n", b"c\n", b"d\n"]
 
@@ -298,7 +298,7 @@ def test_outputs_that_the_scheduler_names(tmp_path: Path) -> None:
     """StdOut and StdErr are read where they lie in folders that are allowed, and nowhere else."""
     _write(tmp_path, {"out/slurm-5.out": "out\n", "home/.ssh/id_rsa": "key\n", "jobs/x": "x\n"})
     (tmp_path / "out/link.out").symlink_to(tmp_path / "home/.ssh/id_rsa")
-    folders = Folders(FoldersSettings(f"{tmp_path}/jobs/{{id}}", allowed=(f"{tmp_path}/out",)))
+    folders = JobFolders(FoldersSettings(f"{tmp_path}/jobs/{{id}}", allowed=(f"{tmp_path}/out",)))
     paths = (
         f"{tmp_path}/out/slurm-5.out",
         f"{tmp_path}/home/.ssh/id_rsa",
@@ -313,7 +313,7 @@ def test_files_of_an_earlier_run_are_left(tmp_path: Path) -> None:
     """What was last written to before the job began is another run's."""
     _write(tmp_path, {"runs/llm/rank-0.log": "new\n", "runs/llm/old.log": "old\n"})
     os.utime(tmp_path / "runs/llm/old.log", (START - 9000, START - 9000))
-    folders = Folders(FoldersSettings(f"{tmp_path}/runs/{{name}}"))
+    folders = JobFolders(FoldersSettings(f"{tmp_path}/runs/{{name}}"))
     spool, codes = collect_from(folders, JobRecord(Job(id="9", name="llm", start=START), "slurm"))
     assert (spool.logs, codes) == ({"logs/folders/rank-0.log": b"new\n"}, ["earlier_run"])
 
@@ -334,7 +334,7 @@ def test_a_file_that_hangs_holds_up_no_other(tmp_path: Path) -> None:
     """What can be read is there at the deadline, and what could not is told by name."""
     _write(tmp_path, {f"j-1/rank-{rank}.log": f"{rank}\n" for rank in range(4)})
     store = _Hanging((str(tmp_path),))
-    folders = Folders(FoldersSettings(f"{tmp_path}/j-{{id}}"), store)
+    folders = JobFolders(FoldersSettings(f"{tmp_path}/j-{{id}}"), store)
     began = time.monotonic()
     spool, codes = collect_from(folders, _job("1"), seconds=1.0)
     assert time.monotonic() - began < 3
@@ -342,11 +342,11 @@ def test_a_file_that_hangs_holds_up_no_other(tmp_path: Path) -> None:
     store.never.set()
 
 
-def test_check_says_what_it_reads(shared: Folders, tmp_path: Path) -> None:
+def test_check_says_what_it_reads(shared: JobFolders, tmp_path: Path) -> None:
     """With a folder that fits: how its name is read; else what to change."""
     checked = shared.check(Deadline.within(5))
     assert (checked.works, "is read as user" in checked.words) == (True, True)
-    gone = Folders(FoldersSettings(f"{tmp_path}/gone/{{id}}")).check(Deadline.within(5))
+    gone = JobFolders(FoldersSettings(f"{tmp_path}/gone/{{id}}")).check(Deadline.within(5))
     assert (gone.works, gone.change) == (False, "see `pattern`")
-    other = Folders(FoldersSettings(f"{tmp_path}/{{name}}/run-{{id}}")).check(Deadline.within(5))
+    other = JobFolders(FoldersSettings(f"{tmp_path}/{{name}}/run-{{id}}")).check(Deadline.within(5))
     assert (other.works, other.change.endswith("with `pattern`")) == (False, True)

@@ -12,7 +12,7 @@ import pytest
 from connectors.base.contract import Deadline
 from connectors.base.secret import Secret
 from connectors.files import object_store
-from connectors.files.job_folders import Folders, FoldersSettings
+from connectors.files.job_folders import FoldersSettings, JobFolders
 from kb.model import Job, JobRecord
 from tests.connectors.files.test_job_folders import ALL, collect_from, found_by, large
 from tests.support.contract.subject import Subject
@@ -47,9 +47,9 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_S3_SECRET", SECRET)
 
 
-def _s3(url: str, pattern: str = "s3://runs/{name}/{id}/logs") -> Folders:
+def _s3(url: str, pattern: str = "s3://runs/{name}/{id}/logs") -> JobFolders:
     access, secret = Secret(env="TEST_S3_ACCESS"), Secret(env="TEST_S3_SECRET")
-    return Folders(FoldersSettings(pattern, url=url, region="us-east-1", access_key=access, secret_key=secret))
+    return JobFolders(FoldersSettings(pattern, url=url, region="us-east-1", access_key=access, secret_key=secret))
 
 
 def test_jobs_in_object_storage(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from connectors.base.commands import run_bounded
 from connectors.host.ebpf import Probes
 from connectors.host.kernel_log import KernelLog
 from connectors.host.nccl_ras import RasSource
-from connectors.host.processes import Host, Wanted
+from connectors.host.processes import Host, ProcessSelector
 
 DUMP = '[{"pid": 1, "thread_id": 1, "thread_name": "MainThread", "frames": []}]'
 
@@ -62,7 +62,7 @@ def program(path: Path, text: str) -> str:
 
 def ranks(**wanted):
     """Rank → (pid, pids of its children), and the codes of the gaps."""
-    found, gaps = Host().ranks(Wanted(**wanted))
+    found, gaps = Host().ranks(ProcessSelector(**wanted))
     return {one.rank: (one.main.pid, [each.pid for each in one.children]) for one in found}, [gap.code for gap in gaps]
 
 
@@ -76,7 +76,7 @@ def test_a_launcher_is_no_rank_and_loader_workers_are_children(proc):
         proc.add(50 + rank, parent=40, RANK=4 + rank, LOCAL_RANK=rank, WORLD_SIZE=16)
         proc.add(60 + rank, parent=50 + rank, RANK=4 + rank)
     assert ranks(pattern="train") == ({4: (50, [60]), 5: (51, [61])}, [])
-    found, _ = Host().ranks(Wanted(pids=(50,)))
+    found, _ = Host().ranks(ProcessSelector(pids=(50,)))
     assert found[0].main.world_size == 16
 
 
@@ -123,7 +123,7 @@ def test_another_process_with_the_same_pid_is_not_the_same(proc):
     """A pid that was given again is not taken for the process that had it before."""
     proc.add(21, started=100)
     host = Host()
-    old = host.ranks(Wanted(pids=(21,)))[0][0].main
+    old = host.ranks(ProcessSelector(pids=(21,)))[0][0].main
     assert host.alive(old)
     proc.add(21, started=200)
     assert not host.alive(old)
@@ -145,7 +145,7 @@ def test_a_library_is_found_in_the_maps(proc, tmp_path):
 def stacks(spy, **wanted):
     """One round: (rank, child) of each dump, and the gaps by code."""
     host = Host(spy)
-    dumps, gaps = host.stacks(host.ranks(Wanted(**wanted))[0])
+    dumps, gaps = host.stacks(host.ranks(ProcessSelector(**wanted))[0])
     return [(one.rank, one.child) for one in dumps], {gap.code: gap.reason for gap in gaps}
 
 
@@ -174,7 +174,7 @@ def test_where_c_frames_fail_pythons_own_will_do(proc, tmp_path):
     said = tmp_path / "said"
     spy = program(tmp_path / "spy", f'echo "$@" >> {said}\ncase "$*" in *--native*) exit 1;; esac\necho \'{DUMP}\'')
     host = Host(spy)
-    found, _ = host.ranks(Wanted(pids=(30,)))
+    found, _ = host.ranks(ProcessSelector(pids=(30,)))
     for _ in range(2):
         dumps, gaps = host.stacks(found)
         assert (len(dumps), gaps) == (1, ())
@@ -201,7 +201,7 @@ def test_a_process_that_ends_on_the_way_is_a_gap(proc, tmp_path):
     proc.add(30, RANK=0)
     proc.add(31, RANK=1)
     host = Host(program(tmp_path / "spy", f"echo '{DUMP}'"))
-    found, _ = host.ranks(Wanted(pids=(30, 31)))
+    found, _ = host.ranks(ProcessSelector(pids=(30, 31)))
     proc.remove(30)
     dumps, gaps = host.stacks(found)
     assert ([one.rank for one in dumps], [gap.code for gap in gaps]) == ([1], ["process_gone"])
@@ -211,7 +211,7 @@ def test_a_wish_to_stop_ends_a_round(proc, tmp_path):
     """No more processes are sampled once somebody wants to stop."""
     proc.add(30, RANK=0)
     host = Host(program(tmp_path / "spy", f"echo '{DUMP}'"))
-    dumps, gaps = host.stacks(host.ranks(Wanted(pids=(30,)))[0], lambda: True)
+    dumps, gaps = host.stacks(host.ranks(ProcessSelector(pids=(30,)))[0], lambda: True)
     assert (dumps, [gap.code for gap in gaps]) == ((), ["stacks_left_out"])
 
 
@@ -233,7 +233,7 @@ def test_a_process_that_a_killed_py_spy_left_stopped_goes_on(tmp_path, monkeypat
             spy = program(tmp_path / "spy", f"kill -STOP {child.pid}; exec sleep 20")
             host = Host(py_spy=spy, native=False)
             deadline = time.monotonic() + 5
-            while not (found := host.ranks(Wanted(pids=(child.pid,)))[0]) and time.monotonic() < deadline:
+            while not (found := host.ranks(ProcessSelector(pids=(child.pid,)))[0]) and time.monotonic() < deadline:
                 time.sleep(0.02)
             host.stacks(found)
             state = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -350,7 +350,7 @@ def test_real_processes_are_sampled():
             functions: set[str] = set()
             gaps: tuple = ()
             while "stands_here" not in functions and time.monotonic() < deadline:
-                dumps, gaps = host.stacks(host.ranks(Wanted(pids=(child.pid,)))[0])
+                dumps, gaps = host.stacks(host.ranks(ProcessSelector(pids=(child.pid,)))[0])
                 functions = {
                     each["name"] for one in dumps for thread in json.loads(one.data) for each in thread["frames"]
                 }

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from connectors.base.budget import Load
-from connectors.base.contract import Asked, Bounds, Deadline, JobQuery, Known, SourceFailed
+from connectors.base.contract import Bounds, CollectionRequest, Deadline, JobQuery, JobSummary, SourceFailed
 from connectors.base.http import Endpoint, Login
 from connectors.base.secret import Secret
 from connectors.kubernetes.api import selector
@@ -74,7 +74,7 @@ def collected(cluster, *, seconds=20.0, job="llm-7b", bounds=None, window=WINDOW
     with serving(cluster) as url:
         deadline = Deadline.within(seconds)
         spool = Memory(deadline)
-        asked = Asked(
+        asked = CollectionRequest(
             JobRecord(Job(id=job, name=job), "test"),
             window,
             deadline,
@@ -234,7 +234,7 @@ def test_jobs_of_a_window():
     with serving(cluster) as url:
         listed = Kubernetes(settings(url)).recent(WINDOW, Deadline.within(10))
     assert [one.name for one in listed] == ["new", "llm-7b"]
-    assert listed[1] == Known("ml/llm-7b", "llm-7b", "FAILED", START + 30, START + 3000, None, "ml")
+    assert listed[1] == JobSummary("ml/llm-7b", "llm-7b", "FAILED", START + 30, START + 3000, None, "ml")
 
 
 # -- evidence ----------------------------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from connectors.base.contract import Asked, Deadline, JobQuery, Known, SourceFailed
-from connectors.base.http import Client, Endpoint, Login
+from connectors.base.contract import CollectionRequest, Deadline, JobQuery, JobSummary, SourceFailed
+from connectors.base.http import Endpoint, HttpClient, Login
 from connectors.base.secret import Secret
 from connectors.log_stores.elasticsearch import Elasticsearch, ElasticsearchSettings
 from connectors.log_stores.elasticsearch_client import ElasticStore
-from connectors.log_stores.query_plan import Ask
+from connectors.log_stores.query_plan import LineQuery
 from kb.model import Prefilter, Window
 from tests.doubles.elasticsearch import ElasticDouble, serving
 from tests.support import stored_logs
@@ -29,7 +29,7 @@ NS = 1_000_000_000
 BEGIN = 1_780_000_200 * NS
 JOB = "llm-7b"
 MAPPING = {"@timestamp": "date_nanos", "message": "text", "job": "keyword", "rank": "keyword", "node": "keyword"}
-ALL = Ask(BEGIN, BEGIN + 3600 * NS)
+ALL = LineQuery(BEGIN, BEGIN + 3600 * NS)
 FLAVOURS = pytest.mark.parametrize("flavour", ["elasticsearch", "opensearch"])
 
 
@@ -47,7 +47,7 @@ def settings(double: ElasticDouble, **more: Any) -> ElasticsearchSettings:
 def store(double: ElasticDouble, **more: Any) -> Iterator[ElasticStore]:
     """The store of a double as the plan sees it; at its end no point in time is left open."""
     with serving(double):
-        client = Client(Endpoint(double.url), sleep=lambda _: None)
+        client = HttpClient(Endpoint(double.url), sleep=lambda _: None)
         found = ElasticStore(settings(double, **more), client, Deadline.within(20))
         found.choose({"job": (JOB,)})
         try:
@@ -57,7 +57,7 @@ def store(double: ElasticDouble, **more: Any) -> Iterator[ElasticStore]:
         assert double.open == set()
 
 
-def taken(found: ElasticStore, ask: Ask) -> list[tuple[int, str]]:
+def taken(found: ElasticStore, ask: LineQuery) -> list[tuple[int, str]]:
     """All lines of all pages."""
     return [(line.at, line.text) for page in found.pages(ask) for line in page]
 
@@ -149,7 +149,9 @@ def collected(double: ElasticDouble, **more: Any) -> tuple[Memory, tuple[Any, ..
     """What a collection wrote, and what it misses."""
     deadline = Deadline.within(20)
     spool = Memory(deadline)
-    asked = Asked(stored_logs.record(), Window(BEGIN / NS, BEGIN / NS + 3600), deadline, Prefilter(("error",)))
+    asked = CollectionRequest(
+        stored_logs.record(), Window(BEGIN / NS, BEGIN / NS + 3600), deadline, Prefilter(("error",))
+    )
     return spool, tuple(Elasticsearch(settings(double, **more)).collect(asked, spool))
 
 
@@ -197,8 +199,8 @@ def test_jobs_are_found_by_their_field() -> None:
     ]
     late = BEGIN / NS + 9
     assert recent == (
-        Known("late", "late", start=late, end=late),
-        Known(JOB, JOB, start=BEGIN / NS, end=BEGIN / NS + 1),
+        JobSummary("late", "late", start=late, end=late),
+        JobSummary(JOB, JOB, start=BEGIN / NS, end=BEGIN / NS + 1),
     )
     assert double.open == set()
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from connectors.base.contract import Asked, Bounds, Deadline, JobQuery, Known, SourceFailed
-from connectors.base.http import Client, Endpoint, Login
+from connectors.base.contract import Bounds, CollectionRequest, Deadline, JobQuery, JobSummary, SourceFailed
+from connectors.base.http import Endpoint, HttpClient, Login
 from connectors.base.secret import Secret
 from connectors.log_stores.loki import Loki, LokiSettings
 from connectors.log_stores.loki_client import LokiStore
-from connectors.log_stores.query_plan import Ask
+from connectors.log_stores.query_plan import LineQuery
 from kb.model import Job, JobRecord, Member, Prefilter, Window
 from tests.doubles.loki import Limits, LokiDouble, Stream, serving
 from tests.support import stored_logs
@@ -46,15 +46,17 @@ def store(double: LokiDouble, *, page: int = 5000, streams: dict[str, Any] | Non
     """The store of a double as the plan sees it."""
     endpoint = Endpoint(double.url)
     settings = LokiSettings(endpoint, page=page)
-    return LokiStore(settings, Client(endpoint, sleep=lambda _: None), streams or {"job": (JOB,)}, Deadline.within(20))
+    return LokiStore(
+        settings, HttpClient(endpoint, sleep=lambda _: None), streams or {"job": (JOB,)}, Deadline.within(20)
+    )
 
 
-def taken(found: LokiStore, ask: Ask) -> list[tuple[int, str]]:
+def taken(found: LokiStore, ask: LineQuery) -> list[tuple[int, str]]:
     """All lines of all pages."""
     return [(line.at, line.text) for page in found.pages(ask) for line in page]
 
 
-ALL = Ask(BEGIN, BEGIN + 3600 * NS)
+ALL = LineQuery(BEGIN, BEGIN + 3600 * NS)
 
 
 @pytest.mark.parametrize("backward", [False, True])
@@ -149,8 +151,8 @@ def collected(settings: LokiSettings, record: JobRecord, **more: Any) -> tuple[M
     deadline = Deadline.within(20)
     spool = Memory(deadline)
     window = Window(BEGIN / NS, BEGIN / NS + 3600)
-    asked = Asked(record, window, deadline, Prefilter(("error",)), **more)
-    return spool, tuple(Loki(settings, Client(settings.endpoint, sleep=lambda _: None)).collect(asked, spool))
+    asked = CollectionRequest(record, window, deadline, Prefilter(("error",)), **more)
+    return spool, tuple(Loki(settings, HttpClient(settings.endpoint, sleep=lambda _: None)).collect(asked, spool))
 
 
 def test_logs_are_written_by_speaker_with_the_stores_time() -> None:
@@ -213,7 +215,7 @@ def test_jobs_are_found_by_their_label() -> None:
         window = Window(BEGIN / NS, BEGIN / NS + 60)
         (record,) = loki.find(JobQuery(JOB, window), Deadline.within(5))
         assert loki.find(JobQuery("llm", window), Deadline.within(5)) == ()
-        assert loki.recent(window, Deadline.within(5)) == (Known(JOB, JOB), Known("other", "other"))
+        assert loki.recent(window, Deadline.within(5)) == (JobSummary(JOB, JOB), JobSummary("other", "other"))
     members = (Member("rank-0_node-0", "node-0", 0), Member("rank-1_node-0", "node-0", 1))
     assert record == JobRecord(Job(id=JOB, name=JOB), "loki", members=members)
 

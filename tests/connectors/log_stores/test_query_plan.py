@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from connectors.base.contract import Asked, Bounds, Deadline, SourceFailed
-from connectors.log_stores.line_buffer import Line, Speaker
-from connectors.log_stores.query_plan import NS, QUERIES, Ask, Meter, Tally, pull
+from connectors.base.contract import Bounds, CollectionRequest, Deadline, SourceFailed
+from connectors.log_stores.line_buffer import LogOrigin, StoredLine
+from connectors.log_stores.query_plan import NS, QUERIES, LineQuery, QueryMeter, Tally, fetch_lines
 from kb.model import Gap, Prefilter, Window
 from tests.support import stored_logs
 from tests.support.contract.subject import Memory
@@ -26,25 +26,25 @@ class Listed:
     lines: list[tuple[int, str, str]]  # seconds from the beginning, rank, text
     page: int = 100
     broken: bool = False
-    meter: Meter = field(default_factory=Meter)
+    meter: QueryMeter = field(default_factory=QueryMeter)
 
-    def _wanted(self, ask: Ask) -> list[Line]:
+    def _wanted(self, ask: LineQuery) -> list[StoredLine]:
         self.meter.spend()
         if self.broken and ask.words:
             raise SourceFailed("refused", "no filters here")
         found = [
-            Line(BEGIN + round(at * NS), Speaker(rank), text, number)
+            StoredLine(BEGIN + round(at * NS), LogOrigin(rank), text, number)
             for number, (at, rank, text) in enumerate(self.lines)
             if (not ask.words or any(word in text.lower() for word in ask.words))
-            and (not ask.of or Speaker(rank) in ask.of)
+            and (not ask.of or LogOrigin(rank) in ask.of)
         ]
         found = [one for one in found if ask.start <= one.at < ask.end]
         return sorted(found, key=lambda one: one.at, reverse=ask.backward)
 
     def tally(self, start: int, end: int, bucket: int) -> Tally:
         """Counts by rank and time."""
-        counts: dict[Speaker, dict[int, int]] = {}
-        for one in self._wanted(Ask(start, end)):
+        counts: dict[LogOrigin, dict[int, int]] = {}
+        for one in self._wanted(LineQuery(start, end)):
             held = counts.setdefault(one.who, {})
             held[one.at // bucket * bucket] = held.get(one.at // bucket * bucket, 0) + 1
         return Tally(bucket, counts)
@@ -52,11 +52,11 @@ class Listed:
     def histogram(self, start: int, end: int, bucket: int, words: tuple[str, ...]) -> Mapping[int, int]:
         """Counts by time."""
         found: dict[int, int] = {}
-        for one in self._wanted(Ask(start, end, words=words)):
+        for one in self._wanted(LineQuery(start, end, words=words)):
             found[one.at // bucket * bucket] = found.get(one.at // bucket * bucket, 0) + 1
         return found
 
-    def pages(self, ask: Ask) -> Iterator[Sequence[Line]]:
+    def pages(self, ask: LineQuery) -> Iterator[Sequence[StoredLine]]:
         """Pages of the lines."""
         found = self._wanted(ask)[: ask.limit]
         for at in range(0, len(found), self.page):
@@ -64,9 +64,9 @@ class Listed:
                 self.meter.spend()
             yield found[at : at + self.page]
 
-    def sampled(self, ask: Ask, every: int) -> Sequence[Line]:
+    def sampled(self, ask: LineQuery, every: int) -> Sequence[StoredLine]:
         """Every so many nanoseconds one."""
-        kept: list[Line] = []
+        kept: list[StoredLine] = []
         for one in self._wanted(ask):
             if not kept or one.at - kept[-1].at >= every:
                 kept.append(one)
@@ -82,8 +82,8 @@ def pulled(store: Listed, **more: Any) -> tuple[Memory, list[Gap]]:
     deadline = Deadline.within(20)
     spool = Memory(deadline)
     window = Window(BEGIN / NS, BEGIN / NS + SPAN)
-    asked = Asked(stored_logs.record(), window, deadline, Prefilter(("error", "abort"), 1), **more)
-    return spool, list(pull(store, asked, spool, "store", source="store", all_lines=500))
+    asked = CollectionRequest(stored_logs.record(), window, deadline, Prefilter(("error", "abort"), 1), **more)
+    return spool, list(fetch_lines(store, asked, spool, "store", source="store", all_lines=500))
 
 
 def chatter(ranks: int, seconds: int) -> list[tuple[int, str, str]]:
@@ -166,7 +166,7 @@ def test_a_part_that_fails_leaves_the_rest() -> None:
 
 def test_questions_are_counted() -> None:
     """When all questions are used up, what was fetched is written and the rest is a gap."""
-    store = Listed(chatter(8, 1500), meter=Meter(left=4))
+    store = Listed(chatter(8, 1500), meter=QueryMeter(left=4))
     spool, gaps = pulled(store)
     assert spool.logs
     assert "source_over_budget" in {gap.code for gap in gaps}
@@ -182,6 +182,6 @@ def test_bounds_hold(deep: bool) -> None:
 
 def test_a_window_needs_ends() -> None:
     """Without an end nothing is asked."""
-    asked = Asked(stored_logs.record(), Window(5.0, None), Deadline.within(5))
+    asked = CollectionRequest(stored_logs.record(), Window(5.0, None), Deadline.within(5))
     with pytest.raises(SourceFailed, match="both ends"):
-        pull(Listed([]), asked, Memory(Deadline.within(5)), "store", source="store")
+        fetch_lines(Listed([]), asked, Memory(Deadline.within(5)), "store", source="store")

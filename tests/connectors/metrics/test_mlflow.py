@@ -7,11 +7,11 @@ import os
 import pytest
 
 from connectors.base.budget import Load
-from connectors.base.contract import Asked, Bounds, Deadline, SourceFailed
-from connectors.base.http import Call, Client, Endpoint, Login
+from connectors.base.contract import Bounds, CollectionRequest, Deadline, SourceFailed
+from connectors.base.http import Endpoint, HttpClient, HttpRequest, Login
 from connectors.base.secret import Secret
 from connectors.metrics.mlflow import Mlflow, MlflowSettings
-from connectors.metrics.training_log import MEASURES, Point, chosen, lines, value_of
+from connectors.metrics.training_log import MEASURES, MetricPoint, choose_metrics, log_lines, tag_value
 from kb.model import Job, JobRecord, Window
 from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.progress.formats import read_line
@@ -44,7 +44,9 @@ def collected(server, *, window=WINDOW, bounds=None, **more):
     """What is written, and the gaps."""
     deadline = Deadline.within(10)
     spool = Memory(deadline)
-    asked = Asked(JobRecord(Job(id="77", name="llm-7b"), "test"), window, deadline, bounds=bounds or Bounds())
+    asked = CollectionRequest(
+        JobRecord(Job(id="77", name="llm-7b"), "test"), window, deadline, bounds=bounds or Bounds()
+    )
     with serving(server) as url:
         gaps = tuple(build(url, **more).collect(asked, spool))
     return spool, gaps
@@ -110,7 +112,7 @@ def test_only_the_window():
 
 def test_a_step_that_came_again():
     """After a restart steps come again: each is a line of its own, in order of time."""
-    told = lines({"loss": [Point(10.0, 5, 1.0), Point(11.0, 6, 2.0), Point(20.0, 5, 3.0)]})
+    told = log_lines({"loss": [MetricPoint(10.0, 5, 1.0), MetricPoint(11.0, 6, 2.0), MetricPoint(20.0, 5, 3.0)]})
     assert [json.loads(line.split(b" ", 1)[1]) for line in told.splitlines()] == [
         {"step": 5, "loss": 1.0},
         {"step": 6, "loss": 2.0},
@@ -148,13 +150,13 @@ def test_logging_in(monkeypatch):
 def test_names_that_cannot_be_quoted(name):
     """A name that no filter can hold is refused, since it would be another filter."""
     with pytest.raises(SourceFailed, match="quotes"):
-        value_of(JobRecord(Job(name=name), "test"), "name")
+        tag_value(JobRecord(Job(name=name), "test"), "name")
 
 
 def test_the_usual_names_of_metrics():
     """The first of the usual names that a run has is taken, whatever its case; the site's own name wins."""
-    assert chosen(["Train/Loss", "loss", "LR"], {}) == {"loss": "loss", "learning_rate": "LR"}
-    assert chosen(["loss", "xent"], {"loss": "xent"}) == {"loss": "xent"}
+    assert choose_metrics(["Train/Loss", "loss", "LR"], {}) == {"loss": "loss", "learning_rate": "LR"}
+    assert choose_metrics(["loss", "xent"], {"loss": "xent"}) == {"loss": "xent"}
     assert all(read_line(f'{{"step": 1, "loss": 1.0, "{name}": 2.5}}'.encode()) for name in MEASURES)
 
 
@@ -163,10 +165,10 @@ def test_the_usual_names_of_metrics():
 )
 def test_a_real_server():
     """A real MLflow server gives what was logged to it, page by page."""
-    client = Client(Endpoint(os.environ["SIGNALBOX_MLFLOW"], load=Load(requests=10_000)))
+    client = HttpClient(Endpoint(os.environ["SIGNALBOX_MLFLOW"], load=Load(requests=10_000)))
 
     def post(path, **body):
-        return client.json(Call(f"/api/2.0/mlflow{path}", body=body), Deadline.within(20))
+        return client.json(HttpRequest(f"/api/2.0/mlflow{path}", body=body), Deadline.within(20))
 
     name = f"signalbox-{os.getpid()}"
     experiment = post("/experiments/create", name=name)["experiment_id"]
@@ -191,7 +193,7 @@ def test_a_real_server():
     )
     deadline = Deadline.within(60)
     spool = Memory(deadline)
-    asked = Asked(JobRecord(Job(id="77", name="x"), "test"), Window(START, END), deadline)
+    asked = CollectionRequest(JobRecord(Job(id="77", name="x"), "test"), Window(START, END), deadline)
     gaps = tuple(Mlflow(MlflowSettings(client.endpoint), client).collect(asked, spool))
     (data,) = [data for path, data in spool.logs.items() if name in path]
     steps = [read_line(line) for line in data.splitlines()]

@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from connectors.base.contract import Asked, Deadline
-from connectors.base.http import Client, Endpoint
+from connectors.base.contract import CollectionRequest, Deadline
+from connectors.base.http import Endpoint, HttpClient
 from connectors.metrics import prometheus as module
 from connectors.metrics.prometheus import Prometheus
 from kb.model import Job, JobRecord, Member, Window
@@ -90,7 +90,7 @@ class TestContract(Contract):
     subject = Subject(
         "prometheus",
         double,
-        lambda url: Prometheus(Client(Endpoint(url), sleep=lambda seconds: time.sleep(min(seconds, 0.05)))),
+        lambda url: Prometheus(HttpClient(Endpoint(url), sleep=lambda seconds: time.sleep(min(seconds, 0.05)))),
         record=lambda name: pods("east", name),
         job="fit-1",
         window=Window(BEGIN, BEGIN + 600),
@@ -107,8 +107,8 @@ def collected(address, record, window=WINDOW, **settings):
     """What is collected of a job: the spool and the gaps by code."""
     deadline = Deadline.within(30)
     shelf = Memory(deadline)
-    source = Prometheus(Client(Endpoint(address)), **{"least_step": 30.0, **settings})
-    gaps = source.collect(Asked(record, window, deadline), shelf)
+    source = Prometheus(HttpClient(Endpoint(address)), **{"least_step": 30.0, **settings})
+    gaps = source.collect(CollectionRequest(record, window, deadline), shelf)
     return shelf, {gap.code: gap for gap in gaps}
 
 
@@ -182,7 +182,7 @@ def test_a_long_window_is_asked_for_in_pieces(address, monkeypatch):
 def test_the_server_s_own_limit_of_points_is_kept(address):
     """A day at a step of five seconds is 17,280 points a series."""
     window = Window(BEGIN - 23 * SPAN, BEGIN + SPAN)
-    source = Prometheus(Client(Endpoint(address)))
+    source = Prometheus(HttpClient(Endpoint(address)))
     bodies = list(source.query_range('node_load1{instance="gpu-n4:9100"}', window, 5.0, Deadline.within(30)))
     assert len(bodies) == 2
     assert all(json.loads(body)["status"] == "success" for body in bodies)
@@ -206,10 +206,10 @@ def test_too_many_series_come_as_medians_and_extremes(address, monkeypatch):
 def test_check_says_what_there_is(address):
     """What answers is told with its series, what does not with what to change."""
     deadline = Deadline.within(10)
-    good = Prometheus(Client(Endpoint(address))).check(deadline)
+    good = Prometheus(HttpClient(Endpoint(address))).check(deadline)
     assert (good.works, good.words) == (True, "1 series of node_load1")
-    none = Prometheus(Client(Endpoint(address)), labels={"cluster": "nowhere"}).check(deadline)
+    none = Prometheus(HttpClient(Endpoint(address)), labels={"cluster": "nowhere"}).check(deadline)
     assert (none.works, "mend `labels`" in none.change) == (False, True)
-    dead = Prometheus(Client(Endpoint("http://127.0.0.1:9"), sleep=lambda _: None)).check(deadline)
+    dead = Prometheus(HttpClient(Endpoint("http://127.0.0.1:9"), sleep=lambda _: None)).check(deadline)
     assert (dead.works, dead.sent != "") == (False, True)
     assert dataclasses.asdict(dead)["change"]

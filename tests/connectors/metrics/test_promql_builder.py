@@ -8,12 +8,12 @@ import pytest
 
 from connectors.metrics.promql_builder import (
     Selection,
+    job_selection,
+    node_selection,
     nodes_of,
-    of_job,
-    of_nodes,
-    pieces,
     quoted,
     selection,
+    split_window,
     step_of,
 )
 from kb.model import Attempt, Job, JobRecord, Member, Window
@@ -37,8 +37,8 @@ def test_what_lacks_a_value_selects_nothing():
     for value in ("", None, [], [""]):
         assert not selection([{"namespace": "ml", "pod": value}, {"hpc_job": value}])
     assert not selection([{}], {"cluster": ("east",)})
-    assert not of_nodes([])
-    assert not of_job(JobRecord(Job(), "slurm"))
+    assert not node_selection([])
+    assert not job_selection(JobRecord(Job(), "slurm"))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_text_stays_inside_its_quotes(name, told):
 def test_a_name_in_a_regular_expression_means_itself():
     """Every sign that means something in RE2 is escaped, once for it and once for the string."""
     assert selection([{"pod": ["a.*", "b|c"]}]).selectors("up") == ('up{pod=~"a\\\\.\\\\*|b\\\\|c"}',)
-    assert of_nodes(["n.1"]).selectors("up")[-1] == 'up{instance=~"(?:n\\\\.1)(?::[0-9]+)?"}'
+    assert node_selection(["n.1"]).selectors("up")[-1] == 'up{instance=~"(?:n\\\\.1)(?::[0-9]+)?"}'
 
 
 @pytest.mark.parametrize("name", ["", "up{}", "up or vector(1)", "up|", "9up"])
@@ -94,7 +94,7 @@ def test_steps_widen_with_the_window_and_the_series(span, series, step):
 
 def test_pieces_cover_the_window_and_touch():
     """Each begins where the last one ended; none has more points than the server gives."""
-    found = list(pieces(Window(1_000_007.0, 1_000_007.0 + 25_000 * 5), 5.0))
+    found = list(split_window(Window(1_000_007.0, 1_000_007.0 + 25_000 * 5), 5.0))
     assert found[0].start == 1_000_005.0
     assert found[-1].end == 1_000_007.0 + 25_000 * 5
     assert all(one.end == two.start for one, two in pairwise(found))

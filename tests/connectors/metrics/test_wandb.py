@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from connectors.base.contract import Asked, Deadline, SourceFailed
+from connectors.base.contract import CollectionRequest, Deadline, SourceFailed
 from connectors.metrics.wandb import Wandb, WandbSettings
 from kb.model import Job, JobRecord, Window
 from kb.parsers.logs.progress.formats import read_line
@@ -72,7 +72,7 @@ def collected(door, name="llm-7b"):
     """What is written, and the gaps."""
     deadline = Deadline.within(10)
     spool = Memory(deadline)
-    asked = Asked(JobRecord(Job(id="77", name=name), "test"), Window(START, END), deadline)
+    asked = CollectionRequest(JobRecord(Job(id="77", name=name), "test"), Window(START, END), deadline)
     connector = Wandb(WandbSettings("team/pretrain"), lambda *_: door)
     return spool, tuple(connector.collect(asked, spool))
 

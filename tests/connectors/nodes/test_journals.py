@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from connectors.base.contract import Asked, Deadline
+from connectors.base.contract import CollectionRequest, Deadline
 from connectors.bundles.parts import read_parts
 from connectors.nodes.journals import MOST_CHECK, MOST_LINES, Journals, JournalsSettings
 from kb.model import Job, JobRecord, Prefilter, Resource, Window
@@ -36,7 +36,7 @@ def collected(root, nodes=("gpu-1",), **more):
     deadline = Deadline.within(10)
     shelf = Memory(deadline)
     record = JobRecord(Job(id="7", nodes=dict.fromkeys(nodes, ())), "slurm")
-    asked = Asked(record, Window(START, END), deadline, Prefilter(("fallen off",)), **more)
+    asked = CollectionRequest(record, Window(START, END), deadline, Prefilter(("fallen off",)), **more)
     return shelf, tuple(Journals(settings).collect(asked, shelf))
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from connectors.base.contract import Asked, Deadline
-from connectors.nodes.remote import Remote, RemoteSettings
+from connectors.base.contract import CollectionRequest, Deadline
+from connectors.nodes.remote import RemoteNodes, RemoteSettings
 from kb.model import Job, JobRecord, Member, Resource, Window
 from kb.parsers.artefacts.pystacks import read_stacks
 from tests.support.contract.subject import Memory
@@ -33,7 +33,9 @@ def collected(record, within=20.0, **settings):
     """What commands give: the spool, and the gaps."""
     deadline = Deadline.within(within)
     shelf = Memory(deadline)
-    gaps = tuple(Remote(RemoteSettings(**settings)).collect(Asked(record, Window(0, 1), deadline), shelf))
+    gaps = tuple(
+        RemoteNodes(RemoteSettings(**settings)).collect(CollectionRequest(record, Window(0, 1), deadline), shelf)
+    )
     return shelf, gaps
 
 
@@ -176,5 +178,5 @@ def test_no_nodes_and_no_commands():
 )
 def test_it_can_be_tried(settings, works, words):
     """A try says whether the programs are there and whether all places are known."""
-    checked = Remote(RemoteSettings(**settings)).check(Deadline.within(5))
+    checked = RemoteNodes(RemoteSettings(**settings)).check(Deadline.within(5))
     assert (checked.works, checked.words) == (works, words)

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from connectors.base.contract import Asked, Deadline, JobQuery, Known
+from connectors.base.contract import CollectionRequest, Deadline, JobQuery, JobSummary
 from connectors.base.http import Endpoint, Login
 from connectors.base.secret import Secret
 from connectors.slurm.connector import Slurm, SlurmSettings
@@ -111,7 +111,7 @@ def test_what_is_listed_of_a_job(rest):
     """Who, where, how large, and how each of its runs ended."""
     (run,) = found(rest, "4711")[0].attempts
     assert rest.recent(Window(START, END), Deadline.within(5)) == (
-        Known(
+        JobSummary(
             *("4711", "llm-7b", "FAILED", float(START), float(END), "ada"),
             partition="train",
             gpus=16,
@@ -131,7 +131,9 @@ def test_nodes_and_their_reasons(rest):
     """A node that is down is told with its reason and since when."""
     deadline = Deadline.within(10)
     shelf = Memory(deadline)
-    assert rest.collect(Asked(JobRecord(Job(id="4711"), "slurm"), Window(START, END), deadline), shelf) == ()
+    assert (
+        rest.collect(CollectionRequest(JobRecord(Job(id="4711"), "slurm"), Window(START, END), deadline), shelf) == ()
+    )
     answer, _ = read_slurm(shelf.parts["slurm.json"], "slurm.json", "4711")
     (down,) = [one for one in answer.events if one.resource.node == "gpu-2"]
     assert (down.kind, down.reason, down.time) == ("node_failure", "Xid 79", END + 30.0)

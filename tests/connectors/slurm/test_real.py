@@ -8,7 +8,7 @@ import pytest
 
 from bot.backfill.past_jobs import past_jobs
 from bot.config.file import Cluster, Connector
-from connectors.base.contract import Asked, Deadline, JobQuery, SourceFailed
+from connectors.base.contract import CollectionRequest, Deadline, JobQuery, SourceFailed
 from connectors.base.http import Endpoint
 from connectors.base.secret import Secret
 from connectors.slurm.connector import Slurm, SlurmSettings
@@ -218,7 +218,7 @@ def collected(slurm, job_id):
     """What a collection gives: slurm.json as it is read, and the gaps."""
     deadline = Deadline.within(30)
     shelf = Memory(deadline)
-    gaps = tuple(slurm.collect(Asked(JobRecord(Job(id=job_id), "slurm"), Window(0, 1), deadline), shelf))
+    gaps = tuple(slurm.collect(CollectionRequest(JobRecord(Job(id=job_id), "slurm"), Window(0, 1), deadline), shelf))
     return read_slurm(shelf.parts["slurm.json"], "slurm.json", job_id)[0] if shelf.parts else None, gaps
 
 

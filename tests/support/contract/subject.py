@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from connectors.base.contract import Asked, Bounds, Deadline, Source, SourceFailed
-from connectors.base.http import Client, Endpoint
+from connectors.base.contract import Bounds, CollectionRequest, Deadline, Source, SourceFailed
+from connectors.base.http import Endpoint, HttpClient
 from kb.model import Gap, Job, JobRecord, Prefilter, Resource, Window
 
 START, END = 1_763_000_000.0, 1_763_003_600.0
 BRIEF = 0.02  # seconds: the suite's servers are well again at once, so nothing is won by a longer wait
 
 
-def hasty(endpoint: Endpoint) -> Client:
+def hasty(endpoint: Endpoint) -> HttpClient:
     """A client that tries again as often as any, after a moment only."""
-    return Client(endpoint, sleep=lambda seconds: time.sleep(min(seconds, BRIEF)))
+    return HttpClient(endpoint, sleep=lambda seconds: time.sleep(min(seconds, BRIEF)))
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ def collect(
     """Collect once."""
     deadline = Deadline.within(seconds)
     spool = Memory(deadline)
-    asked = Asked(
+    asked = CollectionRequest(
         subject.record(subject.job if job is None else job),
         subject.window,
         deadline,
