@@ -8,6 +8,10 @@ from typing import Annotated
 import typer
 
 RulesFolder = Annotated[Path | None, typer.Option("--rules", help="A rules folder in place of the one installed.")]
+SiteFolder = Annotated[Path | None, typer.Option("--site", help="The site's overlay in place of the one configured.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, max=512, help="Processes to read with; all cores by default.")
+]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="signalbox.yaml; else $SIGNALBOX_CONFIG or yours.")]
 
 # of the commands that take a job, or with --logs its files

@@ -14,7 +14,7 @@ from bot.authoring import selftest
 from bot.authoring.docs import MARK, differences, pages
 from bot.authoring.lock import locked_in, step
 from bot.authoring.stats import costs, render
-from bot.cli.rules import app
+from bot.cli.commands.rules import app
 from bot.render.markdown import block, cell, code, link, prose
 from bot.rulebase.loader import default_folder, knowledge, read_files
 from kb.diagnosis.engine import diagnose

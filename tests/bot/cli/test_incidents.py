@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli.incidents import app
+from bot.cli.commands.incidents import app
 from bot.config.file import Retention
 from bot.render.report_json import dumps
 from bot.render.terminal import plain

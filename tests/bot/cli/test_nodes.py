@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from bot.cli.commands.nodes import app as nodes
 from bot.cli.main import app
-from bot.cli.nodes import app as nodes
 from bot.rulebase.loader import Knowledge
 from tests.support.paths import BUNDLES, DEMO
 

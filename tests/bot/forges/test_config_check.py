@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli.config import app
+from bot.cli.commands.config import app
 from bot.config.file import ConfigError, load
 from bot.config.rules import App, PullRequests, Rules, Source
 from connectors.base.secret import Secret

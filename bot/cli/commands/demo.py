@@ -1,0 +1,44 @@
+"""`signalbox demo`: an incident, an app or a store to look at, with nothing to configure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bot.cli.console import load_rules, until_closed
+from bot.cli.diagnose import print_answer
+
+INCIDENT = Path(__file__).parents[2] / "demo" / "incidents" / "shard-corrupt"
+
+
+def demo(
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+    fill: Annotated[
+        bool, typer.Option("--fill", help="Put made-up incidents into an empty store, to try the digest and the pages.")
+    ] = False,
+    days: Annotated[int, typer.Option("--days", min=1, max=730, help="With --fill: how many days of them.")] = 140,
+    seed: Annotated[int, typer.Option("--seed", help="With --fill: another number makes other incidents.")] = 7,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Open a chat of your own in the browser, with the Slack app in it.")
+    ] = False,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="With --chat: where it listens.")] = 8780,
+) -> None:
+    """Diagnose an incident that ships with Signalbox: nothing to configure."""
+    if chat:
+        from bot.cli.demo import run as run_chat
+
+        run_chat(port)
+        return
+    if fill:
+        from bot.cli.digest import fill as fill_store
+
+        fill_store(days, seed)
+        return
+    from bot.diagnosis.diagnose import diagnose_bundle
+
+    with until_closed():
+        if not as_json:
+            typer.echo(f"A real failure of 8 ranks on 2 nodes, recorded in {INCIDENT}\n")
+    print_answer(diagnose_bundle(load_rules(None), INCIDENT), as_json=as_json, verbose=False)

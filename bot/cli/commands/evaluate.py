@@ -1,0 +1,27 @@
+"""`signalbox evaluate`: figures over cases with known causes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bot.cli.console import load_rules, must_be_folder
+from bot.cli.options import RulesFolder, SiteFolder, Workers
+
+
+def evaluate(
+    cases: Annotated[Path, typer.Argument(help="A folder of cases: <case>/case.yaml and <case>/logs/.")],
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also each case that was not right.")] = False,
+    rules: RulesFolder = None,
+    site: SiteFolder = None,
+    workers: Workers = None,
+) -> None:
+    """Measure: top-1, top-3, false alarms, needles, over cases with known causes."""
+    from bot.authoring.accuracy import evaluate_cases, render, to_json
+
+    must_be_folder(cases)
+    result = evaluate_cases(load_rules(rules, site), cases, workers)
+    typer.echo(to_json(result) if as_json else render(result, verbose=verbose))

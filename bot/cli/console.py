@@ -1,0 +1,114 @@
+"""How commands speak: one line on stderr for what is wrong, reports on stdout, progress where a person sees it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, Self
+
+import typer
+
+if TYPE_CHECKING:
+    from bot.rulebase.loader import Knowledge
+
+FEW = 5  # messages of one kind on stderr
+LONGEST = 1000  # characters of such a message; what is left out is in the middle
+
+
+def complain(message: str) -> None:
+    """One line on stderr, whatever names and bytes are in it."""
+    from bot.render.phrases import shown
+
+    text = shown(message)
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
+    typer.echo(f"signalbox: {text}", err=True)
+
+
+def refuse(message: str) -> NoReturn:
+    """Bad usage: one line on stderr, exit status 2."""
+    complain(message)
+    raise typer.Exit(2)
+
+
+def must_be_folder(folder: Path) -> None:
+    """Refuse what is no folder."""
+    if not os.path.isdir(folder):  # noqa: PTH112 - never raises
+        refuse(f"{folder}: there is no such folder")
+
+
+def must_be_configured(job: str, config: Path | None, command: str) -> None:
+    """Refuse a JOB where no configuration names a system that could know it."""
+    from bot.runtime.paths import config_path
+
+    if config is None and config_path() is None:
+        hint = f"; did you mean `signalbox {command} --logs {job}`?" if os.path.exists(job) else ""  # noqa: PTH110 - never raises
+        refuse(
+            f"no connector is configured that could find the job {job!r}{hint or '; see `signalbox config example`'}"
+        )
+
+
+def load_rules(folder: Path | None, site: Path | None = None) -> Knowledge:
+    """The rule base; rule files that cannot be used are named on stderr.
+
+    Raises:
+        RuleError, UnreadableInput: as `bot.rulebase.loader.knowledge`.
+    """
+    from bot.rulebase.loader import knowledge
+
+    known = knowledge(folder, site)
+    first = {fault.file: fault for fault in reversed(known.faults)}  # of each file its first one
+    for file in sorted(first)[:FEW]:
+        complain(f"left out of the rules: {first[file]}")
+    if len(first) > FEW:
+        complain(f"{len(first) - FEW} more rule files left out; see `signalbox rules lint`")
+    return known
+
+
+@contextmanager
+def until_closed() -> Iterator[None]:
+    """Write as long as somebody reads: after `| head` has seen enough, the report is still kept."""
+    try:
+        yield
+    except BrokenPipeError:
+        discard_output()
+
+
+def discard_output() -> None:
+    """Send what is left in the buffers of stdout nowhere, so that the interpreter does not complain of it when it exits."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class ProgressBar:
+    """Progress on stderr while there is much to read and a person to see it."""
+
+    def __init__(self) -> None:
+        self._done = self._compared = 0
+        self._shown = sys.stderr.isatty()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def tell(self, size: int) -> None:
+        """So many bytes more were read."""
+        self._done += size
+        self._show()
+
+    def compared(self, size: int) -> None:
+        """So many bytes more were read to be compared with other runs."""
+        self._compared += size
+        self._show()
+
+    def _show(self) -> None:
+        if self._shown:
+            more = f", {self._compared / 1e6:,.0f} MB compared" if self._compared else ""
+            sys.stderr.write(f"\r{self._done / 1e6:,.0f} MB read{more} ")
+            sys.stderr.flush()
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown and (self._done or self._compared):
+            sys.stderr.write("\r\x1b[K")
