@@ -27,6 +27,7 @@ from l4_faithful import l4  # noqa: E402 - the paths are set above
 from score import MEASURES, Prediction, score, tally  # noqa: E402
 
 from bot.diagnosis.comparison import WORTH  # noqa: E402
+from bot.diagnosis.event_model import event_model  # noqa: E402
 from bot.diagnosis.evidence import from_bundle  # noqa: E402
 from bot.diagnosis.template_pool import tables  # noqa: E402
 from bot.rulebase.loader import Knowledge, knowledge  # noqa: E402
@@ -93,14 +94,14 @@ def _case(name: str) -> tuple[str, dict[str, Prediction], dict[str, float]]:
     run, good = read.run, baseline_of(read.good)
     number = Numbers(_root / "cases" / name)
     before = perf_counter()
-    told = look(run, good)
+    told = look(run, good, model=event_model())
     compared = perf_counter()
     failed = read.state not in ("COMPLETED", "RUNNING")
     answers = {
         "ours": _ours(told, number),
-        "ours with rules": _ours(look(run, good, known=read.known), number),
-        "ours without twin": _ours(look(run, None), number),
-        "without twin, pool": _ours(look(run, None, pool=healthy()), number),
+        "ours with rules": _ours(look(run, good, model=event_model(), known=read.known), number),
+        "ours without twin": _ours(look(run, None, model=event_model()), number),
+        "without twin, pool": _ours(look(run, None, model=event_model(), pool=healthy()), number),
         "rules alone": _rules(read.report, number),
         "L4's steps": _l4(run, read.good, read.mined, number),
         "severity filter": _severity(run, number) if failed else Prediction(),

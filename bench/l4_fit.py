@@ -1,4 +1,4 @@
-"""Fits kb/anomalies/events/weights.py, by which events of a failed run are judged (kb.anomalies.events.model), on sets that bench/l4set/build.py made.
+"""Fits bot/diagnosis/event_weights.json, by which events of a failed run are judged (kb.anomalies.events.model), on sets that bench/l4set/build.py made.
 
     python bench/l4_fit.py --set DIR [--set DIR ...] [--jobs 2] [--check DIR] [--write]
 
@@ -26,14 +26,13 @@ sys.path[:0] = [str(HERE.parent), str(HERE), str(HERE / "l4set")]
 from l4 import Numbers, begin, carried  # noqa: E402 - the paths are set above
 from score import _is, _within  # noqa: E402
 
+from bot.diagnosis.event_model import FILE  # noqa: E402
 from kb.anomalies.analyse import view  # noqa: E402
 from kb.anomalies.events.features import Measured  # noqa: E402
-from kb.anomalies.events.model import alone, among, chance  # noqa: E402
+from kb.anomalies.events.model import EventModel, Weights, alone, among, chance, encoded  # noqa: E402
 from kb.anomalies.events.ranking import TOLD  # noqa: E402
-from kb.anomalies.events.weights import Weights  # noqa: E402
 from kb.anomalies.runs.baseline_diff import baseline_of  # noqa: E402
 
-INTO = HERE.parent / "kb" / "l4" / "weights.py"
 FOLDS = 4
 PENALTY = (12.0, 24.0)
 SMALLEST = 0.005  # a weight below is none
@@ -85,7 +84,7 @@ def main() -> None:
     parser.add_argument("--check", type=Path)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--kinds", action="store_true")
-    parser.add_argument("--write", action="store_true", help=f"write {INTO.name}")
+    parser.add_argument("--write", action="store_true", help=f"write {FILE.name}")
     args = parser.parse_args()
     fitted = {}
     for filtered in (True, False):
@@ -100,7 +99,7 @@ def main() -> None:
         if args.kinds and filtered:
             print(f"  on kinds that it has not seen: {_by_kinds(train)}")
     if args.write:
-        INTO.write_text(_module(fitted[True], fitted[False]), "utf-8")
+        FILE.write_bytes(encoded(EventModel(_rounded(fitted[True]), _rounded(fitted[False]))))
 
 
 # Jobs
@@ -225,47 +224,16 @@ def _by_kinds(train: Sequence[Sample]) -> str:
     return "; ".join(parts)
 
 
-# The module
+# The file
 
 
-def _module(filtered: Weights, bare: Weights) -> str:
-    return f'''"""What each feature of an event is worth (kb.anomalies.events.model), in log-odds; `a*b` is worth that much where both hold.
-
-Written by `bench/l4_fit.py`, fitted on jobs of bench/l4set with other seeds than the one whose figures are published.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import dataclass
+def _rounded(weights: Weights) -> Weights:
+    """Three digits of each weight; a feature that is worth next to nothing is left out."""
+    return Weights(_kept(weights.first), _kept(weights.second))
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Of the first look, at an event by itself, and of the second, beside the others."""
-
-    first: Mapping[str, float]
-    second: Mapping[str, float]
-
-
-FILTERED = Weights(
-    {_table(filtered.first)},
-    {_table(filtered.second)},
-)
-
-# Where no good run was compared with
-BARE = Weights(
-    {_table(bare.first)},
-    {_table(bare.second)},
-)
-'''
-
-
-def _table(weights: Mapping[str, float]) -> str:
-    rows = "".join(
-        f'        "{name}": {value:.3f},\n' for name, value in weights.items() if name == "" or abs(value) >= SMALLEST
-    )
-    return "{\n" + rows + "    }"
+def _kept(weights: Mapping[str, float]) -> Mapping[str, float]:
+    return {name: round(value, 3) for name, value in weights.items() if name == "" or abs(value) >= SMALLEST}
 
 
 if __name__ == "__main__":

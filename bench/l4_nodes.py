@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent)]
 
-from bot.diagnosis.evidence import from_bundle  # noqa: E402 - the paths are set above
+from bot.diagnosis.event_model import event_model  # noqa: E402 - the paths are set above
+from bot.diagnosis.evidence import from_bundle  # noqa: E402
 from bot.diagnosis.template_pool import tables  # noqa: E402
 from bot.rulebase.loader import Knowledge, knowledge  # noqa: E402
 from connectors.bundles.streams import discover  # noqa: E402
@@ -58,7 +59,7 @@ def _choices(folder: Path, faulty: Sequence[str]) -> list[Choice]:
     found = []
     for good in (baseline_of(run_of(twin)), None):
         seen = view(run, good)
-        events = choose(weigh(seen.measured, len(run.heard), filtered=good is not None))
+        events = choose(weigh(seen.measured, len(run.heard), event_model(), filtered=good is not None))
         at = seen.ending.at
         if at is None and events:
             at = corrected(events[0].spot, seen.off)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from bot.diagnosis.event_model import event_model
 from bot.diagnosis.scan_pool import Tell
 from bot.diagnosis.template_pool import Engine, Mined, tables
 from bot.store.healthy_baseline import healthy
@@ -62,7 +63,14 @@ def compared(
         for item in one.evidence
         if item.offset is not None
     }
-    found = look(run, good, known=known, topology=evidence.job.topology, pool=None if good else healthy())
+    found = look(
+        run,
+        good,
+        model=event_model(),
+        known=known,
+        topology=evidence.job.topology,
+        pool=None if good else healthy(),
+    )
     more = shown(found)
     own = report.indicators
     if not more.events and not more.nodes:

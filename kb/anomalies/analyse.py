@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from kb.anomalies.core.clock_skew import corrected, leveled, skews
 from kb.anomalies.core.run import JOB, Run, Spot
 from kb.anomalies.events.features import Measure, Measured
+from kb.anomalies.events.model import EventModel
 from kb.anomalies.events.ranking import Weighed, choose, ending_of, weigh
 from kb.anomalies.nodes.evidence import Moment
 from kb.anomalies.nodes.peers import Odd, Shared, ended_early, groups, usual_end
@@ -100,11 +101,12 @@ def look(
     run: Run,
     good: Baseline | None = None,
     *,
+    model: EventModel,
     known: Mapping[tuple[str, int], float] | None = None,
     topology: Mapping[str, Mapping[str, str]] | None = None,
     pool: Baseline | None = None,
 ) -> Found:
-    """All that stands out in a run. `good`: a good run of the same job; `pool`: good runs of any."""
+    """All that stands out in a run. `good`: a good run of the same job; `pool`: good runs of any; `model` weighs events."""
     said: list[str] = []
     if good is not None and good.empty:
         said.append("the good run to compare with is empty")
@@ -122,7 +124,7 @@ def look(
     run, off, course, turned, ending = seen.run, seen.off, seen.course, seen.turned, seen.ending
     if ending.well and not turned:
         return Found(said=tuple(said), changed=changed(run, good) if good else ())
-    weighed = weigh(seen.measured, len(run.heard), filtered=good is not None)
+    weighed = weigh(seen.measured, len(run.heard), model, filtered=good is not None)
     events = choose(weighed)
     still = _still(run, events, ending, off)
     nodes = _nodes(seen, events)
@@ -193,17 +195,6 @@ def _stage(seen: View, events: Sequence[Weighed]) -> str:
 
 
 # --- as the report shows it ------------------------------------------------------------------------------------------
-
-
-def indicators(
-    run: Run,
-    good: Baseline | None = None,
-    *,
-    known: Mapping[tuple[str, int], float] | None = None,
-    topology: Mapping[str, Mapping[str, str]] | None = None,
-) -> Indicators:
-    """What stands out in a run, ranked, with its lines: the report's `indicators`. See `look` for the arguments."""
-    return shown(look(run, good, known=known, topology=topology))
 
 
 def shown(found: Found) -> Indicators:

@@ -1,6 +1,6 @@
 """What speaks for an event being one that tells the failure, as numbers: new, near the end, rare among peers, harmful in its words.
 
-Each is a property that any log has; none knows a message. `kb.anomalies.events.weights` says what each is worth, and was fitted on made runs.
+Each is a property that any log has; none knows a message. A model (kb.anomalies.events.model), fitted on made runs, says what each is worth.
 """
 
 from __future__ import annotations

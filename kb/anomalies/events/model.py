@@ -10,9 +10,10 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+import msgspec
+
 from kb.anomalies.core.severity_words import skeleton
 from kb.anomalies.events.features import Measured
-from kb.anomalies.events.weights import BARE, FILTERED, Weights
 
 TOPS = 8  # of the likeliest, beside which the others are seen
 SURE_ENOUGH = 0.1  # of what counts as said besides
@@ -20,9 +21,40 @@ LEAST = 1e-4
 _APART = 2.0  # seconds
 
 
-def judged(measured: Sequence[Measured], *, filtered: bool) -> tuple[float, ...]:
+class Weights(msgspec.Struct, frozen=True):
+    """What features are worth, in log-odds; `a*b` is worth that much where both hold, "" always.
+
+    `first`: of an event by itself; `second`: beside the likeliest others.
+    """
+
+    first: Mapping[str, float]
+    second: Mapping[str, float]
+
+
+class EventModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The weights for runs that were compared with a good run, and for the others."""
+
+    with_good_run: Weights
+    without_good_run: Weights
+
+
+def decoded(data: bytes) -> EventModel:
+    """The model in a JSON file.
+
+    Raises:
+        msgspec.MsgspecError: it holds none.
+    """
+    return msgspec.json.decode(data, type=EventModel)
+
+
+def encoded(model: EventModel) -> bytes:
+    """The JSON file of a model."""
+    return msgspec.json.format(msgspec.json.encode(model), indent=1) + b"\n"
+
+
+def judged(measured: Sequence[Measured], model: EventModel, *, filtered: bool) -> tuple[float, ...]:
     """By event the probability that it tells the failure, 0 to 1. `filtered`: a good run was compared with."""
-    weights = FILTERED if filtered else BARE
+    weights = model.with_good_run if filtered else model.without_good_run
     first = alone(measured, weights)
     return tuple(chance(beside, weights.second) for beside in among(measured, first))
 

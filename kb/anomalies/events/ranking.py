@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kb.anomalies.core.clock_skew import corrected
 from kb.anomalies.core.run import Event, Run, Spot
 from kb.anomalies.events.features import Measured
-from kb.anomalies.events.model import judged
+from kb.anomalies.events.model import EventModel, judged
 from kb.anomalies.time.change_step import Change, Course
 from kb.anomalies.time.run_end import Ending
 
@@ -56,9 +56,9 @@ def ending_of(run: Run, course: Course, turned: Sequence[Change], off: Mapping[s
     return Ending(at, begun, over, interval, crashed, well)
 
 
-def weigh(measured: Sequence[Measured], nodes: int, *, filtered: bool) -> tuple[Weighed, ...]:
+def weigh(measured: Sequence[Measured], nodes: int, model: EventModel, *, filtered: bool) -> tuple[Weighed, ...]:
     """All events by how likely they tell the failure. `nodes` of the run that said anything; `filtered`: a good run is known."""
-    scores = judged(measured, filtered=filtered)
+    scores = judged(measured, model, filtered=filtered)
     found = [_weighed(one, score, nodes) for one, score in zip(measured, scores, strict=True)]
     return tuple(sorted(found, key=lambda one: (-one.score, one.event.id)))
 

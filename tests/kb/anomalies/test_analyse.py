@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
-from kb.anomalies.analyse import indicators, look, shown, view
+from bot.diagnosis.event_model import event_model
+from kb.anomalies.analyse import look as look_with
+from kb.anomalies.analyse import shown, view
 from kb.anomalies.build_run import run_of
 from kb.anomalies.core.clock_skew import leveled, skews
 from kb.anomalies.core.run import Beat, Event, Run, Seen, Spot, Voice
-from kb.anomalies.events.weights import BARE, FILTERED
 from kb.anomalies.runs.baseline_diff import Baseline, baseline_of, changed, compare, is_foreign, out_of_order, pooled
 from kb.anomalies.time.change_step import changes, course_of
 from kb.model import Job, Resource, StreamRef
 from kb.report import Indicators
 from kb.templates.miner import Miner
+
+MODEL = event_model()
+look = partial(look_with, model=MODEL)
 
 USUAL = (
     "loading module fused kernels",
@@ -96,7 +101,7 @@ def test_a_good_run_that_failed_itself_does_not_hide_the_same_failure() -> None:
 def test_two_healthy_runs_give_no_indicator() -> None:
     """Drift and single odd lines of a run that ended well are not told."""
     odd = ("n1", "lost connection to the metrics push gateway", "error", 30.0)
-    assert indicators(a_run(odd, state="COMPLETED"), baseline_of(a_run(state="COMPLETED"))) == Indicators()
+    assert shown(look(a_run(odd, state="COMPLETED"), baseline_of(a_run(state="COMPLETED")))) == Indicators()
 
 
 def test_new_harmless_words_of_all_nodes_are_passed_over() -> None:
@@ -148,7 +153,7 @@ def test_the_step_from_which_on_a_run_was_slower_is_told() -> None:
     run = a_run(state="COMPLETED", slow_from=25)
     found = look(run, baseline_of(a_run(state="COMPLETED")))
     assert found.step == 25
-    assert indicators(run).events[0].why == "steps take 4 s from here on, 1 s before"
+    assert shown(look(run)).events[0].why == "steps take 4 s from here on, 1 s before"
 
 
 def test_single_slow_steps_turn_nothing() -> None:
@@ -240,7 +245,7 @@ def test_binary_noise_and_cut_logs_are_borne() -> None:
 
 def test_the_report_shows_what_was_found_with_its_lines() -> None:
     """Indicators carry source, offset and node of the line that shows them."""
-    told = indicators(a_run(BROKEN), baseline_of(a_run(state="COMPLETED")))
+    told = shown(look(a_run(BROKEN), baseline_of(a_run(state="COMPLETED"))))
     evidence = told.events[0].evidence
     assert evidence is not None
     assert (evidence.source, evidence.node, evidence.time, evidence.id) == ("n2.log", "n2", 1061.0, "i1")
@@ -251,7 +256,13 @@ def test_the_report_shows_what_was_found_with_its_lines() -> None:
 def test_every_weight_is_of_a_feature_that_is_measured() -> None:
     """A name that nobody measures would be an error at the first failed job."""
     measured = view(a_run(BROKEN), baseline_of(a_run(state="COMPLETED"))).measured
-    wanted = {name for weights in (FILTERED, BARE) for key in weights.first for name in key.split("*") if name}
+    wanted = {
+        name
+        for weights in (MODEL.with_good_run, MODEL.without_good_run)
+        for key in weights.first
+        for name in key.split("*")
+        if name
+    }
     assert measured
     assert all(wanted <= set(one.features) for one in measured)
 

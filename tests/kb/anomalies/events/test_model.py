@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from bot.diagnosis.event_model import FILE, event_model
 from kb.anomalies.core.run import Event, Seen, Spot
 from kb.anomalies.events.features import Measured
-from kb.anomalies.events.model import alone, among, chance, judged
-from kb.anomalies.events.weights import BARE, FILTERED, Weights
+from kb.anomalies.events.model import Weights, alone, among, chance, decoded, encoded, judged
 
-PLAIN = {name: 0.0 for weights in (FILTERED, BARE) for key in weights.first for name in key.split("*") if name}
+MODEL = event_model()
+BOTH = (MODEL.with_good_run, MODEL.without_good_run)
+PLAIN = {name: 0.0 for weights in BOTH for key in weights.first for name in key.split("*") if name}
 
 
 def an_event(text: str, node: str = "n1", **features: float) -> Measured:
@@ -48,8 +50,8 @@ def test_the_second_look_knows_who_speaks_where_the_likeliest_does() -> None:
 def test_one_event_alone_is_judged() -> None:
     """It is the likeliest, beside nothing; none at all gives none."""
     only = an_event("boom", harm=1.0, new=1.0, near=1.0, raised=1.0)
-    assert [round(p) for p in judged((only,), filtered=True)] == [1]
-    assert judged((), filtered=True) == ()
+    assert [round(p) for p in judged((only,), MODEL, filtered=True)] == [1]
+    assert judged((), MODEL, filtered=True) == ()
 
 
 def test_the_same_events_in_another_order_get_the_same_chances() -> None:
@@ -59,7 +61,7 @@ def test_the_same_events_in_another_order_get_the_same_chances() -> None:
         an_event("d e f", "n2", harm=0.3),
         an_event("g h i", raised=1.0, new=1.0),
     )
-    there, back = judged(events, filtered=False), judged(events[::-1], filtered=False)
+    there, back = judged(events, MODEL, filtered=False), judged(events[::-1], MODEL, filtered=False)
     assert there == pytest.approx(back[::-1])
 
 
@@ -68,5 +70,10 @@ def test_every_weight_is_of_a_feature_that_there_is() -> None:
     events = (an_event("a b c"), replace(an_event("d e f"), when=None))
     first = alone(events, Weights({"": 0.0}, {}))
     known = set(among(events, first)[0])
-    names = {name for weights in (FILTERED, BARE) for key in weights.second for name in key.split("*") if name}
+    names = {name for weights in BOTH for key in weights.second for name in key.split("*") if name}
     assert names <= known
+
+
+def test_the_file_is_what_the_fit_writes() -> None:
+    """Writing the model gives the file again, to the byte."""
+    assert encoded(decoded(FILE.read_bytes())) == FILE.read_bytes()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kb.anomalies.analyse import indicators
+from bot.diagnosis.event_model import event_model
+from kb.anomalies.analyse import look, shown
 from kb.anomalies.core.run import Beat, Event, Run, Seen, Spot, Voice
 from kb.anomalies.nodes.evidence import Moment
 from kb.anomalies.nodes.mentions import Names
@@ -155,7 +156,7 @@ def test_suspects_of_one_leaf_are_one_suspect_in_the_report() -> None:
     lost = [(i, text, 1.0 + i / 10) for i in range(6)]
     run = a_job(*lost, nodes=32, level="error")
     topology = {f"n{i}": {"leaf": f"l{i // 8}", "rail": str(i % 2)} for i in range(32)}
-    told = indicators(run, topology=topology).nodes
+    told = shown(look(run, model=event_model(), topology=topology)).nodes
     assert told[0].what == "leaf l0"
     assert told[0].why.startswith("6 of the 6 nodes that stand out are on it, of 8 of the job's 32 nodes")
     assert {one.what for one in told[1:]} == {f"n{i}" for i in range(6)}
