@@ -12,7 +12,9 @@ from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
-from kb.metrics.series_detectors import Found, collective_behind, detect
+from kb.metrics.series_detectors.detect.detect import detect
+from kb.metrics.series_detectors.finding import SeriesFinding
+from kb.metrics.series_detectors.watchdog import collective_behind
 from kb.model import Gap, Job, ProgressPoint, Resource, SourceKind, Stage, Structure, Window
 from kb.parsers.logs.recoveries import quoted
 from kb.plugin import Observed, Plugged, plugin_key
@@ -298,7 +300,7 @@ class Facts:
         named = (_JOB_FILE.search(facts.summary.ref.uri) for facts in self.streams)
         self._own_jobs.update(found[1] for found in named if found)
         self._nodes = {rank: node for node, ranks in evidence.job.nodes.items() for rank in ranks}
-        self._detected: dict[tuple[str, tuple[tuple[str, float], ...]], tuple[tuple[int, Found], ...]] = {}
+        self._detected: dict[tuple[str, tuple[tuple[str, float], ...]], tuple[tuple[int, SeriesFinding], ...]] = {}
         self.rules = tuple(rules)
 
     def structures(self, kind: str) -> list[tuple[int, Structure]]:

@@ -28,7 +28,8 @@ from kb.metrics.change_points import (
     track,
 )
 from kb.metrics.panel import Bools, Panel, make_panel
-from kb.metrics.series_detectors import BARS, alike
+from kb.metrics.series_detectors.detect.detect import comparable_runs
+from kb.metrics.series_detectors.pace import BARS
 from kb.model import OWN, ProgressPoint, Resource
 from kb.rulebase.rule import MEASURED, SeriesTest
 from kb.scanning.summary import StreamSummary
@@ -107,7 +108,7 @@ def _of_logs(metric: str, streams: Sequence[tuple[int, StreamSummary]]) -> Itera
             (rank, own, piece)
             for (rank, own), points in parts.items()
             for same in (_by_bar(points) if metric in COMPARED else [points])
-            for piece in (alike(summary.series.points, same) if metric in COMPARED else [same])
+            for piece in (comparable_runs(summary.series.points, same) if metric in COMPARED else [same])
         ]
         for rank, own, points in compared:
             values = [float(getattr(point, field or "")) for point in points]

@@ -9,8 +9,10 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kb.metrics.series_detectors.detect.detect import DETECTORS, detect
 
-from kb.metrics.series_detectors import DETECTORS, Found, collective_behind, detect
+from kb.metrics.series_detectors.finding import SeriesFinding
+from kb.metrics.series_detectors.watchdog import collective_behind
 from kb.model import RESIZED, ProgressPoint, Resource, Structure
 from kb.scanning.summary import POINTS
 
@@ -26,7 +28,7 @@ def series(field: str, values: list[float], *, first: int = 1, **parts: object) 
     ]
 
 
-def one(name: str, points: list[ProgressPoint], **params: float) -> Found | None:
+def one(name: str, points: list[ProgressPoint], **params: float) -> SeriesFinding | None:
     """What a detector finds in the points."""
     found = detect(name, points, params)
     assert len(found) <= 1

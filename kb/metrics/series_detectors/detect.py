@@ -1,0 +1,74 @@
+"""The detectors by name, and how one is run over the points of a stream."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+
+from kb.metrics.series_detectors.finding import SeriesFinding
+from kb.metrics.series_detectors.learning_rate import (
+    MOST_RUNS,
+    learning_rate_off_schedule,
+    learning_rate_stuck,
+    loss_scale_minimum,
+    scale_falls,
+)
+from kb.metrics.series_detectors.loss import loss_not_finite, loss_spike
+from kb.metrics.series_detectors.memory import memory_growth, use_grows
+from kb.metrics.series_detectors.pace import BARS, side_rate_falls, slow_down, slow_step
+from kb.model import RESIZED, ProgressPoint
+
+
+def detect(name: str, points: Sequence[ProgressPoint], params: Mapping[str, float]) -> tuple[SeriesFinding, ...]:
+    """Run one detector over the points of a stream.
+
+    Lines that stand beside the iteration lines (the falls of a loss scale, rates, memory in use) are looked at where the
+    iteration lines themselves show nothing.
+    """
+    training = [p for p in points if not p.validation]
+    parts = comparable_runs(points, training) if name in COMPARING else [training]
+    found = next((one for one in (DETECTORS[name](part, params) for part in parts) if one), None)
+    if found is None and name in BESIDE:
+        found = BESIDE[name](points, params)
+    return (found,) if found else ()
+
+
+def comparable_runs(points: Sequence[ProgressPoint], training: list[ProgressPoint]) -> list[list[ProgressPoint]]:
+    """The training points in groups that may be compared with one another.
+
+    Lines that plan another number of steps are of another run in the same file; from a line on that says that batches or
+    sequences have another size, steps do other work. Where totals differ all the time they are the lengths of epochs.
+    """
+    totals = dict.fromkeys(p.total for p in training if p.total is not None and p.format not in BARS)
+    runs = [training]
+    if 2 <= len(totals) <= MOST_RUNS:
+        runs = [[p for p in training if p.total in (None, total) or p.format in BARS] for total in totals]
+    resized = [p.offset for p in points if p.format == RESIZED]
+    if not resized:
+        return runs
+    parts: list[list[ProgressPoint]] = []
+    for run in runs:
+        pieces: dict[int, list[ProgressPoint]] = {}
+        for point in run:
+            pieces.setdefault(bisect_right(resized, point.offset), []).append(point)
+        parts += pieces.values()
+    return parts
+
+
+DETECTORS: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]], SeriesFinding | None]] = {
+    "loss_not_finite": loss_not_finite,
+    "loss_spike": loss_spike,
+    "throughput_drop": slow_down,
+    "straggler_step": slow_step,
+    "memory_growth": memory_growth,
+    "lr_stuck": learning_rate_stuck,
+    "lr_off_schedule": learning_rate_off_schedule,
+    "loss_scale_minimum": loss_scale_minimum,
+}
+BESIDE: Mapping[str, Callable[[Sequence[ProgressPoint], Mapping[str, float]], SeriesFinding | None]] = {
+    "throughput_drop": side_rate_falls,
+    "memory_growth": use_grows,
+    "loss_scale_minimum": scale_falls,
+}
+COMPARING = ("loss_spike", "throughput_drop", "straggler_step")  # what is earlier with what is later
+JOB_DETECTORS = ("collective_behind",)  # over structures of all streams, not over the series of one

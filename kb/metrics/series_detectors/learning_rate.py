@@ -1,0 +1,149 @@
+"""Detectors of a learning rate that is off its schedule, and of a loss scale that has fallen to its floor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from kb.metrics.series_detectors.finding import SeriesFinding, step_label
+from kb.metrics.series_detectors.memory import rises_evenly
+from kb.model import ProgressPoint
+
+MOST_RUNS = 3  # runs told apart in one file by how many steps they plan
+
+
+def learning_rate_stuck(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """The learning rate is zero for many steps while the loss is still being logged."""
+    known = [p for p in points if p.learning_rate is not None]
+    least = int(params.get("steps", 30))
+    if len(known) < least + 5:
+        return None
+    zero = [p for p in known[5:] if p.learning_rate == 0.0]
+    if len(zero) < least or zero[-1].offset != known[-1].offset or len(zero) < 0.9 * (len(known) - 5):
+        return None
+    return SeriesFinding(zero[0], f"the learning rate is 0 from step {step_label(zero[0])} on")
+
+
+def learning_rate_off_schedule(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """The learning rate warms up again after a resume, runs out or climbs long before the end, or differs after a resume."""
+    known = [p for p in points if p.learning_rate is not None and p.step is not None]
+    if len(known) < 8 or not all(math.isfinite(p.learning_rate or 0.0) for p in known):
+        return None
+    starts = [0, *(at for at in range(1, len(known)) if (known[at].step or 0) <= (known[at - 1].step or 0))]
+    ends = [known[at - 1] for at in (*starts[1:], len(known))]
+    ended = [p.step for p in ends if p.step is not None and p.total is not None and p.step >= 0.95 * p.total]
+    if len(starts) > MOST_RUNS or len(ended) > 1 or any(p.epoch is not None and p.total is not None for p in known):
+        return None  # steps that are counted anew in every epoch
+    for at, end in pairwise([*starts, len(known)]):
+        found = _warms_up_again(known[at:end], params) or _other_than_before(known[:at], known[at:end], params)
+        if found is not None:
+            return found
+    return _runs_out(known, params) or _climbs_again(known[starts[-1] :])
+
+
+def _starts_mid_run(part: Sequence[ProgressPoint], params: Mapping[str, float]) -> bool:
+    """Whether a piece of the log begins far inside a run: not at the start of an epoch or of a run."""
+    if len(part) < 8:
+        return False
+    first, gap = part[0].step or 0, (part[1].step or 0) - (part[0].step or 0)
+    return gap > 0 and first >= max(params.get("first_step", 1000), 5 * gap)
+
+
+def _warms_up_again(part: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """A straight rise from zero at the step where the log begins, far inside the run."""
+    if not _starts_mid_run(part, params):
+        return None
+    first, last = part[0], part[7]
+    low, high = first.learning_rate or 0.0, last.learning_rate or 0.0
+    begin, ahead = first.step or 0, (last.step or 0) - (first.step or 0)
+    if not 0.0 <= low < 0.5 * high or ahead <= 0:
+        return None
+    slope = (high - low) / ahead
+    zero = begin - low / slope
+    straight = all(
+        abs((p.learning_rate or 0.0) - low - slope * ((p.step or 0) - begin)) <= 0.03 * high for p in part[:8]
+    )
+    if not straight or begin - zero > 3 * ((part[1].step or 0) - begin):
+        return None
+    text = f"the learning rate warms up from {low:.4g} again at step {begin}"
+    return SeriesFinding(first, text, (("value", f"{low:.4g}"),), (last,))
+
+
+def _other_than_before(
+    before: Sequence[ProgressPoint], part: Sequence[ProgressPoint], params: Mapping[str, float]
+) -> SeriesFinding | None:
+    """Steps done again after a resume have another learning rate than they had the first time."""
+    if not before or not _starts_mid_run(part, params) or before[-1].total != part[0].total:
+        return None
+    rates = {p.step: p.learning_rate or 0.0 for p in before}
+    again = [(p, rates[p.step], p.learning_rate or 0.0) for p in part if p.step in rates][:8]
+    if len(again) < 3 or not all(old > 0.0 and not 0.67 < new / old < 1.5 for _, old, new in again):
+        return None
+    point, old, new = again[0]
+    text = f"at step {step_label(point)} the learning rate is {new:.4g} after the resume, {old:.4g} before"
+    return SeriesFinding(point, text, (("value", f"{new:.4g}"),))
+
+
+def _runs_out(known: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """The learning rate comes down to exactly zero long before the planned end, and stays there."""
+    start = len(known)
+    while start > 0 and known[start - 1].learning_rate == 0.0:
+        start -= 1
+    zero, peak = len(known) - start, max((p.learning_rate or 0.0 for p in known[:start]), default=0.0)
+    if start < 5 or zero < params.get("steps", 30) or (known[start - 1].learning_rate or 0.0) > 0.1 * peak:
+        return None
+    total, step = known[-1].total, known[start].step or 0
+    early = step < 0.8 * total and (known[-1].step or 0) > 1.1 * step if total else zero >= max(100, 0.3 * len(known))
+    if not early or any((later.step or 0) < (one.step or 0) for one, later in pairwise(known[start:])):
+        return None
+    planned = f" of {total}" if total else ""
+    text = f"the learning rate is 0 from step {step}{planned} on"
+    return SeriesFinding(known[start], text, (("value", "0"),), (known[-1],))
+
+
+def _climbs_again(part: Sequence[ProgressPoint]) -> SeriesFinding | None:
+    """A smooth decay to almost nothing, then as smooth a climb to the end: a cosine that was stepped past its length."""
+    rates = [p.learning_rate or 0.0 for p in part]
+    if len(rates) < 60:
+        return None
+    top = max(range(len(rates)), key=rates.__getitem__)
+    low = min(range(top, len(rates)), key=rates.__getitem__)
+    falls, rises = rates[top : low + 1], rates[low:]
+    smooth = all(later <= one for one, later in pairwise(falls)) and all(later >= one for one, later in pairwise(rises))
+    if min(len(falls), len(rises)) < 20 or not smooth or rates[low] > 0.05 * rates[top] or rises[-1] < 0.2 * rates[top]:
+        return None
+    leap = max(later - one for one, later in pairwise(rises))
+    # a straight climb is a warm-up, which a new phase of training may have
+    if leap > 0.2 * (rises[-1] - rises[0]) or rises_evenly([rate + rates[top] for rate in rises]):
+        return None
+    text = f"the learning rate climbs again from step {step_label(part[low])} on"
+    return SeriesFinding(part[low], text, (("value", f"{rates[low]:.4g}"),), (part[-1],))
+
+
+def loss_scale_minimum(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """The fp16 loss scale has fallen to its floor and steps are skipped there."""
+    known = [p for p in points if p.loss_scale is not None]
+    scales = [p.loss_scale or 0.0 for p in known]
+    start = max((index + 1 for index, scale in enumerate(scales) if not scale <= params.get("scale", 1.0)), default=0)
+    if len(known) - start < 3 or not any(scale >= 16.0 for scale in scales[:start]):
+        return None
+    point = known[start]
+    return SeriesFinding(point, f"the loss scale is down to {point.loss_scale:g} at step {step_label(point)}")
+
+
+def scale_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """The loss scale is halved on and on, far below what half precision needs, and nothing is trained after that.
+
+    At the start of a run a dozen falls from a huge scale are how the scaler finds its place.
+    """
+    falls = [p for p in points if p.format == "loss_scale" and p.loss_scale is not None]
+    low = [p for p in falls if (p.loss_scale or 0.0) < params.get("floor", 0.1)]
+    held = [p for p in falls if p.loss_scale == 1.0]
+    if len(falls) < 4 or not (len(low) >= 3 or (len(held) >= 5 and falls[-1] in held)):
+        return None
+    first, last = (low or held)[0], falls[-1]
+    if sum(p.offset > last.offset and p.loss is not None and math.isfinite(p.loss) for p in points) > 20:
+        return None
+    text = f"the loss scale was halved {len(falls)} times, down to {last.loss_scale:g}"
+    return SeriesFinding(last, text, (("value", f"{last.loss_scale:g}"),), (first,) if first is not last else ())

@@ -1,0 +1,149 @@
+"""Detectors of a loss or a gradient norm that is not finite, and of a loss that spikes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import islice, pairwise, takewhile
+from statistics import median
+
+from kb.metrics.series_detectors.finding import SeriesFinding, step_label
+from kb.model import ProgressPoint
+
+
+def loss_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """The loss is nan or inf, and not for one passing step only; or the gradient norm is, for many steps on end."""
+    losses = [p for p in points if p.loss is not None]
+    if _finite_again(losses):
+        losses = []
+    run = 0
+    for index, point in enumerate(losses):
+        if math.isfinite(point.loss or 0.0):
+            run = 0
+            continue
+        run += 1
+        start = losses[index - run + 1]
+        if run >= params.get("steps", 2) or index == len(losses) - 1:
+            text = f"loss is {start.loss} at step {step_label(start)}"
+            more = () if math.isnan(start.loss or 0.0) else _later_odd(losses[index - run + 2 :])
+            return SeriesFinding(start, text, (("value", str(start.loss)),), more)
+    return _gradient_not_finite(points, params)
+
+
+def _finite_again(losses: Sequence[ProgressPoint]) -> bool:
+    """Whether the losses at the end are finite for long: a try that was begun anew, or a few bad batches, not a broken run."""
+    calm = takewhile(lambda p: math.isfinite(p.loss or 0.0) and p.loss != 0.0, reversed(losses))
+    return sum(1 for _ in islice(calm, 100)) == 100
+
+
+def _later_odd(losses: Sequence[ProgressPoint]) -> tuple[ProgressPoint, ...]:
+    """The first nan of what follows, and its last point where that is not finite either."""
+    first = next((p for p in losses if math.isnan(p.loss or 0.0)), None)
+    last = losses[-1] if losses and not math.isfinite(losses[-1].loss or 0.0) else None
+    return tuple(dict.fromkeys(p for p in (first, last) if p is not None))
+
+
+def _gradient_not_finite(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """The gradient norm is nan or inf for many steps on end, or is nan where the log ends, well after the first steps.
+
+    A single infinite norm is how fp16 training finds its loss scale.
+    """
+    run = 0
+    for index, point in enumerate(points):
+        odd = point.grad_norm is not None and not math.isfinite(point.grad_norm)
+        run = run + 1 if odd else 0
+        start = points[index - run + 1] if run else point
+        late = index - run >= 4 or (start.step or 0) >= params.get("late_step", 200)
+        ends = index == len(points) - 1 and run and math.isnan(point.grad_norm or 0.0) and late
+        dead = run >= 3 and all(p.loss == 0.0 for p in points[index - 1 : index + 1])
+        dead = dead or (
+            run >= 2 and index == len(points) - 1 and point.loss == 0.0 and math.isnan(point.grad_norm or 0.0)
+        )
+        if run >= params.get("gradient_steps", 8) or ends or dead:
+            text = f"gradient norm is {start.grad_norm} from step {step_label(start)} on"
+            return SeriesFinding(start, text, (("value", str(start.grad_norm)),))
+    return None
+
+
+def loss_spike(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """The loss leaves its level upwards by far more than its noise, and does not come back at once.
+
+    The first steps are left out, since losses jump there; so is a loss that ends as nan, which says more.
+    """
+    losses = [p for p in points if p.loss is not None]
+    if any(not math.isfinite(p.loss or 0.0) for p in losses):
+        return None
+    for index in range(1, len(losses)):
+        point = losses[index]
+        if point.step is not None and point.step < params.get("first_step", 100):
+            continue
+        before = [p.loss or 0.0 for p in losses[max(0, index - 20) : index]]
+        least = 1 if point.format.startswith("megatron") else 8  # large batches: a few points tell the level
+        same_form = [p.loss or 0.0 for p in losses[max(0, index - 20) : index] if p.format == point.format]
+        after = [p.loss or 0.0 for p in losses[index + 1 :]]
+        leaps = len(same_form) >= 2 and _leaps(point.loss or 0.0, same_form, params)
+        usual = 2 * len(same_form) >= len(before)  # not a sum over an epoch among the losses of steps
+        spikes = usual and len(before) >= least and _spikes(point.loss or 0.0, before, after[:3], params)
+        if (leaps or spikes) and not _loss_recovers(point.loss or 0.0, before, after):
+            return _spike(losses, index, median(before))
+    return _turns_upward(losses, params)
+
+
+def _loss_recovers(here: float, before: Sequence[float], after: Sequence[float]) -> bool:
+    """Whether the loss is back at its level within a few records and stays there for longer than it was away."""
+    level = median(before)
+    noise = 1.4826 * median(abs(value - level) for value in before)
+    back = level + max(3 * noise, 0.05 * abs(level), min(0.15 * (here - level), 0.1 * abs(level)))
+    away = next((index for index, value in enumerate(after[:20]) if value <= back), None)
+    if away is None:
+        return False
+    calm = after[away : away + 100]
+    short = away <= 2 and len(calm) >= 2
+    return (short or len(calm) >= max(10, 2 * away)) and sum(value > back for value in calm) <= 0.1 * len(calm)
+
+
+def _turns_upward(losses: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """In a log of few, widely spaced records: the loss falls without a break, then rises without one, to many times its low.
+
+    Losses as noisy as those of single batches do not go in such a line.
+    """
+    values = [p.loss or 0.0 for p in losses]
+    if not 7 <= len(values) <= 40 or any(p.step is None for p in losses):
+        return None
+    low = min(range(len(values)), key=values.__getitem__)
+    falls = low >= 3 and all(later < earlier for earlier, later in pairwise(values[: low + 1]))
+    rises = len(values) - low > 3 and all(later > earlier for earlier, later in pairwise(values[low:]))
+    if (
+        not (falls and rises)
+        or values[low] <= 0
+        or values[-1] < max(3 * values[low], values[low] + params.get("rise", 1.0))
+    ):
+        return None
+    return _spike(losses, low + 1, values[low])
+
+
+def _leaps(here: float, before: Sequence[float], params: Mapping[str, float]) -> bool:
+    """Whether the loss is a hundred times all that it was lately, and large: then one step is enough."""
+    return here >= params.get("leap", 100.0) * max(1.0, *(abs(value) for value in before))
+
+
+def _spikes(here: float, before: Sequence[float], after: Sequence[float], params: Mapping[str, float]) -> bool:
+    level = median(before)
+    noise = 1.4826 * median(abs(value - level) for value in before)
+    width = max(noise, (0.03 if len(before) >= 5 else 0.05) * abs(level))
+    if here - level < params.get("deviations", 10.0) * width or here < level + params.get("rise", 1.0):
+        return False
+    if not after:
+        return len(before) >= 5
+    return 2 * sum(value > level + max(3 * noise, 0.05 * abs(level)) for value in after) >= len(after)
+
+
+def _spike(losses: Sequence[ProgressPoint], index: int, level: float) -> SeriesFinding:
+    point = losses[index]
+    peak = max(losses[index : index + 20], key=lambda p: p.loss or 0.0)
+    text = f"loss rose from {level:.4g} to {peak.loss:.4g} from step {step_label(point)} on"
+    onset = index
+    while onset > max(1, index - 10) and (losses[onset - 1].loss or 0.0) > 1.05 * abs(level):
+        onset -= 1
+    more = tuple(dict.fromkeys(p for p in (losses[onset], peak) if p is not point))
+    return SeriesFinding(point, text, (("level", f"{level:.4g}"), ("value", f"{peak.loss:.4g}")), more)

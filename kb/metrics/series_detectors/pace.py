@@ -1,0 +1,164 @@
+"""Detectors of steps that become slower."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+from statistics import median
+
+from kb.metrics.series_detectors.finding import SeriesFinding, step_label
+from kb.model import ProgressPoint
+
+
+def slow_down(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """Steps take longer from some point on, to the end of what is seen."""
+    timed = _of_one_form(_bar_ends([p for p in points if p.seconds and math.isfinite(p.seconds)]))
+    if not timed:
+        return _rate_falls(points, params)
+    share = params.get("share", 0.7)
+    keep = int(params.get("points", 3))
+    if len(timed) < 2 * keep:
+        return None
+    values = [p.seconds or 0.0 for p in timed]
+    for index in range(keep, len(values) - keep + 1):
+        level = median(values[max(0, index - 20) : index])
+        if level >= share * values[index]:
+            continue
+        after = values[index:]
+        slow = sum(level < share * value for value in after)
+        if slow >= max(keep, 0.9 * len(after)) and not _rate_holds(timed, index, 0.85):
+            return _slower(timed[index:], level, median(after))
+    return None
+
+
+def _rate_holds(timed: Sequence[ProgressPoint], index: int, share: float) -> bool:
+    """Whether as much is done a second from some point on as before it: then longer steps do more work."""
+    before = [p.throughput for p in timed[max(0, index - 20) : index] if p.throughput]
+    after = [p.throughput for p in timed[index:] if p.throughput]
+    if len(before) < 2 or len(after) < 2:
+        return False
+    return median(after) >= share * median(before)
+
+
+def _rate_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """Where only rates are logged: the rate falls, for good, below anything it was before.
+
+    The first point is no measure. Rates halve for a step or two where something is saved, so two points at the end count
+    only where the second is slower still.
+    """
+    rated = _each_once([p for p in points if p.throughput and math.isfinite(p.throughput)])[1:]
+    values = [p.throughput or 0.0 for p in rated]
+    least = list(accumulate(reversed(values), max))[::-1]  # the best rate from each point on
+    for index in range(3, len(values) - 1):
+        before = values[max(0, index - 20) : index]
+        level, after = median(before), len(values) - index
+        collapsing = after == 2 and least[index] < 0.55 * level and values[-1] < 0.75 * values[-2] and index >= 4
+        share = params.get("share", 0.7) if index >= 5 else 0.55
+        swings = after >= 20 and least[index] < 0.85 * level and median(values[index:]) < 0.7 * level
+        slow = swings or (after >= 3 and least[index] < share * level)
+        lowest = (0.9 if swings else 0.8) * min(before)
+        if (collapsing or slow) and min(before) > 0.8 * level and least[index] < lowest:
+            return _fallen(rated[index:], level, median(values[index:]))
+    return None
+
+
+def _each_once(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
+    """Without the repeats of a step that prints one line for each of its metrics."""
+    kept: list[ProgressPoint] = []
+    for point in points:
+        last = kept[-1] if kept else None
+        if last is None or point.step is None or (point.step, point.throughput) != (last.step, last.throughput):
+            kept.append(point)
+    return kept
+
+
+def _fallen(slow: Sequence[ProgressPoint], level: float, now: float) -> SeriesFinding:
+    point = slow[0]
+    text = f"the rate falls from {level:.4g} to {now:.4g} per second from step {step_label(point)} on"
+    captures = (("level", f"{level:.4g}"), ("value", f"{now:.4g}"), ("percent", f"{100 * (level / now - 1):.0f}"))
+    return SeriesFinding(point, text, captures, tuple(slow[-2:]))
+
+
+def side_rate_falls(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """The same for rates on lines of their own."""
+    if any(p.seconds or p.throughput for p in points if not p.validation):
+        return None
+    return _rate_falls([p for p in points if p.format == "rate"], params)
+
+
+def slow_step(points: Sequence[ProgressPoint], params: Mapping[str, float]) -> SeriesFinding | None:
+    """Very even steps become a few percent slower and stay so: one slow node of many does that."""
+    least_seconds = params.get("least_seconds", 2.0)
+    timed = _bar_ends([p for p in points if p.seconds and math.isfinite(p.seconds) and p.seconds >= least_seconds])
+    if len(timed) < 4:
+        return None
+    values = [p.seconds or 0.0 for p in timed]
+    least = list(accumulate(reversed(values), min))[::-1]  # from each point on: looked up, not sought again each time
+    for index in range(2, len(values) - 1):
+        before = values[max(0, index - 20) : index]
+        level = median(before)
+        spread = max(before) - min(before)
+        even = spread < 0.015 * level
+        if even and least[index] - level > max(0.035 * level, 3 * spread):
+            now = median(values[index:])
+            if now < 1.5 * level and not _rate_holds(timed, index, 0.99):
+                return _slower(timed[index:], level, now)
+    return None
+
+
+def _slower(slow: Sequence[ProgressPoint], level: float, now: float) -> SeriesFinding:
+    point = slow[0]
+    text = f"a step takes {now:.4g} s from step {step_label(point)} on, {level:.4g} s before"
+    return SeriesFinding(
+        point,
+        text,
+        (("level", f"{level:.4g}"), ("value", f"{now:.4g}"), ("percent", f"{100 * (now / level - 1):.0f}")),
+        tuple(slow[1:2]),
+    )
+
+
+BARS = ("tqdm", "lightning", "keras")
+
+
+def _bar_ends(points: Sequence[ProgressPoint]) -> list[ProgressPoint]:
+    """Of progress bars, whose rate is an average since the bar began, only each bar's last point; other points all.
+
+    Bars of another length do other work: only those of the commonest length are compared. A bar that others break into
+    pieces gives its pieces; where bars begin anew (other epochs, other trainers in one file), each counts once.
+    """
+    ends = []
+    for index, point in enumerate(points):
+        follower = points[index + 1] if index + 1 < len(points) else None
+        inside = (
+            point.format in BARS
+            and follower is not None
+            and (follower.step or 0) >= (point.step or 0)
+            and follower.total == point.total
+        )
+        if not inside:
+            ends.append(point)
+    if len(ends) <= 3:
+        return list(points) if points and points[0].format not in BARS else []
+    totals = Counter(p.total for p in ends if p.format in BARS)
+    common = totals.most_common(1)[0][0] if totals else None
+    return _once_a_bar([p for p in ends if p.format not in BARS or p.total == common])
+
+
+def _once_a_bar(ends: list[ProgressPoint]) -> list[ProgressPoint]:
+    """Where bars begin anew, only the last piece of each; lines, and the pieces of a single bar, as they are."""
+    bars = [p for p in ends if p.format in BARS]
+    last = [one for one, follower in pairwise(bars) if (follower.step or 0) < (one.step or 0)]
+    if not last:
+        return ends
+    kept = {id(p) for p in [*last, bars[-1]]}
+    return [p for p in ends if p.format not in BARS or id(p) in kept]
+
+
+def _of_one_form(points: list[ProgressPoint]) -> list[ProgressPoint]:
+    """Only the points of the commonest form; bars only where there are no lines: beside lines they time evaluations."""
+    forms = Counter(p.format for p in points)
+    lines = [(count, name) for name, count in forms.items() if name not in BARS and count > 3]
+    chosen = max(lines, default=(0, ""))[1]
+    return [p for p in points if p.format == chosen] if lines else points

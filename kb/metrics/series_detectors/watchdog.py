@@ -1,0 +1,50 @@
+"""A rank that never joined a collective, from the status lines of c10d's watchdogs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kb.model import Structure
+
+
+@dataclass(frozen=True, slots=True)
+class BehindRank:
+    """A rank that never enqueued the collective that others wait in, as its own last status says."""
+
+    stream: int
+    status: Structure
+    captures: tuple[tuple[str, str], ...]
+
+
+def collective_behind(statuses: Sequence[tuple[int, Structure]]) -> tuple[BehindRank, ...]:
+    """Which ranks stand behind, by the "last enqueued, last completed" lines of c10d's watchdogs.
+
+    Within a process group, ranks with work enqueued and not completed wait in their next collective. A rank whose last
+    enqueued work is an earlier one never joined it. (A rank stuck inside the NCCL call counts as not having enqueued.)
+    """
+    groups: dict[str, dict[int, tuple[int, Structure, int, int]]] = {}
+    for stream, one in statuses:
+        rank = one.resource.rank if one.resource.rank is not None else _parse_int(one.fields.get("pg_rank"))
+        enqueued, completed = _parse_int(one.fields.get("enqueued")), _parse_int(one.fields.get("completed"))
+        if rank is not None and enqueued is not None and completed is not None:
+            groups.setdefault(str(one.fields.get("pg") or ""), {}).setdefault(rank, (stream, one, enqueued, completed))
+    found = []
+    for ranks in groups.values():
+        waiting = [completed + 1 for _, _, enqueued, completed in ranks.values() if enqueued > completed >= 0]
+        if not waiting:
+            continue
+        stuck = max(waiting)
+        behind = {rank: at for rank, at in ranks.items() if at[2] < stuck}
+        if behind and len(behind) < len(ranks):
+            for rank, (stream, one, enqueued, _) in sorted(behind.items()):
+                words = (("behind", str(rank)), ("waited", str(stuck)), ("reached", str(enqueued)))
+                found.append(BehindRank(stream, one, words))
+    return tuple(found)
+
+
+def _parse_int(value: object) -> int | None:
+    try:
+        return int(str(value))
+    except ValueError:
+        return None
