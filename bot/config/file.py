@@ -24,7 +24,7 @@ from bot.runtime.paths import DEFAULT_TENANT, config_path
 from connectors.base.contract import Seconds, Size
 from connectors.base.secret import Secret
 from kb.errors import Fault, SignalboxError
-from kb.rulebase.schema import check
+from kb.rulebase.schema.validation import check
 from kb.rulebase.yaml_nodes import Node, nearest, parse
 
 LARGEST = 1 << 20

@@ -20,7 +20,7 @@ from kb.scanning.summary import StreamSummary
 
 if TYPE_CHECKING:
     from kb.metrics.panel import Panel
-    from kb.parsers.artefacts.promql import MetricSeries
+    from kb.parsers.artefacts.promql.series import MetricSeries
 
 
 def from_bundle(

@@ -28,7 +28,8 @@ import msgspec
 from bot.runtime.sandbox import bare_environment, limit
 from kb.collectives.trace import Ring, digest
 from kb.model import Gap
-from kb.parsers.artefacts.flight import Limits, read_dump
+from kb.parsers.artefacts.flight.dump import DumpLimits
+from kb.parsers.artefacts.flight.read import read_dump
 
 CHILDREN = 2
 AHEAD = 4  # dumps that a child is told of before it has answered
@@ -39,7 +40,7 @@ DEATHS = 32  # children that may be lost before the rest is left unread
 ANSWER = 64 << 20  # bytes of one digest
 ALIKE = 8  # gaps of one kind that are told one by one; the rest is counted
 
-_LIMITS = Limits(finished_frames=False)  # a digest has the stack of the first unfinished operation alone
+_LIMITS = DumpLimits(finished_frames=False)  # a digest has the stack of the first unfinished operation alone
 
 
 class Answer(msgspec.Struct, array_like=True, frozen=True):
@@ -72,7 +73,7 @@ class Bounds:
     seconds: float = SECONDS
     budget: float = BUDGET
     memory: int = MEMORY
-    limits: Limits = _LIMITS
+    limits: DumpLimits = _LIMITS
 
 
 @dataclass(slots=True)
@@ -220,7 +221,7 @@ def _stopped(child: _Child) -> None:
 def main() -> None:
     """Answer paths with digests until the parent hangs up."""
     _limit(int(sys.argv[2]))
-    limits = msgspec.json.decode(sys.argv[3], type=Limits)
+    limits = msgspec.json.decode(sys.argv[3], type=DumpLimits)
     gc.disable()  # a dump is many small values without circles; only a hostile one has any
     with Connection(int(sys.argv[1])) as link, suppress(EOFError, BrokenPipeError, ConnectionResetError):
         for count in itertools.count(1):
@@ -229,7 +230,7 @@ def main() -> None:
             link.send_bytes(_answered(os.fsdecode(link.recv_bytes(1 << 16)), limits))
 
 
-def _answered(path: str, limits: Limits) -> bytes:
+def _answered(path: str, limits: DumpLimits) -> bytes:
     try:
         return _ENCODER.encode(_read(path, limits))
     except (MemoryError, RecursionError):
@@ -239,7 +240,7 @@ def _answered(path: str, limits: Limits) -> bytes:
     return _ENCODER.encode(Answer(None, (replace(gap, rules_out=_RULES_OUT),)))
 
 
-def _read(path: str, limits: Limits) -> Answer:
+def _read(path: str, limits: DumpLimits) -> Answer:
     try:
         data = _bytes(path, limits.size + 1)
     except OSError as error:

@@ -327,7 +327,7 @@ class Looking:
         if found is None:
             return
         from kb.metrics.panel import panels_of  # noqa: PLC0415 - numpy: only where there are metrics
-        from kb.parsers.artefacts.promql import read_prometheus  # noqa: PLC0415 - likewise
+        from kb.parsers.artefacts.promql.answer import read_prometheus  # noqa: PLC0415 - likewise
 
         files, gaps = found
         self._note(gaps)

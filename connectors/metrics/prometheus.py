@@ -1,7 +1,7 @@
 """Metrics of a job from Prometheus, Thanos, Mimir or VictoriaMetrics: what its GPUs, links and nodes did, as bundle parts.
 
 First one query tells which metrics there are and how many series each has; then each is asked for, its answer kept as it
-came with query and unit beside it (kb.parsers.artefacts.promql reads it). Where a metric has too many series for one answer the
+came with query and unit beside it (kb.parsers.artefacts.promql.answer reads it). Where a metric has too many series for one answer the
 server works out the medians by node, and only the GPUs furthest up and down come one by one.
 """
 
@@ -27,7 +27,8 @@ from connectors.metrics.promql_builder import (
     step_of,
 )
 from kb.model import Gap, JobRecord, Window
-from kb.parsers.artefacts.promql import KNOWN, read_prometheus
+from kb.parsers.artefacts.promql.answer import read_prometheus
+from kb.parsers.artefacts.promql.known_metrics import KNOWN_METRICS
 
 MOST_SERIES = 2000  # of one metric, one by one
 LARGEST = 32 << 20  # bytes of an answer
@@ -275,7 +276,7 @@ class Prometheus:
     def _metric(self, name: str, series: int, chosen: Selection, request: CollectionRequest, spool: Spool) -> list[Gap]:
         many = series > min(MOST_SERIES, request.bounds.series)
         step = step_of(request.window, min(series, MOST_SERIES), self.least_step)
-        known = KNOWN.get(name)
+        known = KNOWN_METRICS.get(name)
         unit = known.unit if known else ""
         queries = _reduced(name, chosen, request.window.end or 0.0) if many else {"": chosen.each(name)}
         for kind, query in queries.items():
@@ -291,7 +292,7 @@ class Prometheus:
 
 def _reduced(name: str, chosen: Selection, end: float) -> dict[str, str]:
     """The queries for a metric with too many series: medians by node, and the series with the extreme values lately."""
-    known = KNOWN.get(name)
+    known = KNOWN_METRICS.get(name)
     counter = known.counter if known else name.endswith("_total")
     value = f"rate({{}}[{RATE_OVER}])" if counter else "{}"
     lately = chosen.each(name, f"{'rate' if counter else 'avg_over_time'}({{}}[{RATE_OVER}] @ {end:.3f})")

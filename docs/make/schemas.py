@@ -12,7 +12,7 @@ from bot.config.docs import example_text
 from bot.config.docs import schema_text as config_schema_text
 from bot.render.report_json import schema_text
 from bot.rulebase.loader import knowledge
-from kb.rulebase.schema import rule_json_schema, site_json_schema
+from kb.rulebase.schema.json_schema import rule_json_schema, site_json_schema
 
 DOCS = Path(__file__).resolve().parent.parent
 

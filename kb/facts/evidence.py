@@ -12,7 +12,7 @@ from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
-from kb.metrics.series_detectors.detect.detect import detect
+from kb.metrics.series_detectors.detect import detect
 from kb.metrics.series_detectors.finding import SeriesFinding
 from kb.metrics.series_detectors.watchdog import collective_behind
 from kb.model import Gap, Job, ProgressPoint, Resource, SourceKind, Stage, Structure, Window

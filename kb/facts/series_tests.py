@@ -28,7 +28,7 @@ from kb.metrics.change_points import (
     track,
 )
 from kb.metrics.panel import Bools, Panel, make_panel
-from kb.metrics.series_detectors.detect.detect import comparable_runs
+from kb.metrics.series_detectors.detect import comparable_runs
 from kb.metrics.series_detectors.pace import BARS
 from kb.model import OWN, ProgressPoint, Resource
 from kb.rulebase.rule import MEASURED, SeriesTest

@@ -265,7 +265,7 @@ def _spin(parts: Parts, now: float | None) -> Probe:
     ends = [float(one.times[-1]) for one in parts.panels.values() if one.times.size]
     if not ends:
         return Probe("spin", "not_observable", "no metrics of GPUs and links were given")
-    from kb.metrics.peer_outliers import spinning  # noqa: PLC0415 - numpy is slow to import, and only metrics need it
+    from kb.metrics.spinning import spinning  # noqa: PLC0415 - numpy is slow to import, and only metrics need it
 
     at = now if now is not None else max(ends)
     vote = spinning(parts.panels, at)
@@ -482,7 +482,8 @@ def _of_ras(look: _Look) -> Iterator[_Found]:
 def _of_panels(parts: Parts, hang: Hang) -> Iterator[_Found]:
     if not parts.panels:
         return
-    from kb.metrics.peer_outliers import idle_among_spinning, odd_rows  # noqa: PLC0415 - numpy, as above
+    from kb.metrics.peer_outliers import odd_rows  # noqa: PLC0415 - numpy, as above
+    from kb.metrics.spinning import idle_among_spinning  # noqa: PLC0415 - numpy, as above
 
     util = parts.panels.get("gpu_util")
     if util is not None and (hang.called or hang.suspected):
@@ -575,7 +576,7 @@ def _of_compound(parts: Parts, facts: Facts, look: _Look) -> Iterator[_Found]:
         return
     if look.phase.held or phase_of(facts, look.now, look.limits).held:
         return
-    from kb.metrics.peer_outliers import stalled_compound  # noqa: PLC0415 - numpy, as above
+    from kb.metrics.spinning import stalled_compound  # noqa: PLC0415 - numpy, as above
 
     progress = max((one.points[-1].time or 0.0 for one in facts.streams if one.points), default=0.0)
     vote = stalled_compound(parts.panels["sm_active"], stalled, blocked, look.now, progress or None)

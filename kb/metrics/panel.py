@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kb.model import Gap, Resource
-from kb.parsers.artefacts.promql import MetricSeries
+from kb.parsers.artefacts.promql.series import MetricSeries
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -11,23 +11,21 @@ values, a plain difference for small ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from kb.metrics.medians import known_median, noise, recent_level, smoothed
 from kb.metrics.panel import Bools, Floats, Panel, Row
-from kb.model import Event, Scalar
-from kb.report import Ballot
 
 Direction = Literal["low", "high", "both"]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ComparisonRule:
     """How a metric is compared: which way is bad, the amount that means nothing (a, in its unit), the least odd share.
 
     `uneven`: machines differ by design, so a row is compared with its own past only. `loose`: phases and healthy work
@@ -41,38 +39,38 @@ class Judged:
     loose: bool = False
 
 
-JUDGED: Mapping[str, Judged] = {
-    "gpu_util": Judged("low", 10.0, 0.012),
-    "sm_active": Judged("low", 5.0, 0.02),
-    "tensor_active": Judged("low", 3.0, 0.02),
-    "gr_active": Judged("low", 5.0, 0.012),
-    "dram_active": Judged("low", 3.0, 0.03),
-    "gpu_power": Judged("low", 50.0, 0.015),
-    "gpu_temp": Judged("high", 20.0, 0.015, uneven=True),
-    "memory_temp": Judged("high", 20.0, 0.015, uneven=True),
-    "sm_clock": Judged("low", 100.0, 0.004),
-    "nvlink_tx": Judged("low", 5e8, 0.02),
-    "nvlink_rx": Judged("low", 5e8, 0.02),
-    "nvlink_bandwidth": Judged("low", 5e8, 0.02),
-    "pcie_tx": Judged("low", 1e8, 0.03),
-    "pcie_rx": Judged("low", 1e8, 0.03),
-    "rdma_tx": Judged("low", 2e8, 0.02),
-    "rdma_rx": Judged("low", 2e8, 0.02),
-    "pfc_rate": Judged("high", 50.0, 0.25, uneven=True, loose=True),
-    "cpu_util": Judged("high", 3.0, 0.05, uneven=True, loose=True),
-    "host_memory": Judged("high", 5.0, 0.004, uneven=True),
-    "disk_wait": Judged("high", 1.0, 0.15, uneven=True, loose=True),
-    "io_pressure": Judged("high", 2.0, 0.15, uneven=True, loose=True),
-    "cpu_pressure": Judged("high", 2.0, 0.1, uneven=True, loose=True),
-    "data_wait": Judged("high", 0.05, 0.1, loose=True),
-    "run_queue_wait": Judged("high", 0.05, 0.1, loose=True),
-    "step_time": Judged("high", 0.01, 0.01),
-    "compute_time": Judged("high", 0.01, 0.01),
+COMPARISON_RULES: Mapping[str, ComparisonRule] = {
+    "gpu_util": ComparisonRule("low", 10.0, 0.012),
+    "sm_active": ComparisonRule("low", 5.0, 0.02),
+    "tensor_active": ComparisonRule("low", 3.0, 0.02),
+    "gr_active": ComparisonRule("low", 5.0, 0.012),
+    "dram_active": ComparisonRule("low", 3.0, 0.03),
+    "gpu_power": ComparisonRule("low", 50.0, 0.015),
+    "gpu_temp": ComparisonRule("high", 20.0, 0.015, uneven=True),
+    "memory_temp": ComparisonRule("high", 20.0, 0.015, uneven=True),
+    "sm_clock": ComparisonRule("low", 100.0, 0.004),
+    "nvlink_tx": ComparisonRule("low", 5e8, 0.02),
+    "nvlink_rx": ComparisonRule("low", 5e8, 0.02),
+    "nvlink_bandwidth": ComparisonRule("low", 5e8, 0.02),
+    "pcie_tx": ComparisonRule("low", 1e8, 0.03),
+    "pcie_rx": ComparisonRule("low", 1e8, 0.03),
+    "rdma_tx": ComparisonRule("low", 2e8, 0.02),
+    "rdma_rx": ComparisonRule("low", 2e8, 0.02),
+    "pfc_rate": ComparisonRule("high", 50.0, 0.25, uneven=True, loose=True),
+    "cpu_util": ComparisonRule("high", 3.0, 0.05, uneven=True, loose=True),
+    "host_memory": ComparisonRule("high", 5.0, 0.004, uneven=True),
+    "disk_wait": ComparisonRule("high", 1.0, 0.15, uneven=True, loose=True),
+    "io_pressure": ComparisonRule("high", 2.0, 0.15, uneven=True, loose=True),
+    "cpu_pressure": ComparisonRule("high", 2.0, 0.1, uneven=True, loose=True),
+    "data_wait": ComparisonRule("high", 0.05, 0.1, loose=True),
+    "run_queue_wait": ComparisonRule("high", 0.05, 0.1, loose=True),
+    "step_time": ComparisonRule("high", 0.01, 0.01),
+    "compute_time": ComparisonRule("high", 0.01, 0.01),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class OutlierLimits:
     """From when on a row is odd. Times in seconds; `z` counts robust deviations, `share` of a window's cells."""
 
     z: float = 5.0
@@ -88,7 +86,7 @@ class Limits:
     most: float = 0.2  # of the rows; more than that are a kind of their own
 
 
-LIMITS = Limits()
+OUTLIER_LIMITS = OutlierLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +121,7 @@ class Outlier:
 
 
 @dataclass(frozen=True, slots=True)
-class Odd:
+class OddRow:
     """A row that is odd in one or more metrics, the strongest first; `score` adds up, less with each further metric."""
 
     row: Row
@@ -133,12 +131,14 @@ class Odd:
     outliers: tuple[Outlier, ...]
 
 
-def compare(panel: Panel, judged: Judged | None = None, limits: Limits = LIMITS) -> tuple[Outlier, ...]:
+def compare(
+    panel: Panel, judged: ComparisonRule | None = None, limits: OutlierLimits = OUTLIER_LIMITS
+) -> tuple[Outlier, ...]:
     """Rows that are odd beside the group's median for minutes on end, in order of when that could first be told.
 
     An unnamed metric is judged both ways, with a hundredth of its usual level as the amount that means nothing.
     """
-    how = judged or JUDGED.get(panel.metric) or _unnamed(panel)
+    how = judged or COMPARISON_RULES.get(panel.metric) or _unnamed(panel)
     if panel.values.shape[0] < limits.group or not panel.mask.any():
         return ()
     check = _Check(panel, how, limits)
@@ -156,23 +156,23 @@ def compare(panel: Panel, judged: Judged | None = None, limits: Limits = LIMITS)
     )
 
 
-def _unnamed(panel: Panel) -> Judged:
+def _unnamed(panel: Panel) -> ComparisonRule:
     level = float(np.median(np.abs(panel.values[panel.mask]))) if panel.mask.any() else 0.0
-    return Judged("both", max(0.01 * level, 1e-12), 0.03)
+    return ComparisonRule("both", max(0.01 * level, 1e-12), 0.03)
 
 
 class _Check:
     """One panel made ready: deviations smoothed over five cells, and what each check so far saw."""
 
-    def __init__(self, panel: Panel, how: Judged, limits: Limits) -> None:
+    def __init__(self, panel: Panel, how: ComparisonRule, limits: OutlierLimits) -> None:
         self.panel, self.how, self.limits = panel, how, limits
         level = np.maximum(panel.values, 0.0) if np.nanmin(panel.values) >= 0 else panel.values
-        self.median = middle(level, axis=0)
+        self.median = known_median(level, axis=0)
         self.median[panel.mask.sum(axis=0) < limits.group] = np.nan
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = (level + how.amount) / (self.median + how.amount)
             self.deviation = np.where(ratio > 0, np.log(np.where(ratio > 0, ratio, 1.0)), np.nan)
-        self.smooth = _smoothed(self.deviation)
+        self.smooth = smoothed(self.deviation)
         self.sign = {"low": -1.0, "high": 1.0, "both": 0.0}[how.bad]
         self.window = self._cells(limits.loose_lasts if how.loose else limits.lasts)
         self.lag, self.past = self._cells(limits.lag), self._cells(limits.past)
@@ -208,11 +208,11 @@ class _Check:
         stride = max(1, past.shape[1] // 60)
         known = np.isfinite(past).sum(axis=1) * self.panel.step
         past = past[:, ::stride]
-        usual = middle(past, axis=1)
+        usual = known_median(past, axis=1)
         usual[known < self.limits.least_past] = np.nan
-        own = 1.4826 * _noise(past)
+        own = 1.4826 * noise(past)
         left = self.smooth[:, end - self.window : end] - usual[:, None]
-        level = _level(left)
+        level = recent_level(left)
         scale = self._scale(level, 0.5 * own, self.how.least)
         odd = self._far(left, level, scale, self.limits.z)
         odd &= ~(np.abs(level) < 1.2 * self._healed(level))
@@ -243,8 +243,8 @@ class _Check:
         if end < length:
             return np.zeros(0, dtype=np.int64)
         span = self.smooth[:, max(0, end - 2 * length) : end]
-        level = _level(span)
-        first = middle(self.smooth[:, :length], axis=1)
+        level = recent_level(span)
+        first = known_median(self.smooth[:, :length], axis=1)
         scale = self._scale(level, np.zeros_like(level), 2 * self.how.least)
         odd = self._far(span, level, scale, self.limits.standing_z)
         odd &= np.abs(first) > 0.5 * np.abs(level)
@@ -286,8 +286,8 @@ class _Check:
         """What is told of an odd row; of one told before, what stays and what is new."""
         panel, (level, scale) = self.panel, self.now[standing]
         span = slice(end - self.window, end)
-        value = float(middle(panel.values[row : row + 1, span], axis=1)[0])
-        median = float(middle(self.median[None, span], axis=1)[0])
+        value = float(known_median(panel.values[row : row + 1, span], axis=1)[0])
+        median = float(known_median(self.median[None, span], axis=1)[0])
         since = before.since if before else panel.start + panel.step * self._began(row, end, level[row], standing)
         z = float(level[row] / scale[row])
         if before and abs(before.z) >= abs(z):
@@ -303,58 +303,14 @@ class _Check:
         if standing:
             return int(np.argmax(self.panel.mask[row]))
         begin = end - self.window - self.lag
-        usual = float(middle(self.smooth[row : row + 1, max(0, begin - self.past) : begin], axis=1)[0])
+        usual = float(known_median(self.smooth[row : row + 1, max(0, begin - self.past) : begin], axis=1)[0])
         cells = (self.smooth[row, :end] - usual) * math.copysign(1.0, level)
         back = np.flatnonzero(cells < 0.5 * abs(level))
         back = back[back < end - self.window // 2]
         return max(0, int(back[-1]) - 1) if back.size else 0  # the running median is two cells late
 
 
-def middle(values: Floats, axis: int) -> Floats:
-    """The median of what is known along an axis; NaN where nothing is."""
-    if not values.shape[axis]:
-        return np.full(values.shape[1 - axis] if values.ndim == 2 else (), np.nan)
-    ordered = np.sort(values, axis=axis)  # NaN last
-    count = np.isfinite(ordered).sum(axis=axis)
-    low = np.maximum(count - 1, 0) // 2
-    high = np.maximum(count // 2, 0)
-    high = np.minimum(high, values.shape[axis] - 1)
-    picked: list[Floats] = [
-        np.take_along_axis(ordered, np.expand_dims(at, axis), axis).squeeze(axis) for at in (low, high)
-    ]
-    return np.where(count > 0, (picked[0] + picked[1]) / 2, np.nan)
-
-
-def _smoothed(values: Floats, width: int = 5) -> Floats:
-    """The running median of a cell and the four before it."""
-    padded = np.concatenate([np.full((values.shape[0], width - 1), np.nan), values], axis=1)
-    smooth = np.empty_like(values)
-    for begin in range(0, values.shape[0], 1024):  # the windows of all rows at once would be five panels
-        windows = sliding_window_view(padded[begin : begin + 1024], width, axis=1)
-        ordered = np.sort(windows, axis=2)
-        count = np.isfinite(ordered).sum(axis=2)
-        at = np.maximum(count - 1, 0) // 2
-        smooth[begin : begin + 1024] = np.take_along_axis(ordered, at[:, :, None], 2).squeeze(2)
-    return smooth
-
-
-def _noise(past: Floats) -> Floats:
-    """The median deviation of each row about a line through its own past."""
-    half = past.shape[1] // 2
-    early, late = middle(past[:, :half], axis=1), middle(past[:, half:], axis=1)
-    slope = np.nan_to_num((late - early) / max(1, past.shape[1] - half))
-    level = past - slope[:, None] * np.arange(past.shape[1])
-    off: Floats = middle(np.abs(level - middle(level, axis=1)[:, None]), axis=1)
-    return off
-
-
-def _level(cells: Floats) -> Floats:
-    level = middle(cells, axis=1)
-    level[np.isfinite(cells).sum(axis=1) < 0.6 * cells.shape[1]] = np.nan
-    return level
-
-
-def odd_rows(panels: Sequence[Panel], limits: Limits = LIMITS) -> tuple[Odd, ...]:
+def odd_rows(panels: Sequence[Panel], limits: OutlierLimits = OUTLIER_LIMITS) -> tuple[OddRow, ...]:
     """Rows that are odd in any of the metrics, and those whose telemetry ended whole, the strongest first."""
     members: dict[Row, list[Outlier]] = {}
     for panel in panels:
@@ -366,11 +322,13 @@ def odd_rows(panels: Sequence[Panel], limits: Limits = LIMITS) -> tuple[Odd, ...
     for row, outliers in members.items():
         outliers.sort(key=lambda one: -abs(one.z))
         score = sum(abs(one.z) / 2**place for place, one in enumerate(outliers))
-        found.append(Odd(row, min(o.since for o in outliers), min(o.found for o in outliers), score, tuple(outliers)))
+        found.append(
+            OddRow(row, min(o.since for o in outliers), min(o.found for o in outliers), score, tuple(outliers))
+        )
     return tuple(sorted(found, key=lambda one: (-one.score, one.found, one.row.name)))
 
 
-def vanished(panels: Sequence[Panel], limits: Limits = LIMITS) -> tuple[Outlier, ...]:
+def vanished(panels: Sequence[Panel], limits: OutlierLimits = OUTLIER_LIMITS) -> tuple[Outlier, ...]:
     """Rows of which every metric ended minutes ago while the others go on: the machine is lost, not one exporter.
 
     Needs two or more kinds of metric (a GPU's and the host's), since an exporter may die alone.
@@ -402,186 +360,3 @@ def vanished(panels: Sequence[Panel], limits: Limits = LIMITS) -> tuple[Outlier,
 def _exporter(metric: str) -> str:
     host = metric.startswith(("cpu", "host", "disk", "io_", "load", "processes", "memory_pressure", "rdma", "node"))
     return "host" if host else "gpu"
-
-
-@dataclass(frozen=True, slots=True)
-class Vote:
-    """What one probe says: `detail` for people, `numbers` behind it, since when. `not_observable` says what is missing."""
-
-    probe: str
-    vote: Ballot
-    detail: str
-    numbers: Mapping[str, Scalar]
-    since: float | None = None
-    missing: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SpinLimits:
-    """When GPUs count as spinning in a collective that does not move. Per cent, bytes a second, seconds.
-
-    `moved` is the share of the job's own usual traffic that is as good as none; `drawn` the share of its usual power.
-    """
-
-    lasts: float = 180.0
-    busy: float = 95.0
-    sm: float = 30.0
-    tensor: float = 1.0
-    dram: float = 2.0
-    drawn: float = 0.7
-    moved: float = 0.01
-    bytes_a_second: float = 10e6
-    known: float = 0.6
-    ranks: float = 0.8
-
-
-SPIN = SpinLimits()
-_LOW = (("sm_active", "sm"), ("tensor_active", "tensor"), ("dram_active", "dram"))
-
-
-def spinning(panels: Mapping[str, Panel], now: float, limits: SpinLimits = SPIN) -> Vote:
-    """Probe (c): for some minutes RDMA about 0, GPU utilisation near 100 %, and the SMs do little.
-
-    Where SM activity is not collected, tensor or memory activity stands for it, or power beside the job's own usual one.
-    What was not measured is never 0: without traffic, utilisation or any of those the probe cannot observe.
-    """
-    traffic = [panels[name] for name in ("rdma_tx", "rdma_rx") if name in panels]
-    util = panels.get("gpu_util")
-    low = next((name for name, _ in _LOW if name in panels and _lately(panels[name], now, limits)), None)
-    power = panels.get("gpu_power")
-    numbers: dict[str, Scalar] = {"minutes": limits.lasts / 60}
-    missing = [] if any(_lately(one, now, limits) for one in traffic) else ["RDMA traffic"]
-    if util is None or not _lately(util, now, limits):
-        missing.append("GPU utilisation")
-    if low is None and (power is None or not _lately(power, now, limits)):
-        missing.append("SM activity, tensor activity or power")
-    if missing or util is None:
-        words = ", ".join(f"{one} not collected" for one in missing)
-        return Vote("spin", "not_observable", words, numbers, None, tuple(missing))
-    moved, usual = (max(part) for part in zip(*(_traffic(one, now, limits) for one in traffic), strict=True))
-    still = moved <= max(limits.bytes_a_second, limits.moved * usual)
-    busy = _share(util, now, limits, lambda cells: cells >= limits.busy)
-    numbers |= {"rdma_bytes_a_second": moved, "rdma_usual": usual, "share_of_gpus_busy": busy}
-    idle, how = _idle(panels, low, now, limits, numbers)
-    if idle is None:
-        return Vote("spin", "not_observable", f"{how}: nothing to compare with", numbers, None, ("usual power",))
-    numbers["judged_by"] = how
-    stuck = still and busy >= limits.ranks and idle
-    detail = f"RDMA {moved:.3g} bytes/s (usually {usual:.3g}), {busy:.0%} of GPUs at {limits.busy:.0f} % or more, {how}"
-    if low != "sm_active":
-        detail += " (SM activity not collected)"
-    return Vote("spin", "yes" if stuck else "no", detail, numbers, now - limits.lasts if stuck else None)
-
-
-def _cells(panel: Panel, now: float, limits: SpinLimits) -> Floats:
-    """The cells that begin within the last minutes up to `now`."""
-    times = panel.times
-    inside = (times >= now - limits.lasts) & (times <= now)
-    cells: Floats = panel.values[:, inside]
-    return cells
-
-
-def _lately(panel: Panel, now: float, limits: SpinLimits) -> bool:
-    """Whether most of the last minutes was measured for most rows that were ever."""
-    cells = _cells(panel, now, limits)
-    ever = panel.mask.any(axis=1)
-    wanted = limits.lasts / panel.step
-    if not ever.any() or cells.shape[1] < max(1.0, limits.known * wanted):
-        return False
-    return bool((np.isfinite(cells[ever]).mean(axis=1) >= limits.known).mean() >= limits.known)
-
-
-def _traffic(panel: Panel, now: float, limits: SpinLimits) -> tuple[float, float]:
-    """The largest traffic a row had in the last minutes (its median), and what is usual for a row before that."""
-    cells = middle(_cells(panel, now, limits), axis=1)
-    moved = float(np.nanmax(cells)) if np.isfinite(cells).any() else math.nan
-    past = panel.values[:, panel.times < now - limits.lasts]
-    known = past[np.isfinite(past)]
-    return moved, float(np.quantile(known, 0.75)) if known.size else 0.0
-
-
-def _share(panel: Panel, now: float, limits: SpinLimits, holds: Callable[[Floats], Bools]) -> float:
-    """The share of measured rows for which something holds in nine of ten cells."""
-    cells = _cells(panel, now, limits)
-    known = np.isfinite(cells)
-    rows = known.any(axis=1)
-    with np.errstate(invalid="ignore"):
-        count = (holds(cells) & known).sum(axis=1)
-    return float((count[rows] >= 0.9 * known[rows].sum(axis=1)).mean()) if rows.any() else 0.0
-
-
-def _idle(
-    panels: Mapping[str, Panel], low: str | None, now: float, limits: SpinLimits, numbers: dict[str, Scalar]
-) -> tuple[bool | None, str]:
-    """Whether the SMs do little, and by which signal that was told; None where it cannot be."""
-    if low is not None:
-        top = float(getattr(limits, dict(_LOW)[low]))
-        share = _share(panels[low], now, limits, lambda cells: cells <= top)
-        numbers[f"share_of_gpus_low_{low}"] = share
-        return share >= limits.ranks, f"{low} at most {top:g} % on {share:.0%} of GPUs"
-    panel = panels["gpu_power"]
-    past = panel.values[:, panel.times < now - limits.lasts]
-    known = past[np.isfinite(past)]
-    if known.size < 10:
-        return None, "power"
-    usual = float(np.quantile(known, 0.75))
-    share = _share(panel, now, limits, lambda cells: cells <= limits.drawn * usual)
-    numbers["share_of_gpus_low_power"] = share
-    return share >= limits.ranks, f"power at most {limits.drawn:.0%} of the usual {usual:.0f} W on {share:.0%} of GPUs"
-
-
-def idle_among_spinning(util: Panel, now: float, limits: SpinLimits = SPIN, most: int = 2) -> tuple[Row, ...]:
-    """The one or two rows whose GPUs stand at 0 % while nearly all others are at 100 %: where a hang comes from.
-
-    Empty where more rows are idle, or the rest does not spin, or too little was measured.
-    """
-    if len(util.rows) < 4 or not _lately(util, now, limits):
-        return ()
-    level = middle(_cells(util, now, limits), axis=1)
-    known = np.isfinite(level)
-    idle = np.flatnonzero(known & (level <= 1.0))
-    busy = int((level[known] >= limits.busy).sum())
-    if not 1 <= idle.size <= most or busy < 0.9 * (int(known.sum()) - idle.size) or busy <= idle.size:
-        return ()
-    return tuple(util.rows[at] for at in idle)
-
-
-def stalled_compound(
-    sm: Panel | None,
-    stalled: Sequence[Event],
-    blocked: Sequence[Event],
-    now: float,
-    progress: float | None = None,
-    *,
-    lasts: float = 180.0,
-    at_least: float = 70.0,
-) -> Vote:
-    """A GPU whose SMs spin for minutes with no progress, a queue pair that completes nothing and a process in D state.
-
-    `stalled` are events of queue pairs without a completion, `blocked` of tasks in uninterruptible sleep, `progress` the
-    time of the last step. All three must be on one node where all name one.
-    """
-    missing = ["SM activity"] if sm is None or not _lately(sm, now, SpinLimits(lasts=lasts)) else []
-    missing += [] if progress is not None else ["time of the last step"]
-    if missing or sm is None or progress is None:
-        return Vote("stalled_compound", "not_observable", ", ".join(missing) + " not known", {}, None, tuple(missing))
-    level = middle(_cells(sm, now, SpinLimits(lasts=lasts)), axis=1)
-    spins = {row.resource.node for row, at in zip(sm.rows, level.tolist(), strict=True) if at >= at_least}
-    held = [{e.resource.node for e in events if _fresh(e, now, 2 * lasts)} for events in (stalled, blocked)]
-    nodes = [one for one in [spins, *held] if None not in one]
-    together = set.intersection(*nodes) if nodes else {None}
-    still = now - progress >= lasts
-    yes = bool(still and spins and all(held) and together)
-    numbers: dict[str, Scalar] = {
-        "seconds_without_progress": now - progress,
-        "nodes_spinning": len(spins),
-        "nodes_with_stalled_queue_pair": len(held[0]),
-        "nodes_with_blocked_task": len(held[1]),
-    }
-    where = ", ".join(sorted(str(one) for one in together if one)[:4])
-    detail = f"{len(spins)} nodes spin, queue pairs stall on {len(held[0])}, tasks in D state on {len(held[1])}"
-    return Vote("stalled_compound", "yes" if yes else "no", f"{detail}: {where}" if yes and where else detail, numbers)
-
-
-def _fresh(event: Event, now: float, lasts: float) -> bool:
-    return event.time is None or now - lasts <= event.time <= now + 60.0

@@ -23,7 +23,8 @@ from kb.rulebase.rule import (
     Table,
     Where,
 )
-from kb.rulebase.schema import LearnedFile, PatternFile, RowFile, RuleFile, SeriesFile, StepFile
+from kb.rulebase.schema.pattern_file import PatternFile, SeriesFile
+from kb.rulebase.schema.rule_file import LearnedFile, RowFile, RuleFile, StepFile
 
 
 def build(

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from kb.errors import Fault
-from kb.metrics.series_detectors.detect.detect import DETECTORS, JOB_DETECTORS
+from kb.metrics.series_detectors.detect import DETECTORS, JOB_DETECTORS
 from kb.rulebase import patterns
 from kb.rulebase.rule import Condition, Past
 from kb.rulebase.yaml_nodes import Node, nearest

@@ -14,7 +14,8 @@ from kb.rulebase.build import pattern
 from kb.rulebase.checks import check_patterns, check_regex
 from kb.rulebase.conditions import ConditionParser
 from kb.rulebase.rule import Condition, Pattern, Rule, SiteException, SiteFiles
-from kb.rulebase.schema import SiteExceptionFile, SiteFile, check
+from kb.rulebase.schema.site_file import SiteExceptionFile, SiteFile
+from kb.rulebase.schema.validation import check
 from kb.rulebase.yaml_nodes import Node, nearest, parse
 
 NAME = "site.yaml"

@@ -17,7 +17,9 @@ from kb.rulebase.codec import decode, digest, encode, read_lock
 from kb.rulebase.conditions import ConditionParser, any_of, walk
 from kb.rulebase.overlay import Overlay, excepted, expired, number_fault, numbers, read, same_id
 from kb.rulebase.rule import ActionWord, Condition, FaultClass, Rule, Rulebook, SiteFiles
-from kb.rulebase.schema import ActionsFile, FaultsFile, RuleFile, check
+from kb.rulebase.schema.rule_file import RuleFile
+from kb.rulebase.schema.validation import check
+from kb.rulebase.schema.vocabulary_files import ActionsFile, FaultsFile
 from kb.rulebase.yaml_nodes import Node, nearest, parse
 
 __all__ = ["Loaded", "Positions", "decode", "encode", "load"]

@@ -13,7 +13,8 @@ from bot.diagnosis import flight_recorder_pool
 from bot.diagnosis.flight_recorder_pool import Bounds, read_dumps
 from kb.collectives.analyse import judge, judge_rings
 from kb.collectives.trace import digest
-from kb.parsers.artefacts.flight import Limits, read_dump
+from kb.parsers.artefacts.flight.dump import DumpLimits
+from kb.parsers.artefacts.flight.read import read_dump
 
 MADE = 1_795_000_000_000_000_000
 
@@ -68,7 +69,7 @@ def codes(gaps):
 def test_digests_come_back_as_they_were_made(folder):
     """What the children send is what the reader and the digest give here, in the order of the paths."""
     rings, gaps = read_dumps(folder.iterdir())
-    limits = Limits(finished_frames=False)
+    limits = DumpLimits(finished_frames=False)
     here = [digest(read_dump(path.read_bytes(), str(path), limits)[0]) for path in sorted(folder.iterdir())]
 
     assert list(rings) == here
@@ -122,7 +123,7 @@ def test_a_huge_dump_is_not_read(folder):
     with (folder / "_dump_4").open("wb") as file:
         file.write(b'{"entries": [')
         file.truncate(2 << 30)
-    rings, gaps = read_dumps(folder.iterdir(), Bounds(limits=Limits(size=1 << 20)))
+    rings, gaps = read_dumps(folder.iterdir(), Bounds(limits=DumpLimits(size=1 << 20)))
 
     assert (len(rings), codes(gaps)) == (4, ["dump_too_large"])
 

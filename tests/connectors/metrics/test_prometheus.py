@@ -17,7 +17,7 @@ from connectors.base.http import Endpoint, HttpClient
 from connectors.metrics import prometheus as module
 from connectors.metrics.prometheus import Prometheus
 from kb.model import Job, JobRecord, Member, Window
-from kb.parsers.artefacts.promql import read_prometheus
+from kb.parsers.artefacts.promql.answer import read_prometheus
 from tests.support.contract.subject import Memory, Subject
 from tests.support.contract.suite import Contract
 from tests.support.prometheus_server import line, needed, serving

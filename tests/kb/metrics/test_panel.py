@@ -22,7 +22,7 @@ from kb.metrics.panel import (
     resampled,
 )
 from kb.model import Resource
-from kb.parsers.artefacts.promql import MetricSeries
+from kb.parsers.artefacts.promql.series import MetricSeries
 
 T0 = 1_800_000_000.0
 

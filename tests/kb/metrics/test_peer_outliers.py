@@ -11,18 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from kb.metrics.medians import known_median
 from kb.metrics.panel import Panel, Row, make_panel
-from kb.metrics.peer_outliers import (
-    Judged,
-    Limits,
-    compare,
-    idle_among_spinning,
-    middle,
-    odd_rows,
-    spinning,
-    stalled_compound,
-    vanished,
-)
+from kb.metrics.peer_outliers import ComparisonRule, OutlierLimits, compare, odd_rows, vanished
+from kb.metrics.spinning import idle_among_spinning, spinning, stalled_compound
 from kb.model import Event, Resource
 
 T0 = 1_800_000_000.0
@@ -91,7 +83,7 @@ def test_the_good_direction_is_not_called() -> None:
     values[2, 120:] -= 12.0
 
     assert compare(panel("gpu_temp", values)) == ()
-    assert nodes(compare(panel("gpu_temp", values), Judged("both", 20.0, 0.015))) == ["n02"]
+    assert nodes(compare(panel("gpu_temp", values), ComparisonRule("both", 20.0, 0.015))) == ["n02"]
 
 
 def test_odd_since_the_first_point_is_told_as_standing() -> None:
@@ -201,8 +193,8 @@ def test_the_middle_leaves_out_what_is_unknown() -> None:
     """Medians along an axis, NaN only where nothing is known."""
     values = np.array([[1.0, np.nan, 3.0, 9.0], [np.nan] * 4, [4.0, 2.0, np.nan, np.nan]])
 
-    np.testing.assert_array_equal(middle(values, axis=1), [3.0, np.nan, 3.0])
-    assert middle(np.empty((2, 0)), axis=1).shape == (2,)
+    np.testing.assert_array_equal(known_median(values, axis=1), [3.0, np.nan, 3.0])
+    assert known_median(np.empty((2, 0)), axis=1).shape == (2,)
 
 
 # Probe (c) and what goes with it.
@@ -313,7 +305,7 @@ def test_limits_can_be_set() -> None:
     values[5, 200:] *= 0.5
 
     assert nodes(compare(panel("rdma_tx", values))) == ["n05"]
-    assert compare(panel("rdma_tx", values), None, replace(Limits(), lasts=1200.0)) == ()
+    assert compare(panel("rdma_tx", values), None, replace(OutlierLimits(), lasts=1200.0)) == ()
 
 
 @settings(max_examples=60, deadline=None)

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kb.metrics.series_detectors.detect.detect import DETECTORS, detect
 
+from kb.metrics.series_detectors.detect import DETECTORS, detect
 from kb.metrics.series_detectors.finding import SeriesFinding
 from kb.metrics.series_detectors.watchdog import collective_behind
 from kb.model import RESIZED, ProgressPoint, Resource, Structure

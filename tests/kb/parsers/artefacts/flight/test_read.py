@@ -9,7 +9,10 @@ from dataclasses import replace
 import pytest
 
 from kb.model import Frame
-from kb.parsers.artefacts.flight import Limits, rank_of, read_dump, refusal
+from kb.parsers.artefacts.flight.dump import DumpLimits
+from kb.parsers.artefacts.flight.plain_pickle import refusal
+from kb.parsers.artefacts.flight.read import read_dump
+from kb.parsers.artefacts.flight.trace import rank_of
 
 MADE = 1_795_000_000_000_000_000
 
@@ -366,8 +369,8 @@ def test_stamps_and_numbers_out_of_range_are_unknown():
 def test_limits_cut_with_a_gap():
     """Too large a file is not read; of too many entries the last are kept; stacks are cut; containers are counted first."""
     data = pickled(dump([entry(collective_seq_id=n) for n in range(50)]))
-    small = Limits(size=len(data) - 1)
-    few = Limits(entries=3, frames=1)
+    small = DumpLimits(size=len(data) - 1)
+    few = DumpLimits(entries=3, frames=1)
 
     assert [codes(read_dump(data, "_dump_2", small)[1]), read_dump(data, "_dump_2", small)[0]] == [
         ["dump_too_large"],
@@ -382,7 +385,7 @@ def test_limits_cut_with_a_gap():
 def test_stacks_of_finished_operations_can_be_left_out():
     """Who only needs what pends asks for no more."""
     made = dump([entry(state="completed"), entry()])
-    trace, _ = read_dump(pickled(made), "_dump_2", Limits(finished_frames=False))
+    trace, _ = read_dump(pickled(made), "_dump_2", DumpLimits(finished_frames=False))
 
     assert [len(one.frames) for one in trace.entries] == [0, 2]
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import jsonschema
 import pytest
 
-from kb.rulebase.schema import ActionsFile, FaultsFile, RuleFile, check, rule_json_schema
+from kb.rulebase.schema.json_schema import rule_json_schema
+from kb.rulebase.schema.rule_file import RuleFile
+from kb.rulebase.schema.validation import check
+from kb.rulebase.schema.vocabulary_files import ActionsFile, FaultsFile
 from kb.rulebase.yaml_nodes import parse
 
 RULE = """\

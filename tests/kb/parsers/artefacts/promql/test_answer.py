@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kb.model import Gap, Resource
-from kb.parsers.artefacts.promql import MOST_POINTS, MetricSeries, read_prometheus, resource_of
+from kb.parsers.artefacts.promql.answer import MOST_POINTS, read_prometheus
+from kb.parsers.artefacts.promql.labels import resource_of
+from kb.parsers.artefacts.promql.series import MetricSeries
 
 T0 = 1_793_000_000.0
 

@@ -1,0 +1,53 @@
+"""Medians over the cells of a panel, in which what was not measured is NaN."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from kb.metrics.panel import Floats
+
+
+def known_median(values: Floats, axis: int) -> Floats:
+    """The median of what is known along an axis; NaN where nothing is."""
+    if not values.shape[axis]:
+        return np.full(values.shape[1 - axis] if values.ndim == 2 else (), np.nan)
+    ordered = np.sort(values, axis=axis)  # NaN last
+    count = np.isfinite(ordered).sum(axis=axis)
+    low = np.maximum(count - 1, 0) // 2
+    high = np.maximum(count // 2, 0)
+    high = np.minimum(high, values.shape[axis] - 1)
+    picked: list[Floats] = [
+        np.take_along_axis(ordered, np.expand_dims(at, axis), axis).squeeze(axis) for at in (low, high)
+    ]
+    return np.where(count > 0, (picked[0] + picked[1]) / 2, np.nan)
+
+
+def smoothed(values: Floats, width: int = 5) -> Floats:
+    """The running median of a cell and the four before it."""
+    padded = np.concatenate([np.full((values.shape[0], width - 1), np.nan), values], axis=1)
+    smooth = np.empty_like(values)
+    for begin in range(0, values.shape[0], 1024):  # the windows of all rows at once would be five panels
+        windows = sliding_window_view(padded[begin : begin + 1024], width, axis=1)
+        ordered = np.sort(windows, axis=2)
+        count = np.isfinite(ordered).sum(axis=2)
+        at = np.maximum(count - 1, 0) // 2
+        smooth[begin : begin + 1024] = np.take_along_axis(ordered, at[:, :, None], 2).squeeze(2)
+    return smooth
+
+
+def noise(past: Floats) -> Floats:
+    """The median deviation of each row about a line through its own past."""
+    half = past.shape[1] // 2
+    early, late = known_median(past[:, :half], axis=1), known_median(past[:, half:], axis=1)
+    slope = np.nan_to_num((late - early) / max(1, past.shape[1] - half))
+    level = past - slope[:, None] * np.arange(past.shape[1])
+    off: Floats = known_median(np.abs(level - known_median(level, axis=1)[:, None]), axis=1)
+    return off
+
+
+def recent_level(cells: Floats) -> Floats:
+    """Return the median of each row; NaN where less than 60 % of its cells were measured."""
+    level = known_median(cells, axis=1)
+    level[np.isfinite(cells).sum(axis=1) < 0.6 * cells.shape[1]] = np.nan
+    return level

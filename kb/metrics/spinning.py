@@ -1,0 +1,201 @@
+"""Probes of GPUs that spin in a collective that does not move, from their metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kb.metrics.medians import known_median
+from kb.metrics.panel import Bools, Floats, Panel, Row
+from kb.model import Event, Scalar
+from kb.report import Ballot
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeVote:
+    """What one probe says: `detail` for people, `numbers` behind it, since when. `not_observable` says what is missing."""
+
+    probe: str
+    vote: Ballot
+    detail: str
+    numbers: Mapping[str, Scalar]
+    since: float | None = None
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SpinLimits:
+    """When GPUs count as spinning in a collective that does not move. Per cent, bytes a second, seconds.
+
+    `moved` is the share of the job's own usual traffic that is as good as none; `drawn` the share of its usual power.
+    """
+
+    lasts: float = 180.0
+    busy: float = 95.0
+    sm: float = 30.0
+    tensor: float = 1.0
+    dram: float = 2.0
+    drawn: float = 0.7
+    moved: float = 0.01
+    bytes_a_second: float = 10e6
+    known: float = 0.6
+    ranks: float = 0.8
+
+
+SPIN = SpinLimits()
+_LOW = (("sm_active", "sm"), ("tensor_active", "tensor"), ("dram_active", "dram"))
+
+
+def spinning(panels: Mapping[str, Panel], now: float, limits: SpinLimits = SPIN) -> ProbeVote:
+    """Probe (c): for some minutes RDMA about 0, GPU utilisation near 100 %, and the SMs do little.
+
+    Where SM activity is not collected, tensor or memory activity stands for it, or power beside the job's own usual one.
+    What was not measured is never 0: without traffic, utilisation or any of those the probe cannot observe.
+    """
+    traffic = [panels[name] for name in ("rdma_tx", "rdma_rx") if name in panels]
+    util = panels.get("gpu_util")
+    low = next((name for name, _ in _LOW if name in panels and _recently_measured(panels[name], now, limits)), None)
+    power = panels.get("gpu_power")
+    numbers: dict[str, Scalar] = {"minutes": limits.lasts / 60}
+    missing = [] if any(_recently_measured(one, now, limits) for one in traffic) else ["RDMA traffic"]
+    if util is None or not _recently_measured(util, now, limits):
+        missing.append("GPU utilisation")
+    if low is None and (power is None or not _recently_measured(power, now, limits)):
+        missing.append("SM activity, tensor activity or power")
+    if missing or util is None:
+        words = ", ".join(f"{one} not collected" for one in missing)
+        return ProbeVote("spin", "not_observable", words, numbers, None, tuple(missing))
+    moved, usual = (max(part) for part in zip(*(_traffic(one, now, limits) for one in traffic), strict=True))
+    still = moved <= max(limits.bytes_a_second, limits.moved * usual)
+    busy = _share_of_rows(util, now, limits, lambda cells: cells >= limits.busy)
+    numbers |= {"rdma_bytes_a_second": moved, "rdma_usual": usual, "share_of_gpus_busy": busy}
+    idle, how = _idle(panels, low, now, limits, numbers)
+    if idle is None:
+        return ProbeVote("spin", "not_observable", f"{how}: nothing to compare with", numbers, None, ("usual power",))
+    numbers["judged_by"] = how
+    stuck = still and busy >= limits.ranks and idle
+    detail = f"RDMA {moved:.3g} bytes/s (usually {usual:.3g}), {busy:.0%} of GPUs at {limits.busy:.0f} % or more, {how}"
+    if low != "sm_active":
+        detail += " (SM activity not collected)"
+    return ProbeVote("spin", "yes" if stuck else "no", detail, numbers, now - limits.lasts if stuck else None)
+
+
+def _cells(panel: Panel, now: float, limits: SpinLimits) -> Floats:
+    """The cells that begin within the last minutes up to `now`."""
+    times = panel.times
+    inside = (times >= now - limits.lasts) & (times <= now)
+    cells: Floats = panel.values[:, inside]
+    return cells
+
+
+def _recently_measured(panel: Panel, now: float, limits: SpinLimits) -> bool:
+    """Whether most of the last minutes was measured for most rows that were ever."""
+    cells = _cells(panel, now, limits)
+    ever = panel.mask.any(axis=1)
+    wanted = limits.lasts / panel.step
+    if not ever.any() or cells.shape[1] < max(1.0, limits.known * wanted):
+        return False
+    return bool((np.isfinite(cells[ever]).mean(axis=1) >= limits.known).mean() >= limits.known)
+
+
+def _traffic(panel: Panel, now: float, limits: SpinLimits) -> tuple[float, float]:
+    """The largest traffic a row had in the last minutes (its median), and what is usual for a row before that."""
+    cells = known_median(_cells(panel, now, limits), axis=1)
+    moved = float(np.nanmax(cells)) if np.isfinite(cells).any() else math.nan
+    past = panel.values[:, panel.times < now - limits.lasts]
+    known = past[np.isfinite(past)]
+    return moved, float(np.quantile(known, 0.75)) if known.size else 0.0
+
+
+def _share_of_rows(panel: Panel, now: float, limits: SpinLimits, holds: Callable[[Floats], Bools]) -> float:
+    """The share of measured rows for which something holds in nine of ten cells."""
+    cells = _cells(panel, now, limits)
+    known = np.isfinite(cells)
+    rows = known.any(axis=1)
+    with np.errstate(invalid="ignore"):
+        count = (holds(cells) & known).sum(axis=1)
+    return float((count[rows] >= 0.9 * known[rows].sum(axis=1)).mean()) if rows.any() else 0.0
+
+
+def _idle(
+    panels: Mapping[str, Panel], low: str | None, now: float, limits: SpinLimits, numbers: dict[str, Scalar]
+) -> tuple[bool | None, str]:
+    """Whether the SMs do little, and by which signal that was told; None where it cannot be."""
+    if low is not None:
+        top = float(getattr(limits, dict(_LOW)[low]))
+        share = _share_of_rows(panels[low], now, limits, lambda cells: cells <= top)
+        numbers[f"share_of_gpus_low_{low}"] = share
+        return share >= limits.ranks, f"{low} at most {top:g} % on {share:.0%} of GPUs"
+    panel = panels["gpu_power"]
+    past = panel.values[:, panel.times < now - limits.lasts]
+    known = past[np.isfinite(past)]
+    if known.size < 10:
+        return None, "power"
+    usual = float(np.quantile(known, 0.75))
+    share = _share_of_rows(panel, now, limits, lambda cells: cells <= limits.drawn * usual)
+    numbers["share_of_gpus_low_power"] = share
+    return share >= limits.ranks, f"power at most {limits.drawn:.0%} of the usual {usual:.0f} W on {share:.0%} of GPUs"
+
+
+def idle_among_spinning(util: Panel, now: float, limits: SpinLimits = SPIN, most: int = 2) -> tuple[Row, ...]:
+    """The one or two rows whose GPUs stand at 0 % while nearly all others are at 100 %: where a hang comes from.
+
+    Empty where more rows are idle, or the rest does not spin, or too little was measured.
+    """
+    if len(util.rows) < 4 or not _recently_measured(util, now, limits):
+        return ()
+    level = known_median(_cells(util, now, limits), axis=1)
+    known = np.isfinite(level)
+    idle = np.flatnonzero(known & (level <= 1.0))
+    busy = int((level[known] >= limits.busy).sum())
+    if not 1 <= idle.size <= most or busy < 0.9 * (int(known.sum()) - idle.size) or busy <= idle.size:
+        return ()
+    return tuple(util.rows[at] for at in idle)
+
+
+def stalled_compound(
+    sm: Panel | None,
+    stalled: Sequence[Event],
+    blocked: Sequence[Event],
+    now: float,
+    progress: float | None = None,
+    *,
+    lasts: float = 180.0,
+    at_least: float = 70.0,
+) -> ProbeVote:
+    """A GPU whose SMs spin for minutes with no progress, a queue pair that completes nothing and a process in D state.
+
+    `stalled` are events of queue pairs without a completion, `blocked` of tasks in uninterruptible sleep, `progress` the
+    time of the last step. All three must be on one node where all name one.
+    """
+    missing = ["SM activity"] if sm is None or not _recently_measured(sm, now, SpinLimits(lasts=lasts)) else []
+    missing += [] if progress is not None else ["time of the last step"]
+    if missing or sm is None or progress is None:
+        return ProbeVote(
+            "stalled_compound", "not_observable", ", ".join(missing) + " not known", {}, None, tuple(missing)
+        )
+    level = known_median(_cells(sm, now, SpinLimits(lasts=lasts)), axis=1)
+    spins = {row.resource.node for row, at in zip(sm.rows, level.tolist(), strict=True) if at >= at_least}
+    held = [{e.resource.node for e in events if _is_recent(e, now, 2 * lasts)} for events in (stalled, blocked)]
+    nodes = [one for one in [spins, *held] if None not in one]
+    together = set.intersection(*nodes) if nodes else {None}
+    still = now - progress >= lasts
+    yes = bool(still and spins and all(held) and together)
+    numbers: dict[str, Scalar] = {
+        "seconds_without_progress": now - progress,
+        "nodes_spinning": len(spins),
+        "nodes_with_stalled_queue_pair": len(held[0]),
+        "nodes_with_blocked_task": len(held[1]),
+    }
+    where = ", ".join(sorted(str(one) for one in together if one)[:4])
+    detail = f"{len(spins)} nodes spin, queue pairs stall on {len(held[0])}, tasks in D state on {len(held[1])}"
+    return ProbeVote(
+        "stalled_compound", "yes" if yes else "no", f"{detail}: {where}" if yes and where else detail, numbers
+    )
+
+
+def _is_recent(event: Event, now: float, lasts: float) -> bool:
+    return event.time is None or now - lasts <= event.time <= now + 60.0

@@ -1,0 +1,19 @@
+"""One rank's recorder out of the bytes of its dump."""
+
+from __future__ import annotations
+
+from kb.model import CollectiveTrace, Gap
+from kb.parsers.artefacts.flight.dump import LIMITS, DumpLimits, DumpReading
+from kb.parsers.artefacts.flight.parse import parse_dump
+from kb.parsers.artefacts.flight.trace import to_trace
+
+
+def read_dump(data: bytes, source: str, limits: DumpLimits = LIMITS) -> tuple[CollectiveTrace | None, tuple[Gap, ...]]:
+    """One rank's recorder out of the bytes of its dump; `source` is the file's name, whose end tells the rank.
+
+    `time` of the trace is the latest stamp in it: the dump was not written before. Nothing raises: what cannot be read, or
+    is not read whole, is a gap, and where nothing can be read the trace is None.
+    """
+    work = DumpReading(source, limits)
+    dump = parse_dump(data, work)
+    return (None if dump is None else to_trace(dump, work)), tuple(work.gaps)

@@ -1,0 +1,217 @@
+"""From a typed dump to the trace of one rank."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import islice, pairwise
+
+from kb.model import Collective, CollectiveTrace, Frame
+from kb.parsers.artefacts.flight.dump import LIMITS, Dump, DumpEntry, DumpFrame, DumpLimits, DumpReading
+
+KNOWN_MAJOR = ("1", "2")  # first parts of the format versions that were met
+UNNAMED = "#"  # a group of which the dump gives a number but no name is called "#<number>" in `status`
+_OPS = re.compile(r"(?:([A-Za-z0-9_.]+):)?(\S+)(?: (\d{1,9})(->|<-)(-?\d{1,9}))?")
+_RANK_WORD = re.compile(r"rank[_-]?(\d{1,7})(?!\d)", re.IGNORECASE)
+_RANK_END = re.compile(r"(?<!\d)(\d{1,7})(?:\.[A-Za-z]\w{0,15}){0,3}$")
+_P2P = frozenset({"send", "recv", "isend", "irecv"})
+_STATES = frozenset({"scheduled", "started", "completed"})
+_LATEST = 10**20  # nanoseconds since the epoch: beyond it a stamp is garbage
+
+
+def rank_of(source: str) -> int | None:
+    """The rank that a dump's file name tells: after the word `rank`, else the number at its end."""
+    name = source.rsplit("/", 1)[-1]
+    found = _RANK_WORD.search(name[-200:]) or _RANK_END.search(name[-80:])
+    return int(found[1]) if found else None
+
+
+# --- a typed dump to a trace -----------------------------------------------------------------------------------------
+
+
+def to_trace(dump: Dump, work: DumpReading) -> CollectiveTrace:
+    """Build the trace of one rank. What is missing or contradicted in the dump becomes a gap of the reading."""
+    version = str(dump.version)[:40]
+    if version.split(".")[0] not in KNOWN_MAJOR:
+        work.gap("dump_version_unknown", f"format version {version!r} is not known; read as well as it goes")
+    if not dump.entries and not dump.pg_status:
+        reason = "the recorder held nothing: it was off, or nothing was done yet"
+        work.gap("dump_empty", reason, rules_out="whether this rank joined what others wait in")
+    kept = dump.entries[-work.limits.entries :]
+    if len(kept) < len(dump.entries):
+        work.gap("dump_cut", "only the last entries are kept", got=f"{len(kept)} of {len(dump.entries)}")
+    frames: dict[tuple[str, str, int | None], Frame] = {}
+    entries = tuple(_collective(one, frames, work.limits) for one in kept)
+    groups, names = _groups(dump, work)
+    for one in kept:
+        if one.process_group[1:]:
+            names.setdefault(_group_of(one), one.process_group[1][:200])
+    if not groups and (entries or dump.pg_status):
+        reason = "the dump does not tell who belongs to its process groups; worked out from who recorded them"
+        work.gap("groups_inferred", reason, rules_out="a rank that never used a group is not known to belong to it")
+    return CollectiveTrace(
+        source=work.source,
+        rank=_checked_rank(dump, groups, work),
+        version=version,
+        backend=_backend(dump),
+        time=max((t for one in entries for t in (one.created, one.started, one.completed) if t), default=None),
+        groups=groups,
+        group_names=names,
+        inferred_groups=not groups,
+        status=_status(dump, kept, groups),
+        entries=entries,
+    )
+
+
+def _collective(one: DumpEntry, frames: dict[tuple[str, str, int | None], Frame], limits: DumpLimits) -> Collective:
+    found = _OPS.match(one.profiling_name)
+    op = found[2] if found else one.profiling_name[:80]
+    p2p = one.is_p2p or op in _P2P
+    seq = one.p2p_seq_id if p2p and one.p2p_seq_id is not None else one.collective_seq_id
+    seq = one.seq_id if seq is None else seq
+    peer = None
+    if found and found[3]:
+        own, other = int(found[3]), int(found[5])
+        peer = (own, other) if found[4] == "->" else (other, own)
+    shown = (
+        one.frames if one.frames and (limits.finished_frames or not (one.retired or one.state == "completed")) else ()
+    )
+    same = one.output_dtypes == one.input_dtypes or not one.output_dtypes
+    return Collective(
+        pg=_group_of(one),
+        seq=-1 if seq is None else seq,
+        op=op,
+        state=one.state if one.state in _STATES else "",
+        p2p=p2p,
+        input_sizes=one.input_sizes,
+        output_sizes=one.output_sizes,
+        dtypes=one.input_dtypes if same else one.input_dtypes + one.output_dtypes,
+        created=_seconds(one.time_created_ns),
+        started=_seconds(one.time_discovered_started_ns),
+        completed=_seconds(one.time_discovered_completed_ns),
+        duration_ms=one.duration_ms,
+        timeout_ms=one.timeout_ms,
+        peer=peer,
+        frames=tuple(_frame(frame, frames) for frame in shown[: limits.frames]),
+        retired=bool(one.retired),
+    )
+
+
+def _frame(one: DumpFrame, known: dict[tuple[str, str, int | None], Frame]) -> Frame:
+    key = (one.name, one.filename, one.line)
+    frame = known.get(key)
+    if frame is None:
+        frame = known[key] = Frame(one.name[:200], one.filename[:400], one.line)
+    return frame
+
+
+def _group_of(one: DumpEntry) -> str:
+    if one.process_group:
+        return one.process_group[0][:200]
+    return one.pg_name[:200] or ("" if one.pg_id is None else str(one.pg_id))
+
+
+def _seconds(stamp: int | None) -> float | None:
+    return stamp / 1e9 if stamp and 0 < stamp < _LATEST else None
+
+
+def _groups(dump: Dump, work: DumpReading) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+    groups: dict[str, tuple[int, ...]] = {}
+    names: dict[str, str] = {}
+    for key, one in islice(dump.pg_config.items(), work.limits.groups):
+        name = (key or one.name)[:200]
+        members = _members(one.ranks) if isinstance(one.ranks, str) else one.ranks
+        if members is None:
+            work.gap("group_unreadable", f"the members of process group {name!r} cannot be read")
+        elif members:
+            groups[name] = members
+        if one.desc:
+            names[name] = one.desc[:200]
+    return groups, names
+
+
+@lru_cache(maxsize=512)  # all ranks of a job name the same groups
+def _members(text: str) -> tuple[int, ...] | None:
+    try:
+        told = json.loads(text) if text else []
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, list) or not all(isinstance(one, int) and 0 <= one < 1 << 24 for one in told):
+        return None
+    return tuple(dict.fromkeys(told))
+
+
+def _checked_rank(dump: Dump, groups: Mapping[str, tuple[int, ...]], work: DumpReading) -> int | None:
+    """The rank: what the dump and its file's name tell, checked against the groups, all of which it belongs to."""
+    told = {"the dump": dump.rank, "its file's name": rank_of(work.source)}
+    told = {who: rank for who, rank in told.items() if rank is not None}
+    named = next(iter(told.values()), None)
+    own: tuple[int, ...] = ()
+    if groups:
+        smallest = min(groups.values(), key=len)
+        own = tuple(one for one in smallest if all(one in _as_set(members) for members in groups.values()))
+    if named is None and len(own) == 1:
+        return own[0]
+    if named is None:
+        work.gap("dump_rank_unknown", "neither the dump nor its file's name tells the rank")
+    elif len(set(told.values())) > 1 or (own and named not in own):
+        said = [f"{who} says rank {rank}" for who, rank in told.items()]
+        if own:
+            said.append(f"its process groups say {f'rank {own[0]}' if len(own) == 1 else f'one of {len(own)}'}")
+        fits = [rank for rank in told.values() if not own or rank in own]
+        taken = own[0] if len(own) == 1 else fits[0] if fits else None
+        got = "left out" if taken is None else f"taken as rank {taken}"
+        work.gap("dump_rank_contradicted", ", ".join(said), got=got)
+        return taken
+    return named
+
+
+@lru_cache(maxsize=512)
+def _as_set(members: tuple[int, ...]) -> frozenset[int]:
+    return frozenset(members)
+
+
+def _backend(dump: Dump) -> str:
+    found = Counter(one.profiling_name.partition(":")[0] for one in dump.entries[-64:] if ":" in one.profiling_name)
+    if found:
+        return found.most_common(1)[0][0][:20]
+    return "nccl" if dump.nccl_version else ""
+
+
+def _status(
+    dump: Dump, entries: Sequence[DumpEntry], groups: Mapping[str, tuple[int, ...]]
+) -> dict[str, tuple[int, int, int]]:
+    """The counters by the name of the group; the dump has them by a number of its own, which its entries explain."""
+    names = _numbers(dump, entries, groups)
+    return {
+        names.get(key, UNNAMED + key): (
+            one.last_enqueued_collective,
+            one.last_started_collective,
+            one.last_completed_collective,
+        )
+        for key, one in islice(dump.pg_status.items(), LIMITS.groups)
+    }
+
+
+def _numbers(dump: Dump, entries: Sequence[DumpEntry], groups: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
+    """A dump's own number of a group → the group's name.
+
+    Both count up as groups are made, so where entries do not tell (an empty ring), the gaps between those that they do
+    tell are filled in order, if as many numbers as names stand there.
+    """
+    names = {str(one.pg_id): _group_of(one) for one in entries if one.pg_id is not None}
+    if not all(key.isdecimal() for key in dump.pg_status) or not all(name.isdecimal() for name in groups):
+        return names
+    numbers = sorted(dump.pg_status, key=int)
+    ordered = sorted(groups, key=int)
+    place = {name: index for index, name in enumerate(ordered)}
+    fixed = [(index, place[names[key]]) for index, key in enumerate(numbers) if names.get(key) in place]
+    if any(b[1] <= a[1] for a, b in pairwise(fixed)):
+        return names
+    for (number, name), (number_end, name_end) in pairwise([(-1, -1), *fixed, (len(numbers), len(ordered))]):
+        if number_end - number == name_end - name:
+            names |= dict(zip(numbers[number + 1 : number_end], ordered[name + 1 : name_end], strict=True))
+    return names

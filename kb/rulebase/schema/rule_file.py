@@ -1,0 +1,127 @@
+"""rule.yaml."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from kb.model import Grade, Role, Scope
+from kb.rulebase.rule import LiveAction, Severity, Status
+from kb.rulebase.schema.fields import Counted, Day, Id, Identifier, Line, Number, PatternName, StrictModel, Text
+from kb.rulebase.schema.pattern_file import PatternFile
+
+
+class StepFile(StrictModel):
+    """One step of the remedy."""
+
+    action: Identifier = Field(description="A word of rules/actions.yaml.")
+    text: Text = Field(description="What to do, in words; holes are {name} or {name|default}.")
+    grade: Grade | None = Field(None, description="Left out: the action's own.")
+    scope: Scope | None = Field(None, description="Left out: the action's own.")
+    command: Line | None = Field(None, description="A read-only command.")
+    verify: Line | None = Field(None, description="How to see that it worked.")
+    escalate: Line | None = Field(None, description="Whom to turn to if it did not.")
+
+
+class RowFile(StrictModel):
+    """What a captured key means; parts left out are the rule's own."""
+
+    title: Line | None = Field(None, description="Name of the fault found.")
+    fault: Identifier | None = Field(None, description="A class of rules/faults.yaml.")
+    role: Role | None = None
+    severity: Severity | None = None
+    summary: Line | None = None
+    remediation: list[StepFile] = Field(default=[])
+    ignore: bool = Field(default=False, description="This key is harmless: say nothing.")
+
+    @model_validator(mode="after")
+    def _titled(self) -> RowFile:
+        if self.title is None and not self.ignore:
+            raise ValueError("a row wants a title, or ignore: true")
+        return self
+
+
+class TableFile(StrictModel):
+    """One rule for a catalogue: a captured key picks the row."""
+
+    key: PatternName = Field(description="The captured name that picks the row.")
+    rows: Annotated[dict[str, RowFile], Field(min_length=1)]
+    default: RowFile | None = Field(None, description="What an unknown key means; left out: silent.")
+
+
+class NotWhenFile(StrictModel):
+    """An exception to the rule: where it holds, the rule is silent."""
+
+    reason: Line
+    if_: Any = Field(alias="if", description="A condition.")
+    owner: Line | None = None
+    expires: Day | None = Field(None, description="Day after which it should be looked at again.")
+
+
+class ReferenceFile(StrictModel):
+    """Where a fact comes from."""
+
+    url: Line
+    shows: Annotated[str, Field(max_length=400)] = Field("", description="What the source shows.")
+
+
+class DeprecatedFile(StrictModel):
+    """When and why a rule was retired."""
+
+    date: Day
+    reason: Line
+    replaced_by: Id | None = None
+
+
+class LearnedFile(StrictModel):
+    """What a rule was learned from, as the miner wrote it."""
+
+    incidents: Annotated[list[Counted], Field(min_length=1, max_length=1000)] = Field(description="Their numbers.")
+    miner: Line = Field(description="The version of the miner.")
+    support: Counted = Field(description="Incidents that it finds.")
+    asked: Counted = Field(description="Incidents that it was to find.")
+    counter_examples: Counted = Field(0, description="Incidents of other faults in which it speaks.")
+    tried: Counted = Field(0, description="Incidents of other faults that it was held against.")
+
+
+class RuleFile(StrictModel):
+    """A rule of Signalbox: which signals mean which fault, why, and what to do about it."""
+
+    format: Literal[1]
+    id: Id = Field(description="The name of the rule's folder; never reused.")
+    title: Line = Field(description="Name of the fault found, not of the cure; at most 80 characters.")
+    fault: Identifier = Field(description="A class of rules/faults.yaml.")
+    role: Role
+    status: Status
+    severity: Severity
+    summary: Line = Field(description="One sentence; holes are {name} or {name|default}.")
+    cause: Text = Field(description="Why this happens.")
+    impact: Text = Field(description="What it does to the run.")
+    match: Annotated[dict[PatternName, PatternFile], Field(min_length=1, max_length=64)] = Field(
+        description="Named patterns."
+    )
+    when: Any = Field(None, description="The condition over the patterns' names; left out: any of them.")
+    remediation: list[StepFile] = Field(default=[], description="Ordered steps; the first is what a person can do now.")
+    fallback: bool = Field(
+        default=False, description="Speaks only for lines and exceptions that no other rule explains."
+    )
+    owner: Identifier | None = Field(None, description="Who acts; left out: by the fault's domain.")
+    live: LiveAction = Field("notify", description="What to do when it is seen in a running job.")
+    not_when: list[NotWhenFile] = Field(default=[], description="Where one holds, the rule is silent.")
+    table: TableFile | None = None
+    explains: list[str] = Field(default=[], description="Faults or rules that may be its consequence.")
+    applies_to: dict[str, Line] = Field(default={}, description="Framework and versions that it is for.")
+    params: dict[PatternName, Number] = Field(default={}, description="Site parameters with their defaults.")
+    references: list[ReferenceFile] = Field(default=[])
+    known_problems: list[Line] = Field(default=[])
+    deprecated: DeprecatedFile | None = None
+    related: dict[str, Id] = Field(default={}, description="Other rules; renamed: the id that this one had.")
+    provenance: Line = "hand"
+    learned: LearnedFile | None = None
+
+    @model_validator(mode="after")
+    def _retired_with_reason(self) -> RuleFile:
+        if (self.status == "deprecated") != (self.deprecated is not None):
+            raise ValueError("status deprecated and the key deprecated (date, reason) go together")
+        return self

@@ -1,0 +1,44 @@
+"""site.yaml, what a site lays over the rule base."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from kb.rulebase.schema.fields import Day, Id, Line, Number, PatternName, Regex, StrictModel
+from kb.rulebase.schema.pattern_file import PatternFile
+
+
+class SiteExceptionFile(StrictModel):
+    """What a site takes out of a rule of the base. Of the parts that are given all must hold."""
+
+    rule: Id = Field(description="The rule that is silent here.")
+    reason: Line
+    expires: Day = Field(description="The last day on which it holds.")
+    owner: Line | None = None
+    lines: Regex | None = Field(None, description="Signals whose line holds this do not count.")
+    nodes: Regex | None = Field(None, description="Signals of nodes whose whole name this matches do not count.")
+    jobs: Regex | None = Field(None, description="Only for jobs whose whole name or id this matches.")
+    match: Annotated[dict[PatternName, PatternFile], Field(max_length=16)] = Field(
+        default={}, description="Patterns of its own, for `if`."
+    )
+    if_: Any = Field(None, alias="if", description="A condition over the rule's patterns and its own.")
+    always: bool = Field(default=False, description="The rule is never right here.")
+
+    @model_validator(mode="after")
+    def _bounded(self) -> SiteExceptionFile:
+        given = [self.lines, self.nodes, self.jobs, self.if_]
+        if self.always == any(one is not None for one in given):
+            raise ValueError("an exception says where it holds, by lines, nodes, jobs or if; or else always: true")
+        return self
+
+
+class SiteFile(StrictModel):
+    """site.yaml: what a site lays over the rule base."""
+
+    version: Literal[1]
+    exceptions: Annotated[list[SiteExceptionFile], Field(max_length=500)] = Field(default=[])
+    params: dict[Id, dict[PatternName, Number]] = Field(
+        default={}, description="Rule id → its parameters' values here."
+    )

@@ -1,0 +1,48 @@
+"""faults.yaml and actions.yaml."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from kb.model import Grade, Scope
+from kb.report import Advice
+from kb.rulebase.schema.fields import Domain, Identifier, Line, StrictModel
+
+
+class FaultRow(StrictModel):
+    """A class of fault."""
+
+    id: Identifier
+    domain: Domain
+    title: Line
+    symptom: bool = False
+    outlives: bool = False
+    explains: list[Identifier] = Field(default=[])
+    advice: Advice = "fix_first"
+
+
+class FaultsFile(StrictModel):
+    """faults.yaml."""
+
+    version: Literal[1]
+    faults: Annotated[list[FaultRow], Field(min_length=1)]
+
+
+class ActionRow(StrictModel):
+    """A word of what may be advised."""
+
+    id: Identifier
+    title: Line
+    grade: Grade
+    scope: Scope | None = None
+
+
+class ActionsFile(StrictModel):
+    """actions.yaml."""
+
+    version: Literal[1]
+    advice: dict[Advice, Line]
+    owners: dict[Domain, Identifier]
+    actions: Annotated[list[ActionRow], Field(min_length=1)]
