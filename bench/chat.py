@@ -27,7 +27,7 @@ from bot.demo.fakeslack.rate_limits import unlimited
 from bot.demo.fakeslack.ui.serve import serving
 from bot.demo.fakeslack.values import App as ChatApp
 from bot.demo.fakeslack.workspace import Workspace
-from bot.queue.tasks import Worklist
+from bot.queue.tasks import TaskQueue
 from bot.slack.app import SCOPES, THREADS
 from bot.store.tables import WorkRow
 
@@ -139,7 +139,7 @@ def burst(workspace: Workspace, jobs: Sequence[str], pool: ThreadPoolExecutor) -
 
 def running(url: str) -> tuple[int, int]:
     """Diagnoses that run, and those that wait."""
-    with Worklist(url) as works:
+    with TaskQueue(url) as works:
         counts = works.counts()
     return counts.get("running", 0), counts.get("waiting", 0)
 
@@ -194,7 +194,7 @@ def measured(workspace: Workspace, url: str, jobs: Jobs, rounds: int) -> list[fl
             print(f"      {before} diagnoses ran, {running(url)[0]} after; load {os.getloadavg()[0]:.1f}", flush=True)
             while running(url)[1] > 2 * RUNNING:  # half a hundred more diagnoses
                 time.sleep(0.5)
-    with Worklist(url) as works, works.session() as session:
+    with TaskQueue(url) as works, works.session() as session:
         asked = session.exec(select(func.count()).where(col(WorkRow.kind) == "diagnose")).one()
         failed = session.exec(select(func.count()).where(col(WorkRow.state) == "failed")).one()
     print(f"      {asked} pieces of work of {len(workspace.deliveries)} commands, {failed} failed")

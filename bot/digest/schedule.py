@@ -13,23 +13,22 @@ from datetime import datetime, timedelta
 
 import msgspec
 import zstandard
-from sqlalchemy import update
-from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from bot.config.chat import Weekly
 from bot.config.file import Config
 from bot.digest.codec import dumps
 from bot.digest.phrases import zone_named
-from bot.notify.messages import put_within
+from bot.notify.outbox import enqueue_item
 from bot.store.database import Database, StoreError
 from bot.store.digest_rows import compute
-from bot.store.tables import ClaimRow, DigestRow, PostingRow
+from bot.store.leases import claim_period, complete_period
+from bot.store.tables import DigestRow, PostingRow
 from kb.digest.weeks import Period, due
 from kb.rulebase.rule import FaultClass
 
 STATE = "digest"  # of a posting that is one
-FILES = "digest_files"  # the parcel with its files
+FILES = "digest_files"  # the item with its files
 LEASE = timedelta(minutes=5)  # who has claimed a week and not ended by then is dead
 MOST = 64 << 20  # bytes of numbers
 _log = logging.getLogger(__name__)
@@ -49,7 +48,7 @@ def tick(store: Database, config: Config, faults: Mapping[str, FaultClass], now:
         if weekly is None:
             continue
         period = due(now, zone_named(settings.zone), weekly.weekday, weekly.hour)
-        if period is not None and _claimed(store, tenant, str(period.week), now, name):
+        if period is not None and _claim(store, tenant, str(period.week), now, name):
             _keep(store, tenant, settings.zone, period, now=now, faults=faults)
             posting = _post(store, tenant, weekly, str(period.week), now=now, name=name)
             made += [posting] if posting is not None else []
@@ -65,32 +64,10 @@ def numbers_of(store: Database, tenant: str, week: str) -> bytes | None:
         return zstandard.decompress(row.numbers_zstd, max_output_size=MOST)
 
 
-def _claimed(store: Database, tenant: str, week: str, now: datetime, name: str) -> bool:
-    """Whether the week is this one's to do: nobody's before, or of one who has died over it."""
-    kind = f"{STATE}:{tenant}"
+def _claim(store: Database, tenant: str, week: str, now: datetime, name: str) -> bool:
+    """Whether the week is this replica's to do: nobody's before, or of one that died over it."""
     with store.errors(), store.session(write=True) as session:
-        there = session.get(ClaimRow, (kind, week))
-        if there is None:
-            try:
-                with session.begin_nested():
-                    session.add(ClaimRow(kind=kind, period=week, at=now, who=name))
-                    session.flush()
-            except IntegrityError:  # another replica was faster
-                return False
-            return True
-        if there.state == "done" or there.at > now - LEASE:
-            return False
-        taken = session.execute(
-            update(ClaimRow)
-            .where(
-                col(ClaimRow.kind) == kind,
-                col(ClaimRow.period) == week,
-                col(ClaimRow.state) == "claimed",
-                col(ClaimRow.at) == there.at,
-            )
-            .values(at=now, who=name)
-        )
-        return bool(taken.rowcount)  # type: ignore[attr-defined]
+        return claim_period(session, f"{STATE}:{tenant}", week, now=now, holder=name, lease=LEASE)
 
 
 def _keep(
@@ -124,12 +101,9 @@ def _keep(
 def _post(store: Database, tenant: str, weekly: Weekly, week: str, *, now: datetime, name: str) -> int | None:
     """Have it sent, and end the claim; None where another has taken the claim meanwhile."""
     with store.errors(), store.session(write=True) as session:
-        claim = session.get(ClaimRow, (f"{STATE}:{tenant}", week), with_for_update=True)
         kept = session.get(DigestRow, (tenant, week))
-        if claim is None or kept is None or claim.state == "done" or claim.who != name:
+        if kept is None or not complete_period(session, f"{STATE}:{tenant}", week, holder=name):
             return None
-        claim.state = "done"
-        session.add(claim)
         return _posted(session, kept, weekly.channel, now)
 
 
@@ -152,5 +126,5 @@ def _posted(session: Session, kept: DigestRow, channel: str, now: datetime) -> i
     session.add(row)
     session.flush()
     if kept.error is None:
-        put_within(session, f"{FILES}:{row.id}", kept.tenant, FILES, {"week": kept.week}, now=now, posting=row.id)
+        enqueue_item(session, f"{FILES}:{row.id}", kept.tenant, FILES, {"week": kept.week}, now=now, posting=row.id)
     return row.id

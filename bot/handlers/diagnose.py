@@ -29,21 +29,15 @@ from bot.incidents.ledger import Ledger
 from bot.incidents.precedents import recaller, traced, whose
 from bot.learning.replay.shadow import ShadowHit, count_within, shadowed
 from bot.notify.announce import announce_within, chained_within, ended
-from bot.notify.messages import (
-    NOBODY,
-    answered_within,
-    attach_within,
-    choices_within,
-    pending_within,
-    post_within,
-    remind_within,
-    reply_within,
-)
+from bot.notify.choices import add_choices
+from bot.notify.messages import add_reminder
+from bot.notify.outbox import enqueue_files
+from bot.notify.requests import NOBODY, add_answer_message, add_reply, answer_requests, pending_requests
 from bot.pages.attachments import small
 from bot.policy.routing import JobFacts, facts_of, link_of
-from bot.queue.payloads import DiagnoseOrder
-from bot.queue.tasks import Work
-from bot.queue.worker import Done
+from bot.queue.payloads import DiagnosePayload
+from bot.queue.tasks import QueuedTask
+from bot.queue.worker import TaskResult
 from bot.render.report_json import dumps
 from bot.retention.evidence import spared
 from bot.rulebase.loader import Knowledge
@@ -95,19 +89,19 @@ class Answering:
     known: Knowledge
     config: Config
 
-    def do(self, work: Work) -> Done:
+    def do(self, work: QueuedTask) -> TaskResult:
         """Do one order. The result is the incident's number, or "unknown".
 
         The incident is kept in the transaction that ends the work: of a worker that dies nothing is left that nobody was told of.
         """
-        order = msgspec.json.decode(work.payload, type=DiagnoseOrder)
+        order = msgspec.json.decode(work.payload, type=DiagnosePayload)
         spooled = self._spooled(work)
         if spooled is None:
             try:
                 spooled = self._collected(work, order)
             except JobUnknown as unknown:
                 candidates, gaps = unknown.candidates, [[one.source, one.reason] for one in unknown.gaps]
-                return Done("unknown", lambda session: _unknown(session, work, order, candidates, gaps))
+                return TaskResult("unknown", lambda session: _unknown(session, work, order, candidates, gaps))
         folder = Path(spooled.folder)
         compare = Compare(find=finder(lambda: self.ledger, order.tenant), workers=1)
         recall = recaller(lambda: self.ledger, whose(spooled.facts), self.known.rulebook.faults)
@@ -124,7 +118,7 @@ class Answering:
         )
         filed = file(dumps(report), report, answer.replay, str(folder), datetime.now(UTC), origin=origin)
         made = _Made(report, filed, hits)
-        return Done("", lambda session: self._told(session, work, order, spooled=spooled, answer=made))
+        return TaskResult("", lambda session: self._told(session, work, order, spooled=spooled, answer=made))
 
     def _calibrated(self, report: Report, tenant: str) -> Report:
         """The report as sure as its rules were right here, where that is wanted."""
@@ -133,14 +127,14 @@ class Answering:
         seen = {one.rule: Share(one.right, one.n) for one in self.ledger.standings(tenant)}
         return calibrated(report, seen)
 
-    def _spooled(self, work: Work) -> Spooled | None:
+    def _spooled(self, work: QueuedTask) -> Spooled | None:
         """What a worker that died had collected, where that is still there and can be reached from here."""
         if work.spooled is None:
             return None
         found = msgspec.json.decode(work.spooled, type=Spooled)
         return found if finished(Path(found.folder)) is not None else None
 
-    def _collected(self, work: Work, order: DiagnoseOrder) -> Spooled:
+    def _collected(self, work: QueuedTask, order: DiagnosePayload) -> Spooled:
         request = JobRequest(
             order.job, order.tenant, order.cluster, order.namespace, last=order.last, deep=order.deep, ended=order.ended,
             lost=Path(msgspec.json.decode(work.spooled, type=Spooled).folder) if work.spooled is not None else None,
@@ -166,22 +160,24 @@ class Answering:
         self.ledger.spool(work.id, work.worker or "", msgspec.json.encode(spooled).decode())
         return spooled
 
-    def _told(self, session: Session, work: Work, order: DiagnoseOrder, *, spooled: Spooled, answer: _Made) -> str:
+    def _told(
+        self, session: Session, work: QueuedTask, order: DiagnosePayload, *, spooled: Spooled, answer: _Made
+    ) -> str:
         """Everybody is told, in the transaction that ends the work; the incident's number."""
         now, report = datetime.now(UTC), answer.report
         incident = add_within(session, answer.filed)
         count_within(session, incident, order.tenant, answer.hits)
         row = session.get_one(IncidentRow, incident)
-        nobody = any(one.who == NOBODY for one in pending_within(session, work.id))
+        nobody = any(one.who == NOBODY for one in pending_requests(session, work.id))
         chained_within(session, row, link_of(spooled.facts), row.ended_at or now)
         propose_within(session, report, tenant=order.tenant, cluster=row.cluster, incident=incident, now=now)
         if unfit(report) is None:
             note_within(session, GoodEnd(spooled.facts, (row.ended_at or now).timestamp()), now)
         facts = {"sources": spooled.sources, "why": "" if order.source == "slack" else order.why}
-        made = answered_within(session, work.id, incident, facts, now)
+        made = answer_requests(session, work.id, incident, facts, now)
         wanted = self.config.tenants_of_chat.get(order.tenant)
         if nobody:
-            for request in pending_within(session, work.id):
+            for request in pending_requests(session, work.id):
                 request.settled = True
                 session.add(request)
         if nobody and wanted is not None:
@@ -189,15 +185,15 @@ class Answering:
         told = wanted or Tenant()
         for posting in made:
             if told.remind and report.verdict != "no_fault":
-                remind_within(session, posting, next_working_day(now, told.zone), now)
-            attach_within(session, posting, incident, now)
+                add_reminder(session, posting, next_working_day(now, told.zone), now)
+            enqueue_files(session, posting, incident, now)
         return str(incident)
 
 
 class _Progress:
     """Tells the messages how far collecting is, a second apart."""
 
-    def __init__(self, ledger: Ledger, work: Work, job: str) -> None:
+    def __init__(self, ledger: Ledger, work: QueuedTask, job: str) -> None:
         self._ledger = ledger
         self._work = work
         self._job = job
@@ -211,9 +207,9 @@ class _Progress:
         self._sources = {name: ["waiting", ""] for name in sources}
         now = datetime.now(UTC)
         with self._ledger.errors(), self._ledger.session(write=True) as session:
-            for request in pending_within(session, self._work.id):
+            for request in pending_requests(session, self._work.id):
                 if request.who != NOBODY:
-                    post_within(session, request, now, self._facts())
+                    add_answer_message(session, request, now, self._facts())
 
     def tell(self, name: str, words: str) -> None:
         """What a source says: it was asked, or what it gave."""
@@ -223,13 +219,13 @@ class _Progress:
         self._sources[name] = ["failed" if words.startswith("nothing") else "came", words[:300]]
         if time.monotonic() - self._last >= BETWEEN:
             self._last = time.monotonic()
-            self._ledger.progress(self._work.id, self._facts())
+            self._ledger.show_progress(self._work.id, self._facts())
 
     def over(self, collected: Collected) -> None:
         """Everything has come that comes."""
         for name, words in collected.sources.items():
             self._sources[name] = ["failed" if words.startswith("nothing") else "came", words[:300]]
-        self._ledger.progress(self._work.id, self._facts())
+        self._ledger.show_progress(self._work.id, self._facts())
 
     def _facts(self) -> dict[str, Any]:
         return {"job": self._job, "sources": [[name, *told] for name, told in self._sources.items()][:50]}
@@ -246,32 +242,32 @@ def next_working_day(now: datetime, zone: str) -> datetime:
 
 def _unknown(
     session: Session,
-    work: Work,
-    order: DiagnoseOrder,
+    work: QueuedTask,
+    order: DiagnosePayload,
     candidates: tuple[tuple[str, JobSummary], ...],
     gaps: list[list[str]],
 ) -> None:
     """Tell whoever asked which jobs may have been meant, each with a button that asks for it."""
     now = datetime.now(UTC)
-    for request in pending_within(session, work.id):
+    for request in pending_requests(session, work.id):
         if request.who == NOBODY:
             request.settled = True
             session.add(request)
             continue
         orders = [
-            DiagnoseOrder(one.id, order.tenant, cluster, order.namespace, order.why, "slack", order.last, order.deep)
+            DiagnosePayload(one.id, order.tenant, cluster, order.namespace, order.why, "slack", order.last, order.deep)
             for cluster, one in candidates
         ]
         payloads = [
             msgspec.json.encode({"order": one, "private": request.private, "thread_ts": request.thread_ts}).decode()
             for one in orders
         ]
-        handles = choices_within(session, order.tenant, payloads, now)
+        handles = add_choices(session, order.tenant, payloads, now)
         told = [
             {"handle": handle, "name": one.name or one.id, "facts": _known(one)}
             for handle, (_, one) in zip(handles, candidates, strict=True)
         ]
-        reply_within(session, request, {"form": "unknown", "job": order.job, "candidates": told, "gaps": gaps}, now)
+        add_reply(session, request, {"form": "unknown", "job": order.job, "candidates": told, "gaps": gaps}, now)
 
 
 def _known(one: JobSummary) -> str:

@@ -12,10 +12,11 @@ from sqlmodel import Session
 from bot.config.file import Config
 from bot.digest.codec import dumps
 from bot.digest.phrases import zone_named
-from bot.notify.messages import choices_within, pending_within, reply_within
-from bot.queue.payloads import DigestOrder
-from bot.queue.tasks import Work
-from bot.queue.worker import Done
+from bot.notify.choices import add_choices
+from bot.notify.requests import add_reply, pending_requests
+from bot.queue.payloads import DigestPayload
+from bot.queue.tasks import QueuedTask
+from bot.queue.worker import TaskResult
 from bot.store.database import Database
 from bot.store.digest_rows import compute
 from bot.store.tables import DigestRow
@@ -25,9 +26,9 @@ from kb.rulebase.rule import FaultClass
 FORM = "digest"
 
 
-def asked_week(store: Database, config: Config, faults: Mapping[str, FaultClass], work: Work) -> Done:
+def asked_week(store: Database, config: Config, faults: Mapping[str, FaultClass], work: QueuedTask) -> TaskResult:
     """Work it out, keep the numbers beside those of the weekly post, and have whoever asked told."""
-    order = msgspec.json.decode(work.payload, type=DigestOrder)
+    order = msgspec.json.decode(work.payload, type=DigestPayload)
     now = datetime.now(UTC)
     tenant = config.tenants_of_chat.get(order.tenant)
     zone = zone_named(tenant.zone if tenant is not None else "UTC")
@@ -36,10 +37,10 @@ def asked_week(store: Database, config: Config, faults: Mapping[str, FaultClass]
 
     def told(session: Session) -> str:
         session.merge(DigestRow(tenant=order.tenant, week=week, at=now, numbers_zstd=numbers))
-        for request in pending_within(session, work.id):
-            (handle,) = choices_within(session, order.tenant, ["{}"], now)
+        for request in pending_requests(session, work.id):
+            (handle,) = add_choices(session, order.tenant, ["{}"], now)
             payload = {"form": FORM, "tenant": order.tenant, "week": week, "handle": handle}
-            reply_within(session, request, payload, now)
+            add_reply(session, request, payload, now)
         return f"digest of {order.week}"
 
-    return Done("", told)
+    return TaskResult("", told)

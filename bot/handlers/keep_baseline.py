@@ -20,9 +20,9 @@ from bot.diagnosis.comparison import read_baseline
 from bot.diagnosis.diagnose import Answer, diagnose_bundle
 from bot.diagnosis.job import JobRequest, gather
 from bot.handlers.successful_runs import unfit
-from bot.queue.payloads import GoodRunOrder
-from bot.queue.tasks import Work
-from bot.queue.worker import Done
+from bot.queue.payloads import KeepBaselinePayload
+from bot.queue.tasks import QueuedTask
+from bot.queue.worker import TaskResult
 from bot.rulebase.loader import Knowledge
 from bot.store.baselines import family_of, keep
 from bot.store.database import Database
@@ -38,9 +38,9 @@ class GoodRuns:
     known: Knowledge
     config: Config
 
-    def do(self, work: Work) -> Done:
+    def do(self, work: QueuedTask) -> TaskResult:
         """Do one order; the result says what came of it, in words."""
-        order = msgspec.json.decode(work.payload, type=GoodRunOrder)
+        order = msgspec.json.decode(work.payload, type=KeepBaselinePayload)
         spool, _ = spool_of(self.config.collect)
         spool.mkdir(parents=True, exist_ok=True, mode=0o700)
         # in a place of its own: whoever diagnoses this job meanwhile must not be given these files, nor lose any to them
@@ -57,9 +57,9 @@ class GoodRuns:
             try:
                 located, collected = gather(self.known, self.config, request)
             except JobUnknown:
-                return Done("not kept: its scheduler does not know it any more")
+                return TaskResult("not kept: its scheduler does not know it any more")
             label = f"{located.record.job.name or order.job}, job {located.record.job.id or order.job}"
-            return Done(keep_bundle(self.store, self.known, collected.folder, tenant=order.tenant, label=label))
+            return TaskResult(keep_bundle(self.store, self.known, collected.folder, tenant=order.tenant, label=label))
 
 
 def keep_bundle(

@@ -12,11 +12,12 @@ from sqlmodel import Session
 from bot.collection.find_job import side_by_side
 from bot.config.file import Config
 from bot.diagnosis.job import JobRequest, visible, wire
-from bot.notify.messages import choices_within, pending_within, reply_within
+from bot.notify.choices import add_choices
+from bot.notify.requests import add_reply, pending_requests
 from bot.policy.job_end import judged
-from bot.queue.payloads import DiagnoseOrder, RecentOrder
-from bot.queue.tasks import Work
-from bot.queue.worker import Done
+from bot.queue.payloads import DiagnosePayload, RecentJobsPayload
+from bot.queue.tasks import QueuedTask
+from bot.queue.worker import TaskResult
 from connectors.base.contract import Deadline, Finder, JobSummary, SourceFailed
 from kb.errors import SignalboxError
 from kb.model import Window
@@ -26,31 +27,31 @@ LOOK_BACK = 3 * 86400.0
 PATIENCE = 15.0
 
 
-def recent(config: Config, work: Work) -> Done:
+def recent(config: Config, work: QueuedTask) -> TaskResult:
     """Look, and have whoever asked told."""
-    order = msgspec.json.decode(work.payload, type=RecentOrder)
+    order = msgspec.json.decode(work.payload, type=RecentJobsPayload)
     found = failed_of_late(config, order, time.time())
 
     def told(session: Session) -> None:
         now = datetime.now(UTC)
         payloads = [
             msgspec.json.encode(
-                {"order": DiagnoseOrder(one.id, order.tenant, cluster, one.namespace, source="slack")}
+                {"order": DiagnosePayload(one.id, order.tenant, cluster, one.namespace, source="slack")}
             ).decode()
             for cluster, one in found
         ]
-        handles = choices_within(session, order.tenant, payloads, now)
+        handles = add_choices(session, order.tenant, payloads, now)
         candidates = [
             {"handle": handle, "name": one.name or one.id, "facts": (one.state or "").lower()}
             for handle, (_, one) in zip(handles, found, strict=True)
         ]
-        for request in pending_within(session, work.id):
-            reply_within(session, request, {"form": "recent", "candidates": candidates}, now)
+        for request in pending_requests(session, work.id):
+            add_reply(session, request, {"form": "recent", "candidates": candidates}, now)
 
-    return Done(f"{len(found)} jobs", told)
+    return TaskResult(f"{len(found)} jobs", told)
 
 
-def failed_of_late(config: Config, order: RecentOrder, now: float) -> list[tuple[str, JobSummary]]:
+def failed_of_late(config: Config, order: RecentJobsPayload, now: float) -> list[tuple[str, JobSummary]]:
     """Jobs that ended badly: (cluster, job), the newest first. Those of the person alone where that is known."""
     deadline = Deadline.within(PATIENCE)
     try:

@@ -11,8 +11,8 @@ from hashlib import sha256
 from sqlmodel import Session
 
 from bot.policy.routing import JobFacts, link_of
-from bot.queue.payloads import GoodRunOrder
-from bot.queue.tasks import ask_within
+from bot.queue.payloads import KeepBaselinePayload
+from bot.queue.tasks import enqueue_task
 from bot.store.baselines import family_of
 from bot.store.database import Database, insert_new
 from bot.store.tables import GoodEndRow
@@ -59,10 +59,10 @@ def note_within(session: Session, end: GoodEnd, now: datetime) -> bool:
     facts = end.facts
     family = family_of(Job(name=facts.name))
     if family is not None:
-        order = GoodRunOrder(
+        order = KeepBaselinePayload(
             facts.id, facts.tenant, family, facts.cluster or None, facts.namespace, ended=at.timestamp()
         )
-        ask_within(session, order.wanted(), now, FOLD)
+        enqueue_task(session, order.request(), now, FOLD)
     return True
 
 

@@ -17,7 +17,7 @@ from typing import Literal
 from sqlmodel import Session, col, or_, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from bot.notify.messages import changed_within
+from bot.notify.messages import refresh_messages
 from bot.runtime.redaction import redact
 from bot.store.database import Database, insert_new
 from bot.store.tables import AuditRow, BarRow
@@ -327,7 +327,7 @@ def _noted(session: Session, row: BarRow, who: str, now: datetime) -> None:
     what = f"{row.state} {row.node}{f' for {row.job}' if row.scope == 'job' else ''}"
     session.add(AuditRow(at=now, tenant=row.tenant, who=_text(who, 128), verb="bar", what=what[:300], allowed=True))
     if row.incident_id is not None:
-        changed_within(session, [row.incident_id])
+        refresh_messages(session, [row.incident_id])
 
 
 def _already(row: BarRow) -> str:

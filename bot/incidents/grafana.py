@@ -13,7 +13,7 @@ from sqlmodel import Session
 from bot.config.chat import Grafana
 from bot.incidents.ledger import Ledger
 from bot.incidents.resolution import word
-from bot.notify.messages import put_within
+from bot.notify.outbox import enqueue_item
 from bot.policy.resolution_codes import nameless
 from bot.render.report_json import from_json
 from connectors.base.contract import Deadline
@@ -25,7 +25,7 @@ _MOST_TAGS = 20
 
 def owe_within(session: Session, incident: int, tenant: str, key: str, now: datetime) -> None:
     """Have it told, by `serve`, what an incident was; `key`: of the word that was said."""
-    put_within(session, f"grafana:{incident}:{key}"[:200], tenant, "grafana", {"incident": incident}, now=now)
+    enqueue_item(session, f"grafana:{incident}:{key}"[:200], tenant, "grafana", {"incident": incident}, now=now)
 
 
 def annotate(grafana: Grafana, ledger: Ledger, incident: int) -> None:

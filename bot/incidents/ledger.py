@@ -9,25 +9,28 @@ from sqlmodel import Session, col, select
 from bot.incidents.exclusions import Bars
 from bot.incidents.lifecycle import Lives
 from bot.incidents.resolution import Closings
-from bot.notify.messages import NOBODY, Postings
+from bot.notify.choices import Choices
+from bot.notify.messages import Messages
 from bot.notify.mutes import Quieting
-from bot.queue.tasks import OPEN, Wanted, Work, Worklist, ask_within
+from bot.notify.outbox import Outbox
+from bot.notify.requests import NOBODY, Requests
+from bot.queue.tasks import OPEN, QueuedTask, TaskQueue, TaskRequest, enqueue_task
 from bot.store.incidents import Store
 from bot.store.tables import RequestRow
 
 
-class Ledger(Store, Worklist, Postings, Closings, Lives, Quieting, Bars):
+class Ledger(Store, TaskQueue, Requests, Choices, Messages, Outbox, Closings, Lives, Quieting, Bars):
     """Incidents, work, messages, close-outs, mutes and bars, in one database."""
 
-    def ask(self, wanted: Wanted, now: datetime, fold: float = 0.0) -> tuple[Work, bool]:
-        """An alert or a scheduler asks for work: whoever should hear of the answer is told; see `Worklist.ask`."""
+    def enqueue(self, wanted: TaskRequest, now: datetime, fold: float = 0.0) -> tuple[QueuedTask, bool]:
+        """An alert or a scheduler asks for work: whoever should hear of the answer is told; see `TaskQueue.enqueue`."""
 
-        def asked(session: Session) -> tuple[Work, bool]:
-            work, new = ask_within(session, wanted, now, fold)
+        def asked(session: Session) -> tuple[QueuedTask, bool]:
+            work, new = enqueue_task(session, wanted, now, fold)
             key = f"unasked:{work.id}"
             there = session.exec(select(RequestRow.id).where(col(RequestRow.key) == key)).first()
             if work.state in OPEN and there is None:
-                # a request of nobody in particular, one for each piece of work: its row is locked by `ask_within`
+                # a request of nobody in particular, one for each piece of work: its row is locked by `enqueue_task`
                 session.add(
                     RequestRow(key=key, tenant=wanted.tenant, work_id=work.id, channel="", who=NOBODY, created_at=now)
                 )

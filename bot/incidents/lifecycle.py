@@ -14,7 +14,7 @@ from sqlalchemy import func, update
 from sqlmodel import Session, col, or_, select
 
 from bot.incidents.resolution import NoIncident
-from bot.notify.messages import changed_within
+from bot.notify.messages import refresh_messages
 from bot.store.database import Database, insert_new
 from bot.store.incident_state import State, state_of
 from bot.store.tables import IncidentRow, PostingRow, StepRow
@@ -112,7 +112,7 @@ def step_within(session: Session, incident: int, tenant: str, *, key: str, step:
     if insert_new(session, StepRow, values) is None:
         raise NotNow("the same was just done from elsewhere; look again")  # the transaction is rolled back
     session.add(row)
-    changed_within(session, [incident, *touched])
+    refresh_messages(session, [incident, *touched])
     return True
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import func
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
-from bot.notify.messages import changed_within
+from bot.notify.messages import refresh_messages
 from bot.policy.resolution_codes import LONGEST, MOST_NODES, NAMELESS, Cause, Verdict
 from bot.store.database import Database
 from bot.store.fault_library import Lesson, learn_within
@@ -104,7 +104,7 @@ def annotate_within(session: Session, incident: int, tenant: str, *, key: str, s
             row.closed_at = row.closed_at or now
             session.add(row)
             learn_within(session, row, _lesson(word(said_within(session, [incident])[incident])), now)
-        changed_within(session, [incident])
+        refresh_messages(session, [incident])
         return True
     raise SignalboxError("too many people speak of this incident at this moment; try again")
 

@@ -11,7 +11,7 @@ import msgspec
 from sqlmodel import Session, col, select
 
 from bot.config.chat import Tenant
-from bot.notify.messages import unasked_within
+from bot.notify.messages import add_notification
 from bot.notify.mutes import flap_within, keep_flap_within, mutes_within, unasked_times_within, verdicts_within
 from bot.policy.notifications import Decision, Subject, decide, quiet, subject_of
 from bot.policy.routing import Destination, JobFacts, Link, continues, destinations, link_of
@@ -117,7 +117,7 @@ def _told(
             "mentions": [asdict(one) for one in place.mentions],
             "times": decision.flap.count,
         }
-        row = unasked_within(
+        row = add_notification(
             session,
             once,
             tenant=incident.tenant,
@@ -168,7 +168,7 @@ def _hold(
     line = {"at": now.timestamp(), "incident": incident.id, "job": incident.job_name or incident.job_id or "?"}
     line["fault"] = incident.fault or incident.verdict
     if row is None:
-        row = unasked_within(
+        row = add_notification(
             session,
             held,
             tenant=incident.tenant,

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from bot.queue.tasks import Wanted
+from bot.queue.tasks import TaskRequest
 
 DIAGNOSE = "diagnose"
 RECENT = "recent"
@@ -15,7 +15,7 @@ DIGEST = "digest"
 GOOD_RUN = "good_run"
 
 
-class DiagnoseOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DiagnosePayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Diagnose a job. `why`: who asked, in words, as "alerts GPUHang, XidErrors".
 
     `last`: only so many seconds before its end; `deep`: all lines of all logs. `ended`: when the run that is meant ended,
@@ -37,26 +37,26 @@ class DiagnoseOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         wanted = repr((self.tenant, self.cluster, self.namespace, self.job, self.last, self.deep))
         return f"{DIAGNOSE}:{sha256(wanted.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
-    def wanted(self) -> Wanted:
+    def request(self) -> TaskRequest:
         """The order as work."""
-        return Wanted(DIAGNOSE, self.key(), self.tenant, msgspec.json.encode(self).decode())
+        return TaskRequest(DIAGNOSE, self.key(), self.tenant, msgspec.json.encode(self).decode())
 
 
-class RecentOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RecentJobsPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """List the jobs of a person that failed of late. `who`: in the chat; `users`: of the schedulers, none for everybody's."""
 
     tenant: str
     who: str
     users: tuple[str, ...] = ()
 
-    def wanted(self) -> Wanted:
+    def request(self) -> TaskRequest:
         """The order as work."""
-        return Wanted(
+        return TaskRequest(
             RECENT, f"{RECENT}:{self.tenant}:{self.who}"[:200], self.tenant, msgspec.json.encode(self).decode()
         )
 
 
-class GoodRunOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class KeepBaselinePayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Keep a run that ended well as what failed ones of its family are compared with. `family`: the same for its like.
 
     `ended`: as in `DiagnoseOrder`.
@@ -69,21 +69,21 @@ class GoodRunOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace: str | None = None
     ended: float | None = None
 
-    def wanted(self) -> Wanted:
+    def request(self) -> TaskRequest:
         """The order as work: the same for all runs of a family, so that one of them is kept and not each."""
         wanted = repr((self.tenant, self.cluster, self.family))
         key = f"{GOOD_RUN}:{sha256(wanted.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
-        return Wanted(GOOD_RUN, key, self.tenant, msgspec.json.encode(self).decode())
+        return TaskRequest(GOOD_RUN, key, self.tenant, msgspec.json.encode(self).decode())
 
 
-class DigestOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class DigestPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Work out the digest of a week as it stands now."""
 
     tenant: str
     week: str
 
-    def wanted(self) -> Wanted:
+    def request(self) -> TaskRequest:
         """The order as work."""
-        return Wanted(
+        return TaskRequest(
             DIGEST, f"{DIGEST}:{self.tenant}:{self.week}"[:200], self.tenant, msgspec.json.encode(self).decode()
         )

@@ -15,18 +15,19 @@ from sqlalchemy import func, update
 from sqlmodel import Session, col, select
 
 from bot.store.database import Database, insert_new
+from bot.store.leases import claim_row
 from bot.store.tables import WorkRow
 
 MOST_TRIES = 3
 LOST_AFTER = 60.0  # seconds without a sign of life of its worker: then somebody else takes it up
 OPEN = ("waiting", "running")
-Within = Callable[
+InTransaction = Callable[
     [Session], str | None
 ]  # written in the same transaction; gives the result where it is known only there
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TaskRequest:
     """What is asked for. `key`: the same for requests that are one piece of work; `payload`: JSON."""
 
     kind: str
@@ -36,7 +37,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class QueuedTask:
     """A piece of work. `payload`: JSON; `result`: what came of it, as its kind says."""
 
     id: int
@@ -55,32 +56,25 @@ class Work:
     error: str | None
 
 
-class Worklist(Database):
+class TaskQueue(Database):
     """The work in one database."""
 
-    def ask(self, wanted: Wanted, now: datetime, fold: float = 0.0) -> tuple[Work, bool]:
+    def enqueue(self, wanted: TaskRequest, now: datetime, fold: float = 0.0) -> tuple[QueuedTask, bool]:
         """Ask for work; whether it is new. The same key folds into what is open, or was done at most `fold` seconds ago."""
-        return self.write(lambda session: ask_within(session, wanted, now, fold))
+        return self.write(lambda session: enqueue_task(session, wanted, now, fold))
 
-    def claim(self, worker: str, now: datetime) -> Work | None:
+    def claim(self, worker: str, now: datetime) -> QueuedTask | None:
         """The oldest work that waits, now this worker's; None where there is none."""
         first = select(WorkRow.id).where(col(WorkRow.state) == "waiting").order_by(col(WorkRow.id)).limit(1)
         with self.errors(), self.session() as session:
             if session.exec(first).first() is None:
                 return None
+        values = {"state": "running", "worker": worker, "beat_at": now, "tries": col(WorkRow.tries) + 1}
         with self.errors(), self.session(write=True) as session:
-            if session.get_bind().dialect.name != "sqlite":
-                first = first.with_for_update(skip_locked=True)
-            change = (
-                update(WorkRow)
-                .where(col(WorkRow.id) == first.scalar_subquery(), col(WorkRow.state) == "waiting")
-                .values(state="running", worker=worker, beat_at=now, tries=col(WorkRow.tries) + 1)
-                .returning(WorkRow)
-            )
-            row = session.execute(change).scalar_one_or_none()
-            return None if row is None else _work(row)
+            row = claim_row(session, WorkRow, first, values, col(WorkRow.state) == "waiting")
+            return None if row is None else _queued_task(row)
 
-    def beat(self, work_id: int, worker: str, now: datetime) -> bool:
+    def heartbeat(self, work_id: int, worker: str, now: datetime) -> bool:
         """Say that the worker lives; whether the work is still its own."""
         return self._change(work_id, worker, {"beat_at": now})
 
@@ -88,12 +82,14 @@ class Worklist(Database):
         """Keep what it has got so far (JSON), for whoever takes it up again; whether it was still this worker's."""
         return self._change(work_id, worker, {"spooled": spooled})
 
-    def done(self, work_id: int, worker: str, now: datetime, result: str, within: Within | None = None) -> bool:
+    def complete(
+        self, work_id: int, worker: str, now: datetime, result: str, within: InTransaction | None = None
+    ) -> bool:
         """Say what came of it; whether it was still this worker's. `within` is done in the same transaction, if it was."""
         values = {"state": "done", "done_at": now, "result": result[:2000], "error": None}
         return self._change(work_id, worker, values, within)
 
-    def failed(self, work_id: int, worker: str, now: datetime, error: str, within: Within | None = None) -> bool:
+    def fail(self, work_id: int, worker: str, now: datetime, error: str, within: InTransaction | None = None) -> bool:
         """Say that it cannot be done."""
         return self._change(work_id, worker, {"state": "failed", "done_at": now, "error": error[:2000]}, within)
 
@@ -113,11 +109,11 @@ class Worklist(Database):
             back: Any = session.execute(update(WorkRow).where(*lost).values(state="waiting", worker=None))
             return int(over.rowcount) + int(back.rowcount)
 
-    def work(self, work_id: int) -> Work | None:
+    def work(self, work_id: int) -> QueuedTask | None:
         """One piece of work; None where there is none of that id."""
         with self.errors(), self.session() as session:
             row = session.get(WorkRow, work_id)
-            return None if row is None else _work(row)
+            return None if row is None else _queued_task(row)
 
     def counts(self) -> dict[str, int]:
         """How much there is in each state."""
@@ -125,7 +121,7 @@ class Worklist(Database):
             found = session.exec(select(WorkRow.state, func.count()).group_by(col(WorkRow.state)))
             return dict(sorted(found.all()))
 
-    def _change(self, work_id: int, worker: str, values: dict[str, Any], within: Within | None = None) -> bool:
+    def _change(self, work_id: int, worker: str, values: dict[str, Any], within: InTransaction | None = None) -> bool:
         own = (col(WorkRow.id) == work_id, col(WorkRow.worker) == worker, col(WorkRow.state) == "running")
 
         def change(session: Session) -> bool:
@@ -140,22 +136,22 @@ class Worklist(Database):
         return self.write(change)
 
 
-def ask_within(session: Session, wanted: Wanted, now: datetime, fold: float) -> tuple[Work, bool]:
-    """Ask for work in a transaction that writes; whether it is new. See `Worklist.ask`."""
+def enqueue_task(session: Session, wanted: TaskRequest, now: datetime, fold: float) -> tuple[QueuedTask, bool]:
+    """Ask for work in a transaction that writes; whether it is new. See `TaskQueue.enqueue`."""
     for _ in range(3):
-        folded = _fold(session, wanted.key, now, fold)
+        folded = _fold_into_existing(session, wanted.key, now, fold)
         if folded is not None:
             return folded, False
         new = WorkRow(**asdict(wanted), created_at=now, asked_at=now)
         number = insert_new(session, WorkRow, new.model_dump(exclude={"id"}))
         if number is not None:
             new.id = number
-            return _work(new), True
+            return _queued_task(new), True
         # another process was faster: fold into its row
     raise OSError(f"the work {wanted.key!r} could not be written down")
 
 
-def _fold(session: Session, key: str, now: datetime, fold: float) -> Work | None:
+def _fold_into_existing(session: Session, key: str, now: datetime, fold: float) -> QueuedTask | None:
     recent = now - timedelta(seconds=fold)
     wanted = select(WorkRow).where(col(WorkRow.key) == key).order_by(col(WorkRow.id).desc()).limit(1)
     row = session.exec(wanted.with_for_update()).first()  # SQLite has one writer at a time anyway, and leaves it out
@@ -164,8 +160,8 @@ def _fold(session: Session, key: str, now: datetime, fold: float) -> Work | None
     row.repeats += 1
     row.asked_at = now
     session.flush()
-    return _work(row)
+    return _queued_task(row)
 
 
-def _work(row: WorkRow) -> Work:
-    return Work(**{name: getattr(row, name) for name in Work.__dataclass_fields__})
+def _queued_task(row: WorkRow) -> QueuedTask:
+    return QueuedTask(**{name: getattr(row, name) for name in QueuedTask.__dataclass_fields__})

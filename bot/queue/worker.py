@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from bot.queue.tasks import Within, Work, Worklist
+from bot.queue.tasks import InTransaction, QueuedTask, TaskQueue
 from bot.runtime import logging as runtime_logging
 from bot.runtime import metrics
 from bot.store.database import StoreError
@@ -29,23 +29,23 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class TaskResult:
     """What came of a piece of work. `within`: what is written in the same transaction, so that both are or neither is.
 
     It may give the result itself, and may be done twice: of a transaction that failed nothing stands.
     """
 
     result: str
-    within: Within | None = None
+    within: InTransaction | None = None
 
 
-Do = Callable[[Work], Done]
+TaskHandler = Callable[[QueuedTask], TaskResult]
 
 
-def run(url: str, does: Mapping[str, Do], stop: Callable[[], bool], *, idle: float = IDLE) -> None:
+def run(url: str, does: Mapping[str, TaskHandler], stop: Callable[[], bool], *, idle: float = IDLE) -> None:
     """Work until told to stop. `does`: what is to be done for each kind of work."""
     name = f"{socket.gethostname()}:{os.getpid()}"
-    with Worklist(url) as worklist:
+    with TaskQueue(url) as worklist:
         pause = idle
         while not stop():
             try:
@@ -57,7 +57,7 @@ def run(url: str, does: Mapping[str, Do], stop: Callable[[], bool], *, idle: flo
                 time.sleep(pause)
 
 
-def step(worklist: Worklist, does: Mapping[str, Do], name: str) -> bool:
+def step(worklist: TaskQueue, does: Mapping[str, TaskHandler], name: str) -> bool:
     """Do one piece of work; whether there was one."""
     worklist.reclaim(datetime.now(UTC))
     work = worklist.claim(name, datetime.now(UTC))
@@ -65,35 +65,35 @@ def step(worklist: Worklist, does: Mapping[str, Do], name: str) -> bool:
         return False
     do = does.get(work.kind)
     if do is None:
-        worklist.failed(work.id, name, datetime.now(UTC), f"nobody knows how to do {work.kind!r}")
+        worklist.fail(work.id, name, datetime.now(UTC), f"nobody knows how to do {work.kind!r}")
         return True
     began, outcome = time.perf_counter(), "failed"
-    with _alive(worklist, work, name), runtime_logging.about(work=work.id, kind=work.kind):
+    with _heartbeats(worklist, work, name), runtime_logging.about(work=work.id, kind=work.kind):
         try:
             done = do(work)
         except SignalboxError as error:
-            worklist.failed(work.id, name, datetime.now(UTC), str(error))
+            worklist.fail(work.id, name, datetime.now(UTC), str(error))
         except Exception as error:  # noqa: BLE001 - the outer door of a worker: one piece of work must not end it
             _log.exception("work %d (%s) ended in an error of Signalbox itself", work.id, work.kind)
             outcome = "error"
             told = f"an error of Signalbox itself ({type(error).__name__}); its log has more under work {work.id}"
-            worklist.failed(work.id, name, datetime.now(UTC), told)
+            worklist.fail(work.id, name, datetime.now(UTC), told)
         else:
-            worklist.done(work.id, name, datetime.now(UTC), done.result, done.within)
+            worklist.complete(work.id, name, datetime.now(UTC), done.result, done.within)
             outcome = "done"
     metrics.timed("work_seconds", time.perf_counter() - began, work.kind, outcome)
     return True
 
 
 @contextmanager
-def _alive(worklist: Worklist, work: Work, name: str) -> Iterator[None]:
+def _heartbeats(worklist: TaskQueue, work: QueuedTask, name: str) -> Iterator[None]:
     """Give signs of life while something is done."""
     over = threading.Event()
 
     def beat() -> None:
         while not over.wait(BEAT):
             with suppress(SignalboxError):
-                worklist.beat(work.id, name, datetime.now(UTC))
+                worklist.heartbeat(work.id, name, datetime.now(UTC))
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()

@@ -20,7 +20,6 @@ from pathlib import Path
 import msgspec
 import zstandard
 from sqlalchemy import ColumnElement, delete, update
-from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
 from bot.collection.collect import EVICTED, evicted_of, mark_of, marks
@@ -30,7 +29,8 @@ from bot.retention.evidence import NOTE, Gone
 from bot.retention.rows import prune_rows
 from bot.runtime.paths import state_dir
 from bot.store.database import Database
-from bot.store.tables import ClaimRow, IncidentRow, KeptRow, ReplayRow, ReportRow
+from bot.store.leases import claim_period, complete_period
+from bot.store.tables import IncidentRow, KeptRow, ReplayRow, ReportRow
 from kb.errors import SignalboxError
 
 LEFT_OVER = timedelta(days=1)  # what nobody has finished for so long, nobody will
@@ -69,19 +69,13 @@ def daily(store: Database, spool: Path, now: datetime, settings: Retention) -> T
     Raises:
         SignalboxError: the store or the spool cannot be used.
     """
-    claim = ClaimRow(kind=f"tidy:{_name_of(spool)}", period=f"{now.astimezone(UTC):%Y-%m-%d}", at=now, who=_who())
-    kind, period = claim.kind, claim.period
-    with store.errors():
-        try:
-            with store.session(write=True) as session:
-                session.add(claim)
-        except IntegrityError:
+    kind, period, holder = f"tidy:{_name_of(spool)}", f"{now.astimezone(UTC):%Y-%m-%d}", _who()
+    with store.errors(), store.session(write=True) as session:
+        if not claim_period(session, kind, period, now=now, holder=holder):
             return None
     told = tidy(store, spool, now, settings)
     with store.errors(), store.session(write=True) as session:
-        session.execute(
-            update(ClaimRow).where(col(ClaimRow.kind) == kind, col(ClaimRow.period) == period).values(state="done")
-        )
+        complete_period(session, kind, period, holder=holder)
     return told
 
 

@@ -22,8 +22,8 @@ from bot.diagnosis.job import wire
 from bot.handlers.successful_runs import DONE, GoodEnd
 from bot.policy.job_end import Watching, fold, judged, words
 from bot.policy.routing import JobFacts
-from bot.queue.payloads import DiagnoseOrder
-from bot.queue.tasks import Worklist
+from bot.queue.payloads import DiagnosePayload
+from bot.queue.tasks import TaskQueue
 from connectors.base.contract import Deadline, Finder, JobSummary, SourceFailed
 from kb.errors import SignalboxError
 from kb.model import Window
@@ -54,7 +54,7 @@ class Stop(Protocol):
         """Wait so many seconds, or until it is set; whether it is."""
 
 
-Ask = Callable[[DiagnoseOrder, float], object]  # the order, and when the job ended (seconds since the epoch)
+Ask = Callable[[DiagnosePayload, float], object]  # the order, and when the job ended (seconds since the epoch)
 Note = Callable[[GoodEnd], object]
 Tell = Callable[[str], None]
 
@@ -83,10 +83,10 @@ class Ending:
         base, task, _ = self.job.partition("_")
         return f"{self.tenant}/{self.cluster}/{base}" if task and base.isdecimal() else None
 
-    def order(self) -> DiagnoseOrder:
+    def order(self) -> DiagnosePayload:
         """What is asked for."""
         why = f"it ended: {self.how}"
-        return DiagnoseOrder(
+        return DiagnosePayload(
             self.job, self.tenant, self.cluster, self.namespace, why, source="scheduler", ended=self.ended
         )
 
@@ -125,13 +125,13 @@ def good_ends(place: Place, known: JobSummary) -> Iterator[GoodEnd]:
             yield GoodEnd(facts, at)
 
 
-def ask_of(worklist: Callable[[], AbstractContextManager[Worklist]]) -> Ask:
+def ask_of(worklist: Callable[[], AbstractContextManager[TaskQueue]]) -> Ask:
     """Write the orders into the work list; what was diagnosed since the end, or is about to be, is not asked for again."""
 
-    def ask(order: DiagnoseOrder, ended: float) -> None:
+    def ask(order: DiagnosePayload, ended: float) -> None:
         now = datetime.now(UTC)
         with worklist() as works:
-            works.ask(order.wanted(), now, fold(ended, now.timestamp(), LONGEST_FOLD))
+            works.enqueue(order.request(), now, fold(ended, now.timestamp(), LONGEST_FOLD))
 
     return ask
 

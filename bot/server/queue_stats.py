@@ -17,7 +17,7 @@ from bot.store.tables import IncidentRow, OutboxRow, PostingRow, WorkRow
 class Standing:
     """`work`: pieces of work by kind and state, of those that are not done; `oldest`: seconds that the oldest one waits.
 
-    `unsent`: messages and parcels that are due; `unsent_oldest`: seconds that the oldest one is due; `given_up`: those that Slack
+    `unsent`: messages and items that are due; `unsent_oldest`: seconds that the oldest one is due; `given_up`: those that Slack
     did not take for good. `incidents`: all that are kept; `open`: those without a close-out.
     """
 
@@ -65,12 +65,12 @@ def _unsent(session: Session, now: datetime) -> tuple[int, datetime | None, int]
         select(func.count(), func.min(PostingRow.ready_at)).select_from(PostingRow).where(due)
     ).one()
     waiting = (col(OutboxRow.state) != "sent") & (col(OutboxRow.state) != "failed") & (col(OutboxRow.ready_at) <= now)
-    parcels, earliest = session.exec(
+    items, earliest = session.exec(
         select(func.count(), func.min(OutboxRow.ready_at)).select_from(OutboxRow).where(waiting)
     ).one()
     failed = session.exec(select(func.count()).select_from(OutboxRow).where(col(OutboxRow.state) == "failed")).one()
     times = [one for one in (first, earliest) if one is not None]
-    return messages + parcels, min(times, default=None), failed
+    return messages + items, min(times, default=None), failed
 
 
 def _age(since: datetime | None, now: datetime) -> float:

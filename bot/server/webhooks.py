@@ -17,8 +17,8 @@ from werkzeug.exceptions import HTTPException
 
 from bot.config.file import Webhook
 from bot.policy.job_end import HookRefused, Judged, fold, judged, read_ended, words
-from bot.queue.payloads import DiagnoseOrder
-from bot.queue.tasks import Worklist
+from bot.queue.payloads import DiagnosePayload
+from bot.queue.tasks import TaskQueue
 from bot.server.alert_payloads import LARGEST, WebhookRefused, read_webhook
 from connectors.base.contract import SourceFailed
 from kb.errors import SignalboxError
@@ -33,7 +33,7 @@ NO_SUCH = b"signalbox: a secret nobody has"  # compared with where there is none
 
 
 def app(
-    worklist: Callable[[], AbstractContextManager[Worklist]],
+    worklist: Callable[[], AbstractContextManager[TaskQueue]],
     webhooks: Mapping[str, Webhook],
     clusters: Callable[[str], Collection[str]] = lambda _: (),
     *,
@@ -63,10 +63,10 @@ def app(
         with worklist() as works:
             asked = []
             for one in jobs:
-                order = DiagnoseOrder(
+                order = DiagnosePayload(
                     one.job, hook.tenant, hook.cluster, one.namespace, f"alerts {', '.join(one.alerts)}"
                 )
-                work, new = works.ask(order.wanted(), now, hook.fold)
+                work, new = works.enqueue(order.request(), now, hook.fold)
                 asked.append({"job": one.job, "work": work.id, "new": new})
         return _json(202 if asked else 200, {"asked": asked, "left_out": list(left_out)})
 
@@ -99,7 +99,7 @@ def app(
 
 
 def _ended(
-    worklist: Callable[[], AbstractContextManager[Worklist]],
+    worklist: Callable[[], AbstractContextManager[TaskQueue]],
     hook: Webhook,
     clusters: Collection[str],
     *,
@@ -118,11 +118,11 @@ def _ended(
     cluster = hook.cluster or (told.cluster if told.cluster in clusters else None)
     why = f"it ended: {words(told.state, told.exit_code, told.signal)}"
     since = told.ended if told.ended is not None else at - LATE
-    order = DiagnoseOrder(
+    order = DiagnosePayload(
         told.job, hook.tenant, cluster, told.namespace, why, source="scheduler", ended=told.ended or at
     )
     with worklist() as works:
-        work, new = works.ask(order.wanted(), now, fold(since, at, max(hook.fold, LATE)))
+        work, new = works.enqueue(order.request(), now, fold(since, at, max(hook.fold, LATE)))
     return _json(202, {"asked": [{"job": told.job, "work": work.id, "new": new}], "left_out": []})
 
 

@@ -20,7 +20,7 @@ from slack_sdk.errors import SlackApiError
 from bot.incidents.lifecycle import NotNow
 from bot.incidents.resolution import NoIncident
 from bot.learning.drafts.store import Wish as DraftWish
-from bot.notify.messages import Taken
+from bot.notify.requests import RequestOutcome
 from bot.render.report_json import from_json
 from bot.slack.blocks.limits import Json, Message
 from bot.slack.delivery.compose import Composer, shown_of
@@ -150,7 +150,7 @@ class _Listeners:
             return replies.looking()
         return self._taken(self._desk.diagnose(person, asked, key), asked)
 
-    def _taken(self, taken: Taken, asked: Diagnose) -> Message:
+    def _taken(self, taken: RequestOutcome, asked: Diagnose) -> Message:
         posting = taken.posting
         link = None
         if posting is not None and posting.ts is not None and self._team_url:

@@ -15,7 +15,7 @@ from bot.config.chat import Slack
 from bot.config.file import Config
 from bot.incidents.grafana import annotate
 from bot.incidents.ledger import Ledger
-from bot.notify.messages import Parcel
+from bot.notify.outbox import OutboxItem
 from bot.rulebase.loader import Knowledge
 from bot.slack.app import SCOPES, THREADS, build
 from bot.slack.delivery.compose import Composer, Page, no_page
@@ -147,7 +147,7 @@ def send(
         ledger,
         client,
         composer,
-        {"grafana": lambda parcel: _grafana(config, ledger, parcel)},
+        {"grafana": lambda item: _grafana(config, ledger, item)},
     )
     asked = 0.0
 
@@ -162,7 +162,7 @@ def send(
     sender.run(stopped)
 
 
-def _grafana(config: Config, ledger: Ledger, parcel: Parcel) -> None:
-    grafana = config.tenants_of_chat[parcel.tenant].grafana if parcel.tenant in config.tenants_of_chat else None
+def _grafana(config: Config, ledger: Ledger, item: OutboxItem) -> None:
+    grafana = config.tenants_of_chat[item.tenant].grafana if item.tenant in config.tenants_of_chat else None
     if grafana is not None:
-        annotate(grafana, ledger, int(parcel.payload["incident"]))
+        annotate(grafana, ledger, int(item.payload["incident"]))

@@ -28,12 +28,14 @@ from bot.incidents.lifecycle import Verb as StepVerb
 from bot.incidents.resolution import Closing, annotate_within
 from bot.learning.drafts.store import Draft, ask_draft_within, draft_of, wish_draft_within
 from bot.learning.drafts.store import Wish as DraftWish
-from bot.notify.messages import Posting, Taken, Wish, changed_within, put_within, wish_within
+from bot.notify.messages import Posting, refresh_messages
 from bot.notify.mutes import mute_within
+from bot.notify.outbox import enqueue_item
+from bot.notify.requests import DiagnosisRequest, RequestOutcome, request_diagnosis
 from bot.policy.notifications import Mute
 from bot.policy.permissions import Refusal, Verb, refusal
 from bot.policy.resolution_codes import Verdict, implied
-from bot.queue.payloads import DiagnoseOrder, DigestOrder, RecentOrder
+from bot.queue.payloads import DiagnosePayload, DigestPayload, RecentJobsPayload
 from bot.render.report_json import from_json
 from bot.runtime.paths import DEFAULT_TENANT
 from bot.slack.forms.close_out import CloseOut
@@ -127,24 +129,24 @@ class Desk:
 
     # -- diagnoses -----------------------------------------------------------------------------------------------------
 
-    def diagnose(self, person: Person, asked: Diagnose, key: str, *, again: bool = False) -> Taken:
+    def diagnose(self, person: Person, asked: Diagnose, key: str, *, again: bool = False) -> RequestOutcome:
         """Write down a wish for a diagnosis."""
         tenant = self.allow(person, "diagnose", asked.job)
-        order = DiagnoseOrder(asked.job, tenant, source="slack", last=asked.last, deep=asked.deep)
+        order = DiagnosePayload(asked.job, tenant, source="slack", last=asked.last, deep=asked.deep)
         return self._wish(person, order, key, private=asked.private, again=again)
 
-    def pick(self, person: Person, handle: str, key: str) -> tuple[Taken, str]:
+    def pick(self, person: Person, handle: str, key: str) -> tuple[RequestOutcome, str]:
         """One of several jobs was chosen; what became of it, and the job."""
         tenant = self.allow(person, "diagnose", handle)
         payload = self.ledger.choice(handle, tenant)
         if payload is None:
             raise SignalboxError("this choice is too old: ask again")
         chosen: dict[str, Any] = msgspec.json.decode(payload)
-        order = msgspec.convert(chosen["order"], DiagnoseOrder)
+        order = msgspec.convert(chosen["order"], DiagnosePayload)
         at = replace(person, thread_ts=chosen.get("thread_ts"))
         return self._wish(at, order, key, private=bool(chosen.get("private"))), order.job
 
-    def again(self, person: Person, subject: Subject, key: str) -> Taken:
+    def again(self, person: Person, subject: Subject, key: str) -> RequestOutcome:
         """The same job once more."""
         if subject.record is not None:
             incident = subject.record.incident
@@ -153,15 +155,15 @@ class Desk:
             job, cluster = str(subject.posting.facts.get("job") or "") if subject.posting else "", None
         if not job:
             raise SignalboxError("what it was about is not known by a name or an id")
-        order = DiagnoseOrder(job, subject.tenant, cluster, source="slack")
+        order = DiagnosePayload(job, subject.tenant, cluster, source="slack")
         self.allow(person, "diagnose", job)
         thread = subject.posting.thread if subject.posting else None
         return self._wish(replace(person, thread_ts=thread), order, key, again=True)
 
     def _wish(
-        self, person: Person, order: DiagnoseOrder, key: str, *, private: bool = False, again: bool = False
-    ) -> Taken:
-        wish = Wish(
+        self, person: Person, order: DiagnosePayload, key: str, *, private: bool = False, again: bool = False
+    ) -> RequestOutcome:
+        wish = DiagnosisRequest(
             key=key,
             tenant=order.tenant,
             channel=person.channel,
@@ -173,8 +175,8 @@ class Desk:
         )
         now, fold = self._time(), self.settings(order.tenant).fold
 
-        def wished(session: Session) -> Taken:
-            taken = wish_within(session, wish, order.wanted(), now, fold)
+        def wished(session: Session) -> RequestOutcome:
+            taken = request_diagnosis(session, wish, order.request(), now, fold)
             if not taken.second:
                 session.add(self._audit(person, order.tenant, "diagnose", order.job))
             return taken
@@ -185,9 +187,9 @@ class Desk:
         """No job was named: a worker looks for those of this person that failed of late."""
         tenant = self.allow(person, "diagnose", "")
         users = tuple(name for name, who in self.settings(tenant).people.users.items() if who == person.id)
-        order = RecentOrder(tenant, person.id, users)
-        wish = Wish(key, tenant, person.channel, person.id, person.thread_ts, reply_to=person.reply_to)
-        self.ledger.wish(wish, order.wanted(), self._time(), 0.0)
+        order = RecentJobsPayload(tenant, person.id, users)
+        wish = DiagnosisRequest(key, tenant, person.channel, person.id, person.thread_ts, reply_to=person.reply_to)
+        self.ledger.request_diagnosis(wish, order.request(), self._time(), 0.0)
 
     def digest(self, person: Person, week: str, key: str) -> str:
         """A worker works out the digest of a week, the last whole one for no name; its name.
@@ -199,8 +201,10 @@ class Desk:
         zone = ZoneInfo(self.settings(tenant).zone)
         running = week_of(self._time(), zone)
         wanted = {"": running.shifted(-1), "now": running}.get(week.lower()) or week_named(week)
-        wish = Wish(key, tenant, person.channel, person.id, person.thread_ts, private=True, reply_to=person.reply_to)
-        self.ledger.wish(wish, DigestOrder(tenant, str(wanted)).wanted(), self._time(), 0.0)
+        wish = DiagnosisRequest(
+            key, tenant, person.channel, person.id, person.thread_ts, private=True, reply_to=person.reply_to
+        )
+        self.ledger.request_diagnosis(wish, DigestPayload(tenant, str(wanted)).request(), self._time(), 0.0)
         return str(wanted)
 
     # -- what a button is about ----------------------------------------------------------------------------------------
@@ -212,7 +216,7 @@ class Desk:
             SignalboxError: nothing that is known here.
         """
         tenant = self.tenant_of(person.channel)
-        posting = self.ledger.by_handle(handle)
+        posting = self.ledger.message_by_handle(handle)
         if posting is not None:
             direct = person.channel.startswith("D")
             if posting.tenant == tenant or (direct and posting.channel == person.channel):
@@ -234,7 +238,7 @@ class Desk:
             told["handle"] = subject.posting.handle
         elif subject is not None:
             told["incident"] = str(_record(subject).incident.id)
-        (handle,) = self.ledger.choices(tenant, [msgspec.json.encode(told).decode()], self._time())
+        (handle,) = self.ledger.add_choices(tenant, [msgspec.json.encode(told).decode()], self._time())
         return handle
 
     def placed(self, handle: str) -> dict[str, Any]:
@@ -245,14 +249,16 @@ class Desk:
     def offered(self, person: Person, jobs: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         """A form's handle, and one for each job that may be chosen in it."""
         tenant = self.allow(person, "diagnose", "")
-        orders = [{"order": DiagnoseOrder(one, tenant, source="slack"), "thread_ts": person.thread_ts} for one in jobs]
+        orders = [
+            {"order": DiagnosePayload(one, tenant, source="slack"), "thread_ts": person.thread_ts} for one in jobs
+        ]
         payloads = [msgspec.json.encode(one).decode() for one in orders]
-        return self.place(person), self.ledger.choices(tenant, payloads, self._time())
+        return self.place(person), self.ledger.add_choices(tenant, payloads, self._time())
 
     def show(self, person: Person, subject: Subject, key: str) -> None:
         """An incident of a list, to this person alone."""
         incident = _record(subject).incident.id
-        (handle,) = self.ledger.choices(subject.tenant, [f'{{"incident":{incident}}}'], self._time())
+        (handle,) = self.ledger.add_choices(subject.tenant, [f'{{"incident":{incident}}}'], self._time())
         self.tell(person, key, {"form": "incident", "incident": incident, "handle": handle})
 
     def look(self, person: Person, tenant: str, rule: str) -> None:
@@ -388,7 +394,7 @@ class Desk:
             if subject.posting is None:
                 return False
             payload = {"incident": record.incident.id, "asked": True}
-            return put_within(
+            return enqueue_item(
                 session,
                 f"evidence:{key}",
                 subject.tenant,
@@ -403,13 +409,13 @@ class Desk:
         self.allow(person, "read", "a reminder")
         if subject.posting is not None and subject.posting.state == "reminder":
             zone = self.settings(subject.tenant).zone
-            self.ledger.postpone(subject.posting.id, next_working_day(self._time(), zone))
+            self.ledger.postpone_reminder(subject.posting.id, next_working_day(self._time(), zone))
 
     def dismiss(self, person: Person, subject: Subject) -> None:
         """The reminder is not needed."""
         self.allow(person, "read", "a reminder")
         if subject.posting is not None and subject.posting.state == "reminder":
-            self.ledger.dismiss(subject.posting.id)
+            self.ledger.dismiss_reminder(subject.posting.id)
 
     # -- mutes ---------------------------------------------------------------------------------------------------------
 
@@ -437,7 +443,7 @@ class Desk:
             new = mute_within(session, key, mute, self._time())
             if new:
                 session.add(self._audit(person, subject.tenant, "mute", f"{kind} {what}"))
-                changed_within(session, [_record(subject).incident.id])
+                refresh_messages(session, [_record(subject).incident.id])
             return new
 
         return self.ledger.write(muted)
@@ -478,7 +484,7 @@ class Desk:
         """The home tab is drawn anew."""
         tenant = self.tenant_of("D")
         with self.ledger.errors(), self.ledger.session(write=True) as session:
-            put_within(session, f"home:{key}", tenant, "home", {"who": user}, now=self._time())
+            enqueue_item(session, f"home:{key}", tenant, "home", {"who": user}, now=self._time())
 
     def tell(self, person: Person, key: str, payload: Mapping[str, Any]) -> None:
         """Words for this person alone, from where no acknowledgement can carry them."""
@@ -486,7 +492,7 @@ class Desk:
         if person.reply_to:
             told["reply_to"] = person.reply_to
         with self.ledger.errors(), self.ledger.session(write=True) as session:
-            put_within(session, f"tell:{key}", self.tenant_of(person.channel), "reply", told, now=self._time())
+            enqueue_item(session, f"tell:{key}", self.tenant_of(person.channel), "reply", told, now=self._time())
 
 
 def _record(subject: Subject) -> Answered:

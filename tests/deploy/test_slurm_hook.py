@@ -19,7 +19,7 @@ from waitress.server import create_server
 
 from bot.config.file import Webhook
 from bot.policy.job_end import Watching, as_of
-from bot.queue.tasks import Worklist
+from bot.queue.tasks import TaskQueue
 from bot.server.job_watcher import Place, Watch, ask_of, endings_of
 from bot.server.webhooks import app
 from connectors.base.contract import Deadline, JobQuery
@@ -45,7 +45,7 @@ class Site:
 
     def jobs(self, tenant: str = "epilog") -> dict[str, str]:
         """The jobs in the work list: id → why. Each way has a tenant of its own."""
-        with Worklist(self.url) as works:
+        with TaskQueue(self.url) as works:
             found = [works.work(number) for number in range(1, 1 + sum(works.counts().values()))]
         told = [json.loads(one.payload) for one in found]
         assert all((one["cluster"], one["source"]) == ("west", "scheduler") for one in told)
@@ -65,7 +65,7 @@ def site(folder: Path) -> Iterator[Site]:
         secret.chmod(0o600)
         hooks[place.name] = Webhook(place.name, Secret(file=str(secret)), cluster="west")
         shutil.copy2(SCRIPT, place)
-    server = create_server(app(lambda: Worklist(url), hooks), host="127.0.0.1", port=0, threads=4)
+    server = create_server(app(lambda: TaskQueue(url), hooks), host="127.0.0.1", port=0, threads=4)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     for place in (own.epilog, own.completion):
@@ -168,7 +168,7 @@ def test_the_look_at_the_accounting_finds_the_rest(cluster, monkeypatch: pytest.
     shelf.add([place.marker])  # of an earlier start
     until(lambda: len(own.jobs()) >= 5)
     before = own.jobs()
-    watch = Watch((place,), ask_of(lambda: Worklist(own.url)), shelf, [].append, Watching())
+    watch = Watch((place,), ask_of(lambda: TaskQueue(own.url)), shelf, [].append, Watching())
     watch.look(time.time())
     assert (place.failures, own.jobs()) == (0, {**before, ids["lost"]: "it ended: NODE_FAIL"})
 

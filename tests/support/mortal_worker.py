@@ -189,20 +189,20 @@ def _clock(number: int) -> Callable[[], datetime]:
 @contextmanager
 def _sent_between(sender: Any) -> Iterator[None]:
     """Whenever messages should say how far collecting is, they are sent before it goes on."""
-    from bot.notify.messages import Postings
+    from bot.notify.messages import Messages
 
-    noted = Postings.progress
+    noted = Messages.show_progress
 
     def progress(self: Any, *words: Any) -> None:
         noted(self, *words)
         while sender.step():
             pass
 
-    Postings.progress = progress  # type: ignore[method-assign]
+    Messages.show_progress = progress  # type: ignore[method-assign]
     try:
         yield
     finally:
-        Postings.progress = noted  # type: ignore[method-assign]
+        Messages.show_progress = noted  # type: ignore[method-assign]
 
 
 @contextmanager

@@ -25,9 +25,9 @@ from bot.learning.proposals.store import Proposed, propose_within, refuse, repla
 from bot.learning.replay.backtest import backtest
 from bot.learning.replay.clean_corpus import clean_logs
 from bot.learning.replay.trial import Base, base_of, trial
-from bot.notify.messages import put_within
-from bot.queue.tasks import Work
-from bot.queue.worker import Done
+from bot.notify.outbox import enqueue_item
+from bot.queue.tasks import QueuedTask
+from bot.queue.worker import TaskResult
 from bot.rulebase.loader import default_folder
 from bot.rulebase.reload import Current
 from bot.store.database import Database
@@ -146,18 +146,18 @@ class Drafter:
 
     # -- a worker's way ------------------------------------------------------------------------------------------------
 
-    def do(self, work: Work) -> Done:
+    def do(self, work: QueuedTask) -> TaskResult:
         """Do what a draft's last wish asks for. What came of it is written with the end of the work."""
         with Database(self.url) as store:
             found = draft_of(store, str(msgspec.json.decode(work.payload)["draft"]))
         if found is None or found.state == "proposed":
-            return Done("there is nothing to do")
+            return TaskResult("there is nothing to do")
         wish = found.wish
         if found.content is not None and found.content.files:
             content = self.replayed(found.content, found.tenant, wish.edits)
         else:
             content = self.content(found.incident_id, found.tenant, wish.edits)
-        return Done("drafted", lambda session: self._kept(session, found, wish, content))
+        return TaskResult("drafted", lambda session: self._kept(session, found, wish, content))
 
     def _kept(self, session: Session, found: Draft, wish: Wish, content: Content) -> str:
         now = datetime.now(UTC)
@@ -188,7 +188,7 @@ class Drafter:
     def _shown(self, session: Session, found: Draft, now: datetime) -> None:
         """The form that is open is filled."""
         payload = {"draft": found.handle, "version": found.version}
-        put_within(session, f"view:{found.handle}:{found.version}", found.tenant, "view", payload, now=now)
+        enqueue_item(session, f"view:{found.handle}:{found.version}", found.tenant, "view", payload, now=now)
 
 
 def refusal(settings: PullRequests | None, proposed: Proposed) -> str | None:
@@ -205,7 +205,7 @@ def refusal(settings: PullRequests | None, proposed: Proposed) -> str | None:
 def _told(session: Session, found: Draft, words: str, now: datetime) -> None:
     """To who asked, alone."""
     payload = {"who": found.who, "channel": found.channel, "form": "message", "text": f"The rule was {words}."}
-    put_within(session, f"draft:{found.handle}:{found.version}", found.tenant, "reply", payload, now=now)
+    enqueue_item(session, f"draft:{found.handle}:{found.version}", found.tenant, "reply", payload, now=now)
 
 
 @dataclass
@@ -218,7 +218,7 @@ class Drafting:
     _digest: str = ""
     _drafter: Drafter | None = None
 
-    def do(self, work: Work) -> Done:
+    def do(self, work: QueuedTask) -> TaskResult:
         """Do what a draft's last wish asks for."""
         digest = self.current.known().rulebook.digest
         if self._drafter is None or digest != self._digest:

@@ -17,7 +17,7 @@ import zstandard
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
-from bot.queue.tasks import Wanted, ask_within
+from bot.queue.tasks import TaskRequest, enqueue_task
 from bot.store.database import Database
 from bot.store.tables import DraftRow
 
@@ -150,7 +150,7 @@ def made_within(session: Session, draft: Draft, state: State, content: Content) 
 
 def _work_within(session: Session, row: DraftRow, now: datetime) -> None:
     order = _json({"draft": row.handle})
-    ask_within(session, Wanted(DRAFT, f"{DRAFT}:{row.handle}:{row.version}", row.tenant, order), now, 0.0)
+    enqueue_task(session, TaskRequest(DRAFT, f"{DRAFT}:{row.handle}:{row.version}", row.tenant, order), now, 0.0)
 
 
 def _draft(row: DraftRow) -> Draft:

@@ -20,8 +20,8 @@ from bot.forges.base import Forge, ForgeFailed, Plan, PlanRefused, Pull
 from bot.forges.pull_request_body import hidden
 from bot.forges.registry import forge_of
 from bot.learning.proposals.store import LIVE, Proposal, changed, plan_of, proposal_of, reserved_within
-from bot.queue.tasks import Work
-from bot.queue.worker import Done
+from bot.queue.tasks import QueuedTask
+from bot.queue.worker import TaskResult
 from bot.store.database import Database
 
 MOST_TRIES = 90  # with an hour between them: some days
@@ -44,10 +44,10 @@ class Proposing:
     now: Callable[[], datetime] = _now
     _forge: Forge | None = field(default=None)
 
-    def do(self, work: Work) -> Done:
+    def do(self, work: QueuedTask) -> TaskResult:
         """Look after one proposal. The result is what it came to, in words."""
         number = int(msgspec.json.decode(work.payload)["proposal"])
-        return Done(self.advance(number))
+        return TaskResult(self.advance(number))
 
     def advance(self, number: int) -> str:
         """Bring one proposal as far as it goes now; in words. Safe to be called at any time, and again.

@@ -21,8 +21,8 @@ from bot.config.rules import PullRequests
 from bot.forges.base import PREFIX, Plan, PlanRefused, placed, refuse_rule
 from bot.forges.pull_request_body import Told, body_of, plain, title_of
 from bot.learning.replay.backtest import Backtest
-from bot.notify.messages import tell_within
-from bot.queue.tasks import Wanted, ask_within
+from bot.notify.messages import add_message
+from bot.queue.tasks import TaskRequest, enqueue_task
 from bot.store.database import Database, insert_new
 from bot.store.tables import PostingRow, ProposalRow
 
@@ -383,7 +383,7 @@ def tick(database: Database, now: datetime) -> int:
 
 def work_within(session: Session, number: int, tenant: str, now: datetime) -> None:
     """A worker is to look after a proposal."""
-    ask_within(session, Wanted(PROPOSE, f"{PROPOSE}:{number}", tenant, f'{{"proposal":{number}}}'), now, 0.0)
+    enqueue_task(session, TaskRequest(PROPOSE, f"{PROPOSE}:{number}", tenant, f'{{"proposal":{number}}}'), now, 0.0)
 
 
 def raised_within(session: Session, posting: int | None, now: datetime) -> None:
@@ -401,7 +401,7 @@ def told_of_within(session: Session, number: int, *, channel: str, parent: int |
     row = session.get_one(ProposalRow, number)
     if row.posting_id is None:
         facts = {"proposal": number}
-        row.posting_id = tell_within(
+        row.posting_id = add_message(
             session,
             f"proposal:{number}",
             row.tenant,

@@ -395,7 +395,7 @@ class Composer:
         """The latest incidents of a tenant, each with a handle that opens it; without those that sleep or are merged."""
         found = self.ledger.list(limit, self.listing(tenant, to_do=to_do), skip=skip)
         payloads = [f'{{"incident":{one.id}}}' for one in found]
-        handles = self.ledger.choices(tenant, payloads, datetime.fromtimestamp(self.now(), UTC))
+        handles = self.ledger.add_choices(tenant, payloads, datetime.fromtimestamp(self.now(), UTC))
         return [
             ListedIncident(
                 handle,

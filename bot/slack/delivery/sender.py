@@ -22,7 +22,8 @@ from bot.digest.attachments import File, files_of
 from bot.digest.schedule import FILES, numbers_of
 from bot.incidents.ledger import Ledger
 from bot.learning.drafts.store import draft_of
-from bot.notify.messages import GIVEN_UP, Parcel, Posting
+from bot.notify.messages import Posting
+from bot.notify.outbox import GIVEN_UP, OutboxItem
 from bot.runtime import metrics
 from bot.slack.blocks.limits import Message
 from bot.slack.delivery.attachments import Attachment, attachments
@@ -59,13 +60,13 @@ class _NotSent(Exception):  # noqa: N818 - an outcome
 class Sender:
     """Sends messages, files, words for one person, home tabs.
 
-    `more`: other kinds of parcels, by method. `pace`: seconds between two new messages in one channel.
+    `more`: other kinds of items, by method. `pace`: seconds between two new messages in one channel.
     """
 
     ledger: Ledger
     client: WebClient
     composer: Composer
-    more: dict[str, Callable[[Parcel], None]] = field(default_factory=dict)
+    more: dict[str, Callable[[OutboxItem], None]] = field(default_factory=dict)
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     pace: float = A_CHANNEL
     _posted: dict[str, float] = field(default_factory=dict)
@@ -87,18 +88,18 @@ class Sender:
                 time.sleep(pause)
 
     def step(self) -> bool:
-        """Send one message and one parcel; whether there was any."""
+        """Send one message and one item; whether there was any."""
         now = self.clock()
         if time.monotonic() - self._settled > SETTLE:
             self._settled = time.monotonic()
-            self.ledger.settle(now)
-        posting = self.ledger.next_posting(now)
+            self.ledger.answer_failed(now)
+        posting = self.ledger.claim_message(now)
         if posting is not None:
             self._post(posting, now)
-        parcel = self.ledger.next_parcel(now)
-        if parcel is not None:
-            self._parcel(parcel, now)
-        return posting is not None or parcel is not None
+        item = self.ledger.claim_outbox_item(now)
+        if item is not None:
+            self._send_item(item, now)
+        return posting is not None or item is not None
 
     # -- messages ------------------------------------------------------------------------------------------------------
 
@@ -114,15 +115,15 @@ class Sender:
             raise
         except Exception as error:  # noqa: BLE001 - the outer door: one message must not end the others
             _log.exception("posting %d could not be composed", posting.id)
-            self.ledger.later(posting, now + self._pause(posting.tries), f"{type(error).__name__}: {error}")
+            self.ledger.retry_later(posting, now + self._pause(posting.tries), f"{type(error).__name__}: {error}")
 
     def _open(self, posting: Posting, now: datetime) -> None:
         if not self.composer.wanted(posting):
-            self.ledger.gone(posting, "not needed any more")
+            self.ledger.mark_gone(posting, "not needed any more")
             return
         wait = self._posted.get(posting.channel, 0.0) + self.pace - time.monotonic()
         if wait > 0:
-            self.ledger.later(posting, now + timedelta(seconds=wait), "")
+            self.ledger.retry_later(posting, now + timedelta(seconds=wait), "")
             return
         message = self.composer.opening(posting)
         self._posted[posting.channel] = time.monotonic()
@@ -130,17 +131,17 @@ class Sender:
         # These say all in their opening words; every other one is edited to what it should say.
         sent = posting.version if posting.state in WHOLE_AT_ONCE else 0
         ts, channel = str(answer["ts"]), str(answer["channel"])
-        if not self.ledger.stands(posting, ts, channel, sent, self.clock()):
+        if not self.ledger.mark_delivered(posting, ts, channel, sent, self.clock()):
             with suppress(_NotSent):  # what cannot be taken back stays as opening words
                 self._call("chat.delete", {"channel": channel, "ts": ts})
 
     def _edit(self, posting: Posting, now: datetime) -> None:
         if posting.state == "collecting" and not self._room(now):
-            self.ledger.later(posting, now + timedelta(seconds=3), "")
+            self.ledger.retry_later(posting, now + timedelta(seconds=3), "")
             return
         message = self.composer.message(posting)
         self._message("chat.update", message, channel=posting.channel, ts=posting.ts)
-        self.ledger.stands(posting, posting.ts or "", posting.channel, posting.version, self.clock())
+        self.ledger.mark_delivered(posting, posting.ts or "", posting.channel, posting.version, self.clock())
 
     def _room(self, now: datetime) -> bool:
         """Whether there is room for an edit that only tells how far collecting is."""
@@ -168,7 +169,7 @@ class Sender:
     def _not_posted(self, posting: Posting, problem: _NotSent, now: datetime) -> None:
         if problem.kind == "later" and now - posting.created_at < GIVEN_UP:
             pause = timedelta(seconds=problem.pause) if problem.pause is not None else self._pause(posting.tries)
-            self.ledger.later(posting, now + pause, str(problem))
+            self.ledger.retry_later(posting, now + pause, str(problem))
         elif (
             problem.kind == "place" and posting.ts is None and posting.asked_by and posting.channel != posting.asked_by
         ):
@@ -176,11 +177,11 @@ class Sender:
             self.ledger.redirect(posting, posting.asked_by, note, now)
         else:
             _log.warning("posting %d in %s is given up: %s", posting.id, posting.channel, problem)
-            self.ledger.gone(posting, str(problem))
+            self.ledger.mark_gone(posting, str(problem))
 
     # -- the rest ------------------------------------------------------------------------------------------------------
 
-    def _parcel(self, parcel: Parcel, now: datetime) -> None:
+    def _send_item(self, item: OutboxItem, now: datetime) -> None:
         send = {
             "reply": self._reply,
             "files": self._files,
@@ -188,38 +189,38 @@ class Sender:
             "home": self._home,
             "view": self._view,
             **self.more,
-        }.get(parcel.method)
+        }.get(item.method)
         if send is None:
-            self.ledger.parcel_is(parcel, "failed", f"nobody knows how to send {parcel.method!r}")
+            self.ledger.set_item_state(item, "failed", f"nobody knows how to send {item.method!r}")
             return
         try:
-            if parcel.state == "completing":
+            if item.state == "completing":
                 # Slack had all it needed; whether it did it is not known, and a second time might double it
-                self.ledger.parcel_is(parcel, "sent", "the sender died while Slack was at it")
+                self.ledger.set_item_state(item, "sent", "the sender died while Slack was at it")
                 return
-            send(parcel)
+            send(item)
         except _NotSent as problem:
-            if problem.kind == "later" and now - parcel.created_at < GIVEN_UP:
-                pause = timedelta(seconds=problem.pause) if problem.pause is not None else self._pause(parcel.tries)
-                self.ledger.parcel_is(parcel, "waiting", str(problem), now + pause)
+            if problem.kind == "later" and now - item.created_at < GIVEN_UP:
+                pause = timedelta(seconds=problem.pause) if problem.pause is not None else self._pause(item.tries)
+                self.ledger.set_item_state(item, "waiting", str(problem), now + pause)
             else:
-                _log.warning("%s %d is given up: %s", parcel.method, parcel.id, problem)
-                self.ledger.parcel_is(parcel, "failed", str(problem))
+                _log.warning("%s %d is given up: %s", item.method, item.id, problem)
+                self.ledger.set_item_state(item, "failed", str(problem))
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - as above; what another system refuses (SourceFailed) is tried again
-            _log.exception("%s %d could not be made", parcel.method, parcel.id)
-            if parcel.tries >= 5:
-                self.ledger.parcel_is(parcel, "failed", f"{type(error).__name__}: {error}")
+            _log.exception("%s %d could not be made", item.method, item.id)
+            if item.tries >= 5:
+                self.ledger.set_item_state(item, "failed", f"{type(error).__name__}: {error}")
             else:
-                self.ledger.parcel_is(parcel, "waiting", type(error).__name__, now + self._pause(parcel.tries))
+                self.ledger.set_item_state(item, "waiting", type(error).__name__, now + self._pause(item.tries))
         else:
-            self.ledger.parcel_is(parcel, "sent")
+            self.ledger.set_item_state(item, "sent")
 
-    def _reply(self, parcel: Parcel) -> None:
+    def _reply(self, item: OutboxItem) -> None:
         """Words for one person: by the address for replies where there is one, else as an ephemeral message."""
-        message = self.composer.reply(parcel.payload)
-        address = parcel.payload.get("reply_to")
+        message = self.composer.reply(item.payload)
+        address = item.payload.get("reply_to")
         if isinstance(address, str):
             body = {"response_type": "ephemeral", "text": message.text, "blocks": list(message.blocks)}
             try:
@@ -230,21 +231,21 @@ class Sender:
                 return
             if told.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
                 raise _NotSent("later", f"the address for replies: {told.status_code}")
-        who, channel = str(parcel.payload["who"]), str(parcel.payload["channel"])
+        who, channel = str(item.payload["who"]), str(item.payload["channel"])
         if channel.startswith("D"):
             self._message("chat.postMessage", message, channel=channel)
             return
         try:
             self._message(
-                "chat.postEphemeral", message, channel=channel, user=who, thread_ts=parcel.payload.get("thread_ts")
+                "chat.postEphemeral", message, channel=channel, user=who, thread_ts=item.payload.get("thread_ts")
             )
         except _NotSent as problem:
             if problem.kind != "place":
                 raise
             self._message("chat.postMessage", message, channel=who)
 
-    def _home(self, parcel: Parcel) -> None:
-        tenant, user = parcel.tenant, str(parcel.payload["who"])
+    def _home(self, item: OutboxItem) -> None:
+        tenant, user = item.tenant, str(item.payload["who"])
         listed = self.composer.incidents(tenant, limit=10)
         view = home(
             listed,
@@ -255,34 +256,34 @@ class Sender:
         )
         self._call("views.publish", {"user_id": user, "view": view})
 
-    def _view(self, parcel: Parcel) -> None:
+    def _view(self, item: OutboxItem) -> None:
         """A form that was opened before its draft was there."""
-        draft = draft_of(self.ledger, str(parcel.payload["draft"]))
-        if draft is None or draft.version != parcel.payload["version"]:
+        draft = draft_of(self.ledger, str(item.payload["draft"]))
+        if draft is None or draft.version != item.payload["version"]:
             return  # somebody has gone on meanwhile
         self._call("views.update", {"external_id": draft.handle, "view": self.composer.rule_form(draft)})
 
-    def _files(self, parcel: Parcel) -> None:
+    def _files(self, item: OutboxItem) -> None:
         """The evidence and the picture into the thread of a message."""
-        posting = parcel.posting
+        posting = item.posting
         if posting is None or posting.ts is None:
             raise _NotSent("refused", "its message is not there")
-        files = self._wanted(parcel)
+        files = self._wanted(item)
         if not files:
             return
         uploaded = [self._upload(one) for one in files]
-        self.ledger.parcel_is(parcel, "completing")
+        self.ledger.set_item_state(item, "completing")
         self._call(
             "files.completeUploadExternal",
             {"files": uploaded, "channel_id": posting.channel, "thread_ts": posting.thread or posting.ts},
         )
 
-    def _wanted(self, parcel: Parcel) -> Sequence[Attachment | File]:
+    def _wanted(self, item: OutboxItem) -> Sequence[Attachment | File]:
         """The files of an incident, or of a digest."""
-        if parcel.method == FILES:
-            numbers = numbers_of(self.ledger, parcel.tenant, str(parcel.payload["week"]))
+        if item.method == FILES:
+            numbers = numbers_of(self.ledger, item.tenant, str(item.payload["week"]))
             return files_of(numbers) if numbers is not None else ()
-        return attachments(self.ledger, int(parcel.payload["incident"]), asked=bool(parcel.payload.get("asked")))
+        return attachments(self.ledger, int(item.payload["incident"]), asked=bool(item.payload.get("asked")))
 
     def _upload(self, file: Attachment | File) -> dict[str, str]:
         asked = {"filename": file.name, "length": len(file.content), "alt_txt": file.alt or None}

@@ -18,7 +18,7 @@ from bot.handlers.keep_baseline import GoodRuns, keep_bundle
 from bot.handlers.successful_runs import GoodEnd, note_within, noter, unfit
 from bot.incidents.ledger import Ledger
 from bot.policy.routing import JobFacts
-from bot.queue.payloads import GOOD_RUN, GoodRunOrder
+from bot.queue.payloads import GOOD_RUN, KeepBaselinePayload
 from bot.queue.worker import step
 from bot.rulebase.loader import Knowledge
 from bot.store.baselines import finder, listed
@@ -51,13 +51,13 @@ def note(ledger: Ledger, one: GoodEnd, now: datetime = NOW) -> bool:
     return ledger.write(lambda session: note_within(session, one, now))
 
 
-def orders(ledger: Ledger) -> list[GoodRunOrder]:
+def orders(ledger: Ledger) -> list[KeepBaselinePayload]:
     """The runs that are asked for."""
     found = []
     while (work := ledger.claim("w", NOW)) is not None:
         assert work.kind == GOOD_RUN
-        found.append(msgspec.json.decode(work.payload, type=GoodRunOrder))
-        ledger.done(work.id, "w", NOW, "")
+        found.append(msgspec.json.decode(work.payload, type=KeepBaselinePayload))
+        ledger.complete(work.id, "w", NOW, "")
     return found
 
 
@@ -165,8 +165,8 @@ def test_the_worker_collects_and_keeps_it(
     config = Config((Cluster("c1", "default", (Connector("b", "bundles", BundlesSettings(str(tmp_path / "runs"))),)),))
     does = {GOOD_RUN: GoodRuns(ledger, known, config).do}
     for job in ("lm-tiny", "gone"):
-        order = GoodRunOrder(job, "default", job)
-        work, _ = ledger.ask(order.wanted(), NOW)
+        order = KeepBaselinePayload(job, "default", job)
+        work, _ = ledger.enqueue(order.request(), NOW)
         assert step(ledger, does, "w")
         done = ledger.work(work.id)
         assert done is not None

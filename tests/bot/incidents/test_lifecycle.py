@@ -119,8 +119,8 @@ def test_a_reminder_waits_for_the_snooze(ledger: Ledger) -> None:
             )
         )  # fmt: skip
     step(ledger, 1, "snooze", until=NOW + 3 * HOUR)
-    assert ledger.next_posting(NOW + 2 * HOUR) is None
-    waking = ledger.next_posting(NOW + 3 * HOUR)
+    assert ledger.claim_message(NOW + 2 * HOUR) is None
+    waking = ledger.claim_message(NOW + 3 * HOUR)
     assert waking is not None
     assert waking.state == "reminder"
 

@@ -11,7 +11,7 @@ from bot.config.file import read
 from bot.handlers.diagnose import Answering
 from bot.incidents.ledger import Ledger
 from bot.learning.replay.trial import base_of
-from bot.queue.payloads import DIAGNOSE, DiagnoseOrder
+from bot.queue.payloads import DIAGNOSE, DiagnosePayload
 from bot.queue.worker import step
 from bot.store.tables import ShadowHitRow
 from tests.support.learning_views import LEASE, OOM, add, right, rule, wrong
@@ -50,7 +50,7 @@ def answered(database, base, folder, text, *, calibrate="false"):
     )
     config = read(folder / "signalbox.yaml")
     with Ledger(database) as ledger:
-        ledger.ask(DiagnoseOrder("demo", "default").wanted(), datetime.now(UTC))
+        ledger.enqueue(DiagnosePayload("demo", "default").request(), datetime.now(UTC))
         assert step(ledger, {DIAGNOSE: Answering(ledger, base.known, config).do}, "worker")
         with ledger.session() as session:
             hits = [(one.rule, one.incident_id, one.leads) for one in session.exec(select(ShadowHitRow))]

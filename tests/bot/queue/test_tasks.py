@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.queue.tasks import MOST_TRIES, Wanted, Worklist
-from bot.queue.worker import Done, step
+from bot.queue.tasks import MOST_TRIES, TaskQueue, TaskRequest
+from bot.queue.worker import TaskResult, step
 from kb.errors import SignalboxError
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -21,47 +21,47 @@ def after(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
-def wanted(key: str = "a") -> Wanted:
+def wanted(key: str = "a") -> TaskRequest:
     """A piece of work."""
-    return Wanted("diagnose", key, "default", "{}")
+    return TaskRequest("diagnose", key, "default", "{}")
 
 
 @pytest.fixture
-def works(database: str) -> Iterator[Worklist]:
+def works(database: str) -> Iterator[TaskQueue]:
     """An empty list."""
-    with Worklist(database) as one:
+    with TaskQueue(database) as one:
         yield one
 
 
-def test_the_same_is_asked_for_once(works: Worklist) -> None:
+def test_the_same_is_asked_for_once(works: TaskQueue) -> None:
     """While it is open, and for a time after it was done, who asks again gets the same work."""
-    first, new = works.ask(wanted(), NOW)
+    first, new = works.enqueue(wanted(), NOW)
     assert new
-    again, new = works.ask(wanted(), after(1))
+    again, new = works.enqueue(wanted(), after(1))
     assert (again.id, again.repeats, new) == (first.id, 1, False)
     works.claim("w", after(2))
-    assert not works.ask(wanted(), after(3))[1]
-    assert works.done(first.id, "w", after(4), "7")
-    folded, new = works.ask(wanted(), after(60), fold=3600)
+    assert not works.enqueue(wanted(), after(3))[1]
+    assert works.complete(first.id, "w", after(4), "7")
+    folded, new = works.enqueue(wanted(), after(60), fold=3600)
     assert (folded.id, folded.result, folded.repeats, new) == (first.id, "7", 3, False)
-    other, new = works.ask(wanted(), after(5000), fold=3600)
+    other, new = works.enqueue(wanted(), after(5000), fold=3600)
     assert new
     assert other.id != first.id
 
 
-def test_what_failed_is_tried_anew_when_asked(works: Worklist) -> None:
+def test_what_failed_is_tried_anew_when_asked(works: TaskQueue) -> None:
     """A failure is not folded into."""
-    first, _ = works.ask(wanted(), NOW)
+    first, _ = works.enqueue(wanted(), NOW)
     works.claim("w", NOW)
-    assert works.failed(first.id, "w", NOW, "no such job")
+    assert works.fail(first.id, "w", NOW, "no such job")
     assert works.work(first.id).error == "no such job"
-    assert works.ask(wanted(), after(1), fold=3600)[1]
+    assert works.enqueue(wanted(), after(1), fold=3600)[1]
     assert works.counts() == {"failed": 1, "waiting": 1}
 
 
-def test_work_is_claimed_once_and_in_order(works: Worklist) -> None:
+def test_work_is_claimed_once_and_in_order(works: TaskQueue) -> None:
     """Many workers at once: each piece goes to one of them, the oldest first."""
-    ids = [works.ask(wanted(str(number)), NOW)[0].id for number in range(20)]
+    ids = [works.enqueue(wanted(str(number)), NOW)[0].id for number in range(20)]
     claimed: list[int] = []
 
     def work(name: str) -> None:
@@ -77,12 +77,12 @@ def test_work_is_claimed_once_and_in_order(works: Worklist) -> None:
     assert works.claim("w", NOW) is None
 
 
-def test_many_ask_at_once(works: Worklist) -> None:
+def test_many_ask_at_once(works: TaskQueue) -> None:
     """Of one key at most one piece is open, whoever asks at the same time."""
     found: list[tuple[int, bool]] = []
 
     def ask() -> None:
-        one, new = works.ask(wanted(), NOW)
+        one, new = works.enqueue(wanted(), NOW)
         found.append((one.id, new))
 
     threads = [threading.Thread(target=ask) for _ in range(12)]
@@ -95,24 +95,24 @@ def test_many_ask_at_once(works: Worklist) -> None:
     assert works.work(found[0][0]).repeats == 11
 
 
-def test_lost_work_is_taken_up_again(works: Worklist) -> None:
+def test_lost_work_is_taken_up_again(works: TaskQueue) -> None:
     """A worker without a sign of life loses its work; what it says afterwards counts no more."""
-    one, _ = works.ask(wanted(), NOW)
+    one, _ = works.enqueue(wanted(), NOW)
     works.claim("dead", NOW)
-    works.beat(one.id, "dead", after(30))
+    works.heartbeat(one.id, "dead", after(30))
     assert works.reclaim(after(80)) == 0
     assert works.reclaim(after(100)) == 1
     again = works.claim("other", after(101))
     assert (again.id, again.tries) == (one.id, 2)
-    assert not works.done(one.id, "dead", after(102), "late")
-    assert not works.beat(one.id, "dead", after(102))
-    assert works.done(one.id, "other", after(103), "7")
+    assert not works.complete(one.id, "dead", after(102), "late")
+    assert not works.heartbeat(one.id, "dead", after(102))
+    assert works.complete(one.id, "other", after(103), "7")
     assert works.work(one.id).result == "7"
 
 
-def test_what_kills_its_workers_is_given_up(works: Worklist) -> None:
+def test_what_kills_its_workers_is_given_up(works: TaskQueue) -> None:
     """After some tries it has failed, and says why."""
-    one, _ = works.ask(wanted(), NOW)
+    one, _ = works.enqueue(wanted(), NOW)
     for number in range(MOST_TRIES):
         assert works.claim(f"w{number}", after(number * 100)) is not None
         assert works.reclaim(after(number * 100 + 90)) == 1
@@ -121,18 +121,18 @@ def test_what_kills_its_workers_is_given_up(works: Worklist) -> None:
     assert works.claim("w", after(1000)) is None
 
 
-def test_a_worker_does_what_there_is(works: Worklist) -> None:
+def test_a_worker_does_what_there_is(works: TaskQueue) -> None:
     """Results are kept; errors, ours or not, end the piece and not the worker."""
 
-    def does(work: object) -> Done:
+    def does(work: object) -> TaskResult:
         if work.key == "person":
             raise SignalboxError("no job 'x' is known")
         if work.key == "mistake":
             raise ZeroDivisionError
-        return Done(f"did {work.key}")
+        return TaskResult(f"did {work.key}")
 
-    ids = [works.ask(wanted(key), NOW)[0].id for key in ("fine", "person", "mistake")]
-    odd, _ = works.ask(Wanted("dance", "odd", "default", "{}"), NOW)
+    ids = [works.enqueue(wanted(key), NOW)[0].id for key in ("fine", "person", "mistake")]
+    odd, _ = works.enqueue(TaskRequest("dance", "odd", "default", "{}"), NOW)
     for _ in range(4):
         assert step(works, {"diagnose": does}, "w")
     assert not step(works, {"diagnose": does}, "w")
@@ -150,4 +150,4 @@ def test_a_list_that_cannot_be_used_says_so(tmp_path: Path) -> None:
     """One line that names the store."""
     (tmp_path / "x").write_text("")
     with pytest.raises(SignalboxError, match="cannot be used"):
-        Worklist(f"sqlite:///{tmp_path}/x/y.db")
+        TaskQueue(f"sqlite:///{tmp_path}/x/y.db")

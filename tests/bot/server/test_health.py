@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bot.config.file import Metrics
 from bot.incidents.ledger import Ledger
-from bot.queue.payloads import DiagnoseOrder
+from bot.queue.payloads import DiagnosePayload
 from bot.runtime.metrics import FOLDER
 from bot.server.health import REQUEST_ID, operations, watched
 from bot.server.webhooks import app
@@ -93,7 +93,9 @@ def test_the_figures_say_what_waits(url):
     """By kind and state, and since when."""
     with Ledger(url) as ledger:
         for job in ("a", "b"):
-            ledger.ask(DiagnoseOrder(job, "default", None, None, "asked").wanted(), datetime(2026, 3, 1, tzinfo=UTC))
+            ledger.enqueue(
+                DiagnosePayload(job, "default", None, None, "asked").request(), datetime(2026, 3, 1, tzinfo=UTC)
+            )
         found = figures(client(ledger, {"slack": lambda: "down"}).get("/metrics").text)
     assert found[("signalbox_work", ("kind", "diagnose"), ("state", "waiting"))] == 2
     assert found[("signalbox_work_oldest_seconds",)] > 0

@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 
 from bot.config.file import Webhook
 from bot.policy.job_end import LARGEST
-from bot.queue.tasks import Worklist
+from bot.queue.tasks import TaskQueue
 from bot.server.webhooks import app
 from connectors.base.secret import Secret
 
@@ -26,13 +26,13 @@ def web(url: str, monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
     secret = Secret(env="HOOK_SECRET")
     hooks = {"slurm": Webhook("research", secret, cluster="west"), "both": Webhook("research", secret)}
     return app(
-        lambda: Worklist(url), hooks, {"research": ("west", "east"), "other": ("south",)}.__getitem__
+        lambda: TaskQueue(url), hooks, {"research": ("west", "east"), "other": ("south",)}.__getitem__
     ).test_client()
 
 
 def orders(url: str) -> list[dict]:
     """The payloads in the work list."""
-    with Worklist(url) as works:
+    with TaskQueue(url) as works:
         found = [works.work(number) for number in range(1, 1 + sum(works.counts().values()))]
     return [json.loads(one.payload) for one in found]
 
@@ -88,16 +88,16 @@ def test_time_limits_as_configured(web: FlaskClient, url: str, monkeypatch: pyte
     assert web.post("/hooks/ended/slurm", json=body, headers=BEARER).status_code == 202
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     hooks = {"slurm": Webhook("research", Secret(env="HOOK_SECRET"))}
-    lenient = app(lambda: Worklist(url), hooks, timeouts=False).test_client()
+    lenient = app(lambda: TaskQueue(url), hooks, timeouts=False).test_client()
     assert lenient.post("/hooks/ended/slurm", json=body, headers=BEARER).status_code == 200
 
 
 def test_the_next_run_is_new_work(web: FlaskClient, url: str) -> None:
     """A diagnosis from before this end is of another run."""
     web.post("/hooks/ended/slurm", json={"job": "12", "state": "FAILED"}, headers=BEARER)
-    with Worklist(url) as works:
+    with TaskQueue(url) as works:
         works.claim("w", datetime.now(UTC))
-        works.done(1, "w", datetime.now(UTC), "1")
+        works.complete(1, "w", datetime.now(UTC), "1")
     same = {"job": "12", "state": "FAILED", "ended": time.time() - 5}
     assert not web.post("/hooks/ended/slurm", json=same, headers=BEARER).get_json()["asked"][0]["new"]
     then = {"job": "12", "state": "FAILED", "ended": time.time() + 1}

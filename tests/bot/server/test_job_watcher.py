@@ -12,8 +12,8 @@ import pytest
 from bot.config.file import Cluster, Config, Connector
 from bot.handlers.successful_runs import GoodEnd
 from bot.policy.job_end import Watching
-from bot.queue.payloads import DiagnoseOrder
-from bot.queue.tasks import Worklist
+from bot.queue.payloads import DiagnosePayload
+from bot.queue.tasks import TaskQueue
 from bot.server.job_watcher import MOST_GOOD, OF_ONE_ARRAY, Place, Watch, ask_of, endings_of, places, watch_endings
 from bot.store.idempotency import Seen
 from bot.store.incidents import StoreError
@@ -79,14 +79,14 @@ class Bench:
     scheduler: Scheduler = field(default_factory=Scheduler)
     shelf: Shelf = field(default_factory=Shelf)
     watching: Watching = field(default_factory=Watching)
-    asked: list[tuple[DiagnoseOrder, float]] = field(default_factory=list)
+    asked: list[tuple[DiagnosePayload, float]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     good: list[GoodEnd] = field(default_factory=list)
 
     def watch(self) -> Watch:
         """One that starts now, as after a restart."""
 
-        def ask(order: DiagnoseOrder, ended: float) -> None:
+        def ask(order: DiagnosePayload, ended: float) -> None:
             self.asked.append((order, ended))
 
         place = Place("red", "west", "slurm", self.scheduler)
@@ -113,8 +113,8 @@ def test_each_end_is_asked_for_once() -> None:
     bench.scheduler.jobs += [failed("5", NOW + 30, "CANCELLED"), JobSummary("6", "llm", "RUNNING", NOW)]
     watch.look(NOW + 60)
     assert bench.asked == [
-        (DiagnoseOrder("2", "red", "west", None, "it ended: FAILED", "scheduler", ended=NOW + 10), NOW + 10),
-        (DiagnoseOrder("3", "red", "west", None, "it ended: FAILED", "scheduler", ended=NOW + 20), NOW + 20),
+        (DiagnosePayload("2", "red", "west", None, "it ended: FAILED", "scheduler", ended=NOW + 10), NOW + 10),
+        (DiagnosePayload("3", "red", "west", None, "it ended: FAILED", "scheduler", ended=NOW + 20), NOW + 20),
     ]
     watch.look(NOW + 120)
     bench.watch().look(NOW + 121)
@@ -299,19 +299,19 @@ def test_time_limits_can_be_left_out() -> None:
 
 def test_orders_fold_into_what_was_done_since_the_end(database: str) -> None:
     """A hook came first: nothing new. The next run's end is new work, though the last diagnosis is a minute old."""
-    ask = ask_of(lambda: Worklist(database))
-    order = DiagnoseOrder("7", "red", "west", None, "it ended: FAILED", "scheduler")
+    ask = ask_of(lambda: TaskQueue(database))
+    order = DiagnosePayload("7", "red", "west", None, "it ended: FAILED", "scheduler")
     ended = 1_763_000_000.0
     ask(order, ended)
     ask(order, ended)
-    with Worklist(database) as works:
+    with TaskQueue(database) as works:
         work = works.work(1)
         assert (works.counts(), work.repeats) == ({"waiting": 1}, 1)
         works.claim("w", work.created_at)
-        works.done(1, "w", work.created_at, "1")
+        works.complete(1, "w", work.created_at, "1")
     ask(order, ended)
     ask(order, work.created_at.timestamp() + 0.001)
-    with Worklist(database) as works:
+    with TaskQueue(database) as works:
         assert works.counts() == {"done": 1, "waiting": 1}
 
 

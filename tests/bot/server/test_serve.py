@@ -22,7 +22,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from bot.config.file import Webhook
-from bot.queue.tasks import Worklist
+from bot.queue.tasks import TaskQueue
 from bot.server.alert_payloads import LARGEST
 from bot.server.webhooks import app
 from bot.store.incidents import Store
@@ -40,7 +40,7 @@ def web(url: str, monkeypatch: pytest.MonkeyPatch) -> FlaskClient:
         "alerts": Webhook("research", Secret(env="HOOK_SECRET"), job_labels=("run",)),
         "shut": Webhook("x", Secret(env="UNSET_SECRET")),
     }
-    return app(lambda: Worklist(url), hooks).test_client()
+    return app(lambda: TaskQueue(url), hooks).test_client()
 
 
 def bearer(secret: str = SECRET) -> dict[str, str]:
@@ -55,7 +55,7 @@ def test_alerts_become_work(web: FlaskClient, url: str) -> None:
     assert (told.status_code, [one["new"] for one in told.get_json()["asked"]]) == (202, [True, True])
     again = web.post("/webhooks/alerts", data=body, headers=bearer())
     assert [one["new"] for one in again.get_json()["asked"]] == [False, False]
-    with Worklist(url) as works:
+    with TaskQueue(url) as works:
         first = works.work(told.get_json()["asked"][0]["work"])
     assert (first.tenant, first.repeats, json.loads(first.payload)) == (
         "research",
@@ -100,7 +100,7 @@ def test_who_does_not_know_the_secret_is_refused(
     """With the same answer whether there is such a webhook or not; nothing is written down."""
     told = web.post(path, data=payload(alert(job_id="1")), headers=headers)
     assert (told.status_code, told.get_json()) == (401, {"error": "unknown webhook or wrong secret"})
-    with Worklist(url) as works:
+    with TaskQueue(url) as works:
         assert works.counts() == {}
 
 
@@ -209,7 +209,7 @@ def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path,
             )
             urllib.request.urlopen(request, timeout=5).close()  # noqa: S310 - a real server of the test
             url = f"sqlite:///{tmp_path / 'state' / 'signalbox.db'}"
-            with Worklist(url) as works:
+            with TaskQueue(url) as works:
                 until(lambda: works.counts() == {"failed": 1})
                 [one] = [works.work(1)]
             # no connector is configured here, and that is what the worker must say

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.queue.payloads import DiagnoseOrder
+from bot.queue.payloads import DiagnosePayload
 from bot.slack.forms.close_out import UNTIL
 from tests.bot.slack.test_app import form, only, option, press, text_of
 from tests.support.slack_stage import ADA, BUNDLES, CHANNEL, GRACE, OTHER, stage
@@ -38,8 +38,8 @@ def ended(play, name, job=None, *, source="demo", why="it ended: FAILED", who="a
     # each run wrote its own: the same bytes would be the same report
     with (folder / "logs" / "node-a.log").open("a") as handle:
         handle.write(f"job {job or name} of {name} is over\n")
-    order = DiagnoseOrder(job or name, "default", "main", None, why, "scheduler")
-    play.ledger.ask(order.wanted(), datetime.now(UTC), 0.0)
+    order = DiagnosePayload(job or name, "default", "main", None, why, "scheduler")
+    play.ledger.enqueue(order.request(), datetime.now(UTC), 0.0)
     play.settle()
 
 
@@ -129,8 +129,8 @@ def test_what_is_muted_is_not_told_and_asking_still_answers(play):
 def test_one_who_asks_meanwhile_and_the_channel_both_have_it(play):
     """An order of the scheduler and a wish fold into one piece of work; each is answered."""
     shutil.copytree(BUNDLES["demo"], play.runs / "twice")
-    order = DiagnoseOrder("twice", "default", None, None, "it ended: FAILED", "scheduler")
-    play.ledger.ask(order.wanted(), datetime.now(UTC), 0.0)
+    order = DiagnosePayload("twice", "default", None, None, "it ended: FAILED", "scheduler")
+    play.ledger.enqueue(order.request(), datetime.now(UTC), 0.0)
     play.workspace.command(ADA, OTHER, "/diagnose", "twice")
     play.settle()
     assert len(play.ledger.list()) == 1

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, create_engine, inspect, select, text
 from sqlalchemy.engine import make_url
 from sqlmodel import SQLModel
 
-from bot.queue.tasks import Wanted, Worklist
+from bot.queue.tasks import TaskQueue, TaskRequest
 from bot.render.report_json import dumps
 from bot.store.database import SCHEMA_VERSION, Database, StoreError
 from bot.store.incidents import Incident, Store
@@ -119,14 +119,14 @@ def test_what_an_old_database_holds_stays(database: str, version: int) -> None:
                 == [("default", False, None, None)] * 2
             )
         assert store.add(dumps(FALLEN_GPU), FALLEN_GPU, b"", None, NOW) == 3
-    with Worklist(database) as work:
+    with TaskQueue(database) as work:
         if version == 2:
             assert work.counts() == {"done": 1, "waiting": 1}
             claimed = work.claim("w", NOW)
             assert claimed is not None
             assert (claimed.id, claimed.tenant, claimed.repeats, claimed.tries) == (1, "red", 2, 1)
             assert str(PAYLOAD).replace("'", '"') == claimed.payload
-        added, new = work.ask(Wanted("diagnose", "b", "default", "{}"), NOW)
+        added, new = work.enqueue(TaskRequest("diagnose", "b", "default", "{}"), NOW)
         assert (added.id, new) == (3 if version == 2 else 1, True)
 
 

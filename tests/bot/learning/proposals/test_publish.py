@@ -11,7 +11,7 @@ import pytest
 from bot.learning.proposals import publish as proposing
 from bot.learning.proposals.publish import MOST_TRIES, Proposing
 from bot.learning.proposals.store import PROPOSE, tick
-from bot.queue.tasks import Worklist
+from bot.queue.tasks import TaskQueue
 from bot.queue.worker import step
 from bot.store.tables import PostingRow
 from tests.doubles.github import primary, secondary
@@ -285,7 +285,7 @@ def test_two_workers_at_one_proposal_make_one_request(stage):
 def test_the_keeper_asks_for_what_is_due(stage):
     """Once for each proposal, until a worker has been at it; then after the pause."""
     number = stage.propose(proposed()).proposal
-    with Worklist(str(stage.database._engine.url)) as works:
+    with TaskQueue(str(stage.database._engine.url)) as works:
         assert works.counts() == {"waiting": 1}
         assert (tick(stage.database, START), works.counts()) == (1, {"waiting": 1})
         proposing = Proposing(stage.database, stage.settings, lambda: stage.clock, stage.forge())

@@ -150,7 +150,7 @@ def test_a_worker_that_was_only_slow(play):
     play.ledger.reclaim(now + timedelta(seconds=LOST_AFTER + 1))
     found = play.answering.do(slow)
     play.settle()
-    assert not play.ledger.done(slow.id, "slow", now, found.result, found.within)
+    assert not play.ledger.complete(slow.id, "slow", now, found.result, found.within)
     play.settle()
     assert len(play.answers()) == 1
     assert counts(play.ledger, IncidentRow, WorkRow) == {"incident": 1, "work": 1}
@@ -162,7 +162,7 @@ def test_a_sender_that_was_only_slow(play):
     play.work()
     slow, other = play.senders
     late = datetime.now(UTC) + timedelta(minutes=2)
-    posting = play.ledger.next_posting(slow.clock())
+    posting = play.ledger.claim_message(slow.clock())
     other.clock = lambda: late
     for _ in range(20):
         other.step()
