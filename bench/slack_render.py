@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # `python bench/slack_render.py`, from anywhere
 
 from bot.slack.blocks.limits import weight  # noqa: E402
-from bot.slack.messages.answer import answered  # noqa: E402
+from bot.slack.messages.answer import answer_message  # noqa: E402
 from bot.slack.messages.card import Card  # noqa: E402
 from tests.support.block_limits import faults_of_message, texts  # noqa: E402
 from tests.support.hostile_reports import SECRETS, card, report  # noqa: E402
@@ -35,7 +35,7 @@ def measured(count: int, seed: int) -> dict[str, float | int]:
     for _ in range(count):
         one, with_it = report(chance), card(chance)
         begun = time.perf_counter()
-        message = answered(one, with_it)
+        message = answer_message(one, with_it)
         times.append((time.perf_counter() - begun) * 1000)
         broken += bool(faults_of_message(message.text, message.blocks))
         told = "".join(texts(message.body))
@@ -60,7 +60,7 @@ def shown(bundle: Path) -> None:
     from bot.diagnosis.diagnose import diagnose_bundle  # noqa: PLC0415 - the rule base is not needed for the figures
     from bot.rulebase.loader import knowledge  # noqa: PLC0415
 
-    message = answered(diagnose_bundle(knowledge(), bundle).report, Card("h", asked_by="U012ABC"))
+    message = answer_message(diagnose_bundle(knowledge(), bundle).report, Card("h", asked_by="U012ABC"))
     print(f"{message.text}\n\n{read(message.blocks)}")
 
 

@@ -34,7 +34,7 @@ from bot.slack.forms.lifecycle import Near
 from bot.slack.forms.rule import proposed
 from bot.slack.messages import digest, notices, replies
 from bot.slack.messages import handover as messages_handover
-from bot.slack.messages.answer import answered
+from bot.slack.messages.answer import answer_message
 from bot.slack.messages.card import Barred, Card, Chain, Life, Said
 from bot.slack.messages.lists import ClusterState, ConnectorState, ListedIncident, ListedRule
 from bot.store.incident_state import state_of
@@ -103,7 +103,7 @@ class Composer:
             work = posting.facts.get("work")
             return notices.not_collected(job, why, f"work {work}" if work else "", posting.handle)
         report = from_json(record.report_json)
-        return answered(report, self.card(posting, record.incident, report))
+        return answer_message(report, self.card(posting, record.incident, report))
 
     def _held_back(self, posting: Posting) -> Message:
         """What was too much for the channel."""
@@ -179,7 +179,9 @@ class Composer:
         if record is None:
             return replies.said("This incident is not kept any more.")
         report = from_json(record.report_json)
-        return answered(report, self._card(record.incident, report, str(payload["handle"]), str(payload["channel"])))
+        return answer_message(
+            report, self._card(record.incident, report, str(payload["handle"]), str(payload["channel"]))
+        )
 
     def refused(self, verb: str, ask: Sequence[str]) -> Message:
         """Somebody may not; whom to ask."""

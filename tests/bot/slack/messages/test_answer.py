@@ -10,7 +10,7 @@ import pytest
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.render.phrases import decided
 from bot.slack.blocks.limits import Message
-from bot.slack.messages.answer import answered
+from bot.slack.messages.answer import answer_message
 from bot.slack.messages.card import Card, Chain, Said
 from kb.model import Gap
 from kb.report import Exclusion, Hang, Progress, Report, Vote
@@ -95,7 +95,7 @@ def test_hostile_reports_break_no_limit_mention_nobody_and_keep_their_secrets():
     chance = Random(20261122)
     broken, leaked = [], []
     for number in range(2000):
-        message = answered(report(chance), card(chance))
+        message = answer_message(report(chance), card(chance))
         broken += [(number, fault) for fault in faults_of_message(message.text, message.blocks)]
         told = "".join(texts(message.body))
         leaked += [(number, secret) for secret in SECRETS if secret in told]
@@ -111,17 +111,17 @@ def test_a_fault_reads_from_the_decision_to_what_was_not_seen():
         owner="S0GPU",
         link="https://signalbox.example/incidents/7",
     )
-    assert read(answered(FALLEN_GPU, card).blocks) == FALLEN_TEXT
+    assert read(answer_message(FALLEN_GPU, card).blocks) == FALLEN_TEXT
 
 
 def test_an_unknown_failure_shows_what_stands_out_and_offers_to_propose_a_rule():
     """The whole message of a report that no rule explains."""
-    assert read(answered(UNKNOWN, CARD).blocks) == UNKNOWN_TEXT
+    assert read(answer_message(UNKNOWN, CARD).blocks) == UNKNOWN_TEXT
 
 
 def test_too_little_evidence_says_what_would_help():
     """The whole message where nothing could be told; an alert asked."""
-    assert read(answered(TOO_LITTLE, Card("h-7", why="alerts JobFailed")).blocks) == TOO_LITTLE_TEXT
+    assert read(answer_message(TOO_LITTLE, Card("h-7", why="alerts JobFailed")).blocks) == TOO_LITTLE_TEXT
 
 
 @pytest.mark.parametrize(
@@ -142,13 +142,13 @@ def test_too_little_evidence_says_what_would_help():
 )
 def test_the_notification_says_state_decision_and_cause(report: Report, text: str):
     """The fallback text alone is an answer."""
-    assert text == answered(report, CARD).text
+    assert text == answer_message(report, CARD).text
 
 
 @pytest.mark.parametrize("report", EVERY, ids=lambda one: one.verdict)
 def test_every_verdict_can_be_closed_looked_into_and_run_again(report: Report):
     """Close out, Evidence and the menu are in every answer."""
-    row = answered(report, CARD).blocks[-1]["elements"]
+    row = answer_message(report, CARD).blocks[-1]["elements"]
     found = {one["action_id"] for one in row}
     again = row[-1]["options"][0]["value"]
     assert (found >= {"evidence", "close_out", "more"}, again) == (True, "again:h-7")
@@ -156,13 +156,13 @@ def test_every_verdict_can_be_closed_looked_into_and_run_again(report: Report):
 
 def test_right_and_wrong_are_asked_where_something_was_claimed():
     """An answer that abstains is neither right nor wrong."""
-    asked = ["right" in _actions(answered(one, CARD)) for one in EVERY]
+    asked = ["right" in _actions(answer_message(one, CARD)) for one in EVERY]
     assert asked == [True, False, True, False]
 
 
 def test_a_mute_of_a_rule_or_node_is_offered_where_there_is_one():
     """An unknown failure has no rule and no node to mute."""
-    assert (_more(answered(FALLEN_GPU, CARD)), _more(answered(UNKNOWN, CARD))) == (
+    assert (_more(answer_message(FALLEN_GPU, CARD)), _more(answer_message(UNKNOWN, CARD))) == (
         ["again", "mute_rule", "mute_job", "mute_node", "propose_rule"],
         ["again", "mute_job"],
     )
@@ -172,7 +172,7 @@ def test_a_running_job_shows_its_progress_and_the_votes():
     """The votes of the hang probes stand in the answer even where nothing hangs."""
     votes = (Vote("silence", "no", ""), Vote("stacks", "not_observable", ""))
     going = replace(HEALTHY, phase="running", hang=Hang(votes=votes), progress=Progress(182, total_iterations=400))
-    told = read(answered(going, CARD).blocks).splitlines()
+    told = read(answer_message(going, CARD).blocks).splitlines()
     assert [told[0], told[3]] == ["# 🟢 the job: running, nothing failed", "(last iteration 182 of 400)"]
     assert told[4] == "(Hang not called: silence no, stacks not observable)"
 
@@ -180,7 +180,7 @@ def test_a_running_job_shows_its_progress_and_the_votes():
 def test_a_suspected_hang_says_how_to_be_sure():
     """One probe alone: look closer, stop nothing, and what to switch on."""
     hang = Hang(votes=(Vote("silence", "yes", ""),), suspected=True, advice=("switch on the flight recorder",))
-    told = read(answered(replace(HEALTHY, phase="running", hang=hang), CARD).blocks)
+    told = read(answer_message(replace(HEALTHY, phase="running", hang=hang), CARD).blocks)
     assert told.startswith(
         "# 🟠 the job: may hang\n*Look closer and stop nothing yet: it is suspected to hang, and that is not sure.*\n"
     )
@@ -194,7 +194,7 @@ def test_a_closed_incident_is_short_and_shows_who_does_not_agree():
         Said("U2", "GPU fell off", ("n12",), "right_not_first"),
         Said("U3", "ECC error", ("n12",), "right"),
     )
-    message = answered(FALLEN_GPU, replace(CARD, closings=said))
+    message = answer_message(FALLEN_GPU, replace(CARD, closings=said))
     assert read(message.blocks).splitlines()[:4] == [
         "# ⚪ llm-70b: failed, closed",
         "*Closed by *@U1: ECC error, node n12 (bot: right)",
@@ -207,7 +207,9 @@ def test_a_closed_incident_is_short_and_shows_who_does_not_agree():
 
 def test_what_is_muted_or_private_is_said():
     """Who asks gets an answer though its like is muted, and is told that."""
-    told = read(answered(HEALTHY, replace(CARD, private=True, muted="this rule until noon", muted_by="U9")).blocks)
+    told = read(
+        answer_message(HEALTHY, replace(CARD, private=True, muted="this rule until noon", muted_by="U9")).blocks
+    )
     assert ("Muted: this rule until noon, by @U9\n" in told, "(Only you see this)" in told) == (True, True)
 
 
@@ -222,7 +224,7 @@ def test_long_lists_say_how_much_is_left_out():
         diagnoses=(replace(first, evidence=(quote,) * 8), *(replace(first, rank=n, evidence=()) for n in range(2, 9))),
         gaps=tuple(Gap("absent", f"source {n}", f"reason {n}") for n in range(9)),
     )
-    told = read(answered(report, CARD).blocks)
+    told = read(answer_message(report, CARD).blocks)
     wanted = [
         "Requeue without n0, n1, n2, n3 and 5 more",
         "… and 6 more\n",
@@ -240,7 +242,7 @@ def test_long_lists_say_how_much_is_left_out():
 def test_real_incidents_read_well(known, bundle: str):
     """Recorded runs: within the limits, the decision second, and not longer than two screens."""
     report = diagnose_bundle(known, BUNDLES / bundle).report
-    message = answered(report, CARD)
+    message = answer_message(report, CARD)
     rows = read(message.blocks).splitlines()
     assert faults_of_message(message.text, message.blocks) == []
     assert rows[1].startswith(f"*{decided(report)}*")
@@ -250,7 +252,7 @@ def test_real_incidents_read_well(known, bundle: str):
 def test_a_handle_that_is_none_is_refused():
     """A button carries what the store made and nothing else."""
     with pytest.raises(ValueError, match="is no handle"):
-        answered(HEALTHY, Card("job 7; rm -rf"))
+        answer_message(HEALTHY, Card("job 7; rm -rf"))
 
 
 def _actions(message: Message) -> list[str]:

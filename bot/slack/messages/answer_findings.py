@@ -1,0 +1,183 @@
+"""Why an answer says what it says: diagnoses with their evidence, unusual lines, past runs, missing evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from bot.render import phrases
+from bot.render.phrases import few, joined, many
+from bot.slack.blocks.builders import bullets, divider, note, paragraph, preformatted, rich, words
+from bot.slack.blocks.limits import Json
+from bot.slack.blocks.mrkdwn import listed
+from bot.slack.messages.card import Card
+from bot.slack.messages.text_limits import BRIEF, NAME, QUOTED_LINE, SENTENCE
+from kb.report import Diagnosis, EvidenceItem, Indicator, Report
+
+_DIAGNOSES = 3
+_QUOTES = (3, 2, 1)  # evidence items shown of the first, second and third diagnosis
+_QUOTE_LINES = (4, 2, 1)  # lines shown of one of them
+_GAPS = 2
+_NEEDED = 4  # gaps shown where they are the answer
+_ADVICE = 3
+_TAUGHT = 4  # sentences on earlier runs
+_UNUSUAL = 3  # lines that stand out
+_ODD = 2  # nodes, stages and iterations that stand out, of each
+_REASONS = 2
+
+
+def findings(report: Report, card: Card) -> Iterator[Json]:
+    """The diagnoses, or what stands out where there is none to rely on."""
+    if report.verdict == "fault":
+        yield from _diagnoses(report, card)
+        if all(one.band == "weak" for one in report.diagnoses):
+            yield from _indicators(report)
+        return
+    if report.hang.lone is not None and report.hang.advice:
+        yield from rich(
+            paragraph(words("To be sure, one of these:", bold=True)),
+            bullets(listed(report.hang.advice, _ADVICE), SENTENCE),
+        )
+    yield from _indicators(report)
+    near = [f"{one.title} ({one.fault}, {one.band}, rule {one.rule}@{one.rule_version})" for one in report.diagnoses]
+    yield from rich(
+        paragraph(words("Nearest known faults:", bold=True)) if near else [],
+        bullets(listed(near, _DIAGNOSES), SENTENCE),
+    )
+
+
+def _diagnoses(report: Report, card: Card) -> Iterator[Json]:
+    for place, one in enumerate(report.diagnoses[:_DIAGNOSES]):
+        yield divider()
+        yield from _diagnosis(one, place, card)
+    rest = report.diagnoses[_DIAGNOSES:]
+    if rest:
+        yield note(phrases.cut(f"Also found: {few([f'{one.fault} ({one.band})' for one in rest])}", SENTENCE))
+
+
+def _diagnosis(one: Diagnosis, place: int, card: Card) -> list[Json]:
+    """One fault: the first with all that matters, those after it in a few lines.
+
+    What to do stands in a block of its own: Slack folds long blocks.
+    """
+    role = "" if one.role == "root_cause" else f", {one.role}"
+    weak = card.weak.get(one.rule)
+    title = words(f"{one.rank}. {one.title}", SENTENCE, bold=True) + words(f" ({one.fault}{role})", NAME * 2)
+    reasons = "" if place else phrases.tail("; ".join(one.reasons[:_REASONS]))
+    sure = _labelled("Confidence", f"{one.band}{reasons}") + words(f" (rule {one.rule}@{one.rule_version})", NAME * 2)
+    if weak is not None:
+        sure += words(f" ⚠ weak rule: {weak}", NAME * 2, bold=True)
+    where = joined(phrases.place(one))
+    suspects = phrases.suspected(one.suspects)
+    quotes = 1 if place and one.band == "weak" else _QUOTES[place]
+    explained = "" if place else phrases.explains(one)
+    told = rich(
+        paragraph(
+            title,
+            sure,
+            _labelled("Suspects", suspects),
+            _labelled("Where", where),
+        ),
+        *(_quote(item, _QUOTE_LINES[place]) for item in one.evidence[:quotes]),
+        paragraph(
+            words("" if place else _more(len(one.evidence) - quotes), italic=True),
+            _labelled("Explains", explained),
+        ),
+    )
+    return [*told, *rich(*_remedy(one, place))]
+
+
+def _labelled(label: str, text: str) -> list[Json]:
+    """A line with a bold word before it, as a table's row; nothing where the text is empty."""
+    return [*words(label, bold=True), *words(f" {text}", SENTENCE)] if text else []
+
+
+def _quote(item: EvidenceItem, lines: int) -> list[Json]:
+    """Where it stands and when it was written, and the text itself where nothing is read as markup."""
+    when = phrases.clock(item.time) if item.time is not None else ""
+    return [
+        *paragraph([*words(phrases.source(item), NAME * 2, italic=True), *words(f" {when}" if when else "", NAME)]),
+        *preformatted(item.text, lines, QUOTED_LINE),
+    ]
+
+
+def _more(count: int) -> str:
+    return f"… and {count} more in Evidence" if count > 0 else ""
+
+
+def _remedy(one: Diagnosis, place: int) -> Iterator[list[Json]]:
+    if not one.remediation or (place and one.band == "weak"):
+        return
+    step = one.remediation[0]
+    yield paragraph(
+        [
+            *_labelled("Do first", step.text),
+            *words(f" {phrases.grade(step)}", NAME, bold=step.grade == "disruptive"),
+        ]
+    )
+    if place == 0:
+        yield preformatted(step.command or "", 3, SENTENCE)
+        yield paragraph(_labelled("Check", step.verify or ""))
+
+
+def past_runs(report: Report) -> list[Json]:
+    """What earlier runs teach: before the lines that stand out where no rule knows it, after the diagnoses where one does."""
+    found = phrases.remembered(report)
+    if not found:
+        return []
+    rest = len(found) - _TAUGHT
+    return rich(
+        paragraph(words(phrases.REMEMBERED, bold=True)),
+        bullets([*found[:_TAUGHT], *([f"… and {rest} more on the page"] if rest > 0 else [])], SENTENCE),
+    )
+
+
+def _indicators(report: Report) -> list[Json]:
+    found = report.indicators
+    if phrases.nothing_stands_out(found):
+        return []
+    shown = found.events[:_UNUSUAL]
+    return [
+        divider(),
+        *rich(
+            paragraph(words(phrases.standing_out(report), bold=True)),
+            *(_unusual(one) for one in shown),
+            paragraph(words(_more(len(found.events) - len(shown)), italic=True)),
+            bullets(
+                [
+                    *_odd_ones("Node", found.nodes),
+                    *_odd_ones("Stage", found.stages),
+                    *_odd_ones("Step", found.iterations),
+                ],
+                SENTENCE,
+            ),
+        ),
+    ]
+
+
+def _unusual(one: Indicator) -> list[Json]:
+    if one.evidence is None:
+        return [*paragraph(words(one.why, SENTENCE, italic=True)), *preformatted(one.what, 2, QUOTED_LINE)]
+    place = f"{phrases.source(one.evidence)}{phrases.tail(one.why)}"
+    return [
+        *paragraph(words(place, SENTENCE, italic=True)),
+        *preformatted(one.evidence.text or one.what, 2, QUOTED_LINE),
+    ]
+
+
+def _odd_ones(kind: str, found: Sequence[Indicator]) -> list[str]:
+    told = [f"{kind}: {one.what}{phrases.tail(one.why)}" for one in found[:_ODD]]
+    rest = len(found) - len(told)
+    return [*told, *([f"… and {many(rest, f'more {kind.lower()}')}"] if rest else [])]
+
+
+def missing_evidence(report: Report) -> list[Json]:
+    """The sources that gave nothing, and the conditions that could not be evaluated."""
+    needed = report.verdict in ("insufficient_evidence", "no_match")
+    points = listed(phrases.folded(report.gaps, sources=1), _NEEDED if needed else _GAPS)
+    unjudged = phrases.not_judged(report.not_evaluated, 3)
+    if not points and not unjudged:
+        return []
+    return rich(
+        paragraph(words(phrases.not_seen(report), bold=True)),
+        bullets([*points, *([unjudged] if unjudged else [])], QUOTED_LINE if needed else BRIEF),
+    )

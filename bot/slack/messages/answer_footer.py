@@ -1,0 +1,129 @@
+"""The foot of an answer: nodes to exclude, who asked, the page, buttons and menus."""
+
+from __future__ import annotations
+
+from bot.render import phrases
+from bot.render.phrases import few, many
+from bot.slack.blocks.builders import (
+    actions,
+    button,
+    choice,
+    confirmed,
+    handled,
+    link,
+    mention,
+    menu,
+    note,
+    overflow,
+    paragraph,
+    rich,
+    words,
+)
+from bot.slack.blocks.limits import Json
+from bot.slack.messages.answer_header import _EXCLUDED
+from bot.slack.messages.card import Barred, Card
+from bot.slack.messages.text_limits import SENTENCE
+from kb.report import Report
+
+_LABEL = 60  # characters of a node's name on a button
+
+
+def context_notes(report: Report, card: Card) -> list[Json]:
+    """Who asked, the page, what gave the answer."""
+    asked, page = _asked(card), link(card.link, "Incident page")
+    muted = words(f"Muted: {card.muted}" if card.muted else "", SENTENCE)
+    if muted and card.muted_by:
+        muted += [*words(", by "), *mention(card.muted_by)]
+    return [
+        *rich(paragraph([*asked, *(words(" · ") if asked and page else []), *page], muted)),
+        note("Only you see this" if card.private else "", _numbered(report, card)),
+    ]
+
+
+def _numbered(report: Report, card: Card) -> str:
+    """The incident, for the command line, and what gave the answer."""
+    number = "" if card.number is None else f"Incident {card.number}; "
+    return phrases.cut(f"{number}{phrases.versions(report)}", SENTENCE)
+
+
+def _asked(card: Card) -> list[Json]:
+    if card.asked_by:
+        return [*words("Asked by "), *mention(card.asked_by)]
+    return words(f"Unasked: {card.why}", SENTENCE) if card.why else []
+
+
+def answer_buttons(report: Report, card: Card) -> Json:
+    """The row of buttons and menus under an answer."""
+    handle = card.handle
+    if report.verdict == "fault" or (report.verdict == "no_fault" and report.hang.lone is None):
+        says = [button("right", "👍 Right", handle), button("wrong", "👎 Wrong", handle)]
+    else:
+        says = []
+    propose = [button("propose_rule", "Propose a rule", handle)] if report.verdict == "no_match" else []
+    return actions(
+        *says,
+        button("evidence", "Evidence", handle),
+        button("close_out", "Close out", handle),
+        *propose,
+        manage_menu(card),
+        more_menu(report, handle, propose=not propose),
+    )
+
+
+def exclusion_blocks(card: Card) -> list[Json]:
+    """The nodes to be left out, as the bar list has them, and a pair of buttons while somebody must decide."""
+    if not card.bars:
+        return []
+    told = [[*words(f"{one.node}: {one.told}", SENTENCE), *_decided_by(one)] for one in card.bars[:_EXCLUDED]]
+    rest = len(card.bars) - _EXCLUDED
+    blocks = rich(
+        paragraph(words("Bar list", bold=True), *told, words(f"… and {many(rest, 'more node')}" if rest > 0 else ""))
+    )
+    open_ = [one.node for one in card.bars if one.state == "proposed"]
+    if not open_:
+        return blocks
+    names = few(open_)
+    what = phrases.cut(open_[0], _LABEL) if len(open_) == 1 else f"{len(open_)} nodes"
+    asks = (
+        f"Signalbox will leave {names} out of what it advises, and say so where a job uses it again. "
+        "It changes nothing on the cluster."
+    )
+    pair = (
+        confirmed(button("bar_confirm", f"Bar {what}", card.handle), f"Bar {what}?", asks, "Bar"),
+        button("bar_refuse", "Do not bar", card.handle),
+    )
+    return [*blocks, actions(*pair)]
+
+
+def _decided_by(one: Barred) -> list[Json]:
+    return [*words(", by "), *mention(one.by)] if one.by else []
+
+
+def manage_menu(card: Card) -> Json:
+    """The menu of steps besides the close-out, those that make sense now."""
+    life, handle = card.life, handled(card.handle)
+    if life.whole is not None or card.closings:
+        told = {"reopen": "Reopen", **({} if life.whole is not None else {"merge": "Merge into…"})}
+    else:
+        told = {
+            "ack": "" if life.acked and life.snoozed is None else "Acknowledge",
+            "assign": "Assign…",
+            "snooze": "Snooze…",
+            "merge": "Merge into…",
+            "reopen": "Wake up" if life.snoozed is not None else "",
+        }
+    return menu("life", "Take, put off…", [choice(f"{verb}:{handle}", label) for verb, label in told.items() if label])
+
+
+def more_menu(report: Report, handle: str, *, propose: bool) -> Json:
+    """The overflow menu: run again, mute, propose a rule."""
+    first = report.diagnoses[0] if report.diagnoses else None
+    nodes = first is not None and any(one.node for one in first.suspects)
+    told = {
+        "again": "Run again",
+        "mute_rule": "Mute this rule…" if first is not None else "",
+        "mute_job": "Mute this job…",
+        "mute_node": "Mute this node…" if nodes else "",
+        "propose_rule": "Propose a rule…" if propose else "",
+    }
+    return overflow("more", [choice(f"{verb}:{handled(handle)}", label) for verb, label in told.items() if label])

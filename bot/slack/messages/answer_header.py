@@ -1,0 +1,115 @@
+"""The first screen of an answer: what to do, what happened to which job, who has the incident."""
+
+from __future__ import annotations
+
+from bot.render import phrases
+from bot.render.phrases import few, joined, many
+from bot.slack.blocks.builders import mention, note, paragraph, rich, words
+from bot.slack.blocks.limits import Json
+from bot.slack.blocks.mrkdwn import escaped, listed
+from bot.slack.messages.card import Card, Chain, Life
+from bot.slack.messages.text_limits import FALLBACK, NAME, SENTENCE
+from kb.report import Report
+
+_EXCLUDED = 3
+_PHASE_MARKS = {"failed": "🔴", "hung": "🔴", "stopped": "🔴", "degraded": "🟠"}
+PHASE_WORDS = {
+    "running": "running",
+    "hung": "hangs",
+    "degraded": "degraded",
+    "failed": "failed",
+    "stopped": "stopped",
+    "completed": "completed",
+}
+
+
+def name_of(report: Report) -> str:
+    """What the job is called: by its name, else its id, else the folder its evidence came from."""
+    return report.job.name or report.job.id or report.bundle or "the job"
+
+
+def headline(report: Report) -> str:
+    """The header: the job, and how it ended."""
+    name = phrases.cut(name_of(report), NAME)
+    if report.verdict == "no_match":
+        return f"🟡 {name}: {PHASE_WORDS.get(report.phase, 'failed')}, cause unknown"
+    if report.verdict == "insufficient_evidence":
+        return f"❔ {name}: not enough seen"
+    if report.hang.lone is not None:
+        return f"🟠 {name}: may hang"
+    if report.verdict == "no_fault":
+        return f"🟢 {name}: {joined([PHASE_WORDS.get(report.phase, ''), 'nothing failed'])}"
+    return f"{_PHASE_MARKS.get(report.phase, '🔴')} {name}: {PHASE_WORDS.get(report.phase, 'failed')}"
+
+
+def fallback_text(report: Report) -> str:
+    """The text of notifications and of clients that show no blocks."""
+    decision = "" if report.verdict == "no_fault" else f"{phrases.decided(report)} {phrases.owned(report.decision)} "
+    return escaped(f"{headline(report)}. {decision}{report.summary}", FALLBACK)
+
+
+def decision_blocks(report: Report, card: Card) -> list[Json]:
+    """What to do, in bold; who owns it; why each node is left out; what happened."""
+    decision = report.decision
+    told = words(phrases.decided(report), SENTENCE, bold=True)
+    owned = phrases.owned(decision)
+    owner = words(f" {owned}" if owned else "", NAME)
+    if card.owner:
+        owner = [*(owner or words(" Owner:")), *words(" "), *mention(card.owner)]
+    excluded = listed(phrases.excluded(decision), _EXCLUDED)
+    why = "" if report.diagnoses else decision.why
+    return rich(
+        paragraph([*told, *owner], *(words(one, SENTENCE) for one in (*excluded, why))),
+        paragraph(words(report.summary, SENTENCE)),
+    )
+
+
+def job_facts(report: Report, card: Card) -> list[Json]:
+    """Which job, how far it came, what its attempts were."""
+    job = report.job
+    stopped = job.attempts[-1].stopped if job.attempts else None
+    which = joined(
+        [
+            f"job {job.id}" if job.id and job.id != name_of(report) else "",
+            f"attempt {job.attempt}" if job.attempt is not None else "",
+            *phrases.size_facts(job),
+            f"state {job.state}" if job.state else "",
+            f"stopped {phrases.clock(stopped)}" if stopped is not None else "",
+        ]
+    )
+    hang = phrases.hang(report) or (phrases.voted(report.hang) if report.phase == "running" else "")
+    rows = [which, joined(phrases.progress(report)), f"Hang {hang}" if hang else "", _chain(card.chain), _since(card)]
+    return [note(phrases.cut(row, SENTENCE)) for row in rows if row]
+
+
+def _since(card: Card) -> str:
+    """What came after it: more attempts, the same failure again."""
+    later = f"{many(card.later, 'later attempt')} failed too: see the thread" if card.later else ""
+    same = f"the same failure came {many(card.times, 'time')}" if card.times > 1 else ""
+    return joined([later, same])
+
+
+def _chain(chain: Chain | None) -> str:
+    if chain is None or (chain.attempt < 2 and not chain.earlier):
+        return ""
+    ends = few([f"{count} x {fault}" for fault, count in chain.earlier])
+    return f"Failed {many(chain.attempt, 'time')} in a row{f'; before: {ends}' if ends else ''}"
+
+
+def assignment_blocks(life: Life) -> list[Json]:
+    """Who has it, whether it sleeps, what was merged into it."""
+    told: list[list[Json]] = []
+    if life.acked or life.assignee:
+        head = "Acknowledged" if life.acked else "Assigned"
+        by = [*words(" by " if life.acked else " to "), *mention(life.assignee)] if life.assignee else []
+        told.append([*words(head, bold=True), *by])
+    if life.snoozed is not None:
+        told.append(words(f"Snoozed until {phrases.clock(life.snoozed)}", bold=True))
+    if life.reopened:
+        told.append(words("Reopened: what it was closed as does not hold", SENTENCE))
+    if life.parts:
+        named = few([f"{number} ({phrases.cut(job, NAME)})" for number, job in life.parts])
+        told.append(
+            [*words("With ", bold=True), *words(f"incident{'s' if len(life.parts) > 1 else ''} {named}", SENTENCE)]
+        )
+    return rich(paragraph(*told))

@@ -1,0 +1,93 @@
+"""The short form of an answer once its incident is closed or merged into another one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bot.policy.resolution_codes import VERDICTS
+from bot.render import phrases
+from bot.render.phrases import few, joined
+from bot.slack.blocks.builders import actions, button, header, link, mention, note, paragraph, rich, words
+from bot.slack.blocks.limits import Json, Message, fit
+from bot.slack.blocks.mrkdwn import escaped
+from bot.slack.messages.answer_footer import context_notes, manage_menu, more_menu
+from bot.slack.messages.answer_header import PHASE_WORDS, assignment_blocks, name_of
+from bot.slack.messages.card import Card, Said
+from bot.slack.messages.text_limits import FALLBACK, NAME, SENTENCE
+from kb.report import Report
+
+_OPINIONS = 3
+
+
+def merged_message(report: Report, card: Card) -> Message:
+    """An incident that counts as a part of another one, in two lines."""
+    assert card.life.whole is not None  # noqa: S101 - whoever calls has looked
+    number, job, page = card.life.whole
+    body = f"Merged into incident {number} ({phrases.cut(job, NAME)})"
+    blocks = [
+        header(f"⚪ {phrases.cut(name_of(report), NAME)}: {PHASE_WORDS.get(report.phase, 'looked at')}, merged"),
+        *rich(paragraph([*words(body, SENTENCE, bold=True), *words(" "), *link(page, "page")])),
+        note(
+            phrases.cut(joined([*phrases.size_facts(report.job), *phrases.progress(report)]), SENTENCE),
+            _first_answer(report),
+        ),
+        *context_notes(report, card),
+        actions(button("evidence", "Evidence", card.handle), manage_menu(card)),
+    ]
+    return fit(Message(escaped(f"{name_of(report)}: {body}", FALLBACK), tuple(blocks)))
+
+
+def closed_message(report: Report, card: Card) -> Message:
+    """A closed incident in three lines: by whom, with what cause, what others said."""
+    valid, *others = card.closings
+    unlike = [one for one in others if (one.cause, one.verdict, one.nodes) != (valid.cause, valid.verdict, valid.nodes)]
+    told = paragraph(
+        [*words("Closed by ", bold=True), *_resolution(valid)],
+        words(valid.note, SENTENCE, italic=True),
+        *([*mention(one.by), *words(" does not agree: "), *_resolution(one, who=False)] for one in unlike[:_OPINIONS]),
+        words(_more_opinions(len(unlike) - _OPINIONS)),
+    )
+    body = f"Closed: {valid.cause}{_nodes(valid)}{_verdict_on_answer(valid)}. It said: {phrases.decided(report)}"
+    blocks = [
+        header(f"⚪ {phrases.cut(name_of(report), NAME)}: {PHASE_WORDS.get(report.phase, 'looked at')}, closed"),
+        *rich(told),
+        *assignment_blocks(replace(card.life, acked=False, assignee=None, snoozed=None, reopened=False)),
+        note(
+            phrases.cut(joined([*phrases.size_facts(report.job), *phrases.progress(report)]), SENTENCE),
+            _first_answer(report),
+        ),
+        *context_notes(report, card),
+        actions(
+            button("close_out", "Correct this", card.handle),
+            button("evidence", "Evidence", card.handle),
+            manage_menu(card),
+            more_menu(report, card.handle, propose=True),
+        ),
+    ]
+    return fit(Message(escaped(f"{name_of(report)}: {body}", FALLBACK), tuple(blocks)))
+
+
+def _resolution(one: Said, *, who: bool = True) -> list[Json]:
+    by = [*mention(one.by), *words(": ")] if who else []
+    return [*by, *words(f"{one.cause}{_nodes(one)}{_verdict_on_answer(one)}", SENTENCE)]
+
+
+def _nodes(one: Said) -> str:
+    if not one.nodes:
+        return ""
+    return f", {'node' if len(one.nodes) == 1 else 'nodes'} {few(one.nodes)}"
+
+
+def _verdict_on_answer(one: Said) -> str:
+    return f" (bot: {VERDICTS[one.verdict]})" if one.verdict else ""
+
+
+def _more_opinions(count: int) -> str:
+    return f"… and {count} more who do not agree" if count > 0 else ""
+
+
+def _first_answer(report: Report) -> str:
+    if not report.diagnoses:
+        return "It said: no cause"
+    first = report.diagnoses[0]
+    return phrases.cut(f"It said: {first.title} ({first.band})", SENTENCE)
