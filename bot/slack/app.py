@@ -23,7 +23,8 @@ from bot.learning.drafts.store import Wish as DraftWish
 from bot.notify.requests import RequestOutcome
 from bot.render.report_json import from_json
 from bot.slack.blocks.limits import Json, Message
-from bot.slack.delivery.compose import Composer, shown_of
+from bot.slack.delivery.compose import Composer
+from bot.slack.delivery.form_composer import shown_of
 from bot.slack.forms import lifecycle
 from bot.slack.forms import rule as forms_rule
 from bot.slack.forms.close_out import (
@@ -175,20 +176,20 @@ class _Listeners:
             "handover": lambda: self._handover(person, rest),
             "digest": lambda: self._digest(person, rest, key),
             "rules": lambda: self._rules(person, asked, page),
-            "config": lambda: lists.config(self._composer.clusters(self._desk.allow(person, "read", "config"))),
+            "config": lambda: lists.config(self._composer.lists.clusters(self._desk.allow(person, "read", "config"))),
         }
         does_this = does.get(verb.lower())
         return notices.usage(f"there is no “{verb[:40]}”", USAGE) if does_this is None else does_this()
 
     def _incidents(self, person: Person, page: int) -> Message:
         tenant = self._desk.allow(person, "read", "incidents")
-        found = self._composer.incidents(tenant, limit=lists.PAGE, skip=(page - 1) * lists.PAGE)
-        total = self._desk.ledger.count(self._composer.listing(tenant))
+        found = self._composer.lists.incidents(tenant, limit=lists.PAGE, skip=(page - 1) * lists.PAGE)
+        total = self._desk.ledger.count(self._composer.lists.listing(tenant))
         return lists.incidents(found, page, total, self._composer.page(tenant, None))
 
     def _handover(self, person: Person, rest: str) -> Message:
         tenant = self._desk.allow(person, "read", "handover")
-        return self._composer.handover(tenant, read_shift(rest))
+        return self._composer.lists.handover(tenant, read_shift(rest))
 
     def _digest(self, person: Person, rest: str, key: str) -> Message:
         week = self._desk.digest(person, rest.strip(), key)
@@ -201,7 +202,7 @@ class _Listeners:
             self._desk.look(person, tenant, rule)
             return replies.said(f"From now on {rule[:80]} is judged anew.")
         tenant = self._desk.allow(person, "read", "rules")
-        found = self._composer.rules(tenant, asked)
+        found = self._composer.lists.rules(tenant, asked)
         return lists.rules(found[(page - 1) * lists.PAGE : page * lists.PAGE], page, len(found), asked)
 
     # -- events --------------------------------------------------------------------------------------------------------
@@ -313,7 +314,7 @@ class _Listeners:
             raise SignalboxError("there is no report behind this message yet")
         self._desk.allow(person, "annotate", f"incident {subject.record.incident.id}")
         place = self._desk.place(person, subject)
-        press.open(self._composer.close_out(place, subject.record, wrong=wrong, propose=propose))
+        press.open(self._composer.forms.close_out(place, subject.record, wrong=wrong, propose=propose))
 
     def _propose(self, person: Person, subject: Subject, press: _Press) -> None:
         """Propose a rule: at once where it is known what the incident was, else what it was is asked first."""
@@ -321,7 +322,7 @@ class _Listeners:
             self._close_out(person, subject, press, propose=True)
             return
         handle = self._desk.draft(person, subject, press.key)
-        press.open(forms_rule.loading(handle, self._composer.subject_words(subject.record.incident)))
+        press.open(forms_rule.loading(handle, self._composer.forms.subject_words(subject.record.incident)))
 
     def _try_rule(self, ack: Ack, body: Body, action: Body, client: WebClient) -> None:
         """The draft as it was changed in the form is replayed; the form says so, and is filled again."""
@@ -331,9 +332,9 @@ class _Listeners:
             draft = self._desk.drafted(person, str(action.get("value") or ""))
             edits, errors = forms_rule.read_form(view.get("state"))
             if errors:  # a button cannot say so beside the field
-                form = self._composer.rule_form(draft, edits, problem="; ".join(errors.values()))
+                form = self._composer.forms.rule_form(draft, edits, problem="; ".join(errors.values()))
             elif self._desk.redraft(draft, DraftWish("show", edits)):
-                form = self._composer.rule_form(draft, edits, busy=True)
+                form = self._composer.forms.rule_form(draft, edits, busy=True)
             else:
                 return  # pressed twice
         except SignalboxError as error:
@@ -347,7 +348,7 @@ class _Listeners:
         def kept() -> Json:
             draft = self._desk.drafted(person, str(view.get("private_metadata") or ""))
             edits, errors = forms_rule.read_form(view.get("state"))
-            errors |= self._composer.rule_errors(draft, edits) if not errors else {}
+            errors |= self._composer.forms.rule_errors(draft, edits) if not errors else {}
             if draft.content is not None and draft.content.hurts and not edits.all_the_same and not errors:
                 errors["all_the_same"] = "The replay speaks against it: mend it and try again, or tick this"
             if errors:
@@ -381,8 +382,8 @@ class _Listeners:
 
         def listed() -> Message:
             tenant = self._desk.allow(person, "read", "open incidents")
-            found = self._composer.incidents(tenant, limit=lists.PAGE, to_do=True)
-            return lists.incidents(found, 1, self._desk.ledger.count(self._composer.listing(tenant, to_do=True)))
+            found = self._composer.lists.incidents(tenant, limit=lists.PAGE, to_do=True)
+            return lists.incidents(found, 1, self._desk.ledger.count(self._composer.lists.listing(tenant, to_do=True)))
 
         told = self._safely(person, listed)
         self._desk.tell(person, _key("action", body), {"text": told.text, "blocks": list(told.blocks)})
@@ -430,7 +431,7 @@ class _Listeners:
                 raise SignalboxError("this choice is not known any more")
             incident = subject.record.incident
             self._desk.allow(person, "annotate", f"incident {incident.id}")
-            near = self._composer.near(incident) if verb == "merge" else ()
+            near = self._composer.forms.near(incident) if verb == "merge" else ()
             told = f"incident {incident.id} ({incident.job_name or incident.job_id or 'a job'}: {incident.summary})"
             press.open(lifecycle.form(verb, self._desk.place(person, subject, verb), told, near, incident.assignee))
 
@@ -484,7 +485,7 @@ class _Listeners:
                 return
             shown = shown_of(from_json(subject.record.report_json))
             known, _ = read_close_out(view.get("state"), shown)
-            form = self._composer.close_out(str(view["private_metadata"]), subject.record, known)
+            form = self._composer.forms.close_out(str(view["private_metadata"]), subject.record, known)
         except SignalboxError as error:
             form = broken("Close out", str(error))
         client.views_update(view_id=view["id"], hash=view.get("hash"), view=form)
@@ -526,7 +527,7 @@ class _Listeners:
         except SignalboxError as error:
             return done("Close out", f"It is closed. No rule is drafted: {error}")
         incident = subject.record.incident if subject.record is not None else None
-        return forms_rule.loading(handle, "it" if incident is None else self._composer.subject_words(incident))
+        return forms_rule.loading(handle, "it" if incident is None else self._composer.forms.subject_words(incident))
 
     def muted(self, ack: Ack, body: Body, view: Body) -> None:
         """The form to mute was sent."""

@@ -18,7 +18,8 @@ from bot.incidents.ledger import Ledger
 from bot.notify.outbox import OutboxItem
 from bot.rulebase.loader import Knowledge
 from bot.slack.app import SCOPES, THREADS, build
-from bot.slack.delivery.compose import Composer, Page, no_page
+from bot.slack.delivery.cards import Page, no_page
+from bot.slack.delivery.compose import Composer
 from bot.slack.delivery.sender import TIMEOUT, Sender
 from bot.slack.groups import groups_of, members, refresh
 from bot.slack.use_cases import Desk
@@ -156,7 +157,7 @@ def send(
         if groups and time.monotonic() - asked > REFRESH:
             asked = time.monotonic()
             refresh(ledger, client, groups)
-        composer.known = known()
+        composer.use_rules(known())
         return stop()
 
     sender.run(stopped)

@@ -246,12 +246,12 @@ class Sender:
 
     def _home(self, item: OutboxItem) -> None:
         tenant, user = item.tenant, str(item.payload["who"])
-        listed = self.composer.incidents(tenant, limit=10)
+        listed = self.composer.lists.incidents(tenant, limit=10)
         view = home(
             listed,
-            self.composer.clusters(tenant),
+            self.composer.lists.clusters(tenant),
             now=self.composer.now(),
-            total=self.ledger.count(self.composer.listing(tenant)),
+            total=self.ledger.count(self.composer.lists.listing(tenant)),
             overview=self.composer.page(tenant, None),
         )
         self._call("views.publish", {"user_id": user, "view": view})
@@ -261,7 +261,7 @@ class Sender:
         draft = draft_of(self.ledger, str(item.payload["draft"]))
         if draft is None or draft.version != item.payload["version"]:
             return  # somebody has gone on meanwhile
-        self._call("views.update", {"external_id": draft.handle, "view": self.composer.rule_form(draft)})
+        self._call("views.update", {"external_id": draft.handle, "view": self.composer.forms.rule_form(draft)})
 
     def _files(self, item: OutboxItem) -> None:
         """The evidence and the picture into the thread of a message."""

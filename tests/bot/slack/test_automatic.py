@@ -169,6 +169,6 @@ def test_a_rule_that_is_often_wrong_is_marked_until_it_was_looked_at(tmp_path, k
         assert "right in 0 of 5" in text_of(only(play.answers()))
         rule = play.ledger.list()[0].rule
         play.workspace.command(GRACE, CHANNEL, "/signalbox", f"rules looked {rule}")
-        play.senders[0].composer._records.clear()
+        play.senders[0].composer.cards._records.clear()
         play.diagnose("run-9", channel=OTHER)
         assert "right in 0 of" not in text_of(only(play.answers(OTHER)))

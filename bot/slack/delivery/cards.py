@@ -1,0 +1,153 @@
+"""What goes with a report in a message: who has the incident, what people said of it, mutes, exclusions, rule records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from bot.config.file import Config
+from bot.incidents.exclusions import in_words
+from bot.incidents.ledger import Ledger
+from bot.incidents.resolution import Annotation, word
+from bot.notify.messages import Posting
+from bot.policy.notifications import Mute, Standing, muted, subject_of
+from bot.policy.resolution_codes import nameless
+from bot.render.phrases import clock
+from bot.rulebase.loader import Knowledge
+from bot.slack.messages.card import Barred, Card, Chain, Life, Said
+from bot.store.incident_state import state_of
+from bot.store.incidents import Incident
+from kb.report import Report
+
+STANDINGS = 60.0  # seconds for which the rules' records are taken as they were
+Page = Callable[[str, int | None], str | None]  # tenant and incident → the address of its page; None: the overview
+
+
+def no_page(_tenant: str, _incident: int | None) -> str | None:
+    """Where incidents have no page."""
+    return None
+
+
+@dataclass(slots=True)
+class CardComposer:
+    """Collects what goes with a report: what people said, mutes, exclusions, the records of its rules.
+
+    `page`: the address of an incident's page; `now`: seconds since the epoch.
+    """
+
+    ledger: Ledger
+    known: Knowledge
+    config: Config
+    page: Page = no_page
+    now: Callable[[], float] = time.time
+    _records: dict[str, tuple[float, Mapping[str, Standing]]] = field(default_factory=dict)
+
+    def card(self, posting: Posting, incident: Incident, report: Report) -> Card:
+        """What goes with the report of an incident in this message."""
+        why = str(posting.facts.get("why") or "")
+        return replace(
+            self.card_for(incident, report, posting.handle, posting.channel),
+            asked_by=posting.asked_by,
+            why="" if posting.asked_by else why,
+            later=self._later(posting, incident),
+            times=int(posting.facts.get("times") or 1),
+            chain=self._chain(incident) if posting.asked_by is None else None,
+            owner=next((one["id"] for one in posting.facts.get("mentions", []) if isinstance(one, dict)), None),
+            private=posting.channel.startswith(("D", "U", "W")),
+        )
+
+    def card_for(self, incident: Incident, report: Report, handle: str, channel: str) -> Card:
+        """What goes with a report wherever it is shown: no message of ours need be there."""
+        mute = self._muted(incident, report, channel)
+        return Card(
+            handle=handle,
+            number=incident.id,
+            closings=self.closings(incident.id),
+            weak={one.rule: one.words for one in self._standings(incident.tenant).values() if one.weak},
+            link=self.page(incident.tenant, incident.id),
+            muted=mute_words(mute) if mute is not None else "",
+            muted_by=mute.by or None if mute is not None else None,
+            life=self._life(incident),
+            bars=self.bars(incident.id),
+        )
+
+    def bars(self, incident: int) -> tuple[Barred, ...]:
+        """The nodes that an incident's decision leaves out, as the bar list has them now."""
+        now = datetime.fromtimestamp(self.now(), UTC)
+        return tuple(
+            Barred(one.node, one.state, in_words(one, now, named=False), one.decided_by if one.decided_at else None)
+            for one in self.ledger.bars_of(incident)
+        )
+
+    def _life(self, incident: Incident) -> Life:
+        family, until = self.ledger.family(incident.id), incident.snoozed_until
+        state = state_of(incident, datetime.fromtimestamp(self.now(), UTC))
+        whole = family.whole
+        return Life(
+            acked=incident.acked_at is not None,
+            assignee=incident.assignee,
+            snoozed=until.timestamp() if until is not None and state == "snoozed" else None,
+            whole=None if whole is None else (*whole, self.page(incident.tenant, whole[0])),
+            parts=family.parts,
+            reopened=incident.reopened_at is not None and state != "closed",
+        )
+
+    def _later(self, posting: Posting, incident: Incident) -> int:
+        """How many attempts failed after the one at the head of a thread."""
+        head = posting.asked_by is None and posting.parent is None and incident.chain is not None
+        return self.ledger.tried_after(incident) if head else 0
+
+    def closings(self, incident: int) -> tuple[Said, ...]:
+        """What people said of it, the word that counts first."""
+        found = word(self.ledger.said(incident))
+        return () if found is None else tuple(self._opinion(one) for one in (found.last, *found.against))
+
+    def _opinion(self, one: Annotation) -> Said:
+        said = one.said
+        return Said(
+            by=said.who,
+            cause=nameless(said.cause) or self.title(said.fault or ""),
+            nodes=said.nodes,
+            verdict=said.verdict,
+            note=said.note or said.action,
+            at=one.at.timestamp(),
+        )
+
+    def title(self, fault: str) -> str:
+        """A class of faults in words."""
+        known = self.known.rulebook.faults.get(fault)
+        return known.title if known is not None else fault.replace("_", " ")
+
+    def _chain(self, incident: Incident) -> Chain | None:
+        if incident.chain is None:
+            return None
+        before, faults = self.ledger.chain(incident)
+        return Chain(before + 1, tuple((self.title(fault), count) for fault, count in faults)) if before else None
+
+    def _standings(self, tenant: str) -> Mapping[str, Standing]:
+        at, found = self._records.get(tenant, (0.0, {}))
+        if self.now() - at > STANDINGS:
+            bar = self.config.tenants_of_chat[tenant].bar if tenant in self.config.tenants_of_chat else None
+            found = {one.rule: one for one in self.ledger.standings(tenant, bar)}
+            self._records[tenant] = (self.now(), found)
+        return found
+
+    def standing(self, tenant: str, rule: str) -> Standing | None:
+        """A rule's record in this tenant's close-outs."""
+        return self._standings(tenant).get(rule)
+
+    def _muted(self, incident: Incident, report: Report, channel: str) -> Mute | None:
+        now = self.now()
+        mutes = self.ledger.mutes(incident.tenant, datetime.fromtimestamp(now, UTC))
+        if not mutes:
+            return None
+        job, name = incident.job_id or "", incident.job_name or ""
+        return muted(mutes, subject_of(report, incident.tenant, incident.chain or "", job, name), channel, now)
+
+
+def mute_words(mute: Mute) -> str:
+    """A mute in words."""
+    where = "in this channel" if mute.channel else "everywhere"
+    return f"{mute.kind} {mute.what} {where} until {clock(mute.until)}"

@@ -1,0 +1,131 @@
+"""Forms with what is already known filled in: close-out, merge, rule draft."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from bot.incidents.ledger import Ledger
+from bot.incidents.resolution import word
+from bot.learning.drafts.edits import edited, wrong
+from bot.learning.drafts.store import Draft, Edits
+from bot.render.report_json import from_json
+from bot.rulebase.loader import default_folder
+from bot.slack.blocks.limits import Json
+from bot.slack.forms import rule as forms_rule
+from bot.slack.forms.close_out import CloseOut, CloseOutForm, Shown, close_out
+from bot.slack.forms.lifecycle import Near
+from bot.store.incidents import Answered, Incident, Listing
+from kb.report import Report
+
+
+@dataclass(slots=True)
+class FormComposer:
+    """Fills the forms in. `now`: seconds since the epoch."""
+
+    ledger: Ledger
+    now: Callable[[], float] = time.time
+
+    def rule_form(self, draft: Draft, edits: Edits | None = None, *, busy: bool = False, problem: str = "") -> Json:
+        """A draft as its form, or what the form says while there is none. `edits`: what was just typed."""
+        record = self.ledger.answer(draft.incident_id)
+        name = "this incident" if record is None else self.subject_words(record.incident)
+        content = draft.content
+        if content is None:
+            return forms_rule.loading(draft.handle, name)
+        if content.reasons:
+            return forms_rule.refused(draft.handle, name, content.reasons)
+        numbers = ", ".join(str(one) for one in content.incidents[:10])
+        many = len(content.incidents) > 1
+        return forms_rule.form(
+            forms_rule.RuleForm(
+                handle=draft.handle,
+                subject=f"incidents {numbers}" if many else f"{name}, the only incident of its kind so far",
+                edits=edits or content.edits,
+                looks_for=content.looks_for,
+                lines=content.lines,
+                figures=content.figures,
+                hurts=content.hurts,
+                notes=content.notes,
+                busy=busy,
+                problem=problem,
+            )
+        )
+
+    @staticmethod
+    def rule_errors(draft: Draft, edits: Edits) -> dict[str, str]:
+        """What of a draft as it was mended can be seen at once to be wrong, by field."""
+        if draft.content is None or not draft.content.files:
+            return {"title": "There is no draft yet; wait until the form is filled"}
+        return wrong(edited(draft.content.files, edits), default_folder())
+
+    @staticmethod
+    def subject_words(incident: Incident) -> str:
+        """An incident in a few words."""
+        return f"incident {incident.id} ({incident.job_name or incident.job_id or 'a job'})"
+
+    def close_out(
+        self,
+        handle: str,
+        record: Answered,
+        known: CloseOut | None = None,
+        *,
+        wrong: bool = False,
+        propose: bool = False,
+    ) -> Json:
+        """The form to close an incident, with what is known filled in. `wrong`: somebody has just said so."""
+        report = from_json(record.report_json)
+        known = self.closing_known(record.incident.id, report, known)
+        if wrong and known.cause in (None, "shown"):
+            known = replace(known, verdict="wrong", cause=None, fault=None, rule=None)
+        if propose:
+            known = replace(known, propose_rule=True)
+        return close_out(close_out_form(handle, report, known))
+
+    def closing_known(self, incident: int, report: Report, known: CloseOut | None) -> CloseOut:
+        """What is filled in: what was just chosen, else what was said before, else what the report found."""
+        if known is not None:
+            return known
+        found = word(self.ledger.said(incident))
+        if found is not None:
+            said = found.last.said
+            return CloseOut(
+                said.cause, said.fault, said.rule, said.verdict, said.nodes, said.action, said.lost_hours, said.note,
+                said.propose_rule,
+            )  # fmt: skip
+        first = report.diagnoses[0] if report.diagnoses and report.verdict == "fault" else None
+        nodes = first.nodes if first else ()
+        if first is None:
+            return CloseOut(cause=None, nodes=nodes)
+        return CloseOut(cause="shown", fault=first.fault, rule=first.rule, verdict="right", nodes=nodes[:20])
+
+    def near(self, incident: Incident) -> list[Near]:
+        """Incidents into which this one may be merged: those of the same job or fault first, then the latest."""
+        now = datetime.fromtimestamp(self.now(), UTC)
+        since = now - timedelta(days=14)
+        found = self.ledger.list(100, Listing(incident.tenant, now, since, awake=True))
+        likely = sorted(
+            (one for one in found if one.id != incident.id),
+            key=lambda one: (
+                one.chain is None or one.chain != incident.chain,
+                one.fault is None or one.fault != incident.fault,
+                -one.id,
+            ),
+        )
+        return [Near(one.id, f"{one.job_name or one.job_id or 'a job'}: {one.summary}") for one in likely[:20]]
+
+
+def close_out_form(handle: str, report: Report, known: CloseOut) -> CloseOutForm:
+    """The form for a report."""
+    job = report.job.name or report.job.id or report.bundle or "the job"
+    return CloseOutForm(handle, f"{job}: {report.summary}", shown_of(report), known)
+
+
+def shown_of(report: Report) -> tuple[Shown, ...]:
+    """The diagnoses that a person may pick, each fault once."""
+    found: dict[str, Shown] = {}
+    for one in report.diagnoses:
+        found.setdefault(one.fault, Shown(one.rank, one.fault, one.rule, one.title))
+    return tuple(found.values())[:20]

@@ -1,0 +1,80 @@
+"""What the lists of /signalbox and the home tab show: incidents, rules, sources, the shift handover."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from bot.config.file import Config
+from bot.incidents.handover import handover
+from bot.incidents.ledger import Ledger
+from bot.slack.blocks.limits import Message
+from bot.slack.blocks.mrkdwn import is_person
+from bot.slack.delivery.cards import CardComposer
+from bot.slack.messages import handover as messages_handover
+from bot.slack.messages.lists import ClusterState, ConnectorState, ListedIncident, ListedRule
+from bot.store.incidents import Incident, Listing
+
+
+@dataclass(slots=True)
+class ListComposer:
+    """Collects what lists show. `now`: seconds since the epoch."""
+
+    ledger: Ledger
+    config: Config
+    cards: CardComposer
+    now: Callable[[], float] = time.time
+
+    def handover(self, tenant: str, seconds: float) -> Message:
+        """What the next shift must know."""
+        now = datetime.fromtimestamp(self.now(), UTC)
+        return messages_handover.message_of(handover(self.ledger, tenant, now - timedelta(seconds=seconds), now))
+
+    def incidents(self, tenant: str, *, limit: int, skip: int = 0, to_do: bool = False) -> list[ListedIncident]:
+        """The latest incidents of a tenant, each with a handle that opens it; without those that sleep or are merged."""
+        found = self.ledger.list(limit, self.listing(tenant, to_do=to_do), skip=skip)
+        payloads = [f'{{"incident":{one.id}}}' for one in found]
+        handles = self.ledger.add_choices(tenant, payloads, datetime.fromtimestamp(self.now(), UTC))
+        return [
+            ListedIncident(
+                handle,
+                one.job_name or one.job_id or one.bundle or "a job",
+                one.summary,
+                one.created_at.timestamp(),
+                self._closed(one),
+            )
+            for handle, one in zip(handles, found, strict=True)
+        ]
+
+    def listing(self, tenant: str, *, to_do: bool = False) -> Listing:
+        """Which incidents stand in lists; `to_do`: those alone of which nobody has said what they were."""
+        return Listing(tenant, datetime.fromtimestamp(self.now(), UTC), awake=True, to_do=to_do)
+
+    def _closed(self, incident: Incident) -> str:
+        if incident.closed_at is None:
+            by = f" by {incident.assignee}" if incident.assignee and not is_person(incident.assignee) else ""
+            return f"acknowledged{by}" if incident.acked_at is not None else ""
+        said = self.cards.closings(incident.id)
+        return f"closed: {said[0].cause}" if said else "closed"
+
+    def rules(self, tenant: str, asked: str) -> list[ListedRule]:
+        """The rules whose id, title or fault has all these words; those with a poor record first."""
+        wanted = asked.lower().split()
+        book = self.cards.known.rulebook
+        found = []
+        for one in book.rules:
+            standing = self.cards.standing(tenant, one.id)
+            if all(word in f"{one.id} {one.title} {one.fault}".lower() for word in wanted):
+                record = standing.words if standing is not None else ""
+                weak = standing is not None and standing.weak
+                found.append(ListedRule(one.id, book.versions.get(one.id, 1), one.title, one.fault or "", record, weak))
+        return sorted(found, key=lambda one: (not one.weak, not one.record, one.id))
+
+    def clusters(self, tenant: str) -> list[ClusterState]:
+        """What a tenant sees."""
+        return [
+            ClusterState(one.name, tuple(ConnectorState(each.name, each.type) for each in one.connectors))
+            for one in self.config.of_tenant(tenant)
+        ]
