@@ -22,7 +22,7 @@ from bot.slack.delivery.cards import Page, no_page
 from bot.slack.delivery.compose import Composer
 from bot.slack.delivery.sender import TIMEOUT, Sender
 from bot.slack.groups import groups_of, members, refresh
-from bot.slack.use_cases import Desk
+from bot.slack.use_cases.services import use_cases
 from connectors.base.contract import CheckResult, SourceFailed
 from kb.errors import SignalboxError
 
@@ -107,7 +107,7 @@ def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_pag
         raise SignalboxError("serve.slack is not configured")
     client = client_of(slack)
     url = team_url(client)
-    desk = Desk(
+    actions = use_cases(
         ledger,
         config,
         lambda group: members(ledger, group),
@@ -119,7 +119,7 @@ def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_pag
         app_token = slack.app_token.value() if slack.mode == "socket" and slack.app_token else None
     except SourceFailed as failed:
         raise SignalboxError(f"serve.slack: {failed}") from None
-    app = build(desk, composer, client, signing_secret=signing, team_url=url)
+    app = build(actions, composer, client, signing_secret=signing, team_url=url)
     if app_token is None:
         return Listening(app, lambda: None)
     from bot.slack.socket_client import client_for  # noqa: PLC0415 - not needed over HTTP

@@ -1,0 +1,157 @@
+"""What all listeners share: who asked, the acknowledgement, errors in words."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+from slack_bolt import Ack
+from slack_sdk import WebClient
+from slack_sdk.errors import SlackApiError
+
+from bot.slack.blocks.limits import Json, Message
+from bot.slack.delivery.compose import Composer
+from bot.slack.forms.close_out import broken, done
+from bot.slack.messages import replies
+from bot.slack.use_cases.access import NotAllowed, Person, Subject
+from bot.slack.use_cases.services import UseCases
+from kb.errors import SignalboxError
+
+_log = logging.getLogger(__name__)
+Body = Mapping[str, Any]
+
+
+class ButtonPress:
+    """Somebody pressed something: its id, and Slack, which hears that it was heard before a form is opened."""
+
+    def __init__(self, body: Body, client: WebClient, ack: Ack) -> None:
+        self.body = body
+        self.key = delivery_key("action", body)
+        self._client = client
+        self._ack: Ack | None = ack
+
+    def acknowledge(self) -> None:
+        """Acknowledge, once."""
+        ack, self._ack = self._ack, None
+        if ack is not None:
+            ack()
+
+    def open(self, view: Json) -> None:
+        """Open a form: a trigger is good for three seconds."""
+        self.acknowledge()
+        try:
+            self._client.views_open(trigger_id=self.body["trigger_id"], view=view)
+        except SlackApiError as error:
+            said = error.response.get("error")
+            if said == "expired_trigger_id":
+                raise SignalboxError("Slack waits three seconds for a form, and they were over: press again") from None
+            if said != "exchanged_trigger_id":  # then the form is open: this was delivered twice
+                raise
+
+
+ButtonAction = Callable[[Person, Subject, ButtonPress], Message | None]
+
+
+class ListenerBase:
+    """What the listeners of every feature share: errors reach whoever asked."""
+
+    def __init__(self, use_cases: UseCases, composer: Composer) -> None:
+        self._use_cases = use_cases
+        self._composer = composer
+
+    def pressed(self, do: ButtonAction) -> Callable[..., None]:
+        """A listener for a button whose value is the handle of a message or an incident."""
+
+        def listener(ack: Ack, body: Body, action: Body, client: WebClient) -> None:
+            self.on_subject(ButtonPress(body, client, ack), str(action.get("value") or ""), do)
+
+        return listener
+
+    def on_subject(self, press: ButtonPress, handle: str, do: ButtonAction) -> None:
+        """What is written is written before Slack hears that it was heard; a form opens after that."""
+        person = person_of(press.body)
+        told = self.safely(person, lambda: do(person, self._use_cases.forms.subject(person, handle), press))
+        if told is not None:
+            self._use_cases.replies.send(person, f"{press.key}:told", {"text": told.text, "blocks": list(told.blocks)})
+        press.acknowledge()
+
+    def submitted(self, ack: Ack, title: str, kept: Callable[[], Json]) -> None:
+        """Acknowledge a submitted form with what `kept` returns, or with the error in its place."""
+        try:
+            ack(**kept())
+        except NotAllowed as refused:
+            told = self._composer.refused(refused.refused.verb, refused.refused.ask)
+            ack(response_action="update", view=done(title, told.text))
+        except SignalboxError as error:
+            ack(response_action="update", view=broken(title, str(error)))
+        except Exception:  # noqa: BLE001 - it is logged, and told to whoever asked
+            number = log_error("a form could not be kept")
+            ack(response_action="update", view=broken(title, "This did not work; it is a fault of Signalbox.", number))
+
+    def safely(self, person: Person, do: Callable[[], Any]) -> Any:
+        """What `do` says, or in words why it could not."""
+        try:
+            return do()
+        except NotAllowed as refused:
+            if refused.refused.why == "channel":
+                return replies.said(
+                    "This channel is none of those that Signalbox serves; " + where_to_ask(refused.refused.ask)
+                )
+            return self._composer.refused(refused.refused.verb, refused.refused.ask)
+        except SignalboxError as error:
+            return replies.said(str(error))
+        except Exception:  # noqa: BLE001 - it is logged, and told to whoever asked
+            return replies.broken(log_error(f"a wish of {person.id} could not be written down"))
+
+
+def where_to_ask(channels: tuple[str, ...]) -> str:
+    """Where somebody who wrote in the wrong channel can ask instead."""
+    return "ask in " + ", ".join(f"<#{one}>" for one in channels[:3]) if channels else "ask who runs it here"
+
+
+def log_error(told: str) -> str:
+    """Log an error that is being handled; the number under which the log has it."""
+    number = secrets.token_hex(4)
+    _log.exception("%s (error %s)", told, number)
+    return number
+
+
+def acknowledge(ack: Ack, message: Message, *, to_all: bool = False) -> None:
+    """Acknowledge a command with a message."""
+    ack(text=message.text, blocks=list(message.blocks), response_type="in_channel" if to_all else "ephemeral")
+
+
+def is_acknowledgement(message: Message) -> bool:
+    """Whether the words only say that an answer will come."""
+    return message.text.startswith(replies.TAKEN)
+
+
+def delivery_key(kind: str, body: Body) -> str:
+    """Slack's id of a delivery: the same when it comes a second time."""
+    actions = body.get("actions") or [{}]
+    parts = [body.get("trigger_id"), actions[0].get("action_ts"), actions[0].get("action_id")]
+    if not any(parts):
+        parts = [sha256(msgspec.json.encode(body)).hexdigest()]
+    return f"{kind}:{':'.join(str(one) for one in parts if one)}"[:180]
+
+
+def handle_of(place: Mapping[str, Any]) -> str:
+    """The handle of what a form is about."""
+    if not place:
+        raise SignalboxError("this form is too old: open it again")
+    return str(place["handle"])
+
+
+def person_of(body: Body, place: Mapping[str, Any] | None = None) -> Person:
+    """Who pressed or submitted something, and where."""
+    channel = (body.get("channel") or {}).get("id") or (place or {}).get("channel") or "D"
+    message = body.get("message") or {}
+    container = body.get("container") or {}
+    thread = message.get("thread_ts") or container.get("thread_ts") or (place or {}).get("thread_ts")
+    if thread == message.get("ts"):
+        thread = None  # the head of a thread stands in the channel
+    return Person(body["user"]["id"], channel, thread, body.get("response_url"))

@@ -1,0 +1,90 @@
+"""Feedback on an answer, and the close-out form."""
+
+from __future__ import annotations
+
+from slack_bolt import Ack
+from slack_sdk import WebClient
+
+from bot.render.report_json import from_json
+from bot.slack.blocks.limits import Json
+from bot.slack.delivery.compose import Composer
+from bot.slack.delivery.form_composer import shown_of
+from bot.slack.forms.close_out import broken, fault_options, read_close_out
+from bot.slack.listeners.base import Body, ButtonPress, ListenerBase, handle_of, person_of
+from bot.slack.listeners.rules import RuleListeners
+from bot.slack.use_cases.access import Person, Subject
+from bot.slack.use_cases.services import UseCases
+from kb.errors import SignalboxError
+
+
+class CloseOutListeners(ListenerBase):
+    """Listeners that record what an incident was."""
+
+    def __init__(self, use_cases: UseCases, composer: Composer, rules: RuleListeners) -> None:
+        super().__init__(use_cases, composer)
+        self._rules = rules
+
+    def right(self, person: Person, subject: Subject, press: ButtonPress) -> None:
+        """The button "Right" of an answer."""
+        self._use_cases.incidents.mark_right(person, subject, press.key)
+
+    def wrong(self, person: Person, subject: Subject, press: ButtonPress) -> None:
+        """The button "Wrong" of an answer: recorded, then the form opens."""
+        # kept before the form opens: who closes it without a word has still said that it was wrong
+        self._use_cases.incidents.mark_wrong(person, subject, press.key)
+        self.open_form(person, subject, press, wrong=True)
+
+    def open_form(
+        self, person: Person, subject: Subject, press: ButtonPress, *, wrong: bool = False, propose: bool = False
+    ) -> None:
+        """Open the close-out form. `wrong`: somebody has just said so; `propose`: a rule is to be drafted from it."""
+        if subject.record is None:
+            raise SignalboxError("there is no report behind this message yet")
+        self._use_cases.access.allow(person, "annotate", f"incident {subject.record.incident.id}")
+        place = self._use_cases.forms.save(person, subject)
+        press.open(self._composer.forms.close_out(place, subject.record, wrong=wrong, propose=propose))
+
+    def cause_chosen(self, ack: Ack, body: Body, client: WebClient) -> None:
+        """The cause was chosen in the form: the field for another fault comes, or goes."""
+        ack()
+        view = body.get("view") or {}
+        place = self._use_cases.forms.load(str(view.get("private_metadata") or ""))
+        person = person_of(body, place)
+        try:
+            subject = self._use_cases.forms.subject(person, handle_of(place))
+            if subject.record is None:
+                return
+            shown = shown_of(from_json(subject.record.report_json))
+            known, _ = read_close_out(view.get("state"), shown)
+            form = self._composer.forms.close_out(str(view["private_metadata"]), subject.record, known)
+        except SignalboxError as error:
+            form = broken("Close out", str(error))
+        client.views_update(view_id=view["id"], hash=view.get("hash"), view=form)
+
+    def search(self, ack: Ack, payload: Body) -> None:
+        """Other faults, for what was typed."""
+        ack(**fault_options(self._use_cases.incidents.search_faults(str(payload.get("value") or ""))))
+
+    def closed(self, ack: Ack, body: Body, view: Body) -> None:
+        """The close-out form was sent."""
+        place = self._use_cases.forms.load(str(view.get("private_metadata") or ""))
+        person = person_of(body, place)
+
+        def kept() -> Json:
+            subject = self._use_cases.forms.subject(person, handle_of(place))
+            if subject.record is None:
+                raise SignalboxError("its report is not kept any more")
+            form, errors = read_close_out(view.get("state"), shown_of(from_json(subject.record.report_json)))
+            if form.cause == "fault" and form.fault and form.fault not in self._use_cases.incidents.faults:
+                errors["other_fault"] = "Choose one of the list"
+            if errors:
+                return {"response_action": "errors", "errors": errors}
+            self._use_cases.incidents.close(person, subject, f"view:{view['id']}", form)
+            if form.propose_rule and form.cause not in (None, "unknown") and self._use_cases.rules.enabled:
+                return {
+                    "response_action": "update",
+                    "view": self._rules.view_after_close_out(person, subject, f"view:{view['id']}:rule"),
+                }
+            return {"response_action": "clear"}
+
+        self.submitted(ack, "Close out", kept)

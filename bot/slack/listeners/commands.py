@@ -1,0 +1,105 @@
+"""`/signalbox`, and mentions, which work in threads too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slack_bolt import Ack, BoltResponse
+
+from bot.slack.blocks.limits import Message
+from bot.slack.delivery.compose import Composer
+from bot.slack.listeners.base import Body, ListenerBase, acknowledge, delivery_key, is_acknowledgement
+from bot.slack.listeners.diagnose import DiagnoseListeners
+from bot.slack.messages import lists, notices, replies
+from bot.slack.parsing.commands import after_mention, plain, read_shift
+from bot.slack.use_cases.access import Person
+from bot.slack.use_cases.services import UseCases
+
+VERBS = ("help", "incidents", "handover", "digest", "rules", "config")
+USAGE = f"/signalbox {'|'.join(VERBS)}"
+
+
+class CommandListeners(ListenerBase):
+    """Listeners of typed commands."""
+
+    def __init__(self, use_cases: UseCases, composer: Composer, diagnose: DiagnoseListeners) -> None:
+        super().__init__(use_cases, composer)
+        self._diagnose = diagnose
+
+    def signalbox(self, ack: Ack, command: Body) -> None:
+        """`/signalbox help|incidents|handover|digest|rules|config`."""
+        person = Person(command["user_id"], command["channel_id"], reply_to=command.get("response_url"))
+        words = plain(command.get("text") or "")
+        told = self.safely(person, lambda: self._listed(person, words, delivery_key("command", command)))
+        here = words.lower().startswith("handover") and words.lower().endswith(" here")
+        acknowledge(ack, told, to_all=here)
+
+    def _listed(self, person: Person, words: str, key: str) -> Message:
+        verb, _, rest = words.partition(" ")
+        asked, page = _paged(rest)
+        does: dict[str, Callable[[], Message]] = {
+            "": lists.guide,
+            "help": lists.guide,
+            "incidents": lambda: self._incidents(person, page),
+            "handover": lambda: self._handover(person, rest),
+            "digest": lambda: self._digest(person, rest, key),
+            "rules": lambda: self._rules(person, asked, page),
+            "config": lambda: lists.config(
+                self._composer.lists.clusters(self._use_cases.access.allow(person, "read", "config"))
+            ),
+        }
+        does_this = does.get(verb.lower())
+        return notices.usage(f"there is no “{verb[:40]}”", USAGE) if does_this is None else does_this()
+
+    def _incidents(self, person: Person, page: int) -> Message:
+        tenant = self._use_cases.access.allow(person, "read", "incidents")
+        found = self._composer.lists.incidents(tenant, limit=lists.PAGE, skip=(page - 1) * lists.PAGE)
+        total = self._use_cases.ledger.count(self._composer.lists.listing(tenant))
+        return lists.incidents(found, page, total, self._composer.page(tenant, None))
+
+    def _handover(self, person: Person, rest: str) -> Message:
+        tenant = self._use_cases.access.allow(person, "read", "handover")
+        return self._composer.lists.handover(tenant, read_shift(rest))
+
+    def _digest(self, person: Person, rest: str, key: str) -> Message:
+        week = self._use_cases.diagnoses.request_digest(person, rest.strip(), key)
+        return replies.said(f"Working out the digest of {week}; it comes to you alone.")
+
+    def _rules(self, person: Person, asked: str, page: int) -> Message:
+        head, _, rule = asked.partition(" ")
+        if head == "looked":
+            tenant = self._use_cases.access.allow(person, "admin", f"rule {rule}")
+            self._use_cases.rules.mark_reviewed(person, tenant, rule)
+            return replies.said(f"From now on {rule[:80]} is judged anew.")
+        tenant = self._use_cases.access.allow(person, "read", "rules")
+        found = self._composer.lists.rules(tenant, asked)
+        return lists.rules(found[(page - 1) * lists.PAGE : page * lists.PAGE], page, len(found), asked)
+
+    def mentioned(self, event: Body, body: Body, next_: Callable[[], BoltResponse]) -> BoltResponse:
+        """`@signalbox diagnose JOB`, where commands do not work: in threads."""
+        if not event.get("bot_id") and event.get("user"):  # two bots could talk for ever
+            self._mentioned(event, body)
+        return next_()
+
+    def _mentioned(self, event: Body, body: Body) -> None:
+        person = Person(event["user"], event["channel"], event.get("thread_ts"))
+        key = f"event:{body['event_id']}"
+        words = after_mention(str(event.get("text") or ""))
+        verb, _, rest = words.partition(" ")
+        if verb.lower() == "diagnose" or (words and verb.lower() not in VERBS):
+            text = rest if verb.lower() == "diagnose" else words
+            told = self.safely(person, lambda: self._diagnose.request(person, text, key))
+            if is_acknowledgement(told):
+                return  # the message itself is the answer
+        else:
+            told = self.safely(person, lambda: self._listed(person, words, key))
+        self._use_cases.replies.send(person, key, {"form": "message", "text": told.text, "blocks": list(told.blocks)})
+
+
+def _paged(words: str) -> tuple[str, int]:
+    """Words, and the page behind them."""
+    head, _, number = words.rpartition(" ")
+    first, _, last = head.rpartition(" ")
+    if (last or head) == "page" and number.isdecimal() and len(number) < 6:
+        return (first if last else ""), max(1, int(number))
+    return words, 1

@@ -1,0 +1,24 @@
+"""The home tab."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from slack_bolt import Ack, BoltResponse
+
+from bot.slack.listeners.base import Body, ListenerBase, delivery_key
+
+
+class HomeListeners(ListenerBase):
+    """Listeners of the home tab."""
+
+    def home_opened(self, event: Body, body: Body, next_: Callable[[], BoltResponse]) -> BoltResponse:
+        """Somebody looks at the home tab."""
+        if event.get("tab", "home") == "home":
+            self._use_cases.replies.refresh_home(event["user"], body["event_id"])
+        return next_()
+
+    def refresh(self, ack: Ack, body: Body) -> None:
+        """The button that refreshes the home tab."""
+        self._use_cases.replies.refresh_home(body["user"]["id"], delivery_key("action", body))
+        ack()

@@ -1,0 +1,52 @@
+"""One incident or the open ones shown to one person; evidence; reminders."""
+
+from __future__ import annotations
+
+from slack_bolt import Ack
+
+from bot.slack.blocks.limits import Message
+from bot.slack.listeners.base import Body, ButtonPress, ListenerBase, delivery_key, person_of
+from bot.slack.messages import lists, replies
+from bot.slack.use_cases.access import Person, Subject
+from kb.errors import SignalboxError
+
+
+class IncidentListeners(ListenerBase):
+    """Listeners that show incidents and answer reminders."""
+
+    def evidence(self, person: Person, subject: Subject, press: ButtonPress) -> None:
+        """Send the evidence files of an incident once more."""
+        self._use_cases.incidents.send_evidence(person, subject, press.key)
+
+    def show(self, person: Person, subject: Subject, press: ButtonPress) -> None:
+        """Show an incident of a list to this person only."""
+        if subject.record is None:
+            raise SignalboxError("there is no report behind this")
+        self._use_cases.access.allow(person, "read", f"incident {subject.record.incident.id}")
+        self._use_cases.replies.send_incident(person, subject, press.key)
+
+    def list_open(self, ack: Ack, body: Body) -> None:
+        """Of a digest: the incidents of which nobody has said what they were, to this person alone."""
+        person = person_of(body)
+
+        def listed() -> Message:
+            tenant = self._use_cases.access.allow(person, "read", "open incidents")
+            found = self._composer.lists.incidents(tenant, limit=lists.PAGE, to_do=True)
+            return lists.incidents(
+                found, 1, self._use_cases.ledger.count(self._composer.lists.listing(tenant, to_do=True))
+            )
+
+        told = self.safely(person, listed)
+        self._use_cases.replies.send(
+            person, delivery_key("action", body), {"text": told.text, "blocks": list(told.blocks)}
+        )
+        ack()
+
+    def remind_later(self, person: Person, subject: Subject, _press: ButtonPress) -> Message:
+        """Ask again on the next working day."""
+        self._use_cases.incidents.postpone_reminder(person, subject)
+        return replies.said("You will be asked once more, on the next working day.")
+
+    def dismiss_reminder(self, person: Person, subject: Subject, _press: ButtonPress) -> None:
+        """Take a reminder back."""
+        self._use_cases.incidents.dismiss_reminder(person, subject)

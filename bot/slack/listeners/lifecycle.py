@@ -1,0 +1,57 @@
+"""The steps of an incident: acknowledge, assign, snooze, merge, reopen."""
+
+from __future__ import annotations
+
+from slack_bolt import Ack
+from slack_sdk import WebClient
+
+from bot.incidents.lifecycle import NotNow
+from bot.incidents.resolution import NoIncident
+from bot.slack.blocks.limits import Json
+from bot.slack.forms import lifecycle
+from bot.slack.listeners.base import Body, ButtonPress, ListenerBase, handle_of, person_of
+from bot.slack.use_cases.access import Person, Subject
+from kb.errors import SignalboxError
+
+
+class LifecycleListeners(ListenerBase):
+    """Listeners of the menu of steps, and of their form."""
+
+    def menu(self, ack: Ack, body: Body, action: Body, client: WebClient) -> None:
+        """The menu of an incident's life: `verb:handle`. What needs no more words is done at once."""
+        verb, _, handle = str((action.get("selected_option") or {}).get("value") or "").partition(":")
+
+        def do(person: Person, subject: Subject, press: ButtonPress) -> None:
+            if verb in ("ack", "reopen"):
+                self._use_cases.incidents.apply_step(person, subject, press.key, verb)  # type: ignore[arg-type]
+                return
+            if verb not in ("assign", "snooze", "merge") or subject.record is None:
+                raise SignalboxError("this choice is not known any more")
+            incident = subject.record.incident
+            self._use_cases.access.allow(person, "annotate", f"incident {incident.id}")
+            near = self._composer.forms.near(incident) if verb == "merge" else ()
+            told = f"incident {incident.id} ({incident.job_name or incident.job_id or 'a job'}: {incident.summary})"
+            press.open(
+                lifecycle.form(verb, self._use_cases.forms.save(person, subject, verb), told, near, incident.assignee)
+            )
+
+        self.on_subject(ButtonPress(body, client, ack), handle, do)
+
+    def submitted_step(self, ack: Ack, body: Body, view: Body) -> None:
+        """The form of a step was sent."""
+        place = self._use_cases.forms.load(str(view.get("private_metadata") or ""))
+        person, verb = person_of(body, place), str(place.get("kind") or "")
+
+        def kept() -> Json:
+            form, errors = lifecycle.read_form(verb, view.get("state"))
+            if errors:
+                return {"response_action": "errors", "errors": errors}
+            subject = self._use_cases.forms.subject(person, handle_of(place))
+            try:
+                self._use_cases.incidents.apply_step(person, subject, f"view:{view['id']}", verb, form)  # type: ignore[arg-type]
+            except (NoIncident, NotNow) as error:
+                field = {"assign": "assignee", "snooze": "span"}.get(verb, "other")
+                return {"response_action": "errors", "errors": {field: str(error)}}
+            return {"response_action": "clear"}
+
+        self.submitted(ack, "This incident", kept)

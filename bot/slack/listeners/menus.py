@@ -1,0 +1,54 @@
+"""The overflow menu of an answer: run again, mute, propose a rule."""
+
+from __future__ import annotations
+
+from slack_bolt import Ack
+from slack_sdk import WebClient
+
+from bot.slack.blocks.limits import Message
+from bot.slack.delivery.compose import Composer
+from bot.slack.forms import rule as forms_rule
+from bot.slack.listeners.base import Body, ButtonPress, ListenerBase
+from bot.slack.listeners.close_out import CloseOutListeners
+from bot.slack.listeners.mutes import MuteListeners
+from bot.slack.messages import replies
+from bot.slack.use_cases.access import Person, Subject
+from bot.slack.use_cases.services import UseCases
+from kb.errors import SignalboxError
+
+
+class MenuListeners(ListenerBase):
+    """Listeners of the overflow menu, and of the button that proposes a rule."""
+
+    def __init__(
+        self, use_cases: UseCases, composer: Composer, close_out: CloseOutListeners, mutes: MuteListeners
+    ) -> None:
+        super().__init__(use_cases, composer)
+        self._close_out = close_out
+        self._mutes = mutes
+
+    def propose(self, person: Person, subject: Subject, press: ButtonPress) -> None:
+        """Propose a rule: at once where it is known what the incident was, else what it was is asked first."""
+        if subject.record is None or subject.record.incident.closed_at is None:
+            self._close_out.open_form(person, subject, press, propose=True)
+            return
+        handle = self._use_cases.rules.start_draft(person, subject, press.key)
+        press.open(forms_rule.loading(handle, self._composer.forms.subject_words(subject.record.incident)))
+
+    def more(self, ack: Ack, body: Body, action: Body, client: WebClient) -> None:
+        """The overflow menu: `verb:handle`."""
+        verb, _, handle = str((action.get("selected_option") or {}).get("value") or "").partition(":")
+
+        def do(person: Person, subject: Subject, press: ButtonPress) -> Message | None:
+            if verb == "again":
+                taken = self._use_cases.diagnoses.diagnose_again(person, subject, press.key)
+                return None if taken.second else replies.said("Looking again; the answer comes as a new message.")
+            if verb.startswith("mute_"):
+                self._mutes.open_form(person, subject, press, verb.removeprefix("mute_"))
+                return None
+            if verb == "propose_rule":
+                self.propose(person, subject, press)
+                return None
+            raise SignalboxError("this choice is not known any more")
+
+        self.on_subject(ButtonPress(body, client, ack), handle, do)

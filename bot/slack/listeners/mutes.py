@@ -1,0 +1,38 @@
+"""Mutes: the form, and what is done when it is submitted."""
+
+from __future__ import annotations
+
+from slack_bolt import Ack
+
+from bot.slack.blocks.limits import Json
+from bot.slack.forms.close_out import mute, read_mute
+from bot.slack.listeners.base import Body, ButtonPress, ListenerBase, handle_of, person_of
+from bot.slack.use_cases.access import Person, Subject
+from kb.errors import SignalboxError
+
+
+class MuteListeners(ListenerBase):
+    """Listeners of the mute form."""
+
+    def open_form(self, person: Person, subject: Subject, press: ButtonPress, kind: str) -> None:
+        """Open the form to mute the rule, job or node of an incident."""
+        what = self._use_cases.mutes.target(subject, kind)
+        if what is None:
+            raise SignalboxError(f"there is no {kind} to mute")
+        self._use_cases.access.allow(person, "mute", f"{kind} {what}")
+        press.open(mute(self._use_cases.forms.save(person, subject, kind), f"{kind} {what}"))
+
+    def muted(self, ack: Ack, body: Body, view: Body) -> None:
+        """The form to mute was sent."""
+        place = self._use_cases.forms.load(str(view.get("private_metadata") or ""))
+        person = person_of(body, place)
+
+        def kept() -> Json:
+            form, errors = read_mute(view.get("state"))
+            if errors:
+                return {"response_action": "errors", "errors": errors}
+            subject = self._use_cases.forms.subject(person, handle_of(place))
+            self._use_cases.mutes.mute(person, subject, str(place["kind"]), form, f"view:{view['id']}")
+            return {"response_action": "clear"}
+
+        self.submitted(ack, "Mute", kept)

@@ -1,0 +1,65 @@
+"""Rule drafts: replayed as edited, proposed."""
+
+from __future__ import annotations
+
+from slack_bolt import Ack
+from slack_sdk import WebClient
+
+from bot.learning.drafts.store import Wish as DraftWish
+from bot.slack.blocks.limits import Json
+from bot.slack.forms import rule as forms_rule
+from bot.slack.forms.close_out import broken, done
+from bot.slack.listeners.base import Body, ListenerBase, person_of
+from bot.slack.use_cases.access import NotAllowed, Person, Subject
+from kb.errors import SignalboxError
+
+
+class RuleListeners(ListenerBase):
+    """Listeners of the form of a rule draft."""
+
+    def replay(self, ack: Ack, body: Body, action: Body, client: WebClient) -> None:
+        """The draft as it was changed in the form is replayed; the form says so, and is filled again."""
+        ack()
+        view, person = body.get("view") or {}, person_of(body)
+        try:
+            draft = self._use_cases.rules.load_draft(person, str(action.get("value") or ""))
+            edits, errors = forms_rule.read_form(view.get("state"))
+            if errors:  # a button cannot say so beside the field
+                form = self._composer.forms.rule_form(draft, edits, problem="; ".join(errors.values()))
+            elif self._use_cases.rules.update_draft(draft, DraftWish("show", edits)):
+                form = self._composer.forms.rule_form(draft, edits, busy=True)
+            else:
+                return  # pressed twice
+        except SignalboxError as error:
+            form = broken("Propose a rule", str(error))
+        client.views_update(view_id=view["id"], view=form)
+
+    def submitted_draft(self, ack: Ack, body: Body, view: Body) -> None:
+        """The draft is to be proposed. What can be seen at once to be wrong is told beside the field; a worker does the rest."""
+        person = person_of(body)
+
+        def kept() -> Json:
+            draft = self._use_cases.rules.load_draft(person, str(view.get("private_metadata") or ""))
+            edits, errors = forms_rule.read_form(view.get("state"))
+            errors |= self._composer.forms.rule_errors(draft, edits) if not errors else {}
+            if draft.content is not None and draft.content.hurts and not edits.all_the_same and not errors:
+                errors["all_the_same"] = "The replay speaks against it: mend it and try again, or tick this"
+            if errors:
+                return {"response_action": "errors", "errors": errors}
+            self._use_cases.rules.update_draft(draft, DraftWish("propose", edits))
+            told = "It is written down, replayed once more and proposed; a message here says where it stands."
+            return {"response_action": "update", "view": done("Propose a rule", told)}
+
+        self.submitted(ack, "Propose a rule", kept)
+
+    def view_after_close_out(self, person: Person, subject: Subject, key: str) -> Json:
+        """What comes after a close-out that wishes for a rule: its form, or why there is none; the close-out is kept either way."""
+        try:
+            handle = self._use_cases.rules.start_draft(person, subject, key)
+        except NotAllowed as refused:
+            told = self._composer.refused(refused.refused.verb, refused.refused.ask)
+            return done("Close out", f"It is closed. {told.text}")
+        except SignalboxError as error:
+            return done("Close out", f"It is closed. No rule is drafted: {error}")
+        incident = subject.record.incident if subject.record is not None else None
+        return forms_rule.loading(handle, "it" if incident is None else self._composer.forms.subject_words(incident))

@@ -1,0 +1,105 @@
+"""Who asks, from where, and whether they may."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from bot.config.chat import Tenant
+from bot.config.file import Config
+from bot.incidents.ledger import Ledger
+from bot.notify.messages import Posting
+from bot.policy.permissions import Refusal, Verb, refusal
+from bot.runtime.paths import DEFAULT_TENANT
+from bot.store.incidents import Answered
+from bot.store.tables import AuditRow
+from kb.errors import SignalboxError
+
+
+class NotAllowed(SignalboxError):  # noqa: N818 - an outcome
+    """Somebody may not do this."""
+
+    def __init__(self, refused: Refusal) -> None:
+        self.refused = refused
+        super().__init__(f"{refused.verb} is not allowed ({refused.why})")
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who wants something, and where: ids of Slack. `reply_to`: the address for words to this person alone."""
+
+    id: str
+    channel: str
+    thread_ts: str | None = None
+    reply_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a button is about: the message, and the incident with its report."""
+
+    posting: Posting | None
+    record: Answered | None
+    tenant: str
+
+
+@dataclass(slots=True)
+class AccessControl:
+    """Who may do what in which channel. `members`: who is in a user group, as last read from Slack."""
+
+    ledger: Ledger
+    config: Config
+    members: Callable[[str], Collection[str]]
+    now: Callable[[], float] = time.time
+
+    def time(self) -> datetime:
+        """The time now, in UTC."""
+        return datetime.fromtimestamp(self.now(), UTC)
+
+    def tenant_of(self, channel: str) -> str:
+        """Whose channel it is. In direct messages, and where one tenant is all there is, that one."""
+        tenants = self.config.tenants_of_chat
+        for name, one in tenants.items():
+            if channel in one.channels:
+                return name
+        return next(iter(tenants)) if len(tenants) == 1 else DEFAULT_TENANT
+
+    def settings(self, tenant: str) -> Tenant:
+        """What is configured of a tenant."""
+        return self.config.tenants_of_chat.get(tenant, Tenant())
+
+    def allow(self, person: Person, verb: Verb, what: str) -> str:
+        """The tenant in which this person may do this here. A refusal is written into the audit.
+
+        Raises:
+            NotAllowed: they may not.
+        """
+        tenant = self.tenant_of(person.channel)
+        refused = refusal(self.settings(tenant).rights, verb, person.id, person.channel, self.members)
+        if refused is None and len(self.config.tenants_of_chat) > 1 and tenant not in self.config.tenants_of_chat:
+            refused = Refusal(verb, "channel")
+        if refused is not None:
+            with self.ledger.errors(), self.ledger.session(write=True) as session:
+                session.add(self.audit_row(person, tenant, verb, what, refused.why))
+            raise NotAllowed(refused)
+        return tenant
+
+    def audit_row(self, person: Person, tenant: str, verb: str, what: str, refused: str | None = None) -> AuditRow:
+        """A row of the audit log. `refused`: why it was not allowed."""
+        told = "" if refused is None else f"no right of this {refused}"
+        return AuditRow(
+            at=self.time(), tenant=tenant, who=person.id, verb=verb, what=what[:300], allowed=refused is None, why=told
+        )
+
+
+def record_of(subject: Subject) -> Answered:
+    """The incident and report behind a message.
+
+    Raises:
+        SignalboxError: there is none.
+    """
+    if subject.record is None:
+        raise SignalboxError("there is no report behind this message")
+    return subject.record

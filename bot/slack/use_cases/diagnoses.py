@@ -1,0 +1,104 @@
+"""Requests for diagnoses, lists of recent jobs and digests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+from sqlmodel import Session
+
+from bot.incidents.ledger import Ledger
+from bot.notify.requests import DiagnosisRequest, RequestOutcome, request_diagnosis
+from bot.queue.payloads import DiagnosePayload, DigestPayload, RecentJobsPayload
+from bot.slack.parsing.commands import Diagnose
+from bot.slack.use_cases.access import AccessControl, Person, Subject
+from kb.digest.weeks import week_named, week_of
+from kb.errors import SignalboxError
+
+
+@dataclass(slots=True)
+class DiagnosisRequests:
+    """Writes down who wants which diagnosis or digest."""
+
+    ledger: Ledger
+    access: AccessControl
+
+    def diagnose(self, person: Person, asked: Diagnose, key: str, *, again: bool = False) -> RequestOutcome:
+        """Write down a wish for a diagnosis."""
+        tenant = self.access.allow(person, "diagnose", asked.job)
+        order = DiagnosePayload(asked.job, tenant, source="slack", last=asked.last, deep=asked.deep)
+        return self._request(person, order, key, private=asked.private, again=again)
+
+    def diagnose_choice(self, person: Person, handle: str, key: str) -> tuple[RequestOutcome, str]:
+        """One of several jobs was chosen; what became of it, and the job."""
+        tenant = self.access.allow(person, "diagnose", handle)
+        payload = self.ledger.choice(handle, tenant)
+        if payload is None:
+            raise SignalboxError("this choice is too old: ask again")
+        chosen: dict[str, Any] = msgspec.json.decode(payload)
+        order = msgspec.convert(chosen["order"], DiagnosePayload)
+        at = replace(person, thread_ts=chosen.get("thread_ts"))
+        return self._request(at, order, key, private=bool(chosen.get("private"))), order.job
+
+    def diagnose_again(self, person: Person, subject: Subject, key: str) -> RequestOutcome:
+        """The same job once more."""
+        if subject.record is not None:
+            incident = subject.record.incident
+            job, cluster = incident.job_id or incident.job_name, incident.cluster
+        else:
+            job, cluster = str(subject.posting.facts.get("job") or "") if subject.posting else "", None
+        if not job:
+            raise SignalboxError("what it was about is not known by a name or an id")
+        order = DiagnosePayload(job, subject.tenant, cluster, source="slack")
+        self.access.allow(person, "diagnose", job)
+        thread = subject.posting.thread if subject.posting else None
+        return self._request(replace(person, thread_ts=thread), order, key, again=True)
+
+    def _request(
+        self, person: Person, order: DiagnosePayload, key: str, *, private: bool = False, again: bool = False
+    ) -> RequestOutcome:
+        wish = DiagnosisRequest(
+            key=key,
+            tenant=order.tenant,
+            channel=person.channel,
+            who=person.id,
+            thread_ts=person.thread_ts,
+            private=private,
+            again=again,
+            reply_to=person.reply_to,
+        )
+        now, fold = self.access.time(), self.access.settings(order.tenant).fold
+
+        def wished(session: Session) -> RequestOutcome:
+            taken = request_diagnosis(session, wish, order.request(), now, fold)
+            if not taken.second:
+                session.add(self.access.audit_row(person, order.tenant, "diagnose", order.job))
+            return taken
+
+        return self.ledger.write(wished)
+
+    def list_recent(self, person: Person, key: str) -> None:
+        """No job was named: a worker looks for those of this person that failed of late."""
+        tenant = self.access.allow(person, "diagnose", "")
+        users = tuple(name for name, who in self.access.settings(tenant).people.users.items() if who == person.id)
+        order = RecentJobsPayload(tenant, person.id, users)
+        wish = DiagnosisRequest(key, tenant, person.channel, person.id, person.thread_ts, reply_to=person.reply_to)
+        self.ledger.request_diagnosis(wish, order.request(), self.access.time(), 0.0)
+
+    def request_digest(self, person: Person, week: str, key: str) -> str:
+        """A worker works out the digest of a week, the last whole one for no name; its name.
+
+        Raises:
+            SignalboxError: there is no such week.
+        """
+        tenant = self.access.allow(person, "digest", week)
+        zone = ZoneInfo(self.access.settings(tenant).zone)
+        running = week_of(self.access.time(), zone)
+        wanted = {"": running.shifted(-1), "now": running}.get(week.lower()) or week_named(week)
+        wish = DiagnosisRequest(
+            key, tenant, person.channel, person.id, person.thread_ts, private=True, reply_to=person.reply_to
+        )
+        self.ledger.request_diagnosis(wish, DigestPayload(tenant, str(wanted)).request(), self.access.time(), 0.0)
+        return str(wanted)

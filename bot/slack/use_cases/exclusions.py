@@ -1,0 +1,43 @@
+"""Nodes that Signalbox advises to leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from bot.incidents.exclusions import Bar, command
+from bot.incidents.ledger import Ledger
+from bot.slack.use_cases.access import AccessControl, Person, Subject, record_of
+from kb.errors import SignalboxError
+
+
+@dataclass(slots=True)
+class Exclusions:
+    """Confirms and refuses proposed exclusions."""
+
+    ledger: Ledger
+    access: AccessControl
+
+    def decide(self, person: Person, subject: Subject, to: Literal["barred", "refused"]) -> tuple[list[Bar], list[str]]:
+        """Confirm or refuse the bars that an answer proposes: those decided, and where somebody was faster, in words."""
+        incident = record_of(subject).incident
+        self.access.allow(person, "bar", f"incident {incident.id}")
+        found = self.ledger.bars_of(incident.id)
+        if not found:
+            raise SignalboxError("nothing is proposed here any more")
+        open_ = [one for one in found if one.state == "proposed"]
+        done, late = self.ledger.decide_all(open_ or found, to, person.id, self.access.time())
+        return list(done), list(late)
+
+    def drain_commands(self, subject: Subject, bars: Sequence[Bar]) -> list[str]:
+        """What would take barred nodes out of the cluster, for a person to run."""
+        named = record_of(subject).incident.cluster
+        types = {
+            each.type
+            for one in self.access.config.of_tenant(subject.tenant)
+            if one.name == named
+            for each in one.connectors
+        }
+        system = "kubernetes" if any(one.startswith("kubernetes") for one in types) else "slurm"
+        return [command(one, system) for one in bars if one.state == "barred" and one.scope == "cluster"]

@@ -1,0 +1,68 @@
+"""What a button or form is about: behind a random handle, because Slack does not say it when a form is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bot.incidents.ledger import Ledger
+from bot.queue.payloads import DiagnosePayload
+from bot.slack.use_cases.access import AccessControl, Person, Subject, record_of
+from kb.errors import SignalboxError
+
+
+@dataclass(slots=True)
+class FormContexts:
+    """Saves and loads what a button or form is about."""
+
+    ledger: Ledger
+    access: AccessControl
+
+    def subject(self, person: Person, handle: str) -> Subject:
+        """What a handle stands for.
+
+        Raises:
+            SignalboxError: nothing that is known here.
+        """
+        tenant = self.access.tenant_of(person.channel)
+        posting = self.ledger.message_by_handle(handle)
+        if posting is not None:
+            direct = person.channel.startswith("D")
+            if posting.tenant == tenant or (direct and posting.channel == person.channel):
+                record = self.ledger.answer(posting.incident_id) if posting.incident_id else None
+                return Subject(posting, record, posting.tenant)
+            raise SignalboxError("this message is not of this channel")
+        payload = self.ledger.choice(handle, tenant)
+        chosen: dict[str, Any] = msgspec.json.decode(payload) if payload is not None else {}
+        record = self.ledger.answer(int(chosen["incident"])) if "incident" in chosen else None
+        if record is None or record.incident.tenant != tenant:
+            raise SignalboxError("this is too old, or not of this channel: ask again")
+        return Subject(None, record, tenant)
+
+    def save(self, person: Person, subject: Subject | None = None, kind: str = "") -> str:
+        """A handle for a form: what it is about and from where it was opened, which Slack does not tell when it is sent."""
+        tenant = subject.tenant if subject is not None else self.access.tenant_of(person.channel)
+        told = {"channel": person.channel, "thread_ts": person.thread_ts, "kind": kind}
+        if subject is not None and subject.posting is not None:
+            told["handle"] = subject.posting.handle
+        elif subject is not None:
+            told["incident"] = str(record_of(subject).incident.id)
+        (handle,) = self.ledger.add_choices(tenant, [msgspec.json.encode(told).decode()], self.access.time())
+        return handle
+
+    def load(self, handle: str) -> dict[str, Any]:
+        """What a form is about, by its handle; empty where that is too old."""
+        found = self.ledger.any_choice(handle)
+        return {} if found is None else {"handle": handle, **msgspec.json.decode(found)}
+
+    def offer_jobs(self, person: Person, jobs: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+        """A form's handle, and one for each job that may be chosen in it."""
+        tenant = self.access.allow(person, "diagnose", "")
+        orders = [
+            {"order": DiagnosePayload(one, tenant, source="slack"), "thread_ts": person.thread_ts} for one in jobs
+        ]
+        payloads = [msgspec.json.encode(one).decode() for one in orders]
+        return self.save(person), self.ledger.add_choices(tenant, payloads, self.access.time())

@@ -1,0 +1,149 @@
+"""What people do with an incident: feedback, close-out, the steps of its life, its evidence, its reminder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from rapidfuzz import fuzz, process
+from sqlmodel import Session
+
+from bot.handlers.diagnose import next_working_day
+from bot.incidents.grafana import owe_within
+from bot.incidents.ledger import Ledger
+from bot.incidents.lifecycle import Step, step_within
+from bot.incidents.lifecycle import Verb as StepVerb
+from bot.incidents.resolution import Closing, annotate_within
+from bot.notify.outbox import enqueue_item
+from bot.policy.resolution_codes import Verdict, implied
+from bot.render.report_json import from_json
+from bot.slack.forms.close_out import CloseOut
+from bot.slack.forms.lifecycle import SPANS, Filled
+from bot.slack.use_cases.access import AccessControl, Person, Subject, record_of
+from bot.store.incidents import Answered
+
+_LISTED = 100
+_NEAR = 55.0
+
+
+@dataclass(slots=True)
+class IncidentActions:
+    """Records what people say about incidents and do with them. `faults`: titles of fault classes by id."""
+
+    ledger: Ledger
+    access: AccessControl
+    faults: Mapping[str, str] = field(default_factory=dict)
+
+    def mark_right(self, person: Person, subject: Subject, key: str) -> bool:
+        """The first diagnosis was the cause (or it was right that nothing failed); whether this is new."""
+        report = from_json(record_of(subject).report_json)
+        first = report.diagnoses[0] if report.diagnoses and report.verdict == "fault" else None
+        if first is None:
+            return self._annotate(person, subject, key, Closing(person.id, "slack", "right", "unknown"))
+        said = Closing(person.id, "slack", "right", "shown", first.fault, first.rule, first.nodes)
+        return self._annotate(person, subject, key, said)
+
+    def mark_wrong(self, person: Person, subject: Subject, key: str) -> bool:
+        """The answer was wrong: this is kept though no cause is named."""
+        return self._annotate(person, subject, key, Closing(person.id, "slack", "wrong"))
+
+    def close(self, person: Person, subject: Subject, key: str, form: CloseOut) -> bool:
+        """Keep what was filled in."""
+        said = Closing(
+            who=person.id,
+            source="slack",
+            verdict=form.verdict or _implied(form, record_of(subject)),
+            cause=form.cause or "unknown",
+            fault=form.fault,
+            rule=form.rule,
+            nodes=form.nodes,
+            action=form.action,
+            lost_hours=form.lost_hours,
+            note=form.note,
+            propose_rule=form.propose_rule,
+        )
+        return self._annotate(person, subject, key, said)
+
+    def _annotate(self, person: Person, subject: Subject, key: str, said: Closing) -> bool:
+        record = record_of(subject)
+        self.access.allow(person, "annotate", f"incident {record.incident.id}")
+        now = self.access.time()
+
+        def annotated(session: Session) -> bool:
+            new = annotate_within(session, record.incident.id, subject.tenant, key=key, said=said, now=now)
+            if new:
+                session.add(self.access.audit_row(person, subject.tenant, "annotate", f"incident {record.incident.id}"))
+            if new and said.cause is not None and self.access.settings(subject.tenant).grafana is not None:
+                owe_within(session, record.incident.id, subject.tenant, key, now)
+            return new
+
+        return self.ledger.write(annotated)
+
+    def apply_step(
+        self, person: Person, subject: Subject, key: str, verb: StepVerb, filled: Filled | None = None
+    ) -> bool:
+        """A step in the incident's life; whether this is new."""
+        incident = record_of(subject).incident.id
+        self.access.allow(person, "annotate", f"incident {incident}")
+        now, filled = self.access.time(), filled or Filled()
+        until = None
+        if verb == "snooze":
+            _, seconds = SPANS.get(filled.span, ("", None))
+            zone = self.access.settings(subject.tenant).zone
+            until = next_working_day(now, zone) if seconds is None else now + timedelta(seconds=seconds)
+        step = Step(verb, person.id, "slack", filled.assignee, until, filled.other, filled.note)
+
+        def taken(session: Session) -> bool:
+            new = step_within(session, incident, subject.tenant, key=key, step=step, now=now)
+            if new:
+                session.add(self.access.audit_row(person, subject.tenant, "annotate", f"{verb} incident {incident}"))
+            return new
+
+        return self.ledger.write(taken)
+
+    def send_evidence(self, person: Person, subject: Subject, key: str) -> bool:
+        """The files, once more; whether this is new."""
+        record = record_of(subject)
+        self.access.allow(person, "read", f"incident {record.incident.id}")
+        with self.ledger.errors(), self.ledger.session(write=True) as session:
+            if subject.posting is None:
+                return False
+            payload = {"incident": record.incident.id, "asked": True}
+            return enqueue_item(
+                session,
+                f"evidence:{key}",
+                subject.tenant,
+                "files",
+                payload,
+                now=self.access.time(),
+                posting=subject.posting.id,
+            )
+
+    def postpone_reminder(self, person: Person, subject: Subject) -> None:
+        """The reminder comes once more."""
+        self.access.allow(person, "read", "a reminder")
+        if subject.posting is not None and subject.posting.state == "reminder":
+            zone = self.access.settings(subject.tenant).zone
+            self.ledger.postpone_reminder(subject.posting.id, next_working_day(self.access.time(), zone))
+
+    def dismiss_reminder(self, person: Person, subject: Subject) -> None:
+        """The reminder is not needed."""
+        self.access.allow(person, "read", "a reminder")
+        if subject.posting is not None and subject.posting.state == "reminder":
+            self.ledger.dismiss_reminder(subject.posting.id)
+
+    def search_faults(self, text: str) -> list[tuple[str, str]]:
+        """Classes of faults for what was typed: (id, title), the most alike first; all of them for nothing."""
+        if not text.strip():
+            return sorted(self.faults.items(), key=lambda one: one[1])[:_LISTED]
+        words = {fault: f"{title} {fault.replace('_', ' ')}" for fault, title in self.faults.items()}
+        hits = process.extract(text[:100], words, scorer=fuzz.WRatio, limit=_LISTED, score_cutoff=_NEAR)
+        return [(fault, self.faults[fault]) for _, _, fault in hits]
+
+
+def _implied(form: CloseOut, record: Answered) -> Verdict:
+    """Whether the bot was right, where the person named a cause and did not say."""
+    report = from_json(record.report_json)
+    faults = [one.fault for one in report.diagnoses] if report.verdict == "fault" else []
+    return implied(form.cause, form.fault, faults)

@@ -1,0 +1,53 @@
+"""Mutes: no automatic posts about a rule, job or node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlmodel import Session
+
+from bot.incidents.ledger import Ledger
+from bot.notify.messages import refresh_messages
+from bot.notify.mutes import mute_within
+from bot.policy.notifications import Mute
+from bot.render.report_json import from_json
+from bot.slack.forms.close_out import Mute as MuteForm
+from bot.slack.use_cases.access import AccessControl, Person, Subject, record_of
+from kb.errors import SignalboxError
+
+
+@dataclass(slots=True)
+class Mutes:
+    """Mutes what a message is about."""
+
+    ledger: Ledger
+    access: AccessControl
+
+    def target(self, subject: Subject, kind: str) -> str | None:
+        """What of a message can be muted."""
+        incident = record_of(subject).incident
+        if kind == "rule":
+            return incident.rule
+        if kind == "job":
+            return incident.job_name or incident.job_id
+        report = from_json(record_of(subject).report_json)
+        return next((node for one in report.diagnoses for node in one.nodes), None)
+
+    def mute(self, person: Person, subject: Subject, kind: str, form: MuteForm, key: str) -> bool:
+        """Be silent on a rule, job or node."""
+        what = self.target(subject, kind)
+        if what is None:
+            raise SignalboxError(f"there is no {kind} to mute")
+        self.access.allow(person, "mute", f"{kind} {what}")
+        channel = None if form.everywhere else person.channel
+        until = self.access.now() + form.seconds
+        mute = Mute(kind, what, until, subject.tenant, channel, person.id, form.why)  # type: ignore[arg-type]
+
+        def muted(session: Session) -> bool:
+            new = mute_within(session, key, mute, self.access.time())
+            if new:
+                session.add(self.access.audit_row(person, subject.tenant, "mute", f"{kind} {what}"))
+                refresh_messages(session, [record_of(subject).incident.id])
+            return new
+
+        return self.ledger.write(muted)

@@ -1,0 +1,41 @@
+"""Words for one person, and the home tab, through the outbox."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bot.incidents.ledger import Ledger
+from bot.notify.outbox import enqueue_item
+from bot.slack.use_cases.access import AccessControl, Person, Subject, record_of
+
+
+@dataclass(slots=True)
+class Replies:
+    """Writes replies into the outbox."""
+
+    ledger: Ledger
+    access: AccessControl
+
+    def send(self, person: Person, key: str, payload: Mapping[str, Any]) -> None:
+        """Words for this person alone, from where no acknowledgement can carry them."""
+        told = {**payload, "who": person.id, "channel": person.channel, "thread_ts": person.thread_ts}
+        if person.reply_to:
+            told["reply_to"] = person.reply_to
+        with self.ledger.errors(), self.ledger.session(write=True) as session:
+            enqueue_item(
+                session, f"tell:{key}", self.access.tenant_of(person.channel), "reply", told, now=self.access.time()
+            )
+
+    def send_incident(self, person: Person, subject: Subject, key: str) -> None:
+        """An incident of a list, to this person alone."""
+        incident = record_of(subject).incident.id
+        (handle,) = self.ledger.add_choices(subject.tenant, [f'{{"incident":{incident}}}'], self.access.time())
+        self.send(person, key, {"form": "incident", "incident": incident, "handle": handle})
+
+    def refresh_home(self, user: str, key: str) -> None:
+        """The home tab is drawn anew."""
+        tenant = self.access.tenant_of("D")
+        with self.ledger.errors(), self.ledger.session(write=True) as session:
+            enqueue_item(session, f"home:{key}", tenant, "home", {"who": user}, now=self.access.time())

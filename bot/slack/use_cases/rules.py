@@ -1,0 +1,85 @@
+"""Rules: drafted from incidents, edited, proposed, reviewed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlmodel import Session
+
+from bot.incidents.ledger import Ledger
+from bot.learning.drafts.store import Draft, ask_draft_within, draft_of, wish_draft_within
+from bot.learning.drafts.store import Wish as DraftWish
+from bot.slack.use_cases.access import AccessControl, Person, Subject, record_of
+from bot.store.tables import LookedRow
+from kb.errors import SignalboxError
+
+
+@dataclass(slots=True)
+class RuleDrafts:
+    """Starts and updates rule drafts."""
+
+    ledger: Ledger
+    access: AccessControl
+
+    @property
+    def enabled(self) -> bool:
+        """Whether rules can be proposed here at all."""
+        return self.access.config.rules.pull_requests is not None
+
+    def start_draft(self, person: Person, subject: Subject, key: str) -> str:
+        """A rule is drafted from an incident; the draft's handle, the same for a second delivery."""
+        incident = record_of(subject).incident.id
+        self.access.allow(person, "propose_rule", f"incident {incident}")
+        if not self.enabled:
+            raise SignalboxError("rules cannot be proposed here: `rules: pull_requests:` is not configured")
+        posting = subject.posting
+        channel = posting.channel if posting is not None else person.id  # without a thread: to who asked
+        parent = posting.id if posting is not None else None
+
+        def asked(session: Session) -> str:
+            handle, new = ask_draft_within(
+                session,
+                key,
+                subject.tenant,
+                incident,
+                who=person.id,
+                channel=channel,
+                parent=parent,
+                now=self.access.time(),
+            )
+            if new:
+                session.add(self.access.audit_row(person, subject.tenant, "propose_rule", f"incident {incident}"))
+            return handle
+
+        return self.ledger.write(asked)
+
+    def load_draft(self, person: Person, handle: str) -> Draft:
+        """A draft of this person's tenant.
+
+        Raises:
+            SignalboxError: there is none of this handle.
+        """
+        found = draft_of(self.ledger, handle)
+        if found is None:
+            raise SignalboxError("this draft is too old: propose the rule once more")
+        shared = found.channel.startswith(("C", "G"))
+        at = replace(person, channel=found.channel if shared else "D")
+        tenant = self.access.allow(at, "propose_rule", f"incident {found.incident_id}")
+        if (found.tenant != tenant) if shared else (found.who != person.id):
+            raise SignalboxError("this draft is somebody else's")
+        return found
+
+    def update_draft(self, draft: Draft, wish: DraftWish) -> bool:
+        """Something is to be done with a draft; whether it was still at the version that the person saw."""
+        now = self.access.time()
+        return self.ledger.write(
+            lambda session: wish_draft_within(
+                session, draft.handle, draft.tenant, version=draft.version, wish=wish, now=now
+            )
+        )
+
+    def mark_reviewed(self, person: Person, tenant: str, rule: str) -> None:
+        """Somebody has looked at a weak rule."""
+        with self.ledger.errors(), self.ledger.session(write=True) as session:
+            session.merge(LookedRow(tenant=tenant, rule=rule[:128], at=self.access.time(), who=person.id))
+            session.add(self.access.audit_row(person, tenant, "admin", f"looked at rule {rule}"))
