@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.bot.slack.test_app import only, text_of
+from tests.support.paths import BUNDLES as BUNDLE_FOLDERS
 from tests.support.slack_stage import ADA, BUNDLES, CHANNEL, EVE, GRACE, Stage, stage
 
 XID = "[ 1234.567890] NVRM: Xid (PCI:0000:5d:00): 79, pid=4242, name=python3, GPU has fallen off the bus.\n"
@@ -18,7 +19,7 @@ XID = "[ 1234.567890] NVRM: Xid (PCI:0000:5d:00): 79, pid=4242, name=python3, GP
 def fallen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of which the kernel of node-b says that a GPU fell off the bus."""
     folder = tmp_path_factory.mktemp("fallen") / "fallen"
-    shutil.copytree(BUNDLES / "rank-killed", folder)
+    shutil.copytree(BUNDLE_FOLDERS / "rank-killed", folder)
     (folder / "logs" / "dmesg-node-b.log").write_text(XID)
     return folder
 
