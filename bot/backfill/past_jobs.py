@@ -10,8 +10,8 @@ from bot.collection.find_job import side_by_side
 from bot.config.connectors import KINDS
 from bot.config.file import Cluster
 from bot.diagnosis.job import wire
-from bot.policy.job_end import judged
-from bot.server.job_watcher import endings_of
+from bot.policy.job_end import classify_end
+from bot.server.job_watcher import job_ends_of
 from connectors.base.contract import Deadline, Finder, JobSummary, SourceFailed
 from kb.model import Window
 
@@ -45,7 +45,7 @@ class PastJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastJobs:
     """What was found. `seen`: jobs that the systems listed; `fine`: of them those that ended well; `troubles`: who gave less."""
 
     jobs: tuple[PastJob, ...]
@@ -66,7 +66,7 @@ class _Asked:
 
 def past_jobs(
     clusters: Sequence[Cluster], start: float, end: float, *, pattern: str = "*", timeouts: bool = True
-) -> Past:
+) -> PastJobs:
     """The ends from `start` to `end`, the newest first. `pattern`: of the job's name or id, as `llm-*`."""
     known: dict[tuple[str, str], JobSummary] = {}
     told: dict[str, PastJob] = {}
@@ -96,15 +96,15 @@ def past_jobs(
     newest = sorted([*told.values(), *untold.values()], key=lambda each: (-each.ended, each.key))
     if len(newest) > MOST:
         troubles[f"{len(newest) - MOST} older ends of jobs are left out: at most {MOST} are looked at"] = None
-    return Past(tuple(newest[:MOST]), len(known), len(fine), tuple(troubles))
+    return PastJobs(tuple(newest[:MOST]), len(known), len(fine), tuple(troubles))
 
 
 def _ends(asked: _Asked, job: JobSummary, now: float, *, timeouts: bool) -> Iterator[PastJob]:
     """The ends of a job that were bad, or of which its system does not tell how they were."""
     if asked.ends:
-        for one in endings_of("", asked.cluster, job, now, timeouts=timeouts):
+        for one in job_ends_of("", asked.cluster, job, now, timeouts=timeouts):
             yield PastJob(one.cluster, one.job, job.name, one.mark, one.ended, one.how, True, one.namespace)
-    elif judged(job.state, None, None, timeouts=timeouts) in ("bad", "untold"):
+    elif classify_end(job.state, None, None, timeouts=timeouts) in ("bad", "untold"):
         ended = job.end if job.end is not None else job.start if job.start is not None else now
         how = f"{asked.name} knows its logs" if job.state is None else job.state
         yield PastJob(asked.cluster, job.id, job.name, f"{job.start}", ended, how, False, job.namespace)

@@ -19,13 +19,13 @@ from typing import Any, Self
 import msgspec
 from sqlmodel import col, select
 
-from bot.backfill.past_jobs import Past, PastJob, past_jobs
+from bot.backfill.past_jobs import PastJob, PastJobs, past_jobs
 from bot.config.file import Config
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.diagnosis.job import JobRequest, gather
 from bot.incidents.ledger import Ledger
-from bot.notify.announce import chained_within
-from bot.notify.announce import ended as end_of
+from bot.notify.announce import assign_chain
+from bot.notify.announce import end_time as end_of
 from bot.pages.attachments import small
 from bot.policy.notifications import subject_of
 from bot.policy.routing import Destination, destinations, facts_of, link_of
@@ -102,7 +102,7 @@ class Backfilled:
     """All that was found. `left`: ends beyond the limit; `open`: those that were not looked at, as it was stopped before."""
 
     question: Question
-    past: Past
+    past: PastJobs
     noted: tuple[Noted, ...]
     left: int
     open: int
@@ -211,7 +211,7 @@ class Backfill:
             number = add_within(session, filed)
             row = session.get_one(IncidentRow, number)
             if row.backfilled:
-                chained_within(session, row, link, row.ended_at or at)
+                assign_chain(session, row, link, row.ended_at or at)
             return number, not row.backfilled
 
         number, before = self.keep.write(kept)

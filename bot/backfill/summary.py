@@ -34,7 +34,7 @@ class FaultLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
+class MessageCounts:
     """What the noise rules would have let through. `counted`: repeats, shown in a message that is there; `held`: beyond the cap.
 
     `by_day`: ISO date (UTC) → messages; `most`: of one day.
@@ -62,7 +62,7 @@ class Unanswered:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class BackfillSummary:
     """All of it. `listed`: jobs that the systems know; `fine`: that had ended well; `looked`: that were looked at."""
 
     tenant: str
@@ -79,7 +79,7 @@ class Figures:
     more_unanswered: int
     unread: Mapping[str, int]
     more_unread: int
-    messages: Messages
+    messages: MessageCounts
     median_seconds: float | None
     kept: int
     there: int
@@ -89,14 +89,14 @@ class Figures:
     schema: str = SCHEMA
 
 
-def figures(found: Backfilled, title: Callable[[str], str], settings: Tenant | None = None) -> Figures:
+def summarise(found: Backfilled, title: Callable[[str], str], settings: Tenant | None = None) -> BackfillSummary:
     """The figures of a backfill. `title`: a class of faults in words; `settings`: the tenant's noise rules, else the usual ones."""
     noted = found.noted
     failed = [one for one in noted if one.failed]
     silent = [one for one in failed if one.verdict != "fault"]
     unread = Counter(_said(one.error) for one in noted if one.error)
     taken = sorted(one.seconds for one in noted)
-    return Figures(
+    return BackfillSummary(
         tenant=found.question.tenant,
         start=_moment(found.question.start),
         end=_moment(found.question.end),
@@ -152,7 +152,7 @@ def _unanswered(one: Noted) -> Unanswered:
 # --- how much it would have said -------------------------------------------------------------------------------------
 
 
-def messages(failed: Sequence[Noted], span: float, settings: Tenant) -> Messages:
+def messages(failed: Sequence[Noted], span: float, settings: Tenant) -> MessageCounts:
     """The noise rules played over the failures in order of time: no mutes, and the quiet start over."""
     flaps: dict[tuple[str, str, str], Flap] = {}
     posted: dict[str, list[float]] = {}
@@ -178,7 +178,7 @@ def messages(failed: Sequence[Noted], span: float, settings: Tenant) -> Messages
                 posted.setdefault(channel, []).append(one.ended)
                 by_day[f"{_moment(one.ended):%Y-%m-%d}"] += 1
     days = max(1.0, span / DAY)
-    return Messages(
+    return MessageCounts(
         did["post"],
         did["count"],
         did["hold"],
@@ -206,12 +206,12 @@ def _chains(failed: Sequence[Noted]) -> dict[str, str]:
 # --- in words --------------------------------------------------------------------------------------------------------
 
 
-def dumps(found: Figures) -> bytes:
+def dumps(found: BackfillSummary) -> bytes:
     """As JSON, times as ISO in UTC."""
     return msgspec.json.encode(asdict(found))
 
 
-def text(found: Figures) -> str:
+def text(found: BackfillSummary) -> str:
     """For a terminal."""
     told = found.messages
     head = [
@@ -252,7 +252,7 @@ def text(found: Figures) -> str:
     )
 
 
-def _foot(found: Figures) -> list[str]:
+def _foot(found: BackfillSummary) -> list[str]:
     lines = []
     if found.median_seconds is not None:
         lines.append(f"Median time for one job: {found.median_seconds:g} s")

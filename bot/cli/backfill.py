@@ -12,7 +12,7 @@ from types import FrameType
 import typer
 
 from bot.backfill.run import Backfill, Noted, Question, Tell, notes_of, unfinished
-from bot.backfill.summary import dumps, figures, text
+from bot.backfill.summary import dumps, summarise, text
 from bot.config.file import read
 from bot.config.schema import seconds
 from bot.incidents.ledger import Ledger
@@ -64,7 +64,7 @@ def run(
     def title(fault: str) -> str:
         return known[fault].title if fault in known else fault.replace("_", " ")
 
-    told = figures(found, title, settings.tenants_of_chat.get(tenant))
+    told = summarise(found, title, settings.tenants_of_chat.get(tenant))
     typer.echo(dumps(told).decode() if as_json else text(told))
     return 130 if stopped.wanted else 0
 

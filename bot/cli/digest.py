@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from bot.config.file import read
-from bot.demo.sample_incidents import fill as make
+from bot.demo.sample_incidents import fill_store as make
 from bot.digest.codec import dumps
 from bot.digest.html import page
 from bot.digest.phrases import zone_named

@@ -107,12 +107,12 @@ class Remembering:
             if facts is None:
                 return
             from bot.incidents.exclusions import propose_within
-            from bot.notify.announce import chained_within
+            from bot.notify.announce import assign_chain
             from bot.policy.routing import link_of
             from bot.store.tables import IncidentRow
 
             row = session.get_one(IncidentRow, number)
-            chained_within(session, row, link_of(facts), row.ended_at or now)
+            assign_chain(session, row, link_of(facts), row.ended_at or now)
             propose_within(session, answer.report, tenant=self.tenant, cluster=facts.cluster, incident=number, now=now)
 
         return within
@@ -122,9 +122,9 @@ class Remembering:
         if not self.on or folder is None:
             return None
         from bot.handlers.keep_baseline import keep_bundle
-        from bot.handlers.successful_runs import unfit
+        from bot.handlers.successful_runs import unsuitable_reason
 
-        if unfit(answer.report) is not None:
+        if unsuitable_reason(answer.report) is not None:
             return None
         label = answer.report.job.name or folder.name
         return keep_bundle(self.database(), known, folder, tenant=self.tenant, label=label, answer=answer)

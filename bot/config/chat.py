@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from bot.policy.notifications import Bar, Cap, Flapping, Quiet
+from bot.policy.notifications import Cap, Flapping, RolloutChannel, WeakRuleThreshold
 from bot.policy.permissions import VERBS, Rights
 from bot.policy.routing import People, Subscription
 from connectors.base.contract import Seconds
@@ -104,9 +104,9 @@ class Tenant:
     """The most unprompted messages that one channel gets."""
     flapping: Flapping = field(default_factory=Flapping)
     """When a failure that comes back is news."""
-    bar: Bar = field(default_factory=Bar)
+    bar: WeakRuleThreshold = field(default_factory=WeakRuleThreshold)
     """Which rules are too often wrong to post unprompted."""
-    quiet: Quiet | None = None
+    quiet: RolloutChannel | None = None
     """The quiet start of a new installation."""
     fold: Seconds = 300.0
     """For this long, the same question gets the diagnosis already made instead of a new one."""

@@ -19,7 +19,7 @@ from bot.config.connectors import KINDS
 from bot.config.learning import Learning
 from bot.config.rules import Rules
 from bot.config.schema import SECONDS, Part, build, model_of
-from bot.policy.job_end import Watching
+from bot.policy.job_end import JobWatcherSettings
 from bot.runtime.paths import DEFAULT_TENANT, config_path
 from connectors.base.contract import Seconds, Size
 from connectors.base.secret import Secret
@@ -151,7 +151,7 @@ class Serve:
     workers: int = 2
     webhooks: Mapping[str, Webhook] = field(default_factory=dict)
     slack: Slack | None = None
-    endings: Watching = field(default_factory=Watching)
+    endings: JobWatcherSettings = field(default_factory=JobWatcherSettings)
     pages: Linked | None = None
     metrics: Metrics = field(default_factory=Metrics)
     log: Literal["text", "json"] = "text"
@@ -219,8 +219,8 @@ class ServeFile(Part):
     workers: int = Field(default=2, ge=1, le=64, description="Processes that diagnose.")
     webhooks: dict[str, WebhookFile] = Field(default={}, max_length=100, description="Name → webhook.")
     slack: model_of(Slack) | None = Field(default=None, description="The Slack app; docs/slack-setup.md.")  # type: ignore[valid-type]
-    endings: model_of(Watching) = Field(  # type: ignore[valid-type]
-        default=model_of(Watching)(), description="Jobs that ended badly; docs/by-itself.md."
+    endings: model_of(JobWatcherSettings) = Field(  # type: ignore[valid-type]
+        default=model_of(JobWatcherSettings)(), description="Jobs that ended badly; docs/by-itself.md."
     )
     pages: model_of(Linked) | None = Field(default=None, description="Pages of incidents, by signed links.")  # type: ignore[valid-type]
     metrics: model_of(Metrics) = Field(default=model_of(Metrics)(), description="Figures of the service, at /metrics.")  # type: ignore[valid-type]
@@ -346,10 +346,10 @@ def _serve(model: ServeFile, root: Node, faults: list[Fault]) -> Serve:
         except ValueError as error:
             faults.append((place.get("slack") or place).fault(str(error)))
     try:
-        endings = build(Watching, model.endings.model_dump(exclude_unset=True))
+        endings = build(JobWatcherSettings, model.endings.model_dump(exclude_unset=True))
     except ValueError as error:
         faults.append((place.get("endings") or place).fault(str(error)))
-        endings = Watching()
+        endings = JobWatcherSettings()
     pages = None
     if model.pages is not None:
         try:

@@ -51,7 +51,7 @@ class _Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ill:
+class _SampleFault:
     """A fault: how often, how many seconds until the run stops, the line that shows it, whether a node is to blame for it."""
 
     fault: str
@@ -70,25 +70,25 @@ _KINDS = (
     _Kind("asr-large", "eva", "lightning", "speech:1.9", "small", 4, 90.0),
 )
 _ILLS = (
-    _Ill("nvlink_fault", 9, (20, 90), "NVRM: Xid (PCI:0000:5d:00): 74, NVLink: fatal error on link 4", node=True),
-    _Ill("gpu_memory_ecc", 7, (15, 60), "NVRM: Xid (PCI:0000:0f:00): 63, Row Remapper: uncorrectable error", node=True),
-    _Ill("gpu_fell_off_bus", 5, (30, 120), "NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.", node=True),
-    _Ill("rdma_link", 6, (600, 1900), "mlx5_0: port 1 link down, retry counter exceeded", node=True),
-    _Ill("host_hardware", 2, (60, 300), "mce: [Hardware Error]: Machine check events logged, DIMM 7", node=True),
-    _Ill("cuda_oom", 12, (5, 20), "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"),
-    _Ill("code_bug", 10, (3, 15), "AttributeError: 'NoneType' object has no attribute 'shape'"),
-    _Ill("config_error", 6, (3, 15), "ValueError: global batch size 1020 is not divisible by 64"),
-    _Ill("checkpoint_save", 5, (40, 400), "OSError: [Errno 122] Disk quota exceeded: 'iter_0012000'"),
-    _Ill("storage_io", 6, (120, 900), "OSError: [Errno 5] Input/output error: '/data/shards/00412.bin'"),
-    _Ill("dataloader_fault", 6, (10, 60), "RuntimeError: DataLoader worker (pid 4411) exited unexpectedly"),
-    _Ill("collective_timeout", 8, (1800, 1900), "Watchdog caught collective operation timeout: ALLREDUCE, 1800000 ms"),
-    _Ill("node_lost", 4, (60, 400), "slurmstepd: error: *** STEP CANCELLED DUE TO NODE FAILURE ***", node=True),
-    _Ill("loss_not_finite", 3, (5, 600), "iteration 8412: lm loss: nan, skipped iterations: 12"),
+    _SampleFault("nvlink_fault", 9, (20, 90), "NVRM: Xid (PCI:0000:5d:00): 74, NVLink: fatal error on link 4", node=True),
+    _SampleFault("gpu_memory_ecc", 7, (15, 60), "NVRM: Xid (PCI:0000:0f:00): 63, Row Remapper: uncorrectable error", node=True),
+    _SampleFault("gpu_fell_off_bus", 5, (30, 120), "NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.", node=True),
+    _SampleFault("rdma_link", 6, (600, 1900), "mlx5_0: port 1 link down, retry counter exceeded", node=True),
+    _SampleFault("host_hardware", 2, (60, 300), "mce: [Hardware Error]: Machine check events logged, DIMM 7", node=True),
+    _SampleFault("cuda_oom", 12, (5, 20), "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"),
+    _SampleFault("code_bug", 10, (3, 15), "AttributeError: 'NoneType' object has no attribute 'shape'"),
+    _SampleFault("config_error", 6, (3, 15), "ValueError: global batch size 1020 is not divisible by 64"),
+    _SampleFault("checkpoint_save", 5, (40, 400), "OSError: [Errno 122] Disk quota exceeded: 'iter_0012000'"),
+    _SampleFault("storage_io", 6, (120, 900), "OSError: [Errno 5] Input/output error: '/data/shards/00412.bin'"),
+    _SampleFault("dataloader_fault", 6, (10, 60), "RuntimeError: DataLoader worker (pid 4411) exited unexpectedly"),
+    _SampleFault("collective_timeout", 8, (1800, 1900), "Watchdog caught collective operation timeout: ALLREDUCE, 1800000 ms"),
+    _SampleFault("node_lost", 4, (60, 400), "slurmstepd: error: *** STEP CANCELLED DUE TO NODE FAILURE ***", node=True),
+    _SampleFault("loss_not_finite", 3, (5, 600), "iteration 8412: lm loss: nan, skipped iterations: 12"),
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class SampleIncident:
     """One incident: its report, when it was kept, where it comes from, and what people said of it later."""
 
     report: Report
@@ -97,7 +97,7 @@ class Made:
     said: tuple[tuple[datetime, Closing], ...] = ()
 
 
-def fill(
+def fill_store(
     store: Database, rulebook: Rulebook, until: datetime, *, days: int = 140, seed: int = 7, pace: float = 1.0
 ) -> int:
     """Put made-up incidents of the last days into a store; how many.
@@ -128,11 +128,11 @@ def fill(
             count += 1
             if row.closed_at is None and one.report.verdict != "no_fault":
                 still_open.append(number)
-        _lived(session, still_open[-5:], until)
+        _apply_steps(session, still_open[-5:], until)
     return count
 
 
-def _lived(session: Session, numbers: Sequence[int], now: datetime) -> None:
+def _apply_steps(session: Session, numbers: Sequence[int], now: datetime) -> None:
     """Of the newest that nobody has closed: one is taken, one given to somebody, one put off, one merged into another."""
     steps: Sequence[dict[str, Any]] = (
         {"verb": "ack"},
@@ -153,7 +153,7 @@ def incidents(
     seed: int = 7,
     pace: float = 1.0,
     tenant: str = "default",
-) -> Iterator[Made]:
+) -> Iterator[SampleIncident]:
     """Made-up incidents, in the order in which their jobs were started. `pace`: twice as many jobs at 2."""
     chance = random.Random(seed)
     rules = _rules(rulebook)
@@ -184,7 +184,7 @@ def _rules(rulebook: Rulebook) -> Mapping[str, Sequence[str]]:
     return {fault: ids[:3] for fault, ids in found.items()}
 
 
-def _job(play: _Play, number: str, start: float) -> Iterator[Made]:
+def _job(play: _Play, number: str, start: float) -> Iterator[SampleIncident]:
     """A job with all its tries."""
     chance = play.chance
     kind = chance.choices(_KINDS, (2, 3, 2, 3, 4, 2))[0]
@@ -222,7 +222,7 @@ def _without(chance: random.Random, nodes: tuple[str, ...]) -> tuple[str, ...]:
     return nodes if spare in nodes else (spare, *nodes[1:])
 
 
-def _illness(chance: random.Random, nodes: Sequence[str], attempt: int) -> _Ill | None:
+def _illness(chance: random.Random, nodes: Sequence[str], attempt: int) -> _SampleFault | None:
     """What the attempt fails of; None where it ends well. Jobs with a bad node on board fail of it more often."""
     if attempt > 1 and chance.random() < 0.55:
         return None
@@ -233,7 +233,7 @@ def _illness(chance: random.Random, nodes: Sequence[str], attempt: int) -> _Ill 
 
 
 def _attempt(
-    chance: random.Random, kind: _Kind, ill: _Ill | None, begun: tuple[int, float], nodes: tuple[str, ...]
+    chance: random.Random, kind: _Kind, ill: _SampleFault | None, begun: tuple[int, float], nodes: tuple[str, ...]
 ) -> tuple[Attempt, float | None]:
     """One run with its times, and the seconds of steps that are lost with it. `begun`: its number, and when it was queued."""
     attempt, now = begun
@@ -257,8 +257,8 @@ def _attempt(
 
 
 def _failed(
-    play: _Play, kind: _Kind, job: tuple[str, str], runs: tuple[Attempt, ...], end: tuple[_Ill, float | None]
-) -> Made:
+    play: _Play, kind: _Kind, job: tuple[str, str], runs: tuple[Attempt, ...], end: tuple[_SampleFault, float | None]
+) -> SampleIncident:
     """The incident of a run that failed. `job`: its number and cluster; `end`: of what, and the seconds of steps lost."""
     (number, cluster), (ill, redone) = job, end
     chance, run = play.chance, runs[-1]
@@ -296,16 +296,16 @@ def _failed(
         image=kind.image,
         saving=round(chance.uniform(8, 25) * max(1.0, ((run.stopped or 0) - (run.first_iterated or 0)) / 1800), 1),
     )
-    return Made(report, at, origin, tuple(_said(play, at, ill, rule, blamed, silent=silent)))
+    return SampleIncident(report, at, origin, tuple(_said(play, at, ill, rule, blamed, silent=silent)))
 
 
-def _finished(play: _Play, kind: _Kind, job: tuple[str, str], runs: tuple[Attempt, ...]) -> Made:
+def _finished(play: _Play, kind: _Kind, job: tuple[str, str], runs: tuple[Attempt, ...]) -> SampleIncident:
     """Somebody asked about a run that had ended well."""
     number, cluster = job
     report = _report(kind, number, runs, verdict="no_fault", phase="completed", words="The run completed.")
     ended = datetime.fromtimestamp(runs[-1].stopped or 0.0, UTC)
     origin = Origin(play.tenant, cluster, ended, partition=kind.partition, framework=kind.framework, image=kind.image)
-    return Made(report, ended + timedelta(seconds=60), origin)
+    return SampleIncident(report, ended + timedelta(seconds=60), origin)
 
 
 def _blamed(chance: random.Random, nodes: Sequence[str]) -> str:
@@ -313,7 +313,7 @@ def _blamed(chance: random.Random, nodes: Sequence[str]) -> str:
     return lemons[0] if lemons and chance.random() < 0.85 else chance.choice(nodes)
 
 
-def _diagnosis(play: _Play, ill: _Ill, rule: str, blamed: str | None, run: Attempt) -> Diagnosis:
+def _diagnosis(play: _Play, ill: _SampleFault, rule: str, blamed: str | None, run: Attempt) -> Diagnosis:
     known = play.rulebook.faults.get(ill.fault)
     title = known.title if known is not None else ill.fault
     suspects = (Suspect("node", blamed, why="its kernel names the device"),) if blamed else ()
@@ -381,7 +381,7 @@ def _replay(report: Report) -> bytes:
 
 
 def _said(
-    play: _Play, at: datetime, ill: _Ill, rule: str, blamed: str | None, *, silent: bool
+    play: _Play, at: datetime, ill: _SampleFault, rule: str, blamed: str | None, *, silent: bool
 ) -> Iterator[tuple[datetime, Closing]]:
     """What a person said of it, in two of three cases."""
     chance = play.chance

@@ -23,12 +23,12 @@ from bot.config.chat import Tenant
 from bot.config.file import Config
 from bot.diagnosis.diagnose import Compare, diagnose_bundle
 from bot.diagnosis.job import JobRequest, gather, visible
-from bot.handlers.successful_runs import GoodEnd, note_within, unfit
+from bot.handlers.successful_runs import SuccessfulRun, record_successful_run, unsuitable_reason
 from bot.incidents.exclusions import propose_within
 from bot.incidents.ledger import Ledger
 from bot.incidents.precedents import recaller, traced, whose
 from bot.learning.replay.shadow import ShadowHit, count_within, shadowed
-from bot.notify.announce import announce_within, chained_within, ended
+from bot.notify.announce import announce, assign_chain, end_time
 from bot.notify.choices import add_choices
 from bot.notify.messages import add_reminder
 from bot.notify.outbox import enqueue_files
@@ -54,7 +54,7 @@ SATURDAY = 5
 BETWEEN = 1.0  # seconds between two notes of how far collecting is
 
 
-class Spooled(msgspec.Struct, frozen=True):
+class SpooledBundle(msgspec.Struct, frozen=True):
     """What was collected, noted with the work so that whoever takes it up again need not collect anew."""
 
     folder: str
@@ -82,7 +82,7 @@ class _Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Answering:
+class DiagnoseHandler:
     """A worker's knowledge."""
 
     ledger: Ledger
@@ -109,7 +109,7 @@ class Answering:
         report = self._calibrated(answer.report, order.tenant)
         answer = replace(answer, report=report)
         hits = shadowed(self.known, answer.evidence)
-        end = ended(report, spooled.end)
+        end = end_time(report, spooled.end)
         _counted(report, answer.timing)
         kept = {**small(answer), **traced(answer)}
         job, facts = answer.evidence.job, spooled.facts
@@ -127,17 +127,17 @@ class Answering:
         seen = {one.rule: Share(one.right, one.n) for one in self.ledger.standings(tenant)}
         return calibrated(report, seen)
 
-    def _spooled(self, work: QueuedTask) -> Spooled | None:
+    def _spooled(self, work: QueuedTask) -> SpooledBundle | None:
         """What a worker that died had collected, where that is still there and can be reached from here."""
         if work.spooled is None:
             return None
-        found = msgspec.json.decode(work.spooled, type=Spooled)
+        found = msgspec.json.decode(work.spooled, type=SpooledBundle)
         return found if finished(Path(found.folder)) is not None else None
 
-    def _collected(self, work: QueuedTask, order: DiagnosePayload) -> Spooled:
+    def _collected(self, work: QueuedTask, order: DiagnosePayload) -> SpooledBundle:
         request = JobRequest(
             order.job, order.tenant, order.cluster, order.namespace, last=order.last, deep=order.deep, ended=order.ended,
-            lost=Path(msgspec.json.decode(work.spooled, type=Spooled).folder) if work.spooled is not None else None,
+            lost=Path(msgspec.json.decode(work.spooled, type=SpooledBundle).folder) if work.spooled is not None else None,
         )  # fmt: skip
         progress = _Progress(self.ledger, work, order.job)
 
@@ -156,12 +156,12 @@ class Answering:
         )
         progress.over(collected)
         facts = facts_of(order.tenant, located.cluster, located.record)
-        spooled = Spooled(str(collected.folder), facts, located.record.job.end, collected.sources)
+        spooled = SpooledBundle(str(collected.folder), facts, located.record.job.end, collected.sources)
         self.ledger.spool(work.id, work.worker or "", msgspec.json.encode(spooled).decode())
         return spooled
 
     def _told(
-        self, session: Session, work: QueuedTask, order: DiagnosePayload, *, spooled: Spooled, answer: _Made
+        self, session: Session, work: QueuedTask, order: DiagnosePayload, *, spooled: SpooledBundle, answer: _Made
     ) -> str:
         """Everybody is told, in the transaction that ends the work; the incident's number."""
         now, report = datetime.now(UTC), answer.report
@@ -169,10 +169,10 @@ class Answering:
         count_within(session, incident, order.tenant, answer.hits)
         row = session.get_one(IncidentRow, incident)
         nobody = any(one.who == NOBODY for one in pending_requests(session, work.id))
-        chained_within(session, row, link_of(spooled.facts), row.ended_at or now)
+        assign_chain(session, row, link_of(spooled.facts), row.ended_at or now)
         propose_within(session, report, tenant=order.tenant, cluster=row.cluster, incident=incident, now=now)
-        if unfit(report) is None:
-            note_within(session, GoodEnd(spooled.facts, (row.ended_at or now).timestamp()), now)
+        if unsuitable_reason(report) is None:
+            record_successful_run(session, SuccessfulRun(spooled.facts, (row.ended_at or now).timestamp()), now)
         facts = {"sources": spooled.sources, "why": "" if order.source == "slack" else order.why}
         made = answer_requests(session, work.id, incident, facts, now)
         wanted = self.config.tenants_of_chat.get(order.tenant)
@@ -181,7 +181,7 @@ class Answering:
                 request.settled = True
                 session.add(request)
         if nobody and wanted is not None:
-            made += announce_within(session, wanted, row, report=report, job=spooled.facts, why=order.why, now=now)
+            made += announce(session, wanted, row, report=report, job=spooled.facts, why=order.why, now=now)
         told = wanted or Tenant()
         for posting in made:
             if told.remind and report.verdict != "no_fault":

@@ -26,7 +26,7 @@ from kb.rulebase.rule import FaultClass
 FORM = "digest"
 
 
-def asked_week(store: Database, config: Config, faults: Mapping[str, FaultClass], work: QueuedTask) -> TaskResult:
+def compute_digest(store: Database, config: Config, faults: Mapping[str, FaultClass], work: QueuedTask) -> TaskResult:
     """Work it out, keep the numbers beside those of the weekly post, and have whoever asked told."""
     order = msgspec.json.decode(work.payload, type=DigestPayload)
     now = datetime.now(UTC)

@@ -19,7 +19,7 @@ from bot.config.file import Config
 from bot.diagnosis.comparison import read_baseline
 from bot.diagnosis.diagnose import Answer, diagnose_bundle
 from bot.diagnosis.job import JobRequest, gather
-from bot.handlers.successful_runs import unfit
+from bot.handlers.successful_runs import unsuitable_reason
 from bot.queue.payloads import KeepBaselinePayload
 from bot.queue.tasks import QueuedTask
 from bot.queue.worker import TaskResult
@@ -31,7 +31,7 @@ MOST_BYTES = 2 << 30  # of a run's logs; a larger one is not read
 
 
 @dataclass(frozen=True, slots=True)
-class GoodRuns:
+class KeepBaselineHandler:
     """A worker's knowledge of how to keep one."""
 
     store: Database
@@ -74,7 +74,7 @@ def keep_bundle(
     if size > MOST_BYTES:
         return f"not kept: its logs have {size >> 20} MiB, and at most {MOST_BYTES >> 20} are read"
     answer = answer or diagnose_bundle(known, folder, workers=1)
-    reason = unfit(answer.report)
+    reason = unsuitable_reason(answer.report)
     if reason is not None:
         return f"not kept: {reason}"
     family = family_of(answer.evidence.job)

@@ -14,7 +14,7 @@ from bot.config.file import Config
 from bot.diagnosis.job import JobRequest, visible, wire
 from bot.notify.choices import add_choices
 from bot.notify.requests import add_reply, pending_requests
-from bot.policy.job_end import judged
+from bot.policy.job_end import classify_end
 from bot.queue.payloads import DiagnosePayload, RecentJobsPayload
 from bot.queue.tasks import QueuedTask
 from bot.queue.worker import TaskResult
@@ -27,10 +27,10 @@ LOOK_BACK = 3 * 86400.0
 PATIENCE = 15.0
 
 
-def recent(config: Config, work: QueuedTask) -> TaskResult:
+def list_recent_jobs(config: Config, work: QueuedTask) -> TaskResult:
     """Look, and have whoever asked told."""
     order = msgspec.json.decode(work.payload, type=RecentJobsPayload)
-    found = failed_of_late(config, order, time.time())
+    found = recent_failures(config, order, time.time())
 
     def told(session: Session) -> None:
         now = datetime.now(UTC)
@@ -51,7 +51,7 @@ def recent(config: Config, work: QueuedTask) -> TaskResult:
     return TaskResult(f"{len(found)} jobs", told)
 
 
-def failed_of_late(config: Config, order: RecentJobsPayload, now: float) -> list[tuple[str, JobSummary]]:
+def recent_failures(config: Config, order: RecentJobsPayload, now: float) -> list[tuple[str, JobSummary]]:
     """Jobs that ended badly: (cluster, job), the newest first. Those of the person alone where that is known."""
     deadline = Deadline.within(PATIENCE)
     try:
@@ -71,7 +71,7 @@ def failed_of_late(config: Config, order: RecentJobsPayload, now: float) -> list
             continue
         for one in answer:
             own = not order.users or one.owner in order.users
-            if own and judged(one.state, None, None) == "bad":
+            if own and classify_end(one.state, None, None) == "bad":
                 jobs.setdefault((cluster, one.id), one)
     newest = sorted(jobs.items(), key=lambda item: -(item[1].end or item[1].start or 0.0))
     return [(cluster, one) for (cluster, _), one in newest[:FEW]]

@@ -24,7 +24,7 @@ FOLD = 86400.0  # seconds in which one run of a family is kept
 
 
 @dataclass(frozen=True, slots=True)
-class GoodEnd:
+class SuccessfulRun:
     """A run that its scheduler calls well. `at`: when it ended, seconds since the epoch."""
 
     facts: JobFacts
@@ -37,17 +37,19 @@ class GoodEnd:
         return f"good:{sha256(told.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
 
-def noter(worklist: Callable[[], AbstractContextManager[Database]]) -> Callable[[GoodEnd], None]:
+def successful_run_recorder(
+    worklist: Callable[[], AbstractContextManager[Database]],
+) -> Callable[[SuccessfulRun], None]:
     """Writes down that a run ended well."""
 
-    def note(end: GoodEnd) -> None:
+    def note(end: SuccessfulRun) -> None:
         with worklist() as store:
-            store.write(lambda session: note_within(session, end, datetime.now(UTC)))
+            store.write(lambda session: record_successful_run(session, end, datetime.now(UTC)))
 
     return note
 
 
-def note_within(session: Session, end: GoodEnd, now: datetime) -> bool:
+def record_successful_run(session: Session, end: SuccessfulRun, now: datetime) -> bool:
     """Write it down, and ask for the run to be kept; whether it was news. Of a family one run a day is asked for."""
     link = link_of(end.facts)
     at = datetime.fromtimestamp(min(max(end.at, 0.0), now.timestamp()), UTC)
@@ -66,7 +68,7 @@ def note_within(session: Session, end: GoodEnd, now: datetime) -> bool:
     return True
 
 
-def unfit(report: Report) -> str | None:
+def unsuitable_reason(report: Report) -> str | None:
     """Why a run is none that others may be measured by; None where it is one."""
     if report.verdict != "no_fault":
         return f"it did not end well by its own lines ({report.verdict})"

@@ -11,7 +11,7 @@ from bot.incidents.lifecycle import Lives
 from bot.incidents.resolution import Closings
 from bot.notify.choices import Choices
 from bot.notify.messages import Messages
-from bot.notify.mutes import Quieting
+from bot.notify.mutes import MuteStore
 from bot.notify.outbox import Outbox
 from bot.notify.requests import NOBODY, Requests
 from bot.queue.tasks import OPEN, QueuedTask, TaskQueue, TaskRequest, enqueue_task
@@ -19,7 +19,7 @@ from bot.store.incidents import Store
 from bot.store.tables import RequestRow
 
 
-class Ledger(Store, TaskQueue, Requests, Choices, Messages, Outbox, Closings, Lives, Quieting, Bars):
+class Ledger(Store, TaskQueue, Requests, Choices, Messages, Outbox, Closings, Lives, MuteStore, Bars):
     """Incidents, work, messages, close-outs, mutes and bars, in one database."""
 
     def enqueue(self, wanted: TaskRequest, now: datetime, fold: float = 0.0) -> tuple[QueuedTask, bool]:

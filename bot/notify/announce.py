@@ -12,17 +12,17 @@ from sqlmodel import Session, col, select
 
 from bot.config.chat import Tenant
 from bot.notify.messages import add_notification
-from bot.notify.mutes import flap_within, keep_flap_within, mutes_within, unasked_times_within, verdicts_within
-from bot.policy.notifications import Decision, Subject, decide, quiet, subject_of
+from bot.notify.mutes import active_mutes, load_flap, load_verdicts, notification_times, save_flap
+from bot.policy.notifications import Decision, Subject, decide, rollout_channels, subject_of
 from bot.policy.routing import Destination, JobFacts, Link, continues, destinations, link_of
-from bot.store.idempotency import first_within
+from bot.store.idempotency import add_if_new
 from bot.store.tables import IncidentRow, PostingRow
 from kb.report import Report
 
 SILENT = ("no_fault",)  # of a job that ended well enough nobody is told unasked
 
 
-def chained_within(session: Session, incident: IncidentRow, link: Link, at: datetime) -> str:
+def assign_chain(session: Session, incident: IncidentRow, link: Link, at: datetime) -> str:
     """Put an incident into the chain of its job's other tries; the chain."""
     if incident.chain is not None:
         return incident.chain
@@ -48,7 +48,7 @@ def chained_within(session: Session, incident: IncidentRow, link: Link, at: date
     return chain
 
 
-def announce_within(
+def announce(
     session: Session,
     wanted: Tenant,
     incident: IncidentRow,
@@ -59,12 +59,12 @@ def announce_within(
     now: datetime,
 ) -> list[int]:
     """Tell whoever should hear of it; the ids of the messages that are made. Twice the same gives nothing new."""
-    chain = chained_within(session, incident, link_of(job), incident.ended_at or now)
+    chain = assign_chain(session, incident, link_of(job), incident.ended_at or now)
     if report.verdict in SILENT or incident.id is None:
         return []
-    verdicts = list(verdicts_within(session, incident.tenant))
-    only = quiet(wanted.quiet, sum(one.right for one in verdicts), len(verdicts))
-    mutes = mutes_within(session, incident.tenant, now)
+    verdicts = list(load_verdicts(session, incident.tenant))
+    only = rollout_channels(wanted.quiet, sum(one.right for one in verdicts), len(verdicts))
+    mutes = active_mutes(session, incident.tenant, now)
     places = destinations(report, job, wanted.subscriptions, wanted.people, announce=wanted.announce, only=only)
     subject = subject_of(report, incident.tenant, chain, job.id, job.name)
     made = []
@@ -77,13 +77,13 @@ def announce_within(
             place.to,
             now.timestamp(),
             mutes=mutes,
-            before=flap_within(session, place.to, chain, report.fingerprint),
-            posted=unasked_times_within(session, place.to, now - timedelta(seconds=wanted.cap.span)),
+            before=load_flap(session, place.to, chain, report.fingerprint),
+            posted=notification_times(session, place.to, now - timedelta(seconds=wanted.cap.span)),
             cap=wanted.cap,
             flapping=wanted.flapping,
         )
-        keep_flap_within(session, place.to, chain, report.fingerprint, decision.flap)
-        made += _told(
+        save_flap(session, place.to, chain, report.fingerprint, decision.flap)
+        made += _notify(
             session,
             wanted,
             incident,
@@ -97,7 +97,7 @@ def announce_within(
     return made
 
 
-def _told(
+def _notify(
     session: Session,
     wanted: Tenant,
     incident: IncidentRow,
@@ -162,7 +162,7 @@ def _hold(
     span = max(1.0, wanted.cap.span)
     period = int(now.timestamp() // span)
     held = f"rest:{incident.tenant}:{place.to}:{period}"
-    if not first_within(session, f"held:{once}", now):
+    if not add_if_new(session, f"held:{once}", now):
         return []  # it stands in the list
     row = session.exec(select(PostingRow).where(col(PostingRow.once) == held).with_for_update()).first()
     line = {"at": now.timestamp(), "incident": incident.id, "job": incident.job_name or incident.job_id or "?"}
@@ -187,7 +187,7 @@ def _hold(
     return []
 
 
-def ended(report: Report, record_end: float | None) -> datetime | None:
+def end_time(report: Report, record_end: float | None) -> datetime | None:
     """When the job ended, as far as it is known."""
     end = record_end or report.window[1]
     try:

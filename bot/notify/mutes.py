@@ -9,7 +9,7 @@ from sqlalchemy import or_
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
-from bot.policy.notifications import Bar, Flap, Mute, Standing, Verdict, standings
+from bot.policy.notifications import Flap, Mute, RuleRecord, Verdict, WeakRuleThreshold, rule_records
 from bot.policy.resolution_codes import JUDGED
 from bot.store.database import Database
 from bot.store.tables import AnnotationRow, FlapRow, IncidentRow, LookedRow, MuteRow, PostingRow
@@ -17,26 +17,26 @@ from bot.store.tables import AnnotationRow, FlapRow, IncidentRow, LookedRow, Mut
 MOST_VERDICTS = 20_000  # the latest; more change no decision
 
 
-class Quieting(Database):
+class MuteStore(Database):
     """The same in one database."""
 
     def mute(self, key: str, mute: Mute, now: datetime) -> bool:
         """Be silent on something; whether it is new (two deliveries of one click have one `key`)."""
         with self.errors(), self.session(write=True) as session:
-            return mute_within(session, key, mute, now)
+            return add_mute(session, key, mute, now)
 
     def mutes(self, tenant: str, now: datetime) -> tuple[Mute, ...]:
         """The mutes that hold."""
         with self.errors(), self.session() as session:
-            return mutes_within(session, tenant, now)
+            return active_mutes(session, tenant, now)
 
-    def standings(self, tenant: str, bar: Bar | None = None) -> tuple[Standing, ...]:
+    def standings(self, tenant: str, bar: WeakRuleThreshold | None = None) -> tuple[RuleRecord, ...]:
         """How each rule did in this tenant's close-outs, the worst first."""
         with self.errors(), self.session() as session:
-            return standings_within(session, tenant, bar)
+            return load_rule_records(session, tenant, bar)
 
 
-def mute_within(session: Session, key: str, mute: Mute, now: datetime) -> bool:
+def add_mute(session: Session, key: str, mute: Mute, now: datetime) -> bool:
     """`Quieting.mute` in a transaction that writes."""
     if session.exec(select(MuteRow.id).where(col(MuteRow.key) == key)).first() is not None:
         return False
@@ -60,7 +60,7 @@ def mute_within(session: Session, key: str, mute: Mute, now: datetime) -> bool:
     return True
 
 
-def mutes_within(session: Session, tenant: str, now: datetime) -> tuple[Mute, ...]:
+def active_mutes(session: Session, tenant: str, now: datetime) -> tuple[Mute, ...]:
     """`Quieting.mutes` in a transaction."""
     rows = session.exec(select(MuteRow).where(col(MuteRow.tenant) == tenant, col(MuteRow.until) > now))
     return tuple(
@@ -69,15 +69,15 @@ def mutes_within(session: Session, tenant: str, now: datetime) -> tuple[Mute, ..
     )
 
 
-def standings_within(session: Session, tenant: str, bar: Bar | None = None) -> tuple[Standing, ...]:
+def load_rule_records(session: Session, tenant: str, bar: WeakRuleThreshold | None = None) -> tuple[RuleRecord, ...]:
     """`Quieting.standings` in a transaction. Of each incident the last word of a person counts."""
     looked = {
         row.rule: row.at.timestamp() for row in session.exec(select(LookedRow).where(col(LookedRow.tenant) == tenant))
     }
-    return standings(verdicts_within(session, tenant), looked, bar)
+    return rule_records(load_verdicts(session, tenant), looked, bar)
 
 
-def verdicts_within(session: Session, tenant: str) -> Iterable[Verdict]:
+def load_verdicts(session: Session, tenant: str) -> Iterable[Verdict]:
     """Of each closed incident: its first rule, and whether the last word says that it was right."""
     rows = session.exec(
         select(AnnotationRow.incident_id, AnnotationRow.verdict, AnnotationRow.at, IncidentRow.rule)
@@ -97,13 +97,13 @@ def verdicts_within(session: Session, tenant: str) -> Iterable[Verdict]:
     return last.values()
 
 
-def flap_within(session: Session, channel: str, chain: str, fingerprint: str) -> Flap | None:
+def load_flap(session: Session, channel: str, chain: str, fingerprint: str) -> Flap | None:
     """What is kept of a failure on a chain in a channel."""
     row = session.get(FlapRow, (channel, chain, fingerprint), with_for_update=True)
     return None if row is None else Flap(row.count, row.said, row.pause, row.seen)
 
 
-def keep_flap_within(session: Session, channel: str, chain: str, fingerprint: str, flap: Flap) -> None:
+def save_flap(session: Session, channel: str, chain: str, fingerprint: str, flap: Flap) -> None:
     """Keep it."""
     session.merge(
         FlapRow(
@@ -118,7 +118,7 @@ def keep_flap_within(session: Session, channel: str, chain: str, fingerprint: st
     )
 
 
-def unasked_times_within(session: Session, channel: str, since: datetime) -> tuple[float, ...]:
+def notification_times(session: Session, channel: str, since: datetime) -> tuple[float, ...]:
     """When messages that nobody asked for went to a channel."""
     rows = session.exec(
         select(PostingRow.created_at).where(

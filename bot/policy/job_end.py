@@ -37,7 +37,7 @@ SIGTERM: Final = 15  # of scancel and of the time limit alike
 
 
 @dataclass(frozen=True, slots=True)
-class Watching:
+class JobWatcherSettings:
     """Which ends of jobs are looked at without being asked."""
 
     on: bool = True
@@ -63,7 +63,7 @@ class HookRefused(SignalboxError):  # noqa: N818 - an outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class JobEndNotice:
     """What a hook says of an end: the job's id as the scheduler shows it, and how it ended as far as it knows."""
 
     job: str
@@ -75,7 +75,7 @@ class Told:
     ended: float | None = None
 
 
-def judged(state: str | None, exit_code: int | None, signal: int | None, *, timeouts: bool = True) -> Judged:
+def classify_end(state: str | None, exit_code: int | None, signal: int | None, *, timeouts: bool = True) -> Judged:
     """Whether an end is bad. "untold": only the scheduler's accounting will know, as of a job that SIGTERM ended.
 
     Stopped by a person and preempted are no bad ends; a run that was requeued is one where it had failed by itself.
@@ -95,7 +95,7 @@ def judged(state: str | None, exit_code: int | None, signal: int | None, *, time
     return "bad" if failed else "untold"
 
 
-def words(state: str | None, exit_code: int | None, signal: int | None) -> str:
+def describe_end(state: str | None, exit_code: int | None, signal: int | None) -> str:
     """An end in words, as `FAILED, exit code 3`."""
     told = [_word(state)] if _word(state) else []
     told += [f"exit code {exit_code}"] if exit_code else []
@@ -103,7 +103,7 @@ def words(state: str | None, exit_code: int | None, signal: int | None) -> str:
     return ", ".join(told) or "how is not told"
 
 
-def fold(ended: float, now: float, longest: float) -> float:
+def fold_window(ended: float, now: float, longest: float) -> float:
     """For how many seconds back a diagnosis that was done counts as one of this end: those since it, at most `longest`."""
     return min(max(0.0, now - ended), longest)
 
@@ -123,7 +123,7 @@ def as_of(record: JobRecord, ended: float) -> JobRecord:
     return replace(record, job=job, attempts=record.attempts[: past[-1] + 1], members=members)
 
 
-def read_ended(body: bytes, content_type: str = "") -> Told:
+def read_ended(body: bytes, content_type: str = "") -> JobEndNotice:
     """What a hook sent, as a JSON object or as fields of a form; keys that are not known are passed over.
 
     `job` must be there. `exit_code` is a number, or code and signal as Slurm writes them, `1:0`; `ended` seconds since the
@@ -139,7 +139,7 @@ def read_ended(body: bytes, content_type: str = "") -> Told:
     if not job:
         raise HookRefused("`job` is missing: send the id of the job that ended")
     code, signal = _exit(fields.get("exit_code"))
-    return Told(
+    return JobEndNotice(
         job,
         _text(fields, "state"),
         code,

@@ -50,7 +50,7 @@ class Flapping:
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class RolloutChannel:
     """The quiet start of a new installation: unasked it posts only to `channel`."""
 
     channel: str
@@ -68,7 +68,7 @@ class Quiet:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class WeakRuleThreshold:
     """When a rule is weak: of at least `close_outs` it was right in so few that `precision` is out of reach (95 %)."""
 
     precision: float = 0.7
@@ -149,7 +149,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RuleRecord:
     """How often a rule was right: of `n`, with the ends of Wilson's interval of 95 %; whether it is shown as weak."""
 
     rule: str
@@ -186,7 +186,7 @@ def decide(
     """
     flapping = flapping or Flapping()
     again = _again(before, now, flapping)
-    mute = muted(mutes, subject, channel, now)
+    mute = matching_mute(mutes, subject, channel, now)
     if mute is not None:
         return Decision("drop", f"{mute.kind} {mute.what} is muted" + (f" by {mute.by}" if mute.by else ""), again)
     if before is not None and again.count > 1 and now < before.said + before.pause:
@@ -197,7 +197,7 @@ def decide(
     return Decision("post", why, _said(again, now, flapping))
 
 
-def muted(mutes: Iterable[Mute], subject: Subject, channel: str, now: float) -> Mute | None:
+def matching_mute(mutes: Iterable[Mute], subject: Subject, channel: str, now: float) -> Mute | None:
     """The mute that holds; None where there is none. Of several nodes that are suspected all must be muted."""
     held = [one for one in mutes if one.until > now and one.tenant == subject.tenant and one.channel in (None, channel)]
     for one in held:
@@ -239,14 +239,14 @@ def _nth(count: int) -> str:
 # --- how good the rules are ------------------------------------------------------------------------------------------
 
 
-def standings(
-    verdicts: Iterable[Verdict], looked_at: Mapping[str, float] | None = None, bar: Bar | None = None
-) -> tuple[Standing, ...]:
+def rule_records(
+    verdicts: Iterable[Verdict], looked_at: Mapping[str, float] | None = None, bar: WeakRuleThreshold | None = None
+) -> tuple[RuleRecord, ...]:
     """How each rule did in the close-outs, the worst first.
 
     `looked_at`: rule → when somebody looked at it last: what was said before that counts no more.
     """
-    bar, looked = bar or Bar(), looked_at or {}
+    bar, looked = bar or WeakRuleThreshold(), looked_at or {}
     told: dict[str, list[bool]] = {}
     for one in verdicts:
         if one.at > looked.get(one.rule, float("-inf")):
@@ -255,11 +255,11 @@ def standings(
     for rule, rights in told.items():
         low, high = wilson(sum(rights), len(rights))
         weak = len(rights) >= bar.close_outs and high < bar.precision
-        found.append(Standing(rule, sum(rights), len(rights), low, high, weak))
+        found.append(RuleRecord(rule, sum(rights), len(rights), low, high, weak))
     return tuple(sorted(found, key=lambda one: (not one.weak, one.high, one.rule)))
 
 
-def quiet(start: Quiet | None, right: int, n: int) -> str | None:
+def rollout_channels(start: RolloutChannel | None, right: int, n: int) -> str | None:
     """The one channel to which everything goes while the start is quiet; None where that is over, or was never wanted."""
     if start is None:
         return None

@@ -35,7 +35,7 @@ class WebhookRefused(SignalboxError):  # noqa: N818 - an outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Alerted:
+class AlertedJob:
     """A job that alerts name: its id or name, its namespace, the names of the alerts, and the earliest of their starts."""
 
     job: str
@@ -56,7 +56,7 @@ class _Payload(msgspec.Struct):
     truncated: int = msgspec.field(default=0, name="truncatedAlerts")
 
 
-def read_webhook(body: bytes, job_labels: Sequence[str] = ()) -> tuple[tuple[Alerted, ...], tuple[str, ...]]:
+def read_webhook(body: bytes, job_labels: Sequence[str] = ()) -> tuple[tuple[AlertedJob, ...], tuple[str, ...]]:
     """The jobs named by the alerts that fire, in their order, and in words what was left out.
 
     `job_labels`: the labels that name a job here, before the usual ones.
@@ -94,9 +94,11 @@ def read_webhook(body: bytes, job_labels: Sequence[str] = ()) -> tuple[tuple[Ale
     return tuple(jobs), tuple(left_out)
 
 
-def _alerted(job: str, namespace: str | None, alerts: Sequence[_Alert]) -> Alerted:
+def _alerted(job: str, namespace: str | None, alerts: Sequence[_Alert]) -> AlertedJob:
     starts = [one.starts_at for one in alerts if one.starts_at is not None and one.starts_at.tzinfo is not None]
-    return Alerted(job, namespace, tuple(dict.fromkeys(_name(one) for one in alerts))[:20], min(starts, default=None))
+    return AlertedJob(
+        job, namespace, tuple(dict.fromkeys(_name(one) for one in alerts))[:20], min(starts, default=None)
+    )
 
 
 def _name(alert: _Alert) -> str:

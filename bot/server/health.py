@@ -21,7 +21,7 @@ from bot.config.file import Metrics
 from bot.runtime import logging
 from bot.runtime import metrics as runtime_metrics
 from bot.runtime.metrics import Gauge
-from bot.server.queue_stats import standing
+from bot.server.queue_stats import queue_stats
 from bot.store.database import Database
 from connectors.base.contract import SourceFailed
 from kb.errors import SignalboxError
@@ -110,7 +110,7 @@ def _now(database: Database, about: Mapping[str, str]) -> list[Gauge]:
     info = Gauge("info", "What runs.", tuple(about), {tuple(about.values()): 1.0})
     up = Gauge("store_up", "Whether the database answers.", (), {(): 0.0})
     try:
-        found = standing(database, datetime.now(UTC))
+        found = queue_stats(database, datetime.now(UTC))
     except SignalboxError:
         return [info, up]
     work: dict[tuple[str, ...], float] = {labels: float(count) for labels, count in found.work.items()}

@@ -19,8 +19,8 @@ from bot.collection.find_job import side_by_side
 from bot.config.connectors import KINDS
 from bot.config.file import Config
 from bot.diagnosis.job import wire
-from bot.handlers.successful_runs import DONE, GoodEnd
-from bot.policy.job_end import Watching, fold, judged, words
+from bot.handlers.successful_runs import DONE, SuccessfulRun
+from bot.policy.job_end import JobWatcherSettings, classify_end, describe_end, fold_window
 from bot.policy.routing import JobFacts
 from bot.queue.payloads import DiagnosePayload
 from bot.queue.tasks import TaskQueue
@@ -37,7 +37,7 @@ LONGEST_FOLD = 30 * 86400.0
 MOST_GOOD = 200  # ends noted of one look
 
 
-class Seen(Protocol):
+class IdempotencyStore(Protocol):
     """What was seen, on disk and shared by all replicas. Keys have at most 200 characters."""
 
     def known(self, keys: Collection[str]) -> Collection[str]:
@@ -55,12 +55,12 @@ class Stop(Protocol):
 
 
 Ask = Callable[[DiagnosePayload, float], object]  # the order, and when the job ended (seconds since the epoch)
-Note = Callable[[GoodEnd], object]
+Note = Callable[[SuccessfulRun], object]
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class JobEnd:
     """A run of a job that ended badly. `ended`: seconds since the epoch; `mark`: what tells it from the job's other runs."""
 
     tenant: str
@@ -91,30 +91,30 @@ class Ending:
         )
 
 
-def endings_of(tenant: str, cluster: str, known: JobSummary, now: float, *, timeouts: bool = True) -> Iterator[Ending]:
+def job_ends_of(tenant: str, cluster: str, known: JobSummary, now: float, *, timeouts: bool = True) -> Iterator[JobEnd]:
     """The runs of a job that ended badly, oldest first. The parts of a job of several parts are one job."""
     head, part, number = known.id.partition("+")
     job = head if part and head.isdecimal() and number.isdecimal() else known.id
     ended_runs = known.runs or ()
     for run in ended_runs:
-        if judged(run.state, run.exit_code, run.signal, timeouts=timeouts) == "bad":
+        if classify_end(run.state, run.exit_code, run.signal, timeouts=timeouts) == "bad":
             ended = run.stopped if run.stopped is not None else now
             mark = f"{run.stopped if run.stopped is not None else run.scheduled}"
-            how = words(run.state, run.exit_code, run.signal)
-            yield Ending(tenant, cluster, job, mark, ended, how, known.namespace)
+            how = describe_end(run.state, run.exit_code, run.signal)
+            yield JobEnd(tenant, cluster, job, mark, ended, how, known.namespace)
     if ended_runs:
         return
-    how_now = judged(known.state, None, None, timeouts=timeouts)
+    how_now = classify_end(known.state, None, None, timeouts=timeouts)
     if how_now == "bad":
         ended = known.end if known.end is not None else now
         mark = f"{known.end if known.end is not None else known.start}"
-        yield Ending(tenant, cluster, job, mark, ended, words(known.state, None, None), known.namespace)
+        yield JobEnd(tenant, cluster, job, mark, ended, describe_end(known.state, None, None), known.namespace)
     elif known.attempt and how_now != "fine":  # some workloads tell no state while they run
         how = "restarted" + (f" {known.attempt} times" if known.attempt > 1 else "")
-        yield Ending(tenant, cluster, job, f"{known.start} restart {known.attempt}", now, how, known.namespace)
+        yield JobEnd(tenant, cluster, job, f"{known.start} restart {known.attempt}", now, how, known.namespace)
 
 
-def good_ends(place: Place, known: JobSummary) -> Iterator[GoodEnd]:
+def good_ends(place: WatchedScheduler, known: JobSummary) -> Iterator[SuccessfulRun]:
     """The runs of a job that completed, as far as the scheduler tells when."""
     facts = JobFacts(
         place.tenant, place.cluster, known.id, known.name, known.owner, known.partition, known.namespace, known.gpus
@@ -122,7 +122,7 @@ def good_ends(place: Place, known: JobSummary) -> Iterator[GoodEnd]:
     ended_runs = [(one.state, one.stopped) for one in known.runs or ()] or [(known.state, known.end)]
     for state, at in ended_runs:
         if at is not None and (state or "").upper().partition(" ")[0] == DONE:
-            yield GoodEnd(facts, at)
+            yield SuccessfulRun(facts, at)
 
 
 def ask_of(worklist: Callable[[], AbstractContextManager[TaskQueue]]) -> Ask:
@@ -131,26 +131,26 @@ def ask_of(worklist: Callable[[], AbstractContextManager[TaskQueue]]) -> Ask:
     def ask(order: DiagnosePayload, ended: float) -> None:
         now = datetime.now(UTC)
         with worklist() as works:
-            works.enqueue(order.request(), now, fold(ended, now.timestamp(), LONGEST_FOLD))
+            works.enqueue(order.request(), now, fold_window(ended, now.timestamp(), LONGEST_FOLD))
 
     return ask
 
 
-def watch_endings(
+def watch_job_ends(
     config: Config,
     ask: Ask,
-    seen: Seen,
+    seen: IdempotencyStore,
     stop: Stop,
     tell: Tell,
     *,
-    watching: Watching | None = None,
+    watching: JobWatcherSettings | None = None,
     note: Note | None = None,
 ) -> None:
     """Look until told to stop, also where there is no scheduler. What goes wrong is told once, and tried again later.
 
     `note` hears of runs that ended well.
     """
-    watch = Watch(places(config), ask, seen, tell, watching or Watching(), note)
+    watch = JobWatcher(watched_schedulers(config), ask, seen, tell, watching or JobWatcherSettings(), note)
     while True:
         watch.look(time.time())
         if stop.wait(watch.pause(time.time())):
@@ -158,7 +158,7 @@ def watch_endings(
 
 
 @dataclass(slots=True)
-class Place:
+class WatchedScheduler:
     """A scheduler that is looked at. `looked`: up to when it was; `due`: when it is next; both seconds since the epoch."""
 
     tenant: str
@@ -175,10 +175,10 @@ class Place:
         return f"watched:{sha256(repr((self.tenant, self.cluster, self.name)).encode()).hexdigest()[:32]}"
 
 
-def places(config: Config) -> tuple[Place, ...]:
+def watched_schedulers(config: Config) -> tuple[WatchedScheduler, ...]:
     """The schedulers of all clusters that tell how jobs end."""
     return tuple(
-        Place(cluster.tenant, cluster.name, connector.name, finder)
+        WatchedScheduler(cluster.tenant, cluster.name, connector.name, finder)
         for cluster in config.clusters
         for connector, (_, finder) in zip(cluster.connectors, wire(cluster).connectors, strict=True)
         if KINDS[connector.type].ends
@@ -186,24 +186,24 @@ def places(config: Config) -> tuple[Place, ...]:
 
 
 @dataclass(slots=True)
-class Watch:
+class JobWatcher:
     """The looks at all schedulers."""
 
-    places: Sequence[Place]
+    schedulers: Sequence[WatchedScheduler]
     ask: Ask
-    seen: Seen
+    seen: IdempotencyStore
     tell: Tell
-    watching: Watching
+    watching: JobWatcherSettings
     note: Note | None = None
 
     def pause(self, now: float) -> float:
         """Seconds until the next look."""
-        due = min((one.due for one in self.places), default=now + self.watching.every)
+        due = min((one.due for one in self.schedulers), default=now + self.watching.every)
         return min(max(0.1, due - now), self.watching.every)
 
     def look(self, now: float) -> None:
         """Look at the schedulers that are due, side by side."""
-        due = [one for one in self.places if one.due <= now]
+        due = [one for one in self.schedulers if one.due <= now]
         deadline = Deadline.within(PATIENCE)
         answers = side_by_side([self._task(one, now, deadline) for one in due], deadline)
         for place, answer in zip(due, answers, strict=True):
@@ -218,28 +218,28 @@ class Watch:
                     self.tell(f"endings of {place.cluster} can be seen again")
                 place.looked, place.failures, place.due = looked, 0, now + self.watching.every
 
-    def _task(self, place: Place, now: float, deadline: Deadline) -> Callable[[], tuple[JobSummary, ...]]:
+    def _task(self, place: WatchedScheduler, now: float, deadline: Deadline) -> Callable[[], tuple[JobSummary, ...]]:
         window = Window(self._start(place, now), now + 1)
         return lambda: place.finder.recent(window, deadline)
 
-    def _start(self, place: Place, now: float) -> float:
+    def _start(self, place: WatchedScheduler, now: float) -> float:
         oldest = now - self.watching.catch_up
         return oldest if place.looked is None else max(oldest, place.looked - OVERLAP)
 
-    def _failed(self, place: Place, error: SignalboxError, now: float) -> None:
+    def _failed(self, place: WatchedScheduler, error: SignalboxError, now: float) -> None:
         place.failures += 1
         longest = max(LONGEST_PAUSE, self.watching.every)
         place.due = now + min(self.watching.every * 2 ** min(place.failures, 10), longest)
         if place.failures == 1:
             self.tell(f"endings of {place.cluster} cannot be seen by {place.name}: {error}; it is tried again")
 
-    def _take(self, place: Place, listed: Sequence[JobSummary], now: float) -> float:
+    def _take(self, place: WatchedScheduler, listed: Sequence[JobSummary], now: float) -> float:
         """Ask for what is new of a list, oldest first; up to when all is taken."""
         start = self._start(place, now)
         found = [
             ending
             for known in listed
-            for ending in endings_of(place.tenant, place.cluster, known, now, timeouts=self.watching.timeouts)
+            for ending in job_ends_of(place.tenant, place.cluster, known, now, timeouts=self.watching.timeouts)
             if ending.ended >= start
         ]
         endings = {one.key: one for one in sorted(found, key=lambda one: (one.ended, one.job))}
@@ -255,7 +255,7 @@ class Watch:
         waiting = self._ask(place, fresh, free)
         return min([now, *(one.ended for one in waiting)])
 
-    def _note_good(self, place: Place, listed: Sequence[JobSummary], start: float) -> None:
+    def _note_good(self, place: WatchedScheduler, listed: Sequence[JobSummary], start: float) -> None:
         """Note the runs that ended well since, the newest so many; nobody waits for it, so more than that are let go."""
         if self.note is None:
             return
@@ -267,10 +267,10 @@ class Watch:
             self.note(one)
         self._add([one.key for one in fresh])
 
-    def _ask(self, place: Place, fresh: Sequence[Ending], free: dict[str, list[str]]) -> list[Ending]:
+    def _ask(self, place: WatchedScheduler, fresh: Sequence[JobEnd], free: dict[str, list[str]]) -> list[JobEnd]:
         """Ask for as many as one look may; those that must wait."""
         done: list[str] = [place.marker]
-        waiting: list[Ending] = []
+        waiting: list[JobEnd] = []
         asked, passed = 0, 0
         try:
             for one in fresh:
@@ -309,5 +309,5 @@ def _slots(array: str) -> tuple[str, ...]:
     return tuple(f"array:{digest}:{number}" for number in range(OF_ONE_ARRAY))
 
 
-def _arrays(endings: Sequence[Ending]) -> set[str]:
+def _arrays(endings: Sequence[JobEnd]) -> set[str]:
     return {one.array for one in endings if one.array is not None}

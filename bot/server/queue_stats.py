@@ -14,7 +14,7 @@ from bot.store.tables import IncidentRow, OutboxRow, PostingRow, WorkRow
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QueueStats:
     """`work`: pieces of work by kind and state, of those that are not done; `oldest`: seconds that the oldest one waits.
 
     `unsent`: messages and items that are due; `unsent_oldest`: seconds that the oldest one is due; `given_up`: those that Slack
@@ -30,7 +30,7 @@ class Standing:
     open: int
 
 
-def standing(database: Database, now: datetime) -> Standing:
+def queue_stats(database: Database, now: datetime) -> QueueStats:
     """As the store says.
 
     Raises:
@@ -45,7 +45,7 @@ def standing(database: Database, now: datetime) -> Standing:
         unsent, since, given_up = _unsent(session, now)
         closed = func.count(col(IncidentRow.closed_at))
         incidents, shut = session.exec(select(func.count(), closed).select_from(IncidentRow)).one()
-        return Standing(
+        return QueueStats(
             work,
             _age(first, now),
             unsent,

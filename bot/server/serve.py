@@ -18,7 +18,7 @@ from bot.pages.signed_links import linked_by, page_of
 from bot.rulebase.reload import Current, state_of
 from bot.runtime import metrics
 from bot.server.health import operations, watched
-from bot.server.supervisor import Crew, posts
+from bot.server.supervisor import Supervisor, process_specs
 from bot.server.webhooks import app
 from bot.slack.service import Listening, listen
 from kb.errors import SignalboxError
@@ -52,8 +52,8 @@ def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threa
         chat = listen(config, known, ledger, page_of(linked)) if served.slack is not None else None
         if chat is not None and served.slack is not None and served.slack.mode == "http":
             mount(web, chat)
-        crew: list[Crew] = []
-        checks = _checks(crew, chat)
+        supervisors: list[Supervisor] = []
+        checks = _checks(supervisors, chat)
         web.register_blueprint(operations(ledger, checks, served.metrics, lambda: _running(current)))
         try:
             server = create_server(web, host=served.host, port=served.port, threads=THREADS, ident="signalbox")
@@ -64,23 +64,23 @@ def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threa
                 signal.signal(number, lambda *_: over.set())
         threading.Thread(target=server.run, daemon=True).start()
         tell(_listening(config, server.effective_port))
-        crew.append(Crew(url, config.path, posts(config)))
+        supervisors.append(Supervisor(url, config.path, process_specs(config)))
         try:
             while not over.wait(DIES_AGAIN):
-                for words in crew[0].mend():
+                for words in supervisors[0].restart_dead():
                     tell(words)
         finally:
             server.close()
             if chat is not None:
                 chat.close()
-            crew[0].stop()
+            supervisors[0].stop()
     tell("stopped")
 
 
-def _checks(crew: Sequence[Crew], chat: Listening | None) -> dict[str, Callable[[], str | None]]:
+def _checks(supervisors: Sequence[Supervisor], chat: Listening | None) -> dict[str, Callable[[], str | None]]:
     """What must be well for the service to be ready."""
     checks: dict[str, Callable[[], str | None]] = {
-        "processes": lambda: crew[0].missing() if crew else "they are not started yet"
+        "processes": lambda: supervisors[0].missing() if supervisors else "they are not started yet"
     }
     return checks if chat is None else checks | {"slack": chat.trouble}
 

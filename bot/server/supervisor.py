@@ -21,11 +21,11 @@ from pathlib import Path
 from bot.collection.collect import spool_of
 from bot.config.file import Config, read
 from bot.digest.schedule import tick
-from bot.handlers.diagnose import Answering
-from bot.handlers.digest import asked_week
-from bot.handlers.keep_baseline import GoodRuns
-from bot.handlers.recent_jobs import recent
-from bot.handlers.successful_runs import noter
+from bot.handlers.diagnose import DiagnoseHandler
+from bot.handlers.digest import compute_digest
+from bot.handlers.keep_baseline import KeepBaselineHandler
+from bot.handlers.recent_jobs import list_recent_jobs
+from bot.handlers.successful_runs import successful_run_recorder
 from bot.incidents.ledger import Ledger
 from bot.learning.drafts.service import Drafting
 from bot.learning.drafts.store import DRAFT
@@ -39,9 +39,9 @@ from bot.retention.sweep import daily
 from bot.rulebase.reload import Current, Pulling
 from bot.runtime import logging as runtime_logging
 from bot.runtime import metrics
-from bot.server.job_watcher import ask_of, watch_endings
+from bot.server.job_watcher import ask_of, watch_job_ends
 from bot.slack.service import send
-from bot.store.idempotency import Seen
+from bot.store.idempotency import IdempotencyKeys
 from kb.errors import SignalboxError
 
 MINUTE = 60.0
@@ -52,47 +52,47 @@ Stop = multiprocessing.synchronize.Event
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class ProcessSpec:
     """What one process does. `does` is a function of this module: it is started in a fresh interpreter."""
 
     name: str
     does: Callable[[str, Path | None, Stop], None]
 
 
-def posts(config: Config) -> tuple[Post, ...]:
+def process_specs(config: Config) -> tuple[ProcessSpec, ...]:
     """The processes that a configuration needs."""
-    found = [Post(f"worker {number}", work) for number in range(1, config.serve.workers + 1)]
-    found.append(Post("keeper", keep))
+    found = [ProcessSpec(f"worker {number}", work) for number in range(1, config.serve.workers + 1)]
+    found.append(ProcessSpec("keeper", keep))
     if config.serve.slack is not None:
-        found.append(Post("sender", deliver))
+        found.append(ProcessSpec("sender", deliver))
     if config.clusters and config.serve.endings.on:
-        found.append(Post("watcher of endings", watch))
+        found.append(ProcessSpec("watcher of endings", watch))
     return tuple(found)
 
 
-class Crew:
+class Supervisor:
     """The processes."""
 
-    def __init__(self, url: str, config: Path | None, wanted: Sequence[Post]) -> None:
+    def __init__(self, url: str, config: Path | None, wanted: Sequence[ProcessSpec]) -> None:
         self._url = url
         self._config = config
         self._context: SpawnContext = multiprocessing.get_context("spawn")
         self._stop = self._context.Event()
-        self._all = [(post, self._hired(post)) for post in wanted]
+        self._all = [(spec, self._spawn(spec)) for spec in wanted]
 
-    def mend(self) -> list[str]:
+    def restart_dead(self) -> list[str]:
         """Replace those that died; in words."""
         told = []
-        for index, (post, one) in enumerate(self._all):
+        for index, (spec, one) in enumerate(self._all):
             if not one.is_alive():
-                told.append(f"the {post.name} ended (status {one.exitcode}); another takes its place")
-                metrics.count("replaced", post.name.rstrip(" 0123456789"))
-                self._all[index] = (post, self._hired(post))
+                told.append(f"the {spec.name} ended (status {one.exitcode}); another takes its place")
+                metrics.count("replaced", spec.name.rstrip(" 0123456789"))
+                self._all[index] = (spec, self._spawn(spec))
         return told
 
     def missing(self) -> str | None:
         """Which of them do not live, in words; None where all do."""
-        dead = [post.name for post, one in self._all if not one.is_alive()]
+        dead = [spec.name for spec, one in self._all if not one.is_alive()]
         return f"not there at this moment: {', '.join(dead)}" if dead else None
 
     def stop(self) -> None:
@@ -105,9 +105,9 @@ class Crew:
                 one.kill()
                 one.join()
 
-    def _hired(self, post: Post) -> SpawnProcess:
+    def _spawn(self, spec: ProcessSpec) -> SpawnProcess:
         arguments = (self._url, self._config, self._stop)
-        one = self._context.Process(target=post.does, args=arguments, name=post.name, daemon=False)
+        one = self._context.Process(target=spec.does, args=arguments, name=spec.name, daemon=False)
         one.start()
         return one
 
@@ -118,15 +118,15 @@ class Crew:
 def work(url: str, path: Path | None, stop: Stop) -> None:
     """Do what is in the list."""
     config = read(path)
-    _begun(WORKER, config)
+    _set_up_process(WORKER, config)
     current = Current(config.rules.source)
     current.known()
     with Ledger(url) as ledger:
         does = {
-            DIAGNOSE: lambda order: Answering(ledger, current.known(), config).do(order),
-            GOOD_RUN: lambda order: GoodRuns(ledger, current.known(), config).do(order),
-            RECENT: lambda order: recent(config, order),
-            DIGEST: lambda order: asked_week(ledger, config, current.known().rulebook.faults, order),
+            DIAGNOSE: lambda order: DiagnoseHandler(ledger, current.known(), config).do(order),
+            GOOD_RUN: lambda order: KeepBaselineHandler(ledger, current.known(), config).do(order),
+            RECENT: lambda order: list_recent_jobs(config, order),
+            DIGEST: lambda order: compute_digest(ledger, config, current.known().rulebook.faults, order),
             DRAFT: Drafting(url, config, current).do,
             PROPOSE: Proposing(ledger, config.rules.pull_requests).do,
         }
@@ -136,7 +136,7 @@ def work(url: str, path: Path | None, stop: Stop) -> None:
 def deliver(url: str, path: Path | None, stop: Stop) -> None:
     """Send what should stand in Slack."""
     config = read(path)
-    _begun(SENDER, config)
+    _set_up_process(SENDER, config)
     with Ledger(url) as ledger:
         send(config, Current(config.rules.source).known, ledger, stop.is_set, page_of(linked_by(config)))
 
@@ -144,7 +144,7 @@ def deliver(url: str, path: Path | None, stop: Stop) -> None:
 def keep(url: str, path: Path | None, stop: Stop) -> None:
     """What is due by the clock: the digest, and tidying what is old. Once, whichever replica comes first. And this host's rules."""
     config = read(path)
-    _begun(KEEPER, config)
+    _set_up_process(KEEPER, config)
     current = Current(config.rules.source)
     if config.rules.source is not None:
         pulling = Pulling(config.rules.source)  # beside the rest, which must not wait for a slow server
@@ -170,16 +170,16 @@ def keep(url: str, path: Path | None, stop: Stop) -> None:
 def watch(url: str, path: Path | None, stop: Stop) -> None:
     """Look for jobs that ended badly."""
     config = read(path)
-    _begun(KEEPER, config)
-    with Ledger(url) as ledger, Seen(url) as seen:
-        watch_endings(
+    _set_up_process(KEEPER, config)
+    with Ledger(url) as ledger, IdempotencyKeys(url) as seen:
+        watch_job_ends(
             config,
             ask_of(lambda: nullcontext(ledger)),
             seen,
             stop,
             _tell,
             watching=config.serve.endings,
-            note=noter(lambda: nullcontext(ledger)),
+            note=successful_run_recorder(lambda: nullcontext(ledger)),
         )
 
 
@@ -193,7 +193,7 @@ def _tell(words: str) -> None:
     logging.getLogger("bot.server.job_watcher").warning("%s", words)
 
 
-def _begun(nice: int, config: Config) -> None:
+def _set_up_process(nice: int, config: Config) -> None:
     """What every process here begins with: whoever listens to people comes first; it ends with its parent."""
     with suppress(OSError):
         os.nice(nice)

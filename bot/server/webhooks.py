@@ -16,7 +16,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
 from bot.config.file import Webhook
-from bot.policy.job_end import HookRefused, Judged, fold, judged, read_ended, words
+from bot.policy.job_end import HookRefused, Judged, classify_end, describe_end, fold_window, read_ended
 from bot.queue.payloads import DiagnosePayload
 from bot.queue.tasks import TaskQueue
 from bot.server.alert_payloads import LARGEST, WebhookRefused, read_webhook
@@ -110,19 +110,19 @@ def _ended(
         told = read_ended(request.get_data(cache=False), request.content_type or "")
     except HookRefused as refused:
         return _json(400, {"error": str(refused)})
-    end = judged(told.state, told.exit_code, told.signal, timeouts=timeouts)
+    end = classify_end(told.state, told.exit_code, told.signal, timeouts=timeouts)
     if end != "bad":
         return _json(200, {"asked": [], "left_out": [LEFT_OUT[end]]})
     now = datetime.now(UTC)
     at = now.timestamp()
     cluster = hook.cluster or (told.cluster if told.cluster in clusters else None)
-    why = f"it ended: {words(told.state, told.exit_code, told.signal)}"
+    why = f"it ended: {describe_end(told.state, told.exit_code, told.signal)}"
     since = told.ended if told.ended is not None else at - LATE
     order = DiagnosePayload(
         told.job, hook.tenant, cluster, told.namespace, why, source="scheduler", ended=told.ended or at
     )
     with worklist() as works:
-        work, new = works.enqueue(order.request(), now, fold(since, at, max(hook.fold, LATE)))
+        work, new = works.enqueue(order.request(), now, fold_window(since, at, max(hook.fold, LATE)))
     return _json(202, {"asked": [{"job": told.job, "work": work.id, "new": new}], "left_out": []})
 
 

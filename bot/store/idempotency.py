@@ -15,7 +15,7 @@ from bot.store.tables import SeenRow
 _MANY = 500  # keys in one question: SQLite takes 999 values
 
 
-class Seen(Database):
+class IdempotencyKeys(Database):
     """The same in one database."""
 
     def known(self, keys: Iterable[str]) -> frozenset[str]:
@@ -41,7 +41,7 @@ class Seen(Database):
                 session.execute(change, rows)
 
 
-def first_within(session: Session, key: str, now: datetime) -> bool:
+def add_if_new(session: Session, key: str, now: datetime) -> bool:
     """Whether this key comes for the first time, in a transaction that writes."""
     if session.get(SeenRow, key) is not None:
         return False

@@ -18,9 +18,9 @@ import pytest
 from waitress.server import create_server
 
 from bot.config.file import Webhook
-from bot.policy.job_end import Watching, as_of
+from bot.policy.job_end import JobWatcherSettings, as_of
 from bot.queue.tasks import TaskQueue
-from bot.server.job_watcher import Place, Watch, ask_of, endings_of
+from bot.server.job_watcher import JobWatcher, WatchedScheduler, ask_of, job_ends_of
 from bot.server.webhooks import app
 from connectors.base.contract import Deadline, JobQuery
 from connectors.base.secret import Secret
@@ -164,11 +164,11 @@ def test_the_look_at_the_accounting_finds_the_rest(cluster, monkeypatch: pytest.
     """What the hook told is not asked for twice; a node's failure, of which no exit code tells, is found though requeued."""
     slurm, own, ids = cluster
     monkeypatch.setenv("PATH", slurm.environment["PATH"])
-    place, shelf = Place("epilog", "west", "slurm", Slurm(SlurmSettings(conf=slurm.conf))), Shelf()
+    place, shelf = WatchedScheduler("epilog", "west", "slurm", Slurm(SlurmSettings(conf=slurm.conf))), Shelf()
     shelf.add([place.marker])  # of an earlier start
     until(lambda: len(own.jobs()) >= 5)
     before = own.jobs()
-    watch = Watch((place,), ask_of(lambda: TaskQueue(own.url)), shelf, [].append, Watching())
+    watch = JobWatcher((place,), ask_of(lambda: TaskQueue(own.url)), shelf, [].append, JobWatcherSettings())
     watch.look(time.time())
     assert (place.failures, own.jobs()) == (0, {**before, ids["lost"]: "it ended: NODE_FAIL"})
 
@@ -182,7 +182,7 @@ def test_the_run_that_ended_is_meant(cluster, monkeypatch: pytest.MonkeyPatch) -
     [listed] = [
         one for one in finder.recent(Window(now - 3600, now + 60), Deadline.within(30)) if one.id == ids["lost"]
     ]
-    [ending] = endings_of("epilog", "west", listed, now)
+    [ending] = job_ends_of("epilog", "west", listed, now)
     was = as_of(record, ending.ended)
     assert record.job.state != "NODE_FAIL"
     assert (was.job.state, was.job.end, len(was.job.nodes)) == ("NODE_FAIL", ending.ended, 1)

@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
-from bot.demo.fakeslack.values import Answer, Json
+from bot.demo.fakeslack.values import AppResponse, Json
 from bot.demo.fakeslack.workspace import Workspace
 
 MOST_CONNECTIONS = 10
@@ -43,7 +43,7 @@ class _Waiting:
 
 
 class SocketMode:
-    """The server's end. It is a way to the app like a request URL is: `bot.demo.fakeslack.delivery.Sender`."""
+    """The server's end. It is a way to the app like a request URL is: `bot.demo.fakeslack.delivery.DeliveryTransport`."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -72,7 +72,7 @@ class SocketMode:
             self._tickets[name] = now
         return f"{self.address}/link/?ticket={name}&app_id={self._workspace.app.id}"
 
-    def send(self, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> Answer:
+    def send(self, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> AppResponse:
         """Send an envelope to one connection and wait; once more to the next where no acknowledgement comes."""
         name = secrets.token_hex(16)
         waiting = _Waiting(asked_payload=ENVELOPES.get(kind, ("interactive", True))[1])
@@ -83,11 +83,11 @@ class SocketMode:
             for attempt in (0, 1):
                 again = retry or ((attempt, "http_timeout") if attempt else None)
                 if not self._to_one(_envelope(name, kind, payload, again)):
-                    return Answer("socket", time.monotonic() - started, error="dispatch_failed")
+                    return AppResponse("socket", time.monotonic() - started, error="dispatch_failed")
                 if waiting.acked.wait(self._workspace.patience):
                     body = b"" if waiting.payload is None else json.dumps(waiting.payload).encode()
-                    return Answer("socket", time.monotonic() - started, 200, body, "application/json")
-            return Answer("socket", time.monotonic() - started, error="operation_timeout")
+                    return AppResponse("socket", time.monotonic() - started, 200, body, "application/json")
+            return AppResponse("socket", time.monotonic() - started, error="operation_timeout")
         finally:
             with self._lock:
                 self._waiting.pop(name, None)

@@ -9,7 +9,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from bot.policy.resolution_codes import VERDICTS
-from bot.slack.messages.card import Card, Chain, Life, Said
+from bot.slack.messages.card import Card, Chain, IncidentStatus, Opinion
 from kb.report import Report
 
 # Each is made up; `ghp_` and the like are forms that GitHub and others document.
@@ -72,7 +72,7 @@ def card(chance: Random) -> Card:
     """What goes with it, at random; people's and groups' ids are Slack's own at times only."""
     people = ("U012ABC", "W9", "S0GROUP", "<!channel>", text(chance))
     said = tuple(
-        Said(
+        Opinion(
             chance.choice(people),
             text(chance),
             (text(chance), *chance.choice(((), ("n1",) * 300))),
@@ -100,12 +100,12 @@ def card(chance: Random) -> Card:
     )
 
 
-def life(chance: Random) -> Life:
+def life(chance: Random) -> IncidentStatus:
     """How far an incident is, at random: nothing of it in most."""
     if chance.random() < 0.5:
-        return Life()
+        return IncidentStatus()
     link = chance.choice((None, "https://signalbox.example/i/7", "javascript:alert(1)", "https://x/" + "y" * 4000))
-    return Life(
+    return IncidentStatus(
         acked=chance.random() < 0.5,
         assignee=chance.choice((None, "U012ABC", "<!channel>", text(chance))),
         snoozed=chance.choice((None, 1.8e9, 1e300)),

@@ -139,8 +139,8 @@ def _rehearse(known: Any) -> None:
 def _live(order: Order, known: Any, writing: int) -> None:
     os.environ.update(order.env)
     from bot.config.file import read
-    from bot.handlers.diagnose import Answering
-    from bot.handlers.recent_jobs import recent
+    from bot.handlers.diagnose import DiagnoseHandler
+    from bot.handlers.recent_jobs import list_recent_jobs
     from bot.incidents.ledger import Ledger
     from bot.queue import tasks
     from bot.queue.payloads import DIAGNOSE, RECENT
@@ -164,8 +164,8 @@ def _live(order: Order, known: Any, writing: int) -> None:
     with Ledger(order.url) as ledger:
         composer = Composer(ledger, known, config)
         sender = Sender(ledger, client_of(config.serve.slack), composer, pace=0.0, clock=_clock(order.number))
-        answering = Answering(ledger, known, config)
-        does = {DIAGNOSE: answering.do, RECENT: lambda work: recent(config, work)}
+        answering = DiagnoseHandler(ledger, known, config)
+        does = {DIAGNOSE: answering.do, RECENT: lambda work: list_recent_jobs(config, work)}
         with _watched(point), _sent_between(sender):
             busy = True
             while busy:

@@ -14,15 +14,15 @@ from flask import Flask
 from slack_sdk import WebClient
 
 from bot.config.file import Config, read
-from bot.demo.fakeslack.rate_limits import Rates, unlimited
+from bot.demo.fakeslack.rate_limits import RateLimits, unlimited
 from bot.demo.fakeslack.ui.serve import serving
 from bot.demo.fakeslack.values import App as ChatApp
 from bot.demo.fakeslack.values import Message
 from bot.demo.fakeslack.workspace import Workspace
-from bot.handlers.diagnose import Answering
-from bot.handlers.digest import asked_week
-from bot.handlers.keep_baseline import GoodRuns
-from bot.handlers.recent_jobs import recent
+from bot.handlers.diagnose import DiagnoseHandler
+from bot.handlers.digest import compute_digest
+from bot.handlers.keep_baseline import KeepBaselineHandler
+from bot.handlers.recent_jobs import list_recent_jobs
 from bot.incidents.ledger import Ledger
 from bot.learning.drafts.service import Drafter
 from bot.learning.drafts.store import DRAFT
@@ -74,22 +74,22 @@ class Stage:
     senders: list[Sender]
     runs: Path
     url: str
-    answering: Answering = field(init=False)
+    answering: DiagnoseHandler = field(init=False)
     drafter: Drafter = field(init=False)
 
     def __post_init__(self) -> None:
-        self.answering = Answering(self.ledger, self.known, self.config)
+        self.answering = DiagnoseHandler(self.ledger, self.known, self.config)
         self.drafter = Drafter(self.url, self.config)
 
     def work(self, name: str = "worker") -> bool:
         """Do one piece of work; whether there was one."""
         does = {
             DIAGNOSE: self.answering.do,
-            GOOD_RUN: GoodRuns(self.ledger, self.known, self.config).do,
-            RECENT: lambda work: recent(self.config, work),
+            GOOD_RUN: KeepBaselineHandler(self.ledger, self.known, self.config).do,
+            RECENT: lambda work: list_recent_jobs(self.config, work),
             DRAFT: self.drafter.do,
             PROPOSE: Proposing(self.ledger, self.config.rules.pull_requests).do,
-            DIGEST: lambda work: asked_week(self.ledger, self.config, self.known.rulebook.faults, work),
+            DIGEST: lambda work: compute_digest(self.ledger, self.config, self.known.rulebook.faults, work),
         }
         return step(self.ledger, does, name)
 
@@ -139,7 +139,7 @@ def stage(
     bundles: Mapping[str, Path] = BUNDLES,
     replicas: int = 1,
     duplicate: bool = False,
-    rates: Rates | None = None,
+    rates: RateLimits | None = None,
 ) -> Iterator[Stage]:
     """Everything, until the block ends. `tenant`: more lines for the tenant of the configuration; `more`: other parts of it."""
     workspace = Workspace(ChatApp(scopes=SCOPES), duplicate=duplicate, rates=rates or unlimited())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bot.demo.fakeslack.values import Json, Refused
+from bot.demo.fakeslack.values import ApiError, Json
 
 
 class Arguments:
@@ -20,14 +20,14 @@ class Arguments:
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise Refused("invalid_arguments", f"must be a string [json-pointer:/{name}]")
+            raise ApiError("invalid_arguments", f"must be a string [json-pointer:/{name}]")
         return value
 
     def required(self, name: str, error: str = "invalid_arguments") -> str:
         """A text that must be given."""
         value = self.text(name)
         if not value:
-            raise Refused(error, *([f"missing required field: {name}"] if error == "invalid_arguments" else []))
+            raise ApiError(error, *([f"missing required field: {name}"] if error == "invalid_arguments" else []))
         return value
 
     def flag(self, name: str) -> bool:
@@ -39,7 +39,7 @@ class Arguments:
         try:
             return int(self.given.get(name, ""))
         except (TypeError, ValueError):
-            raise Refused("invalid_arguments", f"must be an integer [json-pointer:/{name}]") from None
+            raise ApiError("invalid_arguments", f"must be an integer [json-pointer:/{name}]") from None
 
     def structure(self, name: str, error: str = "invalid_arguments") -> Any:
         """A list or an object, also as JSON text; None where it is not given."""
@@ -49,4 +49,4 @@ class Arguments:
         try:
             return json.loads(value)
         except ValueError:
-            raise Refused(error, f"must be JSON [json-pointer:/{name}]") from None
+            raise ApiError(error, f"must be JSON [json-pointer:/{name}]") from None

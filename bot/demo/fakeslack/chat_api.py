@@ -9,7 +9,7 @@ from bot.demo.fakeslack.arguments import Arguments
 from bot.demo.fakeslack.blockkit.json_node import length
 from bot.demo.fakeslack.blockkit.messages import MESSAGE_TEXT, message_blocks, named
 from bot.demo.fakeslack.state import State
-from bot.demo.fakeslack.values import Channel, Json, Message, Refused
+from bot.demo.fakeslack.values import ApiError, Channel, Json, Message
 
 METADATA_BYTES = 4_000  # about there (chatgpt-in-slack #17)
 
@@ -24,11 +24,11 @@ def conversation(state: State, name: str, *, joined: bool = True) -> Channel:
         return state.direct(name)
     channel = state.channels.get(name)
     if channel is None:
-        raise Refused("channel_not_found")
+        raise ApiError("channel_not_found")
     if joined and not state.member(channel.id):
-        raise Refused("channel_not_found" if channel.private else "not_in_channel")
+        raise ApiError("channel_not_found" if channel.private else "not_in_channel")
     if channel.archived:
-        raise Refused("is_archived")
+        raise ApiError("is_archived")
     return channel
 
 
@@ -41,13 +41,13 @@ def content(arguments: Arguments, *, blocks_given: list[Json] | None = None) -> 
     text = arguments.text("text")
     blocks = arguments.structure("blocks", "invalid_blocks_format") if blocks_given is None else blocks_given
     if arguments.structure("attachments"):
-        raise Refused("invalid_arguments", "attachments are not known to this double [json-pointer:/attachments]")
+        raise ApiError("invalid_arguments", "attachments are not known to this double [json-pointer:/attachments]")
     if length(text) > MESSAGE_TEXT:
-        raise Refused("msg_too_long")
+        raise ApiError("msg_too_long")
     if blocks is not None:
         message_blocks(blocks)
     if not text.strip():
-        raise Refused("no_text", *(["the fallback `text` is missing"] if blocks else []))
+        raise ApiError("no_text", *(["the fallback `text` is missing"] if blocks else []))
     return text, blocks
 
 
@@ -61,9 +61,9 @@ def parent(state: State, channel: Channel, ts: str) -> str | None:
         return None
     first = state.find(channel.id, ts)
     if first is None:
-        raise Refused("thread_not_found")
+        raise ApiError("thread_not_found")
     if first.thread_ts or first.only_for:
-        raise Refused("cannot_reply_to_message")
+        raise ApiError("cannot_reply_to_message")
     return ts
 
 
@@ -91,9 +91,9 @@ def _metadata(arguments: Arguments) -> Json | None:
         or not isinstance(given.get("event_type"), str)
         or not isinstance(given.get("event_payload"), dict)
     ):
-        raise Refused("invalid_metadata_format")
+        raise ApiError("invalid_metadata_format")
     if len(json.dumps(given).encode()) > METADATA_BYTES:
-        raise Refused("metadata_too_large")
+        raise ApiError("metadata_too_large")
     return given
 
 
@@ -115,9 +115,9 @@ def update(state: State, arguments: Arguments) -> Json:
 def _own(state: State, channel: Channel, ts: str, error: str) -> Message:
     message = state.find(channel.id, ts)
     if message is None or message.only_for:
-        raise Refused("message_not_found")
+        raise ApiError("message_not_found")
     if not message.by_app:
-        raise Refused(error)
+        raise ApiError(error)
     return message
 
 
@@ -126,7 +126,7 @@ def ephemeral(state: State, arguments: Arguments) -> Json:
     channel = conversation(state, arguments.required("channel", "channel_not_found"))
     user = arguments.required("user")
     if user not in channel.members:
-        raise Refused("user_not_in_channel" if user in state.users else "user_not_found")
+        raise ApiError("user_not_in_channel" if user in state.users else "user_not_found")
     message = state.put(replace(_written(state, channel, arguments), only_for=user))
     return {"ok": True, "message_ts": message.ts}
 
@@ -144,7 +144,7 @@ def permalink(state: State, arguments: Arguments) -> Json:
     channel = conversation(state, arguments.required("channel", "channel_not_found"))
     message = state.find(channel.id, arguments.required("message_ts", "message_not_found"))
     if message is None or message.only_for:
-        raise Refused("message_not_found")
+        raise ApiError("message_not_found")
     link = f"{state.base_url}/archives/{channel.id}/p{message.ts.replace('.', '')}"
     if message.thread_ts:
         link += f"?thread_ts={message.thread_ts}&cid={channel.id}"

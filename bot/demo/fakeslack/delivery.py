@@ -15,21 +15,21 @@ from urllib.parse import urlencode
 import httpx
 
 from bot.demo.fakeslack.state import State
-from bot.demo.fakeslack.values import Answer, Delivery, Json
+from bot.demo.fakeslack.values import AppResponse, Delivery, Json
 
 PATIENCE = 3.0  # seconds for an acknowledgement
 RETRIES = (0.0, 60.0, 300.0)  # seconds after the failure before
 MOST_ANSWER = 1_000_000  # bytes
 
 
-class Sender(Protocol):
+class DeliveryTransport(Protocol):
     """A way to the app."""
 
-    def send(self, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> Answer:
+    def send(self, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> AppResponse:
         """Send once. `retry`: which one, and why."""
 
 
-class Address:
+class RequestUrl:
     """A request URL of the app. Signed with the machine's time, at which the app's verifier looks too.
 
     Args:
@@ -56,7 +56,7 @@ class Address:
             limits=httpx.Limits(max_connections=50, max_keepalive_connections=0),  # apps under test come and go
         )
 
-    def send(self, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> Answer:
+    def send(self, kind: str, payload: Json, retry: tuple[int, str] | None = None) -> AppResponse:
         """POST it once."""
         body, content_type = encoded(kind, payload)
         headers = {
@@ -71,11 +71,11 @@ class Address:
         try:
             got = self._client.post(self.url, content=body, headers=headers)
         except httpx.TimeoutException:
-            return Answer(self.url, time.monotonic() - started, error="operation_timeout")
+            return AppResponse(self.url, time.monotonic() - started, error="operation_timeout")
         except httpx.HTTPError as error:
-            return Answer(self.url, time.monotonic() - started, body=str(error).encode(), error="dispatch_failed")
+            return AppResponse(self.url, time.monotonic() - started, body=str(error).encode(), error="dispatch_failed")
         seconds = time.monotonic() - started
-        return Answer(
+        return AppResponse(
             self.url,
             seconds,
             got.status_code,
@@ -117,7 +117,7 @@ REASONS = {"operation_timeout": "http_timeout", "dispatch_failed": "connection_f
 
 
 @dataclass(frozen=True, slots=True)
-class _Owed:
+class _Redelivery:
     """An event to be sent again."""
 
     due: float
@@ -125,7 +125,7 @@ class _Owed:
     attempt: int
 
 
-class Post:
+class Dispatcher:
     """Sends deliveries to the ways that lead to the app, each to the next in turn.
 
     `duplicate`: everything is sent twice, at the same time, to two ways in turn; the first answer counts.
@@ -134,12 +134,12 @@ class Post:
     def __init__(self, state: State, *, duplicate: bool) -> None:
         self._state = state
         self.duplicate = duplicate
-        self._ways: list[Sender] = []
+        self._ways: list[DeliveryTransport] = []
         self._turn = 0
         self._lock = threading.Lock()
-        self._owed: list[_Owed] = []
+        self._owed: list[_Redelivery] = []
 
-    def lead(self, ways: list[Sender]) -> None:
+    def lead(self, ways: list[DeliveryTransport]) -> None:
         """Send to these from now on."""
         with self._lock:
             self._ways, self._turn = ways, 0
@@ -149,7 +149,7 @@ class Post:
         with self._lock:
             ways = self._next(2 if self.duplicate else 1)
         if not ways:
-            answers = [Answer("", 0.0, error="dispatch_failed")]
+            answers = [AppResponse("", 0.0, error="dispatch_failed")]
         elif len(ways) == 1:
             answers = [ways[0].send(kind, payload)]
         else:
@@ -163,7 +163,7 @@ class Post:
             delivery = self._again(delivery, 1)
         return delivery
 
-    def _next(self, count: int) -> list[Sender]:
+    def _next(self, count: int) -> list[DeliveryTransport]:
         found = []
         for _ in range(count if self._ways else 0):
             found.append(self._ways[self._turn % len(self._ways)])
@@ -177,7 +177,7 @@ class Post:
         wait = RETRIES[attempt - 1]
         if wait:
             with self._lock:
-                self._owed.append(_Owed(self._state.clock() + wait, delivery, attempt))
+                self._owed.append(_Redelivery(self._state.clock() + wait, delivery, attempt))
             return delivery
         return self._retried(delivery, attempt)
 

@@ -9,7 +9,7 @@ KINDS = ("500", "503", "timeout", "reset", "ratelimited", "error")
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Fault:
     """One trouble.
 
     Attributes:
@@ -26,21 +26,21 @@ class Trouble:
     error: str = "fatal_error"
 
 
-class Troubles:
+class Faults:
     """The troubles that wait for their calls, by method; "response_url" and "upload" count as methods."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: dict[str, list[Trouble]] = {}
+        self._waiting: dict[str, list[Fault]] = {}
 
-    def order(self, method: str, trouble: Trouble) -> None:
+    def order(self, method: str, trouble: Fault) -> None:
         """Let the next calls of this method meet it, after those that wait already."""
         if trouble.kind not in KINDS:
             raise ValueError(f"no such trouble: {trouble.kind}; known are {', '.join(KINDS)}")
         with self._lock:
             self._waiting.setdefault(method, []).append(trouble)
 
-    def next(self, method: str) -> Trouble | None:
+    def next(self, method: str) -> Fault | None:
         """The trouble of this call, counted as met."""
         with self._lock:
             waiting = self._waiting.get(method)

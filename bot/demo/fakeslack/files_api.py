@@ -10,7 +10,7 @@ from bot.demo.fakeslack.arguments import Arguments
 from bot.demo.fakeslack.blockkit.messages import message_blocks, named
 from bot.demo.fakeslack.chat_api import conversation, parent
 from bot.demo.fakeslack.state import MOST_FILE_BYTES, State
-from bot.demo.fakeslack.values import File, Json, Message, Refused
+from bot.demo.fakeslack.values import ApiError, Json, Message, UploadedFile
 
 
 def announce(state: State, arguments: Arguments) -> Json:
@@ -18,10 +18,10 @@ def announce(state: State, arguments: Arguments) -> Json:
     name = arguments.required("filename")
     length = arguments.number("length")
     if length <= 0:
-        raise Refused("invalid_arguments", "must be more than 0 [json-pointer:/length]")
+        raise ApiError("invalid_arguments", "must be more than 0 [json-pointer:/length]")
     if length > MOST_FILE_BYTES:
-        raise Refused("file_upload_size_restricted")
-    file = File(state.new_id("F"), name, length, secrets.token_hex(16), int(state.clock()))
+        raise ApiError("file_upload_size_restricted")
+    file = UploadedFile(state.new_id("F"), name, length, secrets.token_hex(16), int(state.clock()))
     state.keep_file(file)
     return {"ok": True, "upload_url": f"{state.base_url}/upload/v1/{file.upload}", "file_id": file.id}
 
@@ -41,7 +41,7 @@ def complete(state: State, arguments: Arguments) -> Json:
     """files.completeUploadExternal. The answer does not tell the message's ts, as with Slack."""
     wanted = arguments.structure("files")
     if not isinstance(wanted, list) or not wanted or not all(isinstance(one, dict) for one in wanted):
-        raise Refused("invalid_arguments", "missing required field: files")
+        raise ApiError("invalid_arguments", "missing required field: files")
     files = [_uploaded(state, one) for one in wanted]
     where = arguments.text("channel_id") or arguments.text("channels")
     if where:
@@ -52,23 +52,23 @@ def complete(state: State, arguments: Arguments) -> Json:
     return {"ok": True, "files": [{"id": one.id, "title": one.title} for one in files]}
 
 
-def _uploaded(state: State, wanted: Json) -> File:
+def _uploaded(state: State, wanted: Json) -> UploadedFile:
     file = state.files.get(str(wanted.get("id")))
     if file is None:
-        raise Refused("file_not_found")
+        raise ApiError("file_not_found")
     if file.data is None or file.completed:
-        raise Refused("file_update_failed")
+        raise ApiError("file_update_failed")
     return replace(file, title=str(wanted.get("title") or file.name), completed=True)
 
 
-def _share(state: State, arguments: Arguments, where: str, files: list[File]) -> None:
+def _share(state: State, arguments: Arguments, where: str, files: list[UploadedFile]) -> None:
     channel = conversation(state, where)
     blocks: Any = arguments.structure("blocks", "invalid_blocks_format")
     words = arguments.text("initial_comment")
     if blocks and not words:  # the comment wins where both are given
         message_blocks(blocks)
         if any(one.get("type") == "markdown" for one in blocks):
-            raise Refused("internal_error", "a markdown block here fails at Slack")
+            raise ApiError("internal_error", "a markdown block here fails at Slack")
     thread = parent(state, channel, arguments.text("thread_ts"))
     ts = state.new_ts()
     for file in files:
@@ -82,7 +82,7 @@ def details(state: State, arguments: Arguments) -> Json:
     """files.info."""
     file = state.files.get(arguments.required("file"))
     if file is None or file.data is None:
-        raise Refused("file_not_found")
+        raise ApiError("file_not_found")
     shares: Json = {}
     for channel, ts in file.shared:
         kind = "private" if state.channels[channel].private else "public"

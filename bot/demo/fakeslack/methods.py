@@ -9,7 +9,7 @@ from types import MappingProxyType
 from bot.demo.fakeslack import chat_api, files_api, people_api, views_api
 from bot.demo.fakeslack.arguments import Arguments
 from bot.demo.fakeslack.state import State
-from bot.demo.fakeslack.values import Json, Refused
+from bot.demo.fakeslack.values import ApiError, Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +70,13 @@ def call(state: State, name: str, given: Json) -> Json:
     """
     method = METHODS.get(name)
     if method is None:
-        raise Refused("unknown_method", req_method=name)
+        raise ApiError("unknown_method", req_method=name)
     if method.scope and method.scope not in state.app.scopes:
-        raise Refused("missing_scope", needed=method.scope, provided=",".join(state.app.scopes))
+        raise ApiError("missing_scope", needed=method.scope, provided=",".join(state.app.scopes))
     for one in given:
         if one not in {"token", "team_id"} and one not in method.arguments.split():
-            raise Refused("invalid_arguments", f"no such argument of {name}: {one}")
+            raise ApiError("invalid_arguments", f"no such argument of {name}: {one}")
     if given.get("team_id", state.team) != state.team:  # Bolt gives it with every call
-        raise Refused("invalid_arguments", "no such team [json-pointer:/team_id]")
+        raise ApiError("invalid_arguments", "no such team [json-pointer:/team_id]")
     with state.lock:
         return method.do(state, Arguments(given))

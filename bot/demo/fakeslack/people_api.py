@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.demo.fakeslack.arguments import Arguments
 from bot.demo.fakeslack.state import State
-from bot.demo.fakeslack.values import Group, Json, Refused, User
+from bot.demo.fakeslack.values import ApiError, Json, User, UserGroup
 
 
 def who_am_i(state: State, _: Arguments) -> Json:
@@ -25,7 +25,7 @@ def user_of(state: State, arguments: Arguments) -> Json:
     """users.info."""
     user = state.users.get(arguments.required("user"))
     if user is None:
-        raise Refused("user_not_found")
+        raise ApiError("user_not_found")
     return {"ok": True, "user": user_json(state, user)}
 
 
@@ -52,7 +52,7 @@ def groups(state: State, arguments: Arguments) -> Json:
     return {"ok": True, "usergroups": [_group(state, one, users=arguments.flag("include_users")) for one in kept]}
 
 
-def _group(state: State, group: Group, *, users: bool) -> Json:
+def _group(state: State, group: UserGroup, *, users: bool) -> Json:
     told: Json = {
         "id": group.id,
         "team_id": state.team,
@@ -71,7 +71,7 @@ def group_members(state: State, arguments: Arguments) -> Json:
     """usergroups.users.list."""
     group = state.groups.get(arguments.required("usergroup"))
     if group is None or (not group.enabled and not arguments.flag("include_disabled")):
-        raise Refused("no_such_subteam")
+        raise ApiError("no_such_subteam")
     return {"ok": True, "users": list(group.members)}
 
 
@@ -79,9 +79,9 @@ def open_conversation(state: State, arguments: Arguments) -> Json:
     """conversations.open, with one user."""
     users = [one for one in arguments.text("users").split(",") if one]
     if len(users) != 1:
-        raise Refused("invalid_arguments", "this double opens conversations with one user [json-pointer:/users]")
+        raise ApiError("invalid_arguments", "this double opens conversations with one user [json-pointer:/users]")
     if users[0] not in state.users:
-        raise Refused("user_not_found")
+        raise ApiError("user_not_found")
     return {"ok": True, "channel": {"id": state.direct(users[0]).id}}
 
 

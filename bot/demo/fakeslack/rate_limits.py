@@ -33,7 +33,7 @@ METHOD_TIERS: Mapping[str, int] = MappingProxyType(
 )  # the others (auth.test, chat.getPermalink) have special limits of hundreds a minute
 
 
-class Rates:
+class RateLimits:
     """The limits in force.
 
     Args:
@@ -69,6 +69,6 @@ class Rates:
         return max(1, math.ceil((1 - left) / speed))
 
 
-def unlimited() -> Rates:
+def unlimited() -> RateLimits:
     """No limit on any method."""
-    return Rates(dict.fromkeys(METHOD_TIERS), posts=None)
+    return RateLimits(dict.fromkeys(METHOD_TIERS), posts=None)

@@ -8,11 +8,11 @@ from typing import Any
 from bot.demo.fakeslack import views_api
 from bot.demo.fakeslack.arguments import Arguments
 from bot.demo.fakeslack.blockkit.composition import choices
-from bot.demo.fakeslack.blockkit.json_node import Node
+from bot.demo.fakeslack.blockkit.json_node import JsonNode
 from bot.demo.fakeslack.blockkit.messages import named
 from bot.demo.fakeslack.chat_api import content
 from bot.demo.fakeslack.state import State
-from bot.demo.fakeslack.values import Answer, Delivery, Json, Message, Refused, View
+from bot.demo.fakeslack.values import ApiError, AppResponse, Delivery, Json, Message, View
 from bot.demo.fakeslack.views import remade
 
 NO_CONNECTION = "We had some trouble connecting. Try again?"
@@ -28,7 +28,7 @@ def to_command(state: State, delivery: Delivery, user: str, channel: str) -> str
             given = _said(answer)
             if given:
                 _say(state, Arguments(given), user, channel)
-        except Refused as refused:
+        except ApiError as refused:
             word = f"invalid_command_response: {refused}"
     if word is None:
         return None
@@ -37,7 +37,7 @@ def to_command(state: State, delivery: Delivery, user: str, channel: str) -> str
     return trouble
 
 
-def _said(answer: Answer) -> Json:
+def _said(answer: AppResponse) -> Json:
     """The arguments in an acknowledgement's body; a body that is no JSON is the text."""
     if not answer.body.strip():
         return {}
@@ -45,7 +45,7 @@ def _said(answer: Answer) -> Json:
         return {"text": answer.body.decode("utf-8", "replace")}
     given = answer.json()
     if not given:
-        raise Refused("invalid_json")
+        raise ApiError("invalid_json")
     _known(given)
     return given
 
@@ -53,7 +53,7 @@ def _said(answer: Answer) -> Json:
 def _known(given: Json) -> None:
     for one in given:
         if one not in _ANSWER.split():
-            raise Refused("invalid_arguments", f"no such field: {one}")
+            raise ApiError("invalid_arguments", f"no such field: {one}")
 
 
 def notice(state: State, user: str, channel: str, words: str, thread_ts: str | None = None) -> None:
@@ -66,7 +66,7 @@ def _say(state: State, arguments: Arguments, user: str, channel: str, thread_ts:
     text, blocks = content(arguments)
     kind = arguments.text("response_type") or "ephemeral"
     if kind not in {"ephemeral", "in_channel"}:
-        raise Refused("invalid_arguments", "must be one of: ephemeral, in_channel [json-pointer:/response_type]")
+        raise ApiError("invalid_arguments", "must be one of: ephemeral, in_channel [json-pointer:/response_type]")
     return state.put(
         Message(
             channel,
@@ -90,18 +90,18 @@ def to_url(state: State, name: str, given: Any) -> Json:
     with state.lock:
         right = state.urls.get(name)
         if right is None or state.clock() > right.ends:
-            raise Refused("expired_url")
+            raise ApiError("expired_url")
         if right.uses <= 0:
-            raise Refused("used_url")
+            raise ApiError("used_url")
         state.urls[name] = replace(right, uses=right.uses - 1)
         if not isinstance(given, dict):
-            raise Refused("invalid_payload")
+            raise ApiError("invalid_payload")
         _known(given)
         arguments = Arguments(given)
         source = state.find(*right.source) if right.source else None
         if arguments.flag("delete_original"):
             if source is None:
-                raise Refused("message_not_found")
+                raise ApiError("message_not_found")
             state.drop(source)
         elif arguments.flag("replace_original") and source is not None:
             text, blocks = content(arguments)
@@ -124,14 +124,14 @@ def to_submission(state: State, delivery: Delivery, view_id: str) -> str | None:
             trouble = delivery.counted.error
             if trouble is None:
                 _react(state, view, delivery.counted)
-        except Refused as refused:
+        except ApiError as refused:
             trouble = str(refused)
         if trouble is not None:
             state.show(replace(view, trouble=NO_CONNECTION))
         return trouble
 
 
-def _react(state: State, view: View, answer: Answer) -> None:
+def _react(state: State, view: View, answer: AppResponse) -> None:
     if not answer.body.strip():
         state.shut(view.id)
         return
@@ -146,7 +146,7 @@ def _react(state: State, view: View, answer: Answer) -> None:
     elif action == "push":
         views_api.lay(state, views_api.checked(state, told.get("view"), "modal"), view.user)
     else:
-        raise Refused(
+        raise ApiError(
             "invalid_response", "response_action must be one of: clear, errors, update, push; or the body empty"
         )
 
@@ -154,12 +154,12 @@ def _react(state: State, view: View, answer: Answer) -> None:
 def _errors(view: View, given: Any) -> dict[str, str]:
     inputs = {block["block_id"] for block in view.blocks if block["type"] == "input"}
     if not isinstance(given, dict) or not given:
-        raise Refused("invalid_response", "errors must be an object of block_id to words")
+        raise ApiError("invalid_response", "errors must be an object of block_id to words")
     for name, words in given.items():
         if name not in inputs:
-            raise Refused("invalid_response", f"errors name a block that is no input of the view: {name}")
+            raise ApiError("invalid_response", f"errors name a block that is no input of the view: {name}")
         if not isinstance(words, str) or not words:
-            raise Refused("invalid_response", f"the error of {name} must be words")
+            raise ApiError("invalid_response", f"the error of {name} must be words")
     return given
 
 
@@ -169,7 +169,7 @@ def to_suggestion(delivery: Delivery) -> tuple[tuple[Json, ...], str | None]:
     if answer.error is not None:
         return (), answer.error
     told = answer.json()
-    node = Node(told, "")
+    node = JsonNode(told, "")
     if not isinstance(told, dict) or set(told) - {"options", "option_groups"}:
         node.complain("must define either `options` or `option_groups`")
     else:

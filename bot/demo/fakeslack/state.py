@@ -12,7 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bot.demo.fakeslack.values import App, Channel, Delivery, File, Group, Json, Message, Refused, Traffic, User, View
+from bot.demo.fakeslack.values import (
+    ApiCall,
+    ApiError,
+    App,
+    Channel,
+    Delivery,
+    Json,
+    Message,
+    UploadedFile,
+    User,
+    UserGroup,
+    View,
+)
 
 TRIGGER_LIFE = 3.0  # seconds
 URL_LIFE = 1800.0
@@ -59,16 +71,16 @@ class State:
         self.changed = threading.Condition(self.lock)
         self.version = 0
         self.users: dict[str, User] = {app.user: User(app.user, app.name, app.name.capitalize(), is_bot=True)}
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, UserGroup] = {}
         self.channels: dict[str, Channel] = {}
         self.messages: dict[str, dict[str, Message]] = {}  # by channel, then ts; ephemeral ones too
-        self.files: dict[str, File] = {}
+        self.files: dict[str, UploadedFile] = {}
         self.views: dict[str, View] = {}
         self.stacks: dict[str, list[str]] = {}  # by user, the lowest first
         self.homes: dict[str, str] = {}  # by user: the view's id
         self.triggers: dict[str, Trigger] = {}
         self.urls: dict[str, ResponseUrl] = {}
-        self.traffic: deque[Traffic] = deque(maxlen=MOST_REMEMBERED)
+        self.traffic: deque[ApiCall] = deque(maxlen=MOST_REMEMBERED)
         self.deliveries: deque[Delivery] = deque(maxlen=MOST_REMEMBERED)
         self._count = 0
         self._last_ts = 0
@@ -119,7 +131,7 @@ class State:
             self.messages[message.channel].pop(message.ts, None)
             self.touch()
 
-    def keep_file(self, file: File) -> None:
+    def keep_file(self, file: UploadedFile) -> None:
         """Add or replace a file."""
         with self.lock:
             self.files[file.id] = file
@@ -145,11 +157,11 @@ class State:
         with self.lock:
             trigger = self.triggers.get(name)
             if trigger is None:
-                raise Refused("invalid_trigger_id")
+                raise ApiError("invalid_trigger_id")
             if trigger.used:
-                raise Refused("exchanged_trigger_id")
+                raise ApiError("exchanged_trigger_id")
             if self.clock() - trigger.at > TRIGGER_LIFE:
-                raise Refused("expired_trigger_id")
+                raise ApiError("expired_trigger_id")
             self.triggers[name] = replace(trigger, used=True)
             return trigger
 

@@ -12,7 +12,7 @@ Json = dict[str, Any]
 SCOPES = ("commands", "chat:write", "files:write", "app_mentions:read", "usergroups:read", "users:read")
 
 
-class Refused(Exception):  # noqa: N818 - an answer
+class ApiError(Exception):
     """A call that Slack refuses. `error`: Slack's word; `messages`: the reasons; `more`: other fields of the answer."""
 
     def __init__(self, error: str, *messages: str, **more: Any) -> None:
@@ -70,7 +70,7 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class UserGroup:
     """A user group; `handle` is what one types after the @."""
 
     id: str
@@ -111,7 +111,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class UploadedFile:
     """A file: announced with its `length`, then uploaded, then completed; `shared`: (channel, ts) of its messages."""
 
     id: str
@@ -158,7 +158,7 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class ApiCall:
     """One call of the Web API (or of a response_url, or an upload), as it was asked and answered."""
 
     at: float
@@ -174,7 +174,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AppResponse:
     """What one address of the app said to one delivery.
 
     Attributes:
@@ -214,12 +214,12 @@ class Delivery:
     id: str
     kind: str
     payload: Json
-    answers: tuple[Answer, ...]
+    answers: tuple[AppResponse, ...]
     trouble: str | None = None
     options: tuple[Json, ...] = ()
 
     @property
-    def counted(self) -> Answer:
+    def counted(self) -> AppResponse:
         """The first acknowledgement; the first failure where there is none."""
         return next((one for one in self.answers if one.error is None), self.answers[0])
 

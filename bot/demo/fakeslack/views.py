@@ -47,13 +47,13 @@ def values(blocks: list[Json], typed: Typed) -> Json:
     """`state.values`: what stands in each element that takes a value."""
     told: Json = {}
     for block, element in elements(blocks):
-        value = standing(block, element, typed)
+        value = current_value(block, element, typed)
         if value is not None:
             told.setdefault(block["block_id"], {})[element["action_id"]] = value
     return told
 
 
-def standing(block: Json, element: Json, typed: Typed) -> Json | None:
+def current_value(block: Json, element: Json, typed: Typed) -> Json | None:
     """What stands in an element: as typed, or from its beginning; None for one that takes no value."""
     kind = element["type"]
     if kind not in _SINGLE and kind not in _MANY:

@@ -7,7 +7,7 @@ from typing import Any
 from bot.demo.fakeslack.arguments import Arguments
 from bot.demo.fakeslack.blockkit import messages
 from bot.demo.fakeslack.state import VIEWS_STACKED, State
-from bot.demo.fakeslack.values import Json, Refused, View
+from bot.demo.fakeslack.values import ApiError, Json, View
 from bot.demo.fakeslack.views import as_json, made, remade
 
 
@@ -25,7 +25,7 @@ def push(state: State, arguments: Arguments) -> Json:
     source = checked(state, arguments.structure("view"), "modal")
     trigger = state.spend(_trigger(arguments))
     if trigger.view is None or trigger.view not in state.stacks.get(trigger.user, ()):
-        raise Refused("not_found")
+        raise ApiError("not_found")
     return _shown(state, lay(state, source, trigger.user))
 
 
@@ -37,7 +37,7 @@ def lay(state: State, source: Json, user: str) -> View:
     """
     stack = state.stacks.setdefault(user, [])
     if len(stack) >= VIEWS_STACKED:
-        raise Refused("push_limit_reached")
+        raise ApiError("push_limit_reached")
     view = made(state, source, user, state.top(user))
     stack.append(view.id)
     state.show(view)
@@ -48,7 +48,7 @@ def update(state: State, arguments: Arguments) -> Json:
     """views.update, by view_id or external_id; with `hash` only where nobody changed it meanwhile."""
     view = state.views.get(arguments.text("view_id")) or _external(state, arguments.text("external_id"))
     if view is None:
-        raise Refused("not_found")
+        raise ApiError("not_found")
     source = checked(state, arguments.structure("view"), view.source["type"], but=view.id)
     _unchanged(arguments, view)
     changed = remade(state, view, source)
@@ -60,7 +60,7 @@ def publish(state: State, arguments: Arguments) -> Json:
     """views.publish: the Home tab of a user."""
     user = arguments.required("user_id")
     if user not in state.users:
-        raise Refused("user_not_found")
+        raise ApiError("user_not_found")
     before = state.views.get(state.homes.get(user, ""))
     source = checked(state, arguments.structure("view"), "home", but=before.id if before else "")
     if before is not None:
@@ -78,11 +78,11 @@ def checked(state: State, source: Any, kind: str, but: str = "") -> Json:
         Refused: as Slack refuses it.
     """
     if not isinstance(source, dict):
-        raise Refused("invalid_arguments", "missing required field: view [json-pointer:/view]")
+        raise ApiError("invalid_arguments", "missing required field: view [json-pointer:/view]")
     messages.view(source, kind)
     other = _external(state, source.get("external_id") or "")
     if other is not None and other.id != but:
-        raise Refused("duplicate_external_id")
+        raise ApiError("duplicate_external_id")
     return source
 
 
@@ -97,7 +97,7 @@ def _external(state: State, name: str) -> View | None:
 def _unchanged(arguments: Arguments, view: View) -> None:
     wanted = arguments.text("hash")
     if wanted and wanted != view.hash:
-        raise Refused("hash_conflict")
+        raise ApiError("hash_conflict")
 
 
 def _shown(state: State, view: View) -> Json:

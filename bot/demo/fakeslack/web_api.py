@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 from flask import Blueprint, Response, request
 
-from bot.demo.fakeslack.faults import Trouble
+from bot.demo.fakeslack.faults import Fault
 from bot.demo.fakeslack.files_api import receive
 from bot.demo.fakeslack.methods import METHODS, call
 from bot.demo.fakeslack.responses import to_url
-from bot.demo.fakeslack.values import App, Json, Refused, Traffic
+from bot.demo.fakeslack.values import ApiCall, ApiError, App, Json
 from bot.demo.fakeslack.workspace import Workspace
 
 SOCKET = "apps.connections.open"
@@ -30,7 +30,7 @@ def web_api(workspace: Workspace) -> Blueprint:
         """A method of the Web API."""
         try:
             given = _given()
-        except Refused as refused:
+        except ApiError as refused:
             return _json(200, refused.body())
         return _with_trouble(workspace, name, given, lambda: _called(workspace, name, given))
 
@@ -42,7 +42,7 @@ def web_api(workspace: Workspace) -> Blueprint:
         def do() -> tuple[int, Json]:
             try:
                 return 200, to_url(state, name if team == state.team else "", given)
-            except Refused as refused:
+            except ApiError as refused:
                 return (404 if refused.error in {"used_url", "expired_url"} else 400), refused.body()
 
         return _with_trouble(workspace, "response_url", given if isinstance(given, dict) else {}, do)
@@ -75,9 +75,9 @@ def _given() -> Json:
         return {**request.args.to_dict(), **request.form.to_dict()}
     given = _decoded()
     if given is None:
-        raise Refused("invalid_json")
+        raise ApiError("invalid_json")
     if not isinstance(given, dict):
-        raise Refused("json_not_object")
+        raise ApiError("json_not_object")
     return {**request.args.to_dict(), **{key: value for key, value in given.items() if value is not None}}
 
 
@@ -99,7 +99,7 @@ def _called(workspace: Workspace, name: str, given: Json) -> tuple[int, Json]:
         if name == SOCKET:
             return 200, {"ok": True, "url": workspace.socket_url()}
         return 200, call(state, name, given)
-    except Refused as refused:
+    except ApiError as refused:
         return 200, refused.body()
 
 
@@ -112,11 +112,11 @@ def _let_in(app: App, name: str, given: Json) -> None:
     login = request.authorization
     token = (login.token if login is not None and login.type == "bearer" else None) or given.get("token")
     if not token:
-        raise Refused("not_authed")
+        raise ApiError("not_authed")
     if token not in {app.bot_token, app.app_token}:
-        raise Refused("invalid_auth")
+        raise ApiError("invalid_auth")
     if (name == SOCKET or name in METHODS) and (token == app.app_token) != (name == SOCKET):
-        raise Refused("not_allowed_token_type")
+        raise ApiError("not_allowed_token_type")
 
 
 def _with_trouble(workspace: Workspace, name: str, given: Json, do: Any) -> Response:
@@ -129,12 +129,12 @@ def _with_trouble(workspace: Workspace, name: str, given: Json, do: Any) -> Resp
     state = workspace.state
     shown = {key: value for key, value in given.items() if key != "token"}
     with state.lock:
-        state.traffic.append(Traffic(state.clock(), name, shown, status, told))
+        state.traffic.append(ApiCall(state.clock(), name, shown, status, told))
         state.touch()
     return _troubled(trouble) if trouble else _json(status, told)
 
 
-def _troubled(trouble: Trouble) -> Response:
+def _troubled(trouble: Fault) -> Response:
     if trouble.kind in {"500", "503"}:
         return Response("server error", int(trouble.kind), content_type="text/plain")
     if trouble.kind == "ratelimited":

@@ -19,30 +19,27 @@ from typing import Any
 import httpx
 
 from bot.demo.fakeslack import payloads, responses
-from bot.demo.fakeslack.delivery import PATIENCE, Address, Post, Sender
-from bot.demo.fakeslack.faults import Trouble, Troubles
-from bot.demo.fakeslack.rate_limits import Rates
+from bot.demo.fakeslack.delivery import PATIENCE, DeliveryTransport, Dispatcher, RequestUrl
+from bot.demo.fakeslack.faults import Fault, Faults
+from bot.demo.fakeslack.observer import WorkspaceObserver
+from bot.demo.fakeslack.rate_limits import RateLimits
 from bot.demo.fakeslack.state import State
 from bot.demo.fakeslack.values import (
+    ApiError,
     App,
     Channel,
     Delivery,
-    File,
-    Group,
     Json,
     Message,
     NotPossible,
-    Refused,
-    Traffic,
     User,
+    UserGroup,
     View,
 )
-from bot.demo.fakeslack.views import elements, empty, entered, standing, values
-
-LOOK = 0.05  # seconds
+from bot.demo.fakeslack.views import current_value, elements, empty, entered, values
 
 
-class Workspace:
+class Workspace(WorkspaceObserver):
     """See the module.
 
     Args:
@@ -58,7 +55,7 @@ class Workspace:
         app: App | None = None,
         *,
         clock: Callable[[], float] = time.time,
-        rates: Rates | None = None,
+        rates: RateLimits | None = None,
         duplicate: bool = False,
         patience: float = PATIENCE,
         team: str = "T0LOCAL",
@@ -66,12 +63,12 @@ class Workspace:
     ) -> None:
         self.app = app or App()
         self.state = State(self.app, clock, team, domain)
-        self.rates = rates or Rates()
-        self.troubles = Troubles()
+        self.rates = rates or RateLimits()
+        self.troubles = Faults()
         self.patience = patience
-        self.post = Post(self.state, duplicate=duplicate)
+        self.post = Dispatcher(self.state, duplicate=duplicate)
         self.open_socket: Callable[[], str] | None = None
-        self._addresses: list[Address] = []
+        self._addresses: list[RequestUrl] = []
 
     # the setting
 
@@ -82,10 +79,10 @@ class Workspace:
             self.state.touch()
             return self.state.users[user]
 
-    def add_group(self, group: str, handle: str, members: Iterable[str]) -> Group:
+    def add_group(self, group: str, handle: str, members: Iterable[str]) -> UserGroup:
         """Add a user group; `group` is the id."""
         with self.state.lock:
-            self.state.groups[group] = Group(group, handle, handle, tuple(members))
+            self.state.groups[group] = UserGroup(group, handle, handle, tuple(members))
             self.state.touch()
             return self.state.groups[group]
 
@@ -102,11 +99,11 @@ class Workspace:
 
     def connect(self, *urls: str, transport: httpx.BaseTransport | None = None) -> None:
         """Deliver to these request URLs, each in turn: one for each replica of the app. None: deliver nowhere."""
-        made = [Address(one, self.app.signing_secret, self.patience, transport) for one in urls]
+        made = [RequestUrl(one, self.app.signing_secret, self.patience, transport) for one in urls]
         self.deliver_by(made)
         self._addresses = made
 
-    def deliver_by(self, ways: Iterable[Sender]) -> None:
+    def deliver_by(self, ways: Iterable[DeliveryTransport]) -> None:
         """Deliver by other ways than request URLs, such as Socket Mode."""
         for one in self._addresses:
             one.close()
@@ -120,12 +117,12 @@ class Workspace:
             Refused: it is not switched on.
         """
         if self.open_socket is None:
-            raise Refused("access_denied", "Socket Mode is not switched on: see tests.doubles.slack_socket_mode")
+            raise ApiError("access_denied", "Socket Mode is not switched on: see tests.doubles.slack_socket_mode")
         return self.open_socket()
 
     def trouble(self, method: str, kind: str, **more: Any) -> None:
-        """Let the next call of a method meet a trouble; see `bot.demo.fakeslack.faults.Trouble` for the kinds and the rest."""
-        self.troubles.order(method, Trouble(kind, **more))
+        """Let the next call of a method meet a trouble; see `bot.demo.fakeslack.faults.Fault` for the kinds and the rest."""
+        self.troubles.order(method, Fault(kind, **more))
 
     # what people do
 
@@ -240,7 +237,7 @@ class Workspace:
         view = self.fill(user, given or {})
         for block in view.blocks:
             if block["type"] == "input" and not block.get("optional"):
-                value = standing(block, block["element"], view.typed)
+                value = current_value(block, block["element"], view.typed)
                 if value is None or empty(value):
                     raise NotPossible("Please complete this required field", block["block_id"])
         if not view.source.get("submit"):
@@ -297,79 +294,6 @@ class Workspace:
         """Send the events that are due again by the clock."""
         return [self._record(one) for one in self.post.tick()]
 
-    # what is seen
-
-    def messages(self, channel: str) -> list[Message]:
-        """The lasting messages of a channel, outside of threads, in order."""
-        return [one for one in self._all(channel) if one.only_for is None and one.thread_ts is None]
-
-    def thread(self, channel: str, ts: str) -> list[Message]:
-        """The lasting replies to a message."""
-        return [one for one in self._all(channel) if one.only_for is None and one.thread_ts == ts]
-
-    def ephemerals(self, channel: str, user: str) -> list[Message]:
-        """What only this user sees, in threads too."""
-        return [one for one in self._all(channel) if one.only_for == user]
-
-    def visible(self, user: str, channel: str) -> list[Message]:
-        """All that a user sees in a channel and its threads."""
-        return [one for one in self._all(channel) if one.only_for in {None, user}]
-
-    def _all(self, channel: str) -> list[Message]:
-        with self.state.lock:
-            return list(self.state.messages.get(channel, {}).values())
-
-    def seen(self, user: str, channel: str, ts: str) -> Message:
-        """A message that the user sees.
-
-        Raises:
-            NotPossible: there is none.
-        """
-        self._member(user, channel)
-        message = self.state.find(channel, ts)
-        if message is None or message.only_for not in {None, user}:
-            raise NotPossible("no such message")
-        return message
-
-    def modal(self, user: str) -> View | None:
-        """The modal that the user looks at."""
-        return self.state.top(user)
-
-    def home(self, user: str) -> View | None:
-        """The user's Home tab."""
-        return self.state.views.get(self.state.homes.get(user, ""))
-
-    @property
-    def files(self) -> list[File]:
-        """The files that were completed."""
-        with self.state.lock:
-            return [one for one in self.state.files.values() if one.completed]
-
-    @property
-    def traffic(self) -> list[Traffic]:
-        """The calls of the app, in order."""
-        with self.state.lock:
-            return list(self.state.traffic)
-
-    @property
-    def deliveries(self) -> list[Delivery]:
-        """What the app was sent, in order."""
-        with self.state.lock:
-            return list(self.state.deliveries)
-
-    def until(self, true: Callable[[], Any], seconds: float = 30.0) -> Any:
-        """Wait for something to be true; gives what `true` gave last. Looked at when something changes, and now and then."""
-        state, end = self.state, time.monotonic() + seconds
-        while True:
-            seen = state.version
-            found = true()  # not under the lock: it may ask the workspace over HTTP
-            left = end - time.monotonic()
-            if found or left <= 0:
-                return found
-            with state.changed:
-                if seen == state.version:
-                    state.changed.wait(min(left, LOOK))
-
     # within
 
     def _record(self, delivery: Delivery, trouble: str | None = None) -> Delivery:
@@ -378,19 +302,6 @@ class Workspace:
             self.state.deliveries.append(delivery)
             self.state.touch()
         return delivery
-
-    def _user(self, user: str) -> User:
-        try:
-            return self.state.users[user]
-        except KeyError:
-            raise NotPossible(f"no such user: {user}") from None
-
-    def _member(self, user: str, channel: str) -> Channel:
-        self._user(user)
-        where = self.state.channels.get(channel)
-        if where is None or user not in where.members:
-            raise NotPossible(f"{user} is in no such channel: {channel}")
-        return where
 
     def _modal(self, user: str) -> View:
         view = self.state.top(self._user(user).id)

@@ -12,11 +12,11 @@ from bot.incidents.exclusions import in_words
 from bot.incidents.ledger import Ledger
 from bot.incidents.resolution import Annotation, word
 from bot.notify.messages import Posting
-from bot.policy.notifications import Mute, Standing, muted, subject_of
+from bot.policy.notifications import Mute, RuleRecord, matching_mute, subject_of
 from bot.policy.resolution_codes import nameless
 from bot.render.phrases import clock
 from bot.rulebase.loader import Knowledge
-from bot.slack.messages.card import Barred, Card, Chain, Life, Said
+from bot.slack.messages.card import Card, Chain, ExcludedNode, IncidentStatus, Opinion
 from bot.store.incident_state import state_of
 from bot.store.incidents import Incident
 from kb.report import Report
@@ -42,7 +42,7 @@ class CardComposer:
     config: Config
     page: Page = no_page
     now: Callable[[], float] = time.time
-    _records: dict[str, tuple[float, Mapping[str, Standing]]] = field(default_factory=dict)
+    _records: dict[str, tuple[float, Mapping[str, RuleRecord]]] = field(default_factory=dict)
 
     def card(self, posting: Posting, incident: Incident, report: Report) -> Card:
         """What goes with the report of an incident in this message."""
@@ -73,19 +73,21 @@ class CardComposer:
             bars=self.bars(incident.id),
         )
 
-    def bars(self, incident: int) -> tuple[Barred, ...]:
+    def bars(self, incident: int) -> tuple[ExcludedNode, ...]:
         """The nodes that an incident's decision leaves out, as the bar list has them now."""
         now = datetime.fromtimestamp(self.now(), UTC)
         return tuple(
-            Barred(one.node, one.state, in_words(one, now, named=False), one.decided_by if one.decided_at else None)
+            ExcludedNode(
+                one.node, one.state, in_words(one, now, named=False), one.decided_by if one.decided_at else None
+            )
             for one in self.ledger.bars_of(incident)
         )
 
-    def _life(self, incident: Incident) -> Life:
+    def _life(self, incident: Incident) -> IncidentStatus:
         family, until = self.ledger.family(incident.id), incident.snoozed_until
         state = state_of(incident, datetime.fromtimestamp(self.now(), UTC))
         whole = family.whole
-        return Life(
+        return IncidentStatus(
             acked=incident.acked_at is not None,
             assignee=incident.assignee,
             snoozed=until.timestamp() if until is not None and state == "snoozed" else None,
@@ -99,14 +101,14 @@ class CardComposer:
         head = posting.asked_by is None and posting.parent is None and incident.chain is not None
         return self.ledger.tried_after(incident) if head else 0
 
-    def closings(self, incident: int) -> tuple[Said, ...]:
+    def closings(self, incident: int) -> tuple[Opinion, ...]:
         """What people said of it, the word that counts first."""
         found = word(self.ledger.said(incident))
         return () if found is None else tuple(self._opinion(one) for one in (found.last, *found.against))
 
-    def _opinion(self, one: Annotation) -> Said:
+    def _opinion(self, one: Annotation) -> Opinion:
         said = one.said
-        return Said(
+        return Opinion(
             by=said.who,
             cause=nameless(said.cause) or self.title(said.fault or ""),
             nodes=said.nodes,
@@ -126,7 +128,7 @@ class CardComposer:
         before, faults = self.ledger.chain(incident)
         return Chain(before + 1, tuple((self.title(fault), count) for fault, count in faults)) if before else None
 
-    def _standings(self, tenant: str) -> Mapping[str, Standing]:
+    def _standings(self, tenant: str) -> Mapping[str, RuleRecord]:
         at, found = self._records.get(tenant, (0.0, {}))
         if self.now() - at > STANDINGS:
             bar = self.config.tenants_of_chat[tenant].bar if tenant in self.config.tenants_of_chat else None
@@ -134,7 +136,7 @@ class CardComposer:
             self._records[tenant] = (self.now(), found)
         return found
 
-    def standing(self, tenant: str, rule: str) -> Standing | None:
+    def standing(self, tenant: str, rule: str) -> RuleRecord | None:
         """A rule's record in this tenant's close-outs."""
         return self._standings(tenant).get(rule)
 
@@ -144,7 +146,7 @@ class CardComposer:
         if not mutes:
             return None
         job, name = incident.job_id or "", incident.job_name or ""
-        return muted(mutes, subject_of(report, incident.tenant, incident.chain or "", job, name), channel, now)
+        return matching_mute(mutes, subject_of(report, incident.tenant, incident.chain or "", job, name), channel, now)
 
 
 def mute_words(mute: Mute) -> str:

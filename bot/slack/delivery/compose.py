@@ -61,7 +61,7 @@ class Composer:
         record = self.ledger.answer(posting.incident_id) if posting.incident_id else None
         job = "A job" if record is None else record.incident.job_name or record.incident.job_id or "A job"
         called = [str(one["id"]) for one in posting.facts.get("mentions", []) if isinstance(one, dict)]
-        return replies.opened(job, str(posting.facts.get("why") or ""), called)
+        return replies.opening_words(job, str(posting.facts.get("why") or ""), called)
 
     def wanted(self, posting: Posting) -> bool:
         """Whether it is still to be posted: a reminder is not, once somebody has said what it was."""
@@ -100,7 +100,7 @@ class Composer:
     def _proposal(self, posting: Posting) -> Message:
         """A proposed rule, in the thread of the incident that it came from."""
         found = proposal_of(self.ledger, int(posting.facts.get("proposal") or 0))
-        return replies.said("This proposal is not kept any more.") if found is None else proposed(found)
+        return replies.text_reply("This proposal is not kept any more.") if found is None else proposed(found)
 
     def _weekly(self, posting: Posting) -> Message:
         """The digest of a week, with a handle for the button that lists what nobody has closed."""
@@ -120,7 +120,7 @@ class Composer:
         record = self.ledger.answer(posting.incident_id or 0)
         job = "the job" if record is None else record.incident.job_name or record.incident.job_id or "the job"
         if not self.wanted(posting):
-            return replies.said(f"Thank you: nothing more about {job}.")
+            return replies.text_reply(f"Thank you: nothing more about {job}.")
         return notices.reminder(job, posting.asked_by or "", posting.handle)
 
     def _collecting(self, posting: Posting) -> Message:
@@ -141,7 +141,7 @@ class Composer:
         if form == "digest":
             numbers = numbers_of(self.ledger, str(payload["tenant"]), str(payload["week"]))
             if numbers is None:
-                return replies.said("This digest is not kept any more: ask again.")
+                return replies.text_reply("This digest is not kept any more: ask again.")
             return digest.message_of(numbers, str(payload["handle"]), alone=True)
         return self._simple_reply(payload)
 
@@ -163,7 +163,7 @@ class Composer:
         """An incident of a list."""
         record = self.ledger.answer(int(payload["incident"]))
         if record is None:
-            return replies.said("This incident is not kept any more.")
+            return replies.text_reply("This incident is not kept any more.")
         report = from_json(record.report_json)
         return answer_message(
             report, self.cards.card_for(record.incident, report, str(payload["handle"]), str(payload["channel"]))

@@ -15,8 +15,8 @@ from bot.render.report_json import from_json
 from bot.rulebase.loader import default_folder
 from bot.slack.blocks.limits import Json
 from bot.slack.forms import rule as forms_rule
-from bot.slack.forms.close_out import CloseOut, CloseOutForm, Shown, close_out
-from bot.slack.forms.lifecycle import Near
+from bot.slack.forms.close_out import CloseOut, CloseOutForm, DiagnosisOption, close_out
+from bot.slack.forms.lifecycle import MergeCandidate
 from bot.store.incidents import Answered, Incident, Listing
 from kb.report import Report
 
@@ -101,7 +101,7 @@ class FormComposer:
             return CloseOut(cause=None, nodes=nodes)
         return CloseOut(cause="shown", fault=first.fault, rule=first.rule, verdict="right", nodes=nodes[:20])
 
-    def near(self, incident: Incident) -> list[Near]:
+    def near(self, incident: Incident) -> list[MergeCandidate]:
         """Incidents into which this one may be merged: those of the same job or fault first, then the latest."""
         now = datetime.fromtimestamp(self.now(), UTC)
         since = now - timedelta(days=14)
@@ -114,7 +114,9 @@ class FormComposer:
                 -one.id,
             ),
         )
-        return [Near(one.id, f"{one.job_name or one.job_id or 'a job'}: {one.summary}") for one in likely[:20]]
+        return [
+            MergeCandidate(one.id, f"{one.job_name or one.job_id or 'a job'}: {one.summary}") for one in likely[:20]
+        ]
 
 
 def close_out_form(handle: str, report: Report, known: CloseOut) -> CloseOutForm:
@@ -123,9 +125,9 @@ def close_out_form(handle: str, report: Report, known: CloseOut) -> CloseOutForm
     return CloseOutForm(handle, f"{job}: {report.summary}", shown_of(report), known)
 
 
-def shown_of(report: Report) -> tuple[Shown, ...]:
+def shown_of(report: Report) -> tuple[DiagnosisOption, ...]:
     """The diagnoses that a person may pick, each fault once."""
-    found: dict[str, Shown] = {}
+    found: dict[str, DiagnosisOption] = {}
     for one in report.diagnoses:
-        found.setdefault(one.fault, Shown(one.rank, one.fault, one.rule, one.title))
+        found.setdefault(one.fault, DiagnosisOption(one.rank, one.fault, one.rule, one.title))
     return tuple(found.values())[:20]

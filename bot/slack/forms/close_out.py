@@ -50,7 +50,7 @@ UNTIL: Mapping[str, tuple[str, int]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class DiagnosisOption:
     """A diagnosis that the person saw: its place in the report, its fault, rule and title."""
 
     rank: int
@@ -84,12 +84,12 @@ class CloseOutForm:
 
     handle: str
     subject: str
-    shown: tuple[Shown, ...] = ()
+    shown: tuple[DiagnosisOption, ...] = ()
     known: CloseOut = field(default_factory=CloseOut)
 
 
 @dataclass(frozen=True, slots=True)
-class Mute:
+class MuteForm:
     """A mute as asked for: how many seconds, everywhere or in this channel, and why."""
 
     seconds: int
@@ -98,7 +98,7 @@ class Mute:
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
+class JobChoice:
     """The job that a person picked (its handle) or typed (its name or id)."""
 
     handle: str | None = None
@@ -182,7 +182,7 @@ def fault_options(faults: Sequence[tuple[str, str]]) -> Json:
     return {"options": [choice(fault, title or fault, description=fault) for fault, title in fitting[:100]]}
 
 
-def read_close_out(state: object, shown: Sequence[Shown]) -> tuple[CloseOut, Errors]:
+def read_close_out(state: object, shown: Sequence[DiagnosisOption]) -> tuple[CloseOut, Errors]:
     """What was filled in, and what is wrong with it by field. `state`: `view.state` or its `values`."""
     values = state_values(state)
     errors: Errors = {}
@@ -205,7 +205,7 @@ def read_close_out(state: object, shown: Sequence[Shown]) -> tuple[CloseOut, Err
 
 
 def _cause(
-    values: Mapping[str, Any], shown: Sequence[Shown], errors: Errors
+    values: Mapping[str, Any], shown: Sequence[DiagnosisOption], errors: Errors
 ) -> tuple[Cause | None, str | None, str | None]:
     told = picked(values, "cause")
     if told is None:
@@ -259,7 +259,7 @@ def _hours(values: Mapping[str, Any], errors: Errors) -> float | None:
 # --- mute, and which job ---------------------------------------------------------------------------------------------
 
 
-def mute(handle: str, subject: str) -> Json:
+def mute_view(handle: str, subject: str) -> Json:
     """The form to mute a rule, job or node. `subject`: what is muted, in words."""
     untils = [choice(key, label) for key, (label, _) in UNTIL.items()]
     wheres = [choice("channel", "In this channel"), choice("everywhere", "Everywhere")]
@@ -272,7 +272,7 @@ def mute(handle: str, subject: str) -> Json:
     return modal(MUTE, "Mute", blocks, handle, submit="Mute")
 
 
-def read_mute(state: object) -> tuple[Mute, Errors]:
+def read_mute(state: object) -> tuple[MuteForm, Errors]:
     """The mute that was asked for, and what is wrong with it by field."""
     values = state_values(state)
     errors: Errors = {}
@@ -282,7 +282,7 @@ def read_mute(state: object) -> tuple[Mute, Errors]:
     if where not in ("channel", "everywhere"):
         errors["where"] = "Choose where"
     _, seconds = UNTIL.get(until or "", ("", 0))
-    return Mute(seconds, where == "everywhere", typed(values, "why", LONGEST["action"], errors)), errors
+    return MuteForm(seconds, where == "everywhere", typed(values, "why", LONGEST["action"], errors)), errors
 
 
 def which_job(handle: str, named: Sequence[tuple[str, str]]) -> Json:
@@ -297,22 +297,22 @@ def which_job(handle: str, named: Sequence[tuple[str, str]]) -> Json:
     return modal(WHICH_JOB, "Diagnose a job", blocks, handle, submit="Diagnose")
 
 
-def read_which_job(state: object) -> tuple[Picked, Errors]:
+def read_which_job(state: object) -> tuple[JobChoice, Errors]:
     """The job that was meant: what was typed counts before what was picked."""
     values = state_values(state)
     errors: Errors = {}
     text = typed(values, "name", 256, errors)
     handle = picked(values, "job")
     if text or handle:
-        return Picked(None if text else handle, text), errors
+        return JobChoice(None if text else handle, text), errors
     errors["name"] = "Name a job"
-    return Picked(), errors
+    return JobChoice(), errors
 
 
 # --- while it loads, and when it fails -------------------------------------------------------------------------------
 
 
-def broken(title: str, problem: str, error: str = "") -> Json:
+def error_view(title: str, problem: str, error: str = "") -> Json:
     """A view that says what went wrong. `error`: the id under which the log has more."""
     blocks = [
         section(phrases.cut(problem, 1000)),
@@ -321,6 +321,6 @@ def broken(title: str, problem: str, error: str = "") -> Json:
     return modal("failed", title, blocks, "")
 
 
-def done(title: str, told: str) -> Json:
+def done_view(title: str, told: str) -> Json:
     """A view that says that it is done, or refused."""
     return modal("done", title, [section(phrases.cut(told, 1000))], "")

@@ -28,7 +28,7 @@ _TITLES = {"assign": "Assign", "snooze": "Snooze", "merge": "Merge"}
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class MergeCandidate:
     """An incident into which this one may be merged."""
 
     number: int
@@ -36,7 +36,7 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class StepForm:
     """What was filled in. `assignee`: a Slack user id, None for nobody; `span`: a key of `SPANS`; `other`: an incident."""
 
     assignee: str | None = None
@@ -45,7 +45,9 @@ class Filled:
     note: str = ""
 
 
-def form(verb: str, handle: str, subject: str, near: Sequence[Near] = (), assignee: str | None = None) -> Json:
+def form(
+    verb: str, handle: str, subject: str, near: Sequence[MergeCandidate] = (), assignee: str | None = None
+) -> Json:
     """The form of a step. `subject`: which incident, in words; `near`: for a merge, the likely ones first."""
     if verb == "assign":
         fields = [entry("assignee", "To whom?", _people(assignee), hint="Leave it empty to give it to nobody")]
@@ -70,7 +72,7 @@ def form(verb: str, handle: str, subject: str, near: Sequence[Near] = (), assign
     return modal(LIFE, _TITLES[verb], blocks, handle, submit=_TITLES[verb])
 
 
-def read_form(verb: str, state: object) -> tuple[Filled, Errors]:
+def read_form(verb: str, state: object) -> tuple[StepForm, Errors]:
     """What was filled in, and what is wrong with it by field."""
     values = state_values(state)
     errors: Errors = {}
@@ -80,13 +82,13 @@ def read_form(verb: str, state: object) -> tuple[Filled, Errors]:
         if told is not None and not (isinstance(told, str) and _PERSON.match(told)):
             errors["assignee"] = "Choose a person of the list"
             told = None
-        return Filled(assignee=told, note=note), errors
+        return StepForm(assignee=told, note=note), errors
     if verb == "snooze":
         span = picked(values, "span") or ""
         if span not in SPANS:
             errors["span"] = "Choose for how long"
-        return Filled(span=span, note=note), errors
-    return Filled(other=_other(values, errors), note=note), errors
+        return StepForm(span=span, note=note), errors
+    return StepForm(other=_other(values, errors), note=note), errors
 
 
 def _other(values: Mapping[str, Any], errors: Errors) -> int | None:

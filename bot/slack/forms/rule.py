@@ -93,7 +93,7 @@ def form(shown: RuleForm) -> Json:
             typing("remediation", "\n".join(edits.remediation), most=TEXT, lines=True), hint="A step a line; the first is what a person can do now",
         ),
         entry("owner", "Who acts", typing("owner", edits.owner, most=60), hint="Empty: by the fault"),
-        *([_all_the_same()] if shown.hurts else []),
+        *([_force_field()] if shown.hurts else []),
     ]  # fmt: skip
     return _named(modal(PROPOSE_RULE, "Propose a rule", blocks, shown.handle, submit="Propose"), shown.handle)
 
@@ -128,7 +128,7 @@ def _looked_for(shown: RuleForm) -> list[Json]:
     ]
 
 
-def _all_the_same() -> Json:
+def _force_field() -> Json:
     return entry("all_the_same", "Against it", box("all_the_same", "Propose it all the same", ticked=False))
 
 

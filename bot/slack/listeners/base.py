@@ -15,7 +15,7 @@ from slack_sdk.errors import SlackApiError
 
 from bot.slack.blocks.limits import Json, Message
 from bot.slack.delivery.compose import Composer
-from bot.slack.forms.close_out import broken, done
+from bot.slack.forms.close_out import done_view, error_view
 from bot.slack.messages import replies
 from bot.slack.use_cases.access import NotAllowed, Person, Subject
 from bot.slack.use_cases.services import UseCases
@@ -85,12 +85,15 @@ class ListenerBase:
             ack(**kept())
         except NotAllowed as refused:
             told = self._composer.refused(refused.refused.verb, refused.refused.ask)
-            ack(response_action="update", view=done(title, told.text))
+            ack(response_action="update", view=done_view(title, told.text))
         except SignalboxError as error:
-            ack(response_action="update", view=broken(title, str(error)))
+            ack(response_action="update", view=error_view(title, str(error)))
         except Exception:  # noqa: BLE001 - it is logged, and told to whoever asked
             number = log_error("a form could not be kept")
-            ack(response_action="update", view=broken(title, "This did not work; it is a fault of Signalbox.", number))
+            ack(
+                response_action="update",
+                view=error_view(title, "This did not work; it is a fault of Signalbox.", number),
+            )
 
     def safely(self, person: Person, do: Callable[[], Any]) -> Any:
         """What `do` says, or in words why it could not."""
@@ -98,14 +101,14 @@ class ListenerBase:
             return do()
         except NotAllowed as refused:
             if refused.refused.why == "channel":
-                return replies.said(
+                return replies.text_reply(
                     "This channel is none of those that Signalbox serves; " + where_to_ask(refused.refused.ask)
                 )
             return self._composer.refused(refused.refused.verb, refused.refused.ask)
         except SignalboxError as error:
-            return replies.said(str(error))
+            return replies.text_reply(str(error))
         except Exception:  # noqa: BLE001 - it is logged, and told to whoever asked
-            return replies.broken(log_error(f"a wish of {person.id} could not be written down"))
+            return replies.internal_error(log_error(f"a wish of {person.id} could not be written down"))
 
 
 def where_to_ask(channels: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ from bot.render.report_json import from_json
 from bot.slack.blocks.limits import Json
 from bot.slack.delivery.compose import Composer
 from bot.slack.delivery.form_composer import shown_of
-from bot.slack.forms.close_out import broken, fault_options, read_close_out
+from bot.slack.forms.close_out import error_view, fault_options, read_close_out
 from bot.slack.listeners.base import Body, ButtonPress, ListenerBase, handle_of, person_of
 from bot.slack.listeners.rules import RuleListeners
 from bot.slack.use_cases.access import Person, Subject
@@ -58,7 +58,7 @@ class CloseOutListeners(ListenerBase):
             known, _ = read_close_out(view.get("state"), shown)
             form = self._composer.forms.close_out(str(view["private_metadata"]), subject.record, known)
         except SignalboxError as error:
-            form = broken("Close out", str(error))
+            form = error_view("Close out", str(error))
         client.views_update(view_id=view["id"], hash=view.get("hash"), view=form)
 
     def search(self, ack: Ack, payload: Body) -> None:

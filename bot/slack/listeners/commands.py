@@ -63,14 +63,14 @@ class CommandListeners(ListenerBase):
 
     def _digest(self, person: Person, rest: str, key: str) -> Message:
         week = self._use_cases.diagnoses.request_digest(person, rest.strip(), key)
-        return replies.said(f"Working out the digest of {week}; it comes to you alone.")
+        return replies.text_reply(f"Working out the digest of {week}; it comes to you alone.")
 
     def _rules(self, person: Person, asked: str, page: int) -> Message:
         head, _, rule = asked.partition(" ")
         if head == "looked":
             tenant = self._use_cases.access.allow(person, "admin", f"rule {rule}")
             self._use_cases.rules.mark_reviewed(person, tenant, rule)
-            return replies.said(f"From now on {rule[:80]} is judged anew.")
+            return replies.text_reply(f"From now on {rule[:80]} is judged anew.")
         tenant = self._use_cases.access.allow(person, "read", "rules")
         found = self._composer.lists.rules(tenant, asked)
         return lists.rules(found[(page - 1) * lists.PAGE : page * lists.PAGE], page, len(found), asked)

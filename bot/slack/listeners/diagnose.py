@@ -19,7 +19,7 @@ from bot.slack.listeners.base import (
     person_of,
 )
 from bot.slack.messages import notices, replies
-from bot.slack.parsing.commands import Diagnose, Wrong, read_diagnose
+from bot.slack.parsing.commands import DiagnoseCommand, UsageError, read_diagnose
 from bot.slack.parsing.job_names import jobs_named
 from bot.slack.use_cases.access import Person
 from bot.slack.use_cases.services import UseCases
@@ -45,20 +45,20 @@ class DiagnoseListeners(ListenerBase):
     def request(self, person: Person, text: str, key: str) -> Message:
         """Request a diagnosis as typed; the words that acknowledge it, or say why not."""
         asked = read_diagnose(text)
-        if isinstance(asked, Wrong):
+        if isinstance(asked, UsageError):
             return notices.usage(asked.problem)
         if not asked.job:
             self._use_cases.diagnoses.list_recent(person, key)
-            return replies.looking()
+            return replies.searching()
         return self.acknowledgement(self._use_cases.diagnoses.diagnose(person, asked, key), asked)
 
-    def acknowledgement(self, taken: RequestOutcome, asked: Diagnose) -> Message:
+    def acknowledgement(self, taken: RequestOutcome, asked: DiagnoseCommand) -> Message:
         """The words that acknowledge a request, with a link to the message that answers it already."""
         posting = taken.posting
         link = None
         if posting is not None and posting.ts is not None and self._team_url:
             link = f"{self._team_url.rstrip('/')}/archives/{posting.channel}/p{posting.ts.replace('.', '')}"
-        return replies.taken(asked.job, private=asked.private, there=posting is not None, link_to=link)
+        return replies.request_accepted(asked.job, private=asked.private, there=posting is not None, link_to=link)
 
     def diagnose_message(self, ack: Ack, shortcut: Body, client: WebClient) -> None:
         """The shortcut "Diagnose job in this message": at once where it names one, else a form that asks which."""
@@ -75,8 +75,10 @@ class DiagnoseListeners(ListenerBase):
         def opened() -> Message | None:
             if len(named) == 1:
                 return self.acknowledgement(
-                    self._use_cases.diagnoses.diagnose(person, Diagnose(named[0]), delivery_key("shortcut", shortcut)),
-                    Diagnose(named[0]),
+                    self._use_cases.diagnoses.diagnose(
+                        person, DiagnoseCommand(named[0]), delivery_key("shortcut", shortcut)
+                    ),
+                    DiagnoseCommand(named[0]),
                 )
             place, handles = self._use_cases.forms.offer_jobs(person, named)
             press.open(which_job(place, list(zip(handles, named, strict=True))))
@@ -97,7 +99,7 @@ class DiagnoseListeners(ListenerBase):
             taken, job = self._use_cases.diagnoses.diagnose_choice(
                 person, str(action.get("value") or ""), delivery_key("action", body)
             )
-            return None if taken.second else self.acknowledgement(taken, Diagnose(job))
+            return None if taken.second else self.acknowledgement(taken, DiagnoseCommand(job))
 
         told = self.safely(person, picked)
         if told is not None:
@@ -120,7 +122,7 @@ class DiagnoseListeners(ListenerBase):
                 self._use_cases.diagnoses.diagnose_choice(person, picked.handle, key)
                 return {"response_action": "clear"}
             asked = read_diagnose(picked.text)
-            if isinstance(asked, Wrong):
+            if isinstance(asked, UsageError):
                 return {"response_action": "errors", "errors": {"name": asked.problem}}
             self._use_cases.diagnoses.diagnose(person, asked, key)
             return {"response_action": "clear"}

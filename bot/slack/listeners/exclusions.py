@@ -14,11 +14,11 @@ class ExclusionListeners(ListenerBase):
     def confirm(self, person: Person, subject: Subject, _press: ButtonPress) -> Message:
         """Confirm all proposed exclusions of an incident."""
         done, late = self._use_cases.exclusions.decide(person, subject, "barred")
-        return replies.barred(
+        return replies.exclusions_decided(
             [one.node for one in done], self._use_cases.exclusions.drain_commands(subject, done), late
         )
 
     def refuse(self, person: Person, subject: Subject, _press: ButtonPress) -> Message | None:
         """Refuse all proposed exclusions of an incident."""
         _, late = self._use_cases.exclusions.decide(person, subject, "refused")
-        return replies.said("; ".join(late)) if late else None
+        return replies.text_reply("; ".join(late)) if late else None

@@ -45,7 +45,7 @@ class IncidentListeners(ListenerBase):
     def remind_later(self, person: Person, subject: Subject, _press: ButtonPress) -> Message:
         """Ask again on the next working day."""
         self._use_cases.incidents.postpone_reminder(person, subject)
-        return replies.said("You will be asked once more, on the next working day.")
+        return replies.text_reply("You will be asked once more, on the next working day.")
 
     def dismiss_reminder(self, person: Person, subject: Subject, _press: ButtonPress) -> None:
         """Take a reminder back."""

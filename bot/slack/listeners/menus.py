@@ -42,7 +42,7 @@ class MenuListeners(ListenerBase):
         def do(person: Person, subject: Subject, press: ButtonPress) -> Message | None:
             if verb == "again":
                 taken = self._use_cases.diagnoses.diagnose_again(person, subject, press.key)
-                return None if taken.second else replies.said("Looking again; the answer comes as a new message.")
+                return None if taken.second else replies.text_reply("Looking again; the answer comes as a new message.")
             if verb.startswith("mute_"):
                 self._mutes.open_form(person, subject, press, verb.removeprefix("mute_"))
                 return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from slack_bolt import Ack
 
 from bot.slack.blocks.limits import Json
-from bot.slack.forms.close_out import mute, read_mute
+from bot.slack.forms.close_out import mute_view, read_mute
 from bot.slack.listeners.base import Body, ButtonPress, ListenerBase, handle_of, person_of
 from bot.slack.use_cases.access import Person, Subject
 from kb.errors import SignalboxError
@@ -20,7 +20,7 @@ class MuteListeners(ListenerBase):
         if what is None:
             raise SignalboxError(f"there is no {kind} to mute")
         self._use_cases.access.allow(person, "mute", f"{kind} {what}")
-        press.open(mute(self._use_cases.forms.save(person, subject, kind), f"{kind} {what}"))
+        press.open(mute_view(self._use_cases.forms.save(person, subject, kind), f"{kind} {what}"))
 
     def muted(self, ack: Ack, body: Body, view: Body) -> None:
         """The form to mute was sent."""

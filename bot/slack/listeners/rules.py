@@ -8,7 +8,7 @@ from slack_sdk import WebClient
 from bot.learning.drafts.store import Wish as DraftWish
 from bot.slack.blocks.limits import Json
 from bot.slack.forms import rule as forms_rule
-from bot.slack.forms.close_out import broken, done
+from bot.slack.forms.close_out import done_view, error_view
 from bot.slack.listeners.base import Body, ListenerBase, person_of
 from bot.slack.use_cases.access import NotAllowed, Person, Subject
 from kb.errors import SignalboxError
@@ -31,7 +31,7 @@ class RuleListeners(ListenerBase):
             else:
                 return  # pressed twice
         except SignalboxError as error:
-            form = broken("Propose a rule", str(error))
+            form = error_view("Propose a rule", str(error))
         client.views_update(view_id=view["id"], view=form)
 
     def submitted_draft(self, ack: Ack, body: Body, view: Body) -> None:
@@ -48,7 +48,7 @@ class RuleListeners(ListenerBase):
                 return {"response_action": "errors", "errors": errors}
             self._use_cases.rules.update_draft(draft, DraftWish("propose", edits))
             told = "It is written down, replayed once more and proposed; a message here says where it stands."
-            return {"response_action": "update", "view": done("Propose a rule", told)}
+            return {"response_action": "update", "view": done_view("Propose a rule", told)}
 
         self.submitted(ack, "Propose a rule", kept)
 
@@ -58,8 +58,8 @@ class RuleListeners(ListenerBase):
             handle = self._use_cases.rules.start_draft(person, subject, key)
         except NotAllowed as refused:
             told = self._composer.refused(refused.refused.verb, refused.refused.ask)
-            return done("Close out", f"It is closed. {told.text}")
+            return done_view("Close out", f"It is closed. {told.text}")
         except SignalboxError as error:
-            return done("Close out", f"It is closed. No rule is drafted: {error}")
+            return done_view("Close out", f"It is closed. No rule is drafted: {error}")
         incident = subject.record.incident if subject.record is not None else None
         return forms_rule.loading(handle, "it" if incident is None else self._composer.forms.subject_words(incident))

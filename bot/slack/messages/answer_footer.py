@@ -21,7 +21,7 @@ from bot.slack.blocks.builders import (
 )
 from bot.slack.blocks.limits import Json
 from bot.slack.messages.answer_header import _EXCLUDED
-from bot.slack.messages.card import Barred, Card
+from bot.slack.messages.card import Card, ExcludedNode
 from bot.slack.messages.text_limits import SENTENCE
 from kb.report import Report
 
@@ -95,7 +95,7 @@ def exclusion_blocks(card: Card) -> list[Json]:
     return [*blocks, actions(*pair)]
 
 
-def _decided_by(one: Barred) -> list[Json]:
+def _decided_by(one: ExcludedNode) -> list[Json]:
     return [*words(", by "), *mention(one.by)] if one.by else []
 
 

@@ -7,7 +7,7 @@ from bot.render.phrases import few, joined, many
 from bot.slack.blocks.builders import mention, note, paragraph, rich, words
 from bot.slack.blocks.limits import Json
 from bot.slack.blocks.mrkdwn import escaped, listed
-from bot.slack.messages.card import Card, Chain, Life
+from bot.slack.messages.card import Card, Chain, IncidentStatus
 from bot.slack.messages.text_limits import FALLBACK, NAME, SENTENCE
 from kb.report import Report
 
@@ -96,7 +96,7 @@ def _chain(chain: Chain | None) -> str:
     return f"Failed {many(chain.attempt, 'time')} in a row{f'; before: {ends}' if ends else ''}"
 
 
-def assignment_blocks(life: Life) -> list[Json]:
+def assignment_blocks(life: IncidentStatus) -> list[Json]:
     """Who has it, whether it sleeps, what was merged into it."""
     told: list[list[Json]] = []
     if life.acked or life.assignee:

@@ -18,7 +18,7 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Opinion:
     """What a person says an incident truly was.
 
     `by`: a Slack user id, or the login of the command line; `cause`: in words; `at`: seconds since the epoch.
@@ -33,7 +33,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class IncidentStatus:
     """How far an incident is besides its close-out (bot.incidents.lifecycle). `assignee`: a Slack user id, or a name; `acked`: somebody is at it.
 
     `snoozed`: asleep until then, seconds since the epoch; `whole`: the incident as a part of which it counts, its job, and the
@@ -49,7 +49,7 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True)
-class Barred:
+class ExcludedNode:
     """A node that the decision leaves out, as the bar list has it now. `told`: what holds, in words; `by`: who decided, or None."""
 
     node: str
@@ -74,7 +74,7 @@ class Card:
     asked_by: str | None = None
     why: str = ""
     chain: Chain | None = None
-    closings: tuple[Said, ...] = ()
+    closings: tuple[Opinion, ...] = ()
     weak: Mapping[str, str] = field(default_factory=dict)
     owner: str | None = None
     link: str | None = None
@@ -84,5 +84,5 @@ class Card:
     private: bool = False
     muted: str = ""
     muted_by: str | None = None
-    life: Life = field(default_factory=Life)
-    bars: tuple[Barred, ...] = ()
+    life: IncidentStatus = field(default_factory=IncidentStatus)
+    bars: tuple[ExcludedNode, ...] = ()

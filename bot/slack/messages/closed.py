@@ -12,7 +12,7 @@ from bot.slack.blocks.limits import Json, Message, fit
 from bot.slack.blocks.mrkdwn import escaped
 from bot.slack.messages.answer_footer import context_notes, manage_menu, more_menu
 from bot.slack.messages.answer_header import PHASE_WORDS, assignment_blocks, name_of
-from bot.slack.messages.card import Card, Said
+from bot.slack.messages.card import Card, Opinion
 from bot.slack.messages.text_limits import FALLBACK, NAME, SENTENCE
 from kb.report import Report
 
@@ -67,18 +67,18 @@ def closed_message(report: Report, card: Card) -> Message:
     return fit(Message(escaped(f"{name_of(report)}: {body}", FALLBACK), tuple(blocks)))
 
 
-def _resolution(one: Said, *, who: bool = True) -> list[Json]:
+def _resolution(one: Opinion, *, who: bool = True) -> list[Json]:
     by = [*mention(one.by), *words(": ")] if who else []
     return [*by, *words(f"{one.cause}{_nodes(one)}{_verdict_on_answer(one)}", SENTENCE)]
 
 
-def _nodes(one: Said) -> str:
+def _nodes(one: Opinion) -> str:
     if not one.nodes:
         return ""
     return f", {'node' if len(one.nodes) == 1 else 'nodes'} {few(one.nodes)}"
 
 
-def _verdict_on_answer(one: Said) -> str:
+def _verdict_on_answer(one: Opinion) -> str:
     return f" (bot: {VERDICTS[one.verdict]})" if one.verdict else ""
 
 

@@ -15,13 +15,13 @@ _NAMED = 80
 _DRAINS = 8  # commands shown
 
 
-def said(text: str) -> Message:
+def text_reply(text: str) -> Message:
     """One sentence. `<#C…>` and other marks of Slack in it are shown as they are, not followed."""
     text = text.strip() or "…"
     return fit(Message(escaped(text, _SAID), tuple(rich(paragraph(words(text, _SAID))))))
 
 
-def taken(job: str, *, private: bool = False, there: bool = False, link_to: str | None = None) -> Message:
+def request_accepted(job: str, *, private: bool = False, there: bool = False, link_to: str | None = None) -> Message:
     """The acknowledgement of a wish. `there`: a message here answers it already, or is about to; `link_to`: its address."""
     name = phrases.cut(job, _NAMED)
     if there:
@@ -29,10 +29,10 @@ def taken(job: str, *, private: bool = False, there: bool = False, link_to: str 
         where = link(link_to, "the answer") or words("the message above")
         rest = words("; its menu has “Run again”.")
         return fit(Message(escaped(f"{head}above.", _SAID), tuple(rich(paragraph([*words(head), *where, *rest])))))
-    return said(f"{TAKEN}{name}; the answer comes {'to you alone' if private else 'in this channel'}.")
+    return text_reply(f"{TAKEN}{name}; the answer comes {'to you alone' if private else 'in this channel'}.")
 
 
-def opened(job: str, why: str, called: Sequence[str]) -> Message:
+def opening_words(job: str, why: str, called: Sequence[str]) -> Message:
     """The opening words of an answer that nobody asked for; whoever is called is called here: an edit calls nobody."""
     head = f"{phrases.cut(job, _NAMED)} ended badly" if why.startswith("it ended") else phrases.cut(job, _NAMED)
     people = [part for one in called for part in (*words(" "), *mention(one))]
@@ -40,7 +40,7 @@ def opened(job: str, why: str, called: Sequence[str]) -> Message:
     return fit(Message(escaped(f"{head}{phrases.tail(why)}", _SAID), tuple(rich(told))))
 
 
-def barred(nodes: Sequence[str], drains: Sequence[str], late: Sequence[str]) -> Message:
+def exclusions_decided(nodes: Sequence[str], drains: Sequence[str], late: Sequence[str]) -> Message:
     """What became of bars that somebody confirmed, with the commands that would drain; they are never run by Signalbox."""
     head = f"Barred: {phrases.few(nodes)}." if nodes else "Nothing was barred."
     more = f" {'; '.join(late)}." if late else ""
@@ -49,13 +49,13 @@ def barred(nodes: Sequence[str], drains: Sequence[str], late: Sequence[str]) -> 
     return fit(Message(escaped(f"{head}{more}", _SAID), tuple(rich(*parts))))
 
 
-def looking() -> Message:
+def searching() -> Message:
     """No job was named: those of this person are looked for."""
-    return said("Looking for your jobs that failed of late…")
+    return text_reply("Looking for your jobs that failed of late…")
 
 
-def broken(error: str) -> Message:
+def internal_error(error: str) -> Message:
     """A mistake of Signalbox itself. `error`: under which the log has more."""
-    return said(
+    return text_reply(
         f"This did not work; it is a fault of Signalbox. Error {error}, also in its log. Trying again does no harm."
     )

@@ -22,7 +22,7 @@ _LONGEST_SPAN = 30 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnose:
+class DiagnoseCommand:
     """A wish for a diagnosis. `job` is empty where none was named; `last`: seconds."""
 
     job: str
@@ -32,13 +32,13 @@ class Diagnose:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
+class UsageError:
     """What was typed cannot be read; the text says why."""
 
     problem: str
 
 
-def read_diagnose(text: str) -> Diagnose | Wrong:
+def read_diagnose(text: str) -> DiagnoseCommand | UsageError:
     """`<job> [last 2h] [private] [deep]`, the words behind the job in any order."""
     rest = plain(text)
     last: float | None = None
@@ -49,7 +49,7 @@ def read_diagnose(text: str) -> Diagnose | Wrong:
         if span is not None:
             found = _span(span[1])
             if found is None:
-                return Wrong(f"“last {span[1]}” is no span of time: write it as 30m, 2h or 1d")
+                return UsageError(f"“last {span[1]}” is no span of time: write it as 30m, 2h or 1d")
             last, rest = found, rest[: span.start()].rstrip()
         elif word.lower() in flags:
             flags[word.lower()], rest = True, head.rstrip()
@@ -57,10 +57,10 @@ def read_diagnose(text: str) -> Diagnose | Wrong:
             break
     job = unquoted(rest)
     if len(job) > LONGEST:
-        return Wrong(f"a job's name has at most {LONGEST} characters; this has {len(job)}")
+        return UsageError(f"a job's name has at most {LONGEST} characters; this has {len(job)}")
     if not job.isprintable():
-        return Wrong("a job's name has no line breaks or control characters")
-    return Diagnose(job, last, flags["private"], flags["deep"])
+        return UsageError("a job's name has no line breaks or control characters")
+    return DiagnoseCommand(job, last, flags["private"], flags["deep"])
 
 
 def read_shift(text: str) -> float:

@@ -12,7 +12,7 @@ from sqlmodel import Session
 from bot.incidents.ledger import Ledger
 from bot.notify.requests import DiagnosisRequest, RequestOutcome, request_diagnosis
 from bot.queue.payloads import DiagnosePayload, DigestPayload, RecentJobsPayload
-from bot.slack.parsing.commands import Diagnose
+from bot.slack.parsing.commands import DiagnoseCommand
 from bot.slack.use_cases.access import AccessControl, Person, Subject
 from kb.digest.weeks import week_named, week_of
 from kb.errors import SignalboxError
@@ -25,7 +25,7 @@ class DiagnosisRequests:
     ledger: Ledger
     access: AccessControl
 
-    def diagnose(self, person: Person, asked: Diagnose, key: str, *, again: bool = False) -> RequestOutcome:
+    def diagnose(self, person: Person, asked: DiagnoseCommand, key: str, *, again: bool = False) -> RequestOutcome:
         """Write down a wish for a diagnosis."""
         tenant = self.access.allow(person, "diagnose", asked.job)
         order = DiagnosePayload(asked.job, tenant, source="slack", last=asked.last, deep=asked.deep)

@@ -19,7 +19,7 @@ from bot.notify.outbox import enqueue_item
 from bot.policy.resolution_codes import Verdict, implied
 from bot.render.report_json import from_json
 from bot.slack.forms.close_out import CloseOut
-from bot.slack.forms.lifecycle import SPANS, Filled
+from bot.slack.forms.lifecycle import SPANS, StepForm
 from bot.slack.use_cases.access import AccessControl, Person, Subject, record_of
 from bot.store.incidents import Answered
 
@@ -81,12 +81,12 @@ class IncidentActions:
         return self.ledger.write(annotated)
 
     def apply_step(
-        self, person: Person, subject: Subject, key: str, verb: StepVerb, filled: Filled | None = None
+        self, person: Person, subject: Subject, key: str, verb: StepVerb, filled: StepForm | None = None
     ) -> bool:
         """A step in the incident's life; whether this is new."""
         incident = record_of(subject).incident.id
         self.access.allow(person, "annotate", f"incident {incident}")
-        now, filled = self.access.time(), filled or Filled()
+        now, filled = self.access.time(), filled or StepForm()
         until = None
         if verb == "snooze":
             _, seconds = SPANS.get(filled.span, ("", None))

@@ -8,10 +8,10 @@ from sqlmodel import Session
 
 from bot.incidents.ledger import Ledger
 from bot.notify.messages import refresh_messages
-from bot.notify.mutes import mute_within
+from bot.notify.mutes import add_mute
 from bot.policy.notifications import Mute
 from bot.render.report_json import from_json
-from bot.slack.forms.close_out import Mute as MuteForm
+from bot.slack.forms.close_out import MuteForm
 from bot.slack.use_cases.access import AccessControl, Person, Subject, record_of
 from kb.errors import SignalboxError
 
@@ -44,7 +44,7 @@ class Mutes:
         mute = Mute(kind, what, until, subject.tenant, channel, person.id, form.why)  # type: ignore[arg-type]
 
         def muted(session: Session) -> bool:
-            new = mute_within(session, key, mute, self.access.time())
+            new = add_mute(session, key, mute, self.access.time())
             if new:
                 session.add(self.access.audit_row(person, subject.tenant, "mute", f"{kind} {what}"))
                 refresh_messages(session, [record_of(subject).incident.id])

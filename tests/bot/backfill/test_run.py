@@ -17,7 +17,7 @@ from sqlmodel import select
 
 from bot.backfill.past_jobs import past_jobs
 from bot.backfill.run import Backfill, Backfilled, Noted, Question, notes_of
-from bot.backfill.summary import Messages, figures, messages, text
+from bot.backfill.summary import MessageCounts, messages, summarise, text
 from bot.cli.backfill import run
 from bot.config.chat import Tenant
 from bot.config.file import read
@@ -70,7 +70,7 @@ def test_what_it_would_have_said(known, site: Path) -> None:
     assert {verdict for verdict, _ in seen.values()} <= {"fault", "no_fault", "no_match", "insufficient_evidence"}
     assert {error for _, error in seen.values()} == {""}
     assert told == [(number, len(found.noted)) for number in range(1, len(found.noted) + 1)]
-    made = figures(found, lambda fault: fault)
+    made = summarise(found, lambda fault: fault)
     assert (made.listed, made.fine + made.looked, made.failed + made.well) == (6, 6, made.looked)
     assert made.answered == sum(one.count for one in made.faults) >= 3
     assert (made.messages.posted, made.messages.channels) == (made.failed, {"the channel": made.failed})
@@ -186,7 +186,7 @@ def test_the_noise_rules_are_played_over_the_past() -> None:
     repeats = [noted(10 + number, 1e9 + 90_000 + number * hour / 4, job="same") for number in range(3)]
     late = [noted(20, 1e9 + 200_000, job="late")]
     found = messages([*late, *repeats, *burst], 4 * 86400.0, Tenant(cap=Cap(posts=3)))
-    assert found == Messages(
+    assert found == MessageCounts(
         posted=5,
         counted=2,
         held=1,
@@ -199,8 +199,8 @@ def test_the_noise_rules_are_played_over_the_past() -> None:
 
 def test_figures_of_nothing_divide_by_nothing() -> None:
     """No job, no failure: the words stand all the same."""
-    made = figures(Backfilled(question(), past_jobs((), 0.0, 1.0), (), 0, 0), str)
-    assert (made.failed, made.median_seconds, made.messages) == (0, None, Messages())
+    made = summarise(Backfilled(question(), past_jobs((), 0.0, 1.0), (), 0, 0), str)
+    assert (made.failed, made.median_seconds, made.messages) == (0, None, MessageCounts())
     assert text(made).startswith("Past jobs from")
 
 
@@ -210,7 +210,7 @@ def test_what_could_not_be_looked_at_is_counted_by_its_reason() -> None:
     broken = [noted(number, 1e9, error="no job is known\n" + bad, name=bad) for number in range(3)]
     silent = noted(9, 1e9, verdict="no_match", summary=bad, stands_out="password=hunter2secret", name=bad)
     past = past_jobs((), 0.0, 1.0)
-    made = figures(Backfilled(question(), past, (*broken, silent), 0, 0), str)
+    made = summarise(Backfilled(question(), past, (*broken, silent), 0, 0), str)
     assert list(made.unread.values()) == [3]
     told = text(made)
     assert [one for one in ("\x1b", "\u202e", "hunter2secret") if one in told] == []

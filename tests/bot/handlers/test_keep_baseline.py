@@ -14,8 +14,13 @@ import pytest
 from sqlmodel import select
 
 from bot.config.file import Cluster, Config, Connector
-from bot.handlers.keep_baseline import GoodRuns, keep_bundle
-from bot.handlers.successful_runs import GoodEnd, note_within, noter, unfit
+from bot.handlers.keep_baseline import KeepBaselineHandler, keep_bundle
+from bot.handlers.successful_runs import (
+    SuccessfulRun,
+    record_successful_run,
+    successful_run_recorder,
+    unsuitable_reason,
+)
 from bot.incidents.ledger import Ledger
 from bot.policy.routing import JobFacts
 from bot.queue.payloads import GOOD_RUN, KeepBaselinePayload
@@ -41,14 +46,14 @@ def ledger(database: str) -> Iterator[Ledger]:
         yield made
 
 
-def end(job: str = "1", name: str = "llm-run7", at: datetime = NOW) -> GoodEnd:
+def end(job: str = "1", name: str = "llm-run7", at: datetime = NOW) -> SuccessfulRun:
     """A run that completed."""
-    return GoodEnd(JobFacts("default", "c1", job, name, "ana"), at.timestamp())
+    return SuccessfulRun(JobFacts("default", "c1", job, name, "ana"), at.timestamp())
 
 
-def note(ledger: Ledger, one: GoodEnd, now: datetime = NOW) -> bool:
+def note(ledger: Ledger, one: SuccessfulRun, now: datetime = NOW) -> bool:
     """Note it; whether it was news."""
-    return ledger.write(lambda session: note_within(session, one, now))
+    return ledger.write(lambda session: record_successful_run(session, one, now))
 
 
 def orders(ledger: Ledger) -> list[KeepBaselinePayload]:
@@ -80,7 +85,7 @@ def test_of_a_family_one_run_a_day_is_asked_for(ledger: Ledger) -> None:
 def test_a_clock_that_is_ahead_and_none_at_all(ledger: Ledger) -> None:
     """An end lies neither in the future nor before all times."""
     note(ledger, end("1", at=NOW + timedelta(days=9)))
-    note(ledger, GoodEnd(end("2").facts, -1e18))
+    note(ledger, SuccessfulRun(end("2").facts, -1e18))
     with ledger.session() as session:
         assert [row.at for row in session.exec(select(GoodEndRow).order_by(GoodEndRow.at))] == [
             datetime(1970, 1, 1, tzinfo=UTC),
@@ -90,7 +95,7 @@ def test_a_clock_that_is_ahead_and_none_at_all(ledger: Ledger) -> None:
 
 def test_the_noter_writes_through_what_it_is_given(ledger: Ledger) -> None:
     """As the watcher of endings has it."""
-    noter(lambda: nullcontext(ledger))(end("1"))
+    successful_run_recorder(lambda: nullcontext(ledger))(end("1"))
     assert not note(ledger, end("1"))
 
 
@@ -110,7 +115,7 @@ DONE = replace(HEALTHY, job=JobView(state="COMPLETED"))
 )
 def test_which_runs_others_may_be_measured_by(report: Report, words: str | None) -> None:
     """Both must say that it ended well: the scheduler and the run's own lines."""
-    assert unfit(report) == words
+    assert unsuitable_reason(report) == words
 
 
 def test_a_good_run_is_kept_and_found_by_its_like(ledger: Ledger, known: Knowledge) -> None:
@@ -163,7 +168,7 @@ def test_the_worker_collects_and_keeps_it(
     monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path / "state"))
     shutil.copytree(GOOD, tmp_path / "runs" / "fine")
     config = Config((Cluster("c1", "default", (Connector("b", "bundles", BundlesSettings(str(tmp_path / "runs"))),)),))
-    does = {GOOD_RUN: GoodRuns(ledger, known, config).do}
+    does = {GOOD_RUN: KeepBaselineHandler(ledger, known, config).do}
     for job in ("lm-tiny", "gone"):
         order = KeepBaselinePayload(job, "default", job)
         work, _ = ledger.enqueue(order.request(), NOW)

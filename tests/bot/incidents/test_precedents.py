@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from bot.diagnosis.diagnose import diagnose_bundle
-from bot.handlers.successful_runs import GoodEnd, note_within
+from bot.handlers.successful_runs import SuccessfulRun, record_successful_run
 from bot.incidents.exclusions import Wanted
 from bot.incidents.ledger import Ledger
 from bot.incidents.lifecycle import Step
 from bot.incidents.precedents import TRACE, Whose, moment, recall_within, recaller, traced, whose
 from bot.incidents.resolution import Closing
-from bot.notify.announce import chained_within
+from bot.notify.announce import assign_chain
 from bot.policy.routing import JobFacts, link_of
 from bot.render.report_json import dumps
 from bot.rulebase.loader import Knowledge
@@ -79,7 +79,7 @@ def add(
     filed = file(dumps(one), one, b"", None, ended + HOUR / 60, origin=Origin(who.tenant, who.cluster, ended, kept))
     with ledger.session(write=True) as session:
         number = add_within(session, filed)
-        chained_within(session, session.get_one(IncidentRow, number), link_of(who), ended)
+        assign_chain(session, session.get_one(IncidentRow, number), link_of(who), ended)
     return number
 
 
@@ -176,8 +176,8 @@ def test_how_advice_fared_is_told_by_what_came_next(ledger: Ledger) -> None:
         if later is not None:
             add(ledger, 30, job, name=f"n{job}", reached=later, attempt=2)
     with ledger.session(write=True) as session:
-        note_within(session, GoodEnd(facts("3", name="n3"), (NOW - 20 * HOUR).timestamp()), NOW)
-        note_within(session, GoodEnd(facts("9", name="n9"), (NOW - 20 * HOUR).timestamp()), NOW)
+        record_successful_run(session, SuccessfulRun(facts("3", name="n3"), (NOW - 20 * HOUR).timestamp()), NOW)
+        record_successful_run(session, SuccessfulRun(facts("9", name="n9"), (NOW - 20 * HOUR).timestamp()), NOW)
     steps = recall(ledger).steps
     assert outcomes(steps, "gpu_fell_off_bus") == (Outcomes("restart_in_place", "gpu_fell_off_bus", 2, 3, 0),)
 

@@ -8,7 +8,7 @@ import pytest
 from sqlmodel import select
 
 from bot.config.file import read
-from bot.handlers.diagnose import Answering
+from bot.handlers.diagnose import DiagnoseHandler
 from bot.incidents.ledger import Ledger
 from bot.learning.replay.trial import base_of
 from bot.queue.payloads import DIAGNOSE, DiagnosePayload
@@ -51,7 +51,7 @@ def answered(database, base, folder, text, *, calibrate="false"):
     config = read(folder / "signalbox.yaml")
     with Ledger(database) as ledger:
         ledger.enqueue(DiagnosePayload("demo", "default").request(), datetime.now(UTC))
-        assert step(ledger, {DIAGNOSE: Answering(ledger, base.known, config).do}, "worker")
+        assert step(ledger, {DIAGNOSE: DiagnoseHandler(ledger, base.known, config).do}, "worker")
         with ledger.session() as session:
             hits = [(one.rule, one.incident_id, one.leads) for one in session.exec(select(ShadowHitRow))]
         newest = max(ledger.list(), key=lambda one: one.id)

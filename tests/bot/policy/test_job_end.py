@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.policy.job_end import LARGEST, HookRefused, Told, Watching, as_of, fold, judged, read_ended, words
+from bot.policy.job_end import (
+    LARGEST,
+    HookRefused,
+    JobEndNotice,
+    JobWatcherSettings,
+    as_of,
+    classify_end,
+    describe_end,
+    fold_window,
+    read_ended,
+)
 from kb.model import Attempt, Job, JobRecord, Member
 
 
@@ -43,13 +53,13 @@ from kb.model import Attempt, Job, JobRecord, Member
 )
 def test_which_ends_are_bad(state, code, signal, verdict):
     """By the scheduler's word, and without one by exit code and signal."""
-    assert judged(state, code, signal) == verdict
+    assert classify_end(state, code, signal) == verdict
 
 
 def test_time_limits_are_a_matter_of_taste():
     """Some jobs are meant to run into theirs."""
-    assert judged("TIMEOUT", 0, 15, timeouts=False) == "fine"
-    assert judged("DEADLINE", 0, 15, timeouts=False) == "bad"
+    assert classify_end("TIMEOUT", 0, 15, timeouts=False) == "fine"
+    assert classify_end("DEADLINE", 0, 15, timeouts=False) == "bad"
 
 
 @pytest.mark.parametrize(
@@ -63,12 +73,12 @@ def test_time_limits_are_a_matter_of_taste():
 )
 def test_ends_in_words(state, code, signal, told):
     """As people read them."""
-    assert words(state, code, signal) == told
+    assert describe_end(state, code, signal) == told
 
 
 def test_what_counts_as_done():
     """A diagnosis since the end, as far back as is allowed; not one from before it, whatever the clocks say."""
-    assert [fold(ended, 1000.0, 600.0) for ended in (900.0, 100.0, 1000.0, 1200.0)] == [100.0, 600.0, 0.0, 0.0]
+    assert [fold_window(ended, 1000.0, 600.0) for ended in (900.0, 100.0, 1000.0, 1200.0)] == [100.0, 600.0, 0.0, 0.0]
 
 
 RUNS = (
@@ -108,16 +118,24 @@ FORM = "application/x-www-form-urlencoded"
 @pytest.mark.parametrize(
     ("body", "kind", "told"),
     [
-        (b'{"job": "12"}', "application/json", Told("12")),
-        (b'{"job": 12, "exit_code": 3, "more": [1]}', "", Told("12", exit_code=3)),
+        (b'{"job": "12"}', "application/json", JobEndNotice("12")),
+        (b'{"job": 12, "exit_code": 3, "more": [1]}', "", JobEndNotice("12", exit_code=3)),
         (
             b'{"job": "12_3", "state": "FAILED", "exit_code": "1:9", "cluster": "west", "ended": 1763000000.5}',
             "application/json; charset=utf-8",
-            Told("12_3", "FAILED", 1, 9, "west", None, 1763000000.5),
+            JobEndNotice("12_3", "FAILED", 1, 9, "west", None, 1763000000.5),
         ),
-        (b'{"job": "llm", "namespace": "ml", "state": null, "exit_code": null}', "", Told("llm", namespace="ml")),
-        (b"job=12&state=&exit_code=0%3A15&cluster=&ended=1763000000", FORM, Told("12", "", 0, 15, ended=1763000000.0)),
-        (b"job=a+b&job=c%C3%BC", f"{FORM}; charset=utf-8", Told("c\u00fc")),
+        (
+            b'{"job": "llm", "namespace": "ml", "state": null, "exit_code": null}',
+            "",
+            JobEndNotice("llm", namespace="ml"),
+        ),
+        (
+            b"job=12&state=&exit_code=0%3A15&cluster=&ended=1763000000",
+            FORM,
+            JobEndNotice("12", "", 0, 15, ended=1763000000.0),
+        ),
+        (b"job=a+b&job=c%C3%BC", f"{FORM}; charset=utf-8", JobEndNotice("c\u00fc")),
     ],
 )
 def test_what_hooks_send(body, kind, told):
@@ -165,7 +183,7 @@ def test_nothing_else_is_raised(body, kind):
     assert told.job.isprintable()
 
 
-@pytest.mark.parametrize("make", [lambda: Watching(every=0), lambda: Watching(most=0)])
+@pytest.mark.parametrize("make", [lambda: JobWatcherSettings(every=0), lambda: JobWatcherSettings(most=0)])
 def test_settings_that_cannot_be(make):
     """They are refused in words."""
     with pytest.raises(ValueError, match=r"every|most"):

@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 from bot.policy.notifications import (
     DAY,
     HOUR,
-    Bar,
     Cap,
     Decision,
     Flap,
     Flapping,
     Mute,
-    Quiet,
-    Standing,
+    RolloutChannel,
+    RuleRecord,
     Subject,
     Verdict,
+    WeakRuleThreshold,
     decide,
-    muted,
-    quiet,
+    matching_mute,
+    rollout_channels,
     room,
-    standings,
+    rule_records,
     wilson,
 )
 
@@ -130,15 +130,15 @@ def test_what_was_held_back_is_news_later():
 )
 def test_mutes(mute, holds):
     """A mute holds for its rule, job or nodes, in its channel or everywhere, for its tenant, until its time."""
-    assert muted([mute], XID, "C1", NOW) == (mute if holds else None)
+    assert matching_mute([mute], XID, "C1", NOW) == (mute if holds else None)
 
 
 def test_all_nodes_must_be_muted():
     """Where another node is suspected too, it is said; without a suspected node no mute of nodes holds."""
     mutes = [Mute("node", node, NOW + 1, "red") for node in ("n1", "n2")]
-    assert muted(mutes, XID, "C1", NOW) == mutes[0]
-    assert muted(mutes, replace(XID, nodes=("n1", "n3")), "C1", NOW) is None
-    assert muted(mutes, replace(XID, nodes=()), "C1", NOW) is None
+    assert matching_mute(mutes, XID, "C1", NOW) == mutes[0]
+    assert matching_mute(mutes, replace(XID, nodes=("n1", "n3")), "C1", NOW) is None
+    assert matching_mute(mutes, replace(XID, nodes=()), "C1", NOW) is None
 
 
 def test_a_name_is_itself():
@@ -169,24 +169,24 @@ def test_weak_rules():
     verdicts = [Verdict("a", right=at < 2, at=NOW + at) for at in range(8)]  # 2 of 8
     verdicts += [Verdict("b", right=at < 9, at=NOW) for at in range(10)]
     verdicts += [Verdict("c", right=False, at=NOW)]
-    assert [(one.rule, one.right, one.n, one.weak) for one in standings(verdicts)] == [
+    assert [(one.rule, one.right, one.n, one.weak) for one in rule_records(verdicts)] == [
         ("a", 2, 8, True),
         ("c", 0, 1, False),
         ("b", 9, 10, False),
     ]
-    worst = standings(verdicts)[0]
+    worst = rule_records(verdicts)[0]
     assert worst.words == "right in 2 of 8 close-outs (95 %: 7% to 59%)"
-    assert [one.rule for one in standings(verdicts, {"a": NOW + 8}) if one.rule == "a"] == []
-    assert standings(verdicts, {"a": NOW + 5}, Bar(0.9, 2))[0] == Standing(
+    assert [one.rule for one in rule_records(verdicts, {"a": NOW + 8}) if one.rule == "a"] == []
+    assert rule_records(verdicts, {"a": NOW + 5}, WeakRuleThreshold(0.9, 2))[0] == RuleRecord(
         "a", 0, 2, 0.0, pytest.approx(0.6576, abs=1e-4), True
     )
 
 
 def test_a_quiet_start():
     """It ends when enough close-outs bear the precision out, and not by numbers alone."""
-    start = Quiet("C9", 20, 0.7)
-    assert quiet(None, 0, 0) is None
-    assert [quiet(start, right, n) for right, n in ((0, 0), (19, 19), (16, 20), (19, 20), (80, 100))] == [
+    start = RolloutChannel("C9", 20, 0.7)
+    assert rollout_channels(None, 0, 0) is None
+    assert [rollout_channels(start, right, n) for right, n in ((0, 0), (19, 19), (16, 20), (19, 20), (80, 100))] == [
         "C9",
         "C9",
         "C9",
@@ -195,7 +195,9 @@ def test_a_quiet_start():
     ]
 
 
-@pytest.mark.parametrize("make", [lambda: Quiet("C", precision=1.0), lambda: Quiet("C", close_outs=0), lambda: Cap(0)])
+@pytest.mark.parametrize(
+    "make", [lambda: RolloutChannel("C", precision=1.0), lambda: RolloutChannel("C", close_outs=0), lambda: Cap(0)]
+)
 def test_settings_that_cannot_be(make):
     """They are refused in words."""
     with pytest.raises(ValueError, match=r"\w+: "):

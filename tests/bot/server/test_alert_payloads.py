@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.server.alert_payloads import LARGEST, MOST_JOBS, Alerted, WebhookRefused, read_webhook
+from bot.server.alert_payloads import LARGEST, MOST_JOBS, AlertedJob, WebhookRefused, read_webhook
 
 
 def alert(status: str = "firing", **labels: str) -> dict[str, Any]:
@@ -45,8 +45,8 @@ def test_alerts_are_grouped_by_job() -> None:
         alert("resolved", slurm_job_id="9"),
     )
     jobs = (
-        Alerted("4711", None, ("GPUHang", "XidErrors"), STARTED),
-        Alerted("llm-7b", "ml", ("GPUHang",), STARTED),
+        AlertedJob("4711", None, ("GPUHang", "XidErrors"), STARTED),
+        AlertedJob("llm-7b", "ml", ("GPUHang",), STARTED),
     )
     assert read_webhook(body) == (jobs, ())
 

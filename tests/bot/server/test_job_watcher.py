@@ -10,12 +10,21 @@ from pathlib import Path
 import pytest
 
 from bot.config.file import Cluster, Config, Connector
-from bot.handlers.successful_runs import GoodEnd
-from bot.policy.job_end import Watching
+from bot.handlers.successful_runs import SuccessfulRun
+from bot.policy.job_end import JobWatcherSettings
 from bot.queue.payloads import DiagnosePayload
 from bot.queue.tasks import TaskQueue
-from bot.server.job_watcher import MOST_GOOD, OF_ONE_ARRAY, Place, Watch, ask_of, endings_of, places, watch_endings
-from bot.store.idempotency import Seen
+from bot.server.job_watcher import (
+    MOST_GOOD,
+    OF_ONE_ARRAY,
+    JobWatcher,
+    WatchedScheduler,
+    ask_of,
+    job_ends_of,
+    watch_job_ends,
+    watched_schedulers,
+)
+from bot.store.idempotency import IdempotencyKeys
 from bot.store.incidents import StoreError
 from connectors.base.contract import Deadline, JobSummary, SourceFailed
 from connectors.files.job_folders import FoldersSettings
@@ -78,19 +87,19 @@ class Bench:
 
     scheduler: Scheduler = field(default_factory=Scheduler)
     shelf: Shelf = field(default_factory=Shelf)
-    watching: Watching = field(default_factory=Watching)
+    watching: JobWatcherSettings = field(default_factory=JobWatcherSettings)
     asked: list[tuple[DiagnosePayload, float]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
-    good: list[GoodEnd] = field(default_factory=list)
+    good: list[SuccessfulRun] = field(default_factory=list)
 
-    def watch(self) -> Watch:
+    def watch(self) -> JobWatcher:
         """One that starts now, as after a restart."""
 
         def ask(order: DiagnosePayload, ended: float) -> None:
             self.asked.append((order, ended))
 
-        place = Place("red", "west", "slurm", self.scheduler)
-        return Watch((place,), ask, self.shelf, self.said.append, self.watching, self.good.append)
+        place = WatchedScheduler("red", "west", "slurm", self.scheduler)
+        return JobWatcher((place,), ask, self.shelf, self.said.append, self.watching, self.good.append)
 
     @property
     def jobs(self) -> list[str]:
@@ -165,7 +174,7 @@ def test_looks_are_a_minute_apart_and_reach_back_half_an_hour() -> None:
 
 def test_an_outage_is_caught_up_with() -> None:
     """After hours without a look all ends in between come, the oldest first and so many a minute; none is lost."""
-    bench = Bench(Scheduler([failed("old", NOW - 100)]), watching=Watching(most=10))
+    bench = Bench(Scheduler([failed("old", NOW - 100)]), watching=JobWatcherSettings(most=10))
     bench.watch().look(NOW)
     bench.scheduler.jobs += [failed(str(number), NOW + 100 * number) for number in range(1, 36)]
     later = bench.watch()
@@ -265,7 +274,7 @@ def test_one_that_hangs_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPa
             return super().recent(window, deadline)
 
     watch = bench.watch()
-    watch.places = (Place("red", "east", "slurm", Hanging()), *watch.places)
+    watch.schedulers = (WatchedScheduler("red", "east", "slurm", Hanging()), *watch.schedulers)
     watch.look(NOW)
     over.set()
     assert "endings of east cannot be seen by slurm" in bench.said[0]
@@ -285,13 +294,13 @@ def test_one_that_hangs_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPa
 )
 def test_ends_of_one_job(known: JobSummary, found: list[tuple[str, str, float]]) -> None:
     """One whose time is not told ended now; what its controller began anew had ended badly."""
-    told = endings_of("red", "west", known, NOW)
+    told = job_ends_of("red", "west", known, NOW)
     assert [(one.job, one.mark, one.ended) for one in told] == found
 
 
 def test_time_limits_can_be_left_out() -> None:
     """As configured."""
-    assert list(endings_of("red", "west", failed("1", state="TIMEOUT"), NOW, timeouts=False)) == []
+    assert list(job_ends_of("red", "west", failed("1", state="TIMEOUT"), NOW, timeouts=False)) == []
 
 
 # -- with the real parts -----------------------------------------------------------------------------------------------
@@ -318,7 +327,7 @@ def test_orders_fold_into_what_was_done_since_the_end(database: str) -> None:
 def test_the_store_keeps_what_was_seen(database: str) -> None:
     """Hundreds of ends at the first look, and then one: asked for once by two that look."""
     bench = Bench(Scheduler([failed(str(number)) for number in range(600)]))
-    with Seen(database) as bench.shelf:
+    with IdempotencyKeys(database) as bench.shelf:
         bench.watch().look(NOW)
         bench.scheduler.jobs.append(failed("new", NOW + 10))
         bench.watch().look(NOW + 60)
@@ -358,14 +367,14 @@ def test_only_schedulers_are_asked_and_stopping_is_at_once(monkeypatch: pytest.M
     slurm = Connector("slurm", "slurm", SlurmSettings())
     logs = FoldersSettings(pattern=f"{tmp_path}/{{id}}/*.log")
     clusters = (Cluster("west", "red", (Connector("logs", "folders", logs), slurm)), Cluster("east", "red"))
-    assert [(one.cluster, one.name) for one in places(Config(clusters))] == [("west", "slurm")]
+    assert [(one.cluster, one.name) for one in watched_schedulers(Config(clusters))] == [("west", "slurm")]
     said: list[str] = []
     stop = threading.Event()
     stop.set()
-    watch_endings(Config(clusters), lambda *_: None, Shelf(), stop, said.append)
+    watch_job_ends(Config(clusters), lambda *_: None, Shelf(), stop, said.append)
     assert [one.partition(":")[0] for one in said] == ["endings of west cannot be seen by slurm"]
-    watch_endings(Config(), lambda *_: None, Shelf(), stop, said.append)
+    watch_job_ends(Config(), lambda *_: None, Shelf(), stop, said.append)
     assert len(said) == 1
-    bench = Watch((), lambda *_: None, Shelf(), said.append, Watching())
+    bench = JobWatcher((), lambda *_: None, Shelf(), said.append, JobWatcherSettings())
     bench.look(NOW)
     assert bench.pause(NOW) == 60.0

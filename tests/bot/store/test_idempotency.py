@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 
-from bot.store.idempotency import Seen
+from bot.store.idempotency import IdempotencyKeys
 
 
 def test_what_was_added_is_known(database: str) -> None:
     """Also by another process, as often as it is added, and any number of keys."""
     keys = [f"key {number}" for number in range(1200)]
-    with Seen(database) as one, Seen(database) as other:
+    with IdempotencyKeys(database) as one, IdempotencyKeys(database) as other:
         one.add(keys)
         one.add([])
         one.add(["key 1", "key 1", "another"])
@@ -22,14 +22,14 @@ def test_two_replicas_add_the_same_at_once(database: str) -> None:
     """Neither fails, whichever is faster."""
     failed: list[Exception] = []
 
-    def add(seen: Seen, ready: threading.Barrier, keys: list[str]) -> None:
+    def add(seen: IdempotencyKeys, ready: threading.Barrier, keys: list[str]) -> None:
         ready.wait()
         try:
             seen.add(keys)
         except Exception as error:  # noqa: BLE001 - any failure is what is looked for
             failed.append(error)
 
-    with Seen(database) as one, Seen(database) as other:
+    with IdempotencyKeys(database) as one, IdempotencyKeys(database) as other:
         for number in range(5):
             ready = threading.Barrier(2)
             keys = [f"{number}:{at}" for at in range(50)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bot.demo.fakeslack.blockkit.json_node import Node
+from bot.demo.fakeslack.blockkit.json_node import JsonNode
 
 TEXT = 3000
 CHOICES = 100  # options of a select, and its groups
@@ -13,7 +13,7 @@ OPTION_VALUE = 150
 OPTION_WORDS = 75  # its description
 
 
-def text(node: Node, most: int = TEXT, *, plain: bool = False) -> None:
+def text(node: JsonNode, most: int = TEXT, *, plain: bool = False) -> None:
     """A text object: plain_text or mrkdwn, at least one character."""
     if not node.object("type text", "emoji verbatim"):
         return
@@ -32,7 +32,7 @@ def text(node: Node, most: int = TEXT, *, plain: bool = False) -> None:
             node["verbatim"].complain("only allowed in mrkdwn")
 
 
-def confirm(node: Node) -> None:
+def confirm(node: JsonNode) -> None:
     """A confirmation dialog."""
     if node.object("title text confirm deny", "style"):
         text(node["title"], 100, plain=True)
@@ -43,7 +43,7 @@ def confirm(node: Node) -> None:
             style.one_of("primary", "danger")
 
 
-def option(node: Node, *, plain: bool = True, url: bool = False) -> None:
+def option(node: JsonNode, *, plain: bool = True, url: bool = False) -> None:
     """An option. `plain`: its text must be plain_text (only checkboxes and radio buttons take mrkdwn)."""
     if node.object("text value", "description url" if url else "description"):
         text(node["text"], OPTION_TEXT, plain=plain)
@@ -54,7 +54,7 @@ def option(node: Node, *, plain: bool = True, url: bool = False) -> None:
             address.string(3000, 1)
 
 
-def options(node: Node, least: int, most: int, *, plain: bool = True, url: bool = False) -> None:
+def options(node: JsonNode, least: int, most: int, *, plain: bool = True, url: bool = False) -> None:
     """A list of options with values that differ."""
     members = node.items(least, most)
     for one in members:
@@ -64,7 +64,7 @@ def options(node: Node, least: int, most: int, *, plain: bool = True, url: bool 
         node.complain("options must have unique values")
 
 
-def choices(node: Node) -> None:
+def choices(node: JsonNode) -> None:
     """`options` or `option_groups` of a select; also the answer to a block_suggestion, which may be empty."""
     if node.has("options") == node.has("option_groups"):
         node.complain("must define either `options` or `option_groups`")
@@ -90,7 +90,7 @@ def offered(select: dict[str, Any]) -> list[Any]:
     return found
 
 
-def initial(node: Node, key: str, *, among: list[Any] | None) -> None:
+def initial(node: JsonNode, key: str, *, among: list[Any] | None) -> None:
     """An option chosen beforehand: equal to one that is offered."""
     if node.has(key):
         if among is None:
@@ -99,7 +99,7 @@ def initial(node: Node, key: str, *, among: list[Any] | None) -> None:
             node[key].complain("must exactly match one of the provided options")
 
 
-def initials(node: Node, *, among: list[Any] | None, plain: bool = True) -> None:
+def initials(node: JsonNode, *, among: list[Any] | None, plain: bool = True) -> None:
     """`initial_options`: at least one, each equal to one that is offered."""
     if node.has("initial_options"):
         for one in node["initial_options"].items(1, CHOICES):

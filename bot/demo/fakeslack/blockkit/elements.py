@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bot.demo.fakeslack.blockkit.composition import choices, confirm, initial, initials, offered, options, text
-from bot.demo.fakeslack.blockkit.json_node import Node
+from bot.demo.fakeslack.blockkit.json_node import JsonNode
 
 NAME = 255  # action_id, block_id, callback_id
 PLACEHOLDER = 150
@@ -20,7 +20,7 @@ INPUTS = frozenset(
 )
 
 
-def element(node: Node, allowed: frozenset[str]) -> None:
+def element(node: JsonNode, allowed: frozenset[str]) -> None:
     """An element; complains of a kind that may not stand there, or that this double does not know."""
     kind = node.kind()
     if not kind:
@@ -39,14 +39,14 @@ def element(node: Node, allowed: frozenset[str]) -> None:
         one.boolean()
 
 
-def image(node: Node) -> None:
+def image(node: JsonNode) -> None:
     """An image: from an address, or of a file of the workspace."""
     if not node.object("type alt_text", "image_url slack_file"):
         return
     picture(node)
 
 
-def picture(node: Node) -> None:
+def picture(node: JsonNode) -> None:
     """The parts that an image element and an image block share."""
     if node.has("image_url") == node.has("slack_file"):
         node.complain("must define either `image_url` or `slack_file`")
@@ -60,7 +60,7 @@ def picture(node: Node) -> None:
     node["alt_text"].string(2000)
 
 
-def _button(node: Node) -> None:
+def _button(node: JsonNode) -> None:
     if node.object("type text", "action_id value url style confirm accessibility_label"):
         text(node["text"], 75, plain=True)
         for one in node.children("value"):
@@ -73,25 +73,25 @@ def _button(node: Node) -> None:
             one.string(75)
 
 
-def _overflow(node: Node) -> None:
+def _overflow(node: JsonNode) -> None:
     if node.object("type action_id options", "confirm"):
         options(node["options"], 1, 5, url=True)
 
 
-def _static_select(node: Node) -> None:
+def _static_select(node: JsonNode) -> None:
     if node.object("type action_id", "options option_groups initial_option confirm placeholder focus_on_load"):
         choices(node)
         _some(node)
         initial(node, "initial_option", among=offered(node.value))
 
 
-def _external_select(node: Node) -> None:
+def _external_select(node: JsonNode) -> None:
     if node.object("type action_id", "initial_option min_query_length confirm placeholder focus_on_load"):
         initial(node, "initial_option", among=None)
         _query(node)
 
 
-def _multi_static_select(node: Node) -> None:
+def _multi_static_select(node: JsonNode) -> None:
     more = "options option_groups initial_options confirm max_selected_items placeholder focus_on_load"
     if node.object("type action_id", more):
         choices(node)
@@ -100,7 +100,7 @@ def _multi_static_select(node: Node) -> None:
         _most(node)
 
 
-def _multi_external_select(node: Node) -> None:
+def _multi_external_select(node: JsonNode) -> None:
     more = "initial_options min_query_length confirm max_selected_items placeholder focus_on_load"
     if node.object("type action_id", more):
         initials(node, among=None)
@@ -108,23 +108,23 @@ def _multi_external_select(node: Node) -> None:
         _most(node)
 
 
-def _query(node: Node) -> None:
+def _query(node: JsonNode) -> None:
     for one in node.children("min_query_length"):
         one.integer(0, 1000)
 
 
-def _most(node: Node) -> None:
+def _most(node: JsonNode) -> None:
     for one in node.children("max_selected_items"):
         one.integer(1, 100)
 
 
-def _some(node: Node) -> None:
+def _some(node: JsonNode) -> None:
     if isinstance(node.value.get("options"), list) and not node.value["options"]:
         node["options"].complain("no fewer than 1 items allowed")
 
 
-def _named_select(key: str, more: str = "") -> Callable[[Node], None]:
-    def check(node: Node) -> None:
+def _named_select(key: str, more: str = "") -> Callable[[JsonNode], None]:
+    def check(node: JsonNode) -> None:
         if node.object("type action_id", f"{key} confirm placeholder focus_on_load {more}"):
             for one in node.children(key):
                 one.string(NAME, 1)
@@ -132,25 +132,25 @@ def _named_select(key: str, more: str = "") -> Callable[[Node], None]:
     return check
 
 
-def _checkboxes(node: Node) -> None:
+def _checkboxes(node: JsonNode) -> None:
     if node.object("type action_id options", "initial_options confirm focus_on_load"):
         options(node["options"], 1, 10, plain=False)
         initials(node, among=offered(node.value), plain=False)
 
 
-def _radio_buttons(node: Node) -> None:
+def _radio_buttons(node: JsonNode) -> None:
     if node.object("type action_id options", "initial_option confirm focus_on_load"):
         options(node["options"], 1, 10, plain=False)
         initial(node, "initial_option", among=offered(node.value))
 
 
-def _datepicker(node: Node) -> None:
+def _datepicker(node: JsonNode) -> None:
     if node.object("type action_id", "initial_date confirm placeholder focus_on_load"):
         for one in node.children("initial_date"):
             one.string(10, 10)
 
 
-def _plain_text_input(node: Node) -> None:
+def _plain_text_input(node: JsonNode) -> None:
     more = "initial_value multiline min_length max_length dispatch_action_config placeholder focus_on_load"
     if not node.object("type action_id", more):
         return
@@ -165,7 +165,7 @@ def _plain_text_input(node: Node) -> None:
         one.string(most if isinstance(most, int) else 3000)
 
 
-def _number_input(node: Node) -> None:
+def _number_input(node: JsonNode) -> None:
     more = "action_id initial_value min_value max_value dispatch_action_config placeholder focus_on_load"
     if not node.object("type is_decimal_allowed", more):
         return
@@ -181,7 +181,7 @@ def _number_input(node: Node) -> None:
             one.complain("must be a whole number")
 
 
-_CHECKS: dict[str, Callable[[Node], None]] = {
+_CHECKS: dict[str, Callable[[JsonNode], None]] = {
     "button": _button,
     "overflow": _overflow,
     "static_select": _static_select,

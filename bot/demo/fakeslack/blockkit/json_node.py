@@ -13,7 +13,7 @@ def length(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class JsonNode:
     """A value, where it stands, and the complaints so far (shared by the whole tree)."""
 
     value: Any
@@ -24,15 +24,15 @@ class Node:
         """Add a complaint about this place."""
         self.said.append(f"{words} [json-pointer:{self.path or '/'}]")
 
-    def __getitem__(self, key: str | int) -> Node:
+    def __getitem__(self, key: str | int) -> JsonNode:
         value = self.value[key] if isinstance(key, int) else self.value.get(key)
-        return Node(value, f"{self.path}/{key}", self.said)
+        return JsonNode(value, f"{self.path}/{key}", self.said)
 
     def has(self, key: str) -> bool:
         """Whether the object has the field. A null counts as not given."""
         return isinstance(self.value, dict) and self.value.get(key) is not None
 
-    def children(self, *keys: str) -> Iterator[Node]:
+    def children(self, *keys: str) -> Iterator[JsonNode]:
         """The fields among `keys` that are given."""
         return (self[key] for key in keys if self.has(key))
 
@@ -79,7 +79,7 @@ class Node:
         if self.value not in words:
             self.complain(f"must be one of: {', '.join(words)}")
 
-    def items(self, least: int, most: int) -> list[Node]:
+    def items(self, least: int, most: int) -> list[JsonNode]:
         """The members of a list; complains where it is none, or has too many or too few."""
         if not isinstance(self.value, list):
             self.complain("must be an array")

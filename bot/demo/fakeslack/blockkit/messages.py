@@ -12,9 +12,9 @@ from typing import Any
 
 from bot.demo.fakeslack.blockkit.composition import text
 from bot.demo.fakeslack.blockkit.elements import ACCESSORIES, ACTIONS, INPUTS, NAME, element, image, picture
-from bot.demo.fakeslack.blockkit.json_node import Node, length
+from bot.demo.fakeslack.blockkit.json_node import JsonNode, length
 from bot.demo.fakeslack.blockkit.rich_text import rich_text
-from bot.demo.fakeslack.values import Json, Refused
+from bot.demo.fakeslack.values import ApiError, Json
 
 MESSAGE_BLOCKS = 50
 VIEW_BLOCKS = 100
@@ -37,14 +37,14 @@ def message_blocks(blocks: Any) -> None:
         Refused: invalid_blocks_format, invalid_blocks, msg_blocks_too_long.
     """
     if not isinstance(blocks, list) or not all(isinstance(one, dict) for one in blocks):
-        raise Refused("invalid_blocks_format", "blocks must be an array of objects")
-    root = Node({"blocks": blocks}, "")
+        raise ApiError("invalid_blocks_format", "blocks must be an array of objects")
+    root = JsonNode({"blocks": blocks}, "")
     _blocks(root["blocks"], MESSAGE_BLOCKS, _MESSAGE, least=0)
     if root.said:
-        raise Refused("invalid_blocks", *root.said)
+        raise ApiError("invalid_blocks", *root.said)
     spent = sum(length(one) for one in texts(blocks))
     if spent > ALL_TEXT:
-        raise Refused("msg_blocks_too_long", f"{spent} characters of text in all blocks")
+        raise ApiError("msg_blocks_too_long", f"{spent} characters of text in all blocks")
 
 
 def view(source: Any, kind: str | None = None) -> None:
@@ -53,22 +53,22 @@ def view(source: Any, kind: str | None = None) -> None:
     Raises:
         Refused: invalid_arguments, view_too_large.
     """
-    node = Node(source, "/view")
+    node = JsonNode(source, "/view")
     if node.object("type blocks", _FIELDS + _MODAL_FIELDS):
         node["type"].one_of(*((kind,) if kind else ("modal", "home")))
         _blocks(node["blocks"], VIEW_BLOCKS, _VIEW, least=1)
         _fields(node)
     if node.said:
-        raise Refused("invalid_arguments", *node.said)
+        raise ApiError("invalid_arguments", *node.said)
     if len(json.dumps(source).encode()) > VIEW_BYTES:
-        raise Refused("view_too_large", "a view may have 250 kB")
+        raise ApiError("view_too_large", "a view may have 250 kB")
 
 
 _FIELDS = "private_metadata callback_id external_id "
 _MODAL_FIELDS = "title submit close clear_on_close notify_on_close submit_disabled"
 
 
-def _fields(node: Node) -> None:
+def _fields(node: JsonNode) -> None:
     for one in node.children("private_metadata"):
         one.string(3000)
     for one in node.children("callback_id", "external_id"):
@@ -101,7 +101,7 @@ def texts(value: Any) -> Iterator[str]:
                 yield from texts(one)
 
 
-def _blocks(node: Node, most: int, allowed: frozenset[str], least: int) -> None:
+def _blocks(node: JsonNode, most: int, allowed: frozenset[str], least: int) -> None:
     ids: set[str] = set()
     tables = marked = 0
     for one in node.items(least, most):
@@ -125,7 +125,7 @@ def _blocks(node: Node, most: int, allowed: frozenset[str], least: int) -> None:
         node.complain(f"markdown must be less than {MARKDOWN_TEXT + 1} characters in all blocks")
 
 
-def _unique_actions(node: Node) -> None:
+def _unique_actions(node: JsonNode) -> None:
     seen: set[str] = set()
     elements = node.value.get("elements")
     for one in elements if isinstance(elements, list) else ():
@@ -136,7 +136,7 @@ def _unique_actions(node: Node) -> None:
             seen.add(name)
 
 
-def _section(node: Node) -> None:
+def _section(node: JsonNode) -> None:
     if not node.object("type", "text fields accessory block_id expand"):
         return
     if not node.has("text") and not node.has("fields"):
@@ -152,12 +152,12 @@ def _section(node: Node) -> None:
         one.boolean()
 
 
-def _header(node: Node) -> None:
+def _header(node: JsonNode) -> None:
     if node.object("type text", "block_id"):
         text(node["text"], 150, plain=True)
 
 
-def _context(node: Node) -> None:
+def _context(node: JsonNode) -> None:
     if node.object("type elements", "block_id"):
         for one in node["elements"].items(1, 10):
             if one.kind() == "image":
@@ -166,29 +166,29 @@ def _context(node: Node) -> None:
                 text(one)
 
 
-def _divider(node: Node) -> None:
+def _divider(node: JsonNode) -> None:
     node.object("type", "block_id")
 
 
-def _actions(node: Node) -> None:
+def _actions(node: JsonNode) -> None:
     if node.object("type elements", "block_id"):
         for one in node["elements"].items(1, 25):
             element(one, ACTIONS)
 
 
-def _rich_text(node: Node) -> None:
+def _rich_text(node: JsonNode) -> None:
     if node.object("type elements", "block_id"):
         rich_text(node)
 
 
-def _image(node: Node) -> None:
+def _image(node: JsonNode) -> None:
     if node.object("type alt_text", "image_url slack_file title block_id"):
         picture(node)
         for one in node.children("title"):
             text(one, 2000, plain=True)
 
 
-def _input(node: Node) -> None:
+def _input(node: JsonNode) -> None:
     if not node.object("type label element", "hint optional dispatch_action block_id"):
         return
     text(node["label"], 2000, plain=True)
@@ -199,7 +199,7 @@ def _input(node: Node) -> None:
     element(node["element"], INPUTS)
 
 
-def _table(node: Node) -> None:
+def _table(node: JsonNode) -> None:
     if not node.object("type rows", "column_settings block_id"):
         return
     for row in node["rows"].items(1, 100):
@@ -212,7 +212,7 @@ def _table(node: Node) -> None:
         node.complain(f"table must be less than {TABLE_TEXT + 1} characters")
 
 
-def _cell(node: Node) -> None:
+def _cell(node: JsonNode) -> None:
     kind = node.kind()
     if kind == "rich_text":
         _rich_text(node)
@@ -223,7 +223,7 @@ def _cell(node: Node) -> None:
         node.complain(f"unsupported type: {kind}")
 
 
-def _column(node: Node) -> None:
+def _column(node: JsonNode) -> None:
     """How a column is set; null for one that is not."""
     if node.value is not None and node.object("", "align is_wrapped"):
         for one in node.children("align"):
@@ -232,12 +232,12 @@ def _column(node: Node) -> None:
             one.boolean()
 
 
-def _markdown(node: Node) -> None:
+def _markdown(node: JsonNode) -> None:
     if node.object("type text", "block_id"):
         node["text"].string(MARKDOWN_TEXT, 1)
 
 
-_CHECKS: dict[str, Callable[[Node], None]] = {
+_CHECKS: dict[str, Callable[[JsonNode], None]] = {
     "section": _section,
     "header": _header,
     "context": _context,

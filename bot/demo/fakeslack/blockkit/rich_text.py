@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.demo.fakeslack.blockkit.json_node import Node
+from bot.demo.fakeslack.blockkit.json_node import JsonNode
 
 LONGEST = 12_000  # of one piece; undocumented: the sum over all blocks ends it
 _INSIDE = frozenset({"text", "link", "emoji", "user", "usergroup", "channel", "broadcast", "date", "color"})
@@ -15,13 +15,13 @@ _PIECES = {  # kind: fields that may be there, what may stand in it
 _STYLES = "bold italic strike code underline highlight client_highlight unlink"
 
 
-def rich_text(node: Node) -> None:
+def rich_text(node: JsonNode) -> None:
     """The elements of a rich_text block."""
     for one in node["elements"].items(1, 1000):
         _piece(one, lists=True)
 
 
-def _piece(node: Node, *, lists: bool) -> None:
+def _piece(node: JsonNode, *, lists: bool) -> None:
     kind = node.kind()
     if kind == "rich_text_list" and lists:
         _list(node)
@@ -34,7 +34,7 @@ def _piece(node: Node, *, lists: bool) -> None:
         node.complain(f"unsupported type: {kind}")
 
 
-def _list(node: Node) -> None:
+def _list(node: JsonNode) -> None:
     if node.object("type style elements", "indent offset border"):
         node["style"].one_of("bullet", "ordered")
         for one in node["elements"].items(1, 1000):
@@ -46,12 +46,12 @@ def _list(node: Node) -> None:
         _border(node)
 
 
-def _border(node: Node) -> None:
+def _border(node: JsonNode) -> None:
     for one in node.children("border"):
         one.integer(0, 1)
 
 
-def _inside(node: Node, allowed: frozenset[str]) -> None:
+def _inside(node: JsonNode, allowed: frozenset[str]) -> None:
     for one in node.items(1, 5000):
         kind = one.kind()
         if kind and kind not in allowed:
@@ -60,7 +60,7 @@ def _inside(node: Node, allowed: frozenset[str]) -> None:
             _leaf(one, kind)
 
 
-def _leaf(node: Node, kind: str) -> None:
+def _leaf(node: JsonNode, kind: str) -> None:
     required, optional, texts = _LEAVES[kind]
     if not node.object(f"type {required}", optional):
         return

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from markupsafe import Markup, escape
 
-from bot.demo.fakeslack.values import Channel, Group, Json, User
+from bot.demo.fakeslack.values import Channel, Json, User, UserGroup
 
 EMOJI: Mapping[str, str] = MappingProxyType(
     {
@@ -32,7 +32,7 @@ class Names:
 
     users: Mapping[str, User]
     channels: Mapping[str, Channel]
-    groups: Mapping[str, Group]
+    groups: Mapping[str, UserGroup]
 
     def user(self, name: str) -> str:
         """@name of a user."""

@@ -19,7 +19,7 @@ from werkzeug.wrappers import Response as Sent
 from bot.demo.fakeslack import responses
 from bot.demo.fakeslack.ui.mrkdwn import EMOJI, Names, mrkdwn, rich_text
 from bot.demo.fakeslack.ui.views import Page, days, dialog, draw, home, preview, size
-from bot.demo.fakeslack.values import File, Json, NotPossible, User, View
+from bot.demo.fakeslack.values import Json, NotPossible, UploadedFile, User, View
 from bot.demo.fakeslack.views import elements
 from bot.demo.fakeslack.workspace import Workspace
 
@@ -50,7 +50,7 @@ def create_pages(workspace: Workspace, *, zone: tzinfo | None = None, examples: 
 def _filters(pages: Blueprint, workspace: Workspace) -> None:
     state = workspace.state
 
-    def file_of(image: Json) -> File | None:
+    def file_of(image: Json) -> UploadedFile | None:
         """The uploaded file that an image shows; None for images of other places."""
         wanted = image.get("slack_file") or {}
         address = str(wanted.get("url") or image.get("image_url") or "")

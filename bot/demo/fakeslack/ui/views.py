@@ -10,8 +10,8 @@ from flask import url_for
 
 from bot.demo.fakeslack.state import State
 from bot.demo.fakeslack.ui.mrkdwn import Names
-from bot.demo.fakeslack.values import App, Channel, File, Json, Message, User, View
-from bot.demo.fakeslack.views import offered_by, standing
+from bot.demo.fakeslack.values import App, Channel, Json, Message, UploadedFile, User, View
+from bot.demo.fakeslack.views import current_value, offered_by
 
 COLOURS = 6
 PREVIEW_LINES = 12
@@ -19,7 +19,7 @@ PREVIEW_LINE = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class Location:
     """Where an element stands: the address its form is sent to, the hidden fields, and a key of its own on the page."""
 
     to: str
@@ -29,7 +29,7 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class RenderedMessage:
     """A message as shown."""
 
     message: Message
@@ -38,8 +38,8 @@ class Drawn:
     colour: str
     time: str
     replies: int
-    files: tuple[File, ...]
-    where: Where
+    files: tuple[UploadedFile, ...]
+    where: Location
     anchor: str
 
 
@@ -48,7 +48,7 @@ class Day:
     """The messages of a day."""
 
     name: str
-    messages: tuple[Drawn, ...]
+    messages: tuple[RenderedMessage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Dialog:
 
     view: View
     blocks: tuple[Json, ...]
-    where: Where
+    where: Location
     mark: str
 
 
@@ -66,7 +66,7 @@ class Home:
     """A Home tab as shown."""
 
     view: View
-    where: Where
+    where: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Preview:
 
 def days(state: State, user: User, messages: list[Message], thread: str, zone: tzinfo | None) -> tuple[Day, ...]:
     """Messages by day, each drawn. `thread`: the one that is open; `zone`: of the times shown, UTC where None."""
-    found: dict[str, list[Drawn]] = {}
+    found: dict[str, list[RenderedMessage]] = {}
     counts: dict[str, int] = {}
     for one in messages:
         if one.thread_ts:
@@ -101,7 +101,7 @@ def draw(
     *,
     replies: int = 0,
     aside: bool = False,
-) -> Drawn:
+) -> RenderedMessage:
     """A message as its reader sees it. `aside`: in the open thread, where names on the page are others."""
     author = state.users.get(message.user)
     name = (
@@ -120,8 +120,8 @@ def draw(
     fields = {"ts": message.ts, "thread": thread}
     files = tuple(state.files[one] for one in message.files if one in state.files)
     initial = "" if message.by_app else name[:1].upper()
-    return Drawn(
-        message, name, initial, colour, f"{at:%H:%M}", replies, files, Where(to, fields, key), f"{place}{message.ts}"
+    return RenderedMessage(
+        message, name, initial, colour, f"{at:%H:%M}", replies, files, Location(to, fields, key), f"{place}{message.ts}"
     )
 
 
@@ -129,14 +129,14 @@ def home(user: User, view: View | None) -> Home | None:
     """A Home tab; None where there is none."""
     if view is None:
         return None
-    return Home(view, Where(url_for("pages.home_act", user=user.id), {}, "home"))
+    return Home(view, Location(url_for("pages.home_act", user=user.id), {}, "home"))
 
 
 def dialog(user: User, view: View | None, back: str, searched: dict[str, str]) -> Dialog | None:
     """The modal that is open. `searched`: what was last typed in its menus, by block."""
     if view is None:
         return None
-    where = Where(url_for("pages.modal_act", user=user.id), {"back": back}, view.id, modal=True)
+    where = Location(url_for("pages.modal_act", user=user.id), {"back": back}, view.id, modal=True)
     blocks = tuple(_filled(view, block, searched) if block["type"] == "input" else block for block in view.blocks)
     mark = f"{len(view.errors)}{'!' if view.trouble else ''}"
     return Dialog(view, blocks, where, mark)
@@ -145,7 +145,7 @@ def dialog(user: User, view: View | None, back: str, searched: dict[str, str]) -
 def _filled(view: View, block: Json, searched: dict[str, str]) -> Json:
     """An input with what stands in it, the options to choose from, and the app's complaint about it."""
     element = block["element"]
-    value = standing(block, element, view.typed) or {}
+    value = current_value(block, element, view.typed) or {}
     selected = [
         *value.get("selected_options", ()),
         *([value["selected_option"]] if value.get("selected_option") else ()),
@@ -168,7 +168,7 @@ def _filled(view: View, block: Json, searched: dict[str, str]) -> Json:
     }
 
 
-def preview(file: File) -> Preview:
+def preview(file: UploadedFile) -> Preview:
     """The first lines of a file, as text."""
     text = (file.data or b"").decode("utf-8", "replace")
     lines = text.splitlines()
@@ -203,7 +203,7 @@ class Page:
     days: tuple[Day, ...] = ()
     older: int = 0
     thread: str = ""
-    replies: tuple[Drawn, ...] = ()
+    replies: tuple[RenderedMessage, ...] = ()
     home: Home | None = None
     dialog: Dialog | None = None
     in_thread: bool = False

@@ -12,7 +12,7 @@ from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError
 from slack_sdk.webhook import WebhookClient
 
-from bot.demo.fakeslack.rate_limits import Rates, unlimited
+from bot.demo.fakeslack.rate_limits import RateLimits, unlimited
 from bot.demo.fakeslack.state import URL_LIFE
 from bot.demo.fakeslack.ui.serve import serving
 from bot.demo.fakeslack.values import SCOPES, App
@@ -413,7 +413,7 @@ def test_a_channel_takes_a_small_burst_then_one_message_a_second():
 
 def test_methods_are_limited_by_their_tier():
     """chat.update is of tier 3: fifty a minute; limits can be set."""
-    rates = Rates({"views.open": 2})
+    rates = RateLimits({"views.open": 2})
     assert [rates.wait("chat.update", ALERTS, 0.0) for _ in range(51)] == [0] * 50 + [2]
     assert [rates.wait("views.open", "", 0.0) for _ in range(3)] == [0, 0, 30]
     assert [rates.wait("auth.test", "", 0.0) for _ in range(500)] == [0] * 500

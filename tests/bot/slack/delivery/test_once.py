@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import func
 from sqlmodel import col, select
 
-from bot.handlers.diagnose import Answering
+from bot.handlers.diagnose import DiagnoseHandler
 from bot.incidents.ledger import Ledger
 from bot.queue.payloads import DIAGNOSE
 from bot.queue.tasks import LOST_AFTER
@@ -112,7 +112,7 @@ def test_at_the_same_moment(play, tmp_path, known):
         url = str(play.ledger._engine.url)
         for one in play.senders:
             ledger = ledgers.enter_context(Ledger(url))
-            answering = Answering(ledger, known, play.config)
+            answering = DiagnoseHandler(ledger, known, play.config)
             pool.submit(run, url, {DIAGNOSE: answering.do}, over.is_set, idle=0.05)
             composer = Composer(ledger, known, play.config)
             pool.submit(Sender(ledger, one.client, composer, pace=0.0).run, over.is_set)

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from bot.slack.forms.close_out import (
     CloseOut,
     CloseOutForm,
-    Mute,
-    Picked,
-    Shown,
-    broken,
+    DiagnosisOption,
+    JobChoice,
+    MuteForm,
     close_out,
-    done,
+    done_view,
+    error_view,
     fault_options,
-    mute,
+    mute_view,
     read_close_out,
     read_mute,
     read_which_job,
@@ -30,8 +30,8 @@ from tests.support.hostile_reports import text
 from tests.support.slack_reading import read
 
 SHOWN = (
-    Shown(1, "gpu_fell_off_bus", "xid-catalogue", "A GPU fell off the bus"),
-    Shown(2, "collective_timeout", "nccl-watchdog", "A collective timed out"),
+    DiagnosisOption(1, "gpu_fell_off_bus", "xid-catalogue", "A GPU fell off the bus"),
+    DiagnosisOption(2, "collective_timeout", "nccl-watchdog", "A collective timed out"),
 )
 KNOWN = CloseOut("shown", "gpu_fell_off_bus", "xid-catalogue", "right", ("gpu-017",), lost_hours=2.5)
 
@@ -79,7 +79,9 @@ def test_forms_of_hostile_texts_fit():
     chance = Random(5)
     faults = []
     for _ in range(150):
-        shown = tuple(Shown(n, text(chance), text(chance), text(chance)) for n in range(chance.randint(0, 40)))
+        shown = tuple(
+            DiagnosisOption(n, text(chance), text(chance), text(chance)) for n in range(chance.randint(0, 40))
+        )
         known = CloseOut(
             chance.choice((None, "shown", "fault", "no_rule", "unknown")),
             text(chance),
@@ -94,10 +96,10 @@ def test_forms_of_hostile_texts_fit():
         assert len(options) <= 100
         for view in (
             close_out(CloseOutForm("h", text(chance), shown, known)),
-            mute("h", text(chance)),
+            mute_view("h", text(chance)),
             which_job("h", [(f"h{n}", text(chance)) for n in range(chance.choice((0, 1, 300)))]),
-            broken("Close out", text(chance), "e7"),
-            done("Muted", text(chance)),
+            error_view("Close out", text(chance), "e7"),
+            done_view("Muted", text(chance)),
         ):
             faults += faults_of_view(view)
     assert faults == []
@@ -170,21 +172,21 @@ def test_whatever_comes_back_is_read_without_a_crash(state: Any):
     said, _ = read_close_out(state, SHOWN)
     assert said.cause in (None, "shown", "fault", "no_rule", "unknown")
     assert isinstance(read_mute(state)[1], dict)
-    assert isinstance(read_which_job(state)[0], Picked)
+    assert isinstance(read_which_job(state)[0], JobChoice)
 
 
 def test_a_mute_is_read():
     """For how long, where, and why."""
     state = chosen("until", "7d") | chosen("where", "everywhere") | typed("why", "known flake")
-    assert read_mute({"values": state}) == (Mute(604_800, True, "known flake"), {})
+    assert read_mute({"values": state}) == (MuteForm(604_800, True, "known flake"), {})
     assert read_mute({})[1] == {"until": "Choose for how long", "where": "Choose where"}
 
 
 def test_the_job_of_a_message_is_picked_or_typed():
     """What was typed counts first."""
-    assert read_which_job(chosen("job", "h2")) == (Picked("h2"), {})
-    assert read_which_job(chosen("job", "h2") | typed("name", "llm-7b")) == (Picked(None, "llm-7b"), {})
-    assert read_which_job(typed("name", None)) == (Picked(), {"name": "Name a job"})
+    assert read_which_job(chosen("job", "h2")) == (JobChoice("h2"), {})
+    assert read_which_job(chosen("job", "h2") | typed("name", "llm-7b")) == (JobChoice(None, "llm-7b"), {})
+    assert read_which_job(typed("name", None)) == (JobChoice(), {"name": "Name a job"})
 
 
 def test_a_search_for_a_fault_gives_options():

@@ -11,7 +11,7 @@ from bot.diagnosis.diagnose import diagnose_bundle
 from bot.render.phrases import decided
 from bot.slack.blocks.limits import Message
 from bot.slack.messages.answer import answer_message
-from bot.slack.messages.card import Card, Chain, Said
+from bot.slack.messages.card import Card, Chain, Opinion
 from kb.model import Gap
 from kb.report import Exclusion, Hang, Progress, Report, Vote
 from tests.support.block_limits import faults_of_message, texts
@@ -190,9 +190,9 @@ def test_a_suspected_hang_says_how_to_be_sure():
 def test_a_closed_incident_is_short_and_shows_who_does_not_agree():
     """The word that counts, then other people's; those who say the same are not listed."""
     said = (
-        Said("U1", "ECC error", ("n12",), "right", "swapped the board"),
-        Said("U2", "GPU fell off", ("n12",), "right_not_first"),
-        Said("U3", "ECC error", ("n12",), "right"),
+        Opinion("U1", "ECC error", ("n12",), "right", "swapped the board"),
+        Opinion("U2", "GPU fell off", ("n12",), "right_not_first"),
+        Opinion("U3", "ECC error", ("n12",), "right"),
     )
     message = answer_message(FALLEN_GPU, replace(CARD, closings=said))
     assert read(message.blocks).splitlines()[:4] == [

@@ -21,7 +21,7 @@ from bot.slack.messages.notices import (
     unknown_job,
     usage,
 )
-from bot.slack.messages.replies import opened, said, taken
+from bot.slack.messages.replies import opening_words, request_accepted, text_reply
 from kb.model import Gap
 from tests.support.block_limits import faults_of_message, texts
 from tests.support.hostile_reports import SECRETS, text
@@ -71,17 +71,17 @@ Asked by the alert JobHung
             not_done("The form could not be kept.", "work 17"),
             "*The form could not be kept.*\n(Work 17, also in the log of Signalbox)\n",
         ),
-        (taken("llm-7b"), "Looking at llm-7b; the answer comes in this channel.\n"),
-        (taken("llm-7b", private=True), "Looking at llm-7b; the answer comes to you alone.\n"),
+        (request_accepted("llm-7b"), "Looking at llm-7b; the answer comes in this channel.\n"),
+        (request_accepted("llm-7b", private=True), "Looking at llm-7b; the answer comes to you alone.\n"),
         (
-            taken("llm-7b", there=True, link_to="https://acme.slack.com/p1"),
+            request_accepted("llm-7b", there=True, link_to="https://acme.slack.com/p1"),
             (
                 "llm-7b is being diagnosed in this channel, or was a moment ago: see the answer "
                 "<https://acme.slack.com/p1>; its menu has “Run again”.\n"
             ),
         ),
         (
-            opened("llm-7b", "it ended: FAILED, exit code 1", ["S0OPS"]),
+            opening_words("llm-7b", "it ended: FAILED, exit code 1", ["S0OPS"]),
             "llm-7b ended badly: the answer comes here. @S0OPS\nit ended: FAILED, exit code 1\n",
         ),
         (
@@ -149,9 +149,9 @@ def test_notices_of_hostile_texts_fit():
             collecting(text(chance), sources, asked_by=text(chance)),
             not_collected(text(chance), text(chance), text(chance), "h", gaps),
             not_done(text(chance), text(chance)),
-            taken(text(chance), there=chance.random() < 0.5, link_to=text(chance)),
-            opened(text(chance), text(chance), [text(chance), "U1"]),
-            said(text(chance)),
+            request_accepted(text(chance), there=chance.random() < 0.5, link_to=text(chance)),
+            opening_words(text(chance), text(chance), [text(chance), "U1"]),
+            text_reply(text(chance)),
             unknown_job(text(chance), candidates, gaps),
             recent_jobs(candidates),
             usage(text(chance)),

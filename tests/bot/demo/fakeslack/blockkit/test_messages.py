@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bot.demo.fakeslack.blockkit.messages import message_blocks, view
-from bot.demo.fakeslack.values import Refused
+from bot.demo.fakeslack.values import ApiError
 from tests.support.fakeslack_apps import answer, asked, modal, plain, pressed, section
 
 
@@ -236,7 +236,7 @@ UNSOUND = {
 def test_what_the_documentation_forbids_is_refused_with_its_place(name):
     """Blocks one step over a limit are refused as invalid_blocks, with the reason and a JSON pointer."""
     blocks, reason = UNSOUND[name]
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         message_blocks(blocks)
     assert (caught.value.error, caught.value.messages) == ("invalid_blocks", (reason,))
     assert caught.value.body()["response_metadata"] == {"messages": [f"[ERROR] {reason}"]}
@@ -244,7 +244,7 @@ def test_what_the_documentation_forbids_is_refused_with_its_place(name):
 
 def test_all_faults_of_a_message_are_told_at_once():
     """Two mistakes give two reasons."""
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         message_blocks([section(""), {"type": "header", "text": plain("x" * 151)}])
     assert len(caught.value.messages) == 2
 
@@ -252,7 +252,7 @@ def test_all_faults_of_a_message_are_told_at_once():
 @pytest.mark.parametrize("blocks", ["text", {"type": "divider"}, [1], ["[]"]])
 def test_blocks_that_are_no_list_of_objects_have_a_bad_format(blocks):
     """Twice-encoded and bare blocks are told apart from unsound ones."""
-    with pytest.raises(Refused, match="invalid_blocks_format"):
+    with pytest.raises(ApiError, match="invalid_blocks_format"):
         message_blocks(blocks)
 
 
@@ -263,7 +263,7 @@ def test_the_sum_of_text_is_limited(last, error):
     if error is None:
         message_blocks(blocks)
     else:
-        with pytest.raises(Refused, match=error):
+        with pytest.raises(ApiError, match=error):
             message_blocks(blocks)
 
 
@@ -328,12 +328,12 @@ BAD_VIEWS = {
 def test_unsound_views_are_refused_with_their_place(name):
     """Views are refused as invalid_arguments."""
     source, reason = BAD_VIEWS[name]
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ApiError) as caught:
         view(source)
     assert (caught.value.error, caught.value.messages) == ("invalid_arguments", (reason,))
 
 
 def test_a_view_of_more_than_250_kilobytes_is_too_large():
     """Slack's own limit on the whole of a view."""
-    with pytest.raises(Refused, match="view_too_large"):
+    with pytest.raises(ApiError, match="view_too_large"):
         view({"type": "home", "blocks": [section("x" * 3000)] * 90})

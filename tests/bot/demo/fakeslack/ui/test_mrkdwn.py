@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 import pytest
 
 from bot.demo.fakeslack.ui.mrkdwn import Names, mrkdwn, rich_text
-from bot.demo.fakeslack.values import Channel, Group, User
+from bot.demo.fakeslack.values import Channel, User, UserGroup
 
 NAMES = Names(
-    {"U1": User("U1", "ann")}, {"C1": Channel("C1", "alerts")}, {"S1": Group("S1", "hw-oncall", "Hardware on call")}
+    {"U1": User("U1", "ann")}, {"C1": Channel("C1", "alerts")}, {"S1": UserGroup("S1", "hw-oncall", "Hardware on call")}
 )
 SHOWN = {
     "*bold* _italic_ ~gone~ `code *x*`": "<b>bold</b> <i>italic</i> <s>gone</s> <code>code *x*</code>",
