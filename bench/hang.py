@@ -3,7 +3,7 @@
     python bench/hang.py [--hours 500] [--hangs 140] [--seed N] [--world first|anew|third] [--processes N] [--json]
 
 Three worlds of jobs: two that the probes were mended with (hang_sim.FIRST, ANEW), and one that was never looked at before
-(THIRD). Each made job is looked at as `signalbox watch` would, every 20 s, through kb.hangs.observe.votes. Where nothing but short
+(THIRD). Each made job is looked at as `signalbox watch` would, every 20 s, through kb.hangs.observe.hang_votes. Where nothing but short
 steps filled the last three minutes one look in six is taken: silence and spinning need more than that to begin. A
 healthy trace may give false calls, each counted once until ten minutes without one have passed. A hang is found where it is
 called before the collective time-out (or 45 minutes in a phase with a ceiling of its own) is over; its delay counts from the
@@ -33,7 +33,7 @@ from hang_sim import ANEW, BASE, FIRST, KINDS, LOOK, THIRD, Made, World, made_jo
 from bot.live.probe_cycle import HELD
 from bot.rulebase.loader import knowledge
 from kb.facts.evidence import Facts
-from kb.hangs.observe import Parts, votes
+from kb.hangs.observe import NonLogEvidence, hang_votes
 from kb.hangs.pace import Lateness
 from kb.model import StackSample
 from kb.parsers.nccl_ras.values import RasReport
@@ -89,14 +89,14 @@ def watch(job: Made, begin: float = 0.0) -> Watched:
             polls.append(answer)
         if not job.ordinary(now) or turn % SELDOM == 0:
             evidence = hang_sim.evidence(job, now)
-            parts = Parts(
+            parts = NonLogEvidence(
                 stacks=tuple(one for each in rounds for one in each),
                 rings=hang_sim.rings(job, now),
                 ras=tuple(polls),
                 panels=hang_sim.panels(job, now),
                 late=late.seen(Facts(evidence, ()).streams, BASE + now),
             )
-            _note(job, now, votes(evidence, parts, book), out, last)
+            _note(job, now, hang_votes(evidence, parts, book), out, last)
         now += LOOK
     return out
 

@@ -33,9 +33,9 @@ from bot.diagnosis.template_pool import tables  # noqa: E402
 from bot.rulebase.loader import Knowledge, knowledge  # noqa: E402
 from bot.store.healthy_baseline import healthy  # noqa: E402
 from connectors.bundles.streams import discover  # noqa: E402
-from kb.anomalies.analyse import Found, look  # noqa: E402
-from kb.anomalies.build_run import run_of  # noqa: E402
-from kb.anomalies.core.run import Run, Spot  # noqa: E402
+from kb.anomalies.analyse import RunFindings, find_anomalies  # noqa: E402
+from kb.anomalies.build_run import build_run  # noqa: E402
+from kb.anomalies.core.run import LineRef, RunProfile  # noqa: E402
 from kb.anomalies.runs.baseline_diff import baseline_of  # noqa: E402
 from kb.diagnosis.engine import diagnose  # noqa: E402
 from kb.report import Report  # noqa: E402
@@ -57,8 +57,8 @@ def begin(root: Path) -> None:
 class Carried:
     """A case, read: its run and its twin's, what the rules say of it, and how long it took to mine."""
 
-    run: Run
-    good: Run
+    run: RunProfile
+    good: RunProfile
     mined: list[TemplateTable]
     report: Report
     known: Mapping[tuple[str, int], float]
@@ -85,8 +85,8 @@ def carried(root: Path, name: str) -> Carried:
         for item in one.evidence
         if item.offset is not None
     }
-    run = run_of(ours, evidence.streams, evidence.job)
-    return Carried(run, run_of(twin), ours, report, known, evidence.job.state, took)
+    run = build_run(ours, evidence.streams, evidence.job)
+    return Carried(run, build_run(twin), ours, report, known, evidence.job.state, took)
 
 
 def _case(name: str) -> tuple[str, dict[str, Prediction], dict[str, float]]:
@@ -94,14 +94,14 @@ def _case(name: str) -> tuple[str, dict[str, Prediction], dict[str, float]]:
     run, good = read.run, baseline_of(read.good)
     number = Numbers(_root / "cases" / name)
     before = perf_counter()
-    told = look(run, good, model=event_model())
+    told = find_anomalies(run, good, model=event_model())
     compared = perf_counter()
     failed = read.state not in ("COMPLETED", "RUNNING")
     answers = {
         "ours": _ours(told, number),
-        "ours with rules": _ours(look(run, good, model=event_model(), known=read.known), number),
-        "ours without twin": _ours(look(run, None, model=event_model()), number),
-        "without twin, pool": _ours(look(run, None, model=event_model(), pool=healthy()), number),
+        "ours with rules": _ours(find_anomalies(run, good, model=event_model(), known=read.known), number),
+        "ours without twin": _ours(find_anomalies(run, None, model=event_model()), number),
+        "without twin, pool": _ours(find_anomalies(run, None, model=event_model(), pool=healthy()), number),
         "rules alone": _rules(read.report, number),
         "L4's steps": _l4(run, read.good, read.mined, number),
         "severity filter": _severity(run, number) if failed else Prediction(),
@@ -120,12 +120,12 @@ class Numbers:
         with (self._folder / source).open("rb") as file:
             return source, file.read(offset).count(b"\n") + 1
 
-    def line(self, spot: Spot) -> tuple[str, int]:
+    def line(self, spot: LineRef) -> tuple[str, int]:
         """The line of a spot."""
         return (spot.source, spot.line) if spot.line is not None else self.of(spot.source, spot.offset)
 
 
-def _ours(found: Found, number: Numbers) -> Prediction:
+def _ours(found: RunFindings, number: Numbers) -> Prediction:
     spots = [one.beats[0].spot for one in (found.turn,) if one]
     spots += [one.spot for one in found.absent if one.spot] + [one.spot for one in found.events]
     return Prediction(tuple(map(number.line, spots)), tuple(one.node for one in found.nodes), found.stage, found.step)
@@ -143,12 +143,12 @@ def _rules(report: Any, number: Numbers) -> Prediction:
     )
 
 
-def _l4(run: Run, good: Run, mined: list[TemplateTable], number: Numbers) -> Prediction:
+def _l4(run: RunProfile, good: RunProfile, mined: list[TemplateTable], number: Numbers) -> Prediction:
     told = l4(run, good, mined)
     return Prediction(tuple(map(number.line, told.lines)), told.nodes, told.stage, told.step)
 
 
-def _severity(run: Run, number: Numbers) -> Prediction:
+def _severity(run: RunProfile, number: Numbers) -> Prediction:
     """The first line of each event at error level or above."""
     spots = [
         min((seen.spots[0] for seen in event.nodes.values()), key=lambda one: (one.time or 0.0, one.source, one.offset))

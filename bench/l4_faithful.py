@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import mean, pstdev
 
-from kb.anomalies.core.run import Run, Spot
-from kb.anomalies.nodes.peers import apart
+from kb.anomalies.core.run import LineRef, RunProfile
+from kb.anomalies.nodes.peers import isolated
 from kb.templates.table import TemplateTable
 
 
@@ -23,18 +23,18 @@ from kb.templates.table import TemplateTable
 class Told:
     """What L4's steps say of a run."""
 
-    lines: tuple[Spot, ...]
+    lines: tuple[LineRef, ...]
     nodes: tuple[str, ...]
     stage: str | None
     step: int | None
 
 
-def l4(run: Run, good: Run | None, tables: Sequence[TemplateTable], *, top: int = 5) -> Told:
+def l4(run: RunProfile, good: RunProfile | None, tables: Sequence[TemplateTable], *, top: int = 5) -> Told:
     """The steps, one after the other. Lines: of the events that set the first nodes apart, the first place of each."""
     pool = {event.text for event in good.events.values()} if good else set()
     left = {name: event for name, event in run.events.items() if event.text not in pool}
-    ranked = apart(run, dict.fromkeys(left, 1.0))
-    chosen: dict[str, Spot] = {}
+    ranked = isolated(run, dict.fromkeys(left, 1.0))
+    chosen: dict[str, LineRef] = {}
     for odd in ranked[:3]:
         for name in odd.events:
             seen = left[name].nodes.get(odd.node)

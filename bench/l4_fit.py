@@ -27,9 +27,9 @@ from l4 import Numbers, begin, carried  # noqa: E402 - the paths are set above
 from score import _is, _within  # noqa: E402
 
 from bot.diagnosis.event_model import FILE  # noqa: E402
-from kb.anomalies.analyse import view  # noqa: E402
-from kb.anomalies.events.features import Measured  # noqa: E402
-from kb.anomalies.events.model import EventModel, Weights, alone, among, chance, encoded  # noqa: E402
+from kb.anomalies.analyse import measure_run  # noqa: E402
+from kb.anomalies.events.features import MeasuredEvent  # noqa: E402
+from kb.anomalies.events.model import EventModel, Weights, alone, among, encoded, probability  # noqa: E402
 from kb.anomalies.events.ranking import TOLD  # noqa: E402
 from kb.anomalies.runs.baseline_diff import baseline_of  # noqa: E402
 
@@ -71,7 +71,7 @@ class Sample:
     """The events of one job: their features, and whether each tells the failure; None where it counts neither way."""
 
     fault: str
-    measured: tuple[Measured, ...]
+    measured: tuple[MeasuredEvent, ...]
     right: tuple[bool | None, ...]
     found: tuple[int, ...]  # by event the truth's event that it hits, -1 for none
     events: int
@@ -119,7 +119,7 @@ def _sample(work: tuple[Path, str, Mapping[str, Any], bool]) -> Sample | None:
     read = carried(root, name)
     # half of the jobs without the rules' word, for the product often has none
     known = read.known if sum(name.encode()) % 2 else {}
-    seen = view(read.run, baseline_of(read.good) if filtered else None, known)
+    seen = measure_run(read.run, baseline_of(read.good) if filtered else None, known)
     if seen.ending.well and not seen.turned:
         return None
     measured = seen.measured
@@ -204,7 +204,7 @@ def told(jobs: Sequence[Sample], weights: Weights) -> str:
     """Precision, recall and F1 of the events that would be told."""
     hits = said = found = events = 0
     for one in jobs:
-        second = [chance(row, weights.second) for row in among(one.measured, alone(one.measured, weights))]
+        second = [probability(row, weights.second) for row in among(one.measured, alone(one.measured, weights))]
         best = [i for i in sorted(range(len(second)), key=lambda i: -second[i])[:8] if second[i] >= TOLD]
         hits += sum(one.found[i] >= 0 for i in best)
         said += sum(one.right[i] is not None for i in best)

@@ -29,11 +29,11 @@ from bot.diagnosis.evidence import from_bundle  # noqa: E402
 from bot.diagnosis.template_pool import tables  # noqa: E402
 from bot.rulebase.loader import Knowledge, knowledge  # noqa: E402
 from connectors.bundles.streams import discover  # noqa: E402
-from kb.anomalies.analyse import view  # noqa: E402
-from kb.anomalies.build_run import run_of  # noqa: E402
+from kb.anomalies.analyse import measure_run  # noqa: E402
+from kb.anomalies.build_run import build_run  # noqa: E402
 from kb.anomalies.core.clock_skew import corrected  # noqa: E402
-from kb.anomalies.events.ranking import choose, weigh  # noqa: E402
-from kb.anomalies.nodes.evidence import Moment, grounds  # noqa: E402
+from kb.anomalies.events.ranking import choose_events, rank_events  # noqa: E402
+from kb.anomalies.nodes.evidence import TurningPoint, node_evidence  # noqa: E402
 from kb.anomalies.nodes.suspects import WEIGHTS  # noqa: E402
 from kb.anomalies.runs.baseline_diff import baseline_of  # noqa: E402
 
@@ -55,17 +55,17 @@ def _choices(folder: Path, faulty: Sequence[str]) -> list[Choice]:
     mined = tables([replace(ref, uri=str(folder / ref.uri)) for ref in refs], year=2026, workers=1).tables
     ours = [replace(table, ref=ref) for table, ref in zip(mined, refs, strict=True)]
     twin = tables(discover([folder / "baseline"]).streams, year=2026, workers=1).tables
-    run = run_of(ours, evidence.streams, evidence.job)
+    run = build_run(ours, evidence.streams, evidence.job)
     found = []
-    for good in (baseline_of(run_of(twin)), None):
-        seen = view(run, good)
-        events = choose(weigh(seen.measured, len(run.heard), event_model(), filtered=good is not None))
+    for good in (baseline_of(build_run(twin)), None):
+        seen = measure_run(run, good)
+        events = choose_events(rank_events(seen.measured, len(run.heard), event_model(), filtered=good is not None))
         at = seen.ending.at
         if at is None and events:
             at = corrected(events[0].spot, seen.off)
         told = [(one.event.id, one.score) for one in events if not one.consequence]
-        moment = Moment(at, seen.ending.interval, seen.ending.crashed)
-        by_node = grounds(seen.run, seen.fresh, told, moment, seen.off)
+        moment = TurningPoint(at, seen.ending.interval, seen.ending.crashed)
+        by_node = node_evidence(seen.run, seen.fresh, told, moment, seen.off)
         rows = [[one.worth.get(ground, 0.0) for ground in WEIGHTS] for one in by_node.values()]
         guilty = np.array([node in faulty for node in by_node])
         if len(by_node) > 1 and guilty.any():

@@ -44,7 +44,7 @@ from kb.diagnosis.findings import find  # noqa: E402
 from kb.facts.evidence import Evidence, Facts, History  # noqa: E402
 from kb.learning.cases import Candidate, Case, Observation, Refusal  # noqa: E402
 from kb.learning.miner import mine  # noqa: E402
-from kb.learning.negative_corpus import Background, background, held  # noqa: E402
+from kb.learning.negative_corpus import Background, background, negative_text  # noqa: E402
 from kb.rulebase.rulebook import load  # noqa: E402
 from kb.scanning.plan import plan  # noqa: E402
 
@@ -247,7 +247,7 @@ def _begin_mining(filed: Mapping[int, tuple[Incident, Filed]], good: Mapping[int
     global _background  # noqa: PLW0603 - a worker process has one, made once
     _begin()
     others = [
-        held(
+        negative_text(
             number,
             one.faults[0] if one.faults else "healthy",
             logs_of(what.replay),
@@ -256,7 +256,7 @@ def _begin_mining(filed: Mapping[int, tuple[Incident, Filed]], good: Mapping[int
         )
         for number, (one, what) in sorted(filed.items())
     ]
-    others += [held(number, "healthy", texts) for number, texts in sorted(good.items())]
+    others += [negative_text(number, "healthy", texts) for number, texts in sorted(good.items())]
     _background = background(others)
 
 

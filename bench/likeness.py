@@ -21,7 +21,7 @@ import yaml
 from bot.diagnosis.diagnose import diagnose_paths
 from bot.rulebase.loader import Knowledge, default_folder, knowledge
 from kb.errors import SignalboxError
-from kb.precedents.signature import Known, Library, Pattern, pattern_of
+from kb.precedents.signature import FaultLibrary, KnownIncident, Signature, signature_of
 from kb.report import Indicator, Indicators
 
 
@@ -33,16 +33,16 @@ class Example:
     kin: str
     fault: str
     accept: frozenset[str]
-    pattern: Pattern
+    pattern: Signature
 
 
-def pattern(known: Knowledge, path: Path, *, blind: bool) -> Pattern:
+def pattern(known: Knowledge, path: Path, *, blind: bool) -> Signature:
     """The pattern of a log; `blind`: of its quoted lines, with nothing that a rule says."""
     report = diagnose_paths(known, [path], workers=1).report
     if blind and report.verdict == "fault":
         lines = tuple(Indicator(item.text, "", item) for item in report.diagnoses[0].evidence)
         report = replace(report, verdict="no_match", diagnoses=(), indicators=Indicators(lines))
-    return pattern_of(report)
+    return signature_of(report)
 
 
 def of_rules(known: Knowledge, *, blind: bool) -> Iterator[Example]:
@@ -71,8 +71,8 @@ def of_cases(known: Knowledge, folder: Path, *, blind: bool) -> Iterator[Example
 
 def measure(examples: list[Example], *, kin: bool) -> tuple[int, int, int, float]:
     """Asked, told, right, and the mean similarity of the wrong ones. `kin`: with the other examples of the same rule."""
-    entries = {n: Known(n, one.pattern, one.fault, one.fault) for n, one in enumerate(examples)}
-    library = Library(entries.values())
+    entries = {n: KnownIncident(n, one.pattern, one.fault, one.fault) for n, one in enumerate(examples)}
+    library = FaultLibrary(entries.values())
     told = right = 0
     wrong: list[float] = []
     for number, one in enumerate(examples):

@@ -71,12 +71,12 @@ def ours(paths: list[Path], baseline: Path) -> Row:
     """Templates of all logs in both processes, and what of them a good run has not."""
     from bot.diagnosis.template_pool import tables  # noqa: PLC0415 - the peers' environment has none of it
     from connectors.bundles.streams import discover  # noqa: PLC0415
-    from kb.templates.table import alike  # noqa: PLC0415
+    from kb.templates.table import fold_alike  # noqa: PLC0415
 
     streams = discover(paths).streams
     began, spent = time.perf_counter(), _cpu()
     mined = tables([*streams, *discover([baseline]).streams], workers=WORKERS)
-    *failed, good = alike(mined.tables)
+    *failed, good = fold_alike(mined.tables)
     new = {key for table in failed for key in table.templates if key not in good.templates}
     seconds, spent = time.perf_counter() - began, _cpu() - spent
     lines = sum(table.lines for table in mined.tables)

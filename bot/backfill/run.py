@@ -34,7 +34,7 @@ from bot.rulebase.loader import Knowledge
 from bot.store.incidents import Origin, add_within, file
 from bot.store.tables import IncidentRow
 from kb.errors import SignalboxError, UnreadableInput
-from kb.hangs.checkpoint_saves import saving
+from kb.hangs.checkpoint_saves import time_saving
 from kb.report import Report
 
 SCHEMA = "signalbox.backfill-notes/1"
@@ -200,7 +200,7 @@ class Backfill:
         at = datetime.fromtimestamp(job.ended, UTC)
         origin = Origin(
             question.tenant, located.cluster, end_of(report, located.record.job.end) or at, small(answer), facts.partition,
-            answer.evidence.job.framework, answer.evidence.job.image, saving(answer.evidence), backfilled=True,
+            answer.evidence.job.framework, answer.evidence.job.image, time_saving(answer.evidence), backfilled=True,
         )  # fmt: skip
         filed = file(dumps(report), report, answer.replay, None, at, origin=origin)
 

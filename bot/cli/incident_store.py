@@ -82,7 +82,7 @@ class Remembering:
         """Keep the answer among the incidents; a warning where that cannot be done."""
         from bot.incidents.precedents import moment, traced
         from bot.store.incidents import Origin, remember
-        from kb.hangs.checkpoint_saves import saving
+        from kb.hangs.checkpoint_saves import time_saving
 
         now = datetime.now(UTC)
         job, facts = answer.evidence.job, self.facts
@@ -94,7 +94,7 @@ class Remembering:
             facts.partition if facts is not None else None,
             job.framework,
             job.image,
-            saving(answer.evidence),
+            time_saving(answer.evidence),
         )
         where = str(bundle) if bundle else None
         return remember(answer.report, answer.replay, where, now=now, origin=origin, within=self._within(answer, now))

@@ -17,8 +17,8 @@ from bot.diagnosis.template_pool import Engine, Mined, tables
 from bot.store.healthy_baseline import healthy
 from connectors.base.bundle_layout import BASELINE
 from connectors.bundles.streams import discover
-from kb.anomalies.analyse import look, shown
-from kb.anomalies.build_run import run_of
+from kb.anomalies.analyse import find_anomalies, shown
+from kb.anomalies.build_run import build_run
 from kb.anomalies.core.run import has_failed
 from kb.anomalies.runs.baseline_diff import Baseline, baseline_of
 from kb.diagnosis.engine import identified
@@ -54,7 +54,7 @@ def compared(
     mined = mine([_found(ref, root) for ref in streams], year=_year(evidence))
     ours = [replace(table, ref=ref) for table, ref in zip(mined.tables, streams, strict=True)]
     state = (evidence.job.state or "FAILED") if report.verdict in ("no_match", "fault") else evidence.job.state
-    run = run_of(ours, evidence.streams, evidence.job, state=_state(state, report, evidence.job))
+    run = build_run(ours, evidence.streams, evidence.job, state=_state(state, report, evidence.job))
     good, gaps = _good(root, evidence.job, baseline, find, mine)
     known = {
         (item.source, item.offset): WORTH[one.band]
@@ -63,7 +63,7 @@ def compared(
         for item in one.evidence
         if item.offset is not None
     }
-    found = look(
+    found = find_anomalies(
         run,
         good,
         model=event_model(),
@@ -124,7 +124,7 @@ def _read(paths: Sequence[Path], mine: Callable[..., Mined]) -> tuple[Baseline |
     if not found.streams:
         return None, (Gap("no_baseline", str(paths[0]), "the good run has no logs; nothing was compared with it"),)
     mined = mine(found.streams)
-    good = baseline_of(run_of(mined.tables), str(paths[0]))
+    good = baseline_of(build_run(mined.tables), str(paths[0]))
     if good.lines < FEWEST:
         reason = f"the good run has {good.lines} lines only; nothing was compared with it"
         return None, (*mined.gaps, Gap("no_baseline", str(paths[0]), reason))

@@ -29,12 +29,12 @@ from kb.report import Report, Suspect
 if TYPE_CHECKING:
     from bot.diagnosis.comparison import Find
     from bot.diagnosis.template_pool import Engine
-    from kb.precedents.report_section import Past
+    from kb.precedents.report_section import Precedents
 
 _log = logging.getLogger(__name__)
 FEW = 5  # reasons in a message
 MOST_ATTEMPTS = 5
-Recall = Callable[[Evidence], "Past"]  # asks for what is remembered of other runs
+Recall = Callable[[Evidence], "Precedents"]  # asks for what is remembered of other runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ def _looked_deeper(report: Report, evidence: Evidence, root: Path | None, compar
         return replace(report, gaps=(*report.gaps, Gap("not_compared", "logs", reason, rules_out="what stands out")))
 
 
-def _recalled(evidence: Evidence, recall: Recall | None) -> tuple[Past | None, Evidence]:
+def _recalled(evidence: Evidence, recall: Recall | None) -> tuple[Precedents | None, Evidence]:
     """What is remembered; a gap more where that cannot be told, for the answer does not need it."""
     if recall is None:
         return None, evidence
@@ -182,7 +182,7 @@ def _recalled(evidence: Evidence, recall: Recall | None) -> tuple[Past | None, E
         return None, replace(evidence, gaps=(*evidence.gaps, gap))
 
 
-def _joined(attempts: History | None, past: Past | None) -> History:
+def _joined(attempts: History | None, past: Precedents | None) -> History:
     """The history of both: of the bundle's attempts and of what is remembered."""
     if past is None:
         return attempts or History()

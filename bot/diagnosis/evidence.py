@@ -68,7 +68,7 @@ def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written:
         return evidence
     from bot.diagnosis.flight_recorder_pool import read_dumps  # noqa: PLC0415 - most bundles are logs alone; a start must not wait for the rest
     from connectors.bundles.parts import read_parts  # noqa: PLC0415
-    from kb.hangs.observe import Parts, observe  # noqa: PLC0415
+    from kb.hangs.observe import NonLogEvidence, observe  # noqa: PLC0415
 
     read = read_parts(folder, evidence.job.id)
     rings, odd = read_dumps(read.dumps) if read.dumps else ((), ())
@@ -76,7 +76,7 @@ def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written:
     gaps = (*(_placed(one, folder) for one in (*read.gaps, *odd)), *more)
     rings = tuple(replace(one, source=_inside(one.source, folder)) for one in rings)
     dumped = min((written[name] for one in rings if (name := one.source) in written), default=None)
-    parts = Parts(read.stacks, rings, read.ras, panels, read.events, gaps, dumped)
+    parts = NonLogEvidence(read.stacks, rings, read.ras, panels, read.events, gaps, dumped)
     return observe(evidence, parts, knowledge.rulebook)
 
 

@@ -21,7 +21,7 @@ from bot.diagnosis.scan_pool import keep_memory, leave_interrupts, process_conte
 from connectors.bundles.streams import StreamReader, is_plain
 from kb.errors import UnreadableInput
 from kb.model import Gap, StreamRef
-from kb.templates.line_blocks import Shapes
+from kb.templates.line_blocks import ShapeIndex
 from kb.templates.lookup_budget import FEWEST_LOOKS, LOOKS
 from kb.templates.miner import AFTER, WARM, Miner
 from kb.templates.table import VERSION, TemplateTable, merge
@@ -112,10 +112,10 @@ def mine(task: Task) -> _Part:
     part = _mined(task, shapes, STRANGE)
     # What others taught must not stretch a budget, or the answer would hang on which worker did what before. A stream that
     # spends its own (at least FEWEST_LOOKS) cannot be known by LEARNED of others, so it is too strange for them and comes here.
-    return part or _mined(task, Shapes(dated=task.year is not None), task.looks) or _lost(task)
+    return part or _mined(task, ShapeIndex(dated=task.year is not None), task.looks) or _lost(task)
 
 
-def _mined(task: Task, shapes: Shapes, looks: int) -> _Part | None:
+def _mined(task: Task, shapes: ShapeIndex, looks: int) -> _Part | None:
     origin = max(0, task.start - WARM)
     whole = task.start == 0 and task.stop is None
     reading = StreamReader(task.ref, origin, None if task.stop is None else task.stop + AFTER)
@@ -137,9 +137,9 @@ def _mined(task: Task, shapes: Shapes, looks: int) -> _Part | None:
 
 
 @lru_cache(1)
-def _shapes(year: int | None, thread: int) -> Shapes:  # noqa: ARG001 - each has its own
+def _shapes(year: int | None, thread: int) -> ShapeIndex:  # noqa: ARG001 - each has its own
     """What this process has learned of lines: nodes of a job print the same."""
-    return Shapes(dated=year is not None)
+    return ShapeIndex(dated=year is not None)
 
 
 def _width(ref: StreamRef) -> int | None:

@@ -15,7 +15,7 @@ from bot.digest.phrases import fine, hours, percent, short_week
 from bot.render.phrases import shown
 from bot.render.timeline_png import BODY, DPI, MARGIN, MOST_ALT, PALETTES, SMALL, TITLE, Letters, Palette, Theme, rgb
 from bot.runtime.redaction import redact
-from kb.digest.figures import ClassLine, Digest, Point
+from kb.digest.figures import ClassLine, Digest, TrendPoint
 from kb.digest.repeat_offenders import LEMON_JOBS, LEMON_SCORE
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ class _Trend(_Sheet):
             x, y = MARGIN + (at % 2) * (half + 60), self.TOP + (at // 2) * (self.HEIGHT + self.GAP)
             self._chart((x, y, half), chart, weeks)
 
-    def _chart(self, place: tuple[float, float, float], chart: _Chart, weeks: Sequence[Point]) -> None:
+    def _chart(self, place: tuple[float, float, float], chart: _Chart, weeks: Sequence[TrendPoint]) -> None:
         """`place`: left, top, width."""
         x, y, width = place
         self._text(x, y, chart.name, BODY + 0.5, bold=True)

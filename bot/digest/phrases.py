@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from kb.digest.figures import Digest, Size
+from kb.digest.figures import Digest, SizeClass
 from kb.digest.statistics import LEAST, Rate, Share, Spread, Sum
 from kb.digest.statistics import share as share_of
 from kb.errors import UnreadableInput
@@ -71,7 +71,7 @@ def lost(one: Sum) -> str:
     return f"{hours(one.value)} (n = {one.n} of {one.of})"
 
 
-def gpus(size: Size) -> str:
+def gpus(size: SizeClass) -> str:
     """A class of sizes."""
     return f"{size.low:,} GPUs and more" if size.high is None else f"{size.low:,} to {size.high:,} GPUs"
 

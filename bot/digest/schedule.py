@@ -24,7 +24,7 @@ from bot.store.database import Database, StoreError
 from bot.store.digest_rows import compute
 from bot.store.leases import claim_period, complete_period
 from bot.store.tables import DigestRow, PostingRow
-from kb.digest.weeks import Period, due
+from kb.digest.weeks import DueDigest, due
 from kb.rulebase.rule import FaultClass
 
 STATE = "digest"  # of a posting that is one
@@ -74,7 +74,7 @@ def _keep(
     store: Database,
     tenant: str,
     zone: str,
-    period: Period,
+    period: DueDigest,
     *,
     now: datetime,
     faults: Mapping[str, FaultClass],

@@ -9,7 +9,7 @@ from bot.digest import phrases
 from bot.digest.html import tiles
 from bot.render.phrases import shown
 from kb.digest.definitions import DEFINITIONS
-from kb.digest.figures import Cut, Digest
+from kb.digest.figures import Breakdown, Digest
 from kb.digest.recovery_times import TERMS
 
 _WIDTH = 100
@@ -118,7 +118,7 @@ def _open(digest: Digest) -> Iterator[str]:
     yield from _table("", (">incident", ">GPU-hours", "<job", "<class"), rows)
 
 
-def _cuts(cuts: Iterable[Cut], failures: int) -> Iterator[str]:
+def _cuts(cuts: Iterable[Breakdown], failures: int) -> Iterator[str]:
     for cut in cuts:
         rows = [(str(one.failures), phrases.lost(one.gpu_hours), one.value) for one in cut.lines]
         if rows:

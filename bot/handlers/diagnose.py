@@ -46,8 +46,8 @@ from bot.store.baselines import finder
 from bot.store.incidents import Filed, Origin, add_within, file
 from bot.store.tables import IncidentRow
 from connectors.base.contract import JobSummary
-from kb.hangs.checkpoint_saves import saving
-from kb.learning.precision import Share, calibrated
+from kb.hangs.checkpoint_saves import time_saving
+from kb.learning.precision import HitRate, calibrated
 from kb.report import Report
 
 SATURDAY = 5
@@ -114,7 +114,14 @@ class DiagnoseHandler:
         kept = {**small(answer), **traced(answer)}
         job, facts = answer.evidence.job, spooled.facts
         origin = Origin(
-            order.tenant, facts.cluster, end, kept, facts.partition, job.framework, job.image, saving(answer.evidence)
+            order.tenant,
+            facts.cluster,
+            end,
+            kept,
+            facts.partition,
+            job.framework,
+            job.image,
+            time_saving(answer.evidence),
         )
         filed = file(dumps(report), report, answer.replay, str(folder), datetime.now(UTC), origin=origin)
         made = _Made(report, filed, hits)
@@ -124,7 +131,7 @@ class DiagnoseHandler:
         """The report as sure as its rules were right here, where that is wanted."""
         if not self.config.learning.calibrate:
             return report
-        seen = {one.rule: Share(one.right, one.n) for one in self.ledger.standings(tenant)}
+        seen = {one.rule: HitRate(one.right, one.n) for one in self.ledger.standings(tenant)}
         return calibrated(report, seen)
 
     def _spooled(self, work: QueuedTask) -> SpooledBundle | None:

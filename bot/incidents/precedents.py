@@ -25,14 +25,14 @@ from bot.store.database import Database
 from bot.store.digest_rows import rows_between
 from bot.store.fault_library import known_within
 from bot.store.tables import GoodEndRow, IncidentRow, KeptRow
-from kb.digest.rows import Row, ends
+from kb.digest.rows import DigestRow, ends
 from kb.facts.evidence import Barred, Evidence
 from kb.model import Job
-from kb.precedents.advice_outcomes import Step
-from kb.precedents.history import Earlier, history_of
-from kb.precedents.incident_trace import Trace, nodes_of, trace_of
-from kb.precedents.report_section import Past
-from kb.precedents.signature import Library
+from kb.precedents.advice_outcomes import AdviceStep
+from kb.precedents.history import EarlierIncident, history_of
+from kb.precedents.incident_trace import IncidentTrace, nodes_of, trace_of
+from kb.precedents.report_section import Precedents
+from kb.precedents.signature import FaultLibrary
 from kb.rulebase.rule import FaultClass
 
 TRACE = "trace"  # the name under which an incident keeps what it leaves for later ones
@@ -82,7 +82,7 @@ def recaller(
 ) -> Recall:
     """Asks for what is remembered; the database is opened only then, and stays open. Raises `StoreError`."""
 
-    def recall(evidence: Evidence) -> Past:
+    def recall(evidence: Evidence) -> Precedents:
         store, present = database(), now()
         with store.errors(), store.session() as session:
             return recall_within(session, evidence, who, faults, present)
@@ -92,7 +92,7 @@ def recaller(
 
 def recall_within(
     session: Session, evidence: Evidence, who: Whose, faults: Mapping[str, FaultClass], now: datetime
-) -> Past:
+) -> Precedents:
     """All that is remembered for the job of this evidence."""
     at = moment(evidence, now) or now
     who = replace(who, cluster=who.cluster or evidence.job.cluster)
@@ -102,25 +102,27 @@ def recall_within(
     names = jobs_of((evidence.job.name, evidence.job.id))
     bars = in_force_within(session, who.tenant, who.cluster, nodes=nodes_of(evidence), jobs=names, now=now)
     barred = tuple(Barred(one.node, one.scope, f"{one.since:%Y-%m-%d}", _by(one.decided_by), one.why) for one in bars)
-    return Past(
+    return Precedents(
         at=at.timestamp(),
         earlier=near,
         history=history_of(near, at.timestamp(), barred),
-        library=Library(one for one in known_within(session, who.tenant) if one.incident not in same),
+        library=FaultLibrary(one for one in known_within(session, who.tenant) if one.incident not in same),
         steps=_steps(earlier, links, _good_ends(session, who.tenant, at)),
         titles={name: one.title for name, one in faults.items()},
         domains={name: one.domain for name, one in faults.items()},
     )
 
 
-def _rows(session: Session, job: Job, who: Whose, at: datetime, now: datetime) -> tuple[list[Row], frozenset[int]]:
+def _rows(
+    session: Session, job: Job, who: Whose, at: datetime, now: datetime
+) -> tuple[list[DigestRow], frozenset[int]]:
     """The reports on earlier ends, oldest first, one of each; and the incidents of this very end."""
     read = rows_between(session, who.tenant, at - SPAN, now, until=now, cluster=who.cluster, most=MOST)
     same = frozenset(one.id for one in read if _is_same(one, job, at.timestamp()))
     return [one for one in ends([row for row in read if row.id not in same]) if one.at < at.timestamp()], same
 
 
-def _is_same(row: Row, job: Job, at: float) -> bool:
+def _is_same(row: DigestRow, job: Job, at: float) -> bool:
     """Whether a report is on this very end of the job."""
     if job.id is None or row.job is None:
         return job.id == row.job and abs(row.at - at) < 0.001
@@ -133,21 +135,21 @@ def _is_same(row: Row, job: Job, at: float) -> bool:
 
 
 def _earlier(
-    session: Session, rows: Sequence[Row], job: Job, who: Whose, at: float
-) -> tuple[tuple[Earlier, ...], Mapping[int, Link]]:
+    session: Session, rows: Sequence[DigestRow], job: Job, who: Whose, at: float
+) -> tuple[tuple[EarlierIncident, ...], Mapping[int, Link]]:
     """The rows with what they leave for later ones, and which of them are tries of this very job; what ties each to others."""
     more = _more(session, [one.id for one in rows])
     found = [(row, more[row.id]) for row in rows if row.id in more and more[row.id].merged is None]
     own = {row.id for row, one in found if _is_own(row, one.link, job, who.link, at)}
     chains = {row.chain for row, _ in found if row.id in own and row.chain is not None}
     earlier = tuple(
-        Earlier(row, row.id in own or row.chain in chains, one.reached, one.advice or "none", one.trace)
+        EarlierIncident(row, row.id in own or row.chain in chains, one.reached, one.advice or "none", one.trace)
         for row, one in found
     )
     return earlier, {row.id: one.link for row, one in found}
 
 
-def _is_own(row: Row, link: Link, job: Job, mine: Link | None, at: float) -> bool:
+def _is_own(row: DigestRow, link: Link, job: Job, mine: Link | None, at: float) -> bool:
     if mine is not None and link.job and continues(mine, at, link, row.at):
         return True
     if job.id is not None and row.job == job.id:
@@ -164,7 +166,7 @@ class _More:
     reached: int | None
     advice: str | None
     merged: int | None
-    trace: Trace
+    trace: IncidentTrace
 
 
 def _more(session: Session, numbers: Sequence[int]) -> Mapping[int, _More]:
@@ -192,14 +194,14 @@ def _more(session: Session, numbers: Sequence[int]) -> Mapping[int, _More]:
     return found
 
 
-_TRACES = msgspec.json.Decoder(Trace)
+_TRACES = msgspec.json.Decoder(IncidentTrace)
 
 
-def _trace(data: bytes | None) -> Trace:
+def _trace(data: bytes | None) -> IncidentTrace:
     if data is not None:
         with suppress(zstandard.ZstdError, msgspec.MsgspecError):
             return _TRACES.decode(zstandard.ZstdDecompressor().decompress(data, max_output_size=MOST_BYTES))
-    return Trace()
+    return IncidentTrace()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,19 +234,19 @@ def _good_ends(session: Session, tenant: str, at: datetime) -> _Ends:
     return _Ends(by_job, by_name)
 
 
-def _steps(earlier: Sequence[Earlier], links: Mapping[int, Link], good: _Ends) -> tuple[Step, ...]:
+def _steps(earlier: Sequence[EarlierIncident], links: Mapping[int, Link], good: _Ends) -> tuple[AdviceStep, ...]:
     """Each failure of the jobs that were tried again, with what came next."""
-    chains: dict[str, list[Earlier]] = {}
+    chains: dict[str, list[EarlierIncident]] = {}
     for one in earlier:
         if one.failed and one.row.chain is not None:
             chains.setdefault(one.row.chain, []).append(one)
     return tuple(step for tries in chains.values() for step in _of_chain(tries, links, good))
 
 
-def _of_chain(tries: Sequence[Earlier], links: Mapping[int, Link], good: _Ends) -> Iterator[Step]:
+def _of_chain(tries: Sequence[EarlierIncident], links: Mapping[int, Link], good: _Ends) -> Iterator[AdviceStep]:
     for one, after in zip(tries, (*tries[1:], None), strict=True):
         over = good.between(links[one.row.id], one.row.at, after.row.at if after is not None else math.inf)
-        step = Step(
+        step = AdviceStep(
             one.row.known, one.advice, one.reached, one.trace.ran_on, tried=over or after is not None, over=over
         )
         if after is not None and not over:

@@ -14,7 +14,7 @@ from sqlmodel import Session, col
 from bot.incidents.resolution import Annotation, said_within, word
 from bot.policy.resolution_codes import JUDGED
 from bot.store.tables import AnnotationRow, IncidentRow, LookedRow
-from kb.learning.precision import Outcome, Share
+from kb.learning.precision import HitRate, RuleOutcome
 from kb.rulebase.rule import Rule, Rulebook
 
 _BATCH = 500
@@ -86,7 +86,7 @@ def _told(row: Sequence[Any], said: Iterable[Annotation]) -> Told:
 # --- rules -----------------------------------------------------------------------------------------------------------
 
 
-def outcomes_within(session: Session, rulebook: Rulebook, tenant: str | None = None) -> tuple[Outcome, ...]:
+def outcomes_within(session: Session, rulebook: Rulebook, tenant: str | None = None) -> tuple[RuleOutcome, ...]:
     """How each rule of the base and each that ever came first fared, the worst first.
 
     What was said of a rule before somebody looked at it (bot.notify.mutes) counts no more.
@@ -101,7 +101,7 @@ def looked_within(session: Session) -> Mapping[tuple[str, str], datetime]:
 
 def outcomes(
     rulebook: Rulebook, told: Iterable[Told], looked: Mapping[tuple[str, str], datetime] | None = None
-) -> tuple[Outcome, ...]:
+) -> tuple[RuleOutcome, ...]:
     """`outcomes_within` on what was read."""
     confirmed, refuted, unseen, missed = (Counter[str]() for _ in range(4))
     naming = _naming(rulebook)
@@ -115,11 +115,11 @@ def outcomes(
         if one.truth is not None and one.truth != one.fault:
             missed.update(naming.get(one.truth, ()))
     names = {*confirmed, *refuted, *unseen, *(rule.id for rule in rulebook.rules)}
-    found = [Outcome(name, confirmed[name], refuted[name], unseen[name], missed[name]) for name in names]
+    found = [RuleOutcome(name, confirmed[name], refuted[name], unseen[name], missed[name]) for name in names]
     return tuple(sorted(found, key=_worst_first))
 
 
-def shares(found: Iterable[Outcome]) -> Mapping[str, Share]:
+def shares(found: Iterable[RuleOutcome]) -> Mapping[str, HitRate]:
     """Rule → its precision, as `kb.learning.precision.calibrated` takes it."""
     return {one.rule: one.precision for one in found if one.precision.n}
 
@@ -141,18 +141,18 @@ def _naming(rulebook: Rulebook) -> Mapping[str, tuple[str, ...]]:
     return found
 
 
-def _worst_first(one: Outcome) -> tuple[object, ...]:
+def _worst_first(one: RuleOutcome) -> tuple[object, ...]:
     return not one.precision.n, one.precision.high, -one.precision.n, -one.fired, one.rule
 
 
-def render(found: Sequence[Outcome], statuses: Mapping[str, str]) -> str:
+def render(found: Sequence[RuleOutcome], statuses: Mapping[str, str]) -> str:
     """The rules that ever fired as text for people, the worst first; of the others how many there are."""
     fired = [one for one in found if one.fired]
     silent = [one for one in found if not one.fired and statuses.get(one.rule) not in (None, "deprecated", "draft")]
     judged = sum(one.precision.n for one in fired)
     right = sum(one.confirmed for one in fired)
     lines = [
-        f"{sum(one.fired for one in fired)} first answers of {len(fired)} rules; right: {Share(right, judged).words}",
+        f"{sum(one.fired for one in fired)} first answers of {len(fired)} rules; right: {HitRate(right, judged).words}",
         "",
         f"{'confirmed':>9} {'refuted':>8} {'unseen':>7} {'missed':>7}  {'precision, 95 %':22} rule",
     ]
@@ -161,13 +161,13 @@ def render(found: Sequence[Outcome], statuses: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def _line(one: Outcome) -> str:
+def _line(one: RuleOutcome) -> str:
     seen = one.precision
     told = f"{seen.hits / seen.n:4.0%} ({seen.low:.0%} to {seen.high:.0%})" if seen.n else "not judged"
     return f"{one.confirmed:9d} {one.refuted:8d} {one.unseen:7d} {one.missed:7d}  {told:22} {one.rule}"
 
 
-def as_json(found: Sequence[Outcome]) -> Iterator[Mapping[str, Any]]:
+def as_json(found: Sequence[RuleOutcome]) -> Iterator[Mapping[str, Any]]:
     """Each rule as plain values."""
     for one in found:
         seen = one.precision

@@ -25,7 +25,7 @@ from connectors.host.process_table import Process
 from connectors.host.processes import ProcessSelector, RankProcess, StackDump
 from kb.collectives.trace import Ring
 from kb.facts.evidence import Evidence, Facts
-from kb.hangs.observe import Parts, observe
+from kb.hangs.observe import NonLogEvidence, observe
 from kb.hangs.pace import Lateness
 from kb.hangs.votes import limits_of
 from kb.model import Gap, Job, JobRecord, Resource, StackSample, StreamRef
@@ -229,7 +229,7 @@ class Looking:
         )
         streams = (*self.logs.streams, *((self._kernel,) if self._kernel is not None else ()))
         rings = tuple(ring for _, ring in self._rings.values())
-        parts = Parts(
+        parts = NonLogEvidence(
             stacks=tuple(one for each in self._samples for one in each),
             rings=rings,
             panels=self._panels,

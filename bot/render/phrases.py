@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bot.render.report_json import iso
-from kb.precedents.phrases import told
+from kb.precedents.phrases import sentences
 from kb.report import ranges
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def excluded(decision: Decision) -> list[str]:
 
 def remembered(report: Report) -> list[str]:
     """What earlier runs teach of this one, a sentence each; nothing where nothing is remembered."""
-    return list(told(report.memory))
+    return list(sentences(report.memory))
 
 
 # --- what ran, and how far -------------------------------------------------------------------------------------------

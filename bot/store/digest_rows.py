@@ -19,9 +19,9 @@ from bot.render.phrases import cut, shown
 from bot.runtime.redaction import redact
 from bot.store.database import Database
 from bot.store.tables import AnnotationRow, IncidentRow, UtcDateTime
-from kb.digest.figures import Class, Digest, figures, first_of
+from kb.digest.figures import Digest, FaultTitle, figures, first_of
 from kb.digest.repeat_offenders import Offenders, offenders
-from kb.digest.rows import JUDGED, Row, Run, ends
+from kb.digest.rows import JUDGED, AttemptTimes, DigestRow, ends
 from kb.digest.weeks import Week
 from kb.rulebase.rule import FaultClass
 
@@ -66,7 +66,7 @@ def compute(
     Raises:
         StoreError: the store cannot be read.
     """
-    classes = {name: Class(one.title, one.domain) for name, one in faults.items()}
+    classes = {name: FaultTitle(one.title, one.domain) for name, one in faults.items()}
     with _uncollected():
         with store.errors(), store.session() as session:
             rows = rows_within(session, tenant, week, zone, until)
@@ -101,7 +101,7 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def rows_within(session: Session, tenant: str, week: Week, zone: tzinfo, until: datetime) -> list[Row]:
+def rows_within(session: Session, tenant: str, week: Week, zone: tzinfo, until: datetime) -> list[DigestRow]:
     """The reports of a week and the seven before, each with what people had said of it by then."""
     start = datetime.fromtimestamp(first_of(week).start(zone), UTC)
     last = min(until, datetime.fromtimestamp(week.end(zone), UTC) + AFTER)
@@ -117,7 +117,7 @@ def rows_between(
     until: datetime,
     cluster: str | None = None,
     most: int | None = None,
-) -> list[Row]:
+) -> list[DigestRow]:
     """The reports that were made from `start` to `last`, each with what people had said of it `until` then.
 
     `cluster`: of this one, and those of which none is known; `most`: the newest so many.
@@ -175,7 +175,7 @@ def _said(session: Session, tenant: str, start: datetime, until: datetime) -> di
     return found
 
 
-def _row(one: Sequence[Any], said: _Said, now: datetime) -> Row:
+def _row(one: Sequence[Any], said: _Said, now: datetime) -> DigestRow:
     """`one`: the values of `_COLUMNS`; times, and `now`, in UTC without a zone."""
     (
         number, created, ended, verdict, phase, job, name, chain, attempt, fault, rule, cluster, owner, partition, framework,
@@ -183,7 +183,7 @@ def _row(one: Sequence[Any], said: _Said, now: datetime) -> Row:
     ) = one  # fmt: skip
     made = (created - _EPOCH).total_seconds()
     # by position: a hundred thousand calls with thirty names take half a second more
-    return Row(
+    return DigestRow(
         number, made if ended is None else min((ended - _EPOCH).total_seconds(), made), made, verdict, phase, job,
         _clean(name), chain, attempt, _clean(fault), _clean(rule), _clean(cluster), _clean(owner), _clean(partition),
         _clean(framework), _clean(image), gpus, width, _names(nodes or "[]"), _runs(runs or "[]"), redone, saving,
@@ -203,8 +203,8 @@ def _clean(text: str | None) -> str | None:
     return None if text is None else cut(shown(redact(text)), LONGEST)
 
 
-_RUNS = msgspec.json.Decoder(tuple[Run, ...])
+_RUNS = msgspec.json.Decoder(tuple[AttemptTimes, ...])
 
 
-def _runs(text: str) -> tuple[Run, ...]:
+def _runs(text: str) -> tuple[AttemptTimes, ...]:
     return () if text == "[]" else _RUNS.decode(text)

@@ -17,7 +17,7 @@ from bot.render.report_json import from_json
 from bot.runtime.redaction import redact
 from bot.store.tables import IncidentRow, PatternRow, ReportRow
 from kb.errors import UnreadableInput
-from kb.precedents.signature import Known, Pattern, pattern_of
+from kb.precedents.signature import KnownIncident, Signature, signature_of
 from kb.templates.table import VERSION
 
 MOST = 1000  # entries that a run is compared with, the newest
@@ -60,7 +60,7 @@ def learn_within(session: Session, row: IncidentRow, lesson: Lesson | None, now:
     session.add(kept)
 
 
-def known_within(session: Session, tenant: str, most: int = MOST) -> list[Known]:
+def known_within(session: Session, tenant: str, most: int = MOST) -> list[KnownIncident]:
     """The newest entries of a tenant; without those whose close-out holds no more, or whose incident is part of another."""
     holds = or_(col(IncidentRow.reopened_at).is_(None), col(IncidentRow.reopened_at) < col(PatternRow.at))
     rows = session.exec(
@@ -74,19 +74,19 @@ def known_within(session: Session, tenant: str, most: int = MOST) -> list[Known]
     for row in rows:
         with suppress(zstandard.ZstdError, msgspec.MsgspecError):  # what another version wrote is none of ours
             data = zstandard.ZstdDecompressor().decompress(row.events_zstd, max_output_size=MOST_BYTES)
-            pattern = msgspec.json.decode(data, type=Pattern)
-            known = Known(row.incident_id, pattern, row.fault, row.closed_as, row.helped, row.at.timestamp())
+            pattern = msgspec.json.decode(data, type=Signature)
+            known = KnownIncident(row.incident_id, pattern, row.fault, row.closed_as, row.helped, row.at.timestamp())
             found.append(known)
     return found
 
 
-def _pattern(session: Session, row: IncidentRow) -> Pattern | None:
+def _pattern(session: Session, row: IncidentRow) -> Signature | None:
     """The pattern of an incident's report; None where that is not kept any more."""
     report = session.get(ReportRow, row.id)
     if report is None:
         return None
     with suppress(UnreadableInput, zstandard.ZstdError):
-        return pattern_of(from_json(zstandard.decompress(report.json_zstd)))
+        return signature_of(from_json(zstandard.decompress(report.json_zstd)))
     return None
 
 

@@ -22,7 +22,7 @@ from bot.runtime.paths import DEFAULT_TENANT, database_url
 from bot.store.database import Database, StoreError
 from bot.store.incident_state import State, awake, in_state, to_do
 from bot.store.tables import IncidentRow, KeptRow, ReplayRow, ReportRow
-from kb.digest.rows import Run
+from kb.digest.rows import AttemptTimes
 from kb.model import Attempt
 from kb.report import Diagnosis, Report
 
@@ -395,7 +395,7 @@ def _suspected(first: Diagnosis | None) -> str:
 def _runs(attempts: Sequence[Attempt]) -> str:
     """The times of the last attempts, as JSON."""
     runs = [
-        Run(
+        AttemptTimes(
             one.number,
             one.queued,
             one.scheduled,

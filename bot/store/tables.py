@@ -50,7 +50,7 @@ class IncidentRow(SQLModel, table=True):
 
     `chain`: the same for the tries of a job, told by `link_job` and `link_name` (bot.policy.routing.Link); `owner`: whose job it was; `closed_at`: since when somebody has said
     what it truly was; `pinned`: its evidence is kept whatever its age; `archive`: where its evidence lies packed. What the digest
-    counts: `attempt`; `width`, its nodes; `nodes`, those suspected (JSON); `runs`, its attempts (JSON, kb.digest.rows.Run);
+    counts: `attempt`; `width`, its nodes; `nodes`, those suspected (JSON); `runs`, its attempts (JSON, kb.digest.rows.AttemptTimes);
     `saving`, seconds spent writing checkpoints; `partition`, `framework`, `image`; whether its `advice` helped: `reached`, the last
     iteration. Its life (bot.incidents.lifecycle; the steps that led here are StepRows): `acked_at`, since when somebody is at it; `assignee`; `snoozed_until`; `merged_into`, the incident as a part of
     which it counts; `reopened_at`: what was said of it before holds no more. `backfilled`: found in the past, told to nobody.

@@ -8,27 +8,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kb.anomalies.core.clock_skew import corrected, leveled, skews
-from kb.anomalies.core.run import JOB, Run, Spot
-from kb.anomalies.events.features import Measure, Measured
+from kb.anomalies.core.clock_skew import align_clocks, corrected, skews
+from kb.anomalies.core.run import JOB, LineRef, RunProfile
+from kb.anomalies.events.features import EventMeasurer, MeasuredEvent
 from kb.anomalies.events.model import EventModel
-from kb.anomalies.events.ranking import Weighed, choose, ending_of, weigh
-from kb.anomalies.nodes.evidence import Moment
-from kb.anomalies.nodes.peers import Odd, Shared, ended_early, groups, usual_end
+from kb.anomalies.events.ranking import RankedEvent, choose_events, ending_of, rank_events
+from kb.anomalies.nodes.evidence import TurningPoint
+from kb.anomalies.nodes.peers import OddNode, SharedPlace, ended_early, shared_places, usual_end
 from kb.anomalies.nodes.suspects import suspects
 from kb.anomalies.runs.baseline_diff import (
     Baseline,
-    Compared,
-    Unlike,
+    DifferingSetting,
+    EventComparison,
     changed,
     compare,
+    differing_settings,
     doubts,
     is_foreign,
     out_of_order,
-    unlike,
 )
-from kb.anomalies.time.change_step import Change, Course, changes, course_of, is_stalled, step_at, step_told
-from kb.anomalies.time.run_end import Ending
+from kb.anomalies.time.change_step import StepChange, StepCourse, changes, course_of, is_stalled, step_at, step_named
+from kb.anomalies.time.run_end import RunEnding
 from kb.anomalies.time.stage import stage_at
 from kb.report import EvidenceItem, Indicator, Indicators
 
@@ -43,42 +43,42 @@ MOST_STILL = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RunFindings:
     """What stands out in a run. `events` the likeliest first; `nodes` likewise; `said`: what the reader must know of the comparison."""
 
-    events: tuple[Weighed, ...] = ()
-    turn: Change | None = None
-    absent: tuple[Odd, ...] = ()
-    nodes: tuple[Odd, ...] = ()
-    places: tuple[Shared, ...] = ()
+    events: tuple[RankedEvent, ...] = ()
+    turn: StepChange | None = None
+    absent: tuple[OddNode, ...] = ()
+    nodes: tuple[OddNode, ...] = ()
+    places: tuple[SharedPlace, ...] = ()
     stage: str | None = None
     step: int | None = None
     changed: tuple[tuple[str, str, str], ...] = ()
-    unlike: tuple[Unlike, ...] = ()
+    unlike: tuple[DifferingSetting, ...] = ()
     said: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class RunView:
     """A run as the comparisons see it: its clocks brought together, its steps, where it turned, its events measured."""
 
-    run: Run
+    run: RunProfile
     off: Mapping[str, float]
-    course: Course
-    turned: tuple[Change, ...]
-    ending: Ending
-    measured: tuple[Measured, ...]
+    course: StepCourse
+    turned: tuple[StepChange, ...]
+    ending: RunEnding
+    measured: tuple[MeasuredEvent, ...]
     fresh: Mapping[str, float]
 
 
-def view(
-    run: Run,
+def measure_run(
+    run: RunProfile,
     good: Baseline | None = None,
     known: Mapping[tuple[str, int], float] | None = None,
     pool: Baseline | None = None,
-) -> View:
+) -> RunView:
     """Measure a run. `known`: by source and offset what a rule's word adds; `pool`: what healthy runs of any job say."""
-    run = leveled(run, run.start)
+    run = align_clocks(run, run.start)
     off = skews(run)
     course = course_of(run, off)
     compared = compare(run, good) if good else _by_rarity(run, pool)
@@ -88,24 +88,24 @@ def view(
     if ending.well and not turned and is_stalled(course, usual_end(run, off)):
         run = replace(run, state=STALLED)  # whatever the scheduler says
         ending = ending_of(run, course, turned, off)
-    measure = Measure(run, compared, ending, off, known=known or {}, displaced=displaced)
+    measure = EventMeasurer(run, compared, ending, off, known=known or {}, displaced=displaced)
     if turned and run.state.upper() in ENDED_ITSELF and measure.raised:
         turned = ()  # it went on until something ended it: what was slow before did not
         ending = ending_of(run, course, turned, off)
-        measure = Measure(run, compared, ending, off, known=known or {}, displaced=displaced)
+        measure = EventMeasurer(run, compared, ending, off, known=known or {}, displaced=displaced)
     fresh = {name: one.fresh for name, one in compared.items()}
-    return View(run, off, course, turned, ending, tuple(measure.all()), fresh)
+    return RunView(run, off, course, turned, ending, tuple(measure.all()), fresh)
 
 
-def look(
-    run: Run,
+def find_anomalies(
+    run: RunProfile,
     good: Baseline | None = None,
     *,
     model: EventModel,
     known: Mapping[tuple[str, int], float] | None = None,
     topology: Mapping[str, Mapping[str, str]] | None = None,
     pool: Baseline | None = None,
-) -> Found:
+) -> RunFindings:
     """All that stands out in a run. `good`: a good run of the same job; `pool`: good runs of any; `model` weighs events."""
     said: list[str] = []
     if good is not None and good.empty:
@@ -120,12 +120,12 @@ def look(
         said.append("no good run was compared with; lines are not filtered")
     else:
         said += doubts(run, good)
-    seen = view(run, good, known, pool)
+    seen = measure_run(run, good, known, pool)
     run, off, course, turned, ending = seen.run, seen.off, seen.course, seen.turned, seen.ending
     if ending.well and not turned:
-        return Found(said=tuple(said), changed=changed(run, good) if good else ())
-    weighed = weigh(seen.measured, len(run.heard), model, filtered=good is not None)
-    events = choose(weighed)
+        return RunFindings(said=tuple(said), changed=changed(run, good) if good else ())
+    weighed = rank_events(seen.measured, len(run.heard), model, filtered=good is not None)
+    events = choose_events(weighed)
     still = _still(run, events, ending, off)
     nodes = _nodes(seen, events)
     spot = events[0].spot if events else (turned[0].beats[0].spot if turned else None)
@@ -134,22 +134,24 @@ def look(
     when = corrected(spot, off) if spot else None
     step = turned[0].step if turned else step_at(course, when)
     if not turned and course.last is not None and ending.crashed:
-        step = step_told(events[0].spot.text if events else "", course) or max(step or 0, course.last.step)
-    return Found(
+        step = step_named(events[0].spot.text if events else "", course) or max(step or 0, course.last.step)
+    return RunFindings(
         events,
         turned[0] if turned else None,
         still,
         nodes,
-        groups([one.node for one in nodes], topology or {}),
+        shared_places([one.node for one in nodes], topology or {}),
         _stage(seen, events),
         step,
         changed(run, good) if good else (),
-        unlike(run),
+        differing_settings(run),
         tuple(said),
     )
 
 
-def _still(run: Run, events: Sequence[Weighed], ending: Ending, off: Mapping[str, float]) -> tuple[Odd, ...]:
+def _still(
+    run: RunProfile, events: Sequence[RankedEvent], ending: RunEnding, off: Mapping[str, float]
+) -> tuple[OddNode, ...]:
     """Of nodes whose log ends long before the others', and who do not say why, the last lines that they have."""
     found = []
     for odd in ended_early(run, off, ending.interval)[:MOST_STILL]:
@@ -160,7 +162,7 @@ def _still(run: Run, events: Sequence[Weighed], ending: Ending, off: Mapping[str
     return tuple(found)
 
 
-def _by_rarity(run: Run, pool: Baseline | None = None) -> Mapping[str, Compared]:
+def _by_rarity(run: RunProfile, pool: Baseline | None = None) -> Mapping[str, EventComparison]:
     """Without a good run: what the run prints all the time is usual, and what healthy runs of other jobs say; the rest is not known."""
     nodes = max(1, len(run.heard))
     usual = {one.event for one in compare(run, pool).values() if one.known} if pool else set()
@@ -168,20 +170,20 @@ def _by_rarity(run: Run, pool: Baseline | None = None) -> Mapping[str, Compared]
     for event in run.events.values():
         often = event.count / nodes
         fresh = 0.3 if often > 20 and len(event.nodes) * 2 > nodes else 0.7
-        found[event.id] = Compared(event.id, 0.0 if event.id in usual else fresh, 0, "")
+        found[event.id] = EventComparison(event.id, 0.0 if event.id in usual else fresh, 0, "")
     return found
 
 
-def _nodes(seen: View, events: Sequence[Weighed]) -> tuple[Odd, ...]:
+def _nodes(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
     """The nodes that are suspected; of a run without steps, from where the first of its events stands."""
     at = seen.ending.at
     if at is None and events:
         at = corrected(events[0].spot, seen.off)
     told = [(one.event.id, one.score) for one in events if not one.consequence]
-    return suspects(seen.run, seen.fresh, told, Moment(at, seen.ending.interval, seen.ending.crashed), seen.off)
+    return suspects(seen.run, seen.fresh, told, TurningPoint(at, seen.ending.interval, seen.ending.crashed), seen.off)
 
 
-def _stage(seen: View, events: Sequence[Weighed]) -> str:
+def _stage(seen: RunView, events: Sequence[RankedEvent]) -> str:
     """The stage in which it turned; a run that was another from a step on was iterating."""
     if seen.turned:
         return "iterating"
@@ -197,7 +199,7 @@ def _stage(seen: View, events: Sequence[Weighed]) -> str:
 # --- as the report shows it ------------------------------------------------------------------------------------------
 
 
-def shown(found: Found) -> Indicators:
+def shown(found: RunFindings) -> Indicators:
     """Findings as the report's indicators: lines, then what was set otherwise; nodes; stage; step."""
     events: list[Indicator] = []
     if found.turn:
@@ -237,11 +239,11 @@ def _few(nodes: Sequence[str]) -> str:
     return shown if len(nodes) <= FEW_NODES else f"{shown} and {len(nodes) - FEW_NODES} more"
 
 
-def _text(one: Weighed) -> str:
+def _text(one: RankedEvent) -> str:
     return (one.spot.text or one.event.text).strip()[:SHOWN]
 
 
-def _item(place: int, spot: Spot) -> EvidenceItem:
+def _item(place: int, spot: LineRef) -> EvidenceItem:
     return EvidenceItem(
         f"i{place + 1}",
         "line",

@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kb.anomalies.core.run import Beat, Event, Run, Seen, Spot, Turn, Voice
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource, StageBeginning, StepLine
 from kb.model import OWN, RESIZED, Job, StreamRef
 from kb.parsers.logs.timestamps import find_time
 from kb.scanning.summary import StreamSummary
-from kb.templates.table import Occurrence, Place, TemplateTable
+from kb.templates.table import Occurrence, TemplatePlace, TemplateTable
 
 MOST_EVENTS = 6000
 MOST_SPOTS = 12  # of an event on one node
@@ -34,29 +34,29 @@ _OPTION = re.compile(r"--([A-Za-z][\w-]*)(?:[= ]([^\s-][^\s]*))?")
 
 
 @dataclass(slots=True)
-class _Growing:
+class _EventBuilder:
     text: str
     level: str | None
     counts: dict[str, int]
-    spots: dict[str, list[Spot]]
+    spots: dict[str, list[LineRef]]
     voices: dict[str, dict[tuple[str, int | None], int]]
 
 
-def run_of(
+def build_run(
     tables: Sequence[TemplateTable],
     summaries: Sequence[StreamSummary] = (),
     job: Job | None = None,
     *,
     state: str | None = None,
-) -> Run:
+) -> RunProfile:
     """A run of its streams' tables, the scanner's summaries of the same streams (by `uri`), and what is known of the job.
 
     `state`: the scheduler's word for its end, where the caller knows better than the job.
     """
-    growing: dict[str, _Growing] = {}
+    growing: dict[str, _EventBuilder] = {}
     voices = []
     for table in sorted(tables, key=lambda one: one.ref.uri):
-        last: Spot | None = None
+        last: LineRef | None = None
         for name in table.order[:MOST_EVENTS]:
             spots = _add(growing, table.ref, table.templates[name], numbered=table.numbered)
             if spots and (last is None or spots[-1].offset > last.offset):
@@ -67,7 +67,7 @@ def run_of(
             if last.time is None and times:
                 last = replace(last, time=max(times))
         voices.append(
-            Voice(
+            RunSource(
                 table.ref.uri,
                 node_of(table.ref, None),
                 who.rank,
@@ -77,17 +77,17 @@ def run_of(
             )
         )
     events = {
-        name: Event(
+        name: RunEvent(
             name,
             one.text,
             one.level,
-            {node: Seen(one.counts[node], _few(one.spots[node]), one.voices[node]) for node in sorted(one.counts)},
+            {node: NodeEvent(one.counts[node], _few(one.spots[node]), one.voices[node]) for node in sorted(one.counts)},
         )
         for name, one in growing.items()
     }
     job = job or Job()
     printed = _printed(events.values())
-    return Run(
+    return RunProfile(
         events,
         tuple(sorted(job.nodes)),
         _beats(summaries),
@@ -109,12 +109,12 @@ def node_of(ref: StreamRef, named: str | None) -> str:
     return f"rank {who.rank}" if who.rank is not None else ref.uri
 
 
-def _add(growing: dict[str, _Growing], ref: StreamRef, seen: Occurrence, *, numbered: bool) -> list[Spot]:
+def _add(growing: dict[str, _EventBuilder], ref: StreamRef, seen: Occurrence, *, numbered: bool) -> list[LineRef]:
     """Add a template of one stream to its event; the places of it that are kept."""
     template = seen.template
     one = growing.get(template.id)
     if one is None:
-        one = growing[template.id] = _Growing(
+        one = growing[template.id] = _EventBuilder(
             template.text, template.level, defaultdict(int), defaultdict(list), defaultdict(lambda: defaultdict(int))
         )
     spots = [_spot(ref, place, numbered=numbered) for place in seen.places]
@@ -133,16 +133,16 @@ def _add(growing: dict[str, _Growing], ref: StreamRef, seen: Occurrence, *, numb
     return spots
 
 
-def _by_node(ref: StreamRef, seen: Occurrence, spots: Sequence[Spot]) -> Mapping[str, int]:
+def _by_node(ref: StreamRef, seen: Occurrence, spots: Sequence[LineRef]) -> Mapping[str, int]:
     """Lines of a template by node: all the stream's, or as the lines name them."""
     if ref.resource.node or not seen.nodes:
         return {spots[0].node: seen.count}
     return seen.nodes
 
 
-def _spot(ref: StreamRef, place: Place, *, numbered: bool) -> Spot:
+def _spot(ref: StreamRef, place: TemplatePlace, *, numbered: bool) -> LineRef:
     who = ref.resource
-    return Spot(
+    return LineRef(
         ref.uri,
         place.offset,
         place.line,
@@ -154,12 +154,12 @@ def _spot(ref: StreamRef, place: Place, *, numbered: bool) -> Spot:
     )
 
 
-def _has_time(place: Place) -> bool:
+def _has_time(place: TemplatePlace) -> bool:
     """Whether the time is the line's own, and not that of a line before it."""
     return place.time is not None and find_time(place.line.encode("utf-8", "replace"), 2000) is not None
 
 
-def _few(spots: Sequence[Spot]) -> tuple[Spot, ...]:
+def _few(spots: Sequence[LineRef]) -> tuple[LineRef, ...]:
     """The first and the last few, by source and offset."""
     ordered = sorted(spots, key=lambda one: (one.time is None, one.time or 0.0, one.source, one.offset))
     if len(ordered) <= MOST_SPOTS:
@@ -167,10 +167,10 @@ def _few(spots: Sequence[Spot]) -> tuple[Spot, ...]:
     return tuple(ordered[: MOST_SPOTS // 2] + ordered[-MOST_SPOTS // 2 :])
 
 
-def _beats(summaries: Iterable[StreamSummary]) -> tuple[Beat, ...]:
+def _beats(summaries: Iterable[StreamSummary]) -> tuple[StepLine, ...]:
     beats = [
-        Beat(
-            Spot(one.ref.uri, point.offset, "", None, point.time, node_of(one.ref, None), point.rank),
+        StepLine(
+            LineRef(one.ref.uri, point.offset, "", None, point.time, node_of(one.ref, None), point.rank),
             point.step,
             point.seconds,
             point.loss,
@@ -185,10 +185,12 @@ def _beats(summaries: Iterable[StreamSummary]) -> tuple[Beat, ...]:
     return tuple(beats[:MOST_BEATS])
 
 
-def _anchors(summaries: Iterable[StreamSummary]) -> tuple[Beat, ...]:
+def _anchors(summaries: Iterable[StreamSummary]) -> tuple[StepLine, ...]:
     """The last steps that ranks name of their own."""
     return tuple(
-        Beat(Spot(one.ref.uri, point.offset, "", None, point.time, node_of(one.ref, None), point.rank), point.step)
+        StepLine(
+            LineRef(one.ref.uri, point.offset, "", None, point.time, node_of(one.ref, None), point.rank), point.step
+        )
         for one in summaries
         if one.ref.kind == "job"
         for point in [one for one in one.series.points if one.format == OWN][-MOST_ANCHORS:]
@@ -196,11 +198,11 @@ def _anchors(summaries: Iterable[StreamSummary]) -> tuple[Beat, ...]:
     )
 
 
-def _turns(summaries: Iterable[StreamSummary]) -> tuple[Turn, ...]:
+def _turns(summaries: Iterable[StreamSummary]) -> tuple[StageBeginning, ...]:
     """Lines with which stages begin; their times come from the lines beside them."""
     return tuple(
-        Turn(
-            Spot(one.ref.uri, mark.offset, "", None, one.first_time, node_of(one.ref, None), None, dated=False),
+        StageBeginning(
+            LineRef(one.ref.uri, mark.offset, "", None, one.first_time, node_of(one.ref, None), None, dated=False),
             mark.stage,
         )
         for one in summaries
@@ -236,7 +238,7 @@ def _own_settings(printed: _Printed) -> Mapping[str, Mapping[str, str]]:
     return found
 
 
-def _printed(events: Iterable[Event]) -> _Printed:
+def _printed(events: Iterable[RunEvent]) -> _Printed:
     """By name of a setting, by value, the nodes that print it, of lines that come once or so."""
     printed: dict[str, dict[str, set[str]]] = {}
     for event in sorted(events, key=lambda one: one.id):

@@ -15,14 +15,14 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kb.collectives.communicators import Job, gathered
+from kb.collectives.communicators import JobTraces, gather_traces
 from kb.collectives.culprits import culprits_of, is_origin
-from kb.collectives.group_roles import Roles
-from kb.collectives.program_order import partings
+from kb.collectives.group_roles import GroupRoles
+from kb.collectives.program_order import divergences
 from kb.collectives.result import CollectiveVerdict, Pending
 from kb.collectives.trace import STARTED, Ring, as_ranges, digest, size
-from kb.collectives.wait_graph import Graph
-from kb.collectives.waiting import judged, wait_for_left
+from kb.collectives.wait_graph import WaitGraph
+from kb.collectives.waiting import judge_group, wait_for_left
 from kb.model import CollectiveTrace
 
 GROUPS = 256  # verdicts on communicators that are kept, the ones with most waiting ranks first
@@ -36,13 +36,13 @@ def judge(traces: Iterable[CollectiveTrace], now: float | None = None) -> Collec
 
 def judge_rings(rings: Iterable[Ring], now: float | None = None) -> CollectiveVerdict:
     """The verdict over digests of traces, in any order."""
-    job = gathered(rings)
+    job = gather_traces(rings)
     if now is None:
         now = max((one.time for one in job.rings.values() if one.time is not None), default=None)
-    graph, roles = Graph(), Roles(job)
-    found = [verdict for comm in job.comms for verdict in judged(comm, job, roles, graph, now)]
+    graph, roles = WaitGraph(), GroupRoles(job)
+    found = [verdict for comm in job.comms for verdict in judge_group(comm, job, roles, graph, now)]
     if graph.wanted:
-        graph.left.update(partings(job, roles))
+        graph.left.update(divergences(job, roles))
         wait_for_left(job, graph)
     found = [replace(one, origin=is_origin(one, graph)) for one in found]
     culprits, possible = culprits_of(job, graph, found)
@@ -62,7 +62,7 @@ def judge_rings(rings: Iterable[Ring], now: float | None = None) -> CollectiveVe
     )
 
 
-def _pending(job: Job, now: float | None) -> tuple[Pending, ...]:
+def _pending(job: JobTraces, now: float | None) -> tuple[Pending, ...]:
     """The first unfinished operation of each lane and pair, ranks in the same one together; the oldest first."""
     found: dict[tuple[int, int, str], list[tuple[int, float | None, float | None, int]]] = defaultdict(list)
     for index, comm in enumerate(job.comms):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from statistics import median_low
 
-from kb.collectives.trace import Members, Ring, Wait
+from kb.collectives.trace import Members, PendingOp, Ring
 
 APART = 60.0  # seconds; recorders see an end late by seconds
 
@@ -49,5 +49,5 @@ def corrected(ring: Ring, ahead: float) -> Ring:
     return replace(ring, time=None if ring.time is None else ring.time - ahead, lanes=lanes)
 
 
-def _earlier(waits: Iterable[Wait], ahead: float) -> list[Wait]:
+def _earlier(waits: Iterable[PendingOp], ahead: float) -> list[PendingOp]:
     return [one if one.created is None else replace(one, created=one.created - ahead) for one in waits]

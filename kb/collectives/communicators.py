@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 
 from kb.collectives.clock_skew import corrected, offsets
 from kb.collectives.result import title
-from kb.collectives.trace import Lane, Members, Ring, Shape, as_ranges, contains, shape_at, size
+from kb.collectives.trace import GroupLane, Members, OpShape, Ring, as_ranges, contains, shape_at, size
 from kb.model import Gap
 from kb.report import short_ranges
 
 
 @dataclass(slots=True)
-class Comm:
+class GroupTraces:
     """A communicator: its lanes by global rank. `members` empty: not known."""
 
     pg: str
     name: str
     members: Members
     inferred: bool
-    lanes: dict[int, Lane] = field(default_factory=dict)
+    lanes: dict[int, GroupLane] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -30,20 +30,20 @@ class Comm:
 
 
 @dataclass(slots=True)
-class Job:
+class JobTraces:
     """Everything that was recorded, by rank and by communicator."""
 
     rings: dict[int, Ring] = field(default_factory=dict)
-    comms: list[Comm] = field(default_factory=list)
-    kinds: dict[Shape, int] = field(default_factory=dict)
+    comms: list[GroupTraces] = field(default_factory=list)
+    kinds: dict[OpShape, int] = field(default_factory=dict)
     tables: dict[int, list[int]] = field(default_factory=dict)
     gaps: list[Gap] = field(default_factory=list)
     world: int | None = None
     absent: list[int] = field(default_factory=list)  # ranks of the world without a dump
 
-    _homes: dict[tuple[int, str], Comm] = field(default_factory=dict)
+    _homes: dict[tuple[int, str], GroupTraces] = field(default_factory=dict)
 
-    def home(self, rank: int, lane: int) -> Comm:
+    def home(self, rank: int, lane: int) -> GroupTraces:
         """The communicator of a rank's lane."""
         if not self._homes:
             self._homes = {(one, lane.pg): comm for comm in self.comms for one, lane in comm.lanes.items()}
@@ -54,9 +54,9 @@ class Job:
         self.gaps.append(Gap(code, "flight_recorder", reason, scope="job", got=got, rules_out=rules_out))
 
 
-def gathered(rings: Iterable[Ring]) -> Job:
+def gather_traces(rings: Iterable[Ring]) -> JobTraces:
     """The rings of a job, one a rank, by communicator."""
-    job = Job()
+    job = JobTraces()
     nameless = twice = 0
     for ring in sorted(rings, key=lambda one: (one.source, one.time or 0.0)):
         if ring.rank is None:
@@ -83,7 +83,7 @@ def gathered(rings: Iterable[Ring]) -> Job:
     return job
 
 
-def _set_right(job: Job) -> None:
+def _set_right(job: JobTraces) -> None:
     """Stamps by clocks that are apart, as by the others'."""
     apart = offsets(job.rings)
     if apart:
@@ -94,9 +94,9 @@ def _set_right(job: Job) -> None:
         job.gap("clocks_apart", reason, got=f"{len(apart)} of {len(job.rings)}")
 
 
-def _sorted_by_group(job: Job) -> None:
-    told: dict[tuple[str, Members], Comm] = {}
-    open_: dict[str, list[tuple[int, Lane]]] = defaultdict(list)
+def _sorted_by_group(job: JobTraces) -> None:
+    told: dict[tuple[str, Members], GroupTraces] = {}
+    open_: dict[str, list[tuple[int, GroupLane]]] = defaultdict(list)
     for rank, ring in job.rings.items():
         for lane in ring.lanes:
             if not lane.members:
@@ -104,9 +104,9 @@ def _sorted_by_group(job: Job) -> None:
                 continue
             comm = told.get((lane.pg, lane.members))
             if comm is None:
-                comm = told[lane.pg, lane.members] = Comm(lane.pg, lane.name, lane.members, inferred=False)
+                comm = told[lane.pg, lane.members] = GroupTraces(lane.pg, lane.name, lane.members, inferred=False)
             comm.lanes[rank] = lane
-    by_name: dict[str, list[Comm]] = defaultdict(list)
+    by_name: dict[str, list[GroupTraces]] = defaultdict(list)
     for comm in told.values():
         by_name[comm.pg].append(comm)
     for pg, lanes in open_.items():
@@ -118,14 +118,14 @@ def _sorted_by_group(job: Job) -> None:
 
 
 def _placed(
-    job: Job,
+    job: JobTraces,
     pg: str,
-    lanes: Sequence[tuple[int, Lane]],
-    known: Sequence[Comm],
-    told: dict[tuple[str, Members], Comm],
+    lanes: Sequence[tuple[int, GroupLane]],
+    known: Sequence[GroupTraces],
+    told: dict[tuple[str, Members], GroupTraces],
 ) -> None:
     """Lanes whose dump does not tell the members: into a group of that name that others tell, else a group of their own."""
-    alone: list[tuple[int, Lane]] = []
+    alone: list[tuple[int, GroupLane]] = []
     for rank, lane in lanes:
         home = next((comm for comm in known[:64] if contains(comm.members, rank)), None)
         if home is None:
@@ -138,16 +138,16 @@ def _placed(
     ranks = tuple(rank for rank, _ in alone)
     if name == "default_pg" or pg == "0":
         ranks = tuple(_everybody(job))
-    comm = told[pg, as_ranges(ranks)] = Comm(pg, name, as_ranges(ranks), inferred=True)
+    comm = told[pg, as_ranges(ranks)] = GroupTraces(pg, name, as_ranges(ranks), inferred=True)
     comm.lanes.update(alone)
 
 
-def _everybody(job: Job) -> Iterable[int]:
+def _everybody(job: JobTraces) -> Iterable[int]:
     top = max(job.rings, default=-1)
     return range(top + 1) if top < 4 * len(job.rings) + 1024 else job.rings
 
 
-def _world(job: Job) -> None:
+def _world(job: JobTraces) -> None:
     world = [one for one in job.comms if one.name == "default_pg"] or job.comms
     members: Members = max((one.members for one in world), key=size, default=())
     if not members:
@@ -160,10 +160,10 @@ def _world(job: Job) -> None:
         job.gap("ranks_without_dump", reason, got=got, rules_out="whether these ranks joined what others wait in")
 
 
-def _shared_shapes(job: Job) -> None:
+def _shared_shapes(job: JobTraces) -> None:
     """For every ring, its shape indices in the numbers that all ranks share."""
-    cache: dict[tuple[Shape, ...], list[int]] = {}
-    job.kinds[Shape("")] = 0
+    cache: dict[tuple[OpShape, ...], list[int]] = {}
+    job.kinds[OpShape("")] = 0
     for rank, ring in job.rings.items():
         table = cache.get(ring.shapes)
         if table is None:
@@ -174,32 +174,32 @@ def _shared_shapes(job: Job) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class RankProgress:
     """How far one rank is in a group: number last queued, number last finished."""
 
     queued: int
     done: int
 
 
-def counts_of(comm: Comm, job: Job, *, p2p: bool) -> dict[int, Count]:
+def counts_of(comm: GroupTraces, job: JobTraces, *, p2p: bool) -> dict[int, RankProgress]:
     """How far each rank is that this can be told of. A rank that counts all its groups and not this one never used it."""
-    out: dict[int, Count] = {}
+    out: dict[int, RankProgress] = {}
     for rank, lane in comm.lanes.items():
         status = None if p2p else lane.status
         queued = max(lane.last, status[0] if status else -1)
         if queued < 0 and (p2p or (status is None and not job.rings[rank].counts_all)):
             continue
         done = max(lane.done, status[2] if status else -1, lane.waits[0].seq - 1 if lane.waits else -1, 0)
-        out[rank] = Count(max(queued, 0), min(done, max(queued, 0)))
+        out[rank] = RankProgress(max(queued, 0), min(done, max(queued, 0)))
     if not p2p and not comm.inferred:
         for part in comm.members:
             for rank in part:
                 if rank not in comm.lanes and rank in job.rings and job.rings[rank].counts_all:
-                    out[rank] = Count(0, 0)
+                    out[rank] = RankProgress(0, 0)
     return out
 
 
-def op_of(comm: Comm, job: Job, seq: int) -> str:
+def op_of(comm: GroupTraces, job: JobTraces, seq: int) -> str:
     """The operation under a number, as some rank recorded it."""
     for rank, lane in comm.lanes.items():
         if index := shape_at(lane, seq):

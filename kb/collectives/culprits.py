@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kb.collectives.communicators import Job, op_of
-from kb.collectives.program_order import Parting
+from kb.collectives.communicators import JobTraces, op_of
+from kb.collectives.program_order import Divergence
 from kb.collectives.result import Communicator, Culprit, Kind
-from kb.collectives.trace import DONE, STARTED, Step, at
-from kb.collectives.wait_graph import Graph, components
+from kb.collectives.trace import DONE, STARTED, QueuedOp, rank_at
+from kb.collectives.wait_graph import WaitGraph, components
 
 _SCORE: Mapping[Kind, float] = {
     "disagrees": 0.95,
@@ -22,7 +22,7 @@ _TIED = 0.5  # of a disagreement without a majority
 _FEW_PEERS = 0.75  # of an order that differs from that of two others, or of the rounds before
 
 
-def is_origin(one: Communicator, graph: Graph) -> bool:
+def is_origin(one: Communicator, graph: WaitGraph) -> bool:
     """Whether it is stuck, and nothing that its ranks queued before holds them."""
     if one.state != "stuck":
         return False
@@ -30,7 +30,7 @@ def is_origin(one: Communicator, graph: Graph) -> bool:
     ranks: Iterable[int | None] = (rank for part in one.joined for rank in part)
     if one.p2p:
         ends = _ends(one.op)
-        ranks = (at(one.members, ends[0]), at(one.members, ends[1]))
+        ranks = (rank_at(one.members, ends[0]), rank_at(one.members, ends[1]))
     where = (one.pg, one.members, *ends)
     firsts = [graph.first.get(rank) for rank in ranks if rank is not None]
     return bool(firsts) and all(first is not None and first.where == where for first in firsts)
@@ -41,7 +41,9 @@ def _ends(op: str) -> tuple[int, int]:
     return int(source), int(destination)
 
 
-def culprits_of(job: Job, graph: Graph, found: Sequence[Communicator]) -> tuple[tuple[Culprit, ...], tuple[int, ...]]:
+def culprits_of(
+    job: JobTraces, graph: WaitGraph, found: Sequence[Communicator]
+) -> tuple[tuple[Culprit, ...], tuple[int, ...]]:
     """Who is waited for (or at odds) and depends on nobody else who is; and the ranks without a dump of which that may hold."""
     parts = components(graph.edges, [*graph.wanted, *graph.odd, *graph.unseen])
     of = {node: index for index, part in enumerate(parts) for node in part}
@@ -73,7 +75,7 @@ def culprits_of(job: Job, graph: Graph, found: Sequence[Communicator]) -> tuple[
     return tuple(culprits), tuple(possible)
 
 
-def _blamed(job: Job, graph: Graph, ranks: Sequence[int], *, stuck: bool) -> list[Culprit]:
+def _blamed(job: JobTraces, graph: WaitGraph, ranks: Sequence[int], *, stuck: bool) -> list[Culprit]:
     """Of ranks that depend on each other: those at odds; else those that wait for nobody; else who left the order in a circle.
 
     A rank that merely stopped gets all finished that it queued before, for the others come so far. One that stands in
@@ -93,7 +95,7 @@ def _blamed(job: Job, graph: Graph, ranks: Sequence[int], *, stuck: bool) -> lis
     return _circle(job, graph, ranks)
 
 
-def _circle(job: Job, graph: Graph, ranks: Sequence[int]) -> list[Culprit]:
+def _circle(job: JobTraces, graph: WaitGraph, ranks: Sequence[int]) -> list[Culprit]:
     """Of ranks that wait for each other in a circle: those that left the order of their peers.
 
     Where nothing tells who did, both of two are named as one of them, and of more nobody is.
@@ -102,12 +104,12 @@ def _circle(job: Job, graph: Graph, ranks: Sequence[int]) -> list[Culprit]:
     sure = [rank for rank in left if graph.left[rank].by != "none"]
     if not sure and len(left) != 2 and len(ranks) != 2:
         return []
-    return [_left(job, graph, rank) for rank in sure or (left if len(left) == 2 else ranks)]
+    return [_left_order(job, graph, rank) for rank in sure or (left if len(left) == 2 else ranks)]
 
 
-def _left(job: Job, graph: Graph, rank: int) -> Culprit:
+def _left_order(job: JobTraces, graph: WaitGraph, rank: int) -> Culprit:
     one = graph.left.get(rank)
-    told = [] if one is None else [_parted(job, rank, one)]
+    told = [] if one is None else [_divergence_text(job, rank, one)]
     score = _SCORE["out_of_order"] * _TIED
     if one is None or one.by == "none":
         told.append(
@@ -119,30 +121,30 @@ def _left(job: Job, graph: Graph, rank: int) -> Culprit:
     return _culprit(job, rank, "out_of_order", (*told, *_where(graph, rank)), graph, score=score, about=missed)
 
 
-def _parted(job: Job, rank: int, one: Parting) -> str:
-    did = _named(job, rank, one.did)
+def _divergence_text(job: JobTraces, rank: int, one: Divergence) -> str:
+    did = _op_reference(job, rank, one.did)
     if one.instead is None:
         return f"queued {did}, where {one.peers} ranks placed alike queued another operation"
-    peers = f"{one.peers} rank{'s' * (one.peers != 1)} placed alike queued {_named(job, rank, one.instead)}"
+    peers = f"{one.peers} rank{'s' * (one.peers != 1)} placed alike queued {_op_reference(job, rank, one.instead)}"
     return f"queued {did}, where {peers}{', as all did in the rounds before' if one.by == 'rounds' else ''}"
 
 
-def _named(job: Job, rank: int, step: Step) -> str:
+def _op_reference(job: JobTraces, rank: int, step: QueuedOp) -> str:
     title, op, seq = _about(job, rank, step)
     return f"{op} number {seq} of {title}"
 
 
-def _about(job: Job, rank: int, step: Step) -> tuple[str, str, int]:
+def _about(job: JobTraces, rank: int, step: QueuedOp) -> tuple[str, str, int]:
     comm = job.home(rank, step.lane)
     return comm.title, "send or receive" if step.p2p else op_of(comm, job, step.seq) or "operation", step.seq
 
 
-def _alone(graph: Graph, rank: int) -> bool:
+def _alone(graph: WaitGraph, rank: int) -> bool:
     first = graph.first.get(rank)
     return first is not None and first.alone
 
 
-def _missing(job: Job, graph: Graph, rank: int) -> Culprit:
+def _missing(job: JobTraces, graph: WaitGraph, rank: int) -> Culprit:
     wanted = graph.wanted[rank]
     groups = len({title for title, *_ in wanted})
     reasons = [f"is missing in {groups} process group{'s' * (groups != 1)} and waits itself for nobody who is missing"]
@@ -152,7 +154,7 @@ def _missing(job: Job, graph: Graph, rank: int) -> Culprit:
     return _culprit(job, rank, "missing", (*reasons, *_where(graph, rank)), graph)
 
 
-def _odd(job: Job, graph: Graph, rank: int) -> Culprit:
+def _odd(job: JobTraces, graph: WaitGraph, rank: int) -> Culprit:
     reasons = []
     about = []
     tied = True
@@ -169,7 +171,7 @@ def _odd(job: Job, graph: Graph, rank: int) -> Culprit:
     return _culprit(job, rank, "disagrees", tuple(reasons), graph, score=score, about=about)
 
 
-def _where(graph: Graph, rank: int) -> list[str]:
+def _where(graph: WaitGraph, rank: int) -> list[str]:
     return [
         f"has not queued {op or 'operation'} number {seq} of {title}, in which {waiters} rank{'s wait' if waiters != 1 else ' waits'}"
         for title, op, seq, waiters in _most_waited(graph, rank)[:4]
@@ -177,11 +179,11 @@ def _where(graph: Graph, rank: int) -> list[str]:
 
 
 def _culprit(
-    job: Job,
+    job: JobTraces,
     rank: int,
     kind: Kind,
     reasons: tuple[str, ...],
-    graph: Graph,
+    graph: WaitGraph,
     *,
     score: float | None = None,
     about: Sequence[tuple[str, str, int]] = (),
@@ -203,11 +205,11 @@ def _culprit(
     )
 
 
-def _most_waited(graph: Graph, rank: int) -> list[tuple[str, str, int, int]]:
+def _most_waited(graph: WaitGraph, rank: int) -> list[tuple[str, str, int, int]]:
     return sorted(graph.wanted.get(rank, ()), key=lambda one: (-one[3], one[0], one[2]))
 
 
-def _by_state(job: Job, found: Sequence[Communicator]) -> list[Culprit]:
+def _by_state(job: JobTraces, found: Sequence[Communicator]) -> list[Culprit]:
     """Everybody joined and nobody gets on: the few whose device did not start, or not finish, what the others did."""
     out: dict[int, Culprit] = {}
     comms = {(comm.pg, comm.members): comm for comm in job.comms}

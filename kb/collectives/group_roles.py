@@ -12,21 +12,21 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from kb.collectives.communicators import Comm, Job
-from kb.collectives.trace import Lane, shape_at, size
+from kb.collectives.communicators import GroupTraces, JobTraces
+from kb.collectives.trace import GroupLane, shape_at, size
 
 _ASKED = 64  # numbers that are looked up over all groups of a role
 _NUMBER = re.compile(r"\d+")
 
 
-class Roles:
+class GroupRoles:
     """The roles of a job's groups, each a number from 0."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: JobTraces) -> None:
         self._job = job
         self._known: dict[tuple[str, int, int], int] = {}
         self._of: dict[int, tuple[int, ...]] = {}
-        self._comms: dict[int, list[Comm]] = {}
+        self._comms: dict[int, list[GroupTraces]] = {}
         self._ran: dict[tuple[int, int], Counter[int]] = {}
 
     def of(self, rank: int) -> tuple[int, ...]:
@@ -35,7 +35,7 @@ class Roles:
             self._of[rank] = self._told(self._job.rings[rank].lanes)
         return self._of[rank]
 
-    def ran(self, comm: Comm, seq: int) -> Mapping[int, int]:
+    def ran(self, comm: GroupTraces, seq: int) -> Mapping[int, int]:
         """What ranks of the other groups of a communicator's role ran under a number: shape (as in `Job.kinds`) → ranks."""
         role = self._role(comm)
         if (role, seq) not in self._ran:
@@ -44,18 +44,18 @@ class Roles:
             self._ran[role, seq] = sum((_ran(self._job, one, seq) for one in self._alike(role)), Counter[int]())
         return self._ran[role, seq] - _ran(self._job, comm, seq)
 
-    def _alike(self, role: int) -> Sequence[Comm]:
+    def _alike(self, role: int) -> Sequence[GroupTraces]:
         if not self._comms:
             for one in self._job.comms:
                 self._comms.setdefault(self._role(one), []).append(one)
         return self._comms[role]
 
-    def _role(self, comm: Comm) -> int:
+    def _role(self, comm: GroupTraces) -> int:
         rank = next(iter(comm.lanes))
         lanes = self._job.rings[rank].lanes
         return self.of(rank)[next(index for index, lane in enumerate(lanes) if lane.pg == comm.pg)]
 
-    def _told(self, lanes: Sequence[Lane]) -> tuple[int, ...]:
+    def _told(self, lanes: Sequence[GroupLane]) -> tuple[int, ...]:
         met: dict[tuple[str, int], int] = defaultdict(int)
         out = [0] * len(lanes)
         for index in sorted(range(len(lanes)), key=lambda one: _place(lanes[one].pg)):
@@ -67,7 +67,7 @@ class Roles:
         return tuple(out)
 
 
-def _ran(job: Job, comm: Comm, seq: int) -> Counter[int]:
+def _ran(job: JobTraces, comm: GroupTraces, seq: int) -> Counter[int]:
     return Counter(job.tables[rank][index] for rank, lane in comm.lanes.items() if (index := shape_at(lane, seq)))
 
 

@@ -8,31 +8,31 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from kb.collectives.communicators import Comm, Count, Job
-from kb.collectives.group_roles import Roles
+from kb.collectives.communicators import GroupTraces, JobTraces, RankProgress
+from kb.collectives.group_roles import GroupRoles
 from kb.collectives.result import Mismatch
-from kb.collectives.trace import Shape, indices
+from kb.collectives.trace import OpShape, indices
 
 _BACKERS = 2  # ranks of other groups that settle a disagreement without a majority
 
 
 @dataclass(frozen=True, slots=True)
-class _Ours:
+class _GroupContext:
     """The communicator that is looked at, and all others."""
 
-    comm: Comm
-    job: Job
-    roles: Roles
+    comm: GroupTraces
+    job: JobTraces
+    roles: GroupRoles
 
 
 def mismatch_of(
-    comm: Comm, job: Job, roles: Roles, counts: Mapping[int, Count], last: int | None = None
+    comm: GroupTraces, job: JobTraces, roles: GroupRoles, counts: Mapping[int, RankProgress], last: int | None = None
 ) -> Mismatch | None:
     """The first number under which ranks ran different things, where the group got stuck there or behind it.
 
     `last`: the number with which all recorders of the group end that do not tell whether it worked.
     """
-    ours = _Ours(comm, job, roles)
+    ours = _GroupContext(comm, job, roles)
     lanes = {rank: lane for rank, lane in comm.lanes.items() if lane.first >= 0}
     if len(lanes) < 2:
         return None
@@ -55,14 +55,14 @@ def mismatch_of(
                 here[column[place]] += ranks
         if len(here) > 1:
             worked = low + place != last and all(one.done >= low + place for one in counts.values())
-            found = _told_apart(ours, (low + place, place), here, ran, worked=worked)
+            found = _mismatch_at(ours, (low + place, place), here, ran, worked=worked)
             if found is not None:
                 return found
     return None
 
 
-def _told_apart(
-    ours: _Ours,
+def _mismatch_at(
+    ours: _GroupContext,
     where: tuple[int, int],
     here: Mapping[int, Sequence[int]],
     ran: Mapping[tuple[int, ...], Sequence[int]],
@@ -81,15 +81,15 @@ def _told_apart(
         kind, ranks = backed
         order.sort(key=lambda one: one != kind)
         tied = False
-        because = f"{ranks} ranks in other groups of this kind ran {shown(shapes[kind])} there"
+        because = f"{ranks} ranks in other groups of this kind ran {op_text(shapes[kind])} there"
     odd = [kind for kind in order if tied or kind != order[0]]
     main = next(column for column, ranks in ran.items() if column[place] == order[0])
     other = next(column for column, ranks in ran.items() if column[place] == order[1])
     return Mismatch(
         seq=seq,
         what=what,
-        expected=shown(shapes[order[0]]),
-        odd=tuple((shown(shapes[kind]), tuple(sorted(here[kind]))) for kind in odd[:16]),
+        expected=op_text(shapes[order[0]]),
+        odd=tuple((op_text(shapes[kind]), tuple(sorted(here[kind]))) for kind in odd[:16]),
         tied=tied,
         shift=0 if tied else _shift(main, other, place),
         elements=tuple(_elements(shapes[kind]) for kind in odd[:16]),
@@ -97,7 +97,7 @@ def _told_apart(
     )
 
 
-def _backed(ours: _Ours, seq: int, sides: Sequence[int]) -> tuple[int, int] | None:
+def _backed(ours: _GroupContext, seq: int, sides: Sequence[int]) -> tuple[int, int] | None:
     """Of two sides alike the one that groups of the same role ran under that number, and how many ranks of them did.
 
     Only where they side with one of the two alone: sizes rightly differ from pipeline stage to pipeline stage.
@@ -107,11 +107,11 @@ def _backed(ours: _Ours, seq: int, sides: Sequence[int]) -> tuple[int, int] | No
     return backed[0] if len(backed) == 1 and backed[0][1] >= _BACKERS else None
 
 
-def _elements(shape: Shape) -> int:
+def _elements(shape: OpShape) -> int:
     return sum(prod(part) for part in shape.inputs or shape.outputs)
 
 
-def _difference(a: Shape, b: Shape) -> Literal["op", "size", "dtype"]:
+def _difference(a: OpShape, b: OpShape) -> Literal["op", "size", "dtype"]:
     if a.op != b.op:
         return "op"
     return "size" if (a.inputs, a.outputs) != (b.inputs, b.outputs) else "dtype"
@@ -129,7 +129,7 @@ def _shift(main: Sequence[int], other: Sequence[int], place: int) -> int:
     return 0
 
 
-def shown(shape: Shape) -> str:
+def op_text(shape: OpShape) -> str:
     """An operation with its sizes and types, cut."""
     sizes = " -> ".join(str([list(one) for one in part]) for part in (shape.inputs, shape.outputs) if part)
     return " ".join(part for part in (shape.op, sizes[:120], ",".join(shape.dtypes)[:60]) if part)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from kb.collectives.communicators import Comm, Job
-from kb.collectives.operation_mismatch import shown
+from kb.collectives.communicators import GroupTraces, JobTraces
+from kb.collectives.operation_mismatch import op_text
 from kb.collectives.result import Communicator, Mismatch
-from kb.collectives.trace import Pair, as_ranges, at
-from kb.collectives.wait_graph import First, Graph
+from kb.collectives.trace import PeerTraffic, as_ranges, rank_at
+from kb.collectives.wait_graph import FirstPending, WaitGraph
 
 
-def judge_pairs(comm: Comm, job: Job, graph: Graph, now: float | None) -> Iterator[Communicator]:
+def judge_pairs(comm: GroupTraces, job: JobTraces, graph: WaitGraph, now: float | None) -> Iterator[Communicator]:
     """Sends and receives: for every one that pends, whether the other side has its half."""
     halves = {
         (rank, one.source, one.destination, one.receives): one
@@ -25,9 +25,9 @@ def judge_pairs(comm: Comm, job: Job, graph: Graph, now: float | None) -> Iterat
         graph.pending.add(rank)
         graph.held.add(rank)
         if one.first.created is not None:
-            graph.stands(rank, First(one.first.created, (comm.pg, comm.members, one.source, one.destination)))
+            graph.stands(rank, FirstPending(one.first.created, (comm.pg, comm.members, one.source, one.destination)))
         index = one.source if one.receives else one.destination
-        other = at(comm.members, index)
+        other = rank_at(comm.members, index)
         if other is None or other == rank:
             continue
         verdict = _half(
@@ -54,7 +54,7 @@ def judge_pairs(comm: Comm, job: Job, graph: Graph, now: float | None) -> Iterat
 
 
 def _half(
-    comm: Comm, job: Job, graph: Graph, own: tuple[int, int, Pair], theirs: Pair | None
+    comm: GroupTraces, job: JobTraces, graph: WaitGraph, own: tuple[int, int, PeerTraffic], theirs: PeerTraffic | None
 ) -> tuple[tuple[int, ...], tuple[int, ...], Mismatch | None] | None:
     """Who is missing, unseen, or at odds in one pending send or receive; None where the other side tells it already."""
     rank, other, one = own
@@ -79,6 +79,6 @@ def _half(
     a, b = job.rings[rank].shapes[one.shape], job.rings[other].shapes[theirs.shape]
     if one.pending == theirs.pending and a != b and theirs.pending:
         what: Literal["size", "dtype"] = "dtype" if a.inputs == b.inputs else "size"
-        odd = ((shown(a), (rank,)), (shown(b), (other,)))
-        return (), (), Mismatch(one.first.seq if one.first else -1, what, shown(a), odd, tied=True)
+        odd = ((op_text(a), (rank,)), (op_text(b), (other,)))
+        return (), (), Mismatch(one.first.seq if one.first else -1, what, op_text(a), odd, tied=True)
     return (), (), None

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from kb.collectives.communicators import Job
-from kb.collectives.group_roles import Roles
-from kb.collectives.trace import Step, position, steps
+from kb.collectives.communicators import JobTraces
+from kb.collectives.group_roles import GroupRoles
+from kb.collectives.trace import QueuedOp, position, steps
 
 _CONTEXT = 6  # operations before a parting that are looked for in earlier rounds
 _FEW = 3  # times as many must do otherwise than the ones that left
@@ -29,7 +29,7 @@ _ROUNDS = 2  # so often at least
 Settled = Literal["peers", "rounds", "none"]
 
 
-class Deed(NamedTuple):
+class RoleOp(NamedTuple):
     """An operation as ranks in other groups of the same roles know it."""
 
     role: int
@@ -38,39 +38,39 @@ class Deed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Parting:
+class Divergence:
     """Where a rank's order parts from that of its peers.
 
     `did`: what it queued, `instead` what they did, as steps of this rank's own lanes (`instead`: None where it has no such
     lane). `peers`, `alike`: how many queued the one and the other. `by`: what tells that this rank is the odd one.
     """
 
-    did: Step
-    instead: Step | None
+    did: QueuedOp
+    instead: QueuedOp | None
     peers: int
     alike: int
     by: Settled
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _OpSequence:
     """One sequence and the ranks that recorded it."""
 
-    deeds: tuple[Deed, ...]
+    deeds: tuple[RoleOp, ...]
     ranks: tuple[int, ...]
 
 
-def partings(job: Job, roles: Roles) -> Mapping[int, Parting]:
+def divergences(job: JobTraces, roles: GroupRoles) -> Mapping[int, Divergence]:
     """The first parting of every rank that left the order of its peers."""
-    found: dict[int, Parting] = {}
+    found: dict[int, Divergence] = {}
     for runs in _placed_alike(job, roles):
         for rank, did, instead, counts, by in _walk(_aligned(runs)):
             if rank not in found:
                 own = roles.of(rank)
                 lane = own.index(instead.role) if instead.role in own else None
-                found[rank] = Parting(
-                    did=Step(own.index(did.role), did.seq, did.p2p),
-                    instead=None if lane is None else Step(lane, instead.seq, instead.p2p),
+                found[rank] = Divergence(
+                    did=QueuedOp(own.index(did.role), did.seq, did.p2p),
+                    instead=None if lane is None else QueuedOp(lane, instead.seq, instead.p2p),
                     peers=counts[0],
                     alike=counts[1],
                     by=by,
@@ -78,7 +78,7 @@ def partings(job: Job, roles: Roles) -> Mapping[int, Parting]:
     return found
 
 
-def _placed_alike(job: Job, roles: Roles) -> Iterator[list[_Run]]:
+def _placed_alike(job: JobTraces, roles: GroupRoles) -> Iterator[list[_OpSequence]]:
     """Ranks by the roles of all their groups, and of these with the same sequence together.
 
     In a group with sends and receives (a pipeline) what a rank does besides hangs on its place in the group.
@@ -88,11 +88,11 @@ def _placed_alike(job: Job, roles: Roles) -> Iterator[list[_Run]]:
         if ring.order:
             ranks[roles.of(rank), ring.order].append(rank)
     recorded = [
-        (own, alike, tuple(Deed(own[one.lane], one.seq, one.p2p) for one in steps(job.rings[alike[0]])))
+        (own, alike, tuple(RoleOp(own[one.lane], one.seq, one.p2p) for one in steps(job.rings[alike[0]])))
         for (own, _), alike in ranks.items()
     ]
     lines = {deed.role for _, _, deeds in recorded for deed in deeds if deed.p2p}
-    classes: dict[frozenset[tuple[int, int]], dict[tuple[Deed, ...], list[int]]] = defaultdict(
+    classes: dict[frozenset[tuple[int, int]], dict[tuple[RoleOp, ...], list[int]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for own, alike, deeds in recorded:
@@ -105,31 +105,31 @@ def _placed_alike(job: Job, roles: Roles) -> Iterator[list[_Run]]:
             classes[place][deeds].append(rank)
     for by_deeds in classes.values():
         if sum(map(len, by_deeds.values())) > 1 < len(by_deeds):
-            yield [_Run(deeds, tuple(sorted(alike))) for deeds, alike in by_deeds.items()]
+            yield [_OpSequence(deeds, tuple(sorted(alike))) for deeds, alike in by_deeds.items()]
 
 
-def _aligned(runs: Sequence[_Run]) -> list[_Run]:
+def _aligned(runs: Sequence[_OpSequence]) -> list[_OpSequence]:
     """The sequences from the first operation on that the most ranks have; without those that lack it."""
-    have: Counter[Deed] = Counter()
+    have: Counter[RoleOp] = Counter()
     for run in runs:
         for deed in set(run.deeds):
             have[deed] += len(run.ranks)
     main = max(runs, key=lambda run: (len(run.ranks), len(run.deeds), -run.ranks[0]))
     most = max(have[deed] for deed in main.deeds)
     first = next(deed for deed in main.deeds if have[deed] == most)
-    return [_Run(run.deeds[run.deeds.index(first) :], run.ranks) for run in runs if first in run.deeds]
+    return [_OpSequence(run.deeds[run.deeds.index(first) :], run.ranks) for run in runs if first in run.deeds]
 
 
-_Left = tuple[int, Deed, Deed, tuple[int, int], Settled]
+_Left = tuple[int, RoleOp, RoleOp, tuple[int, int], Settled]
 
 
-def _walk(runs: list[_Run]) -> Iterator[_Left]:
+def _walk(runs: list[_OpSequence]) -> Iterator[_Left]:
     """Down the sequences together; where they part, each side goes on alone."""
     work = [(runs, 0)]
     places = 0
     while work and places < _PLACES:
         side, at = work.pop()
-        sides: dict[Deed, list[_Run]] = {}
+        sides: dict[RoleOp, list[_OpSequence]] = {}
         while len(side) > 1:
             sides = defaultdict(list)
             for run in side:
@@ -141,11 +141,11 @@ def _walk(runs: list[_Run]) -> Iterator[_Left]:
             at += 1
         if len(sides) > 1:
             places += 1
-            yield from _parted(sides, at)
+            yield from _divergences_at(sides, at)
             work += [(one, at + 1) for one in sides.values() if len(one) > 1]
 
 
-def _parted(sides: Mapping[Deed, Sequence[_Run]], at: int) -> Iterator[_Left]:
+def _divergences_at(sides: Mapping[RoleOp, Sequence[_OpSequence]], at: int) -> Iterator[_Left]:
     """Who left, of those that part at one place."""
     size = {deed: sum(len(run.ranks) for run in runs) for deed, runs in sides.items()}
     order = sorted(sides, key=lambda deed: (-size[deed], deed))
@@ -155,7 +155,7 @@ def _parted(sides: Mapping[Deed, Sequence[_Run]], at: int) -> Iterator[_Left]:
     if by == "rounds":
         usual = _usual(sides[main][0].deeds[:at])
         main = next(deed for deed in order if deed.role == usual)
-    later = {deed: frozenset[Deed]().union(*(run.deeds[at:] for run in runs)) for deed, runs in sides.items()}
+    later = {deed: frozenset[RoleOp]().union(*(run.deeds[at:] for run in runs)) for deed, runs in sides.items()}
     for deed in order:
         if deed == main and by != "none":
             continue
@@ -167,7 +167,7 @@ def _parted(sides: Mapping[Deed, Sequence[_Run]], at: int) -> Iterator[_Left]:
 
 
 def _settled(
-    sides: Mapping[Deed, Sequence[_Run]], order: Sequence[Deed], size: Mapping[Deed, int], at: int
+    sides: Mapping[RoleOp, Sequence[_OpSequence]], order: Sequence[RoleOp], size: Mapping[RoleOp, int], at: int
 ) -> Settled | None:
     """What tells which side left: that it is a few of many, the rounds before, or of two ranks nothing; else None."""
     many = size[order[0]]
@@ -182,7 +182,7 @@ def _settled(
     return "none" if many == few == 1 else None
 
 
-def _usual(before: Sequence[Deed]) -> int | None:
+def _usual(before: Sequence[RoleOp]) -> int | None:
     """The role of what came next in all earlier rounds, each known by the longest context that was met often enough."""
     roles = [deed.role * 2 + deed.p2p for deed in before]
     for length in range(min(_CONTEXT, len(roles) - 1), 0, -1):

@@ -21,7 +21,7 @@ _SCORE = 0.85
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class Overrun:
     """A rank that got more bytes than its operation takes."""
 
     rank: int
@@ -29,16 +29,16 @@ class Received:
     room: int
 
 
-def received(rank: int, text: str) -> Received | None:
+def overrun_in(rank: int, text: str) -> Overrun | None:
     """What a rank's message says of lengths; None where it says nothing, or not that it got too much."""
     found = _SAID.search(text)
     if found is None:
         return None
     got, room = (int(one) for one in found.groups() if one is not None)
-    return Received(rank, got, room) if got > room > 0 else None
+    return Overrun(rank, got, room) if got > room > 0 else None
 
 
-def settled(verdict: CollectiveVerdict, told: Iterable[Received]) -> CollectiveVerdict:
+def settle_sizes(verdict: CollectiveVerdict, told: Iterable[Overrun]) -> CollectiveVerdict:
     """The verdict, in which two sides alike are told apart where what was received tells."""
     told = tuple({one.rank: one for one in told}.values())
     for place, comm in enumerate(verdict.communicators if told else ()):
@@ -51,7 +51,7 @@ def settled(verdict: CollectiveVerdict, told: Iterable[Received]) -> CollectiveV
     return verdict
 
 
-def _settled(one: Mismatch, told: Sequence[Received]) -> Mismatch | None:
+def _settled(one: Mismatch, told: Sequence[Overrun]) -> Mismatch | None:
     if not one.tied or one.what != "size" or len(one.odd) != 2 or 0 in one.elements:
         return None
     small, large = sorted((0, 1), key=lambda side: one.elements[side])

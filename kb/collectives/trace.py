@@ -36,7 +36,7 @@ Members = tuple[range, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class OpShape:
     """What an operation was: its name, sizes in and out by dimension, types; only what all ranks of a group must share."""
 
     op: str
@@ -46,7 +46,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class PendingOp:
     """An unfinished operation: its number, name, state, when it was queued, its time limit in milliseconds."""
 
     seq: int
@@ -57,7 +57,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class PeerTraffic:
     """Sends, or receives, of this rank with one other (ranks within the group): how many the ring has, how many pend."""
 
     source: int
@@ -66,12 +66,12 @@ class Pair:
     total: int
     pending: int
     whole: bool  # the ring goes back to the group's first
-    first: Wait | None = None  # the first that pends
+    first: PendingOp | None = None  # the first that pends
     shape: int = 0  # its index into the shapes
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class GroupLane:
     """What one rank's recorder has of one process group.
 
     `first` is the number of the first operation in `shapes` (indices, native 32 bit, one a number) and `states` (one byte a
@@ -89,8 +89,8 @@ class Lane:
     done: int = -1
     shapes: bytes = b""
     states: bytes = b""
-    waits: tuple[Wait, ...] = ()
-    pairs: tuple[Pair, ...] = ()
+    waits: tuple[PendingOp, ...] = ()
+    pairs: tuple[PeerTraffic, ...] = ()
     ended: float | None = None
 
 
@@ -107,8 +107,8 @@ class Ring:
     rank: int | None
     backend: str = ""
     time: float | None = None
-    shapes: tuple[Shape, ...] = ()
-    lanes: tuple[Lane, ...] = ()
+    shapes: tuple[OpShape, ...] = ()
+    lanes: tuple[GroupLane, ...] = ()
     oldest: Collective | None = None
     inferred: bool = False
     counts_all: bool = False
@@ -117,7 +117,7 @@ class Ring:
     moments: bytes = b""
 
 
-class Step(NamedTuple):
+class QueuedOp(NamedTuple):
     """An operation as one of many in the order of a rank: the index of its lane, its number there, send or receive or not."""
 
     lane: int
@@ -126,11 +126,11 @@ class Step(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Open:
+class _LaneBuilder:
     """A lane while it is filled."""
 
     collectives: dict[int, tuple[int, int]] = field(default_factory=dict)  # number → shape, state
-    waits: list[Wait] = field(default_factory=list)
+    waits: list[PendingOp] = field(default_factory=list)
     sent: dict[tuple[int, int, bool], list[Collective]] = field(default_factory=dict)
     first_p2p: int | None = None
     ended: tuple[int, float | None] = (-1, None)  # number, time
@@ -139,14 +139,14 @@ class _Open:
 def digest(trace: CollectiveTrace) -> Ring:
     """A trace boiled down. Linear in its entries."""
     has_states = any(one.state in _STATE for one in trace.entries)
-    lanes: dict[str, _Open] = {}
-    shapes: dict[Shape, int] = {Shape(""): 0}
-    by_index: list[Shape] = [Shape("")]
+    lanes: dict[str, _LaneBuilder] = {}
+    shapes: dict[OpShape, int] = {OpShape(""): 0}
+    by_index: list[OpShape] = [OpShape("")]
     oldest: Collective | None = None
     for one in trace.entries:
         lane = lanes.get(one.pg)
         if lane is None:
-            lane = lanes[one.pg] = _Open()
+            lane = lanes[one.pg] = _LaneBuilder()
         state = _state(one, has_states=has_states)
         if state != DONE and (oldest is None or (one.created or 0) < (oldest.created or 0)):
             oldest = one
@@ -157,7 +157,9 @@ def digest(trace: CollectiveTrace) -> Ring:
     status = trace.status
     names = dict.fromkeys([*trace.groups, *lanes, *(name for name in status if not name.startswith("#"))])
     order, moments = _order(trace.entries, {name: index for index, name in enumerate(names)})
-    closed = tuple(_close(name, lanes.get(name, _Open()), trace, (shapes, by_index), has_states) for name in names)
+    closed = tuple(
+        _close(name, lanes.get(name, _LaneBuilder()), trace, (shapes, by_index), has_states) for name in names
+    )
     return Ring(
         source=trace.source,
         rank=trace.rank,
@@ -174,35 +176,37 @@ def digest(trace: CollectiveTrace) -> Ring:
     )
 
 
-def steps(ring: Ring) -> tuple[Step, ...]:
+def steps(ring: Ring) -> tuple[QueuedOp, ...]:
     """The last operations that a rank queued over all its groups, at most `ORDER`, in the order of its recorder."""
     numbers = array("q", ring.order)
-    return tuple(Step(lane >> 1, seq, bool(lane & 1)) for lane, seq in zip(numbers[::2], numbers[1::2], strict=True))
+    return tuple(
+        QueuedOp(lane >> 1, seq, bool(lane & 1)) for lane, seq in zip(numbers[::2], numbers[1::2], strict=True)
+    )
 
 
-def queued(ring: Ring) -> Sequence[float]:
+def queued_times(ring: Ring) -> Sequence[float]:
     """When each of `steps` was queued, NaN where that is not told; empty where nothing is told at all."""
     return array("d", ring.moments)
 
 
-def last_step(ring: Ring) -> Step | None:
+def last_step(ring: Ring) -> QueuedOp | None:
     """The last of them."""
     lane, seq = array("q", ring.order[-16:]) if ring.order else (-1, -1)
-    return Step(lane >> 1, seq, bool(lane & 1)) if lane >= 0 else None
+    return QueuedOp(lane >> 1, seq, bool(lane & 1)) if lane >= 0 else None
 
 
 @lru_cache(maxsize=4096)  # all ranks of a job belong to the same groups
 def as_ranges(ranks: tuple[int, ...]) -> Members:
     """Ranks in their order, as few ranges: what groups are made of, and what 10,000 of them take no room in."""
     out: list[range] = []
-    at = 0
-    while at < len(ranks):
-        step = ranks[at + 1] - ranks[at] if at + 1 < len(ranks) else 1
-        end = at + 1
+    start = 0
+    while start < len(ranks):
+        step = ranks[start + 1] - ranks[start] if start + 1 < len(ranks) else 1
+        end = start + 1
         while step > 0 and end < len(ranks) and ranks[end] - ranks[end - 1] == step:
             end += 1
-        out.append(range(ranks[at], ranks[end - 1] + 1, max(step, 1)))
-        at = end
+        out.append(range(ranks[start], ranks[end - 1] + 1, max(step, 1)))
+        start = end
     return tuple(out)
 
 
@@ -216,7 +220,7 @@ def contains(members: Members, rank: int) -> bool:
     return any(rank in part for part in members)
 
 
-def at(members: Members, index: int) -> int | None:
+def rank_at(members: Members, index: int) -> int | None:
     """The global rank of a rank within the group."""
     if index < 0:
         return None
@@ -244,7 +248,7 @@ def _state(one: Collective, *, has_states: bool) -> int:
     return _STATE.get(one.state, SCHEDULED)
 
 
-def _add(lane: _Open, one: Collective, state: int, shapes: dict[Shape, int], by_index: list[Shape]) -> None:
+def _add(lane: _LaneBuilder, one: Collective, state: int, shapes: dict[OpShape, int], by_index: list[OpShape]) -> None:
     shape = _common(one)
     before = lane.collectives.get(one.seq)
     if before is not None:  # several under one number: a coalesced operation and its parts
@@ -261,22 +265,22 @@ def _add(lane: _Open, one: Collective, state: int, shapes: dict[Shape, int], by_
         lane.waits.append(_wait(one, state))
 
 
-def _common(one: Collective) -> Shape:
+def _common(one: Collective) -> OpShape:
     """What the ranks of a group must have in common under one number."""
     if one.op in _WHOLE:
-        return Shape(one.op, one.input_sizes, one.output_sizes, tuple(sorted(set(one.dtypes))))
+        return OpShape(one.op, one.input_sizes, one.output_sizes, tuple(sorted(set(one.dtypes))))
     if one.op in _ONLY_IN:
-        return Shape(one.op, one.input_sizes, (), tuple(sorted(set(one.dtypes))))
+        return OpShape(one.op, one.input_sizes, (), tuple(sorted(set(one.dtypes))))
     if one.op in _ONLY_OUT:
-        return Shape(one.op, (), one.output_sizes, tuple(sorted(set(one.dtypes))))
-    return Shape(one.op)
+        return OpShape(one.op, (), one.output_sizes, tuple(sorted(set(one.dtypes))))
+    return OpShape(one.op)
 
 
-def _merged(a: Shape, b: Shape) -> Shape:
+def _merged(a: OpShape, b: OpShape) -> OpShape:
     if len(a.inputs) >= _MERGED:
         return a
     op = a.op if b.op in a.op.split("+") else f"{a.op}+{b.op}"[:200]
-    return Shape(op, a.inputs + b.inputs, a.outputs + b.outputs, tuple(dict.fromkeys(a.dtypes + b.dtypes)))
+    return OpShape(op, a.inputs + b.inputs, a.outputs + b.outputs, tuple(dict.fromkeys(a.dtypes + b.dtypes)))
 
 
 def _order(entries: Sequence[Collective], lanes: Mapping[str, int]) -> tuple[bytes, bytes]:
@@ -299,11 +303,11 @@ def _order(entries: Sequence[Collective], lanes: Mapping[str, int]) -> tuple[byt
     return numbers.tobytes(), array("d", reversed(moments)).tobytes()
 
 
-def _wait(one: Collective, state: int) -> Wait:
-    return Wait(one.seq, one.op, state, one.created, one.timeout_ms)
+def _wait(one: Collective, state: int) -> PendingOp:
+    return PendingOp(one.seq, one.op, state, one.created, one.timeout_ms)
 
 
-def _add_p2p(lane: _Open, one: Collective) -> None:
+def _add_p2p(lane: _LaneBuilder, one: Collective) -> None:
     if lane.first_p2p is None or one.seq < lane.first_p2p:
         lane.first_p2p = one.seq
     if one.peer is not None:
@@ -311,14 +315,18 @@ def _add_p2p(lane: _Open, one: Collective) -> None:
 
 
 def _close(
-    name: str, lane: _Open, trace: CollectiveTrace, shapes: tuple[dict[Shape, int], list[Shape]], has_states: bool
-) -> Lane:
+    name: str,
+    lane: _LaneBuilder,
+    trace: CollectiveTrace,
+    shapes: tuple[dict[OpShape, int], list[OpShape]],
+    has_states: bool,
+) -> GroupLane:
     numbers = lane.collectives
     last = max(numbers, default=-1)
     first = max(min(numbers), last - SPARSE * len(numbers) - 63) if numbers else -1
     told = trace.groups.get(name, ())
     whole = lane.first_p2p is not None and lane.first_p2p <= 1
-    return Lane(
+    return GroupLane(
         pg=name,
         name=trace.group_names.get(name, ""),
         members=as_ranges(told) if told else (),
@@ -340,28 +348,28 @@ def _pair(
     key: tuple[int, int, bool],
     ops: Sequence[Collective],
     whole: bool,
-    shapes: tuple[dict[Shape, int], list[Shape]],
+    shapes: tuple[dict[OpShape, int], list[OpShape]],
     has_states: bool,
-) -> Pair:
+) -> PeerTraffic:
     unfinished = [one for one in ops if _state(one, has_states=has_states) != DONE]
     first = unfinished[0] if unfinished else None
     index = 0
     if first is not None:
         known, by_index = shapes
-        shape = Shape("p2p", first.output_sizes if key[2] else first.input_sizes, (), first.dtypes)
+        shape = OpShape("p2p", first.output_sizes if key[2] else first.input_sizes, (), first.dtypes)
         index = known.setdefault(shape, len(by_index))
         if index == len(by_index):
             by_index.append(shape)
     wait = None if first is None else _wait(first, _state(first, has_states=has_states))
-    return Pair(*key, total=len(ops), pending=len(unfinished), whole=whole, first=wait, shape=index)
+    return PeerTraffic(*key, total=len(ops), pending=len(unfinished), whole=whole, first=wait, shape=index)
 
 
-def indices(lane: Lane) -> Sequence[int]:
+def indices(lane: GroupLane) -> Sequence[int]:
     """The shape indices of a lane, one a number from `first` on."""
     return array("I", lane.shapes)
 
 
-def shape_at(lane: Lane, seq: int) -> int:
+def shape_at(lane: GroupLane, seq: int) -> int:
     """The shape index under one number; 0 where the lane has none."""
     place = seq - lane.first
     return array("I", lane.shapes[4 * place : 4 * place + 4])[0] if 0 <= lane.first <= seq <= lane.last else 0

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kb.collectives.communicators import Comm
-from kb.collectives.program_order import Parting
+from kb.collectives.communicators import GroupTraces
+from kb.collectives.program_order import Divergence
 from kb.collectives.result import Mismatch
 from kb.collectives.trace import Members, as_ranges
 
@@ -15,7 +15,7 @@ Where = tuple[str, Members, int, int]  # a group, and of a send or receive its e
 
 
 @dataclass(frozen=True, slots=True)
-class First:
+class FirstPending:
     """The unfinished operation that a rank queued first: when, in what (group, ends of a pair), and whether others finished it."""
 
     created: float
@@ -24,7 +24,7 @@ class First:
 
 
 @dataclass(slots=True)
-class Graph:
+class WaitGraph:
     """Who waits for whom. Ranks are nodes from 0, groups' nodes count down from -1."""
 
     edges: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -32,16 +32,16 @@ class Graph:
         default_factory=lambda: defaultdict(set)
     )  # who waits for whom has not joined, in what
     wanted: dict[int, list[tuple[str, str, int, int]]] = field(default_factory=lambda: defaultdict(list))
-    odd: dict[int, list[tuple[Comm, Mismatch]]] = field(default_factory=lambda: defaultdict(list))
+    odd: dict[int, list[tuple[GroupTraces, Mismatch]]] = field(default_factory=lambda: defaultdict(list))
     held: set[int] = field(default_factory=set)  # ranks that stand in something which nobody finished
-    first: dict[int, First] = field(default_factory=dict)  # of each rank what it stands in first
-    left: dict[int, Parting] = field(default_factory=dict)  # ranks that left the order of their peers
+    first: dict[int, FirstPending] = field(default_factory=dict)  # of each rank what it stands in first
+    left: dict[int, Divergence] = field(default_factory=dict)  # ranks that left the order of their peers
     pending: set[int] = field(default_factory=set)
     unseen: set[int] = field(default_factory=set)
     shared: dict[Members, int] = field(default_factory=dict)
     made: int = 0
 
-    def stands(self, rank: int, first: First) -> None:
+    def stands(self, rank: int, first: FirstPending) -> None:
         """A rank has an unfinished operation; of several the one that it queued first counts."""
         known = self.first.get(rank)
         if known is None or first.created < known.created:

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from kb.collectives.communicators import Comm, Count, Job, counts_of, op_of
-from kb.collectives.group_roles import Roles
+from kb.collectives.communicators import GroupTraces, JobTraces, RankProgress, counts_of, op_of
+from kb.collectives.group_roles import GroupRoles
 from kb.collectives.operation_mismatch import mismatch_of
 from kb.collectives.point_to_point import judge_pairs
 from kb.collectives.result import CommState, Communicator
 from kb.collectives.trace import DONE, Members, Ring, as_ranges, last_step
-from kb.collectives.wait_graph import First, Graph
+from kb.collectives.wait_graph import FirstPending, WaitGraph
 
 _ONE_SIDED = frozenset(
     {"broadcast", "_broadcast_oop", "reduce", "_reduce_oop", "gather", "scatter"}
 )  # one may finish alone
 
 
-def judged(comm: Comm, job: Job, roles: Roles, graph: Graph, now: float | None) -> Iterator[Communicator]:
+def judge_group(
+    comm: GroupTraces, job: JobTraces, roles: GroupRoles, graph: WaitGraph, now: float | None
+) -> Iterator[Communicator]:
     """The verdicts on one communicator; what it says of who waits for whom goes into the graph."""
     p2p = any(lane.pairs for lane in comm.lanes.values())
     if p2p:
@@ -31,9 +33,9 @@ def judged(comm: Comm, job: Job, roles: Roles, graph: Graph, now: float | None) 
         return
     graph.pending |= pending
     inside = _inside(comm, counts)
-    _stand(comm, counts, inside, graph)
+    _note_pending(comm, counts, inside, graph)
     seq, missing = _levels(comm, counts, inside, graph)
-    absent = _unseen(comm, job, counts) if not missing else []
+    absent = _ranks_without_data(comm, job, counts) if not missing else []
     if not missing:
         seq = min(counts[rank].done for rank in pending) + 1 if pending else last or -1
     joined = [rank for rank in pending or counts if counts[rank].queued >= seq]
@@ -61,14 +63,14 @@ def judged(comm: Comm, job: Job, roles: Roles, graph: Graph, now: float | None) 
     )
 
 
-def wait_for_left(job: Job, graph: Graph) -> None:
+def wait_for_left(job: JobTraces, graph: WaitGraph) -> None:
     """Who waits for a rank that left its peers' order, where its recorder does not say that it waits.
 
     gloo's is known to retire an operation that another rank never queued. It cannot have finished; so a rank that queued
     nothing behind it stands in it.
     """
     left: dict[tuple[str, Members, int], list[int]] = defaultdict(list)
-    homes: dict[tuple[str, Members], Comm] = {}
+    homes: dict[tuple[str, Members], GroupTraces] = {}
     for rank, one in graph.left.items():
         if one.by != "none" and one.instead is not None and not one.instead.p2p:
             home = job.home(rank, one.instead.lane)
@@ -87,7 +89,7 @@ def wait_for_left(job: Job, graph: Graph) -> None:
             graph.wanted[rank].append((comm.title, op_of(comm, job, seq), seq, len(stand)))
 
 
-def _last_of_all(comm: Comm, job: Job) -> int | None:
+def _last_of_all(comm: GroupTraces, job: JobTraces) -> int | None:
     """The number behind which no rank of the group queued anything, where recorders do not tell how it ended (gloo)."""
     last = {None if job.rings[rank].states_told else _last(job.rings[rank]) for rank in comm.lanes}
     one = last.pop() if len(last) == 1 else None
@@ -100,7 +102,9 @@ def _last(ring: Ring) -> tuple[str, int] | None:
     return None if last is None or last.p2p else (ring.lanes[last.lane].pg, last.seq)
 
 
-def _stand(comm: Comm, counts: Mapping[int, Count], inside: Collection[int], graph: Graph) -> None:
+def _note_pending(
+    comm: GroupTraces, counts: Mapping[int, RankProgress], inside: Collection[int], graph: WaitGraph
+) -> None:
     """Note what the ranks stand in, and for whom it is something that nobody finished."""
     top = max(one.done for one in counts.values())
     where = (comm.pg, comm.members, -1, -1)
@@ -112,17 +116,17 @@ def _stand(comm: Comm, counts: Mapping[int, Count], inside: Collection[int], gra
         lane = comm.lanes.get(rank)
         made = lane.waits[0].created if lane is not None and lane.waits else None
         if made is not None:
-            graph.stands(rank, First(made, where, rank not in inside))
+            graph.stands(rank, FirstPending(made, where, rank not in inside))
 
 
-def _unseen(comm: Comm, job: Job, counts: Mapping[int, Count]) -> Sequence[int]:
+def _ranks_without_data(comm: GroupTraces, job: JobTraces, counts: Mapping[int, RankProgress]) -> Sequence[int]:
     """Members whose dump is missing or tells nothing of the group; where members were worked out, anybody without a dump."""
     if comm.inferred:
         return job.absent
     return [rank for part in comm.members for rank in part if rank not in counts]
 
 
-def _inside(comm: Comm, counts: Mapping[int, Count]) -> set[int]:
+def _inside(comm: GroupTraces, counts: Mapping[int, RankProgress]) -> set[int]:
     """Ranks that stand in an operation which nobody finished: that they queued no later one says nothing."""
     finished = sorted(one.done for one in counts.values())
     top = finished[-1]
@@ -134,13 +138,15 @@ def _inside(comm: Comm, counts: Mapping[int, Count]) -> set[int]:
             continue
         first = one.done + 1
         if first not in names:
-            names[first] = name_of(comm, first) in _ONE_SIDED
+            names[first] = op_name(comm, first) in _ONE_SIDED
         if first > (middle if names[first] else top):
             out.add(rank)
     return out
 
 
-def _levels(comm: Comm, counts: Mapping[int, Count], inside: Collection[int], graph: Graph) -> tuple[int, list[int]]:
+def _levels(
+    comm: GroupTraces, counts: Mapping[int, RankProgress], inside: Collection[int], graph: WaitGraph
+) -> tuple[int, list[int]]:
     """Edges from who waits to who has not queued; the first number that is not queued by all, and who has not."""
     by_queued: dict[int, list[int]] = defaultdict(list)
     for rank, one in counts.items():
@@ -165,10 +171,12 @@ def _levels(comm: Comm, counts: Mapping[int, Count], inside: Collection[int], gr
                 graph.blocked[rank].add((comm.pg, comm.members, -1, -1))
     if seq < 0:
         return -1, []
-    return seq, _wanted(comm, counts, (seq, late), graph)
+    return seq, _note_missing(comm, counts, (seq, late), graph)
 
 
-def _wanted(comm: Comm, counts: Mapping[int, Count], late: tuple[int, list[int]], graph: Graph) -> list[int]:
+def _note_missing(
+    comm: GroupTraces, counts: Mapping[int, RankProgress], late: tuple[int, list[int]], graph: WaitGraph
+) -> list[int]:
     """Note who of the late ones somebody waits for."""
     seq, ranks = late
     ahead = [rank for rank, one in counts.items() if one.queued >= seq and one.done < one.queued]
@@ -176,11 +184,11 @@ def _wanted(comm: Comm, counts: Mapping[int, Count], late: tuple[int, list[int]]
     missing = sorted(rank for rank in ranks if counts[rank].queued < top)
     for rank in missing:
         after = counts[rank].queued + 1
-        graph.wanted[rank].append((comm.title, name_of(comm, after), after, len(ahead)))
+        graph.wanted[rank].append((comm.title, op_name(comm, after), after, len(ahead)))
     return missing
 
 
-def _clustered(counts: Mapping[int, Count], absent: Sequence[int], graph: Graph) -> None:
+def _clustered(counts: Mapping[int, RankProgress], absent: Sequence[int], graph: WaitGraph) -> None:
     """All who stand in one operation that nobody gets out of depend on each other, and on who gave no dump."""
     stuck = [rank for rank, one in counts.items() if one.done < one.queued]
     first = min(counts[rank].done for rank in stuck) + 1
@@ -193,7 +201,7 @@ def _clustered(counts: Mapping[int, Count], absent: Sequence[int], graph: Graph)
         graph.edges[node].append(graph.nodes_of(absent))
 
 
-def name_of(comm: Comm, seq: int) -> str:
+def op_name(comm: GroupTraces, seq: int) -> str:
     """The operation that some rank recorded under a number; of the first waits, which every lane keeps."""
     for lane in comm.lanes.values():
         for wait in lane.waits:
@@ -202,7 +210,7 @@ def name_of(comm: Comm, seq: int) -> str:
     return ""
 
 
-def _age(comm: Comm, seq: int, now: float | None) -> float | None:
+def _age(comm: GroupTraces, seq: int, now: float | None) -> float | None:
     made = [
         wait.created
         for lane in comm.lanes.values()
@@ -212,14 +220,14 @@ def _age(comm: Comm, seq: int, now: float | None) -> float | None:
     return None if now is None or not made else max(0.0, now - min(made))
 
 
-def _states(comm: Comm, counts: Mapping[int, Count], seq: int) -> dict[str, int]:
+def _states(comm: GroupTraces, counts: Mapping[int, RankProgress], seq: int) -> dict[str, int]:
     names = ("", "scheduled", "started", "completed")
     return {
         name: n for name, n in Counter(names[_state_at(comm, counts, rank, seq)] for rank in counts).items() if name
     }
 
 
-def _state_at(comm: Comm, counts: Mapping[int, Count], rank: int, seq: int) -> int:
+def _state_at(comm: GroupTraces, counts: Mapping[int, RankProgress], rank: int, seq: int) -> int:
     lane = comm.lanes.get(rank)
     if lane is not None and 0 <= lane.first <= seq <= lane.last:
         return lane.states[seq - lane.first]

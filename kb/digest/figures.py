@@ -14,9 +14,9 @@ from datetime import tzinfo
 from itertools import pairwise
 from typing import NamedTuple
 
-from kb.digest.recovery_times import Jobs, Recoveries, Recovery, jobs, recoveries, recovery
+from kb.digest.recovery_times import JobRuns, Recoveries, Recovery, jobs, recoveries, recovery
 from kb.digest.repeat_offenders import Offenders, offenders
-from kb.digest.rows import JUDGED, UNKNOWN, Row, counted
+from kb.digest.rows import JUDGED, UNKNOWN, DigestRow, counted
 from kb.digest.statistics import LEAST, Rate, Share, Spread, Sum, rate, share, spread, total
 from kb.digest.weeks import Week
 
@@ -24,7 +24,7 @@ SCHEMA = "signalbox.digest/1"
 WEEKS = 8  # in the trend, the last one is the digest's own
 MOST = 10  # lines of a list
 SIZES = (8, 64, 512, 4096)  # GPUs: the largest of each class of sizes but the last
-CUTS: Mapping[str, Callable[[Row], str | None]] = {
+CUTS: Mapping[str, Callable[[DigestRow], str | None]] = {
     "cluster": lambda row: row.cluster,
     "partition": lambda row: row.partition,
     "user": lambda row: row.owner,
@@ -35,7 +35,7 @@ CUTS: Mapping[str, Callable[[Row], str | None]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Class:
+class FaultTitle:
     """A class of faults by its title, and who acts on it (hardware, network, platform, software, training, none)."""
 
     title: str
@@ -55,7 +55,7 @@ class ClassLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class TrendPoint:
     """One week of the trend; times in seconds since the epoch, `hours` as many as the week has had."""
 
     week: str
@@ -70,7 +70,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class SizeClass:
     """Mean time to failure of jobs of one size: hours run per failure. `low`, `high`: GPUs; None for no upper end."""
 
     low: int
@@ -98,7 +98,7 @@ class Ineffective:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class AccuracyRecord:
     """The bot's own record over `weeks` weeks, by close-outs: of its answers, and of the failures that it had none for."""
 
     weeks: int
@@ -118,7 +118,7 @@ class RuleLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenFailure:
     """A failure that nobody has closed."""
 
     incident: int
@@ -130,7 +130,7 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
-class New:
+class NewThisWeek:
     """What this week had and the weeks before had not. `compared`: how many of the weeks before had any report."""
 
     compared: int
@@ -140,7 +140,7 @@ class New:
 
 
 @dataclass(frozen=True, slots=True)
-class CutLine:
+class BreakdownLine:
     """Failures with one value of a cut."""
 
     value: str
@@ -149,11 +149,11 @@ class CutLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Breakdown:
     """Failures by something that is known of their jobs; `unknown`: those of which it is not; `rest`: in lines left out."""
 
     name: str
-    lines: tuple[CutLine, ...]
+    lines: tuple[BreakdownLine, ...]
     unknown: int
     rest: int
 
@@ -177,41 +177,41 @@ class Digest:
     gpu_hours: Sum
     lost_each: Spread
     classes: tuple[ClassLine, ...]
-    trend: tuple[Point, ...]
-    sizes: tuple[Size, ...]
+    trend: tuple[TrendPoint, ...]
+    sizes: tuple[SizeClass, ...]
     recovery: Recoveries
     ineffective: Ineffective
     offenders: Offenders
     unknown: Share
-    record: Record
-    long_record: Record
+    record: AccuracyRecord
+    long_record: AccuracyRecord
     fired: tuple[RuleLine, ...]
     wrong: tuple[RuleLine, ...]
     thinly_judged: int
     open_week: int
     open_all: int
-    open: tuple[Open, ...]
-    new: New
-    cuts: tuple[Cut, ...]
+    open: tuple[OpenFailure, ...]
+    new: NewThisWeek
+    cuts: tuple[Breakdown, ...]
     late: bool = False
     schema: str = SCHEMA
 
     @property
-    def before(self) -> Point:
+    def before(self) -> TrendPoint:
         """The week before."""
         return self.trend[-2]
 
     @property
-    def this(self) -> Point:
+    def this(self) -> TrendPoint:
         """The week itself, as a point of the trend."""
         return self.trend[-1]
 
 
 class _Failure(NamedTuple):
-    row: Row
+    row: DigestRow
     recovery: Recovery
     gpu_hours: float | None
-    parts: tuple[Row, ...] = ()
+    parts: tuple[DigestRow, ...] = ()
 
 
 @dataclass(slots=True)
@@ -226,7 +226,7 @@ class _Week:
     failures: list[_Failure] = field(default_factory=list)
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[DigestRow]:
         return [one.row for one in self.failures]
 
     @property
@@ -240,12 +240,12 @@ def first_of(week: Week) -> Week:
 
 
 def figures(
-    rows: Iterable[Row],
+    rows: Iterable[DigestRow],
     week: Week,
     zone: tzinfo,
     *,
     until: float,
-    classes: Mapping[str, Class] | None = None,
+    classes: Mapping[str, FaultTitle] | None = None,
     tenant: str = "default",
     late: bool = False,
 ) -> Digest:
@@ -308,7 +308,7 @@ def figures(
 # --- weeks -----------------------------------------------------------------------------------------------------------
 
 
-def _weeks(rows: Sequence[Row], week: Week, zone: tzinfo, until: float) -> list[_Week]:
+def _weeks(rows: Sequence[DigestRow], week: Week, zone: tzinfo, until: float) -> list[_Week]:
     edges = [week.shifted(at).start(zone) for at in range(1 - WEEKS, 2)]
     weeks = [_Week(week.shifted(at + 1 - WEEKS), start, end, until) for at, (start, end) in enumerate(pairwise(edges))]
     for row in rows:
@@ -320,7 +320,7 @@ def _weeks(rows: Sequence[Row], week: Week, zone: tzinfo, until: float) -> list[
     return weeks
 
 
-def _failure(one: _Failure, whole: Jobs) -> _Failure:
+def _failure(one: _Failure, whole: JobRuns) -> _Failure:
     """With its times, and the GPU-hours of all its parts."""
     found = recovery(one.row, whole)
     hours = _gpu_hours(one.row, found)
@@ -331,7 +331,7 @@ def _failure(one: _Failure, whole: Jobs) -> _Failure:
     return _Failure(one.row, found, math.fsum(known) if known else None, one.parts)
 
 
-def _gpu_hours(row: Row, found: Recovery) -> float | None:
+def _gpu_hours(row: DigestRow, found: Recovery) -> float | None:
     if row.lost is not None and row.gpus is not None:
         return row.lost * row.gpus
     lost = found.lost
@@ -344,8 +344,8 @@ def _lost(failures: Sequence[_Failure]) -> Sum:
     return total(one.gpu_hours for one in failures)
 
 
-def _point(week: _Week, whole: Jobs) -> Point:
-    return Point(
+def _point(week: _Week, whole: JobRuns) -> TrendPoint:
+    return TrendPoint(
         str(week.week),
         week.start,
         week.end,
@@ -358,14 +358,14 @@ def _point(week: _Week, whole: Jobs) -> Point:
     )
 
 
-def _unknown(rows: Sequence[Row]) -> Share:
+def _unknown(rows: Sequence[DigestRow]) -> Share:
     return share(sum(row.unanswered for row in rows), len(rows))
 
 
 # --- classes and cuts ------------------------------------------------------------------------------------------------
 
 
-def _classes(this: _Week, before: _Week, known: Mapping[str, Class]) -> tuple[ClassLine, ...]:
+def _classes(this: _Week, before: _Week, known: Mapping[str, FaultTitle]) -> tuple[ClassLine, ...]:
     earlier = Counter(row.known for row in before.rows)
     groups: dict[str, list[_Failure]] = {}
     for one in this.failures:
@@ -377,7 +377,7 @@ def _classes(this: _Week, before: _Week, known: Mapping[str, Class]) -> tuple[Cl
     return tuple(sorted(lines, key=lambda line: (-line.failures, -line.gpu_hours.value, line.fault)))
 
 
-def title(fault: str, known: Mapping[str, Class]) -> str:
+def title(fault: str, known: Mapping[str, FaultTitle]) -> str:
     """A class in words."""
     if fault == UNKNOWN:
         return "No diagnosis"
@@ -385,12 +385,12 @@ def title(fault: str, known: Mapping[str, Class]) -> str:
     return fault.replace("_", " ") if found is None else found.title
 
 
-def _domain(fault: str, known: Mapping[str, Class]) -> str:
+def _domain(fault: str, known: Mapping[str, FaultTitle]) -> str:
     found = known.get(fault)
     return "none" if found is None else found.domain
 
 
-def _cut(name: str, of: Callable[[Row], str | None], failures: Sequence[_Failure]) -> Cut:
+def _cut(name: str, of: Callable[[DigestRow], str | None], failures: Sequence[_Failure]) -> Breakdown:
     groups: dict[str, list[_Failure]] = {}
     unknown = 0
     for one in failures:
@@ -399,15 +399,15 @@ def _cut(name: str, of: Callable[[Row], str | None], failures: Sequence[_Failure
             groups.setdefault(value, []).append(one)
         else:
             unknown += 1
-    lines = [CutLine(value, len(group), _lost(group)) for value, group in groups.items()]
+    lines = [BreakdownLine(value, len(group), _lost(group)) for value, group in groups.items()]
     lines.sort(key=lambda line: (-line.failures, -line.gpu_hours.value, line.value))
-    return Cut(name, tuple(lines[:MOST]), unknown, sum(line.failures for line in lines[MOST:]))
+    return Breakdown(name, tuple(lines[:MOST]), unknown, sum(line.failures for line in lines[MOST:]))
 
 
 # --- times -----------------------------------------------------------------------------------------------------------
 
 
-def _sizes(this: _Week, rows: Sequence[Row], whole: Jobs) -> tuple[Size, ...]:
+def _sizes(this: _Week, rows: Sequence[DigestRow], whole: JobRuns) -> tuple[SizeClass, ...]:
     """Hours run of the attempts that stopped in the week, and the failures among them."""
     gpus = {(row.cluster, row.job): row.gpus for row in rows if row.job is not None and row.gpus}
     failed = {(row.cluster, row.job, row.attempt) for row in this.rows}
@@ -423,13 +423,13 @@ def _sizes(this: _Week, rows: Sequence[Row], whole: Jobs) -> tuple[Size, ...]:
             failures[at] += key in failed
     ranges = [(low + 1, high) for low, high in pairwise((0, *SIZES))] + [(SIZES[-1] + 1, None)]
     return tuple(
-        Size(low, high, rate(math.fsum(one), count), len(one))
+        SizeClass(low, high, rate(math.fsum(one), count), len(one))
         for (low, high), one, count in zip(ranges, hours, failures, strict=True)
         if one
     )
 
 
-def _ineffective(week: _Week, whole: Jobs) -> Ineffective:
+def _ineffective(week: _Week, whole: JobRuns) -> Ineffective:
     """Baidu's: interruptions x recovery time + time for writing checkpoints."""
     again = [one for one in week.failures if one.recovery.again]
     known = [value for one in again if (value := one.recovery.whole) is not None]
@@ -444,7 +444,7 @@ def _ineffective(week: _Week, whole: Jobs) -> Ineffective:
     return Ineffective(len(again), len(known), mean / 3600.0, saving, wall, len(interrupted), value, effective)
 
 
-def _wall(job: str, week: _Week, whole: Jobs) -> float:
+def _wall(job: str, week: _Week, whole: JobRuns) -> float:
     """Seconds from the first start to the last stop of a job, within the week."""
     runs = [whole.runs[key] for key in whole.of_job.get(job, ())]
     starts = [run.scheduled for run in runs if run.scheduled is not None]
@@ -457,10 +457,10 @@ def _wall(job: str, week: _Week, whole: Jobs) -> float:
 # --- the bot's own record --------------------------------------------------------------------------------------------
 
 
-def _record(rows: Sequence[Row], weeks: int) -> Record:
+def _record(rows: Sequence[DigestRow], weeks: int) -> AccuracyRecord:
     judged = [row.judged for row in rows if not row.unanswered and row.judged in JUDGED]
     silent = [row.judged for row in rows if row.unanswered and row.judged in ("abstained_rightly", "wrong")]
-    return Record(
+    return AccuracyRecord(
         weeks,
         share(sum(row.closed for row in rows), len(rows)),
         share(judged.count("right"), len(judged)),
@@ -469,7 +469,7 @@ def _record(rows: Sequence[Row], weeks: int) -> Record:
     )
 
 
-def _standing(rows: Sequence[Row]) -> dict[str, Share]:
+def _standing(rows: Sequence[DigestRow]) -> dict[str, Share]:
     """Of each rule that people judged: how often it was not right at the first place."""
     judged: dict[str, list[bool]] = {}
     for row in rows:
@@ -490,11 +490,11 @@ def _most(counts: Counter[str]) -> list[tuple[str, int]]:
 # --- what is to be done, what is new ---------------------------------------------------------------------------------
 
 
-def _open(failures: Iterable[_Failure], known: Mapping[str, Class]) -> tuple[Open, ...]:
+def _open(failures: Iterable[_Failure], known: Mapping[str, FaultTitle]) -> tuple[OpenFailure, ...]:
     """The dearest first."""
     ordered = sorted(failures, key=lambda one: (-(one.gpu_hours or 0.0), -one.row.at, -one.row.id))
     return tuple(
-        Open(
+        OpenFailure(
             one.row.id,
             one.row.name or one.row.job or "?",
             one.row.known,
@@ -506,15 +506,15 @@ def _open(failures: Iterable[_Failure], known: Mapping[str, Class]) -> tuple[Ope
     )
 
 
-def _new(weeks: Sequence[_Week], known: Mapping[str, Class]) -> New:
+def _new(weeks: Sequence[_Week], known: Mapping[str, FaultTitle]) -> NewThisWeek:
     this, earlier = weeks[-1].rows, [row for one in weeks[:-1] for row in one.rows]
     compared = sum(one.reports > 0 for one in weeks[:-1])
     if not compared:
-        return New(0)
+        return NewThisWeek(0)
     classes = {row.known for row in this} - {row.known for row in earlier} - {UNKNOWN}
     rules = {row.rule for row in this if row.rule} - {row.rule for row in earlier}
     nodes = {node for row in this for node in row.blamed} - {node for row in earlier for node in row.blamed}
-    return New(
+    return NewThisWeek(
         compared,
         tuple(sorted(title(one, known) for one in classes)),
         tuple(sorted(one for one in rules if one)),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from kb.digest.rows import Row, Run
+from kb.digest.rows import AttemptTimes, DigestRow
 from kb.digest.statistics import Spread, spread
 
 TERMS = ("detection", "scheduling", "initialisation", "recomputation")
@@ -55,17 +55,17 @@ class Recoveries:
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class JobRuns:
     """What all reports together know of the jobs' attempts: each with its times, and the one that came after it."""
 
-    runs: Mapping[Key, Run]
-    after: Mapping[Key, Run]
+    runs: Mapping[Key, AttemptTimes]
+    after: Mapping[Key, AttemptTimes]
     of_job: Mapping[str, tuple[Key, ...]]
 
 
-def jobs(rows: Iterable[Row]) -> Jobs:
+def jobs(rows: Iterable[DigestRow]) -> JobRuns:
     """Lay the attempts of all reports together: a later report's word counts, an earlier one fills what that leaves open."""
-    runs: dict[Key, Run] = {}
+    runs: dict[Key, AttemptTimes] = {}
     of_job: dict[str, dict[Key, None]] = {}
     for row in sorted(rows, key=lambda one: (one.made, one.id)):
         cluster, job = row.cluster, row.job
@@ -82,10 +82,10 @@ def jobs(rows: Iterable[Row]) -> Jobs:
         for job, keys in of_job.items()
     }
     after = {key: runs[following] for keys in ordered.values() if len(keys) > 1 for key, following in pairwise(keys)}
-    return Jobs(runs, after, ordered)
+    return JobRuns(runs, after, ordered)
 
 
-def recovery(row: Row, known: Jobs) -> Recovery:
+def recovery(row: DigestRow, known: JobRuns) -> Recovery:
     """The terms of one failure."""
     redone = row.redone * 3600.0 / row.gpus if row.redone is not None and row.gpus else None
     if row.job is None or row.attempt is None:
@@ -110,14 +110,14 @@ def recoveries(found: Sequence[Recovery]) -> Recoveries:
     return Recoveries(len(again), detection, scheduling, initialisation, recomputation, whole)
 
 
-def _joined(newer: Run, older: Run) -> Run:
+def _joined(newer: AttemptTimes, older: AttemptTimes) -> AttemptTimes:
     if None not in newer or newer == older:
         return newer
     times = (mine if mine is not None else other for mine, other in zip(newer[1:], older[1:], strict=True))
-    return Run(newer.number, *times)
+    return AttemptTimes(newer.number, *times)
 
 
-def _order(key: Key, run: Run) -> tuple[float, str, int]:
+def _order(key: Key, run: AttemptTimes) -> tuple[float, str, int]:
     """By when it began; an attempt of which no time is known comes first."""
     if run.scheduled is not None:
         return run.scheduled, key[1], key[2]

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from kb.digest.rows import Row
+from kb.digest.rows import DigestRow
 
 DOMAINS = frozenset({"hardware", "network"})
 LEMON_SCORE = 2.0
@@ -16,7 +16,7 @@ MOST = 15  # nodes in the heat map
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class OffenderNode:
     """A node. `weeks`: the jobs that failed with it named, in each week, the oldest first; `jobs`: of all weeks together.
 
     A job counts once however often it was tried. `score`: see `lemon_score`.
@@ -36,14 +36,14 @@ class Offenders:
     `namings`: pairs of a job and a node that was named in its failures.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[OffenderNode, ...]
     named: int
     fleet: int
     namings: int
     lemons: int
 
 
-def offenders(weeks: Sequence[Sequence[Row]], domains: Mapping[str, str]) -> Offenders:
+def offenders(weeks: Sequence[Sequence[DigestRow]], domains: Mapping[str, str]) -> Offenders:
     """The nodes of the hardware and network failures in each of the weeks, the oldest first. `domains`: class → domain."""
     counted = [_jobs_of_nodes(rows, domains) for rows in weeks]
     whole: dict[str, set[str]] = {}
@@ -60,7 +60,7 @@ def offenders(weeks: Sequence[Sequence[Row]], domains: Mapping[str, str]) -> Off
     for name, named in whole.items():
         score = scores[len(named)]
         lemon = score >= LEMON_SCORE and len(named) >= LEMON_JOBS
-        found.append(Node(name, tuple(len(one.get(name, ())) for one in counted), len(named), score, lemon))
+        found.append(OffenderNode(name, tuple(len(one.get(name, ())) for one in counted), len(named), score, lemon))
     found.sort(key=lambda node: (-node.score, -node.jobs, tuple(-count for count in reversed(node.weeks)), node.name))
     return Offenders(tuple(found[:MOST]), len(whole), fleet, namings, sum(node.lemon for node in found))
 
@@ -84,7 +84,7 @@ def lemon_score(jobs: int, namings: int, fleet: int) -> float:
     return max(0.0, -(math.log10(fleet) + (log_first + math.log(rest)) / math.log(10)))
 
 
-def _jobs_of_nodes(rows: Collection[Row], domains: Mapping[str, str]) -> dict[str, set[str]]:
+def _jobs_of_nodes(rows: Collection[DigestRow], domains: Mapping[str, str]) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for row in rows:
         if domains.get(row.known) in DOMAINS:

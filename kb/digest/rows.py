@@ -10,7 +10,7 @@ SOUND = frozenset({"stopped", "completed"})  # phases in which a run ended as so
 JUDGED = ("right", "right_not_first", "wrong")
 
 
-class Run(NamedTuple):
+class AttemptTimes(NamedTuple):
     """One attempt of a job, times in seconds since the epoch; see `kb.model.Attempt`."""
 
     number: int
@@ -22,7 +22,7 @@ class Run(NamedTuple):
     stopped: float | None = None
 
 
-class Row(NamedTuple):
+class DigestRow(NamedTuple):
     """A report. `at`: when the job ended, else when it was reported; seconds since the epoch.
 
     `nodes`: those that the first diagnosis suspects; `width`: on how many the job ran; `runs`: the job's attempts as this
@@ -52,7 +52,7 @@ class Row(NamedTuple):
     gpus: int | None = None
     width: int | None = None
     nodes: tuple[str, ...] = ()
-    runs: tuple[Run, ...] = ()
+    runs: tuple[AttemptTimes, ...] = ()
     redone: float | None = None
     saving: float | None = None
     closed: bool = False
@@ -103,24 +103,24 @@ class Row(NamedTuple):
         return (self.cluster, self.job, float(self.attempt) if self.attempt is not None else self.at)
 
 
-class End(NamedTuple):
+class JobEnd(NamedTuple):
     """One end of a job as it counts: its row, and those of other ends that people merged into it."""
 
-    row: Row
-    parts: tuple[Row, ...] = ()
+    row: DigestRow
+    parts: tuple[DigestRow, ...] = ()
 
 
-def ends(rows: Sequence[Row]) -> list[Row]:
+def ends(rows: Sequence[DigestRow]) -> list[DigestRow]:
     """The rows of `counted`."""
     return [one.row for one in counted(rows)]
 
 
-def counted(rows: Sequence[Row]) -> list[End]:
+def counted(rows: Sequence[DigestRow]) -> list[JobEnd]:
     """One row for each end of a job: the latest report of those that people closed, else the latest; in order of time.
 
     An end of which that row was merged into a report on another end counts with that one, which may not be among the rows.
     """
-    best: dict[object, Row] = {}
+    best: dict[object, DigestRow] = {}
     merged = False
     for row in rows:
         end = row.one_end
@@ -129,18 +129,18 @@ def counted(rows: Sequence[Row]) -> list[End]:
         if known is None or (row.closed, row.made, row.id) > (known.closed, known.made, known.id):
             best[end] = row
     ordered = sorted(best.values(), key=lambda row: (row.at, row.id))
-    return _joined(rows, ordered) if merged else [End(row) for row in ordered]
+    return _joined(rows, ordered) if merged else [JobEnd(row) for row in ordered]
 
 
-def _joined(rows: Sequence[Row], ordered: Sequence[Row]) -> list[End]:
+def _joined(rows: Sequence[DigestRow], ordered: Sequence[DigestRow]) -> list[JobEnd]:
     """The ends without those that count with others, which have them as parts."""
     end_of = {row.id: row.one_end for row in rows}
-    parts: dict[object, list[Row]] = {}
-    alone: list[Row] = []
+    parts: dict[object, list[DigestRow]] = {}
+    alone: list[DigestRow] = []
     for row in ordered:
         whole = end_of.get(row.part_of) if row.part_of is not None else row.one_end
         if whole == row.one_end:
             alone.append(row)
         elif whole is not None:
             parts.setdefault(whole, []).append(row)
-    return [End(row, tuple(parts.get(row.one_end, ()))) for row in alone]
+    return [JobEnd(row, tuple(parts.get(row.one_end, ()))) for row in alone]

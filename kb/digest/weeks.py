@@ -53,7 +53,7 @@ class Week:
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class DueDigest:
     """A digest that is due: of which week, since when, and whether it comes late."""
 
     week: Week
@@ -78,7 +78,7 @@ def week_named(name: str) -> Week:
     return Week(int(found[1]), int(found[2]))
 
 
-def due(now: datetime, zone: tzinfo, weekday: int = 1, hour: int = 9) -> Period | None:
+def due(now: datetime, zone: tzinfo, weekday: int = 1, hour: int = 9) -> DueDigest | None:
     """The digest that is to be given now: of the last whole week, from its day and hour on, up to three days late.
 
     Args:
@@ -93,7 +93,7 @@ def due(now: datetime, zone: tzinfo, weekday: int = 1, hour: int = 9) -> Period 
         day = date.fromisocalendar(week.year, week.number, weekday)
         at = datetime(day.year, day.month, day.day, hour, tzinfo=zone).astimezone(UTC)
         if at <= now:
-            return Period(week.shifted(-1), at, now - at > ON_TIME) if now - at <= LATE else None
+            return DueDigest(week.shifted(-1), at, now - at > ON_TIME) if now - at <= LATE else None
     return None
 
 

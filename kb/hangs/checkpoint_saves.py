@@ -41,7 +41,7 @@ class SlowSave:
 
 def slow_save(facts: Facts, now: float | None) -> SlowSave | None:
     """The save that the run stands in since its last step, where it takes many times as long as those before it."""
-    begun, ended = _told(facts, "save_begin"), _told(facts, "save_end")
+    begun, ended = _save_events(facts, "save_begin"), _save_events(facts, "save_end")
     times = _times(facts.streams)
     if now is None or not begun or len(times) < EARLIER:
         return None
@@ -60,31 +60,31 @@ def slow_save(facts: Facts, now: float | None) -> SlowSave | None:
 
 def longest_save(facts: Facts) -> float | None:
     """The longest of the job's saves that are over, whichever logs tell of them and of the steps; None for too few."""
-    begun, ended = _told(facts, "save_begin"), _told(facts, "save_end")
+    begun, ended = _save_events(facts, "save_begin"), _save_events(facts, "save_end")
     times = _times(facts.streams) if begun and ended else {}
     durations = _durations(begun, ended, times) if len(times) >= EARLIER else []
     return max(durations) if len(durations) >= EARLIER else None
 
 
-def saving(evidence: Evidence) -> float | None:
+def time_saving(evidence: Evidence) -> float | None:
     """Seconds that the job spent writing checkpoints: what the steps after each waited; None where its logs do not tell."""
     facts = Facts(evidence, ())
-    begun, ended = _told(facts, "save_begin"), _told(facts, "save_end")
+    begun, ended = _save_events(facts, "save_begin"), _save_events(facts, "save_end")
     times = _times(facts.streams) if begun and ended else {}
     durations = _durations(begun, ended, times) if len(times) >= EARLIER else []
     return sum(durations) if durations else None
 
 
-_Told = Mapping[int, Sequence[tuple[int, Structure]]]
+_SaveEvents = Mapping[int, Sequence[tuple[int, Structure]]]
 
 
-def _durations(begun: _Told, ended: _Told, times: dict[int, float]) -> list[float]:
+def _durations(begun: _SaveEvents, ended: _SaveEvents, times: dict[int, float]) -> list[float]:
     """What each save took that has an end and steps behind it."""
     last = max(times, default=0)
     return [seconds for step in begun if step != last and step in ended and (seconds := _took(times, step)) is not None]
 
 
-def _told(facts: Facts, event: str) -> dict[int, list[tuple[int, Structure]]]:
+def _save_events(facts: Facts, event: str) -> dict[int, list[tuple[int, Structure]]]:
     """The lines of an event by the step that they name."""
     found: dict[int, list[tuple[int, Structure]]] = {}
     for stream, one in facts.structures("checkpoint"):

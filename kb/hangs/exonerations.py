@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from kb.hangs.nccl_ras.standstill import RasVote
 from kb.hangs.votes import HangLimits, Phase, Probe, ceiling_of
-from kb.stacks.activity import Doing
+from kb.stacks.activity import ProcessActivity
 from kb.stacks.outliers import Comparison
 from kb.stacks.stall_vote import StackVote
 
@@ -21,7 +21,7 @@ DATA = "waiting for data"
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class HangContext:
     """What is seen beside the logs at the time of a vote; times in seconds since the epoch.
 
     `missing`: whether a rank is known not to be in what the others wait in. `moved`: the newest progress that collectives
@@ -45,14 +45,14 @@ class Scene:
     overdue: bool = False
 
 
-def explained(phase: Phase, yes: Sequence[Probe], scene: Scene, limits: HangLimits) -> Phase:
+def explain_phase(phase: Phase, yes: Sequence[Probe], scene: HangContext, limits: HangLimits) -> Phase:
     """The phase that the run is in, by the log's word (`phase`) and by what is seen."""
     aged = replace(phase, quiet=_quiet(phase, yes, scene))
     shown = _unsettled(aged, yes, scene, limits) or _by_stacks(aged, scene, limits)
     return shown if shown is not None else _unseen(aged, scene, limits)
 
 
-def launching(probe: Probe, polls: RasVote | None, scene: Scene, limits: HangLimits) -> Probe:
+def launching(probe: Probe, polls: RasVote | None, scene: HangContext, limits: HangLimits) -> Probe:
     """The collective's probe with what RAS cannot tell by itself: all ranks launched as many operations, and none since.
 
     That is a vote where the stacks show every rank waiting, since launches went on before: then one does not end.
@@ -68,7 +68,7 @@ def launching(probe: Probe, polls: RasVote | None, scene: Scene, limits: HangLim
     return Probe(probe.name, "yes", told, scene.moved, scene.now)
 
 
-def _quiet(phase: Phase, yes: Sequence[Probe], scene: Scene) -> float | None:
+def _quiet(phase: Phase, yes: Sequence[Probe], scene: HangContext) -> float | None:
     """Seconds since the newest progress: a log's line, or a collective that was queued or ended."""
     since = [one.since for one in yes if one.since is not None and one.name == "collective"]
     moved = scene.moved if scene.moved is not None or phase.quiet is not None else max(since, default=None)
@@ -78,7 +78,7 @@ def _quiet(phase: Phase, yes: Sequence[Probe], scene: Scene) -> float | None:
     return age if phase.quiet is None else min(age, phase.quiet)
 
 
-def _unsettled(phase: Phase, yes: Sequence[Probe], scene: Scene, limits: HangLimits) -> Phase | None:
+def _unsettled(phase: Phase, yes: Sequence[Probe], scene: HangContext, limits: HangLimits) -> Phase | None:
     """Collectives that go on, or stacks that moved while another probe saw nothing move: no vote stands yet."""
     going_on = scene.moved is not None and scene.now is not None and scene.now - scene.moved <= limits.pending
     if going_on or _busy_links(scene, yes, limits) or _stacks_moved(scene, {one.name for one in yes}, limits):
@@ -88,14 +88,14 @@ def _unsettled(phase: Phase, yes: Sequence[Probe], scene: Scene, limits: HangLim
     return None
 
 
-def _busy_links(scene: Scene, yes: Sequence[Probe], limits: HangLimits) -> bool:
+def _busy_links(scene: HangContext, yes: Sequence[Probe], limits: HangLimits) -> bool:
     """Whether the links carry what they usually do: logs and stacks may stand by themselves, but data does not move so."""
     if scene.traffic is None or scene.now is None or any(one.name == "collective" for one in yes):
         return False
     return scene.now - scene.traffic <= limits.silence_least
 
 
-def _too_short(scene: Scene, names: set[str], limits: HangLimits) -> bool:
+def _too_short(scene: HangContext, names: set[str], limits: HangLimits) -> bool:
     """Whether the rounds that are alike lie within two of the job's own steps, and no collective shows that nothing moves.
 
     In so short a time all ranks of a healthy job may be seen at the same place of one step, mostly where they wait.
@@ -107,7 +107,7 @@ def _too_short(scene: Scene, names: set[str], limits: HangLimits) -> bool:
     return still is not None and still < 0.9 * wanted
 
 
-def _stacks_moved(scene: Scene, names: set[str], limits: HangLimits) -> bool:
+def _stacks_moved(scene: HangContext, names: set[str], limits: HangLimits) -> bool:
     """Whether stacks changed too lately to go with what the other probes of `names` see."""
     stacks = scene.stacks
     if stacks is None or stacks.vote != "yes":
@@ -125,7 +125,7 @@ def _still_for(stacks: StackVote) -> float | None:
     return min(spans, default=None)
 
 
-def _by_stacks(phase: Phase, scene: Scene, limits: HangLimits) -> Phase | None:
+def _by_stacks(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase | None:
     """What the stacks show; None where there are none."""
     seen = scene.seen
     if seen is None or not seen.groups:
@@ -135,7 +135,7 @@ def _by_stacks(phase: Phase, scene: Scene, limits: HangLimits) -> Phase | None:
     if shown:
         return _in_phase(phase, shown, scene, limits)
     if phase.name not in ("starting", "loading") and any(_waits_for_data(one) for one in busy):
-        return replace(phase, name=DATA, ceiling=_below(limits.data_wait, scene, limits))
+        return replace(phase, name=DATA, ceiling=_capped(limits.data_wait, scene, limits))
     if phase.name == "starting":
         return phase
     unmoved = scene.stacks is not None and scene.stacks.vote == "yes" and not scene.stacks.moving
@@ -144,25 +144,25 @@ def _by_stacks(phase: Phase, scene: Scene, limits: HangLimits) -> Phase | None:
     if len(busy) == 1 and busy[0].activity == "user" and scene.stacks is not None and scene.stacks.moving:
         return replace(phase, ceiling=max(phase.ceiling, limits.data_wait))  # one rank is at work, and the others wait
     elsewhere = scene.missing or (seen.outliers and not seen.shared and not _all_wait(scene))
-    return phase if elsewhere else replace(phase, ceiling=max(phase.ceiling, _again(scene, limits)))
+    return phase if elsewhere else replace(phase, ceiling=max(phase.ceiling, _retry_allowance(scene, limits)))
 
 
-def _in_phase(phase: Phase, shown: str, scene: Scene, limits: HangLimits) -> Phase:
+def _in_phase(phase: Phase, shown: str, scene: HangContext, limits: HangLimits) -> Phase:
     """A phase that stacks show: as long as the job's own took, and longer where who is at it moves."""
     longest = scene.pauses.get(shown)
     moving = _moved(scene)
     if shown == "saving" and scene.overdue and not moving:  # who writes stands at one place, far beyond what saves take
-        return replace(phase, name=shown, ceiling=_below(limits.silence_least, scene, limits), longest=longest)
+        return replace(phase, name=shown, ceiling=_capped(limits.silence_least, scene, limits), longest=longest)
     if moving or shown == "evaluating" or longest is not None:
         ceiling = ceiling_of(shown, None if moving else longest, limits, scene.timeout)
     else:
-        ceiling = _below(limits.phase_least, scene, limits)
+        ceiling = _capped(limits.phase_least, scene, limits)
     if phase.name == shown:
         ceiling = max(ceiling, phase.ceiling)
     return replace(phase, name=shown, ceiling=ceiling, longest=longest)
 
 
-def _moved(scene: Scene) -> bool:
+def _moved(scene: HangContext) -> bool:
     """Whether a rank that does something else than wait moved within the rounds at hand."""
     if scene.stacks is None or scene.seen is None:
         return False
@@ -173,32 +173,34 @@ def _moved(scene: Scene) -> bool:
     return bool(scene.stacks.moving) or any(lately)
 
 
-def _waits_for_data(doing: Doing) -> bool:
+def _waits_for_data(doing: ProcessActivity) -> bool:
     """Whether a rank waits for data, or reads some, and nothing shows that what it waits for is stuck."""
     return doing.activity in {"loader", "storage", "network"} and not doing.stuck_worker
 
 
-def _all_wait(scene: Scene) -> bool:
+def _all_wait(scene: HangContext) -> bool:
     """Whether every rank was seen, and none of them at work."""
     seen = scene.seen
     return seen is not None and not seen.unseen_count and all(one.doing.waiting for one in seen.groups)
 
 
-def _unseen(phase: Phase, scene: Scene, limits: HangLimits) -> Phase:
+def _unseen(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase:
     """Where no stack tells what the ranks do: one may save or read, and a pause that the job outlived may come again."""
     longest = scene.pauses.get("", 0.0)
     again = min(limits.silence_most, limits.phase_times * longest) if longest >= limits.pause_least else 0.0
     ceiling = max(
-        phase.ceiling, _below(again, scene, limits), limits.data_wait if scene.missing else _again(scene, limits)
+        phase.ceiling,
+        _capped(again, scene, limits),
+        limits.data_wait if scene.missing else _retry_allowance(scene, limits),
     )
     return replace(phase, ceiling=ceiling)
 
 
-def _again(scene: Scene, limits: HangLimits) -> float:
+def _retry_allowance(scene: HangContext, limits: HangLimits) -> float:
     """How long the transport may send again, on top of the step that lies between two operations."""
     return limits.retry + (scene.step or 0.0)
 
 
-def _below(ceiling: float, scene: Scene, limits: HangLimits) -> float:
+def _capped(ceiling: float, scene: HangContext, limits: HangLimits) -> float:
     timeout = scene.timeout
     return ceiling if timeout is None or timeout <= 0 else min(ceiling, limits.timeout_share * timeout)

@@ -36,7 +36,7 @@ _STOPPING: Final = "Stopping container"
 
 
 @dataclass(frozen=True, slots=True)
-class _Listing:
+class _ClusterEvents:
     """What a listing says of the job's pods, by their names. `hosts`: the nodes whose kubelets tell of a pod.
 
     `strangers`: pods of other jobs; `named`: the job's pods are called by its name.
@@ -85,7 +85,7 @@ def _plain(job: Job) -> str:
     return (job.name or job.id or "").rpartition("/")[2]
 
 
-def standing(events: Sequence[Event], job: Job) -> tuple[Event, ...]:
+def relevant_events(events: Sequence[Event], job: Job) -> tuple[Event, ...]:
     """The events without those that tell nothing of the job's end, each with its node and rank where pods tell them.
 
     One of kind `deleted` is added where pods were taken away while they ran and nothing of the cluster's own says why.
@@ -94,14 +94,14 @@ def standing(events: Sequence[Event], job: Job) -> tuple[Event, ...]:
     cluster = [one for one in events if "object" in one.fields]
     if not cluster:
         return tuple(events)
-    settled = [one for one in cluster if one.kind not in _JUDGED or _stands(one, known, cluster)]
+    settled = [one for one in cluster if one.kind not in _JUDGED or _is_relevant(one, known, cluster)]
     away = {one.resource.node for one in settled if one.kind == "node_failure" and one.reason not in _FOLLOWS}
     kept = {id(one) for one in settled if not _follows(one, known, away)}
     told = tuple(_placed(one, known) for one in events if "object" not in one.fields or id(one) in kept)
     return (*told, *_deleted(told, known))
 
 
-def _listing(events: Sequence[Event], job: Job) -> _Listing:
+def _listing(events: Sequence[Event], job: Job) -> _ClusterEvents:
     listed = {str(one.fields["pod"]): one for one in events if one.kind == "pod" and one.fields.get("pod")}
     labels = {str(one.fields.get("job") or "") for one in listed.values()}
     name = _plain(job)
@@ -113,10 +113,10 @@ def _listing(events: Sequence[Event], job: Job) -> _Listing:
         own = starting or listed
     named = bool(name) and any(pod.startswith(name) for pod in own)
     hosts = {str(one.fields["pod"]): one.resource.node for one in events if one.fields.get("pod") and one.resource.node}
-    return _Listing(job, own, frozenset(listed) - own.keys(), named, hosts)
+    return _ClusterEvents(job, own, frozenset(listed) - own.keys(), named, hosts)
 
 
-def _stands(one: Event, known: _Listing, events: Sequence[Event]) -> bool:
+def _is_relevant(one: Event, known: _ClusterEvents, events: Sequence[Event]) -> bool:
     if known.well or not known.ours(one) or not known.in_time(one):
         return False
     if one.kind in _WAITS:
@@ -138,7 +138,7 @@ def _killed(other: Event, node: Event) -> bool:
     return there and (other.kind in {"oom_kill", "eviction"} or other.fields.get("exit_code") == 137)
 
 
-def _waits(one: Event, known: _Listing, events: Sequence[Event]) -> bool:
+def _waits(one: Event, known: _ClusterEvents, events: Sequence[Event]) -> bool:
     """Whether what a pod waited for has not come; a pod's own state is what it is now."""
     name = str(one.fields.get("pod") or "")
     if "index" in one.fields:
@@ -162,7 +162,7 @@ def _same(left: Event, right: Event) -> bool:
     return (left.fields.get("name") or left.fields.get("pod")) == (right.fields.get("name") or right.fields.get("pod"))
 
 
-def _came_back(one: Event, known: _Listing, events: Sequence[Event]) -> bool:
+def _came_back(one: Event, known: _ClusterEvents, events: Sequence[Event]) -> bool:
     """Whether a node was away for a moment only, and no pod of the job went with it."""
     node = one.resource.node
     if one.time is None or one.reason == "Rebooted" or node is None:
@@ -178,7 +178,7 @@ def _came_back(one: Event, known: _Listing, events: Sequence[Event]) -> bool:
     return any(0 <= time - one.time < (LONG if pods else BLINK) for time in back)
 
 
-def _follows(one: Event, known: _Listing, away: set[str | None]) -> bool:
+def _follows(one: Event, known: _ClusterEvents, away: set[str | None]) -> bool:
     """Whether it is only what Kubernetes does with the pods of a node that is away."""
     if one.reason not in _FOLLOWS or not away:
         return False
@@ -186,7 +186,7 @@ def _follows(one: Event, known: _Listing, away: set[str | None]) -> bool:
     return pod is None or pod.resource.node in away
 
 
-def _placed(one: Event, known: _Listing) -> Event:
+def _placed(one: Event, known: _ClusterEvents) -> Event:
     if one.fields.get("object") != "Pod":
         return one
     name = str(one.fields.get("pod") or "")
@@ -196,7 +196,7 @@ def _placed(one: Event, known: _Listing) -> Event:
     return replace(one, resource=replace(one.resource, node=node, rank=rank))
 
 
-def _rank(pod: Event | None, node: str | None, known: _Listing) -> int | None:
+def _rank(pod: Event | None, node: str | None, known: _ClusterEvents) -> int | None:
     """The rank of a pod that holds one rank only: the one of its node, else its number among as many pods as ranks."""
     ranks = known.job.nodes.get(node or "", ())
     if len(ranks) == 1:
@@ -207,7 +207,7 @@ def _rank(pod: Event | None, node: str | None, known: _Listing) -> int | None:
     return index if alone and isinstance(index, int) else None
 
 
-def _deleted(events: Sequence[Event], known: _Listing) -> Iterator[Event]:
+def _deleted(events: Sequence[Event], known: _ClusterEvents) -> Iterator[Event]:
     """That pods were deleted while they ran, where no other event explains it."""
     if known.well or any(pod.reason == "Succeeded" for pod in known.pods.values()):
         return

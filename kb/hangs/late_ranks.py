@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from kb.collectives.trace import Members, Ring, indices, queued, size, steps
+from kb.collectives.trace import Members, Ring, indices, queued_times, size, steps
 
 LEAST = 5  # operations of one kind that tell a habit
 SHARE = 0.2  # of the time between two of a kind: a smaller lag is jitter
@@ -23,7 +23,7 @@ MOST_ROUNDS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class CollectiveRound:
     """One operation of a group: when each of its ranks queued it. `kind` is the same for operations of one name and size."""
 
     members: Members
@@ -45,7 +45,7 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
+class LateRank:
     """A rank that comes last to a group's operations again and again: by how many seconds, of how many between two of them."""
 
     rank: int
@@ -58,7 +58,7 @@ class Late:
     source: str = ""
 
 
-def rounds_of(rings: Sequence[Ring]) -> tuple[Round, ...]:
+def rounds_of(rings: Sequence[Ring]) -> tuple[CollectiveRound, ...]:
     """The operations that at least two ranks of one group have in their recorders, in the order of their numbers."""
     met: dict[tuple[Members, str, int], tuple[str, dict[int, float]]] = {}
     told = any(lane.members for ring in rings for lane in ring.lanes)
@@ -66,7 +66,7 @@ def rounds_of(rings: Sequence[Ring]) -> tuple[Round, ...]:
         if ring.rank is None:
             continue
         kinds = [dict(enumerate(indices(lane), lane.first)) for lane in ring.lanes]
-        for step, time in zip(steps(ring), queued(ring), strict=False):
+        for step, time in zip(steps(ring), queued_times(ring), strict=False):
             lane = ring.lanes[step.lane]
             if step.p2p or not math.isfinite(time) or (told and not lane.members):
                 continue
@@ -75,13 +75,17 @@ def rounds_of(rings: Sequence[Ring]) -> tuple[Round, ...]:
             key = (lane.members, lane.name or lane.pg, step.seq)
             if key in met or len(met) < MOST_ROUNDS:
                 met.setdefault(key, (kind, {}))[1].setdefault(ring.rank, time)
-    made = [Round(who, name, kind, seq, times) for (who, name, seq), (kind, times) in met.items() if len(times) > 1]
+    made = [
+        CollectiveRound(who, name, kind, seq, times)
+        for (who, name, seq), (kind, times) in met.items()
+        if len(times) > 1
+    ]
     return tuple(sorted(made, key=lambda one: (one.name, one.seq)))
 
 
-def late_ranks(rings: Sequence[Ring]) -> tuple[Late, ...]:
+def late_ranks(rings: Sequence[Ring]) -> tuple[LateRank, ...]:
     """The ranks that others wait for in step after step, the longest waits first."""
-    kinds: dict[tuple[Members, str, str], list[Round]] = {}
+    kinds: dict[tuple[Members, str, str], list[CollectiveRound]] = {}
     lags: dict[int, list[float]] = {}
     for one in rounds_of(rings):
         kinds.setdefault((one.members, one.name, one.kind), []).append(one)
@@ -102,12 +106,12 @@ def late_ranks(rings: Sequence[Ring]) -> tuple[Late, ...]:
         if min(lags[rank]) > CLOCK * lag:  # never in time: another clock, for all that is known
             continue
         op = whole[0].kind.partition(" ")[0]
-        found.append(Late(rank, name, op, lag, period, often, len(whole), sources.get(rank) or ""))
+        found.append(LateRank(rank, name, op, lag, period, often, len(whole), sources.get(rank) or ""))
     found.sort(key=lambda one: (-one.lag / one.period, one.rank))
     return tuple({one.rank: one for one in reversed(found)}[rank] for rank in dict.fromkeys(o.rank for o in found))
 
 
-def _late(rounds: Sequence[Round]) -> tuple[int, float, float, float] | None:
+def _late(rounds: Sequence[CollectiveRound]) -> tuple[int, float, float, float] | None:
     """Who is last in most rounds by a share of the time between them: rank, lag, that time, how often."""
     counts: dict[int, int] = {}
     for one in rounds:
@@ -124,7 +128,7 @@ def _late(rounds: Sequence[Round]) -> tuple[int, float, float, float] | None:
     return rank, lag, period, often
 
 
-def _spread(one: Round) -> float:
+def _spread(one: CollectiveRound) -> float:
     """How far the others are apart."""
     others = [time for rank, time in one.times.items() if rank != one.last]
     return max(others) - min(others)

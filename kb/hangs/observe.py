@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING
 
 from kb.collectives.analyse import judge_rings
 from kb.collectives.result import CollectiveVerdict
-from kb.collectives.size_mismatch import Received, received, settled
+from kb.collectives.size_mismatch import Overrun, overrun_in, settle_sizes
 from kb.collectives.trace import Ring, size
 from kb.facts.evidence import Evidence, Facts
 from kb.hangs.checkpoint_saves import longest_save, slow_save
-from kb.hangs.exonerations import Scene, explained, launching
-from kb.hangs.kubernetes_events import standing
+from kb.hangs.exonerations import HangContext, explain_phase, launching
+from kb.hangs.kubernetes_events import relevant_events
 from kb.hangs.late_ranks import last_within, late_ranks
-from kb.hangs.nccl_ras.standstill import RasVote, last_launch, pending
-from kb.hangs.pace import begun, long_step, pace_of, pauses
+from kb.hangs.nccl_ras.standstill import RasVote, last_launch, ras_vote
+from kb.hangs.pace import has_begun, long_step, pace_of, pauses
 from kb.hangs.rank_timing import slow_group, slow_ranks
-from kb.hangs.votes import SKEW, HangLimits, Phase, Probe, called, limits_of, phase_of, silence, unknown_params
+from kb.hangs.votes import SKEW, HangLimits, Phase, Probe, count_votes, limits_of, phase_of, silence, unknown_params
 from kb.hangs.warmup import stuck_warm_up, warm_up_of
 from kb.model import Event, Gap, Resource, Scalar, SourceKind, StackSample, StreamRef, Structure
 from kb.parsers.nccl_ras.values import RasReport
 from kb.report import Hang, short_ranges
 from kb.rulebase.rule import Rulebook
 from kb.scanning.summary import StreamSummary
-from kb.stacks.activity import Doing
+from kb.stacks.activity import ProcessActivity
 from kb.stacks.call_tree import branches, merged
 from kb.stacks.outliers import Comparison, Outlier, compare
 from kb.stacks.stall_vote import StackVote, Stillness, probe_stillness
@@ -51,7 +51,7 @@ _ENDS = ("elastic_failure", "elastic_exit", "launcher_exit", "slurm_end")
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class NonLogEvidence:
     """What a bundle holds besides logs. `dumped`: when the recorders were dumped, where that is known.
 
     `late`: seconds by which the job's lines come late, where somebody watched them come (`kb.hangs.pace.Lateness`).
@@ -72,7 +72,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _HangState:
     """What the parts say together. `phase` explains the votes where it is held; `ended`: the processes are gone.
 
     `overdue`: a checkpoint takes many times as long as those before it.
@@ -89,7 +89,7 @@ class _Look:
     overdue: bool = False
 
 
-def observe(evidence: Evidence, parts: Parts, rulebook: Rulebook) -> Evidence:
+def observe(evidence: Evidence, parts: NonLogEvidence, rulebook: Rulebook) -> Evidence:
     """The evidence with the probes' votes and with structures of what the other parts show."""
     facts = Facts(evidence, ())
     look = _look(facts, parts, limits_of(rulebook, evidence.job.params))
@@ -103,7 +103,7 @@ def observe(evidence: Evidence, parts: Parts, rulebook: Rulebook) -> Evidence:
         *_of_saves(facts, look),
         *_of_plan(facts),
         *_of_compound(parts, facts, look),
-        *_of_events(standing(parts.events, evidence.job)),
+        *_of_events(relevant_events(parts.events, evidence.job)),
     ]
     gaps = (
         *evidence.gaps,
@@ -121,20 +121,20 @@ def observe(evidence: Evidence, parts: Parts, rulebook: Rulebook) -> Evidence:
     return replace(evidence, streams=(*evidence.streams, *streams), gaps=gaps, hang=hang, panels=parts.panels)
 
 
-def votes(evidence: Evidence, parts: Parts, rulebook: Rulebook) -> Hang:
+def hang_votes(evidence: Evidence, parts: NonLogEvidence, rulebook: Rulebook) -> Hang:
     """The probes' votes alone, for who looks at a running job every few seconds."""
     return _look(Facts(evidence, ()), parts, limits_of(rulebook, evidence.job.params)).hang
 
 
-def _look(facts: Facts, parts: Parts, limits: HangLimits) -> _Look:
+def _look(facts: Facts, parts: NonLogEvidence, limits: HangLimits) -> _HangState:
     world = facts.evidence.job.world_size
     now = _now(facts.evidence, parts)
     limits = replace(limits, pending=_pending(facts, limits))
     dumped = parts.dumped if parts.dumped is not None else now  # what pended then may have ended since
-    collectives = settled(judge_rings(_own(parts.rings, facts), dumped), _received(facts)) if parts.rings else None
-    polls = pending(parts.ras, limits.pending, world_size=world) if parts.ras else None
+    collectives = settle_sizes(judge_rings(_own(parts.rings, facts), dumped), _received(facts)) if parts.rings else None
+    polls = ras_vote(parts.ras, limits.pending, world_size=world) if parts.ras else None
     if _ended(facts):
-        return _Look(now, limits, collectives, polls, None, Hang(), Phase(), True)
+        return _HangState(now, limits, collectives, polls, None, Hang(), Phase(), True)
     timeout = min((one.timeout for one in (collectives.pending if collectives else ()) if one.timeout), default=None)
     samples = _answering(parts.stacks)
     stacks, vote = _stillness(samples, facts, limits)
@@ -147,7 +147,7 @@ def _look(facts: Facts, parts: Parts, limits: HangLimits) -> _Look:
     )
     yes = [one for one in probes if one.vote == "yes"]
     if not yes:
-        return _Look(now, limits, collectives, polls, None, called(probes, limits), Phase(), False)
+        return _HangState(now, limits, collectives, polls, None, count_votes(probes, limits), Phase(), False)
     seen = compare(samples, _world(facts), _still(limits)) if samples else None
     missing = _gone(parts, samples) or _lacking(collectives, polls)
     lasted = pauses(facts.streams)
@@ -155,19 +155,19 @@ def _look(facts: Facts, parts: Parts, limits: HangLimits) -> _Look:
     lasted |= {"saving": saved} if saved is not None else {}
     overdue = slow_save(facts, now) is not None
     step = long_step(facts.streams)
-    scene = Scene(
+    scene = HangContext(
         now, seen, vote, _span(samples), missing, moved, lasted, timeout, step, parts.late, _traffic(parts), overdue
     )
     probes = tuple(launching(one, polls, scene, limits) if one.name == "collective" else one for one in probes)
     yes = [one for one in probes if one.vote == "yes"]
-    phase = explained(phase_of(facts, now, limits, timeout), yes, scene, limits)
-    return _Look(now, limits, collectives, polls, seen, called(probes, limits, phase), phase, False, overdue)
+    phase = explain_phase(phase_of(facts, now, limits, timeout), yes, scene, limits)
+    return _HangState(now, limits, collectives, polls, seen, count_votes(probes, limits, phase), phase, False, overdue)
 
 
 def _pending(facts: Facts, limits: HangLimits) -> float:
     """For how long a collective may pend, beside the job's own steps; the first ones may take long and nobody knows how long."""
     pace = max((pace_of(facts.streams) or 0.0), (long_step(facts.streams) or 0.0))
-    known = pace > 0.0 or begun(facts.streams) or not any(one.points for one in facts.streams)
+    known = pace > 0.0 or has_begun(facts.streams) or not any(one.points for one in facts.streams)
     return max(limits.pending if known else limits.data_wait, limits.pending_steps * pace)
 
 
@@ -183,7 +183,7 @@ def _answering(stacks: Sequence[StackSample]) -> Sequence[StackSample]:
     return [one for one in stacks if one.resource.rank in there]
 
 
-def _gone(parts: Parts, answering: Sequence[StackSample]) -> bool:
+def _gone(parts: NonLogEvidence, answering: Sequence[StackSample]) -> bool:
     """Whether a rank answers no more, neither with stacks nor with a dump."""
     there = {one.resource.rank for one in answering} | {one.rank for one in parts.rings}
     return bool(parts.rings) and any(one.resource.rank not in there for one in parts.stacks)
@@ -194,14 +194,14 @@ def _span(stacks: Sequence[StackSample]) -> float:
     return max(times) - min(times) if times else 0.0
 
 
-def _moved(parts: Parts, now: float | None) -> float | None:
+def _moved(parts: NonLogEvidence, now: float | None) -> float | None:
     """The newest progress that collectives prove: an operation that was queued or ended, a launch that RAS counted."""
     stamps = [one.time for one in parts.rings if one.time is not None and (now is None or one.time <= now + SKEW)]
     counted = last_launch(parts.ras)
     return max((*stamps, *((counted,) if counted is not None else ())), default=None)
 
 
-def _traffic(parts: Parts) -> float | None:
+def _traffic(parts: NonLogEvidence) -> float | None:
     """When the links of most ranks last carried half of what they usually do, or more; None where nobody looked."""
     panel = parts.panels.get("rdma_tx")
     if panel is None or not panel.times.size:
@@ -223,7 +223,7 @@ def _world(facts: Facts) -> range:
     return range(count) if 0 < count <= MOST_RANKS else range(0)
 
 
-def _now(evidence: Evidence, parts: Parts) -> float | None:
+def _now(evidence: Evidence, parts: NonLogEvidence) -> float | None:
     """When the evidence was taken: as the job says, else the newest time of its stacks or RAS answers.
 
     Dumps do not say when they were written: the newest stamp in them is that of the last operation.
@@ -261,7 +261,7 @@ def _stillness(stacks: Sequence[StackSample], facts: Facts, limits: HangLimits) 
     return Probe("stacks", vote.vote, vote.detail, vote.since, max(times, default=None)), vote
 
 
-def _spin(parts: Parts, now: float | None) -> Probe:
+def _spin(parts: NonLogEvidence, now: float | None) -> Probe:
     ends = [float(one.times[-1]) for one in parts.panels.values() if one.times.size]
     if not ends:
         return Probe("spin", "not_observable", "no metrics of GPUs and links were given")
@@ -330,7 +330,7 @@ def _number(value: Scalar) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _SourcedStructure:
     """A structure and where it comes from."""
 
     source: str
@@ -350,14 +350,14 @@ _KINDS: Mapping[str, str] = {
 }
 
 
-def _made(source: str, group: str, line: str, fields: Mapping[str, Scalar], who: Resource) -> _Found:
+def _made(source: str, group: str, line: str, fields: Mapping[str, Scalar], who: Resource) -> _SourcedStructure:
     told = {name: value for name, value in fields.items() if value is not None and value != ""}
     where: SourceKind = "stack" if group == "stacks" else "event"
     kind = _KINDS[group]
-    return _Found(source, where, group, Structure(kind, 0, 1, line[:512], told, who))
+    return _SourcedStructure(source, where, group, Structure(kind, 0, 1, line[:512], told, who))
 
 
-def _of_hang(hang: Hang, evidence: Evidence) -> Iterator[_Found]:
+def _of_hang(hang: Hang, evidence: Evidence) -> Iterator[_SourcedStructure]:
     yes = [one for one in hang.votes if one.vote == "yes"]
     if yes and (hang.called or hang.suspected):
         line = "; ".join(f"{one.probe}: {one.detail}" for one in yes)
@@ -366,13 +366,13 @@ def _of_hang(hang: Hang, evidence: Evidence) -> Iterator[_Found]:
         yield _made("hang probes", "probes", line, fields, Resource(cluster=evidence.job.cluster))
 
 
-def _stands(parts: Parts, look: _Look, facts: Facts) -> bool:
+def _stands(parts: NonLogEvidence, look: _HangState, facts: Facts) -> bool:
     """Whether there are stacks of a run that does not get on, or that was ended because it did not."""
     died = look.ended and bool(facts.structures("watchdog"))
     return bool(parts.stacks) and (look.hang.called or look.hang.suspected or died)
 
 
-def _of_stacks(parts: Parts, look: _Look, facts: Facts) -> Iterator[_Found]:
+def _of_stacks(parts: NonLogEvidence, look: _HangState, facts: Facts) -> Iterator[_SourcedStructure]:
     """Who stands elsewhere than the others; only where something says that the run does not get on, or that it had not."""
     if not _stands(parts, look, facts):
         return
@@ -393,7 +393,7 @@ def _of_stacks(parts: Parts, look: _Look, facts: Facts) -> Iterator[_Found]:
         yield _made("stacks", "stacks", seen.reason, fields, Resource())
 
 
-def _outlier(one: Outlier, place: int, fault: str, source: str, *, overdue: bool) -> _Found:
+def _outlier(one: Outlier, place: int, fault: str, source: str, *, overdue: bool) -> _SourcedStructure:
     """Whose save was quick before, and is far beyond that now, is held by what it writes to."""
     fault = one.doing.fault or fault
     held = overdue and fault == "checkpoint_save"
@@ -411,7 +411,7 @@ def _outlier(one: Outlier, place: int, fault: str, source: str, *, overdue: bool
     return _made(source, "stacks", line, fields, replace(one.resource, rank=one.rank))
 
 
-def _frame(doing: Doing) -> str:
+def _frame(doing: ProcessActivity) -> str:
     """The frame that tells, or where that is one of the C side the nearest of the run's own code."""
     frame = doing.frame if doing.frame is not None and doing.frame.line else doing.caller or doing.frame
     if frame is None:
@@ -427,17 +427,17 @@ def _own(rings: Sequence[Ring], facts: Facts) -> Sequence[Ring]:
     return kept if 2 * len(kept) > len(rings) else rings
 
 
-def _received(facts: Facts) -> Iterator[Received]:
+def _received(facts: Facts) -> Iterator[Overrun]:
     """Ranks whose own last words are that they got more than they had room for."""
     for kind in ("native_crash", "exception", "nccl_warn"):
         for at, one in facts.structures(kind):
             rank = one.resource.rank if one.resource.rank is not None else facts.streams[at].summary.ref.resource.rank
-            found = None if rank is None else received(rank, f"{one.line} {one.fields.get('what') or ''}")
+            found = None if rank is None else overrun_in(rank, f"{one.line} {one.fields.get('what') or ''}")
             if found is not None:
                 yield found
 
 
-def _of_collectives(look: _Look) -> Iterator[_Found]:
+def _of_collectives(look: _HangState) -> Iterator[_SourcedStructure]:
     """Ranks that others wait for; only where something is pending for long (or nobody knows how long), or ranks disagree."""
     verdict = look.collectives
     if verdict is None:
@@ -462,7 +462,7 @@ def _of_collectives(look: _Look) -> Iterator[_Found]:
         yield _made("flight_recorder", "collectives", line, {"why": "nobody"}, Resource())
 
 
-def _of_ras(look: _Look) -> Iterator[_Found]:
+def _of_ras(look: _HangState) -> Iterator[_SourcedStructure]:
     vote = look.polls
     if vote is None or vote.vote != "yes" or look.phase.known:
         return
@@ -479,7 +479,7 @@ def _of_ras(look: _Look) -> Iterator[_Found]:
         yield _made("ras", "collectives", line, fields, who)
 
 
-def _of_panels(parts: Parts, hang: Hang) -> Iterator[_Found]:
+def _of_panels(parts: NonLogEvidence, hang: Hang) -> Iterator[_SourcedStructure]:
     if not parts.panels:
         return
     from kb.metrics.peer_outliers import odd_rows  # noqa: PLC0415 - numpy, as above
@@ -504,7 +504,7 @@ def _of_panels(parts: Parts, hang: Hang) -> Iterator[_Found]:
         yield _made("metrics", "metrics", worst.text, fields, odd.row.resource)
 
 
-def _of_ranks(evidence: Evidence, parts: Parts, look: _Look) -> Iterator[_Found]:
+def _of_ranks(evidence: Evidence, parts: NonLogEvidence, look: _HangState) -> Iterator[_SourcedStructure]:
     """Who is slow by the ranks' own lines, and by the order in which they join; nobody is where the run stands still."""
     if look.hang.called or look.hang.suspected:
         return
@@ -536,7 +536,7 @@ def _of_ranks(evidence: Evidence, parts: Parts, look: _Look) -> Iterator[_Found]
         yield _made(late.source or "flight_recorder", "metrics", line, fields, Resource(rank=late.rank))
 
 
-def _of_saves(facts: Facts, look: _Look) -> Iterator[_Found]:
+def _of_saves(facts: Facts, look: _HangState) -> Iterator[_SourcedStructure]:
     """A checkpoint that takes many times as long as the job's own before; where a hang is called, its stacks say more."""
     found = None if look.ended or look.hang.called else slow_save(facts, look.now)
     if found is not None:
@@ -549,7 +549,7 @@ def _of_saves(facts: Facts, look: _Look) -> Iterator[_Found]:
         yield _made(found.source, "phases", found.text, fields, found.resource)
 
 
-def _of_plan(facts: Facts) -> Iterator[_Found]:
+def _of_plan(facts: Facts) -> Iterator[_SourcedStructure]:
     """A learning rate that does not do what the job's command line asks for."""
     planned = warm_up_of(facts.evidence.job.args)
     for one in facts.streams if planned else ():
@@ -565,7 +565,7 @@ def _of_plan(facts: Facts) -> Iterator[_Found]:
             return
 
 
-def _of_compound(parts: Parts, facts: Facts, look: _Look) -> Iterator[_Found]:
+def _of_compound(parts: NonLogEvidence, facts: Facts, look: _HangState) -> Iterator[_SourcedStructure]:
     """A GPU that spins with no progress, a queue pair that completes nothing and a process in D state, all on one node.
 
     Nothing in a phase that explains it: who waits for another rank's checkpoint spins too, and who writes it sits in D state.
@@ -599,7 +599,7 @@ def _of_compound(parts: Parts, facts: Facts, look: _Look) -> Iterator[_Found]:
 _SEEN_IN = {"stacks": "stacks", "rings": "Flight Recorder dumps"}
 
 
-def _ranks_apart(facts: Facts, parts: Parts) -> Iterator[Gap]:
+def _ranks_apart(facts: Facts, parts: NonLogEvidence) -> Iterator[Gap]:
     """Ranks that one source shows and another one does not, and ranks that the job should not have."""
     told = {
         "stacks": {one.resource.rank for one in parts.stacks if one.resource.rank is not None},
@@ -619,7 +619,7 @@ def _ranks_apart(facts: Facts, parts: Parts) -> Iterator[Gap]:
             yield Gap("ranks_missing", name, reason, scope="job", rules_out="what these ranks are doing")
 
 
-def _of_events(events: Sequence[Event]) -> Iterator[_Found]:
+def _of_events(events: Sequence[Event]) -> Iterator[_SourcedStructure]:
     """The newest events of each kind; the number of an Xid that a node's condition tells is one more structure."""
     kept: dict[str, int] = {}
     newest = sorted(enumerate(events), key=lambda one: (one[1].time is not None, one[1].time or 0.0, one[0]))
@@ -637,7 +637,7 @@ def _of_events(events: Sequence[Event]) -> Iterator[_Found]:
             yield replace(made, structure=replace(made.structure, kind="xid", fields=parts, time=one.time))
 
 
-def _streams(found: Iterable[_Found]) -> Iterator[StreamSummary]:
+def _streams(found: Iterable[_SourcedStructure]) -> Iterator[StreamSummary]:
     """One stream a source; its structures one after another."""
     sources: dict[tuple[str, SourceKind, str], list[Structure]] = {}
     for one in found:

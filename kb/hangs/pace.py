@@ -37,7 +37,7 @@ class _Gap:
     inside: frozenset[str]
 
 
-def telling(streams: Sequence[StreamFacts]) -> list[StreamFacts]:
+def most_informative(streams: Sequence[StreamFacts]) -> list[StreamFacts]:
     """The job's logs that tell most of steps: all ranks take the same ones, so a few logs of ten thousand will do."""
     some = [one for one in streams if one.points and one.summary.ref.kind == "job"]
     return nsmallest(LOGS, some, key=lambda one: (-len(one.summary.marks), -len(one.points), one.summary.ref.uri))
@@ -45,21 +45,21 @@ def telling(streams: Sequence[StreamFacts]) -> list[StreamFacts]:
 
 def pace_of(streams: Sequence[StreamFacts]) -> float | None:
     """Seconds that a step took lately, from the log that tells most; of the first few the longest; None for none."""
-    for one in telling(streams)[:1]:
+    for one in most_informative(streams)[:1]:
         paces = [gap.seconds / gap.steps for gap in _gaps(one.points[-64:], ())]
         if paces:
             return median(paces) if len(paces) >= _FEW // 2 else max(paces)
     return None
 
 
-def begun(streams: Sequence[StreamFacts]) -> bool:
+def has_begun(streams: Sequence[StreamFacts]) -> bool:
     """Whether a log tells of so many steps that the job is under way, with times or without."""
-    return any(len(one.points) >= _FEW // 2 for one in telling(streams))
+    return any(len(one.points) >= _FEW // 2 for one in most_informative(streams))
 
 
 def long_step(streams: Sequence[StreamFacts]) -> float | None:
     """Seconds that one of ten steps exceeded lately, by the log that tells most; None for too few lines."""
-    for one in telling(streams)[:1]:
+    for one in most_informative(streams)[:1]:
         paces = sorted(gap.seconds / gap.steps for gap in _gaps(one.points[-64:], _marks(one)) if not gap.inside)
         if len(paces) >= _FEW // 2:
             return paces[int(0.9 * len(paces))]
@@ -72,7 +72,7 @@ def usual_gap(streams: Sequence[StreamFacts]) -> float | None:
     What lies between two of them while the run evaluated, saved or loaded, by its own word, is no gap between steps. None
     for too few lines.
     """
-    found = [_quantile(list(_gaps(one.points, _marks(one)))) for one in telling(streams)]
+    found = [_quantile(list(_gaps(one.points, _marks(one)))) for one in most_informative(streams)]
     return min((one for one in found if one is not None), default=None)
 
 
@@ -84,7 +84,7 @@ def pauses(streams: Sequence[StreamFacts]) -> dict[str, float]:
     """
     alone: dict[str, float] = {}
     shared: dict[str, float] = {}
-    for one in telling(streams):
+    for one in most_informative(streams):
         gaps = list(_gaps(one.points, _marks(one)))
         if len(gaps) < _FEW:
             continue
@@ -112,7 +112,7 @@ class Lateness:
 
         A line that was not there at the last look was late by then for as long as its own time lies before it.
         """
-        for one in telling(streams):
+        for one in most_informative(streams):
             uri, stamps = one.summary.ref.uri, [p.time for p in one.points if p.time is not None]
             last = self.newest.get(uri, math.inf if self.looked is None else -math.inf)
             fresh = next((at for at, time in enumerate(reversed(stamps)) if time <= last), len(stamps))

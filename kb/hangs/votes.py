@@ -128,7 +128,7 @@ def unknown_params(params: Params) -> Iterator[str]:
                 yield f"params.{rule}.{name}: {RULE} has no such parameter; {nearest(name, LIMITS) or 'see its page'}"
 
 
-def called(probes: Sequence[Probe], limits: HangLimits, phase: Phase | None = None) -> Hang:
+def count_votes(probes: Sequence[Probe], limits: HangLimits, phase: Phase | None = None) -> Hang:
     """Count the votes. In a `phase` that explains why nothing gets on they are shown, and nothing is called or suspected."""
     votes = tuple(Vote(one.name, one.vote, one.detail, one.since) for one in probes)
     yes = [one for one in probes if one.vote == "yes"]

@@ -18,7 +18,7 @@ LONGEST = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
+class StuckWarmup:
     """A warm-up that stops rising long before its planned end: the point from which on it stays, its rate, the steps planned."""
 
     point: ProgressPoint
@@ -38,7 +38,7 @@ def warm_up_of(args: str | None) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
-def stuck_warm_up(points: Sequence[ProgressPoint], planned: int | None) -> Stuck | None:
+def stuck_warm_up(points: Sequence[ProgressPoint], planned: int | None) -> StuckWarmup | None:
     """The place at which a rate that rose with every line no longer does, though the warm-up is far from over."""
     rated = [
         (p, p.step, p.learning_rate)
@@ -60,4 +60,4 @@ def stuck_warm_up(points: Sequence[ProgressPoint], planned: int | None) -> Stuck
     long = len(within) >= LEAST_POINTS and steps[within[-1]] - steps[begin] >= min(LEAST_STEPS, 0.3 * planned)
     if not rose or not long or steps[begin] > 0.8 * planned or not rates[-1] > 0:
         return None
-    return Stuck(rated[begin][0], rates[-1], planned)
+    return StuckWarmup(rated[begin][0], rates[-1], planned)

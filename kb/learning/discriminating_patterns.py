@@ -9,10 +9,10 @@ from typing import Any
 
 from kb.anomalies.core.severity_words import skeleton
 from kb.learning.cases import Case
-from kb.learning.events import Event, innermost, raised
-from kb.learning.negative_corpus import Background, Other, compiled, line_at, lowered
+from kb.learning.events import CaseEvent, innermost, raised
+from kb.learning.negative_corpus import Background, NegativeText, compiled, line_at, lowered
 from kb.learning.regex_generalisation import Regex, aligned, regexes
-from kb.learning.tokenizer import Weights
+from kb.learning.tokenizer import WordWeights
 from kb.parsers.logs.prefixes import peel
 from kb.rulebase.patterns import check
 
@@ -37,7 +37,7 @@ _LIBRARY = ("/site-packages/", "/dist-packages/", "/lib/python3", "<frozen ")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MinedPattern:
     """A pattern that some cases support. `values`: its values in rule.yaml; `search`: a regex that finds its lines in a text.
 
     `counter`: texts of other faults in which it speaks, by index, with the first line of each source; `when`: a condition over
@@ -45,7 +45,7 @@ class Found:
     keeps numbers of the lines.
     """
 
-    event: Event
+    event: CaseEvent
     values: Mapping[str, Any]
     search: str
     words: tuple[str, ...]
@@ -53,11 +53,11 @@ class Found:
     counter: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     score: float = 0.0
     when: Any = None
-    beside: Found | None = None
+    beside: MinedPattern | None = None
     numbers: bool = False
 
 
-def plain_bug(event: Event, cases: Mapping[int, Case]) -> bool:
+def plain_bug(event: CaseEvent, cases: Mapping[int, Case]) -> bool:
     """Whether an event is an error of the run's own code: a plain type of Python, and no library raised it."""
     if not event.raised:
         return False
@@ -70,7 +70,9 @@ def plain_bug(event: Event, cases: Mapping[int, Case]) -> bool:
     return True
 
 
-def ranked(events: Sequence[Event], cases: Collection[int], background: Background) -> list[tuple[float, Event]]:
+def ranked(
+    events: Sequence[CaseEvent], cases: Collection[int], background: Background
+) -> list[tuple[float, CaseEvent]]:
     """The events that may tell, the best first: many of the cases have them, few others, and their words tell of harm."""
     found = []
     for event in events:
@@ -90,17 +92,17 @@ def ranked(events: Sequence[Event], cases: Collection[int], background: Backgrou
     return found
 
 
-def told_apart(
-    event: Event,
+def discriminate(
+    event: CaseEvent,
     score: float,
     cases: Mapping[int, Case],
     besides: Collection[str],
     background: Background,
     *,
     names: Collection[str],
-) -> Found | None:
+) -> MinedPattern | None:
     """The most general pattern of an event that speaks in no incident of another fault; the least bad where each does."""
-    best: Found | None = None
+    best: MinedPattern | None = None
     for pattern in _patterns(event, score, names, background.weights):
         found = replace(pattern, counter=background.spoken(pattern.search, pattern.words, besides))
         if not found.counter:
@@ -110,7 +112,7 @@ def told_apart(
     return None if best is None else _conditioned(best, cases, background)
 
 
-def _patterns(event: Event, score: float, names: Collection[str], weights: Weights) -> Iterator[Found]:
+def _patterns(event: CaseEvent, score: float, names: Collection[str], weights: WordWeights) -> Iterator[MinedPattern]:
     """Patterns for an event, the most general first, then those that keep its numbers."""
     said = {number: [raised(one.message) for one in lines] for number, lines in event.lines.items()}
     types = sorted({one[0] for own in said.values() for one in own if one is not None}) if event.raised else []
@@ -132,7 +134,7 @@ def _patterns(event: Event, score: float, names: Collection[str], weights: Weigh
         yield _typed(event, score, types)
 
 
-def _found(event: Event, score: float, types: Sequence[str], regex: Regex) -> Found:
+def _found(event: CaseEvent, score: float, types: Sequence[str], regex: Regex) -> MinedPattern:
     if not types:
         values: dict[str, Any] = {"regex": regex.text}
         search = regex.text
@@ -147,18 +149,18 @@ def _found(event: Event, score: float, types: Sequence[str], regex: Regex) -> Fo
     support = frozenset(
         number for number, lines in event.lines.items() if any(compiled(search).search(one.message) for one in lines)
     )
-    return Found(event, values, search, regex.words, support, score=score)
+    return MinedPattern(event, values, search, regex.words, support, score=score)
 
 
-def _typed(event: Event, score: float, types: Sequence[str]) -> Found:
+def _typed(event: CaseEvent, score: float, types: Sequence[str]) -> MinedPattern:
     values = {"exception": {"type": "|".join(types)}}
-    return Found(event, values, rf"\b(?:{'|'.join(types)})(?::|\s*$)", (), event.support, score=score)
+    return MinedPattern(event, values, rf"\b(?:{'|'.join(types)})(?::|\s*$)", (), event.support, score=score)
 
 
 # -- conditions ----------------------------------------------------------------------------------------------------------
 
 
-def _conditioned(found: Found, cases: Mapping[int, Case], background: Background) -> Found:
+def _conditioned(found: MinedPattern, cases: Mapping[int, Case], background: Background) -> MinedPattern:
     """The pattern with what tells it apart after all: a word of the others' lines, the stage, how many ranks say it."""
     own = [cases[number] for number in found.support]
     against = [background.others[index] for index in found.counter]
@@ -185,7 +187,7 @@ def _heard(search: str, texts: Sequence[str]) -> int:
     return sum(compiled(search).search(text) is not None for text in texts)
 
 
-def _own_frame(found: Found, own: Sequence[Case], against: Sequence[Other]) -> str | None:
+def _own_frame(found: MinedPattern, own: Sequence[Case], against: Sequence[NegativeText]) -> str | None:
     """The innermost function that tracebacks of all the cases have, and no text of the others."""
     each = []
     for case in own:
@@ -200,7 +202,7 @@ def _own_frame(found: Found, own: Sequence[Case], against: Sequence[Other]) -> s
     return next((one for one in able if len(one) > 5 and not check(one)), None)
 
 
-def _others_word(found: Found, background: Background) -> str | None:
+def _others_word(found: MinedPattern, background: Background) -> str | None:
     """A word that stands on all the lines of others that the pattern finds, and on none of the cases' own."""
     lines = [line for each in found.counter.values() for line in each]
     if len(found.counter) < 2 or len(lines) > MOST_LINES:
@@ -211,7 +213,7 @@ def _others_word(found: Found, background: Background) -> str | None:
     return max(known, key=lambda one: (len(one), one), default=None)
 
 
-def together(first: Found, second: Found) -> Found | None:
+def together(first: MinedPattern, second: MinedPattern) -> MinedPattern | None:
     """Two patterns that only together are never in another's incident: both, or one behind the other in all cases."""
     support = first.support & second.support
     if len(support) < len(first.support):
@@ -222,7 +224,9 @@ def together(first: Found, second: Found) -> Found | None:
     return None
 
 
-def in_order(first: Found, second: Found, background: Background, cases: Mapping[int, Case]) -> Found | None:
+def in_order(
+    first: MinedPattern, second: MinedPattern, background: Background, cases: Mapping[int, Case]
+) -> MinedPattern | None:
     """Two patterns whose order tells: first, then second, in one source of every case, and the other way round elsewhere."""
     support = first.support & second.support
     if len(support) < len(first.support) or len(support) < 2:
@@ -235,7 +239,7 @@ def in_order(first: Found, second: Found, background: Background, cases: Mapping
     return replace(first, when={"sequence": ["line", "beside"]}, beside=second, counter={}, support=support)
 
 
-def _is_before(first: Found, second: Found, texts: Sequence[str]) -> bool:
+def _is_before(first: MinedPattern, second: MinedPattern, texts: Sequence[str]) -> bool:
     """Whether in some text the first comes before the second by their clocks, and in none after it."""
     found = False
     for text in texts:
@@ -247,7 +251,7 @@ def _is_before(first: Found, second: Found, texts: Sequence[str]) -> bool:
     return found
 
 
-def _time(found: Found, text: str) -> float | None:
+def _time(found: MinedPattern, text: str) -> float | None:
     """When a pattern is first seen in a text; kept lines stand in no order, so only their own times tell."""
     hits = (line_at(text, hit.start()) for hit in compiled(found.search).finditer(text))
     times = [time for line in hits if (time := peel(line.encode("utf-8", "replace")).time) is not None]

@@ -10,7 +10,7 @@ from functools import lru_cache
 from kb.anomalies.core.severity_words import harm, is_consequence, skeleton
 from kb.anomalies.runs.baseline_diff import ALIKE, SPARSE
 from kb.learning.cases import Case
-from kb.templates.masking import Kind, fold, shape_of
+from kb.templates.masking import LineKind, fold, shape_of
 
 MOST_LINES = 20_000  # of a case
 LONGEST = 600  # characters of a line
@@ -26,7 +26,7 @@ _FRAME = re.compile(r"File \"([^\"\n]{1,400})\", line \d+")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class CaseLine:
     """A kept line: its source and place there, all of it, and the message behind its prefixes. `voice`: which rank spoke."""
 
     source: str
@@ -37,14 +37,14 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class CaseEvent:
     """Lines that say the same, by case. `key`: their words; `raised`: they are an exception's last line, as type and message.
 
     `harm` 0 to 1; `after`: they tell what another's failure did; `told`: a comparison or a person pointed at one of them.
     """
 
     key: tuple[str, ...]
-    lines: Mapping[int, tuple[Line, ...]]
+    lines: Mapping[int, tuple[CaseLine, ...]]
     raised: bool = False
     harm: float = 0.0
     after: bool = False
@@ -57,23 +57,23 @@ class Event:
 
 
 @dataclass(slots=True)
-class _Gathered:
-    lines: dict[int, list[Line]] = field(default_factory=dict)
+class _EventBuilder:
+    lines: dict[int, list[CaseLine]] = field(default_factory=dict)
     raised: bool = False
     harm: float = 0.0
     after: bool = False
     told: bool = False
 
 
-def events_of(cases: Iterable[Case]) -> tuple[Event, ...]:
+def events_of(cases: Iterable[Case]) -> tuple[CaseEvent, ...]:
     """The events of some cases. Those of a case's good run are left out, and parts of tracebacks."""
-    found: dict[tuple[str, ...], _Gathered] = {}
+    found: dict[tuple[str, ...], _EventBuilder] = {}
     for case in cases:
         pointed = {_key_of(line) for line in case.told}
         for key, line, raised, level in _read(case):
             if key in case.usual:
                 continue
-            event = found.setdefault(key, _Gathered())
+            event = found.setdefault(key, _EventBuilder())
             event.lines.setdefault(case.id, []).append(line)
             event.raised = raised
             event.harm = max(event.harm, harm(line.message, level))
@@ -82,7 +82,7 @@ def events_of(cases: Iterable[Case]) -> tuple[Event, ...]:
     return tuple(_joined(found))
 
 
-def _joined(found: Mapping[tuple[str, ...], _Gathered]) -> Iterable[Event]:
+def _joined(found: Mapping[tuple[str, ...], _EventBuilder]) -> Iterable[CaseEvent]:
     """Events whose words are nearly the same are one."""
     groups: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     holding: dict[str, list[tuple[str, ...]]] = {}
@@ -95,12 +95,12 @@ def _joined(found: Mapping[tuple[str, ...], _Gathered]) -> Iterable[Event]:
         for word in set(key):
             holding.setdefault(word, []).append(key)
     for first, keys in groups.items():
-        lines: dict[int, tuple[Line, ...]] = {}
+        lines: dict[int, tuple[CaseLine, ...]] = {}
         for key in keys:
             for case, own in found[key].lines.items():
                 lines[case] = (*lines.get(case, ()), *own)
         each = [found[key] for key in keys]
-        yield Event(
+        yield CaseEvent(
             first,
             lines,
             all(one.raised for one in each),
@@ -124,7 +124,7 @@ def _alike(key: tuple[str, ...], holding: Mapping[str, list[tuple[str, ...]]]) -
     return sorted((one for one, share in shares.items() if share > ALIKE), key=lambda one: (-shares[one], one))
 
 
-def _read(case: Case) -> Iterable[tuple[tuple[str, ...], Line, bool, str | None]]:
+def _read(case: Case) -> Iterable[tuple[tuple[str, ...], CaseLine, bool, str | None]]:
     left = MOST_LINES
     for source, text in case.texts.items():
         traced = False
@@ -135,13 +135,13 @@ def _read(case: Case) -> Iterable[tuple[tuple[str, ...], Line, bool, str | None]
                 continue
             kind, message, words, level = read
             key = tuple(word for word in words if word not in case.names)
-            body = kind in (Kind.HEAD, Kind.FRAME) or (traced and kind is Kind.INDENTED)
+            body = kind in (LineKind.HEAD, LineKind.FRAME) or (traced and kind is LineKind.INDENTED)
             traced = body
             if body or not key:
                 continue
             yield (
                 key,
-                Line(source, number, whole[:LONGEST], message, voice_of(whole)),
+                CaseLine(source, number, whole[:LONGEST], message, voice_of(whole)),
                 raised(message) is not None,
                 level,
             )
@@ -154,7 +154,7 @@ def _whole_lines(text: str) -> list[str]:
 
 
 @lru_cache(1 << 16)
-def _line(whole: str) -> tuple[Kind, str, tuple[str, ...], str | None] | None:
+def _line(whole: str) -> tuple[LineKind, str, tuple[str, ...], str | None] | None:
     """What kind of line it is, its message, its words, its level; None for one without text, and for iteration lines."""
     data = whole.encode("utf-8", "replace")
     shape = shape_of(fold(data))
@@ -186,7 +186,7 @@ def raised(message: str) -> tuple[str, str] | None:
     return hit["type"].rpartition(".")[2], (hit["message"] or "").strip()
 
 
-def innermost(case: Case, line: Line) -> str | None:
+def innermost(case: Case, line: CaseLine) -> str | None:
     """The file of the last frame that the same voice has in the source of an exception's line; None where none is kept."""
     found = None
     for whole in case.texts.get(line.source, "").split("\n"):

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kb.learning.cases import Candidate, Case, Refusal
-from kb.learning.discriminating_patterns import TRIED, Found, in_order, plain_bug, ranked, together, told_apart
-from kb.learning.events import Event, events_of
+from kb.learning.discriminating_patterns import TRIED, MinedPattern, discriminate, in_order, plain_bug, ranked, together
+from kb.learning.events import CaseEvent, events_of
 from kb.learning.existing_rules import explained
 from kb.learning.near_misses import near_misses
 from kb.learning.negative_corpus import Background, compiled, line_at
-from kb.learning.rule_ids import Place, named
-from kb.learning.structural_conditions import Standing, standings
+from kb.learning.rule_ids import RulePlace, place_rule
+from kb.learning.structural_conditions import SharedObservation, shared_observations
 from kb.rulebase.rule import Rule, Rulebook
 
 MOST_PATTERNS = 4
@@ -30,8 +30,8 @@ SHOWN = 3  # incidents that a reason names
 class _Chosen:
     """What the rule looks for: patterns by lines, or by what was observed."""
 
-    found: tuple[Found, ...] = ()
-    stood: tuple[Standing, ...] = ()
+    found: tuple[MinedPattern, ...] = ()
+    stood: tuple[SharedObservation, ...] = ()
 
     @property
     def support(self) -> frozenset[int]:
@@ -61,11 +61,11 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
             "plain_bug",
             ("It is an error of the run's own code: its words are of that code alone and tell no fault of others.",),
         )
-    tried: list[Found] = []
+    tried: list[MinedPattern] = []
     for score, event in best:
         if plain_bug(event, by_id):
             continue
-        found = told_apart(event, score, by_id, besides, background, names=names)
+        found = discriminate(event, score, by_id, besides, background, names=names)
         tried += [found] if found is not None else []
         whole = [one for one in tried if not one.counter and one.support == frozenset(by_id) and _is_cause(one)]
         if len(whole) >= (MOST_PATTERNS if len(by_id) > 1 else 1):
@@ -113,14 +113,19 @@ def _unfit(cases: Sequence[Case], rulebook: Rulebook) -> Refusal | None:
     return None
 
 
-def _only_plain_bugs(best: Sequence[tuple[float, Event]], cases: Mapping[int, Case]) -> bool:
+def _only_plain_bugs(best: Sequence[tuple[float, CaseEvent]], cases: Mapping[int, Case]) -> bool:
     """Whether the event that tells most is a plain error of the run's own code."""
     telling = [event for _, event in best if event.harm >= ENOUGH_HARM and not event.after]
     return bool(telling) and plain_bug(telling[0], cases) and not any(not one.raised and one.told for one in telling)
 
 
 def _chosen(
-    tried: Sequence[Found], cases: Mapping[int, Case], first: int, background: Background, *, harmless: bool = False
+    tried: Sequence[MinedPattern],
+    cases: Mapping[int, Case],
+    first: int,
+    background: Background,
+    *,
+    harmless: bool = False,
 ) -> _Chosen | None:
     """The patterns of the rule: the best one that the first case has, then what finds the other cases, then what also tells.
 
@@ -150,18 +155,18 @@ def _chosen(
     return _Chosen(tuple(kept))
 
 
-def _tells(found: Found, cases: int) -> bool:
+def _tells(found: MinedPattern, cases: int) -> bool:
     """Whether an event is enough to go by: one incident alone has many lines that no other has."""
     event = found.event
     return event.told or event.raised or event.harm >= ENOUGH_HARM or 2 < cases == len(event.support)
 
 
-def _is_cause(found: Found) -> bool:
+def _is_cause(found: MinedPattern) -> bool:
     """Whether a line tells of harm, and not of what another's failure did."""
     return (found.event.harm >= ENOUGH_HARM or found.event.raised) and not found.event.after
 
 
-def _paired(tried: Sequence[Found], cases: Mapping[int, Case], background: Background) -> Found | None:
+def _paired(tried: Sequence[MinedPattern], cases: Mapping[int, Case], background: Background) -> MinedPattern | None:
     """Two patterns that tell together what neither tells alone."""
     able = [one for one in tried if one.when is None and len(one.support) == len(cases) and _is_cause(one)][:12]
     for index, one in enumerate(able):
@@ -174,7 +179,7 @@ def _paired(tried: Sequence[Found], cases: Mapping[int, Case], background: Backg
 
 def _stood(cases: Sequence[Case], background: Background, besides: Collection[str], first: int) -> _Chosen | None:
     """A condition on stacks, recorders or series, where the incidents have any that others lack."""
-    able = [one for one in standings(cases, background, besides) if not one.counter]
+    able = [one for one in shared_observations(cases, background, besides) if not one.counter]
     able.sort(key=lambda one: (first not in one.support, -len(one.support)))
     kept = able[:1]
     for one in able[1:]:
@@ -184,7 +189,7 @@ def _stood(cases: Sequence[Case], background: Background, besides: Collection[st
     return _Chosen(stood=tuple(kept)) if kept else None
 
 
-def _no_support(tried: Sequence[Found], background: Background) -> Refusal:
+def _no_support(tried: Sequence[MinedPattern], background: Background) -> Refusal:
     """What stands out stands in incidents of other faults too: the close-out may be wrong, or the lines that tell were not kept."""
     reasons = ["Nothing in the kept lines tells the incidents from those of other faults; the close-out may be wrong."]
     for one in tried[:2]:
@@ -217,7 +222,7 @@ def _candidate(
     words = [word for one in chosen.found for word in one.words] or [
         value for one in chosen.stood for value in one.fields.values()
     ]
-    place = named(fault, words, rulebook)
+    place = place_rule(fault, words, rulebook)
     counter = {index for one in chosen.found for index in one.counter}
     tried = [one for one in background.others if one.fault is not None and one.fault not in besides]
     support = tuple(number for number in by_id if number in chosen.support)
@@ -271,7 +276,7 @@ def _lines(chosen: _Chosen, case: Case) -> dict[str, tuple[str, ...]]:
 
 
 def _remarks(
-    chosen: _Chosen, cases: Sequence[Case], support: Sequence[int], place: Place, other: Rule | None
+    chosen: _Chosen, cases: Sequence[Case], support: Sequence[int], place: RulePlace, other: Rule | None
 ) -> Iterable[str]:
     if len(support) == 1:
         yield f"Incident {support[0]} alone supports this."

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from kb.learning.cases import Case, Observation
-from kb.learning.tokenizer import Weights
+from kb.learning.tokenizer import WordWeights
 
 _WORD = re.compile(r"[A-Za-z_]{2,}(?:\d+_?[A-Za-z_]+)*")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Other:
+class NegativeText:
     """A text to hold a candidate against. `fault`: as it was closed, "healthy" for a good run, None where nobody said.
 
     `sections`: its text by source; `words`: all words of it, in lower case.
@@ -34,22 +34,22 @@ class Other:
         return self.fault == "healthy"
 
 
-def other(case: Case) -> Other:
+def negative_case(case: Case) -> NegativeText:
     """An incident as the miner holds candidates against it."""
-    return held(case.id, case.fault, case.texts, stage=case.stage, observed=case.observed)
+    return negative_text(case.id, case.fault, case.texts, stage=case.stage, observed=case.observed)
 
 
-def held(
+def negative_text(
     number: int,
     fault: str | None,
     texts: Mapping[str, str],
     *,
     stage: str | None = None,
     observed: tuple[Observation, ...] = (),
-) -> Other:
+) -> NegativeText:
     """A text as the miner holds candidates against it."""
     words = {lowered(word) for text in texts.values() for word in set(_WORD.findall(text))}
-    return Other(number, fault, tuple(texts.values()), frozenset(words), stage, observed)
+    return NegativeText(number, fault, tuple(texts.values()), frozenset(words), stage, observed)
 
 
 @lru_cache(1 << 17)
@@ -62,8 +62,8 @@ def lowered(word: str) -> str:
 class Background:
     """All texts that a candidate is held against."""
 
-    others: tuple[Other, ...] = ()
-    weights: Weights = field(default_factory=Weights)
+    others: tuple[NegativeText, ...] = ()
+    weights: WordWeights = field(default_factory=WordWeights)
 
     def spoken(self, regex: str, needles: Iterable[str], besides: Collection[str]) -> dict[int, tuple[str, ...]]:
         """Index of each text that the regex finds → the first line of each source. `needles`: words that every hit has.
@@ -82,13 +82,13 @@ class Background:
         return found
 
 
-def background(others: Iterable[Other]) -> Background:
+def background(others: Iterable[NegativeText]) -> Background:
     """The texts together with how many of them each word stands in."""
     kept = tuple(others)
     counts: Counter[str] = Counter()
     for one in kept:
         counts.update(one.words)
-    return Background(kept, Weights(len(kept), counts))
+    return Background(kept, WordWeights(len(kept), counts))
 
 
 @lru_cache(4096)

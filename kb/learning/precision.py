@@ -16,7 +16,7 @@ LOWEST, HIGHEST = 0.02, 0.98
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class HitRate:
     """`hits` of `n`, with the ends of Wilson's interval of 95 %: 0 to 1 where n is 0."""
 
     hits: int
@@ -41,7 +41,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RuleOutcome:
     """How the first answers of a rule fared. `unseen`: of those nobody has said whether they were right.
 
     `missed`: incidents of the causes that it names, as people closed them, in which another answer, or none, came first.
@@ -54,9 +54,9 @@ class Outcome:
     missed: int = 0
 
     @property
-    def precision(self) -> Share:
+    def precision(self) -> HitRate:
         """Of the answers that were judged, those that were right."""
-        return Share(self.confirmed, self.confirmed + self.refuted)
+        return HitRate(self.confirmed, self.confirmed + self.refuted)
 
     @property
     def fired(self) -> int:
@@ -70,7 +70,7 @@ def fits(book: Rulebook, truth: str, fault: str) -> bool:
     return fault == truth or (known is not None and known.symptom and cause is not None and fault in cause.explains)
 
 
-def shrunk(shipped: float, seen: Share) -> float:
+def shrunk(shipped: float, seen: HitRate) -> float:
     """The confidence that close-outs make of the one shipped: the mean of a Beta distribution whose prior is centred on it.
 
     With fewer than `LEAST` of them it stays.
@@ -80,7 +80,7 @@ def shrunk(shipped: float, seen: Share) -> float:
     return round(min(HIGHEST, max(LOWEST, (PRIOR * shipped + seen.hits) / (PRIOR + seen.n))), 3)
 
 
-def calibrated(report: Report, seen: Mapping[str, Share]) -> Report:
+def calibrated(report: Report, seen: Mapping[str, HitRate]) -> Report:
     """A report whose first answer is as sure as its rule was right here; the reasons say so. `seen`: rule → how it fared.
 
     Only the first: of those behind it nobody says whether they were right. The report keeps its id, which is that of the evidence
@@ -95,7 +95,7 @@ def calibrated(report: Report, seen: Mapping[str, Share]) -> Report:
     return replace(report, diagnoses=(_as_seen(first, share), *rest))
 
 
-def _as_seen(one: Diagnosis, share: Share) -> Diagnosis:
+def _as_seen(one: Diagnosis, share: HitRate) -> Diagnosis:
     sure = shrunk(one.confidence, share)
     why = f"right in {share.hits} of {share.n} close-outs here: {one.confidence:.0%} became {sure:.0%}"
     return replace(one, confidence=sure, band=band(sure), reasons=(*one.reasons, why))

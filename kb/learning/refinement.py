@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from rapidfuzz import fuzz, process, utils
 
 from kb.learning.cases import Case
-from kb.learning.discriminating_patterns import TRIED, Found, ranked, told_apart
+from kb.learning.discriminating_patterns import TRIED, MinedPattern, discriminate, ranked
 from kb.learning.events import events_of
-from kb.learning.negative_corpus import Background, background, other
+from kb.learning.negative_corpus import Background, background, negative_case
 from kb.parsers.logs.prefixes import peel
 from kb.rulebase.rule import Pattern, Rule
 from kb.scanning.prefilter import ways_of
@@ -26,7 +26,7 @@ _RIGHT = "right"
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class NearestLine:
     """The line that comes nearest to a pattern that does not find it. `score`: of 100; `lacks`: words of the pattern that it lacks."""
 
     pattern: str
@@ -36,7 +36,7 @@ class Near:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class FaultPair:
     """Two faults that come together: in how many incidents `cause` came before `effect`, of all that have both."""
 
     cause: str
@@ -54,26 +54,28 @@ class Cluster:
     incidents: tuple[int, ...]
 
 
-Able = Callable[[Found], bool]
+Able = Callable[[MinedPattern], bool]
 
 
-def _any(_: Found) -> bool:
+def _any(_: MinedPattern) -> bool:
     return True
 
 
-def exclusion(wrong: Sequence[Case], right: Sequence[Case], able: Able = _any) -> Found | None:
+def exclusion(wrong: Sequence[Case], right: Sequence[Case], able: Able = _any) -> MinedPattern | None:
     """A pattern that all incidents have in which a rule was wrong and none in which it was right; None where there is none.
 
     Too few of either prove nothing. `able`: whether a pattern may go into a rule.
     """
     if len(wrong) < LEAST_WRONG or len(right) < LEAST_RIGHT:
         return None
-    against = background(replace(other(case), fault=_RIGHT) for case in right)
+    against = background(replace(negative_case(case), fault=_RIGHT) for case in right)
     by_id = {case.id: case for case in wrong[:MOST_CASES]}
     return next((one for one in _apart(by_id, against, "") if not one.counter and able(one)), None)
 
 
-def widening(missed: Sequence[Case], near: str, others: Background, fault: str, able: Able = _any) -> Found | None:
+def widening(
+    missed: Sequence[Case], near: str, others: Background, fault: str, able: Able = _any
+) -> MinedPattern | None:
     """A pattern for lines like `near` in the incidents that a rule missed, silent in those of other faults; None where none is."""
     by_id = {case.id: case for case in missed[:MOST_CASES]}
     for one in _apart(by_id, others, fault, all_of_them=False):
@@ -83,12 +85,14 @@ def widening(missed: Sequence[Case], near: str, others: Background, fault: str, 
     return None
 
 
-def _apart(cases: Mapping[int, Case], against: Background, fault: str, *, all_of_them: bool = True) -> Iterator[Found]:
+def _apart(
+    cases: Mapping[int, Case], against: Background, fault: str, *, all_of_them: bool = True
+) -> Iterator[MinedPattern]:
     """Patterns of what the cases share, each told from the texts against it as well as can be, without a condition."""
     names = frozenset().union(*(case.names for case in cases.values()))
     events = [one for one in events_of(cases.values()) if not all_of_them or len(one.support) == len(cases)]
     for score, event in ranked(events, cases, against)[:TRIED]:
-        found = told_apart(event, score, cases, {fault}, against, names=names)
+        found = discriminate(event, score, cases, {fault}, against, names=names)
         if found is not None and found.when is None and (not all_of_them or len(found.support) == len(cases)):
             yield found
 
@@ -96,10 +100,10 @@ def _apart(cases: Mapping[int, Case], against: Background, fault: str, *, all_of
 # --- what a rule missed ----------------------------------------------------------------------------------------------
 
 
-def nearest(rule: Rule, texts: Iterable[str]) -> Near | None:
+def nearest(rule: Rule, texts: Iterable[str]) -> NearestLine | None:
     """The line of some texts that comes nearest to a pattern of a rule; None where none is near, or one is found by it."""
     lines = list(dict.fromkeys(_messages(texts)))[:MOST_LINES]
-    best: Near | None = None
+    best: NearestLine | None = None
     for pattern in rule.patterns:
         words = _words(pattern)
         if not words or not lines:
@@ -113,7 +117,7 @@ def nearest(rule: Rule, texts: Iterable[str]) -> Near | None:
         low = line.lower()
         lacks = tuple(word for word in words if word not in low)
         if best is None or score > best.score:
-            best = Near(pattern.name, line[:300], round(float(score), 1), lacks)
+            best = NearestLine(pattern.name, line[:300], round(float(score), 1), lacks)
     return best
 
 
@@ -142,7 +146,7 @@ def _words(pattern: Pattern) -> tuple[str, ...]:
 # --- what comes together ---------------------------------------------------------------------------------------------
 
 
-def pairs(orders: Mapping[int, Sequence[str]]) -> tuple[Pair, ...]:
+def pairs(orders: Mapping[int, Sequence[str]]) -> tuple[FaultPair, ...]:
     """Faults that keep coming together in one order. `orders`: incident → its faults in the order in which they were first seen.
 
     At least `LEAST_PAIRS` times, and nine of ten times the same first.
@@ -157,7 +161,7 @@ def pairs(orders: Mapping[int, Sequence[str]]) -> tuple[Pair, ...]:
     for (first, second), incidents in seen.items():
         together = len(incidents) + len(seen.get((second, first), ()))
         if len(incidents) >= LEAST_PAIRS and len(incidents) >= SAME_ORDER * together:
-            found.append(Pair(first, second, len(incidents), together, tuple(incidents)))
+            found.append(FaultPair(first, second, len(incidents), together, tuple(incidents)))
     return tuple(sorted(found, key=lambda one: (-one.in_order, one.cause, one.effect)))
 
 

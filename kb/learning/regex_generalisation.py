@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
 from kb.anomalies.core.severity_words import is_bad
-from kb.learning.tokenizer import Token, Weights, captured, gap, tokens
+from kb.learning.tokenizer import Token, WordWeights, captured, gap, tokens
 from kb.rulebase.patterns import check
 
 MOST_MESSAGES = 12  # that are laid side by side
@@ -79,7 +79,7 @@ def _common(pieces: Sequence[Piece], other: Sequence[Token]) -> list[Piece]:
     return merged
 
 
-def regexes(pieces: Sequence[Piece], weights: Weights, *, numbers: bool = False) -> Iterator[Regex]:
+def regexes(pieces: Sequence[Piece], weights: WordWeights, *, numbers: bool = False) -> Iterator[Regex]:
     """Regexes for what the pieces say, the most general first; each later one keeps more of the message.
 
     `numbers`: numbers that are the same everywhere are kept.
@@ -142,7 +142,7 @@ def _whole(pieces: Sequence[Piece], places: Sequence[int], told: Sequence[float]
     return 0, len(places) - 1
 
 
-def _written(pieces: Sequence[Piece], start: int, stop: int, weights: Weights, *, numbers: bool) -> Regex:
+def _written(pieces: Sequence[Piece], start: int, stop: int, weights: WordWeights, *, numbers: bool) -> Regex:
     """The regex of the pieces from a word to a word, with what varies right behind it where it has a name."""
     stop = _with_value(pieces, stop, numbers=numbers)
     parts: list[str] = []

@@ -27,7 +27,7 @@ _SPARE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RulePlace:
     """Where a rule goes. `taken`: the rule of nearly the same name that the base has."""
 
     id: str
@@ -36,7 +36,7 @@ class Place:
     taken: str = ""
 
 
-def named(fault: str, words: Sequence[str], rulebook: Rulebook) -> Place:
+def place_rule(fault: str, words: Sequence[str], rulebook: Rulebook) -> RulePlace:
     """A free id, the family in which most rules of the fault are, and a title."""
     told = telling(words)
     wanted = "-".join([*fault.split("_"), *told[:2]])[:LONGEST_ID].strip("-")
@@ -49,7 +49,7 @@ def named(fault: str, words: Sequence[str], rulebook: Rulebook) -> Place:
     family = min(families, key=lambda one: (-families[one], one)) if families else _DOMAINS.get(known.domain, "host")
     head = re.split(r"[:,;]", known.title)[0].strip()
     title = f"{head}: {' '.join(told[:4])}" if told else head
-    return Place(name, family, title[:LONGEST_TITLE].rstrip(" :"), wanted if wanted in taken else "")
+    return RulePlace(name, family, title[:LONGEST_TITLE].rstrip(" :"), wanted if wanted in taken else "")
 
 
 def telling(words: Sequence[str]) -> list[str]:

@@ -25,7 +25,7 @@ _LINE = re.compile(r":\d{1,6}(?=\)|$)|:\d{1,6}\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SharedObservation:
     """An observation that cases share: its pattern, and the texts of other faults that have it too, by index."""
 
     kind: str
@@ -35,7 +35,9 @@ class Standing:
     counter: tuple[int, ...]
 
 
-def standings(cases: Sequence[Case], background: Background, besides: Collection[str]) -> list[Standing]:
+def shared_observations(
+    cases: Sequence[Case], background: Background, besides: Collection[str]
+) -> list[SharedObservation]:
     """What the cases' observations have in common, those first that no incident of another fault has; few fields before many."""
     found: dict[tuple[str, tuple[tuple[str, str], ...]], set[int]] = {}
     for case in cases:
@@ -51,7 +53,7 @@ def standings(cases: Sequence[Case], background: Background, besides: Collection
             and one.fault not in besides
             and any(has(seen, kind, dict(fields)) for seen in one.observed)
         )
-        told.append(Standing(kind, dict(fields), _values(kind, fields), frozenset(support), counter))
+        told.append(SharedObservation(kind, dict(fields), _values(kind, fields), frozenset(support), counter))
     told.sort(
         key=lambda one: (-len(one.support), len(one.counter) > 0, one.kind in WEAK, len(one.fields), repr(one.values))
     )

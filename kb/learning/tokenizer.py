@@ -157,7 +157,7 @@ def captured(token: Token, before: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class WordWeights:
     """How much words tell: in how many of so many texts each stands. `plain`: words that rules must not lean on."""
 
     texts: int = 0

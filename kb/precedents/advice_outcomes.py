@@ -11,7 +11,7 @@ ADVICE: tuple[Advice, ...] = ("requeue", "requeue_without", "restart_in_place", 
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AdviceStep:
     """A failure and what came next. `ran_on`, `reached`, `fault`: of the failure; those with `next_`, of the next try.
 
     `over`: the next try ended well. `tried`: there was a next try, or the job ended well.
@@ -48,7 +48,7 @@ class Step:
         return False if self.next_fault == self.fault else None
 
 
-def outcomes(steps: Iterable[Step], fault: str) -> tuple[Outcomes, ...]:
+def outcomes(steps: Iterable[AdviceStep], fault: str) -> tuple[Outcomes, ...]:
     """How each advice fared for a fault, the one tried most first; those that were never tried are left out."""
     found: dict[Advice, list[bool | None]] = {}
     for one in steps:

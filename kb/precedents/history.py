@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kb.digest.rows import SOUND, UNKNOWN, Row
+from kb.digest.rows import SOUND, UNKNOWN, DigestRow
 from kb.facts.evidence import Barred, History, PastIncident, Try, history_digest
-from kb.precedents.incident_trace import Place, Trace
+from kb.precedents.incident_trace import FaultPlace, IncidentTrace
 
 DAY = 86400.0
 MOST_TRIES = 16
@@ -15,17 +15,17 @@ MOST_PAST = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierIncident:
     """An incident of the same tenant and cluster that ended before. `own`: it is a try of this very job.
 
     `reached`: its last iteration; `advice`: what was said to do then.
     """
 
-    row: Row
+    row: DigestRow
     own: bool = False
     reached: int | None = None
     advice: str = "none"
-    trace: Trace = field(default_factory=Trace)
+    trace: IncidentTrace = field(default_factory=IncidentTrace)
 
     @property
     def failed(self) -> bool:
@@ -33,19 +33,21 @@ class Earlier:
         return self.row.verdict != "no_fault" and self.row.phase not in SOUND
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[FaultPlace, ...]:
         """What was found, and where: what people say of it goes before the first diagnosis."""
         row = self.row
         if row.cause is None:
             return self.trace.found or _of_row(row)
         if row.cause not in ("shown", "fault") or not row.said_fault:
             return ()
-        said = [Place(row.rule or "", row.said_fault, node) for node in row.blamed] or [Place("", row.said_fault)]
+        said = [FaultPlace(row.rule or "", row.said_fault, node) for node in row.blamed] or [
+            FaultPlace("", row.said_fault)
+        ]
         known = [one for one in self.trace.found if one.fault == row.said_fault]
         return tuple(known) if known and not row.said_nodes else tuple(said)
 
 
-def history_of(earlier: Sequence[Earlier], at: float, barred: Sequence[Barred] = ()) -> History:
+def history_of(earlier: Sequence[EarlierIncident], at: float, barred: Sequence[Barred] = ()) -> History:
     """What rules and the decision are told. `at`: when this job ended, seconds since the epoch."""
     failed = [one for one in earlier if one.failed]
     past = {
@@ -75,7 +77,7 @@ def with_attempts(history: History, attempts: History) -> History:
     return History(past, history_digest(past, tries, history.barred), tries, history.barred)
 
 
-def _try(one: Earlier) -> Try:
+def _try(one: EarlierIncident) -> Try:
     first = (one.row.known,) if one.row.known != UNKNOWN else ()
     faults = tuple(dict.fromkeys((*first, *(place.fault for place in one.places))))
     return Try(
@@ -83,8 +85,10 @@ def _try(one: Earlier) -> Try:
     )
 
 
-def _of_row(row: Row) -> tuple[Place, ...]:
+def _of_row(row: DigestRow) -> tuple[FaultPlace, ...]:
     """What a row alone tells: the first diagnosis with the nodes that it suspects."""
     if row.fault is None or row.unanswered:
         return ()
-    return tuple(Place(row.rule or "", row.fault, node) for node in row.nodes) or (Place(row.rule or "", row.fault),)
+    return tuple(FaultPlace(row.rule or "", row.fault, node) for node in row.nodes) or (
+        FaultPlace(row.rule or "", row.fault),
+    )

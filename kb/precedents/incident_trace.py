@@ -18,7 +18,7 @@ _INSTALLED = re.compile(r"(?i)version|driver|firmware|fw_ver|kernel|image")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FaultPlace:
     """Something that was found: its rule and fault, and the node and the GPU's PCI address where they are known."""
 
     rule: str
@@ -28,22 +28,22 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class IncidentTrace:
     """All faults found with their places, the data that the run was at, a digest of its nodes, and the nodes to be left out.
 
     `installed`: by node, name and value of what its first lines say that it runs on: driver, firmware, kernel, libraries, image.
     """
 
-    found: tuple[Place, ...] = ()
+    found: tuple[FaultPlace, ...] = ()
     shards: tuple[str, ...] = ()
     ran_on: str = ""
     without: tuple[str, ...] = ()
     installed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def trace_of(report: Report, evidence: Evidence) -> Trace:
+def trace_of(report: Report, evidence: Evidence) -> IncidentTrace:
     """The trace of an answer."""
-    return Trace(
+    return IncidentTrace(
         places(report)[:MOST_PLACES],
         shards_of(report, evidence) if report.verdict in ("fault", "no_match") else (),
         nodes_digest(nodes_of(evidence)),
@@ -67,11 +67,11 @@ def installed_on(evidence: Evidence) -> dict[str, dict[str, str]]:
     return {node: known for node, known in sorted(found.items()) if known}
 
 
-def places(report: Report) -> tuple[Place, ...]:
+def places(report: Report) -> tuple[FaultPlace, ...]:
     """The faults of a report that are more than a guess, each with the places that were suspected of it."""
     found = report.diagnoses if report.verdict == "fault" else ()
     told = (
-        Place(one.rule, one.fault, who.node if who else None, who.gpu.pci if who and who.gpu else None)
+        FaultPlace(one.rule, one.fault, who.node if who else None, who.gpu.pci if who and who.gpu else None)
         for one in found
         if one.band != "weak"
         for who in (one.suspects or (None,))

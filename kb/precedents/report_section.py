@@ -12,14 +12,14 @@ from hashlib import sha256
 from itertools import pairwise
 from statistics import median
 
-from kb.anomalies.runs.shared_settings import Witness, shared
+from kb.anomalies.runs.shared_settings import Witness, shared_settings
 from kb.facts.evidence import Evidence, History, Try
-from kb.precedents.advice_outcomes import Step, outcomes
+from kb.precedents.advice_outcomes import AdviceStep, outcomes
 from kb.precedents.data_shards import decisive, in_common, shards_of
-from kb.precedents.history import DAY, Earlier
+from kb.precedents.history import DAY, EarlierIncident
 from kb.precedents.incident_trace import installed_on, nodes_of
-from kb.precedents.phrases import like
-from kb.precedents.signature import Library, Likeness, Words, pattern_of
+from kb.precedents.phrases import likeness
+from kb.precedents.signature import FaultLibrary, SimilarIncident, Words, signature_of
 from kb.report import Alike, Memory, Recalled, Report
 
 WEEK = 7.0  # days
@@ -35,26 +35,26 @@ DOMAINS = ("hardware", "network")
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class Precedents:
     """All that is remembered for one job. `at`: when it ended; `faults`: classes of faults with their titles and domains.
 
     `history` is what rules and the decision were told, made of `earlier` and the bundle's attempts.
     """
 
     at: float = 0.0
-    earlier: tuple[Earlier, ...] = ()
+    earlier: tuple[EarlierIncident, ...] = ()
     history: History = field(default_factory=History)
-    library: Library = field(default_factory=lambda: Library(()))
-    steps: tuple[Step, ...] = ()
+    library: FaultLibrary = field(default_factory=lambda: FaultLibrary(()))
+    steps: tuple[AdviceStep, ...] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
     domains: Mapping[str, str] = field(default_factory=dict)
 
 
-def remembered(report: Report, evidence: Evidence, past: Past) -> Report:
+def remembered(report: Report, evidence: Evidence, past: Precedents) -> Report:
     """The report with what is remembered of other runs, and then with another id: that of both together."""
     if report.verdict in ("no_fault", "insufficient_evidence"):
         return report
-    alike = tuple(_alike(one, past) for one in past.library.alike(pattern_of(report)))
+    alike = tuple(_alike(one, past) for one in past.library.alike(signature_of(report)))
     told = (
         *_barred(past.history),
         *_same_data(report, evidence, past.history.tries),
@@ -74,14 +74,14 @@ def _summary(report: Report, alike: Sequence[Alike]) -> str:
     """Where no rule knows it, an incident that looked alike is the first lead."""
     if report.verdict != "no_match" or not alike:
         return report.summary
-    return f"{report.summary} It {like(alike[0])}."
+    return f"{report.summary} It {likeness(alike[0])}."
 
 
-def _alike(one: Likeness, past: Past) -> Alike:
+def _alike(one: SimilarIncident, past: Precedents) -> Alike:
     known = one.known
     title = past.titles.get(known.fault, known.closed_as) if known.fault else known.closed_as
-    shared = tuple(_shown(words) for words in one.shared[:MOST_SHARED])
-    return Alike(known.incident, one.similarity, known.fault, title, known.helped, shared)
+    lines = tuple(_shown(words) for words in one.shared[:MOST_SHARED])
+    return Alike(known.incident, one.similarity, known.fault, title, known.helped, lines)
 
 
 def _shown(words: Words) -> str:
@@ -92,12 +92,12 @@ def _shown(words: Words) -> str:
 # --- nodes -----------------------------------------------------------------------------------------------------------
 
 
-def _nodes(report: Report, evidence: Evidence, past: Past) -> Iterator[Recalled]:
+def _nodes(report: Report, evidence: Evidence, past: Precedents) -> Iterator[Recalled]:
     """Nodes on which other jobs failed too: those suspected now, or of all nodes of the job those that failed most."""
     suspected = tuple(dict.fromkeys(node for one in report.diagnoses[:2] for node in one.nodes))
     suspected = suspected or tuple(one.what for one in report.indicators.nodes)
     mine = frozenset(suspected) | frozenset(nodes_of(evidence))
-    failures: dict[str, list[tuple[Earlier, str]]] = {}
+    failures: dict[str, list[tuple[EarlierIncident, str]]] = {}
     for one in past.earlier:
         if one.own or not one.failed:
             continue
@@ -113,7 +113,7 @@ def _nodes(report: Report, evidence: Evidence, past: Past) -> Iterator[Recalled]
         yield _node(node, of, past)
 
 
-def _fleet(report: Report, evidence: Evidence, past: Past) -> Iterator[Recalled]:
+def _fleet(report: Report, evidence: Evidence, past: Precedents) -> Iterator[Recalled]:
     """What the nodes that fail run on and the others do not, over this job and those of the last weeks: a driver since a date."""
     suspected = frozenset(node for one in report.diagnoses[:2] for node in one.nodes)
     suspected = suspected or frozenset(one.what for one in report.indicators.nodes)
@@ -131,7 +131,7 @@ def _fleet(report: Report, evidence: Evidence, past: Past) -> Iterator[Recalled]
             for pair in told.items() if node in blamed else ():
                 by_value.setdefault(pair, []).append(one.row.id)
     mine = {pair for node in suspected & here.keys() for pair in here[node].items()}
-    for found in shared(witnesses)[:MOST_FLEET]:
+    for found in shared_settings(witnesses)[:MOST_FLEET]:
         pair = found.name, found.value
         if pair in mine and found.failed >= FEW_FAILED:
             since = "" if found.since is None else f", seen since {datetime.fromtimestamp(found.since, UTC):%Y-%m-%d}"
@@ -139,11 +139,11 @@ def _fleet(report: Report, evidence: Evidence, past: Past) -> Iterator[Recalled]
             yield Recalled("fleet", f"{found.told()}{since}", numbers)
 
 
-def _jobs(of: Sequence[tuple[Earlier, str]]) -> int:
+def _jobs(of: Sequence[tuple[EarlierIncident, str]]) -> int:
     return len({one.row.one_job for one, _ in of})
 
 
-def _node(node: str, of: Sequence[tuple[Earlier, str]], past: Past) -> Recalled:
+def _node(node: str, of: Sequence[tuple[EarlierIncident, str]], past: Precedents) -> Recalled:
     jobs = _jobs(of)
     late = [(one, fault) for one, fault in of if past.at - one.row.at <= WEEK * DAY]
     week = _jobs(late)

@@ -38,7 +38,7 @@ _CODE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SignatureEvent:
     """A line by its words, in order. `weight` above 0, 1 for one that says what failed in words of its own."""
 
     words: Words
@@ -46,10 +46,10 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class Signature:
     """A failure by its events, each once, the heaviest first; with the stage and the verdict that it had."""
 
-    events: tuple[Event, ...] = ()
+    events: tuple[SignatureEvent, ...] = ()
     stage: str | None = None
     verdict: str = ""
 
@@ -60,11 +60,11 @@ class Pattern:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownIncident:
     """An entry of the library: an incident whose cause people named. `at`: when, seconds since the epoch."""
 
     incident: int
-    pattern: Pattern
+    pattern: Signature
     fault: str | None
     closed_as: str
     helped: str = ""
@@ -72,18 +72,18 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class SimilarIncident:
     """How alike an entry is: 0 to 1, and the events in common, the heaviest first."""
 
-    known: Known
+    known: KnownIncident
     similarity: float
     shared: tuple[Words, ...]
 
 
-def pattern_of(report: Report) -> Pattern:
+def signature_of(report: Report) -> Signature:
     """The pattern of a report; without events where nothing failed or nothing tells."""
     if report.verdict in ("no_fault", "insufficient_evidence"):
-        return Pattern(verdict=report.verdict)
+        return Signature(verdict=report.verdict)
     best: dict[Words, float] = {}
     for text, share in _lines(report):
         event = _event(text)
@@ -91,7 +91,9 @@ def pattern_of(report: Report) -> Pattern:
             best[event.words] = round(event.weight * share, 3)
     kept = sorted(best.items(), key=lambda one: (-one[1], one[0]))[:MOST_EVENTS]
     stages = [one.stage for one in report.diagnoses[:1] if one.stage] + [one.what for one in report.indicators.stages]
-    return Pattern(tuple(Event(*one) for one in kept), next(iter(stages), report.progress.stage), report.verdict)
+    return Signature(
+        tuple(SignatureEvent(*one) for one in kept), next(iter(stages), report.progress.stage), report.verdict
+    )
 
 
 def _lines(report: Report) -> Iterator[tuple[str, float]]:
@@ -113,7 +115,7 @@ def _texts(item: EvidenceItem, of: Diagnosis) -> Iterator[str]:
         yield f"{item.kind} {of.rule.replace('-', ' ')} {of.fault.replace('_', ' ')}"
 
 
-def _event(text: str) -> Event | None:
+def _event(text: str) -> SignatureEvent | None:
     """A line as an event; None where it has no words of its own."""
     if not text.strip() or is_body(text):
         return None
@@ -128,7 +130,7 @@ def _event(text: str) -> Event | None:
         weight *= 0.25
     if len(words) < SPARSE:
         weight *= 0.4
-    return Event(words, weight)
+    return SignatureEvent(words, weight)
 
 
 def words_of(text: str) -> Words:
@@ -146,17 +148,19 @@ def words_of(text: str) -> Words:
     return tuple(found[:MOST_WORDS])
 
 
-class Library:
+class FaultLibrary:
     """Patterns to compare with. An event is looked for among those that share one of its rarer words."""
 
-    def __init__(self, known: Iterable[Known]) -> None:
-        self.entries: Sequence[Known] = tuple(sorted(known, key=lambda one: (-one.at, -one.incident)))
+    def __init__(self, known: Iterable[KnownIncident]) -> None:
+        self.entries: Sequence[KnownIncident] = tuple(sorted(known, key=lambda one: (-one.at, -one.incident)))
         self._spread: dict[str, int] = {}
         for entry in self.entries:
             for word in {word for event in entry.pattern.events for word in event.words}:
                 self._spread[word] = self._spread.get(word, 0) + 1
 
-    def alike(self, pattern: Pattern, *, but: frozenset[int] = frozenset(), most: int = MOST_ALIKE) -> list[Likeness]:
+    def alike(
+        self, pattern: Signature, *, but: frozenset[int] = frozenset(), most: int = MOST_ALIKE
+    ) -> list[SimilarIncident]:
         """The entries that look like a pattern, the most alike first, of one cause the best alone. `but`: left out."""
         if not pattern.events:
             return []
@@ -167,12 +171,12 @@ class Library:
             if entry.incident not in but and (one := self._like(pattern, mine, entry)) is not None
         ]
         found.sort(key=lambda one: (-one.similarity, -one.known.at, -one.known.incident))
-        best: dict[tuple[str | None, str], Likeness] = {}
+        best: dict[tuple[str | None, str], SimilarIncident] = {}
         for one in found:
             best.setdefault((one.known.fault, one.known.closed_as), one)
         return list(best.values())[:most]
 
-    def _telling(self, pattern: Pattern) -> frozenset[str]:
+    def _telling(self, pattern: Signature) -> frozenset[str]:
         """For each event its two rarest words: an entry that has none of them shares no event worth the name."""
         return frozenset(
             word
@@ -180,17 +184,17 @@ class Library:
             for word in sorted(set(event.words), key=lambda word: (self._spread.get(word, 0), word))[:4]
         )
 
-    def _like(self, pattern: Pattern, telling: frozenset[str], entry: Known) -> Likeness | None:
+    def _like(self, pattern: Signature, telling: frozenset[str], entry: KnownIncident) -> SimilarIncident | None:
         theirs = entry.pattern
         if not any(word in telling for event in theirs.events for word in event.words):
             return None
         value, shared, common = similarity(pattern, theirs)
         if value < NEAR or common < FEWEST:
             return None
-        return Likeness(entry, round(value, 3), shared)
+        return SimilarIncident(entry, round(value, 3), shared)
 
 
-def similarity(one: Pattern, other: Pattern) -> tuple[float, tuple[Words, ...], float]:
+def similarity(one: Signature, other: Signature) -> tuple[float, tuple[Words, ...], float]:
     """How alike two patterns are, 0 to 1; the events that both have, the heaviest first; and the weight of those.
 
     Weighted overlap: what both have, by what either has. Events of other words may still be one: the closest pairs first.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from kb.model import Frame, StackSample, ThreadStack
-from kb.stacks.frames import Activity, Context, Place, bare, is_native, known_of, path_of
+from kb.stacks.frames import Activity, Context, StackPlace, bare, is_native, path_of, traits_of
 
 MAIN = "MainThread"
 WAITING: frozenset[Activity] = frozenset({"collective", "p2p", "backward", "device", "rendezvous", "filelock"})
@@ -59,7 +59,7 @@ TELLING: tuple[Activity, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Doing:
+class ProcessActivity:
     """What a process does, by its stack. `frame`: the frame that tells; `caller`: the nearest frame of the run's own code.
 
     `fault`: the class that it would be, were it what holds the job up; empty for none. `waiting`: others are waited for.
@@ -82,7 +82,7 @@ class Doing:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class StackReading:
     """What one stack says by itself. `place`: it without native frames and without the waiting machinery further in."""
 
     activity: Activity
@@ -91,18 +91,18 @@ class Reading:
     caller: Frame | None
     context: Context
     leaf: Activity | None  # what its innermost frames do, where a library's frame further out decides
-    place: Place
+    place: StackPlace
     loading_data: bool
     idle_worker: bool
 
 
 @lru_cache(maxsize=16_384)
-def reading_of(frames: tuple[Frame, ...], child: bool) -> Reading:
+def read_stack(frames: tuple[Frame, ...], child: bool) -> StackReading:
     """What a stack says by itself; `child`: of a forked process, whose stack goes on into its parent's."""
     frames = _own_part(frames) if child else frames
     leaf, leaf_frame = _leaf(frames)
-    at = next((index for index, frame in enumerate(frames) if known_of(frame).strong), None)
-    strong = None if at is None else known_of(frames[at]).strong
+    at = next((index for index, frame in enumerate(frames) if traits_of(frame).strong), None)
+    strong = None if at is None else traits_of(frames[at]).strong
     activity: Activity = strong or leaf or "user"
     if leaf == "gil":
         activity, at = "gil", None
@@ -112,12 +112,12 @@ def reading_of(frames: tuple[Frame, ...], child: bool) -> Reading:
         at = next((index for index in range(at, len(frames)) if not is_native(frames[index])), at)
     frame = frames[at] if at is not None else leaf_frame or next((one for one in frames if not is_native(one)), None)
     outside = frames[0 if frame is None else frames.index(frame) :]
-    context: Context = next((known_of(one).context for one in frames if known_of(one).context), "")
-    return Reading(
+    context: Context = next((traits_of(one).context for one in frames if traits_of(one).context), "")
+    return StackReading(
         activity,
         frame,
-        next((one for one in frames if not (is_native(one) or known_of(one).weak)), None),
-        next((one for one in outside if not known_of(one).library and not is_native(one)), None),
+        next((one for one in frames if not (is_native(one) or traits_of(one).weak)), None),
+        next((one for one in outside if not traits_of(one).library and not is_native(one)), None),
         context,
         leaf,
         place_of(frames),
@@ -128,7 +128,7 @@ def reading_of(frames: tuple[Frame, ...], child: bool) -> Reading:
 
 def _hands_over_data(frames: Sequence[Frame]) -> bool:
     """Whether the nearest frames that are not Python's own are about data, by their names and their files'."""
-    near = [one for one in frames if not (known_of(one).weak or is_native(one))][:3]
+    near = [one for one in frames if not (traits_of(one).weak or is_native(one))][:3]
     return any(_LOADING_NAMES.search(f"{bare(one.function)[:80]} {one.file.rpartition('/')[2][:80]}") for one in near)
 
 
@@ -145,7 +145,7 @@ def _leaf(frames: tuple[Frame, ...]) -> tuple[Activity | None, Frame | None]:
     found: tuple[Activity | None, Frame | None] = (None, None)
     python = False
     for frame in frames:
-        known = known_of(frame)
+        known = traits_of(frame)
         if known.native:
             kind = known.strong or known.weak
             if kind == "gil":
@@ -161,17 +161,17 @@ def _leaf(frames: tuple[Frame, ...]) -> tuple[Activity | None, Frame | None]:
     return found
 
 
-def place_of(frames: tuple[Frame, ...]) -> Place:
+def place_of(frames: tuple[Frame, ...]) -> StackPlace:
     """Where a thread stands: no native frames, and none of a loop that polls, whose lines differ from look to look."""
     own = [frame for frame in frames if not is_native(frame)]
-    start = next((index for index, frame in enumerate(own) if known_of(frame).weak is None), 0)
+    start = next((index for index, frame in enumerate(own) if traits_of(frame).weak is None), 0)
     return tuple((bare(frame.function), frame.file.rpartition("/")[2], frame.line) for frame in own[start:])
 
 
 def _idle_worker(frames: tuple[Frame, ...]) -> bool:
     """Whether a loader's worker waits for work: its loop asks its queue, with nothing in between."""
     for frame in frames:
-        known = known_of(frame)
+        known = traits_of(frame)
         if known.native or known.weak:
             continue
         return bool(re.search(r"worker_?loop|_worker$|^worker", bare(frame.function)))
@@ -181,17 +181,17 @@ def _idle_worker(frames: tuple[Frame, ...]) -> bool:
 # --- one process ---
 
 
-def doing(sample: StackSample, children: Sequence[StackSample] = ()) -> Doing:
+def doing(sample: StackSample, children: Sequence[StackSample] = ()) -> ProcessActivity:
     """What a process does: its main thread, or the thread or child process that this waits for, by their stacks."""
     main = principal(sample)
     if main is None:
         return _doing("unknown", None, "it has no stack of a main thread")
-    read = reading_of(main.frames, sample.child)
+    read = read_stack(main.frames, sample.child)
     if read.activity in {"queue", "thread", "events", "loader", "backward", "user"}:
         behind = _behind(sample, main, read, children)
         if behind is not None:
             return behind
-    return _said(read, main)
+    return _verdict(read, main)
 
 
 def principal(sample: StackSample) -> ThreadStack | None:
@@ -200,7 +200,7 @@ def principal(sample: StackSample) -> ThreadStack | None:
     if main is None:
         named = [one for one in sample.threads if one.frames]
         return named[0] if len(named) == 1 else None
-    own = next((frame for frame in main.frames if not (known_of(frame).native or known_of(frame).weak)), None)
+    own = next((frame for frame in main.frames if not (traits_of(frame).native or traits_of(frame).weak)), None)
     if own is None or not _HOST_LOOPS.search(path_of(own.file)):
         return main
     others = [one for one in sample.threads if one is not main and one.frames and not is_helper(one)]
@@ -208,7 +208,7 @@ def principal(sample: StackSample) -> ThreadStack | None:
 
 
 def _depth(thread: ThreadStack) -> tuple[bool, int, str]:
-    return reading_of(thread.frames, child=False).caller is not None, len(thread.frames), thread.thread
+    return read_stack(thread.frames, child=False).caller is not None, len(thread.frames), thread.thread
 
 
 def is_helper(thread: ThreadStack) -> bool:
@@ -216,12 +216,14 @@ def is_helper(thread: ThreadStack) -> bool:
     return bool(_HELPER_THREADS.search(thread.thread))
 
 
-def _behind(sample: StackSample, main: ThreadStack, read: Reading, children: Sequence[StackSample]) -> Doing | None:
+def _behind(
+    sample: StackSample, main: ThreadStack, read: StackReading, children: Sequence[StackSample]
+) -> ProcessActivity | None:
     """What stands behind a main thread that waits: a stuck child of its loader, or another thread of the process."""
     if read.activity in {"loader", "queue", "thread"}:
         for each in children:
             worker = principal(each)
-            own = reading_of(worker.frames, child=True) if worker else None
+            own = read_stack(worker.frames, child=True) if worker else None
             if worker and own and not own.idle_worker and own.activity not in {"queue", "thread", "events", "fork"}:
                 return _of_worker(own, worker, each, read)
     if read.activity == "user":
@@ -230,7 +232,7 @@ def _behind(sample: StackSample, main: ThreadStack, read: Reading, children: Seq
         (other, one)
         for one in sample.threads
         if one is not main and one.frames and not is_helper(one)
-        for other in (reading_of(one.frames, child=False),)
+        for other in (read_stack(one.frames, child=False),)
         if other.activity not in {"queue", "thread", "events", "lock", "user", "unknown"}
     ]
     if read.activity == "loader":
@@ -240,16 +242,16 @@ def _behind(sample: StackSample, main: ThreadStack, read: Reading, children: Seq
     best = min(found, key=lambda pair: (TELLING.index(pair[0].activity), pair[1].thread), default=None)
     if best is None:
         return None
-    told = _said(best[0], best[1])
+    told = _verdict(best[0], best[1])
     words = VERDICTS[read.activity][2]
     return replace(
         told, reason=f"{words}; its thread {best[1].thread or '?'} {told.reason}", caller=read.caller or told.caller
     )
 
 
-def _of_worker(own: Reading, worker: ThreadStack, sample: StackSample, main: Reading) -> Doing:
+def _of_worker(own: StackReading, worker: ThreadStack, sample: StackSample, main: StackReading) -> ProcessActivity:
     beneath = own.leaf if own.activity == "loader" else own.activity
-    told = _said(replace(own, activity="loader"), worker, stuck_in=beneath)
+    told = _verdict(replace(own, activity="loader"), worker, stuck_in=beneath)
     pid = f" (pid {sample.resource.pid})" if sample.resource.pid is not None else ""
     where = at_frame(own.inner or own.frame)
     reason = f"waits for its data loader, whose worker{pid} is stuck{where}"
@@ -258,12 +260,12 @@ def _of_worker(own: Reading, worker: ThreadStack, sample: StackSample, main: Rea
     return replace(told, stuck_worker=stuck)
 
 
-def _locked_out(sample: StackSample, main: ThreadStack, read: Reading) -> Doing | None:
+def _locked_out(sample: StackSample, main: ThreadStack, read: StackReading) -> ProcessActivity | None:
     """A main thread that gets no further because another thread keeps the interpreter's lock and does not run."""
     holder = next((one for one in sample.threads if one is not main and one.state == "gil_idle" and one.frames), None)
     if holder is None or main.state not in {"idle", ""}:
         return None
-    held = reading_of(holder.frames, child=False)
+    held = read_stack(holder.frames, child=False)
     place = at_frame(held.caller or held.frame)
     reason = f"waits for the interpreter's lock; its thread {holder.thread or '?'} {_KEEPS_GIL}{place}"
     return replace(_doing("gil", read.frame, reason), caller=read.caller, context=read.context, thread=main.thread)
@@ -272,16 +274,16 @@ def _locked_out(sample: StackSample, main: ThreadStack, read: Reading) -> Doing 
 _KEEPS_GIL = "holds that lock and does not run"
 
 
-def _crossed(sample: StackSample, main: ThreadStack, read: Reading) -> Doing | None:
+def _crossed(sample: StackSample, main: ThreadStack, read: StackReading) -> ProcessActivity | None:
     """Two threads of the run's own code that both stand idle: likelier a deadlock than a sleep."""
     if main.state != "idle" or read.caller is None:
         return None
     for one in sample.threads:
         if one is main or one.state != "idle" or is_helper(one) or not one.frames:
             continue
-        other = reading_of(one.frames, child=False)
+        other = read_stack(one.frames, child=False)
         if other.activity == "user" and other.caller is not None and other.caller.file == read.caller.file:
-            told = _said(read, main)
+            told = _verdict(read, main)
             reason = f"{told.reason}, idle, and so does its thread {one.thread}{at_frame(other.caller)}"
             return replace(told, fault="deadlock", alternatives=("straggler", "code_bug"), reason=reason)
     return None
@@ -303,12 +305,12 @@ def at_peer(frame: Frame | None) -> bool:
     return bool(re.search(r"recv|readinto|accept", bare(frame.function)))
 
 
-def _doing(activity: Activity, frame: Frame | None, reason: str) -> Doing:
+def _doing(activity: Activity, frame: Frame | None, reason: str) -> ProcessActivity:
     fault, others, _ = VERDICTS[activity]
-    return Doing(activity, fault, others, reason, frame, waiting=activity in WAITING)
+    return ProcessActivity(activity, fault, others, reason, frame, waiting=activity in WAITING)
 
 
-def _said(read: Reading, thread: ThreadStack, stuck_in: Activity | None = None) -> Doing:
+def _verdict(read: StackReading, thread: ThreadStack, stuck_in: Activity | None = None) -> ProcessActivity:
     """The verdict on one stack by itself."""
     activity = read.activity
     fault, others, words = VERDICTS[activity]
@@ -342,9 +344,9 @@ def _said(read: Reading, thread: ThreadStack, stuck_in: Activity | None = None) 
     where = read.caller if activity in {"user", "sleep", "lock", "gil"} and read.caller else read.frame
     if where is not None and read.caller is not None and is_native(where):
         where = read.caller  # a name of the C side says little to a reader
-    if activity in {"loader", "saving", "loading"} and read.inner and not known_of(read.inner).library:
+    if activity in {"loader", "saving", "loading"} and read.inner and not traits_of(read.inner).library:
         where = read.inner
-    return Doing(
+    return ProcessActivity(
         activity,
         fault,
         others,

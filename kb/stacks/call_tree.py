@@ -56,13 +56,13 @@ def branches(lines: Sequence[MergedFrame], most: int = MOST_BRANCHES) -> tuple[S
 
 
 def _branch(run: Sequence[MergedFrame], depth: int) -> StackBranch:
-    said = [_said(one.frame) for one in run]
+    said = [_frame_text(one.frame) for one in run]
     if len(said) > BRANCH_FRAMES:
         said = [*said[: BRANCH_FRAMES // 2 - 1], "...", *said[-BRANCH_FRAMES // 2 :]]
     return StackBranch(depth, tuple(said), run[0].count, run[0].inside, run[0].outside, run[-1].folded)
 
 
-def _said(frame: Frame) -> str:
+def _frame_text(frame: Frame) -> str:
     file = frame.file.rpartition("/")[2][:120]
     line = f":{frame.line}" if frame.line else ""
     return f"{frame.function[:120]} ({file}{line})" if file else frame.function[:120]

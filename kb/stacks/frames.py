@@ -43,7 +43,7 @@ Activity = Literal[
 ]
 Context = Literal["", "evaluating", "saving", "loading", "starting"]
 
-Place = tuple[tuple[str, str, int | None], ...]  # a stack as function, file's name and line, innermost first
+StackPlace = tuple[tuple[str, str, int | None], ...]  # a stack as function, file's name and line, innermost first
 
 # --- the tables. Files are parts of a path that starts with "/"; no functions means any ---
 
@@ -179,7 +179,7 @@ def is_native(frame: Frame) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class FrameTraits:
     """What the tables know of one frame."""
 
     strong: Activity | None = None
@@ -190,10 +190,10 @@ class Known:
 
 
 @lru_cache(maxsize=65_536)
-def known_of(frame: Frame) -> Known:
+def traits_of(frame: Frame) -> FrameTraits:
     """The frame looked up in the tables."""
     if is_native(frame):
-        return Known(strong=_native(frame, strong=True), weak=_native(frame, strong=False), native=True)
+        return FrameTraits(strong=_native(frame, strong=True), weak=_native(frame, strong=False), native=True)
     name, path = bare(frame.function), path_of(frame.file)
     strong_rows, weak_rows, library = _of_file(frame.file)
     strong = _named(strong_rows, name)
@@ -201,7 +201,7 @@ def known_of(frame: Frame) -> Known:
     context = _context(name[:80])
     if context == "evaluating" and _NOT_EVALUATING.search(path):
         context = ""
-    return Known(strong, weak, context=context, library=bool(strong or weak or library))
+    return FrameTraits(strong, weak, context=context, library=bool(strong or weak or library))
 
 
 @lru_cache(maxsize=16_384)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from kb.model import Frame, Resource, StackSample
 from kb.report import short_ranges
-from kb.stacks.activity import TELLING, VERDICTS, Doing, at_peer, doing, principal, reading_of
-from kb.stacks.frames import Activity, Place, is_native
+from kb.stacks.activity import TELLING, VERDICTS, ProcessActivity, at_peer, doing, principal, read_stack
+from kb.stacks.frames import Activity, StackPlace, is_native
 from kb.stacks.sampling_rounds import children_of, rounds_of
 from kb.stacks.stall_vote import Memo, RankStillness, Stillness, rank_stillness, watched
 
@@ -26,7 +26,7 @@ class StackGroup:
     ranks: str
     count: int
     first: int
-    doing: Doing
+    doing: ProcessActivity
     frames: tuple[Frame, ...] = ()
 
 
@@ -36,7 +36,7 @@ class Outlier:
 
     rank: int
     resource: Resource
-    doing: Doing
+    doing: ProcessActivity
     why: str
     group: int | None = None
     sure: bool = True
@@ -66,13 +66,13 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stand:
+class _RankStack:
     """Where one rank stands."""
 
     rank: int
     sample: StackSample
-    doing: Doing
-    place: Place
+    doing: ProcessActivity
+    place: StackPlace
 
 
 def compare(
@@ -98,7 +98,7 @@ def compare(
     base = replace(base, groups=groups, crowd=crowd if crowd is not None and crowd < len(groups) else None)
     waiting = [index for index, each in enumerate(members) if each[0].doing.waiting or index == crowd]
     outside = [index for index in range(len(members)) if index not in set(waiting)]
-    told = _Told(members, by_rank, len(stands), limits or Stillness())
+    told = _RankGroups(members, by_rank, len(stands), limits or Stillness())
     if len(stands) == 1 or not waiting or _alike(outside, told):
         return _shared(base, told, outside or waiting)
     if outside:
@@ -107,16 +107,16 @@ def compare(
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _RankGroups:
     """The groups, largest first, with the rounds of every rank and when these count as unchanged."""
 
-    members: list[list[_Stand]]
+    members: list[list[_RankStack]]
     rounds: Mapping[int, list[StackSample]]
     seen: int
     limits: Stillness
 
 
-def _stands(by_rank: Mapping[int, list[StackSample]], children: Mapping[int, list[StackSample]]) -> list[_Stand]:
+def _stands(by_rank: Mapping[int, list[StackSample]], children: Mapping[int, list[StackSample]]) -> list[_RankStack]:
     found = []
     for rank, rounds in sorted(by_rank.items()):
         newest = rounds[-1]
@@ -125,26 +125,26 @@ def _stands(by_rank: Mapping[int, list[StackSample]], children: Mapping[int, lis
             continue
         own = sorted(children.get(rank, ()), key=lambda one: (one.resource.pid or 0, one.source))
         latest = [one for one in own if one.sample == newest.sample] or own
-        found.append(_Stand(rank, newest, doing(newest, latest), reading_of(main.frames, child=False).place))
+        found.append(_RankStack(rank, newest, doing(newest, latest), read_stack(main.frames, child=False).place))
     return found
 
 
-def _grouped(stands: Iterable[_Stand]) -> list[list[_Stand]]:
+def _grouped(stands: Iterable[_RankStack]) -> list[list[_RankStack]]:
     """Ranks that do the same at the same place, the largest group first."""
-    groups: dict[object, list[_Stand]] = {}
+    groups: dict[object, list[_RankStack]] = {}
     for each in stands:
         groups.setdefault((each.place, each.doing.activity, each.doing.fault), []).append(each)
     return sorted(groups.values(), key=lambda group: (-len(group), group[0].rank))
 
 
-def _group(members: list[_Stand]) -> StackGroup:
+def _group(members: list[_RankStack]) -> StackGroup:
     first = members[0]
     main = principal(first.sample)
     frames = tuple(one for one in (main.frames if main else ()) if not is_native(one))[:GROUP_FRAMES]
     return StackGroup(short_ranges(one.rank for one in members), len(members), first.rank, first.doing, frames)
 
 
-def _crowd(members: list[list[_Stand]], seen: int) -> int | None:
+def _crowd(members: list[list[_RankStack]], seen: int) -> int | None:
     """The largest group that waits, by its index.
 
     Where most ranks stand at one place of the run's code they wait there: a call that ends on the device (`loss.item()`)
@@ -155,22 +155,24 @@ def _crowd(members: list[list[_Stand]], seen: int) -> int | None:
     most = members[0][0].doing
     if len(members[0]) * 2 <= seen or seen < 3 or len(members) == 1:
         return best
-    if most.activity == "user" or (best is None and _only_waits(most) and any(_tells(each) for each in members[1:])):
+    if most.activity == "user" or (
+        best is None and _only_waits(most) and any(_is_informative(each) for each in members[1:])
+    ):
         return 0
     return best
 
 
-def _only_waits(one: Doing) -> bool:
+def _only_waits(one: ProcessActivity) -> bool:
     if one.activity == "network":
         return at_peer(one.frame)
     return one.activity in {"queue", "thread", "events", "sleep"} and one.fault in {"deadlock", "straggler"}
 
 
-def _tells(group: Sequence[_Stand]) -> bool:
+def _is_informative(group: Sequence[_RankStack]) -> bool:
     return TELLING.index(group[0].doing.activity) < TELLING.index("network")
 
 
-def _alike(outside: Sequence[int], told: _Told) -> bool:
+def _alike(outside: Sequence[int], told: _RankGroups) -> bool:
     """Whether nearly all ranks stand outside the crowd and do the same."""
     kinds = Counter[Activity]()
     for index in outside:
@@ -178,7 +180,7 @@ def _alike(outside: Sequence[int], told: _Told) -> bool:
     return bool(kinds) and max(kinds.values()) >= ALL_ALIKE * told.seen
 
 
-def _shared(base: Comparison, told: _Told, indices: Sequence[int]) -> Comparison:
+def _shared(base: Comparison, told: _RankGroups, indices: Sequence[int]) -> Comparison:
     """What most ranks do is the job's matter."""
     kinds = Counter[tuple[Activity, str]]()
     for index in indices:
@@ -200,7 +202,7 @@ def _shared(base: Comparison, told: _Told, indices: Sequence[int]) -> Comparison
     )
 
 
-def _with_outsiders(base: Comparison, told: _Told, outside: Sequence[int], waiting: Sequence[int]) -> Comparison:
+def _with_outsiders(base: Comparison, told: _RankGroups, outside: Sequence[int], waiting: Sequence[int]) -> Comparison:
     order = sorted(outside, key=lambda i: (TELLING.index(told.members[i][0].doing.activity), -len(told.members[i]), i))
     crowd = told.members[base.crowd if base.crowd is not None else waiting[0]][0]
     count = sum(len(told.members[index]) for index in waiting)
@@ -213,7 +215,7 @@ def _with_outsiders(base: Comparison, told: _Told, outside: Sequence[int], waiti
     return _outlying(base, found, fault, others, f"rank {first.rank} {first.why}")
 
 
-def _outlier(told: _Told, index: int, one: _Stand, words: str, *, sure: bool = True) -> Outlier:
+def _outlier(told: _RankGroups, index: int, one: _RankStack, words: str, *, sure: bool = True) -> Outlier:
     rounds, memo = told.rounds[one.rank], Memo()
     moving = None if len(rounds) < 2 else len({watched(each, memo) for each in rounds}) > 1
     group = index if index < MOST_GROUPS else None
@@ -223,7 +225,7 @@ def _outlier(told: _Told, index: int, one: _Stand, words: str, *, sure: bool = T
     return Outlier(one.rank, one.sample.resource, found, f"{found.reason}, while {words}", group, sure, moving)
 
 
-def _stuck(one: Doing, rounds: Sequence[StackSample], still: RankStillness) -> Doing:
+def _stuck(one: ProcessActivity, rounds: Sequence[StackSample], still: RankStillness) -> ProcessActivity:
     """What a rank does that would be slow, were it not idle at the same place in every round: it is stuck there.
 
     A slow rank moves on, or is at work in native code. Which of sleep, lock, file and a stopped process it is does not show
@@ -260,7 +262,7 @@ def _outlying(
     )
 
 
-def _all_waiting(base: Comparison, told: _Told, crowd: int | None) -> Comparison:
+def _all_waiting(base: Comparison, told: _RankGroups, crowd: int | None) -> Comparison:
     """All wait, but perhaps not for the same."""
     crowd = crowd or 0
     main = told.members[crowd][0]
@@ -295,7 +297,7 @@ def _all_waiting(base: Comparison, told: _Told, crowd: int | None) -> Comparison
     )
 
 
-def _odd(group: list[_Stand], told: _Told, crowd: int) -> bool | None:
+def _odd(group: list[_RankStack], told: _RankGroups, crowd: int) -> bool | None:
     """Whether a group that waits is out of step with the crowd: surely, perhaps, or (None) not.
 
     Stages of a pipeline wait at different places by design; a wait inside backward or for the device says little.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kb.model import Frame, StackSample
 from kb.report import Ballot, short_ranges
 from kb.stacks.activity import MAIN, WATCHED_THREADS, doing, is_helper, place_of, principal
-from kb.stacks.frames import Place, path_of
+from kb.stacks.frames import StackPlace, path_of
 from kb.stacks.sampling_rounds import rounds_of
 
 _WATCHED_FRAMES = re.compile(r"/torch/utils/data/|/torch/autograd/|/prefetch|/data_?loader")
@@ -144,10 +144,12 @@ def _spaced(alike: Sequence[StackSample], apart: float) -> tuple[int, float | No
     return counted, newest - first if first is not None and newest is not None else None
 
 
-Memo = dict[int, tuple[bool, Place]]  # by the identity of frames that are kept alive; equal stacks are mostly one value
+Memo = dict[
+    int, tuple[bool, StackPlace]
+]  # by the identity of frames that are kept alive; equal stacks are mostly one value
 
 
-def watched(sample: StackSample, memo: Memo) -> frozenset[tuple[tuple[str, Place], int]]:
+def watched(sample: StackSample, memo: Memo) -> frozenset[tuple[tuple[str, StackPlace], int]]:
     """Where the threads that matter stand; empty where the main one is not among them."""
     main = principal(sample)
     if main is None:
@@ -162,7 +164,7 @@ def watched(sample: StackSample, memo: Memo) -> frozenset[tuple[tuple[str, Place
     return frozenset(Counter(found).items())  # tools list threads in no order that holds
 
 
-def _looked_at(frames: tuple[Frame, ...], memo: Memo) -> tuple[bool, Place]:
+def _looked_at(frames: tuple[Frame, ...], memo: Memo) -> tuple[bool, StackPlace]:
     """Whether the stack is one of a loader or of autograd, whatever its thread is called, and where it stands."""
     found = memo.get(id(frames))
     if found is None:

@@ -18,7 +18,7 @@ NONE = -(2**62)  # the window of a line before any is known
 _RANKS = 10**9  # more than a rank has digits
 
 
-class Voices:
+class OriginCounts:
     """Counts by template and by who speaks while a part is read."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Voices:
         yield from zip((pairs // _RANKS).tolist(), (pairs % _RANKS).tolist(), sums.tolist(), strict=True)
 
 
-class ByWindow:
+class WindowCounts:
     """Counts by windows while a part is read."""
 
     def __init__(self, width: int) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kb.templates.line_keys import Fold, KeyTable
-from kb.templates.lookup_budget import Looks, unlike
-from kb.templates.masking import BLANK, LOOKED_AT, Kind, Range, Shape, alike, fold
-from kb.templates.similarity import Likeness, Loose
+from kb.templates.line_keys import KeyTable, LineKeys
+from kb.templates.lookup_budget import LookupBudget, unlike_shape
+from kb.templates.masking import BLANK, LOOKED_AT, LineKind, LineShape, Range, fold, mask_ids
+from kb.templates.similarity import FoldedGroups, ShapeCache
 from kb.templates.table import Template
 from kb.templates.wrapped_lines import ROUND, part_of
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SHAPES = 50_000  # remembered
 KEYS = 4 * SHAPES
-FOLDED = Shape(None, Kind.BLANK)  # a line of a traceback's body
+FOLDED = LineShape(None, LineKind.BLANK)  # a line of a traceback's body
 _RANK, _NODE, _STEP, _STAMP = range(0, 8, 2)  # columns of where they begin; beside each how wide they are
 _HEAD = 160  # bytes in which a container's runtime says whose line it is
 _UNSURE = (b"Traceback (most", b" P ")
@@ -36,27 +36,27 @@ _LOW_HALVES = _U(0x0F0F0F0F0F0F0F0F)
 _TENS = 10 ** np.arange(9, dtype=np.int64)
 
 
-class Shapes:
+class ShapeIndex:
     """The shapes that were met, by number. A miner's memory, that may be lost at any time between blocks."""
 
     def __init__(self, *, dated: bool) -> None:
         self._dated = dated
-        self._fold = Fold()
+        self._fold = LineKeys()
         self._keys = KeyTable()
         self.clear()
 
     def clear(self) -> None:
         """Forget all."""
-        self.known: list[Shape] = []
+        self.known: list[LineShape] = []
         self.templates: list[Template] = []
         self.spans: Spans = np.zeros((256, 8), np.int32)
         self.kinds = np.zeros(256, np.int8)
         self.partial = np.zeros(256, np.bool_)
         self.names = np.zeros(256, np.int32)  # the number of a shape's template from 1; 0 where it has none
         self._named: dict[str, int] = {}
-        self._of_shape: dict[Shape, int] = {}
+        self._of_shape: dict[LineShape, int] = {}
         self._numbers: dict[int, int] = {}  # by the hash of a folded line
-        self._likeness = Likeness(dated=self._dated)
+        self._likeness = ShapeCache(dated=self._dated)
         self._keys.clear()
         self.number_of(BLANK)
         self.number_of(FOLDED)
@@ -67,7 +67,14 @@ class Shapes:
         return self._likeness.looked
 
     def numbered(
-        self, text: bytes, data: NDArray[np.uint8], starts: Ints, ends: Ints, *, loose: Loose | None, looks: Looks
+        self,
+        text: bytes,
+        data: NDArray[np.uint8],
+        starts: Ints,
+        ends: Ints,
+        *,
+        loose: FoldedGroups | None,
+        looks: LookupBudget,
     ) -> NDArray[np.int32]:
         """The number of the shape of each line of a block."""
         if len(self.known) > SHAPES:
@@ -97,14 +104,14 @@ class Shapes:
             numbers[new] = np.where(lasting, found, -1 - found)[which]
         return numbers
 
-    def _met(self, folded: bytes, loose: Loose | None, looks: Looks) -> int:
+    def _met(self, folded: bytes, loose: FoldedGroups | None, looks: LookupBudget) -> int:
         """The number of a folded line's shape; -1 - number where it is so in this stream alone."""
         key = hash(folded)
         number = self._numbers.get(key)
         if number is None:
             if not looks.may_glance(folded):
-                return -1 - self.number_of(unlike(folded))
-            same = alike(folded)
+                return -1 - self.number_of(unlike_shape(folded))
+            same = mask_ids(folded)
             number = self._numbers.get(hash(same))
             if number is None:
                 shape, lasting = self._likeness.shape(same, loose, looks)
@@ -115,12 +122,12 @@ class Shapes:
             self._numbers[key] = number
         return number
 
-    def shape(self, text: bytes, looks: Looks) -> Shape:
+    def shape(self, text: bytes, looks: LookupBudget) -> LineShape:
         """The shape of a line that stands in no block."""
         number = self._met(fold(text[:LOOKED_AT]), None, looks)
         return self.known[number if number >= 0 else -1 - number]
 
-    def number_of(self, shape: Shape) -> int:
+    def number_of(self, shape: LineShape) -> int:
         """The number of a shape, a new one if need be."""
         number = self._of_shape.get(shape)
         if number is None:
@@ -147,7 +154,7 @@ class Shapes:
         return name
 
 
-def _within(shape: Shape, size: int) -> Shape:
+def _within(shape: LineShape, size: int) -> LineShape:
     """The shape without what does not stand in so many bytes."""
     rank, node, step, stamp = (
         None if span is None or span[1] > size else span for span in (shape.rank, shape.node, shape.step, shape.stamp)
@@ -159,7 +166,7 @@ def _placed(span: Range | None) -> tuple[int, int]:
     return (0, 0) if span is None else (span[0], span[1] - span[0])
 
 
-class Block:
+class LineBlock:
     """Lines of which the first starts at `start`. What a carriage return parts are lines of their own.
 
     `step` and `stamped`: the last step, and the last line with a time, that are known where it starts. `loose`: of the stream,
@@ -171,13 +178,13 @@ class Block:
         self,
         text: bytes,
         start: int,
-        shapes: Shapes,
+        shapes: ShapeIndex,
         lines_before: int,
         *,
         step: int | None = None,
         stamped: bytes | None = None,
-        loose: Loose | None = None,
-        looks: Looks,
+        loose: FoldedGroups | None = None,
+        looks: LookupBudget,
     ) -> None:
         self.start, self.step, self.stamped = start, step, stamped
         self._before = lines_before
@@ -205,12 +212,12 @@ class Block:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def shape(self, index: int) -> Shape:
+    def shape(self, index: int) -> LineShape:
         """The shape of a line."""
-        shape: Shape = self._known[self.numbers[index]]
+        shape: LineShape = self._known[self.numbers[index]]
         return shape
 
-    def reshape(self, index: int, shape: Shape) -> None:
+    def reshape(self, index: int, shape: LineShape) -> None:
         """Let a line count as another shape; before `settle`."""
         self.numbers[index] = self._shapes.number_of(shape)
 
@@ -222,7 +229,7 @@ class Block:
     def may_be_rest(self, index: int) -> bool:
         """Whether nothing says that a line begins here."""
         shape = self.shape(index)
-        begins = shape.kind in (Kind.HEAD, Kind.FRAME, Kind.EXCEPTION)
+        begins = shape.kind in (LineKind.HEAD, LineKind.FRAME, LineKind.EXCEPTION)
         return not (begins or shape.start or (shape.template is not None and shape.template.level))
 
     def is_narrow(self, index: int) -> bool:
@@ -274,7 +281,7 @@ class Block:
             return lines
         return int(self._feeds[lines - 1]) if lines else 0
 
-    def of_kind(self, kind: Kind) -> list[int]:
+    def of_kind(self, kind: LineKind) -> list[int]:
         """The lines of a kind, in order."""
         are = self._shapes.kinds == kind
         return np.flatnonzero(are[self.numbers]).tolist() if are.any() else []

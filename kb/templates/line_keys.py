@@ -27,7 +27,7 @@ _INVERSE = pow(_POWER, -1, 2**64)
 _MASKS = np.array([(1 << 8 * held) - 1 for held in range(9)], _U)  # of the first bytes of a word
 
 
-class Fold:
+class LineKeys:
     """Folds lines and gives their keys. Its memory is used again."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from kb.templates.masking import Kind, Shape, level_of
+from kb.templates.masking import LineKind, LineShape, level_of
 from kb.templates.table import OTHER, OTHER_TROUBLE
 
 LOOKS = 50_000  # of a stream, if nothing else is said: some ten seconds
@@ -17,9 +17,9 @@ GLANCES = 1  # lines compared with known ones in vain, for each look, once no mo
 REMEMBERED = 1 << 16  # unlike lines, to know one that comes again
 _SPOKEN = 200  # bytes in which prefixes stand
 
-UNLIKE = Shape(OTHER)
-UNLIKE_INDENTED = Shape(OTHER, Kind.INDENTED)
-UNLIKE_TROUBLE = Shape(OTHER_TROUBLE)
+UNLIKE = LineShape(OTHER)
+UNLIKE_INDENTED = LineShape(OTHER, LineKind.INDENTED)
+UNLIKE_TROUBLE = LineShape(OTHER_TROUBLE)
 
 _TELLS_NOTHING = bytes(range(ord("a"), ord("z") + 1)) + b" 0.,-_/\t"  # without a capital or a sign there is no level
 _RAISED = re.compile(
@@ -28,7 +28,7 @@ _RAISED = re.compile(
 )
 
 
-class Looks:
+class LookupBudget:
     """The full looks that are left of `most`, with as many again for lines of trouble, and some for lines that come again."""
 
     def __init__(self, most: int = LOOKS) -> None:
@@ -77,7 +77,7 @@ class Looks:
         return False
 
 
-def unlike(folded: bytes) -> Shape:
+def unlike_shape(folded: bytes) -> LineShape:
     """The shape of a folded line that is not looked at."""
     if _tells(folded):
         return UNLIKE_TROUBLE

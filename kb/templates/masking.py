@@ -28,7 +28,7 @@ _DATE = 24  # bytes; no date with its hour is longer
 _HEAD = 160  # bytes in which a stamp, a rank or a level is looked for
 
 
-class Kind(IntEnum):
+class LineKind(IntEnum):
     """What a line is: a template of its own, nothing, or a part of a Python traceback."""
 
     PLAIN = 0
@@ -44,7 +44,7 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shape:
+class LineShape:
     """What all lines that fold alike have in common.
 
     `template` is None for a blank line. `voice`, `rank`, `node`, `step` and `stamp` are byte ranges of the line: what tells
@@ -54,7 +54,7 @@ class Shape:
     """
 
     template: Template | None
-    kind: Kind = Kind.PLAIN
+    kind: LineKind = LineKind.PLAIN
     start: int = 0
     rank: Range | None = None
     node: Range | None = None
@@ -63,7 +63,7 @@ class Shape:
     partial: bool = False
 
 
-BLANK = Shape(None, Kind.BLANK)
+BLANK = LineShape(None, LineKind.BLANK)
 
 
 def fold(text: bytes) -> bytes:
@@ -79,7 +79,7 @@ _IDS = re.compile(
 _LETTERS = bytes.maketrans(b"abcdef", b"0" * 6)
 
 
-def alike(folded: bytes) -> bytes:
+def mask_ids(folded: bytes) -> bytes:
     """The folded line with all hexadecimal ids of one length the same, as long as before."""
     return _IDS.sub(_same_id, folded)
 
@@ -89,9 +89,9 @@ def _same_id(match: re.Match[bytes]) -> bytes:
     return found[:2] + found[2:].translate(_LETTERS) if found[1:2] == b"x" else b"a" + found[1:].translate(_LETTERS)
 
 
-def shape_of(folded: bytes, *, dated: bool = False) -> Shape:
+def shape_of(folded: bytes, *, dated: bool = False) -> LineShape:
     """The shape of a folded line, of which the first `LOOKED_AT` bytes count. `dated`: stamps without a year give times, too."""
-    folded = alike(folded[:LOOKED_AT])
+    folded = mask_ids(folded[:LOOKED_AT])
     if not folded.strip(_EMPTY):
         return BLANK
     spoken = _with_dates(folded)
@@ -102,7 +102,7 @@ def shape_of(folded: bytes, *, dated: bool = False) -> Shape:
     text = masked(fold(told))
     if not text:
         return BLANK
-    return Shape(
+    return LineShape(
         template_of(text, level),
         kind_of(spoken[start:]),
         start,
@@ -406,15 +406,15 @@ _WEAK_LAST_LINE = re.compile(rb"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z_]\w{0,60}(?:
 _INNERMOST = re.compile(rb"File \"(?:[^\"\n]{0,400}/)?([^\"/\n]{1,200})\", line \d{1,9}(?:, in ([^\n]{1,120}))?")
 
 
-def kind_of(message: bytes) -> Kind:
+def kind_of(message: bytes) -> LineKind:
     """The kind of what stands behind a line's prefixes."""
     if message.startswith(b"Traceback (most recent call last)"):
-        return Kind.HEAD
+        return LineKind.HEAD
     if message[:1] in b" \t":
-        return Kind.FRAME if _FRAME_LINE.match(message) else Kind.INDENTED
+        return LineKind.FRAME if _FRAME_LINE.match(message) else LineKind.INDENTED
     if _LAST_LINE.match(message):
-        return Kind.EXCEPTION
-    return Kind.WEAK if _WEAK_LAST_LINE.match(message) else Kind.PLAIN
+        return LineKind.EXCEPTION
+    return LineKind.WEAK if _WEAK_LAST_LINE.match(message) else LineKind.PLAIN
 
 
 def frame_of(line: bytes) -> str:
@@ -428,6 +428,6 @@ def frame_of(line: bytes) -> str:
     return f"{function} ({file})" if function else file
 
 
-def raised(template: Template, frame: str) -> Template:
+def with_frame(template: Template, frame: str) -> Template:
     """The template of an exception's last line with the innermost frame of its traceback."""
     return template_of(f"{template.text} [in {frame}]", template.level) if frame else template

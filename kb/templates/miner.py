@@ -17,12 +17,12 @@ import numpy as np
 
 from kb.model import StreamRef
 from kb.parsers.logs.timestamps import find_time
-from kb.templates.counts import NONE, ByWindow, Voices
-from kb.templates.line_blocks import SHAPES, Block, Shapes
-from kb.templates.lookup_budget import LOOKS, Looks
-from kb.templates.masking import LOOKED_AT, Range, Shape
+from kb.templates.counts import NONE, OriginCounts, WindowCounts
+from kb.templates.line_blocks import SHAPES, LineBlock, ShapeIndex
+from kb.templates.lookup_budget import LOOKS, LookupBudget
+from kb.templates.masking import LOOKED_AT, LineShape, Range
 from kb.templates.multiline import CutLines, Tracebacks
-from kb.templates.similarity import Loose
+from kb.templates.similarity import FoldedGroups
 from kb.templates.table import (
     FIRST,
     KEEP,
@@ -31,9 +31,9 @@ from kb.templates.table import (
     SECONDS,
     STEPS,
     Occurrence,
-    Place,
-    Span,
+    TableSpan,
     Template,
+    TemplatePlace,
     TemplateTable,
     common,
     folding,
@@ -59,7 +59,7 @@ FEWEST, MOST_BYTES = 1 << 16, 1 << 22  # bytes counted at once
 NEW = 128  # templates that are new among them: then fewer
 
 
-class _Seen(NamedTuple):
+class _Sighting(NamedTuple):
     """A place, not yet read: `dated` is the line that has its time."""
 
     offset: int
@@ -67,7 +67,7 @@ class _Seen(NamedTuple):
     line: bytes
     dated: bytes | None
     step: int | None
-    shape: Shape
+    shape: LineShape
 
 
 _OFFSET = attrgetter("offset")
@@ -81,9 +81,9 @@ class _Record:
     template: Template
     number: int
     count: int = 0
-    first: list[_Seen] = field(default_factory=list)
-    last: list[_Seen] = field(default_factory=list)
-    late: list[tuple[Block, int]] = field(default_factory=list)  # behind `last`; read if nothing comes behind them
+    first: list[_Sighting] = field(default_factory=list)
+    last: list[_Sighting] = field(default_factory=list)
+    late: list[tuple[LineBlock, int]] = field(default_factory=list)  # behind `last`; read if nothing comes behind them
     ranks: Counter[int] = field(default_factory=Counter)
     nodes: Counter[str] = field(default_factory=Counter)
 
@@ -105,7 +105,7 @@ class Miner:
         own_stop: int | None = None,
         year: int | None = None,
         width: int | None = None,
-        shapes: Shapes | None = None,
+        shapes: ShapeIndex | None = None,
         looks: int = LOOKS,
     ) -> None:
         self._ref, self._year = ref, year
@@ -113,8 +113,8 @@ class Miner:
         self._base = origin  # of `_carry`
         self._carry = b""
         self._skipping = origin > 0  # to the end of a line whose start was not seen, or that is too long
-        self._shapes = shapes or Shapes(dated=year is not None)
-        self._loose, self.looks = Loose(), Looks(looks)
+        self._shapes = shapes or ShapeIndex(dated=year is not None)
+        self._loose, self.looks = FoldedGroups(), LookupBudget(looks)
         self._few = FEWEST
         self._cut, self._tracebacks = CutLines(width), Tracebacks()
         self._minutes: dict[bytes, int | None] = {}
@@ -127,8 +127,8 @@ class Miner:
         self._bytes = self._events = self._lines = 0
         self._records: dict[str, _Record] = {}
         self._late: list[_Record] = []  # with places in the block before
-        self._steps, self._by_minute = ByWindow(STEPS), ByWindow(SECONDS)
-        self._ranks, self._by_node = Voices(), Voices()
+        self._steps, self._by_minute = WindowCounts(STEPS), WindowCounts(SECONDS)
+        self._ranks, self._by_node = OriginCounts(), OriginCounts()
         self._nodes: dict[str, int] = {}
         self._step: int | None = None
         self._minute: int | None = None
@@ -227,7 +227,7 @@ class Miner:
 
     def _look(self, text: bytes, start: int) -> None:
         if text:
-            block = Block(text, start, self._shapes, 0, looks=self.looks)
+            block = LineBlock(text, start, self._shapes, 0, looks=self.looks)
             self._cut.join(block)
             self._tracebacks.fold(block)
 
@@ -253,7 +253,7 @@ class Miner:
 
     def _count_some(self, text: bytes, start: int) -> None:
         loose = None if self._tracebacks or self._cut else self._loose
-        block = Block(
+        block = LineBlock(
             text,
             start,
             self._shapes,
@@ -277,7 +277,7 @@ class Miner:
         if self._bytes >= PART or counted > MOST_COUNTED or max(len(self._records), len(self._nodes)) > 2 * MOST:
             self._close(self._end)
 
-    def _note(self, block: Block) -> _Ints:
+    def _note(self, block: LineBlock) -> _Ints:
         """Count the templates, and keep their first and last places; their records' numbers as the block orders them."""
         records: list[_Record] = []
         for template, indexes in block.templates:
@@ -305,7 +305,7 @@ class Miner:
         record.last = [*record.last, *(self._seen(*place) for place in record.late)][-LAST:]
         record.late = []
 
-    def _note_voices(self, block: Block, numbers: _Ints) -> None:
+    def _note_voices(self, block: LineBlock, numbers: _Ints) -> None:
         """Count the templates by rank and by node."""
         places, ranks, counts = block.ranks()
         self._ranks.count(numbers[places], ranks, counts)
@@ -313,9 +313,9 @@ class Miner:
         known = np.array([self._nodes.setdefault(name, len(self._nodes)) for name in names], np.int64)
         self._by_node.count(numbers[places], known[nodes], counts)
 
-    def _seen(self, block: Block, index: int) -> _Seen:
+    def _seen(self, block: LineBlock, index: int) -> _Sighting:
         step = int(block.steps[index])
-        return _Seen(
+        return _Sighting(
             block.offset(index),
             block.line_number(index),
             block.line(index)[: 2 * SHOWN],
@@ -324,7 +324,7 @@ class Miner:
             block.shape(index),
         )
 
-    def _dated(self, block: Block, index: int) -> bytes | None:
+    def _dated(self, block: LineBlock, index: int) -> bytes | None:
         """The line itself, or else the last before it, whose time can be read; None where the part has none."""
         for at in block.stamped_at(index):
             line = block.line(at)
@@ -344,7 +344,7 @@ class Miner:
             minute = self._minutes[key] = None if time is None else int(time // SECONDS)
         return minute
 
-    def _window(self, block: Block, numbers: _Ints) -> None:
+    def _window(self, block: LineBlock, numbers: _Ints) -> None:
         """Count the templates by windows of steps, and of minutes as long as no step was named."""
         if not len(block):
             return
@@ -356,7 +356,7 @@ class Miner:
         self._step = int(steps[-1]) if steps[-1] >= 0 else None
         self._stamped = self._dated(block, len(block) - 1)
 
-    def _minutes_at(self, block: Block) -> _Ints:
+    def _minutes_at(self, block: LineBlock) -> _Ints:
         """The minute that holds at each line."""
         minutes = np.full(len(block), NONE if self._minute is None else self._minute, np.int64)
         for index in block.stamps():
@@ -384,7 +384,7 @@ class Miner:
             templates,
             self._steps.windows_from(self._start, order),
             self._by_minute.windows_from(self._start, order),
-            (Span(self._start, end, self._lines, self._step, time),),
+            (TableSpan(self._start, end, self._lines, self._step, time),),
         )
         self._table = merge(self._table, renamed(replace(part, keep=keep, limit=limit), names))
         self._begin(end)
@@ -424,9 +424,9 @@ class Miner:
             voices({}, record.nodes),
         )
 
-    def _place(self, seen: _Seen) -> Place:
+    def _place(self, seen: _Sighting) -> TemplatePlace:
         shape = seen.shape
-        return Place(
+        return TemplatePlace(
             seen.offset,
             seen.number,
             seen.line.decode("utf-8", "replace").strip()[:SHOWN],

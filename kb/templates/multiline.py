@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 
-from kb.templates.line_blocks import FOLDED, SHAPES, Block
-from kb.templates.masking import Kind, Shape, frame_of, raised
+from kb.templates.line_blocks import FOLDED, SHAPES, LineBlock
+from kb.templates.masking import LineKind, LineShape, frame_of, with_frame
 
 LONGEST_TRACEBACK = 32 * 1024  # bytes from its head on, those of others in between included
 FAR = 64  # lines that may stand between a line's start and its rest
@@ -23,7 +23,7 @@ class CutLines:
         """Whether the next line may be the rest of one."""
         return bool(self._open) or self.width is not None
 
-    def join(self, block: Block) -> None:
+    def join(self, block: LineBlock) -> None:
         """Let the rest of a line that was cut count with its start."""
         marks = block.goes_on(self.width)
         index, narrow, rest = 0, -1, []  # of a line that a terminal cut, whose rest is in the block
@@ -51,7 +51,7 @@ class CutLines:
 
 
 @dataclass(slots=True)
-class _Voice:
+class _OpenTraceback:
     """A speaker whose traceback is under way, or just over."""
 
     until: int
@@ -65,16 +65,16 @@ class Tracebacks:
     """Takes tracebacks together, those of several speakers at once."""
 
     def __init__(self) -> None:
-        self._raised: dict[tuple[object, ...], Shape] = {}
-        self._voices: dict[bytes, _Voice] = {}
+        self._raised: dict[tuple[object, ...], LineShape] = {}
+        self._voices: dict[bytes, _OpenTraceback] = {}
 
     def __bool__(self) -> bool:
         """Whether any is under way."""
         return bool(self._voices)
 
-    def fold(self, block: Block) -> None:
+    def fold(self, block: LineBlock) -> None:
         """Take the bodies of tracebacks out, and name the innermost frame with the exceptions that end them."""
-        heads = block.of_kind(Kind.HEAD)
+        heads = block.of_kind(LineKind.HEAD)
         index = 0
         while index < len(block):
             if not self._voices:
@@ -83,7 +83,7 @@ class Tracebacks:
                     return
                 index = heads[at]
             shape = block.shape(index)
-            if shape.kind is not Kind.BLANK:
+            if shape.kind is not LineKind.BLANK:
                 heard = self._heard(shape, block.line(index), block.offset(index))
                 if heard is not shape:
                     block.reshape(index, heard)
@@ -92,12 +92,12 @@ class Tracebacks:
         for speaker in [one for one, voice in self._voices.items() if voice.until < end]:
             del self._voices[speaker]
 
-    def _heard(self, shape: Shape, line: bytes, offset: int) -> Shape:  # noqa: PLR0911 - one for each way it may go
+    def _heard(self, shape: LineShape, line: bytes, offset: int) -> LineShape:  # noqa: PLR0911 - one for each way it may go
         """What a line counts as beside the tracebacks that are under way."""
         span = shape.rank or shape.node
         speaker = b"" if span is None else line[: shape.start][span[0] : span[1]]
-        if shape.kind is Kind.HEAD:
-            self._voices[speaker] = _Voice(offset + LONGEST_TRACEBACK)
+        if shape.kind is LineKind.HEAD:
+            self._voices[speaker] = _OpenTraceback(offset + LONGEST_TRACEBACK)
             return shape
         voice = self._voices.get(speaker)
         if voice is None:
@@ -106,21 +106,21 @@ class Tracebacks:
             del self._voices[speaker]
             return shape
         if voice.over:
-            if shape.kind is not Kind.EXCEPTION:
+            if shape.kind is not LineKind.EXCEPTION:
                 del self._voices[speaker]
                 return shape
-        elif shape.kind is Kind.FRAME:
+        elif shape.kind is LineKind.FRAME:
             voice.frames, voice.frame, voice.near = voice.frames + 1, frame_of(line), True
             return FOLDED
-        elif shape.kind is Kind.INDENTED and voice.near:
+        elif shape.kind is LineKind.INDENTED and voice.near:
             return FOLDED
-        elif not voice.frames or not (shape.kind is Kind.EXCEPTION or (shape.kind is Kind.WEAK and voice.near)):
+        elif not voice.frames or not (shape.kind is LineKind.EXCEPTION or (shape.kind is LineKind.WEAK and voice.near)):
             voice.near = False
             return shape
         voice.over = True
         return self._raised_at(shape, voice.frame)
 
-    def _raised_at(self, shape: Shape, frame: str) -> Shape:
+    def _raised_at(self, shape: LineShape, frame: str) -> LineShape:
         if shape.template is None or not frame:
             return shape
         key = (shape.template.id, frame, shape.start, shape.rank, shape.node, shape.stamp)
@@ -128,5 +128,5 @@ class Tracebacks:
         if found is None:
             if len(self._raised) >= SHAPES:
                 self._raised.clear()
-            found = self._raised[key] = replace(shape, template=raised(shape.template, frame))
+            found = self._raised[key] = replace(shape, template=with_frame(shape.template, frame))
         return found

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-from kb.templates.lookup_budget import Looks, unlike
+from kb.templates.lookup_budget import LookupBudget, unlike_shape
 from kb.templates.masking import (
     MAY_STEP,
     SHOWN,
     TROUBLE,
-    Kind,
-    Shape,
+    LineKind,
+    LineShape,
     is_iteration,
     is_simple,
     kind_of,
@@ -31,19 +31,19 @@ LIKES = 50_000
 STAMPED = 160  # bytes in which a time, which would have to be found, stands
 _NOT_LIKE = (b"{", b" ", b"\t", b"Traceback")
 
-Key = tuple[bytes, str | None, Kind, bytes]
+Key = tuple[bytes, str | None, LineKind, bytes]
 
 
-class Likeness:
+class ShapeCache:
     """Shapes by what stands in front, the level, the kind, and the masked rest."""
 
     def __init__(self, *, dated: bool) -> None:
         self._dated = dated
         self._heads: dict[int, set[bytes]] = {}
-        self._shapes: dict[Key, Shape] = {}
+        self._shapes: dict[Key, LineShape] = {}
         self.looked = 0  # at lines in full
 
-    def shape(self, folded: bytes, loose: Loose | None, looks: Looks) -> tuple[Shape, bool]:
+    def shape(self, folded: bytes, loose: FoldedGroups | None, looks: LookupBudget) -> tuple[LineShape, bool]:
         """The shape of a folded line, and whether it is so in all streams. `loose`, `looks`: of the stream that it is of."""
         key = self._key(folded)
         known = self._shapes.get(key) if key else None
@@ -53,7 +53,7 @@ class Likeness:
         if fitting is not None:
             return fitting, False
         if not looks.take(folded):
-            return unlike(folded), False
+            return unlike_shape(folded), False
         self.looked += 1
         shape = shape_of(folded, dated=self._dated)
         if shape.template is None:
@@ -95,7 +95,7 @@ class Likeness:
         return folded[:size], level_of(folded, size), kind_of(body), words_masked(body).rstrip()
 
 
-def _is_alike(shape: Shape, template: Template) -> bool:
+def _is_alike(shape: LineShape, template: Template) -> bool:
     """Whether all that is known of the shape's lines beside their template stands in their prefixes."""
     ends = [span[1] for span in (shape.rank, shape.node, shape.stamp) if span is not None]
     steps = shape.step is not None or (MAY_STEP.search(template.text) and is_iteration(template.text))
@@ -103,13 +103,13 @@ def _is_alike(shape: Shape, template: Template) -> bool:
 
 
 @dataclass(slots=True)
-class _Like:
+class _SimilarLines:
     """Lines that are the same but for words of small letters: those of one of them, and which have differed."""
 
     words: list[bytes]
-    shape: Shape
+    shape: LineShape
     differed: set[int] = field(default_factory=set)
-    group: Shape | None = None
+    group: LineShape | None = None
 
     def edges_differ(self) -> bool:
         """Whether they differ in the first word or in the last, and so are not of one group."""
@@ -126,13 +126,13 @@ _TELLING = re.compile(
 )
 
 
-class Loose:
+class FoldedGroups:
     """Which groups and families of a stream's templates have too many to be told apart, and lines like theirs."""
 
     def __init__(self) -> None:
         self._groups: dict[str, int] = {}
         self._families: dict[str, int] = {}
-        self._likes: dict[Key, _Like] = {}
+        self._likes: dict[Key, _SimilarLines] = {}
 
     def count(self, template: Template) -> None:
         """Take a template that the stream did not have so far."""
@@ -142,7 +142,7 @@ class Loose:
             self._groups[template.group] = now
             self._families[template.family] = self._families.get(template.family, 0) + now - seen
 
-    def learn(self, key: Key, shape: Shape) -> None:
+    def learn(self, key: Key, shape: LineShape) -> None:
         """Take a line that was looked at and counts as what it is."""
         template = shape.template
         if template is None or template.width >= WIDEST or len(key[3]) >= SHOWN or MAY_STEP.search(template.text):
@@ -155,9 +155,9 @@ class Loose:
         elif words:
             if len(self._likes) >= LIKES:
                 self._likes.clear()
-            self._likes[bare] = _Like(words, shape)
+            self._likes[bare] = _SimilarLines(words, shape)
 
-    def fitting(self, key: Key) -> Shape | None:
+    def fitting(self, key: Key) -> LineShape | None:
         """The shape of the group that the line is one more of; None where that is not known."""
         if not self._likes:
             return None

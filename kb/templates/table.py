@@ -52,7 +52,7 @@ class Template:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TemplatePlace:
     """Where a template stood: byte offset of the line, its number from 1, and its text of at most 512 characters.
 
     `number` counts from the start of the part that was read (see `TemplateTable.numbered`). `step` is the last that a line
@@ -74,13 +74,13 @@ class Occurrence:
 
     template: Template
     count: int
-    first: tuple[Place, ...]
-    last: tuple[Place, ...]
+    first: tuple[TemplatePlace, ...]
+    last: tuple[TemplatePlace, ...]
     ranks: Mapping[int, int] = field(default_factory=dict)
     nodes: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[TemplatePlace, ...]:
         """The places kept, by offset, none twice."""
         return _by_offset((*self.first, *self.last))
 
@@ -113,7 +113,7 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TableSpan:
     """A part [start, stop) of a stream that was read: its lines, and the last step and time that it named."""
 
     start: int
@@ -137,7 +137,7 @@ class TemplateTable:
     templates: Mapping[str, Occurrence] = field(default_factory=dict)
     steps: Windows = field(default_factory=lambda: Windows(STEPS))
     minutes: Windows = field(default_factory=lambda: Windows(SECONDS))
-    spans: tuple[Span, ...] = ()
+    spans: tuple[TableSpan, ...] = ()
     keep: int = KEEP
     limit: str | None = None
     version: int = VERSION
@@ -214,7 +214,7 @@ def bounded(table: TemplateTable) -> TemplateTable:
     return renamed(table, names) if names else table
 
 
-def alike(tables: Iterable[TemplateTable]) -> tuple[TemplateTable, ...]:
+def fold_alike(tables: Iterable[TemplateTable]) -> tuple[TemplateTable, ...]:
     """The tables, with all groups folded and left out in each that are so in any: their ids can be compared then."""
     given = tuple(tables)
     templates = [one.template for table in given for one in table.templates.values()]
@@ -248,19 +248,19 @@ class _Before:
     time: float | None
 
 
-def _chained(spans: Iterable[Span]) -> tuple[tuple[Span, ...], dict[int, _Before]]:
+def _chained(spans: Iterable[TableSpan]) -> tuple[tuple[TableSpan, ...], dict[int, _Before]]:
     """The spans with those joined that touch, and for each given span, by its start, what stands before it.
 
     A span of no bytes says nothing and is left out, unless it is all there is.
     """
     ordered = sorted({span for span in spans if span.stop > span.start}, key=lambda span: span.start)
-    joined: list[Span] = []
+    joined: list[TableSpan] = []
     before: dict[int, _Before] = {}
     for span in ordered:
         if joined and joined[-1].stop == span.start:
             last = joined[-1]
             before[span.start] = _Before(last.start, last.lines, last.step, last.time)
-            joined[-1] = Span(
+            joined[-1] = TableSpan(
                 last.start,
                 span.stop,
                 last.lines + span.lines,
@@ -278,7 +278,7 @@ def _settled(table: TemplateTable, before: Mapping[int, _Before]) -> TemplateTab
         return table
     starts = sorted(span.start for span in table.spans)
 
-    def place(one: Place) -> Place:
+    def place(one: TemplatePlace) -> TemplatePlace:
         behind = before.get(starts[bisect_right(starts, one.offset) - 1])
         if behind is None:
             return one
@@ -382,7 +382,7 @@ def _together(left: Occurrence, right: Occurrence) -> Occurrence:
     )
 
 
-def _by_offset(places: Iterable[Place]) -> tuple[Place, ...]:
+def _by_offset(places: Iterable[TemplatePlace]) -> tuple[TemplatePlace, ...]:
     found = {place.offset: place for place in places}
     return tuple(found[offset] for offset in sorted(found))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kb.learning.cases import Case, Observation
-from kb.learning.negative_corpus import background, held
+from kb.learning.negative_corpus import background, negative_text
 from kb.rulebase.rule import FaultClass, Rulebook
 
 STEPS = "".join(f"[rank0]: step {at} | loss: {3 - at / 50:.4f} | lr: 3.0e-4\n" for at in range(1, 6))
@@ -45,8 +45,11 @@ def leases(*numbers: int) -> list[Case]:
 
 def others(*texts: str, fault: str | None = "data_error"):
     """A background of texts of another fault, a good run, and noise."""
-    told = [held(100 + at, fault, {"logs/rank-0.log": STEPS + NOISE[at % 3] + text}) for at, text in enumerate(texts)]
-    good = [held(900 + at, "healthy", {"logs/rank-0.log": STEPS + one}) for at, one in enumerate(NOISE)]
+    told = [
+        negative_text(100 + at, fault, {"logs/rank-0.log": STEPS + NOISE[at % 3] + text})
+        for at, text in enumerate(texts)
+    ]
+    good = [negative_text(900 + at, "healthy", {"logs/rank-0.log": STEPS + one}) for at, one in enumerate(NOISE)]
     return background([*told, *good])
 
 

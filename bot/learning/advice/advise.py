@@ -22,9 +22,9 @@ from bot.learning.outcomes import Told, faults_of, looked_within, outcomes, told
 from bot.learning.replay.shadow import Bar, promoted, shadows_within
 from bot.learning.replay.trial import Base
 from kb.learning.cases import Case
-from kb.learning.negative_corpus import Background, background, other
-from kb.learning.precision import Outcome, Share
-from kb.learning.refinement import LEAST_WRONG, Near, exclusion, nearest, pairs, widening
+from kb.learning.negative_corpus import Background, background, negative_case
+from kb.learning.precision import HitRate, RuleOutcome
+from kb.learning.refinement import LEAST_WRONG, NearestLine, exclusion, nearest, pairs, widening
 from kb.learning.yaml_edits import value_of, with_pattern, with_value
 from kb.rulebase.rule import Rule
 from kb.scanning.plan import active
@@ -87,7 +87,7 @@ def advise(
 # --- rules that were wrong -------------------------------------------------------------------------------------------
 
 
-def _narrowed(seen: Seen, found: Sequence[Outcome], looked: Mapping[tuple[str, str], datetime]) -> Iterator[Advice]:
+def _narrowed(seen: Seen, found: Sequence[RuleOutcome], looked: Mapping[tuple[str, str], datetime]) -> Iterator[Advice]:
     for one in found:
         rule = seen.rule(one.rule)
         if rule is None:
@@ -107,7 +107,7 @@ def _fresh(told: Told, looked: Mapping[tuple[str, str], datetime]) -> bool:
     return since is None or (told.judged is not None and told.judged > since)
 
 
-def _narrower(seen: Seen, rule: Rule, precision: Share, wrong: Sequence[int], right: Sequence[int]) -> Advice | None:
+def _narrower(seen: Seen, rule: Rule, precision: HitRate, wrong: Sequence[int], right: Sequence[int]) -> Advice | None:
     text, numbers = seen.text(rule), tuple(wrong)
     why = f"its first answer was {precision.words}; instead people named {_truths(seen, wrong)}"
     title = f"{rule.id} was wrong {len(wrong)} times"
@@ -179,7 +179,7 @@ def _widened(seen: Seen) -> Iterator[Advice]:
             yield _wider(seen, best, cases, fault, len(numbers))
 
 
-def _nearest(seen: Seen, fault: str, cases: Sequence[Case]) -> tuple[Rule, Near] | None:
+def _nearest(seen: Seen, fault: str, cases: Sequence[Case]) -> tuple[Rule, NearestLine] | None:
     texts = [text for case in cases for text in case.texts.values()]
     rules = [
         one for one in seen.base.known.rulebook.rules if active(one) and not one.fallback and fault in faults_of(one)
@@ -188,7 +188,7 @@ def _nearest(seen: Seen, fault: str, cases: Sequence[Case]) -> tuple[Rule, Near]
     return max(found, key=lambda item: (item[1].score, item[0].id), default=None)
 
 
-def _wider(seen: Seen, best: tuple[Rule, Near], cases: Sequence[Case], fault: str, count: int) -> Advice:
+def _wider(seen: Seen, best: tuple[Rule, NearestLine], cases: Sequence[Case], fault: str, count: int) -> Advice:
     rule, near = best
     lacks = ", ".join(repr(word) for word in near.lacks[:5])
     cleaner = cleaner_of(seen.base, cases)
@@ -215,7 +215,7 @@ def _wider(seen: Seen, best: tuple[Rule, Near], cases: Sequence[Case], fault: st
 
 def _against(seen: Seen, fault: str) -> Background:
     others = [one.incident for one in seen.told.values() if one.truth not in (None, fault)]
-    return background(other(case) for case in seen.cases(sorted(others, reverse=True)[:MOST_AGAINST]))
+    return background(negative_case(case) for case in seen.cases(sorted(others, reverse=True)[:MOST_AGAINST]))
 
 
 def _also(text: str, values: Mapping[str, Any]) -> str:
@@ -246,7 +246,7 @@ def _linked(seen: Seen) -> Iterator[Advice]:
         rule = seen.rule(rules.most_common(1)[0][0])
         if rule is None or effect.id in rule.explains or truths[effect.id] >= max(1, truths[cause.id]):
             continue
-        order = f"{cause.id} came before {effect.id} in {Share(pair.in_order, pair.together).words} incidents that have both"
+        order = f"{cause.id} came before {effect.id} in {HitRate(pair.in_order, pair.together).words} incidents that have both"
         said = f"people named {cause.id} in {truths[cause.id]} of them, {effect.id} in {truths[effect.id]}"
         text = seen.text(rule)
         explains = [*(value_of(text, "explains") or []), effect.id] if text is not None else []
@@ -267,7 +267,7 @@ def _order(report: SeenReport, faults: Mapping[str, Any]) -> list[str]:
 # --- shadows, and rules that never fire ------------------------------------------------------------------------------
 
 
-def _promotion(seen: Seen, name: str, right: Share) -> Advice:
+def _promotion(seen: Seen, name: str, right: HitRate) -> Advice:
     rule = seen.rule(name)
     text = seen.text(rule) if rule is not None else None
     files = {rule.file: promoted(text)} if rule is not None and text is not None else {}
@@ -276,7 +276,7 @@ def _promotion(seen: Seen, name: str, right: Share) -> Advice:
     )
 
 
-def _retired(seen: Seen, found: Sequence[Outcome]) -> Iterator[Advice]:
+def _retired(seen: Seen, found: Sequence[RuleOutcome]) -> Iterator[Advice]:
     """Rules of the site's own that never fired, each; of those that ship, how many: another site may need them."""
     times = [one.at for one in seen.told.values()]
     days = (seen.now - min(times)).days if times else 0

@@ -19,7 +19,7 @@ from bot.rulebase.loader import Knowledge
 from bot.runtime.redaction import redact
 from kb.errors import RuleError
 from kb.learning.cases import Case
-from kb.learning.discriminating_patterns import Found
+from kb.learning.discriminating_patterns import MinedPattern
 from kb.learning.negative_corpus import compiled, line_at
 from kb.learning.yaml_edits import value_of
 from kb.rulebase.rule import Rule
@@ -35,7 +35,7 @@ def cleaner_of(base: Base, cases: Sequence[Case]) -> Cleaner:
     return Cleaner(words_of(base.known.rulebook), frozenset().union(*(case.names for case in cases)))
 
 
-def fit(found: Found, names: Collection[str]) -> bool:
+def fit(found: MinedPattern, names: Collection[str]) -> bool:
     """Whether a pattern may go into a rule: it holds nothing that looks like a secret, and no name of the incidents."""
     plain = found.search.replace("\\", "").lower()
     held = any(re.search(rf"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])", plain) for name in names)
@@ -73,7 +73,7 @@ class OneRule:
                 yield f"{test.path.parent.name}/{test.path.name}"
 
 
-def silent_logs(base: Base, rule: Rule, text: str, found: Found, cases: Sequence[Case]) -> dict[str, str]:
+def silent_logs(base: Base, rule: Rule, text: str, found: MinedPattern, cases: Sequence[Case]) -> dict[str, str]:
     """Logs on which a narrowed rule is silent, by path: what it spoke on before, with what keeps it silent now."""
     was, will = OneRule(base, rule, base.files[rule.file]), OneRule(base, rule, text)
     cleaner, keep = cleaner_of(base, cases), kept_words(value_of(text, "match"))
@@ -90,7 +90,7 @@ def silent_logs(base: Base, rule: Rule, text: str, found: Found, cases: Sequence
     return _files(rule, made)
 
 
-def match_logs(base: Base, rule: Rule, text: str, found: Found, cases: Sequence[Case]) -> dict[str, str]:
+def match_logs(base: Base, rule: Rule, text: str, found: MinedPattern, cases: Sequence[Case]) -> dict[str, str]:
     """Logs on which a widened rule speaks, by path: lines of the incidents that it missed."""
     was, will = OneRule(base, rule, base.files[rule.file]), OneRule(base, rule, text)
     cleaner, keep = cleaner_of(base, cases), kept_words(value_of(text, "match"))
@@ -103,7 +103,7 @@ def match_logs(base: Base, rule: Rule, text: str, found: Found, cases: Sequence[
     return _files(rule, made)
 
 
-def _lines(case: Case, found: Found, spoke: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _lines(case: Case, found: MinedPattern, spoke: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The lines of an incident that decide, by source: those of the pattern, and those on which the rule spoke."""
     told = {}
     for source, text in case.texts.items():

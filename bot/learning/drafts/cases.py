@@ -15,7 +15,7 @@ from bot.store.incidents import Listing, Record, Store
 from connectors.base.bundle_layout import PARTS
 from kb.errors import UnreadableInput
 from kb.learning.cases import Case, Observation
-from kb.learning.negative_corpus import Background, background, held, other
+from kb.learning.negative_corpus import Background, background, negative_case, negative_text
 from kb.report import Report
 
 MOST_ALIKE = 8  # incidents that sharpen a rule, the newest
@@ -68,12 +68,12 @@ def gathered(
             if case.fault is not None and case.fault == first.fault and len(alike) < MOST_ALIKE and not alone:
                 alike.append(case)
             elif one.verdict == _NO_FAULT and case.fault is None:
-                others.append(held(case.id, "healthy", case.texts, stage=case.stage, observed=case.observed))
+                others.append(negative_text(case.id, "healthy", case.texts, stage=case.stage, observed=case.observed))
             else:
-                others.append(other(case))
+                others.append(negative_case(case))
     for number, streams in enumerate((clean or {}).values(), start=1):
         others.append(
-            held(-number, "healthy", {name: text.decode("utf-8", "replace") for name, text in streams.items()})
+            negative_text(-number, "healthy", {name: text.decode("utf-8", "replace") for name, text in streams.items()})
         )
     return Gathered((first, *alike), background(others))
 

@@ -29,14 +29,14 @@ from bot.store.database import Database
 from bot.store.incidents import REPLAY_BYTES
 from bot.store.tables import ReplayRow
 from kb.errors import SignalboxError
-from kb.learning.precision import Share, fits
+from kb.learning.precision import HitRate, fits
 from kb.rulebase.rule import Rulebook
 
 MOST_JUDGED = 1_500  # incidents that both rule bases judge: those that people spoke of first, then the newest
 FEW = 8  # incidents or logs named in a reason
 _CHUNK, _FEW_TEXTS = 64, 8  # incidents of a task: to be searched, to be judged
 _ROUND = 96  # incidents, after which it is asked whether enough is known
-_NOTHING = Share(0, 0)
+_NOTHING = HitRate(0, 0)
 
 Kind = Literal["new", "lost", "changed"]
 
@@ -95,8 +95,8 @@ class Backtest:
     unjudged_said: int = 0
     hits: tuple[int, ...] = ()
     changes: tuple[Change, ...] = ()
-    precision: Share = _NOTHING
-    recall: Share = _NOTHING
+    precision: HitRate = _NOTHING
+    recall: HitRate = _NOTHING
     shadowed: Mapping[str, int] = field(default_factory=dict)
     clean: int = 0
     clean_hits: tuple[str, ...] = ()
@@ -264,21 +264,21 @@ def _change(number: int, heard: Heard, told: Told) -> Change:
     return Change(number, kind, old, new, told.truth, better=now and not was, worse=was and not now)
 
 
-def _precision(book: Rulebook, told: Mapping[int, Told], heard: Mapping[int, Heard]) -> Share:
+def _precision(book: Rulebook, told: Mapping[int, Told], heard: Mapping[int, Heard]) -> HitRate:
     """Of the hits on incidents whose cause people named, those in which the cause, or its consequence, is what is named."""
     judged = [
         any(fits(book, told[number].truth or "", fault) for faults in one.spoke.values() for fault in faults)
         for number, one in heard.items()
         if one.spoke and told[number].truth is not None
     ]
-    return Share(sum(judged), len(judged))
+    return HitRate(sum(judged), len(judged))
 
 
-def _recall(trial_: Trial, told: Mapping[int, Told], heard: Mapping[int, Heard], left: Collection[int]) -> Share:
+def _recall(trial_: Trial, told: Mapping[int, Told], heard: Mapping[int, Heard], left: Collection[int]) -> HitRate:
     """Of the incidents of the faults that the touched rules name, those on which one of them speaks; `left` were not judged."""
     faults = {fault for rule in trial_.new.rules if rule.id in trial_.rules for fault in faults_of(rule)}
     of = [number for number, one in told.items() if one.truth in faults and number not in left]
-    return Share(sum(number in heard and bool(heard[number].spoke) for number in of), len(of))
+    return HitRate(sum(number in heard and bool(heard[number].spoke) for number in of), len(of))
 
 
 def _shadowed(rules: Sequence[str], heard: Mapping[int, Heard]) -> Mapping[str, int]:

@@ -19,7 +19,7 @@ from bot.store.tables import ShadowHitRow
 from kb.diagnosis.engine import answered
 from kb.diagnosis.findings import Finding, hear, settled
 from kb.facts.evidence import Evidence, Facts, History
-from kb.learning.precision import Share, fits
+from kb.learning.precision import HitRate, fits
 from kb.learning.yaml_edits import with_value
 from kb.rulebase.codec import meaning
 from kb.rulebase.rule import Rule, Rulebook
@@ -58,7 +58,7 @@ class Shadow:
     rule: str
     hits: int
     leads: int
-    right: Share
+    right: HitRate
     lacks: str = ""
 
     @property
@@ -154,11 +154,11 @@ def _fared(book: Rulebook, name: str, rows: Sequence[ShadowHitRow], told: Mappin
     # a hit on an incident that was merged into another counts as a part of that one, which has a hit of its own
     own = [row for row in rows if row.incident_id in told]
     judged = [fits(book, truth, row.fault) for row in own if (truth := told[row.incident_id].truth) is not None]
-    right = Share(sum(judged), len(judged))
+    right = HitRate(sum(judged), len(judged))
     return Shadow(name, len(own), sum(row.leads for row in own), right, _lacks(right, bar))
 
 
-def _lacks(right: Share, bar: Bar) -> str:
+def _lacks(right: HitRate, bar: Bar) -> str:
     if right.hits < bar.right:
         return f"right in {right.hits} closed incidents, {bar.right} are needed"
     if right.low < bar.precision:

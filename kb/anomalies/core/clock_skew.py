@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from statistics import median
 
-from kb.anomalies.core.run import Run, Spot
+from kb.anomalies.core.run import LineRef, RunProfile
 
 FEWEST = 4  # events that nodes must share, each with its first and last line
 SMALLEST = 30.0  # seconds; less than that is the time that nodes take, not their clocks
@@ -29,13 +29,13 @@ YEAR = 365 * 86400.0
 _ZONED = re.compile(r"\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)\b")
 
 
-def leveled(run: Run, start: float | None = None) -> Run:
+def align_clocks(run: RunProfile, start: float | None = None) -> RunProfile:
     """The run with all lines on one clock. `start`: when the scheduler says that the job began, seconds since the epoch."""
     run = _in_year(run, start)
     shift = _shift(run, start)
     near = _Neighbours(run, shift)
 
-    def spot(one: Spot) -> Spot:
+    def spot(one: LineRef) -> LineRef:
         return replace(one, time=near.time(one))
 
     moved = _moved(run, spot)
@@ -44,7 +44,7 @@ def leveled(run: Run, start: float | None = None) -> Run:
     )
 
 
-def _in_year(run: Run, start: float | None) -> Run:
+def _in_year(run: RunProfile, start: float | None) -> RunProfile:
     """The run with lines whose stamp names no year, read a year off at New Year, in the year in which it ran."""
     times = [spot.time for spot in _spots(run) if spot.time is not None]
     if not times:
@@ -53,7 +53,7 @@ def _in_year(run: Run, start: float | None) -> Run:
     if max(times) - middle < YEAR * 0.9 and middle - min(times) < YEAR * 0.9:
         return run
 
-    def spot(one: Spot) -> Spot:
+    def spot(one: LineRef) -> LineRef:
         if one.time is None or abs(one.time - middle) < YEAR * 0.9:
             return one
         years = round((middle - one.time) / (YEAR + 0.25 * 86400))
@@ -69,7 +69,7 @@ def _years_on(time: float, years: int) -> float:
     return then.replace(year=then.year + years, day=day).timestamp()
 
 
-def _moved(run: Run, spot: Callable[[Spot], Spot]) -> Run:
+def _moved(run: RunProfile, spot: Callable[[LineRef], LineRef]) -> RunProfile:
     """The run with each of its lines changed."""
     events = {
         name: replace(
@@ -87,15 +87,15 @@ def _moved(run: Run, spot: Callable[[Spot], Spot]) -> Run:
     )
 
 
-def _spots(run: Run) -> Iterator[Spot]:
+def _spots(run: RunProfile) -> Iterator[LineRef]:
     return (spot for event in run.events.values() for seen in event.nodes.values() for spot in seen.spots)
 
 
-def _is_zoned(spot: Spot) -> bool:
+def _is_zoned(spot: LineRef) -> bool:
     return _ZONED.search(spot.text[:160]) is not None
 
 
-def _shift(run: Run, start: float | None) -> float:
+def _shift(run: RunProfile, start: float | None) -> float:
     """Seconds that lines without a zone are ahead of UTC: a whole number of half hours."""
     dated: dict[str, list[tuple[int, float, bool]]] = defaultdict(list)
     for spot in _spots(run):
@@ -132,7 +132,7 @@ def _fitting(time: float, local: Sequence[tuple[int, float]], at: int) -> Sequen
 class _Neighbours:
     """Times of lines by what stands beside them in their source."""
 
-    def __init__(self, run: Run, shift: float) -> None:
+    def __init__(self, run: RunProfile, shift: float) -> None:
         self._shift = shift
         told: dict[str, list[tuple[int, float]]] = defaultdict(list)
         for spot in _spots(run):
@@ -144,13 +144,13 @@ class _Neighbours:
                 told[beat.spot.source].append((beat.spot.offset, beat.spot.time))
         self._told = {source: sorted(places) for source, places in told.items()}
 
-    def before(self, spot: Spot) -> float | None:
+    def before(self, spot: LineRef) -> float | None:
         """The time of the last line up to one that has a time."""
         places = self._told.get(spot.source, [])
         at = bisect_right(places, (spot.offset, math.inf))
         return places[at - 1][1] if at else (places[0][1] if places else spot.time)
 
-    def time(self, spot: Spot) -> float | None:
+    def time(self, spot: LineRef) -> float | None:
         """A line's time on the common clock."""
         if spot.time is None:
             return self.before(spot)
@@ -162,7 +162,7 @@ class _Neighbours:
         return min((spot.time, spot.time + self._shift), key=lambda one: abs(one - beside))
 
 
-def skews(run: Run) -> Mapping[str, float]:
+def skews(run: RunProfile) -> Mapping[str, float]:
     """By node, how many seconds its clock is ahead of the others'; only where it is far off, and steadily."""
     nodes = run.heard
     if len(nodes) < 3:
@@ -196,6 +196,6 @@ def skews(run: Run) -> Mapping[str, float]:
     return off
 
 
-def corrected(spot: Spot, off: Mapping[str, float]) -> float | None:
+def corrected(spot: LineRef, off: Mapping[str, float]) -> float | None:
     """A line's time on the common clock."""
     return None if spot.time is None else spot.time - off.get(spot.node, 0.0)

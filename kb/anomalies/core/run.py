@@ -12,7 +12,7 @@ JOB = ""  # the node of a line that belongs to no node: a launcher's or a schedu
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class LineRef:
     """A line: its source, the byte at which it starts, its number from 1 where known, seconds since the epoch, who spoke.
 
     `dated`: the time is its own, and not that of the last line before it that has one.
@@ -29,22 +29,22 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class NodeEvent:
     """An event on one node: how often, its first and last few lines in order, and lines by who spoke: source and rank."""
 
     count: int
-    spots: tuple[Spot, ...]
+    spots: tuple[LineRef, ...]
     voices: Mapping[tuple[str, int | None], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class RunEvent:
     """A template of log lines. `text` has `<*>` for what varies; `level` is the word of the line, in lower case."""
 
     id: str
     text: str
     level: str | None
-    nodes: Mapping[str, Seen]
+    nodes: Mapping[str, NodeEvent]
 
     @property
     def count(self) -> int:
@@ -53,10 +53,10 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class StepLine:
     """A line that tells a step. `seconds` a step, `loss` where it says them; `rate`: what was done in a second; `held_out`: of an evaluation."""
 
-    spot: Spot
+    spot: LineRef
     step: int
     seconds: float | None = None
     loss: float | None = None
@@ -65,42 +65,42 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class StageBeginning:
     """A line with which a stage begins."""
 
-    spot: Spot
+    spot: LineRef
     stage: str
 
 
 @dataclass(frozen=True, slots=True)
-class Voice:
+class RunSource:
     """One source of a node: a rank's file or a node's. `last`: the last line that it has; `lines` that there are."""
 
     source: str
     node: str
     rank: int | None
     lines: int
-    last: Spot | None = None
+    last: LineRef | None = None
     kind: str = "job"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunProfile:
     """One run.
 
     `nodes`: all that the job had, also those without a log. `state`, `start`: the scheduler's word for its end and its begin.
     """
 
-    events: Mapping[str, Event]
+    events: Mapping[str, RunEvent]
     nodes: tuple[str, ...] = ()
-    beats: tuple[Beat, ...] = ()
-    turns: tuple[Turn, ...] = ()
-    voices: tuple[Voice, ...] = ()
+    beats: tuple[StepLine, ...] = ()
+    turns: tuple[StageBeginning, ...] = ()
+    voices: tuple[RunSource, ...] = ()
     state: str = ""
     start: float | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     own_settings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by name and node, where nodes differ
-    anchors: tuple[Beat, ...] = ()  # steps that single ranks name beside the job's own step lines
+    anchors: tuple[StepLine, ...] = ()  # steps that single ranks name beside the job's own step lines
 
     @property
     def heard(self) -> frozenset[str]:

@@ -166,6 +166,6 @@ _STAGE_WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
 )  # fmt: skip
 
 
-def stage_told(text: str, among: tuple[str, ...]) -> str | None:
+def stage_named(text: str, among: tuple[str, ...]) -> str | None:
     """The stage that a line's own words name, of those given."""
     return next((stage for stage, words in _STAGE_WORDS if stage in among and words.search(text)), None)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from kb.anomalies.core.run import JOB, Event, Run, Seen, Spot
+from kb.anomalies.core.run import JOB, LineRef, NodeEvent, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import (
     by_signal,
     harm,
@@ -28,8 +28,8 @@ from kb.anomalies.core.severity_words import (
     of_machine,
     skeleton,
 )
-from kb.anomalies.runs.baseline_diff import IGNORED, Compared
-from kb.anomalies.time.run_end import JUST_BEFORE, Behind, Ending, nearness
+from kb.anomalies.runs.baseline_diff import IGNORED, EventComparison
+from kb.anomalies.time.run_end import JUST_BEFORE, LineTimes, RunEnding, nearness
 
 OFTEN = 4  # times its peers' count with which a node says an event more than they do
 MOST_SLOTS = 8
@@ -39,11 +39,11 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.]*\d)")
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredEvent:
     """An event with its features, the line that shows it best, and when that was written."""
 
-    event: Event
-    spot: Spot
+    event: RunEvent
+    spot: LineRef
     when: float | None
     near: float
     fresh: float
@@ -55,14 +55,14 @@ class Measured:
     nodes: frozenset[str]
 
 
-class Measure:
+class EventMeasurer:
     """Measures the events of one run."""
 
     def __init__(
         self,
-        run: Run,
-        compared: Mapping[str, Compared],
-        ending: Ending,
+        run: RunProfile,
+        compared: Mapping[str, EventComparison],
+        ending: RunEnding,
         off: Mapping[str, float],
         *,
         known: Mapping[tuple[str, int], float],
@@ -70,7 +70,7 @@ class Measure:
     ) -> None:
         self._run, self._compared, self._ending, self._known = run, compared, ending, known
         self._displaced = frozenset(displaced)
-        self._behind = Behind(run, off)
+        self._behind = LineTimes(run, off)
         self._nodes = max(1, len(run.heard - {JOB}))
         self._steps = {(beat.spot.source, beat.spot.offset) for beat in run.beats}
         self._wave = self._first_consequence()
@@ -93,7 +93,7 @@ class Measure:
         """Whether something was raised, or a consequence seen, once the run had turned."""
         return self._wave is not None or self._first_raised is not None
 
-    def all(self) -> list[Measured]:
+    def all(self) -> list[MeasuredEvent]:
         """All events that may tell a failure, by id."""
         found = []
         for event in sorted(self._run.events.values(), key=lambda one: one.id):
@@ -170,14 +170,14 @@ class Measure:
                         found[spot.source].append(spot.offset)
         return {source: sorted(places) for source, places in found.items()}
 
-    def _fresh(self, event: Event) -> float:
+    def _fresh(self, event: RunEvent) -> float:
         one = self._compared.get(event.id)
         return one.fresh if one else 0.5
 
     # One event
 
-    def _measure(self, event: Event) -> Measured:
-        against = self._compared.get(event.id, Compared(event.id, 0.5, 0, ""))
+    def _measure(self, event: RunEvent) -> MeasuredEvent:
+        against = self._compared.get(event.id, EventComparison(event.id, 0.5, 0, ""))
         where = self._where(event)
         near, when, spot = self._best(where)
         told = max(harm(event.text, event.level), harm(spot.text, event.level) if spot.text else 0.0)
@@ -200,16 +200,16 @@ class Measure:
             "known": self._of_rules(where),
             "value": _value(event, where),
         }
-        return Measured(
+        return MeasuredEvent(
             event, spot, when, near, against.fresh, told, consequence, raised, against.why, features, frozenset(where)
         )
 
-    def _of_rules(self, where: Mapping[str, Seen]) -> float:
+    def _of_rules(self, where: Mapping[str, NodeEvent]) -> float:
         """What a rule's word for one of its lines adds."""
         spots = (spot for seen in where.values() for spot in seen.spots)
         return max((self._known.get((spot.source, spot.offset), 0.0) for spot in spots), default=0.0)
 
-    def _where(self, event: Event) -> Mapping[str, Seen]:
+    def _where(self, event: RunEvent) -> Mapping[str, NodeEvent]:
         """The nodes on which it came: those that say it far more often than the others that do, where there are such."""
         counts = sorted(seen.count for seen in event.nodes.values())
         if len(counts) < 2:
@@ -218,7 +218,7 @@ class Measure:
         more = {node: seen for node, seen in event.nodes.items() if seen.count >= OFTEN * usual}
         return more if 0 < len(more) <= max(1, len(counts) // 2) else event.nodes
 
-    def _best(self, where: Mapping[str, Seen]) -> tuple[float, float | None, Spot]:
+    def _best(self, where: Mapping[str, NodeEvent]) -> tuple[float, float | None, LineRef]:
         """The line that stands nearest the turn, the first of several."""
         timed = [
             (nearness(when := self._behind.time(spot), self._ending, self._wave), when, spot)
@@ -233,7 +233,7 @@ class Measure:
             key=lambda one: (one[1] is None, one[1] or 0.0, one[2].source, one[2].offset),
         )
 
-    def _of_place(self, event: Event, where: Mapping[str, Seen], spot: Spot) -> dict[str, float]:
+    def _of_place(self, event: RunEvent, where: Mapping[str, NodeEvent], spot: LineRef) -> dict[str, float]:
         few = len(where)
         others = sorted(seen.count for node, seen in event.nodes.items() if node not in where)
         usual = median((*others, *[0] * (self._nodes - few - len(others)))) if self._nodes > few else 0.0
@@ -258,7 +258,9 @@ class Measure:
             "framed": float("[in " in event.text),
         }
 
-    def _of_time(self, where: Mapping[str, Seen], near: float, when: float | None, spot: Spot) -> dict[str, float]:
+    def _of_time(
+        self, where: Mapping[str, NodeEvent], near: float, when: float | None, spot: LineRef
+    ) -> dict[str, float]:
         ending = self._ending
         firsts = [t for seen in where.values() if (t := self._behind.time(seen.spots[0])) is not None]
         lasts = [t for seen in where.values() if (t := self._behind.time(seen.spots[-1])) is not None]
@@ -296,7 +298,7 @@ class Measure:
         }
 
 
-def _of_words(event: Event, text: str) -> dict[str, float]:
+def _of_words(event: RunEvent, text: str) -> dict[str, float]:
     return {
         "grave": float(is_grave(text)),
         "uneasy": float(is_uneasy(text)),
@@ -311,7 +313,7 @@ def _of_words(event: Event, text: str) -> dict[str, float]:
     }
 
 
-def _value(event: Event, where: Mapping[str, Seen]) -> float:
+def _value(event: RunEvent, where: Mapping[str, NodeEvent]) -> float:
     """How far the largest number of its lines there is beyond those of the other nodes, as a power of two."""
     others = [spot.text for node, seen in event.nodes.items() if node not in where for spot in seen.spots]
     if not others:
@@ -343,5 +345,5 @@ def _highest(texts: Sequence[str]) -> list[float]:
     return columns
 
 
-def _writer(event: Event) -> str:
+def _writer(event: RunEvent) -> str:
     return next(iter(skeleton(event.text)), "")

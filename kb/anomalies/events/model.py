@@ -13,7 +13,7 @@ from functools import lru_cache
 import msgspec
 
 from kb.anomalies.core.severity_words import skeleton
-from kb.anomalies.events.features import Measured
+from kb.anomalies.events.features import MeasuredEvent
 
 TOPS = 8  # of the likeliest, beside which the others are seen
 SURE_ENOUGH = 0.1  # of what counts as said besides
@@ -52,19 +52,19 @@ def encoded(model: EventModel) -> bytes:
     return msgspec.json.format(msgspec.json.encode(model), indent=1) + b"\n"
 
 
-def judged(measured: Sequence[Measured], model: EventModel, *, filtered: bool) -> tuple[float, ...]:
+def event_probabilities(measured: Sequence[MeasuredEvent], model: EventModel, *, filtered: bool) -> tuple[float, ...]:
     """By event the probability that it tells the failure, 0 to 1. `filtered`: a good run was compared with."""
     weights = model.with_good_run if filtered else model.without_good_run
     first = alone(measured, weights)
-    return tuple(chance(beside, weights.second) for beside in among(measured, first))
+    return tuple(probability(beside, weights.second) for beside in among(measured, first))
 
 
-def alone(measured: Sequence[Measured], weights: Weights) -> tuple[float, ...]:
+def alone(measured: Sequence[MeasuredEvent], weights: Weights) -> tuple[float, ...]:
     """The first look: each by itself."""
-    return tuple(chance(one.features, weights.first) for one in measured)
+    return tuple(probability(one.features, weights.first) for one in measured)
 
 
-def chance(features: Mapping[str, float], weights: Mapping[str, float]) -> float:
+def probability(features: Mapping[str, float], weights: Mapping[str, float]) -> float:
     """The probability of features under weights in log-odds: of a feature by its name, of several at once by `a*b`, "" of none."""
     odds = 0.0
     for names, weight in _split(weights):
@@ -86,7 +86,7 @@ def _parted(weights: tuple[tuple[str, float], ...]) -> tuple[tuple[tuple[str, ..
     return tuple((tuple(name.split("*")) if name else (), weight) for name, weight in weights)
 
 
-def among(measured: Sequence[Measured], first: Sequence[float]) -> list[Mapping[str, float]]:
+def among(measured: Sequence[MeasuredEvent], first: Sequence[float]) -> list[Mapping[str, float]]:
     """Each event's features, with those that it has beside the likeliest others."""
     order = sorted(range(len(measured)), key=lambda i: (-first[i], measured[i].event.id))
     place = {i: rank for rank, i in enumerate(order)}
@@ -117,7 +117,7 @@ def _odds(p: float) -> float:
     return math.log(p / (1.0 - p))
 
 
-def _beside(one: Measured, top: Measured) -> dict[str, float]:
+def _beside(one: MeasuredEvent, top: MeasuredEvent) -> dict[str, float]:
     few = bool(top.features["one node"] or top.features["few nodes"])
     timed = one.when is not None and top.when is not None
     gap = (one.when or 0.0) - (top.when or 0.0) if timed else 0.0

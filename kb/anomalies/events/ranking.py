@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kb.anomalies.core.clock_skew import corrected
-from kb.anomalies.core.run import Event, Run, Spot
-from kb.anomalies.events.features import Measured
-from kb.anomalies.events.model import EventModel, judged
-from kb.anomalies.time.change_step import Change, Course
-from kb.anomalies.time.run_end import Ending
+from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
+from kb.anomalies.events.features import MeasuredEvent
+from kb.anomalies.events.model import EventModel, event_probabilities
+from kb.anomalies.time.change_step import StepChange, StepCourse
+from kb.anomalies.time.run_end import RunEnding
 
 TOLD = 0.36  # a probability from which on an event is told: about half of the F1 reached, where the sum of both errors is least
 ALONE = 0.2  # of the likeliest, where none is told
@@ -19,15 +19,15 @@ WELL = frozenset({"COMPLETED", "SUCCEEDED", "RUNNING", ""})
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class RankedEvent:
     """An event with the probability that it tells the failure, the line that shows it best, and why it is told.
 
     `nodes`: those of its nodes on which it stands out.
     """
 
-    event: Event
+    event: RunEvent
     score: float
-    spot: Spot
+    spot: LineRef
     fresh: float
     harm: float
     near: float
@@ -37,7 +37,7 @@ class Weighed:
     raised: bool = False
 
 
-def ending_of(run: Run, course: Course, turned: Sequence[Change], off: Mapping[str, float]) -> Ending:
+def ending_of(run: RunProfile, course: StepCourse, turned: Sequence[StepChange], off: Mapping[str, float]) -> RunEnding:
     """When and how a run turned."""
     times = [
         t
@@ -53,26 +53,28 @@ def ending_of(run: Run, course: Course, turned: Sequence[Change], off: Mapping[s
     if turned:
         when = corrected(turned[0].beats[0].spot, off)
         at, crashed = (when if when is not None else at), False
-    return Ending(at, begun, over, interval, crashed, well)
+    return RunEnding(at, begun, over, interval, crashed, well)
 
 
-def weigh(measured: Sequence[Measured], nodes: int, model: EventModel, *, filtered: bool) -> tuple[Weighed, ...]:
+def rank_events(
+    measured: Sequence[MeasuredEvent], nodes: int, model: EventModel, *, filtered: bool
+) -> tuple[RankedEvent, ...]:
     """All events by how likely they tell the failure. `nodes` of the run that said anything; `filtered`: a good run is known."""
-    scores = judged(measured, model, filtered=filtered)
+    scores = event_probabilities(measured, model, filtered=filtered)
     found = [_weighed(one, score, nodes) for one, score in zip(measured, scores, strict=True)]
     return tuple(sorted(found, key=lambda one: (-one.score, one.event.id)))
 
 
-def _weighed(one: Measured, score: float, nodes: int) -> Weighed:
+def _weighed(one: MeasuredEvent, score: float, nodes: int) -> RankedEvent:
     why = [one.why] if one.why else []
     if nodes > 2 and len(one.nodes) <= max(1, nodes // 8):
         why.append(f"on {len(one.nodes)} of {nodes} nodes")
-    return Weighed(
+    return RankedEvent(
         one.event, score, one.spot, one.fresh, one.harm, one.near, one.consequence, tuple(why), one.nodes, one.raised
     )
 
 
-def choose(weighed: Sequence[Weighed]) -> tuple[Weighed, ...]:
+def choose_events(weighed: Sequence[RankedEvent]) -> tuple[RankedEvent, ...]:
     """The events worth telling: the likely ones, or else the likeliest if it is not too unlikely."""
     told = tuple(one for one in weighed[:MOST] if one.score >= TOLD)
     return told or tuple(one for one in weighed[:1] if one.score >= ALONE)

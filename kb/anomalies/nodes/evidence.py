@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kb.anomalies.core.clock_skew import corrected
-from kb.anomalies.core.run import JOB, Event, Run, Seen
+from kb.anomalies.core.run import JOB, NodeEvent, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import by_signal, harm, is_body, is_consequence, is_raised
-from kb.anomalies.nodes.mentions import Names
-from kb.anomalies.nodes.peers import Odd, apart, ended_early, lacking, off_values, silent
+from kb.anomalies.nodes.mentions import NodeNames
+from kb.anomalies.nodes.peers import OddNode, ended_early, isolated, lacking, off_values, silent
 
 JUST_BEFORE = 3.0  # seconds before the last step, in which what ends a run may be said
 SOON = 90.0
@@ -27,7 +27,7 @@ MOST_FOREST = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TurningPoint:
     """When a run turned: `at`, its last step or where it became another; `interval` seconds between step lines; `crashed`: no step came after.
 
     `wave`: when the first consequence came.
@@ -59,31 +59,31 @@ class Moment:
 
 
 @dataclass(slots=True)
-class Grounds:
+class NodeEvidence:
     """What speaks against one node: by ground how much, and what it is."""
 
     worth: dict[str, float] = field(default_factory=dict)
-    why: dict[str, Odd] = field(default_factory=dict)
+    why: dict[str, OddNode] = field(default_factory=dict)
 
-    def take(self, ground: str, worth: float, odd: Odd) -> None:
+    def take(self, ground: str, worth: float, odd: OddNode) -> None:
         """Keep the strongest word of a ground."""
         if worth > self.worth.get(ground, 0.0):
             self.worth[ground] = min(1.0, worth)
             self.why[ground] = odd
 
 
-def grounds(
-    run: Run,
+def node_evidence(
+    run: RunProfile,
     fresh: Mapping[str, float],
     told: Sequence[tuple[str, float]],
-    moment: Moment,
+    moment: TurningPoint,
     off: Mapping[str, float],
-) -> Mapping[str, Grounds]:
+) -> Mapping[str, NodeEvidence]:
     """What speaks against each node.
 
     `fresh`: by event, 0 to 1, how little the good run has of it; `told`: the events that tell the failure, with their worth.
     """
-    look = _Look(run, fresh, moment, off)
+    look = _EvidenceCollector(run, fresh, moment, off)
     if len(look.found) >= 2:
         look.by_events()
         look.by_names()
@@ -107,14 +107,16 @@ class _Times:
     first_since: float | None
 
 
-class _Look:
+class _EvidenceCollector:
     """One run, looked at from all sides."""
 
-    def __init__(self, run: Run, fresh: Mapping[str, float], moment: Moment, off: Mapping[str, float]) -> None:
+    def __init__(
+        self, run: RunProfile, fresh: Mapping[str, float], moment: TurningPoint, off: Mapping[str, float]
+    ) -> None:
         self._run, self._fresh, self._off = run, fresh, off
-        self.found = {node: Grounds() for node in sorted({*run.nodes, *run.heard} - {JOB})}
+        self.found = {node: NodeEvidence() for node in sorted({*run.nodes, *run.heard} - {JOB})}
         self._heard = sorted(run.heard - {JOB})
-        self._moment = Moment(moment.at, moment.interval, moment.crashed, self._wave(moment.at))
+        self._moment = TurningPoint(moment.at, moment.interval, moment.crashed, self._wave(moment.at))
 
     def _wave(self, at: float | None) -> float | None:
         """When the first consequence came that the good run has not as often."""
@@ -128,10 +130,10 @@ class _Look:
         )
         return min(times, default=None)
 
-    def _new(self, event: Event) -> float:
+    def _new(self, event: RunEvent) -> float:
         return self._fresh.get(event.id, 0.5)
 
-    def _known(self, seen: Seen) -> list[float]:
+    def _known(self, seen: NodeEvent) -> list[float]:
         return [time for spot in seen.spots if (time := corrected(spot, self._off)) is not None]
 
     def _rare(self, few: int) -> float:
@@ -139,7 +141,7 @@ class _Look:
         nodes = len(self._heard)
         return 0.0 if few >= nodes else math.log(nodes / few) / math.log(nodes)
 
-    def _times(self, seen: Seen) -> _Times:
+    def _times(self, seen: NodeEvent) -> _Times:
         moment = self._moment
         times = [corrected(spot, self._off) for spot in seen.spots]
         known = [time for time in times if time is not None]
@@ -179,36 +181,40 @@ class _Look:
             self._said(node, sorted(several, key=lambda one: (-one[0], one[1])))
         start = min(first, default=(0.0,))[0]
         for time, node, name, worth in first:
-            odd = Odd(node, worth, "it was the first to speak of trouble", (name,))
+            odd = OddNode(node, worth, "it was the first to speak of trouble", (name,))
             self.found[node].take("first", worth * math.exp(-(time - start) / ALONG), odd)
 
     def _said(self, node: str, several: Sequence[tuple[float, str, int]]) -> None:
         worth, name, few = several[0]
         why = "it alone says this" if few == 1 else "it says what few others do"
-        self.found[node].take("says", worth, Odd(node, worth, why, (name,)))
+        self.found[node].take("says", worth, OddNode(node, worth, why, (name,)))
         rest = sum(one[0] / (1 + place) for place, one in enumerate(several[1:5])) / 1.5
         names = tuple(one[1] for one in several[1:4])
-        self.found[node].take("says more", rest, Odd(node, rest, "it says several things that few others do", names))
+        self.found[node].take(
+            "says more", rest, OddNode(node, rest, "it says several things that few others do", names)
+        )
 
-    def _alike(self, event: Event, told: float, seen: Mapping[str, _Times]) -> None:
+    def _alike(self, event: RunEvent, told: float, seen: Mapping[str, _Times]) -> None:
         """New lines of few, lines that come oftener than elsewhere, lines that come since the turn."""
         new = self._new(event)
         for node, one in seen.items():
             found = self.found[node]
             worth = one.near * max(0.0, new - 0.3) / 0.7 * self._rare(len(seen)) * min(1.0, (1 + one.soon) / 3)
             why = "it alone prints new lines since it turned" if len(seen) == 1 else "few nodes print these new lines"
-            found.take("new", worth * (0.5 if one.before else 1.0), Odd(node, worth, why, (event.id,)))
+            found.take("new", worth * (0.5 if one.before else 1.0), OddNode(node, worth, why, (event.id,)))
             if one.count > 1:
                 alike = self._rare(sum(other.count * 2 >= one.count for other in seen.values()))
                 worth = alike * min(1.0, one.count / 5) * (0.3 + 0.7 * one.near) * (0.1 + 0.9 * told)
-                found.take("often", worth, Odd(node, worth, "it says often what others seldom do", (event.id,)))
+                found.take("often", worth, OddNode(node, worth, "it says often what others seldom do", (event.id,)))
             if one.since > 1:
                 alike = self._rare(sum(other.since * 2 >= one.since for other in seen.values()))
                 only = max(0.1, 1 - one.before / one.since)
                 worth = alike * min(1.0, one.since / 4) * (0.15 + 0.85 * told) * only * (0.4 + 0.6 * one.near)
-                found.take("onset", worth, Odd(node, worth, "it says this since it turned, others do not", (event.id,)))
+                found.take(
+                    "onset", worth, OddNode(node, worth, "it says this since it turned, others do not", (event.id,))
+                )
 
-    def _together(self, event: Event, told: float, seen: Mapping[str, _Times]) -> None:
+    def _together(self, event: RunEvent, told: float, seen: Mapping[str, _Times]) -> None:
         """What several nodes say at one time, and the others do not: they are odd alike."""
         if not 2 <= len(seen) <= len(self._heard) / 3:
             return
@@ -217,7 +223,7 @@ class _Look:
         for node, one in seen.items():
             worth = one.near * (0.2 + 0.8 * told) * self._new(event) * (1.0 if close else 0.3)
             why = f"{len(seen)} nodes say so together, the others do not"
-            self.found[node].take("together", worth, Odd(node, worth, why, (event.id,)))
+            self.found[node].take("together", worth, OddNode(node, worth, why, (event.id,)))
 
     def by_told(self, told: Sequence[tuple[str, float]]) -> None:
         """What tells the failure, where few nodes say it."""
@@ -226,13 +232,13 @@ class _Look:
             why = "it alone says what stands out" if len(nodes) == 1 else "few nodes say what stands out"
             for node in nodes:
                 part = worth * self._rare(len(nodes))
-                self.found[node].take("told", part, Odd(node, part, why, (name,)))
+                self.found[node].take("told", part, OddNode(node, part, why, (name,)))
 
     # What others say of it, and what it does not say
 
     def by_names(self) -> None:
         """Nodes that others name in what they say of trouble since the turn."""
-        names = Names(self._run)
+        names = NodeNames(self._run)
         speakers: dict[str, set[str]] = defaultdict(set)
         first: dict[str, float] = {}
         for event in self._run.events.values():
@@ -255,7 +261,7 @@ class _Look:
             soon = first.get(node, math.inf) - start <= 2.0
             worth = 0.6 * len(by) / most * min(1.0, 0.4 + len(by) / total) + (0.4 if soon else 0.0)
             why = "another node names it" if len(by) == 1 else f"{len(by)} other nodes name it"
-            self.found[node].take("named", worth, Odd(node, worth, why))
+            self.found[node].take("named", worth, OddNode(node, worth, why))
 
     def by_absence(self) -> None:
         """What nearly all others say since the turn, and it does not: consequences, and usual lines."""
@@ -277,9 +283,9 @@ class _Look:
             for node, parts in lacks.items():
                 worth = sum(part for part, _ in parts) / math.sqrt(max(2.0, common))
                 why = "it does not say what nearly all others do at the end"
-                self.found[node].take(ground, worth, Odd(node, worth, why, tuple(name for _, name in parts[:5])))
+                self.found[node].take(ground, worth, OddNode(node, worth, why, tuple(name for _, name in parts[:5])))
 
-    def _since(self, event: Event) -> Collection[str]:
+    def _since(self, event: RunEvent) -> Collection[str]:
         """The nodes that said it since the turn."""
         return {
             node
@@ -307,7 +313,7 @@ class _Look:
             if few:
                 worth = few / sum(mute.values())
                 why = f"{few} of its ranks do not say what the others do at the end"
-                self.found[node].take("mute ranks", worth, Odd(node, worth, why))
+                self.found[node].take("mute ranks", worth, OddNode(node, worth, why))
 
     # Its log as a whole
 
@@ -325,5 +331,5 @@ class _Look:
         for odd in off_values(run, moment.at, off):
             self.found[odd.node].take("values", odd.score, odd)
         weight = {name: worth for name, worth in self._fresh.items() if worth >= 0.5}
-        for place, odd in enumerate(apart(run, weight)[:MOST_FOREST]):
+        for place, odd in enumerate(isolated(run, weight)[:MOST_FOREST]):
             self.found[odd.node].take("forest", 1 / (1 + place) if odd.score else 0.0, odd)

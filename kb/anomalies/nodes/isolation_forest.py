@@ -23,7 +23,7 @@ class Isolation:
     columns: tuple[tuple[int, ...], ...]
 
 
-class _Chance:
+class _Random:
     """A small generator of numbers (splitmix64): the floor of rules knows no randomness of its own."""
 
     def __init__(self, seed: int) -> None:
@@ -47,7 +47,7 @@ def isolate(rows: Sequence[Sequence[float]], *, seed: int = 7, trees: int = TREE
     """Score rows of equal length; fewer than three rows say nothing, and all score 0."""
     if len(rows) < 3 or not rows[0]:
         return Isolation((0.0,) * len(rows), ((),) * len(rows))
-    chance = _Chance(seed)
+    chance = _Random(seed)
     size = min(SAMPLE, len(rows))
     depth = math.ceil(math.log2(size))
     varying = [c for c in range(len(rows[0])) if len({row[c] for row in rows}) > 1]
@@ -65,7 +65,7 @@ def isolate(rows: Sequence[Sequence[float]], *, seed: int = 7, trees: int = TREE
     )
 
 
-def _draw(count: int, size: int, chance: _Chance) -> list[int]:
+def _draw(count: int, size: int, chance: _Random) -> list[int]:
     order = list(range(count))
     for i in range(size):
         j = i + chance.below(count - i)
@@ -80,7 +80,7 @@ class _Tree:
     rows: Sequence[Sequence[float]]
     varying: list[int]
     depth: int
-    chance: _Chance
+    chance: _Random
     paths: list[float]
     used: list[Counter[int]]
 

@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
-from kb.anomalies.core.run import JOB, Event, Run, Spot
+from kb.anomalies.core.run import JOB, LineRef, RunEvent, RunProfile
 
 MOST_ADDRESSES = 8  # looked at in a line
 ALL = 0.6  # share of the nodes that print a line in which each has its own address
@@ -22,10 +22,10 @@ _RANK = re.compile(
 _WORD = re.compile(r"[A-Za-z][\w-]*(?:\.[\w-]+)*")
 
 
-class Names:
+class NodeNames:
     """Finds the nodes that a line names."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: RunProfile) -> None:
         self._nodes: dict[str, str] = {}
         for node in {*run.nodes, *run.heard} - {JOB}:
             self._nodes[node] = node
@@ -33,7 +33,7 @@ class Names:
         self._ranks = _ranks(run)
         self._addresses = _addresses(run)
 
-    def of(self, spot: Spot, *, ranks: bool = False) -> frozenset[str]:
+    def of(self, spot: LineRef, *, ranks: bool = False) -> frozenset[str]:
         """The nodes other than the speaker that its line names; by rank only if asked, for many numbers stand behind that word."""
         text = spot.text
         found = {self._nodes[word] for word in _WORD.findall(text) if word in self._nodes}
@@ -47,7 +47,7 @@ class Names:
         return frozenset(found - {spot.node})
 
 
-def _ranks(run: Run) -> Mapping[int, str]:
+def _ranks(run: RunProfile) -> Mapping[int, str]:
     """The node of each rank, where most of its lines stand on one."""
     seen: dict[int, Counter[str]] = defaultdict(Counter)
     for event in run.events.values():
@@ -63,7 +63,7 @@ def _ranks(run: Run) -> Mapping[int, str]:
     return found
 
 
-def _addresses(run: Run) -> Mapping[str, str]:
+def _addresses(run: RunProfile) -> Mapping[str, str]:
     """By address the node that prints it as its own."""
     least = max(2, ALL * len(run.heard - {JOB}))
     votes: dict[str, Counter[str]] = defaultdict(Counter)
@@ -74,7 +74,7 @@ def _addresses(run: Run) -> Mapping[str, str]:
     return {address: nodes.most_common(1)[0][0] for address, nodes in votes.items() if len(nodes) == 1}
 
 
-def _own(event: Event) -> Iterator[tuple[str, str]]:
+def _own(event: RunEvent) -> Iterator[tuple[str, str]]:
     """Addresses of an event's nodes, where at one place of the line each node has one, and no two the same."""
     places: dict[int, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for node, seen in event.nodes.items():

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from kb.anomalies.core.clock_skew import corrected
-from kb.anomalies.core.run import JOB, Event, Run, Spot
+from kb.anomalies.core.run import JOB, LineRef, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import is_body, is_consequence
 from kb.anomalies.nodes.isolation_forest import isolate
 
@@ -35,26 +35,26 @@ _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]*\d)
 
 
 @dataclass(frozen=True, slots=True)
-class Odd:
+class OddNode:
     """A node that stands out: how much, 0 to 1, why, and the events that make it so."""
 
     node: str
     score: float
     why: str
     events: tuple[str, ...] = ()
-    spot: Spot | None = None  # of a voice that fell silent, its last line
+    spot: LineRef | None = None  # of a voice that fell silent, its last line
 
 
-def silent(run: Run) -> tuple[Odd, ...]:
+def silent(run: RunProfile) -> tuple[OddNode, ...]:
     """Nodes of the job that left no log, where others did."""
     heard = run.heard
     mute = [node for node in run.nodes if node not in heard]
     if len(mute) > len(heard):
         return ()
-    return tuple(Odd(node, 0.8 if run.beats else 1.0, "it left no log") for node in sorted(mute))
+    return tuple(OddNode(node, 0.8 if run.beats else 1.0, "it left no log") for node in sorted(mute))
 
 
-def _ends(run: Run, off: Mapping[str, float]) -> Mapping[str, float]:
+def _ends(run: RunProfile, off: Mapping[str, float]) -> Mapping[str, float]:
     """When each node's log ends."""
     ends: dict[str, float] = {}
     for voice in run.voices:
@@ -64,7 +64,7 @@ def _ends(run: Run, off: Mapping[str, float]) -> Mapping[str, float]:
     return ends
 
 
-def usual_end(run: Run, off: Mapping[str, float]) -> float | None:
+def usual_end(run: RunProfile, off: Mapping[str, float]) -> float | None:
     """When the logs of most nodes end."""
     ends = dict(_ends(run, off))
     for event in run.events.values():
@@ -75,7 +75,7 @@ def usual_end(run: Run, off: Mapping[str, float]) -> float | None:
     return median(ends.values()) if ends else None
 
 
-def ended_early(run: Run, off: Mapping[str, float], interval: float) -> tuple[Odd, ...]:
+def ended_early(run: RunProfile, off: Mapping[str, float], interval: float) -> tuple[OddNode, ...]:
     """Nodes, of at least three, whose log ends long before the others' do."""
     ends = _ends(run, off)
     if len(ends) < 3:
@@ -86,10 +86,10 @@ def ended_early(run: Run, off: Mapping[str, float], interval: float) -> tuple[Od
     early = [(node, usual - end) for node, end in ends.items() if usual - end > room]
     if len(early) * 3 > len(ends):
         return ()
-    return tuple(Odd(node, 0.6, f"its log ends {gap:.0f} s before the others'") for node, gap in sorted(early))
+    return tuple(OddNode(node, 0.6, f"its log ends {gap:.0f} s before the others'") for node, gap in sorted(early))
 
 
-def lacking(run: Run) -> tuple[Odd, ...]:
+def lacking(run: RunProfile) -> tuple[OddNode, ...]:
     """Nodes with a voice that printed an event less often than nearly all others of its kind, which print it equally often."""
     kinds = Counter(one.kind for one in run.voices)
     if not kinds:
@@ -107,7 +107,7 @@ def lacking(run: Run) -> tuple[Odd, ...]:
             score, events = found.setdefault(who, (0.0, []))
             found[who] = (max(score, 0.35 / len(fewer)), [*events, event.id])
     odd = [
-        Odd(
+        OddNode(
             who[0],
             min(0.7, score * (1 + 0.5 * min(4, len(events) - 1))),
             LACKS,
@@ -119,7 +119,7 @@ def lacking(run: Run) -> tuple[Odd, ...]:
     return tuple(sorted(odd, key=lambda one: (-one.score, one.node, one.spot.offset if one.spot else 0)))
 
 
-def _last_line(run: Run, node: str, voice: tuple[str, int | None]) -> Spot | None:
+def _last_line(run: RunProfile, node: str, voice: tuple[str, int | None]) -> LineRef | None:
     """The last line kept of a voice."""
     source, rank = voice
     spots = [
@@ -132,7 +132,7 @@ def _last_line(run: Run, node: str, voice: tuple[str, int | None]) -> Spot | Non
     return max(spots, key=lambda one: one.offset, default=None)
 
 
-def apart(run: Run, weight: Mapping[str, float]) -> tuple[Odd, ...]:
+def isolated(run: RunProfile, weight: Mapping[str, float]) -> tuple[OddNode, ...]:
     """The isolation forest over the nodes' counts of the given events; `weight` by event says which count."""
     nodes = sorted(run.heard - {JOB})[:MOST_NODES]
     columns = sorted((one for one in weight if one in run.events), key=lambda one: (-weight[one], one))[:MOST_COLUMNS]
@@ -143,7 +143,7 @@ def apart(run: Run, weight: Mapping[str, float]) -> tuple[Odd, ...]:
     return tuple(
         sorted(
             (
-                Odd(node, score, "its counts of events are unlike its peers'", tuple(columns[c] for c in best[:5]))
+                OddNode(node, score, "its counts of events are unlike its peers'", tuple(columns[c] for c in best[:5]))
                 for node, score, best in zip(nodes, told.scores, told.columns, strict=True)
             ),
             key=lambda one: (-one.score, one.node),
@@ -151,7 +151,7 @@ def apart(run: Run, weight: Mapping[str, float]) -> tuple[Odd, ...]:
     )
 
 
-def off_values(run: Run, since: float | None, off: Mapping[str, float]) -> tuple[Odd, ...]:
+def off_values(run: RunProfile, since: float | None, off: Mapping[str, float]) -> tuple[OddNode, ...]:
     """Nodes whose numbers, in lines that most nodes print, are far from all others' since a time, more than they were before."""
     best: dict[str, tuple[float, str, str]] = {}
     nodes = run.heard - {JOB}
@@ -163,7 +163,7 @@ def off_values(run: Run, since: float | None, off: Mapping[str, float]) -> tuple
                 best[node] = (worth, told, event.id)
     return tuple(
         sorted(
-            (Odd(node, worth, told, (event,)) for node, (worth, told, event) in best.items()),
+            (OddNode(node, worth, told, (event,)) for node, (worth, told, event) in best.items()),
             key=lambda one: (-one.score, one.node),
         )
     )
@@ -172,7 +172,7 @@ def off_values(run: Run, since: float | None, off: Mapping[str, float]) -> tuple
 _Columns = dict[int, dict[str, float]]  # by place in the line: by node its usual number there
 
 
-def _unlike(event: Event, since: float | None, off: Mapping[str, float]) -> list[tuple[str, float, str]]:
+def _unlike(event: RunEvent, since: float | None, off: Mapping[str, float]) -> list[tuple[str, float, str]]:
     """Nodes with a number that is unlike the others': how much, and in words."""
     then, now = _numbers(event, since, off)
     found = []
@@ -194,7 +194,7 @@ def _unlike(event: Event, since: float | None, off: Mapping[str, float]) -> list
     return found
 
 
-def _numbers(event: Event, since: float | None, off: Mapping[str, float]) -> tuple[_Columns, _Columns]:
+def _numbers(event: RunEvent, since: float | None, off: Mapping[str, float]) -> tuple[_Columns, _Columns]:
     """The usual numbers of each node's lines before a time, and since."""
     then: _Columns = defaultdict(dict)
     now: _Columns = defaultdict(dict)
@@ -219,7 +219,7 @@ def _doublings(value: float, usual: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedPlace:
     """A part of the topology ("leaf l3") that most suspects share: so many of them, of all suspects; so many of the job's nodes are on it, of all.
 
     `chance`: how likely as many would be on it if they were drawn by lot.
@@ -241,7 +241,7 @@ class Shared:
         )
 
 
-def groups(suspects: Sequence[str], topology: Mapping[str, Mapping[str, str]]) -> tuple[Shared, ...]:
+def shared_places(suspects: Sequence[str], topology: Mapping[str, Mapping[str, str]]) -> tuple[SharedPlace, ...]:
     """Parts of the topology that several suspects share and others do not, beyond chance: there lies the fault. The least likely first.
 
     The chance is the upper tail of the hypergeometric distribution, times the parts looked at.
@@ -260,7 +260,7 @@ def groups(suspects: Sequence[str], topology: Mapping[str, Mapping[str, str]]) -
             continue
         chance = min(1.0, _tail(len(both), len(wanted), len(inside), len(topology)) * len(members))
         if chance <= UNLIKELY and frozenset(inside) not in found:
-            found[frozenset(inside)] = Shared(
+            found[frozenset(inside)] = SharedPlace(
                 f"{kind} {name}", len(both), len(wanted), len(inside), len(topology), chance
             )
     return tuple(sorted(found.values(), key=lambda one: (one.chance, one.members, one.place)))

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kb.anomalies.core.run import JOB, Run
-from kb.anomalies.nodes.evidence import Grounds, Moment, grounds
-from kb.anomalies.nodes.peers import Odd
+from kb.anomalies.core.run import JOB, RunProfile
+from kb.anomalies.nodes.evidence import NodeEvidence, TurningPoint, node_evidence
+from kb.anomalies.nodes.peers import OddNode
 
 WEIGHTS: Mapping[str, float] = {
     "says": 1.40,  # what few others say, harmful, new and near the turn
@@ -42,19 +42,19 @@ FULL = 4.0  # the sum that is as good as certain
 
 
 def suspects(
-    run: Run,
+    run: RunProfile,
     fresh: Mapping[str, float],
     told: Sequence[tuple[str, float]],
-    moment: Moment,
+    moment: TurningPoint,
     off: Mapping[str, float],
-) -> tuple[Odd, ...]:
+) -> tuple[OddNode, ...]:
     """The nodes that are suspected, the likeliest first; none where what tells the failure is all nodes'. See `grounds` for the arguments."""
     heard = len(run.heard - {JOB})
     if told and heard > 1:
         name, worth = told[0]
         if worth > 0.5 and len(run.events[name].nodes) > ALL * heard:
             return ()
-    found = grounds(run, fresh, told, moment, off)
+    found = node_evidence(run, fresh, told, moment, off)
     worth_of = {node: weighed(one) for node, one in found.items()}
     order = sorted(worth_of, key=lambda node: (-worth_of[node], node))
     if not order or worth_of[order[0]] < FAINT:
@@ -63,12 +63,12 @@ def suspects(
     return tuple(_odd(node, found[node], worth_of[node]) for node in order[:MOST_NODES] if worth_of[node] >= bar)
 
 
-def weighed(one: Grounds) -> float:
+def weighed(one: NodeEvidence) -> float:
     """What speaks against a node, in all."""
     return sum(WEIGHTS[ground] * worth for ground, worth in one.worth.items())
 
 
-def _odd(node: str, one: Grounds, worth: float) -> Odd:
+def _odd(node: str, one: NodeEvidence, worth: float) -> OddNode:
     """The node with the two strongest grounds, in words, and the events of both."""
     best = sorted(one.worth, key=lambda ground: (-WEIGHTS[ground] * one.worth[ground], ground))
     strong = [ground for ground in best[:2] if WEIGHTS[ground] * one.worth[ground] * 4 >= worth]

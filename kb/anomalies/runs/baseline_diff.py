@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kb.anomalies.core.run import Event, Run, Spot
+from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
 from kb.anomalies.core.severity_words import harm, is_body, is_consequence, is_ignored, is_raised, skeleton
 
 ALIKE = 0.8  # share of words that two events must have in common to be one
@@ -27,7 +27,7 @@ _BUILT = re.compile(r"(?i)image|commit|driver|firmware|fw_ver|version|kernel|cud
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class EventComparison:
     """An event against the good run. `fresh` 0 to 1: how little the good run has of it; `known` lines that it has; why, in words.
 
     `excess`: how far its count on one node is beyond what the good run lets expect, as a power of two. `like`: the share of words
@@ -63,7 +63,7 @@ class Baseline:
         return not self.counts
 
 
-def baseline_of(run: Run, label: str = "") -> Baseline:
+def baseline_of(run: RunProfile, label: str = "") -> Baseline:
     """What a comparison needs of a good run."""
     counts: dict[tuple[str, ...], tuple[int, int, int]] = {}
     failed, behind = _failure(run)
@@ -80,7 +80,7 @@ def baseline_of(run: Run, label: str = "") -> Baseline:
     )
 
 
-def _failure(run: Run) -> tuple[str, frozenset[str]]:
+def _failure(run: RunProfile) -> tuple[str, frozenset[str]]:
     """The first exception after which its source says nothing usual any more, "" where there is none or nobody was stopped with it.
 
     With it the events that came no earlier than such in all their sources: they are no usual ones.
@@ -125,16 +125,16 @@ def _failure(run: Run) -> tuple[str, frozenset[str]]:
     return first.text[:LONGEST_LINE], frozenset(behind)
 
 
-def _is_end(event: Event) -> bool:
+def _is_end(event: RunEvent) -> bool:
     return is_raised(event.text) or is_consequence(event.text)
 
 
-def _spots(event: Event) -> list[Spot]:
+def _spots(event: RunEvent) -> list[LineRef]:
     return [spot for seen in event.nodes.values() for spot in seen.spots]
 
 
-def _ordered(run: Run) -> list[Event]:
-    def first(event: Event) -> tuple[float, str]:
+def _ordered(run: RunProfile) -> list[RunEvent]:
+    def first(event: RunEvent) -> tuple[float, str]:
         times = [one.spots[0].time for one in event.nodes.values() if one.spots and one.spots[0].time is not None]
         return (min(times) if times else math.inf, event.id)
 
@@ -198,7 +198,7 @@ class Lookup:
         return max((len(words & set(one)) / len(words | set(one)) for one in others), default=0.0)
 
 
-def compare(run: Run, good: Baseline) -> Mapping[str, Compared]:
+def compare(run: RunProfile, good: Baseline) -> Mapping[str, EventComparison]:
     """Each event of a run against a good run."""
     lookup = Lookup(good.counts)
     size = max(1.0, len(run.heard) / max(1, good.nodes))
@@ -208,7 +208,7 @@ def compare(run: Run, good: Baseline) -> Mapping[str, Compared]:
     for event in run.events.values():
         key = lookup.find(skeleton(event.text))
         if key is None:
-            found[event.id] = Compared(
+            found[event.id] = EventComparison(
                 event.id, 1.0, 0, "not in the last good run", like=lookup.nearest(skeleton(event.text))
             )
             continue
@@ -218,7 +218,7 @@ def compare(run: Run, good: Baseline) -> Mapping[str, Compared]:
         wide = _more(len(event.nodes), nodes * size) if len(event.nodes) > 1 else 0.0
         why = f"{here} times on one node, {most} at most in the last good run" if fresh else ""
         excess = min(6.0, max(0.0, math.log2((here + 1) / (most * length + 1))))
-        found[event.id] = Compared(event.id, max(fresh, wide * 0.5), lines, why, excess)
+        found[event.id] = EventComparison(event.id, max(fresh, wide * 0.5), lines, why, excess)
     return found
 
 
@@ -229,7 +229,7 @@ def _more(here: float, usual: float) -> float:
     return min(0.8, math.log2(here / max(usual, 0.5)) / 5)
 
 
-def is_foreign(run: Run, good: Baseline) -> bool:
+def is_foreign(run: RunProfile, good: Baseline) -> bool:
     """Whether the good run seems to be of another job: it knows few of the lines that most nodes of this one print."""
     usual = [
         one
@@ -248,7 +248,7 @@ def is_foreign(run: Run, good: Baseline) -> bool:
     return shared < FOREIGN and found < FOREIGN
 
 
-def doubts(run: Run, good: Baseline) -> list[str]:
+def doubts(run: RunProfile, good: Baseline) -> list[str]:
     """What makes a comparison with a good run less sure, in words."""
     said = []
     if good.failed:
@@ -262,7 +262,7 @@ def doubts(run: Run, good: Baseline) -> list[str]:
     return said
 
 
-def out_of_order(run: Run, good: Baseline) -> tuple[str, ...]:
+def out_of_order(run: RunProfile, good: Baseline) -> tuple[str, ...]:
     """Events that the good run has too, but at another place in the order of first occurrences.
 
     Both orders are aligned, as many events as can be keeping their place: what L4 removes as it matches the runs in order of time.
@@ -274,7 +274,7 @@ def out_of_order(run: Run, good: Baseline) -> tuple[str, ...]:
     return tuple(keys[key] for place, key in enumerate(mine) if place not in kept)
 
 
-def keys_in_order(run: Run) -> tuple[tuple[str, ...], ...]:
+def keys_in_order(run: RunProfile) -> tuple[tuple[str, ...], ...]:
     """The words of a run's events in the order in which they first came, as many as are aligned."""
     return tuple(dict.fromkeys(skeleton(one.text) for one in _ordered(run)))[:LONGEST]
 
@@ -300,7 +300,7 @@ def _rising(values: Sequence[int]) -> frozenset[int]:
     return frozenset(found)
 
 
-def changed(run: Run, good: Baseline) -> tuple[tuple[str, str, str], ...]:
+def changed(run: RunProfile, good: Baseline) -> tuple[tuple[str, str, str], ...]:
     """Settings that differ: name, value in the good run, value now; what the job was built of first.
 
     Of options also those that only one has; "" for none.
@@ -314,7 +314,7 @@ def changed(run: Run, good: Baseline) -> tuple[tuple[str, str, str], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Unlike:
+class DifferingSetting:
     """A setting that some nodes of a run have otherwise than most: its name, their value and names, the others' value."""
 
     name: str
@@ -323,7 +323,7 @@ class Unlike:
     usual: str
 
 
-def unlike(run: Run) -> tuple[Unlike, ...]:
+def differing_settings(run: RunProfile) -> tuple[DifferingSetting, ...]:
     """Settings that a third of the nodes at most have otherwise than the others, those of the fewest nodes first."""
     found = []
     for name, by_node in run.own_settings.items():
@@ -332,5 +332,5 @@ def unlike(run: Run) -> tuple[Unlike, ...]:
         for value in sorted(counts):
             if value != usual and counts[value] * 2 <= most:
                 nodes = tuple(node for node, one in by_node.items() if one == value)
-                found.append(Unlike(name, value, nodes, usual))
+                found.append(DifferingSetting(name, value, nodes, usual))
     return tuple(sorted(found, key=lambda one: (len(one.nodes), _BUILT.search(one.name) is None, one.name, one.value)))

@@ -22,7 +22,7 @@ class Witness:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedSetting:
     """A setting that nodes that failed share: on `failed` of `of_failed` of them, and on `well` of `of_well` of the others.
 
     `since`: the first run in which it was seen. `chance`: how likely such a split is by chance (Fisher's exact test, one side).
@@ -43,7 +43,7 @@ class Shared:
         return f"{self.failed} of {self.of_failed} failed nodes have {self.name} {self.value}{others}"
 
 
-def shared(witnesses: Iterable[Witness]) -> tuple[Shared, ...]:
+def shared_settings(witnesses: Iterable[Witness]) -> tuple[SharedSetting, ...]:
     """Settings that failed nodes share and the others lack, the least likely by chance first.
 
     A node counts once for each value: as failed if it failed with it in any run.
@@ -68,7 +68,9 @@ def shared(witnesses: Iterable[Witness]) -> tuple[Shared, ...]:
             chance = _fisher(failed, all_failed, well, all_well)
             if chance <= CHANCE:
                 found.append(
-                    Shared(name, value, failed, all_failed, well, all_well, since.get((name, value)), round(chance, 6))
+                    SharedSetting(
+                        name, value, failed, all_failed, well, all_well, since.get((name, value)), round(chance, 6)
+                    )
                 )
     return tuple(sorted(found, key=lambda one: (one.chance, one.name, one.value)))
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 from statistics import median
 
 from kb.anomalies.core.clock_skew import corrected
-from kb.anomalies.core.run import Beat, Run
+from kb.anomalies.core.run import RunProfile, StepLine
 
 FEWEST = 6  # steps before and, of a loss, after the turn
 SLOWER = 1.3  # times as long a step
@@ -30,27 +30,27 @@ FIRST_STEPS = 3  # slow in every run
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StepChange:
     """The step from which on a run was another: the first lines that show it, and how, in words. `why` is "slower", "loss" or "still"."""
 
     step: int
     why: str
-    beats: tuple[Beat, ...]
+    beats: tuple[StepLine, ...]
     told: str
     size: float
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class StepCourse:
     """The steps of the job in order, each told by one line. `interval`: seconds between such lines; `stride`: steps between them."""
 
-    beats: tuple[Beat, ...]
+    beats: tuple[StepLine, ...]
     times: tuple[float | None, ...]
     interval: float | None
     stride: int
 
     @property
-    def last(self) -> Beat | None:
+    def last(self) -> StepLine | None:
         """The last step line."""
         return self.beats[-1] if self.beats else None
 
@@ -61,14 +61,14 @@ class Course:
         return known[-1] if known else None
 
 
-def course_of(run: Run, off: Mapping[str, float]) -> Course:
+def course_of(run: RunProfile, off: Mapping[str, float]) -> StepCourse:
     """The job's steps: those of the source that tells most of them, as far as it goes, then the furthest."""
-    told: dict[str, list[Beat]] = {}
+    told: dict[str, list[StepLine]] = {}
     for beat in run.beats:
         if not beat.held_out:
             told.setdefault(beat.spot.source, []).append(beat)
     if not told:
-        return Course((), (), None, 1)
+        return StepCourse((), (), None, 1)
     rich = {name: sum(b.seconds is not None or b.loss is not None for b in beats) for name, beats in told.items()}
     best = min(told, key=lambda name: (-min(1, rich[name]), -max(b.step for b in told[name]), -len(told[name]), name))
     beats = _rising(sorted(told[best], key=lambda one: one.spot.offset))
@@ -78,10 +78,10 @@ def course_of(run: Run, off: Mapping[str, float]) -> Course:
         beats = tuple(replace(one, step=one.step + ahead) for one in beats)
     gaps = [b - a for a, b in pairwise(times) if a is not None and b is not None and b >= a]
     strides = Counter(b.step - a.step for a, b in pairwise(beats) if b.step > a.step)
-    return Course(beats, times, median(gaps) if gaps else None, strides.most_common(1)[0][0] if strides else 1)
+    return StepCourse(beats, times, median(gaps) if gaps else None, strides.most_common(1)[0][0] if strides else 1)
 
 
-def _ahead(run: Run, beats: Sequence[Beat], times: Sequence[float | None], off: Mapping[str, float]) -> int:
+def _ahead(run: RunProfile, beats: Sequence[StepLine], times: Sequence[float | None], off: Mapping[str, float]) -> int:
     """How far the steps that ranks name are ahead of a bar that began to count anew when the run was resumed."""
     known = [(time, beat.step) for time, beat in zip(times, beats, strict=True) if time is not None]
     gaps = []
@@ -97,9 +97,9 @@ def _ahead(run: Run, beats: Sequence[Beat], times: Sequence[float | None], off: 
     return usual if steady and usual > 5 * LOOSE else 0
 
 
-def _rising(beats: Sequence[Beat]) -> tuple[Beat, ...]:
+def _rising(beats: Sequence[StepLine]) -> tuple[StepLine, ...]:
     """One line of each step, with what all lines of that step say; a step that is lower than the one before begins anew."""
-    kept: list[Beat] = []
+    kept: list[StepLine] = []
     for beat in beats:
         if kept and beat.step == kept[-1].step:
             one = kept[-1]
@@ -114,7 +114,7 @@ def _rising(beats: Sequence[Beat]) -> tuple[Beat, ...]:
     return tuple(kept)
 
 
-def step_at(course: Course, time: float | None) -> int | None:
+def step_at(course: StepCourse, time: float | None) -> int | None:
     """The step that was being done at a time, as far as the lines tell."""
     if not course.beats:
         return None
@@ -133,7 +133,7 @@ def step_at(course: Course, time: float | None) -> int | None:
     return step + min(course.stride, max(1, round((time - at) / course.interval * course.stride)))
 
 
-def step_told(text: str, course: Course) -> int | None:
+def step_named(text: str, course: StepCourse) -> int | None:
     """The step that a line names itself, where it is not one that was done before."""
     match = _STEP.search(text)
     step = int(match[1]) if match else None
@@ -141,13 +141,13 @@ def step_told(text: str, course: Course) -> int | None:
     return step if step is not None and last is not None and step >= last.step else None
 
 
-def changes(course: Course) -> tuple[Change, ...]:
+def changes(course: StepCourse) -> tuple[StepChange, ...]:
     """Where the job's steps turned for good: became slower, or their loss went off."""
     found = [one for one in (_slower(course), _loss(course)) if one is not None]
     return tuple(sorted(found, key=lambda one: (-one.size, one.step)))
 
 
-def _paces(course: Course) -> list[tuple[int, float]]:
+def _paces(course: StepCourse) -> list[tuple[int, float]]:
     """Seconds a step by index of the line: as it says, else by what it says was done in a second, else by the clock."""
     for said in (
         [(i, one.seconds) for i, one in enumerate(course.beats) if one.seconds],
@@ -170,7 +170,7 @@ def _paces(course: Course) -> list[tuple[int, float]]:
     ]
 
 
-def _slower(course: Course) -> Change | None:
+def _slower(course: StepCourse) -> StepChange | None:
     paces = _paces(course)[FIRST_STEPS:]
     if len(paces) < FEWEST + 3:
         return None
@@ -193,7 +193,7 @@ def _slower(course: Course) -> Change | None:
         told = f"steps take {slow:.3g} s from here on, {usual:.3g} s before"
     else:
         told = f"steps take {slow / usual:.2g} times as long from here on"
-    return Change(course.beats[first].step, "slower", beats, told, slow / usual)
+    return StepChange(course.beats[first].step, "slower", beats, told, slow / usual)
 
 
 def _is_slower(before: Sequence[float], after: Sequence[float]) -> bool:
@@ -212,11 +212,11 @@ def _is_slower(before: Sequence[float], after: Sequence[float]) -> bool:
     return len(after) >= MANY and slow - usual > 1.5 * SIGMAS * error and slow - usual > 3 * drift
 
 
-def _loss(course: Course) -> Change | None:
+def _loss(course: StepCourse) -> StepChange | None:
     points = [(i, one.loss) for i, one in enumerate(course.beats) if one.loss is not None]
     for place, (i, value) in enumerate(points):
         if value is not None and not math.isfinite(value):
-            return Change(
+            return StepChange(
                 course.beats[i].step, "loss", course.beats[i : i + 3], f"the loss is {value} from here on", 99.0
             )
         if place < FEWEST or value is None:
@@ -227,13 +227,13 @@ def _loss(course: Course) -> Change | None:
         after = [v for _, v in points[place : place + 5] if v is not None]
         if value - usual > 8 * spread and value > 1.25 * usual and min(after) - usual > 4 * spread and len(after) >= 2:
             told = f"the loss goes from {usual:.4g} to {value:.4g} and stays off"
-            return Change(
+            return StepChange(
                 course.beats[i].step, "loss", course.beats[i : i + 3], told, 1 + (value - usual) / (spread * 10)
             )
     return None
 
 
-def is_stalled(course: Course, over: float | None) -> bool:
+def is_stalled(course: StepCourse, over: float | None) -> bool:
     """Whether lines went on long after the last step, longer than ever between two steps of the run (evaluations and checkpoints among them)."""
     last = course.stopped
     known = [time for time in course.times if time is not None]

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kb.anomalies.core.clock_skew import corrected
-from kb.anomalies.core.run import Run, Spot
+from kb.anomalies.core.run import LineRef, RunProfile
 
 JUST_BEFORE = 3.0  # seconds before the last step, in which what ends a run may be said
 SOON = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class RunEnding:
     """When a run turned: `at`, its last step or where it became another; `crashed`: no step came after that.
 
     `begun`, `over`: its first and last line. `interval`: seconds between step lines. `well`: it ended as it should.
@@ -30,10 +30,10 @@ class Ending:
     well: bool
 
 
-class Behind:
+class LineTimes:
     """When a line without a time of its own was written: not before the line above it, and just before the next with a later time."""
 
-    def __init__(self, run: Run, off: Mapping[str, float]) -> None:
+    def __init__(self, run: RunProfile, off: Mapping[str, float]) -> None:
         self._off = off
         told: dict[str, list[tuple[int, float]]] = defaultdict(list)
         spots = [spot for event in run.events.values() for seen in event.nodes.values() for spot in seen.spots]
@@ -43,7 +43,7 @@ class Behind:
                 told[spot.source].append((spot.offset, when))
         self._told = {source: sorted(places) for source, places in told.items()}
 
-    def time(self, spot: Spot) -> float | None:
+    def time(self, spot: LineRef) -> float | None:
         """The line's time, or that of the next line that is later."""
         when = corrected(spot, self._off)
         if spot.dated and when is not None:
@@ -55,7 +55,7 @@ class Behind:
         return when
 
 
-def nearness(time: float | None, ending: Ending, wave: float | None) -> float:
+def nearness(time: float | None, ending: RunEnding, wave: float | None) -> float:
     """0 to 1: how near the turn a line stands. A line without a time may stand anywhere."""
     if time is None:
         return 0.75

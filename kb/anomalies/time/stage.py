@@ -17,9 +17,9 @@ from itertools import pairwise
 from statistics import median
 
 from kb.anomalies.core.clock_skew import corrected
-from kb.anomalies.core.run import Event, Run, Spot
-from kb.anomalies.core.severity_words import stage_told
-from kb.anomalies.time.change_step import Course
+from kb.anomalies.core.run import LineRef, RunEvent, RunProfile
+from kb.anomalies.core.severity_words import stage_named
+from kb.anomalies.time.change_step import StepCourse
 
 STAGES = ("launch", "init", "data_load", "checkpoint_load", "iterating", "evaluating", "saving")
 INTERLUDES = ("evaluating", "saving")
@@ -37,7 +37,7 @@ _WORDS: tuple[tuple[str, re.Pattern[str]], ...] = (
 )  # fmt: skip
 
 
-def told(event: Event) -> str | None:
+def stage_of(event: RunEvent) -> str | None:
     """The stage that a line's words tell of; None for one that warns, or tells none."""
     if event.level in _TROUBLE:
         return None
@@ -45,12 +45,12 @@ def told(event: Event) -> str | None:
 
 
 def stage_at(
-    run: Run,
-    course: Course,
+    run: RunProfile,
+    course: StepCourse,
     when: float | None,
     off: Mapping[str, float],
     *,
-    spot: Spot | None = None,
+    spot: LineRef | None = None,
     text: str = "",
 ) -> str:
     """The stage in which a run was at a time.
@@ -59,7 +59,7 @@ def stage_at(
     something was saved says so.
     """
     if course.beats:
-        return stage_told(text, INTERLUDES) or _interlude(run, course, when, off) or "iterating"
+        return stage_named(text, INTERLUDES) or _interlude(run, course, when, off) or "iterating"
     marks = list(_marks(run, off))
     timed = [(t, STAGES.index(stage)) for t, stage, _ in marks if t is not None and (when is None or t <= when + ROOM)]
     if timed:
@@ -72,13 +72,13 @@ def stage_at(
     return max(beside)[1] if beside else "launch"
 
 
-def _marks(run: Run, off: Mapping[str, float]) -> Iterator[tuple[float | None, str, Spot]]:
+def _marks(run: RunProfile, off: Mapping[str, float]) -> Iterator[tuple[float | None, str, LineRef]]:
     """Lines that tell a stage, with their times: those the scanner knows, and those whose words do."""
     for turn in run.turns:
         if turn.stage != "teardown":
             yield corrected(turn.spot, off), turn.stage, turn.spot
     for event in run.events.values():
-        stage = told(event)
+        stage = stage_of(event)
         if stage is not None and stage not in INTERLUDES:
             for seen in event.nodes.values():
                 for spot in seen.spots:
@@ -89,7 +89,7 @@ def _marks(run: Run, off: Mapping[str, float]) -> Iterator[tuple[float | None, s
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _InterludeLine:
     """A line of an interlude: when, and after which step line it stands; the step it names; the event's id and source."""
 
     time: float | None
@@ -100,21 +100,23 @@ class _Line:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _InterludeKind:
     """What is known of a kind of interlude: its lines, its regular events by how long after the step line they come, its period in steps."""
 
-    lines: tuple[_Line, ...]
+    lines: tuple[_InterludeLine, ...]
     lags: Mapping[str, float]
     period: int
     known: tuple[int, ...]
 
 
-def _interlude(run: Run, course: Course, when: float | None, off: Mapping[str, float]) -> str | None:
+def _interlude(run: RunProfile, course: StepCourse, when: float | None, off: Mapping[str, float]) -> str | None:
     """The evaluation or checkpoint that was under way at the last step line; None where the run was between them."""
-    clock = _Clock(course)
+    clock = _StepClock(course)
     under_way: list[tuple[float, str]] = []
     for kind in INTERLUDES:
-        events = {event.id: event for event in run.events.values() if told(event) == kind and _is_rare(event, course)}
+        events = {
+            event.id: event for event in run.events.values() if stage_of(event) == kind and _is_rare(event, course)
+        }
         found = _learned(clock, events, off)
         since = _since(found, events, clock, when)
         if since is not None:
@@ -122,16 +124,16 @@ def _interlude(run: Run, course: Course, when: float | None, off: Mapping[str, f
     return max(under_way)[1] if under_way else None
 
 
-def _is_rare(event: Event, course: Course) -> bool:
+def _is_rare(event: RunEvent, course: StepCourse) -> bool:
     """Whether no voice says it with each step."""
     most = max((lines for seen in event.nodes.values() for lines in (seen.voices.values() or (seen.count,))), default=0)
     return most * 2 <= max(2, len(course.beats))
 
 
-class _Clock:
+class _StepClock:
     """Places lines between the step lines: by their place in the same source, else by time."""
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: StepCourse) -> None:
         self.course = course
         self._source = course.beats[0].spot.source
         self._offsets = [one.spot.offset for one in course.beats]
@@ -145,7 +147,7 @@ class _Clock:
     def last_time(self) -> float | None:
         return self.course.times[-1]
 
-    def place(self, spot: Spot, time: float | None) -> int | None:
+    def place(self, spot: LineRef, time: float | None) -> int | None:
         """The index of the step line before it; -1 before the first."""
         if spot.source == self._source:
             return bisect_right(self._offsets, spot.offset) - 1
@@ -163,7 +165,7 @@ class _Clock:
         return then - now if now is not None and then is not None else None
 
 
-def _learned(clock: _Clock, events: Mapping[str, Event], off: Mapping[str, float]) -> _Kind:
+def _learned(clock: _StepClock, events: Mapping[str, RunEvent], off: Mapping[str, float]) -> _InterludeKind:
     lines = []
     for event in events.values():
         for seen in event.nodes.values():
@@ -171,7 +173,7 @@ def _learned(clock: _Clock, events: Mapping[str, Event], off: Mapping[str, float
                 time = corrected(spot, off)
                 place = clock.place(spot, time)
                 if place is not None and place >= 0:
-                    lines.append(_Line(time, place, clock.course.beats[place].step, event.id, spot.source))
+                    lines.append(_InterludeLine(time, place, clock.course.beats[place].step, event.id, spot.source))
     lags: dict[str, list[float]] = defaultdict(list)
     steps: dict[str, set[int]] = defaultdict(set)
     for line in lines:
@@ -186,7 +188,9 @@ def _learned(clock: _Clock, events: Mapping[str, Event], off: Mapping[str, float
         for name, known in steps.items()
         if lags[name] and period and _comes_every(period, known)
     }
-    return _Kind(tuple(lines), regular, period, tuple(sorted({step for name in regular for step in steps[name]})))
+    return _InterludeKind(
+        tuple(lines), regular, period, tuple(sorted({step for name in regular for step in steps[name]}))
+    )
 
 
 def _period(sampled: Iterable[set[int]], stride: int) -> int:
@@ -206,7 +210,7 @@ def _comes_every(period: int, steps: set[int]) -> bool:
     return len(known) > 1 and all((b - a) % period == 0 for a, b in pairwise(known))
 
 
-def _since(kind: _Kind, events: Mapping[str, Event], clock: _Clock, when: float | None) -> float | None:
+def _since(kind: _InterludeKind, events: Mapping[str, RunEvent], clock: _StepClock, when: float | None) -> float | None:
     """When an interlude began that had not ended at the last step line's; None where none was under way."""
     step, begun = clock.course.beats[-1].step, clock.last_time or 0.0
     present = [line for line in kind.lines if line.place == clock.last]
@@ -228,7 +232,7 @@ def _since(kind: _Kind, events: Mapping[str, Event], clock: _Clock, when: float 
     return begun - kind.lags[first] * 1e-6
 
 
-def _said_by_all(event: Event, lines: Sequence[_Line]) -> bool:
+def _said_by_all(event: RunEvent, lines: Sequence[_InterludeLine]) -> bool:
     """Whether all sources that ever say it did."""
     return {line.source for line in lines if line.event == event.id} == {
         spot.source for seen in event.nodes.values() for spot in seen.spots

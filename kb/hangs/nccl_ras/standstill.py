@@ -90,7 +90,7 @@ class RasVote:
     suspects: tuple[RasSuspect, ...] = ()
 
 
-def pending(
+def ras_vote(
     polls: Sequence[RasReport],
     threshold: float = THRESHOLD,
     init_threshold: float = INIT_THRESHOLD,

@@ -36,7 +36,7 @@ def shown(found):
 @pytest.mark.parametrize("block", [7, 1000, 1 << 20])
 def test_line_numbers_are_counted(tmp_path, monkeypatch, pack, block):
     """First, last and any line between, in any order, in a plain and a packed file."""
-    monkeypatch.setattr(module, "Reading", lambda ref: StreamReader(ref, block=block))
+    monkeypatch.setattr(module, "StreamReader", lambda ref: StreamReader(ref, block=block))
     (tmp_path / "a.log").write_bytes(pack(TEXT))
 
     found = shown(resolve(report(item(4711), item(1), item(5000), item(4711), item(2)), tmp_path))
@@ -47,7 +47,7 @@ def test_line_numbers_are_counted(tmp_path, monkeypatch, pack, block):
 def test_each_source_is_read_once(tmp_path, monkeypatch):
     """Many lines of a file cost one pass, as far as the last of them."""
     opened = []
-    monkeypatch.setattr(module, "Reading", lambda ref: opened.append(ref.uri) or StreamReader(ref))
+    monkeypatch.setattr(module, "StreamReader", lambda ref: opened.append(ref.uri) or StreamReader(ref))
     (tmp_path / "a.log").write_bytes(TEXT)
 
     resolve(report(*(item(number) for number in range(1, 400))), tmp_path)

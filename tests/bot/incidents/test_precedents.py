@@ -26,8 +26,8 @@ from bot.store.tables import IncidentRow
 from kb.facts.evidence import Evidence, Try
 from kb.model import Attempt, Gap, Job
 from kb.precedents.advice_outcomes import outcomes
-from kb.precedents.incident_trace import Place, Trace
-from kb.precedents.report_section import Past
+from kb.precedents.incident_trace import FaultPlace, IncidentTrace
+from kb.precedents.report_section import Precedents
 from kb.report import Decision, JobView, Outcomes, Progress, Report
 from kb.rulebase.rule import FaultClass
 from kb.scanning.summary import StreamSummary
@@ -58,7 +58,7 @@ def add(
     job: str = "100",
     *,
     report: Report = FALLEN_GPU,
-    trace: Trace | None = None,
+    trace: IncidentTrace | None = None,
     at: datetime = NOW,
     attempt: int | None = None,
     reached: int | None = None,
@@ -83,14 +83,16 @@ def add(
     return number
 
 
-def recall(ledger: Ledger, job: str = "200", who: Whose | None = None, at: datetime = NOW, **parts: object) -> Past:
+def recall(
+    ledger: Ledger, job: str = "200", who: Whose | None = None, at: datetime = NOW, **parts: object
+) -> Precedents:
     """What is told of the past of a job that ends now."""
     evidence = Evidence(Job(**{"id": job, "name": "llm-70b", "owner": "ana", "end": at.timestamp(), **parts}))  # type: ignore[arg-type]
     with ledger.session() as session:
         return recall_within(session, evidence, who or whose(facts(job)), FAULTS, NOW + HOUR)
 
 
-def numbers(past: Past, *, own: bool | None = None) -> list[int]:
+def numbers(past: Precedents, *, own: bool | None = None) -> list[int]:
     """The incidents that are told, oldest first."""
     return [one.row.id for one in past.earlier if own is None or one.own is own]
 
@@ -157,7 +159,9 @@ def test_a_later_report_on_the_same_end_stands_for_the_one_before(ledger: Ledger
 
 def test_what_an_incident_left_is_told_and_what_cannot_be_read_is_not(ledger: Ledger) -> None:
     """All faults with their places; a row without it gives what the row has."""
-    trace = Trace((Place("r", "gpu_memory_ecc", "gpu-3", "0000:5d:00"),), ("shard-1.tar",), "abc", ("gpu-3",))
+    trace = IncidentTrace(
+        (FaultPlace("r", "gpu_memory_ecc", "gpu-3", "0000:5d:00"),), ("shard-1.tar",), "abc", ("gpu-3",)
+    )
     add(ledger, 3, "1", trace=trace)
     bare = add(ledger, 2, "2")
     broken = add(ledger, 1, "3", trace=trace)
@@ -165,7 +169,7 @@ def test_what_an_incident_left_is_told_and_what_cannot_be_read_is_not(ledger: Le
         session.connection().exec_driver_sql(f"UPDATE kept SET name = 'else' WHERE incident_id = {broken}")  # noqa: S608
     first, second, third = recall(ledger).earlier
     assert first.trace == trace
-    assert (second.row.id, second.trace, third.trace) == (bare, Trace(), Trace())
+    assert (second.row.id, second.trace, third.trace) == (bare, IncidentTrace(), IncidentTrace())
     assert [place.node for place in third.places] == ["gpu-017"]
 
 
@@ -251,7 +255,7 @@ def test_a_diagnosis_with_a_store_says_what_it_knows_and_twice_the_same(ledger: 
 def test_a_store_that_cannot_be_asked_is_a_gap(known: Knowledge) -> None:
     """The answer does not need it."""
 
-    def broken(_: Evidence) -> Past:
+    def broken(_: Evidence) -> Precedents:
         raise StoreError("s.db cannot be used: disk full")
 
     report = diagnose_bundle(known, DEMO, workers=1, recall=broken).report
@@ -285,7 +289,7 @@ def test_out_of_memory_on_a_node_whose_gpu_failed_another_job_is_the_gpus(
     ledger: Ledger, known: Knowledge, tmp_path: Path
 ) -> None:
     """A rule asks for history, and gets that of all jobs of the cluster; not that of other nodes."""
-    trace = Trace((Place("xid-catalogue", "gpu_memory_ecc", "node-b", "0000:5d:00"),))
+    trace = IncidentTrace((FaultPlace("xid-catalogue", "gpu_memory_ecc", "node-b", "0000:5d:00"),))
     number = add(ledger, 48, "another", trace=trace, name="x", user="bob")
     for node, fault in (("node-b", "gpu_memory_ecc"), ("node-c", "cuda_oom")):
         folder = tmp_path / node

@@ -14,7 +14,7 @@ from bot.learning.outcomes import outcomes_within, told_within
 from bot.learning.replay.backtest import backtest
 from bot.learning.replay.trial import base_of, trial
 from bot.store.tables import IncidentRow, LookedRow
-from kb.learning.precision import Outcome
+from kb.learning.precision import RuleOutcome
 from tests.support.learning_views import FULL, GOOD, LEASE, NOW, OOM, STEPS, add, right, rule, wrong
 
 QUOTA = FULL + "quota-daemon: project 41 is over its grant and writes are refused\n"
@@ -49,7 +49,7 @@ def test_each_rule_has_its_confirmed_refuted_unseen_and_missed(base, database):
     add(database, known, OOM, job="1", said=right("cuda_oom"))
     add(database, known, OOM, job="2", said=wrong("disk_full"))
     add(database, known, OOM, job="3")
-    assert fared(database, base) == (Outcome("cuda-out-of-memory", 1, 1, 1, 0), Outcome("disk-full", missed=1))
+    assert fared(database, base) == (RuleOutcome("cuda-out-of-memory", 1, 1, 1, 0), RuleOutcome("disk-full", missed=1))
 
 
 def test_the_last_word_counts_and_disagreement_is_kept(base, database):
@@ -68,7 +68,7 @@ def test_what_was_said_before_somebody_looked_counts_no_more(base, database):
     add(database, base.known, OOM, job="2", said=right("cuda_oom"), days=3)
     with Ledger(database) as ledger, ledger.session(write=True) as session:
         session.add(LookedRow(tenant="default", rule="cuda-out-of-memory", at=NOW + timedelta(days=1), who="ana"))
-    assert fared(database, base)[0] == Outcome("cuda-out-of-memory", 1, 0, 0, 0)
+    assert fared(database, base)[0] == RuleOutcome("cuda-out-of-memory", 1, 0, 0, 0)
 
 
 def test_reopened_and_merged_incidents_count_as_they_should(base, database):
@@ -78,14 +78,14 @@ def test_reopened_and_merged_incidents_count_as_they_should(base, database):
     with Ledger(database) as ledger, ledger.session(write=True) as session:
         session.get_one(IncidentRow, first).reopened_at = NOW + timedelta(days=2)
         session.get_one(IncidentRow, second).merged_into = first
-    assert fared(database, base)[0] == Outcome("cuda-out-of-memory", 0, 0, 1, 0)
+    assert fared(database, base)[0] == RuleOutcome("cuda-out-of-memory", 0, 0, 1, 0)
 
 
 def test_a_tenant_sees_its_own_alone(base, database):
     """Other tenants' close-outs are not counted."""
     add(database, base.known, OOM, job="1", tenant="red", said=right("cuda_oom"))
     add(database, base.known, OOM, job="2", tenant="blue", said=wrong("disk_full"))
-    assert fared(database, base, "red")[0] == Outcome("cuda-out-of-memory", 1, 0, 0, 0)
+    assert fared(database, base, "red")[0] == RuleOutcome("cuda-out-of-memory", 1, 0, 0, 0)
 
 
 # --- advice ----------------------------------------------------------------------------------------------------------

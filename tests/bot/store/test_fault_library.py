@@ -16,7 +16,7 @@ from bot.render.report_json import dumps
 from bot.store.fault_library import known_within
 from bot.store.incidents import Origin
 from bot.store.tables import PatternRow, ReportRow
-from kb.precedents.signature import Library, pattern_of
+from kb.precedents.signature import FaultLibrary, signature_of
 from tests.support.bot_samples import FALLEN_GPU, HEALTHY, UNKNOWN
 
 NOW = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
@@ -41,10 +41,10 @@ def close(
     ledger.annotate(incident, tenant, f"{incident} {who} {at} {said}"[:200], closing, at)
 
 
-def library_of(ledger: Ledger, tenant: str) -> Library:
+def library_of(ledger: Ledger, tenant: str) -> FaultLibrary:
     """The library of a tenant."""
     with ledger.session() as session:
-        return Library(known_within(session, tenant))
+        return FaultLibrary(known_within(session, tenant))
 
 
 def entries(ledger: Ledger, tenant: str = "default") -> list[tuple[int, str | None, str, str]]:
@@ -56,7 +56,7 @@ def test_a_confirmed_diagnosis_is_an_entry(ledger: Ledger) -> None:
     """With what was done about it, and what it looked like."""
     close(ledger, 1, cause="shown", fault="gpu_fell_off_bus", rule="xid-catalogue", action="reseated the board")
     assert entries(ledger) == [(1, "gpu_fell_off_bus", "gpu_fell_off_bus", "reseated the board")]
-    (found,) = library_of(ledger, "default").alike(pattern_of(FALLEN_GPU))
+    (found,) = library_of(ledger, "default").alike(signature_of(FALLEN_GPU))
     assert (found.known.incident, found.similarity) == (1, 1.0)
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from functools import partial
 
 from bot.diagnosis.event_model import event_model
-from kb.anomalies.analyse import look as look_with
-from kb.anomalies.analyse import shown, view
-from kb.anomalies.build_run import run_of
-from kb.anomalies.core.clock_skew import leveled, skews
-from kb.anomalies.core.run import Beat, Event, Run, Seen, Spot, Voice
+from kb.anomalies.analyse import find_anomalies as look_with
+from kb.anomalies.analyse import measure_run, shown
+from kb.anomalies.build_run import build_run
+from kb.anomalies.core.clock_skew import align_clocks, skews
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource, StepLine
 from kb.anomalies.runs.baseline_diff import Baseline, baseline_of, changed, compare, is_foreign, out_of_order, pooled
 from kb.anomalies.time.change_step import changes, course_of
 from kb.model import Job, Resource, StreamRef
@@ -39,18 +39,20 @@ def a_run(
     steps: int = 40,
     state: str = "FAILED",
     slow_from: int | None = None,
-) -> Run:
+) -> RunProfile:
     """A run of nodes that print the usual, step lines on the first, and odd lines: (node, text, level, seconds from the begin)."""
     names = [f"n{i}" for i in range(nodes)]
     said = [(node, text, "info", float(i)) for node in names for i, text in enumerate(USUAL)]
-    events: dict[str, dict[str, list[Spot]]] = {}
+    events: dict[str, dict[str, list[LineRef]]] = {}
     levels: dict[str, str | None] = {}
     for place, (node, text, level, at) in enumerate((*said, *odd)):
-        spot = Spot(f"{node}.log", int(at * 100) + place, text, None, 1000.0 + at, node)
+        spot = LineRef(f"{node}.log", int(at * 100) + place, text, None, 1000.0 + at, node)
         events.setdefault(text, {}).setdefault(node, []).append(spot)
         levels[text] = level
     made = {
-        text: Event(text, text, levels[text], {n: Seen(len(spots), tuple(spots)) for n, spots in by_node.items()})
+        text: RunEvent(
+            text, text, levels[text], {n: NodeEvent(len(spots), tuple(spots)) for n, spots in by_node.items()}
+        )
         for text, by_node in events.items()
     }
     beats = []
@@ -58,9 +60,11 @@ def a_run(
     for step in range(1, steps + 1):
         seconds = 4.0 if slow_from is not None and step >= slow_from else 1.0
         now += seconds
-        beats.append(Beat(Spot("n0.log", 10_000 + step, "", None, now, "n0"), step, seconds, 2.0))
-    voices = tuple(Voice(f"{n}.log", n, None, 100, Spot(f"{n}.log", 10**6, "", None, now + 30, n)) for n in names)
-    return Run(made, tuple(names), tuple(beats), (), voices, state)
+        beats.append(StepLine(LineRef("n0.log", 10_000 + step, "", None, now, "n0"), step, seconds, 2.0))
+    voices = tuple(
+        RunSource(f"{n}.log", n, None, 100, LineRef(f"{n}.log", 10**6, "", None, now + 30, n)) for n in names
+    )
+    return RunProfile(made, tuple(names), tuple(beats), (), voices, state)
 
 
 BROKEN = ("n2", "RuntimeError: CUDA error: uncorrectable ECC error encountered", None, 61.0)
@@ -142,7 +146,7 @@ def test_a_node_without_a_log_stands_out() -> None:
 def test_a_log_that_ends_early_stands_out() -> None:
     """A node whose log ends long before its peers' is named."""
     run = a_run()
-    short = replace(run.voices[3], last=Spot("n3.log", 50, "", None, 700.0, "n3"))
+    short = replace(run.voices[3], last=LineRef("n3.log", 50, "", None, 700.0, "n3"))
     found = look(replace(run, voices=(*run.voices[:3], short)))
     assert found.nodes[0].node == "n3"
     assert found.nodes[0].why.startswith("its log ends")
@@ -225,10 +229,10 @@ def test_clocks_and_zones_are_brought_together() -> None:
         for name, event in run.events.items()
     }
     assert skews(replace(run, events=ahead)) == {"n3": 7200.0}
-    local = Spot("n0.log", 1, "2026-01-01 10:00:00 step", None, 36000.0, "n0")
-    zoned = Spot("n0.log", 2, "2026-01-01T08:00:01Z agent", None, 28801.0, "n0")
-    mixed = Run({"a": Event("a", "a", None, {"n0": Seen(2, (local, zoned))})}, ("n0",))
-    assert [s.time for s in leveled(mixed).events["a"].nodes["n0"].spots] == [36000.0, 36001.0]
+    local = LineRef("n0.log", 1, "2026-01-01 10:00:00 step", None, 36000.0, "n0")
+    zoned = LineRef("n0.log", 2, "2026-01-01T08:00:01Z agent", None, 28801.0, "n0")
+    mixed = RunProfile({"a": RunEvent("a", "a", None, {"n0": NodeEvent(2, (local, zoned))})}, ("n0",))
+    assert [s.time for s in align_clocks(mixed).events["a"].nodes["n0"].spots] == [36000.0, 36001.0]
 
 
 def test_binary_noise_and_cut_logs_are_borne() -> None:
@@ -238,9 +242,9 @@ def test_binary_noise_and_cut_logs_are_borne() -> None:
         miner = Miner(StreamRef(f"{node}.log", Resource(node=node)))
         miner.feed(data)
         tables.append(miner.finish())
-    run = run_of(tables, (), Job(state="FAILED", nodes={"a": (), "b": (), "c": ()}))
+    run = build_run(tables, (), Job(state="FAILED", nodes={"a": (), "b": (), "c": ()}))
     assert {"a", "b"} <= run.heard
-    assert look(run) == look(run_of(tables[::-1], (), Job(state="FAILED", nodes={"a": (), "b": (), "c": ()})))
+    assert look(run) == look(build_run(tables[::-1], (), Job(state="FAILED", nodes={"a": (), "b": (), "c": ()})))
 
 
 def test_the_report_shows_what_was_found_with_its_lines() -> None:
@@ -255,7 +259,7 @@ def test_the_report_shows_what_was_found_with_its_lines() -> None:
 
 def test_every_weight_is_of_a_feature_that_is_measured() -> None:
     """A name that nobody measures would be an error at the first failed job."""
-    measured = view(a_run(BROKEN), baseline_of(a_run(state="COMPLETED"))).measured
+    measured = measure_run(a_run(BROKEN), baseline_of(a_run(state="COMPLETED"))).measured
     wanted = {
         name
         for weights in (MODEL.with_good_run, MODEL.without_good_run)
@@ -282,14 +286,14 @@ def test_a_run_that_is_said_to_go_on_and_stands_still_for_long_has_not_ended_wel
     stuck = ("n1", "task of the loader is blocked: cannot read the shard", "error", 400.0)
     speaking = [(f"n{i}", "fatal: nobody answers, lost the file server", "error", 4000.0) for i in (1, 2, 3)]
     good = baseline_of(a_run(state="COMPLETED"))
-    assert not view(a_run(stuck, *speaking, state="RUNNING"), good).ending.well
-    assert view(a_run(stuck, state="RUNNING"), good).ending.well
+    assert not measure_run(a_run(stuck, *speaking, state="RUNNING"), good).ending.well
+    assert measure_run(a_run(stuck, state="RUNNING"), good).ending.well
 
 
 def test_the_last_line_of_a_node_that_ends_early_is_told() -> None:
     """What should have come next is missing; where it stopped is the evidence."""
     run = a_run()
-    last = Spot("n3.log", 50, "step is under way", 7, 700.0, "n3")
+    last = LineRef("n3.log", 50, "step is under way", 7, 700.0, "n3")
     short = replace(run.voices[3], last=last)
     found = look(replace(run, voices=(*run.voices[:3], short)))
     assert [(one.node, one.spot) for one in found.absent] == [("n3", last)]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kb.anomalies.analyse import Found, shown
-from kb.anomalies.build_run import run_of
-from kb.anomalies.core.run import Run, has_failed
-from kb.anomalies.nodes.peers import Odd
-from kb.anomalies.runs.baseline_diff import Baseline, Unlike, changed, unlike
+from kb.anomalies.analyse import RunFindings, shown
+from kb.anomalies.build_run import build_run
+from kb.anomalies.core.run import RunProfile, has_failed
+from kb.anomalies.nodes.peers import OddNode
+from kb.anomalies.runs.baseline_diff import Baseline, DifferingSetting, changed, differing_settings
 from kb.model import Attempt, Job, Resource, StreamRef
 from kb.templates.miner import Miner
 from kb.templates.table import TemplateTable
@@ -21,12 +21,14 @@ def a_table(node: str, *lines: str) -> TemplateTable:
     return miner.finish()
 
 
-def a_run(drivers: dict[str, str]) -> Run:
+def a_run(drivers: dict[str, str]) -> RunProfile:
     """Nodes that say which driver they have."""
     tables = [
         a_table(node, f"driver_version: {driver}", "commit=abc123 batch_size=512") for node, driver in drivers.items()
     ]
-    return run_of(tables, (), Job(args="--lr 1e-4 --bf16 --hub-token hf_secret", framework="megatron", image="train:7"))
+    return build_run(
+        tables, (), Job(args="--lr 1e-4 --bf16 --hub-token hf_secret", framework="megatron", image="train:7")
+    )
 
 
 def test_settings_come_from_the_record_and_from_lines_that_all_nodes_print_alike() -> None:
@@ -40,15 +42,15 @@ def test_settings_come_from_the_record_and_from_lines_that_all_nodes_print_alike
 def test_a_setting_that_few_nodes_have_otherwise_is_told_with_them() -> None:
     """One node's driver is not the others'."""
     run = a_run({"a": "570.1", "b": "570.1", "c": "565.4", "d": "570.1"})
-    assert unlike(run) == (Unlike("driver_version", "565.4", ("c",), "570.1"),)
-    told = shown(Found(nodes=(Odd("c", 0.5, "it is odd"),), unlike=unlike(run)))
+    assert differing_settings(run) == (DifferingSetting("driver_version", "565.4", ("c",), "570.1"),)
+    told = shown(RunFindings(nodes=(OddNode("c", 0.5, "it is odd"),), unlike=differing_settings(run)))
     assert [(one.what, one.why) for one in told.events] == [("driver_version: 565.4 on c", "570.1 on the other nodes")]
 
 
 def test_halves_and_numbers_of_each_node_are_no_odd_settings() -> None:
     """Two kinds of nodes are a design, and a value of each node's own is an identity."""
-    assert unlike(a_run({"a": "1", "b": "1", "c": "2", "d": "2"})) == ()
-    assert unlike(a_run({f"n{i}": f"9.{i}" for i in range(8)})) == ()
+    assert differing_settings(a_run({"a": "1", "b": "1", "c": "2", "d": "2"})) == ()
+    assert differing_settings(a_run({f"n{i}": f"9.{i}" for i in range(8)})) == ()
 
 
 def test_what_the_job_was_built_of_stands_first_among_what_changed() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from kb.collectives.analyse import judge
-from kb.collectives.size_mismatch import Received, received, settled
+from kb.collectives.size_mismatch import Overrun, overrun_in, settle_sizes
 from tests.support.collective_samples import named, retired
 
 GLOO_SAYS = (
@@ -14,15 +14,15 @@ NCCL_SAYS = "NCCL WARN Message truncated : received 1152 bytes instead of 1024"
 
 def test_lengths_are_read_out_of_messages():
     """Gloo's and NCCL's words; what fits, or says nothing of lengths, is none."""
-    assert received(4, GLOO_SAYS) == Received(4, 2304, 2048)
-    assert received(5, NCCL_SAYS) == Received(5, 1152, 1024)
-    assert received(6, "op.preamble.length <= op.nbytes. 8 vs 8") is None
-    assert received(7, "Connection reset by peer") is None
+    assert overrun_in(4, GLOO_SAYS) == Overrun(4, 2304, 2048)
+    assert overrun_in(5, NCCL_SAYS) == Overrun(5, 1152, 1024)
+    assert overrun_in(6, "op.preamble.length <= op.nbytes. 8 vs 8") is None
+    assert overrun_in(7, "Connection reset by peer") is None
 
 
 def test_who_got_too_much_sides_with_the_smaller():
     """Two sides alike, and a third rank without a dump got nine eighths of what it had room for: the larger is wrong."""
-    verdict = settled(judge(retired(4096, 4608)), [Received(2, 2304, 2048)])
+    verdict = settle_sizes(judge(retired(4096, 4608)), [Overrun(2, 2304, 2048)])
     (culprit,) = verdict.culprits
 
     assert (culprit.rank, culprit.score, verdict.communicators[0].mismatch.tied) == (1, 0.85, False)
@@ -31,12 +31,12 @@ def test_who_got_too_much_sides_with_the_smaller():
 
 @pytest.mark.parametrize(
     "told",
-    [[], [Received(0, 2304, 2048)], [Received(1, 2304, 2048)], [Received(2, 4096, 2048)]],
+    [[], [Overrun(0, 2304, 2048)], [Overrun(1, 2304, 2048)], [Overrun(2, 4096, 2048)]],
     ids=["nothing said", "by the smaller itself", "by the larger", "of another operation"],
 )
 def test_lengths_that_do_not_tell_settle_nothing(told):
     """No third rank that fits: both sides stand there as before."""
     before = judge(retired(4096, 4608))
 
-    assert settled(before, told) == before
+    assert settle_sizes(before, told) == before
     assert sorted(named(before)) == [0, 1]

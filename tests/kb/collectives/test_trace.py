@@ -4,13 +4,13 @@ import itertools
 
 from kb.collectives.trace import (
     ORDER,
-    Step,
+    QueuedOp,
     as_ranges,
-    at,
     contains,
     digest,
     last_step,
     position,
+    rank_at,
     shape_at,
     size,
     steps,
@@ -31,19 +31,19 @@ def test_ranges_hold_groups_of_any_form():
     ]:
         held = as_ranges(ranks)
         assert tuple(itertools.chain(*held)) == ranks
-        assert [at(held, index) for index in range(len(ranks))] == list(ranks)
+        assert [rank_at(held, index) for index in range(len(ranks))] == list(ranks)
         assert size(held) == len(ranks)
         assert all(contains(held, rank) for rank in ranks)
         assert [position(held, rank) for rank in ranks] == list(range(len(ranks)))
-        assert (at(held, len(ranks)), position(held, 999)) == (None, -1)
+        assert (rank_at(held, len(ranks)), position(held, 999)) == (None, -1)
 
 
 def test_the_order_over_all_groups_is_kept():
     """Operations of all groups stand in the order of the recorder; parts of one number are one."""
     ring = digest(trace(0, {"0": (0, 1), "1": (0,)}, [*done("0", 2), op("1", 1), op("1", 1), p2p("0", 3, 0, 1)]))
 
-    assert steps(ring) == (Step(0, 1), Step(0, 2), Step(1, 1), Step(0, 3, p2p=True))
-    assert last_step(ring) == Step(0, 3, p2p=True)
+    assert steps(ring) == (QueuedOp(0, 1), QueuedOp(0, 2), QueuedOp(1, 1), QueuedOp(0, 3, p2p=True))
+    assert last_step(ring) == QueuedOp(0, 3, p2p=True)
 
 
 def test_the_order_is_bounded_and_may_be_empty():
@@ -51,7 +51,11 @@ def test_the_order_is_bounded_and_may_be_empty():
     long = digest(trace(0, {"0": (0,)}, done("0", 3 * ORDER)))
     none = digest(trace(0, {"0": (0,)}, [op("0", -4), op("0", 10**30)]))
 
-    assert (len(steps(long)), steps(long)[0], last_step(long)) == (ORDER, Step(0, 2 * ORDER + 1), Step(0, 3 * ORDER))
+    assert (len(steps(long)), steps(long)[0], last_step(long)) == (
+        ORDER,
+        QueuedOp(0, 2 * ORDER + 1),
+        QueuedOp(0, 3 * ORDER),
+    )
     assert (steps(none), last_step(none)) == ((), None)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.digest.weeks import LATE, Period, Week, due, week_named, week_of
+from kb.digest.weeks import LATE, DueDigest, Week, due, week_named, week_of
 from kb.errors import UnreadableInput
 
 BERLIN, LORD_HOWE, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("Australia/Lord_Howe"), ZoneInfo("America/New_York")
@@ -64,15 +64,15 @@ def test_every_time_lies_in_its_week(at, zone):
 def test_due_on_monday_at_nine_by_the_clock_of_the_team():
     """Before and after the change of clocks nine is another hour in UTC."""
     summer, winter = datetime(2026, 10, 19, 7, tzinfo=UTC), datetime(2026, 10, 26, 8, tzinfo=UTC)
-    assert due(summer, BERLIN) == Period(Week(2026, 42), summer)
-    assert due(winter, BERLIN) == Period(Week(2026, 43), winter)
+    assert due(summer, BERLIN) == DueDigest(Week(2026, 42), summer)
+    assert due(winter, BERLIN) == DueDigest(Week(2026, 43), winter)
     assert due(winter - timedelta(seconds=1), BERLIN) is None
 
 
 def test_an_hour_that_the_clocks_leave_out_comes_after():
     """On a Sunday at two in March there is no two: it is due at three."""
     at = datetime(2026, 3, 29, 1, tzinfo=UTC)
-    assert due(at, BERLIN, 7, 2) == Period(Week(2026, 12), at)
+    assert due(at, BERLIN, 7, 2) == DueDigest(Week(2026, 12), at)
     assert due(at - timedelta(seconds=1), BERLIN, 7, 2) is None
 
 

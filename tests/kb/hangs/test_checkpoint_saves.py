@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kb.facts.evidence import Evidence, Facts
-from kb.hangs.checkpoint_saves import longest_save, saving, slow_save
+from kb.hangs.checkpoint_saves import longest_save, slow_save, time_saving
 from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
 from kb.scanning.summary import Series, StreamSummary
 
@@ -69,6 +69,6 @@ def test_the_longest_save_is_told_by_two_logs() -> None:
 def test_the_time_spent_saving_is_what_the_steps_waited() -> None:
     """Of the saves that are over and have steps behind them; unknown where no log tells of saves, or of times."""
     facts, _ = run(3.0)
-    assert saving(facts.evidence) == pytest.approx(9.0)
-    assert saving(run(3.0, timed=False)[0].evidence) is None
-    assert saving(Evidence(Job())) is None
+    assert time_saving(facts.evidence) == pytest.approx(9.0)
+    assert time_saving(run(3.0, timed=False)[0].evidence) is None
+    assert time_saving(Evidence(Job())) is None

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from kb.hangs.exonerations import DATA, Scene, explained, launching
+from kb.hangs.exonerations import DATA, HangContext, explain_phase, launching
 from kb.hangs.nccl_ras.standstill import RasVote
 from kb.hangs.votes import HangLimits, Phase, Probe
 from kb.model import Resource
-from kb.stacks.activity import Doing
+from kb.stacks.activity import ProcessActivity
 from kb.stacks.frames import Activity
 from kb.stacks.outliers import Comparison, Outlier, StackGroup
 from kb.stacks.stall_vote import RankStillness, StackVote
@@ -20,15 +20,17 @@ LIMITS = HangLimits()
 NO_PHASE = Phase("", 0.0, None, 500.0)
 
 
-def doing(activity: Activity, context: str = "", *, waiting: bool = False, stuck_worker: bool = False) -> Doing:
+def doing(
+    activity: Activity, context: str = "", *, waiting: bool = False, stuck_worker: bool = False
+) -> ProcessActivity:
     """What a rank does."""
-    return Doing(activity, "", (), "told", context=context, waiting=waiting, stuck_worker=stuck_worker)  # type: ignore[arg-type]
+    return ProcessActivity(activity, "", (), "told", context=context, waiting=waiting, stuck_worker=stuck_worker)  # type: ignore[arg-type]
 
 
 ALL_WAIT = Comparison(4, (StackGroup("0-3", 4, 0, doing("collective", waiting=True)),), crowd=0)
 
 
-def one_elsewhere(what: Doing) -> Comparison:
+def one_elsewhere(what: ProcessActivity) -> Comparison:
     """Three ranks wait in a collective, rank 3 is at something else."""
     groups = (StackGroup("0-2", 3, 0, doing("collective", waiting=True)), StackGroup("3", 1, 3, what))
     return Comparison(4, groups, crowd=0, outliers=(Outlier(3, Resource(rank=3), what, "told"),))
@@ -40,11 +42,13 @@ def still(seconds: float = 100.0, *, moving: str = "", ranks: int = 4, sure: int
     return StackVote("yes", "told", sure, moving, observed=sure, ranks=alike)
 
 
-def scene(seen: Comparison | None, age: float | None = None, stacks: StackVote | None = None, **more: object) -> Scene:
+def scene(
+    seen: Comparison | None, age: float | None = None, stacks: StackVote | None = None, **more: object
+) -> HangContext:
     """What is seen now, with collectives whose newest progress is `age` seconds old."""
     moved = None if age is None else NOW - age
     stacks = stacks if stacks is not None or seen is None else still()
-    return Scene(NOW, seen, stacks, 100.0, moved=moved, **more)  # type: ignore[arg-type]
+    return HangContext(NOW, seen, stacks, 100.0, moved=moved, **more)  # type: ignore[arg-type]
 
 
 def yes(*names: str) -> list[Probe]:
@@ -52,9 +56,9 @@ def yes(*names: str) -> list[Probe]:
     return [Probe(name, "yes", "told", None, NOW) for name in names]
 
 
-def held(seen: Scene, phase: Phase = NO_PHASE, *names: str) -> bool:
+def held(seen: HangContext, phase: Phase = NO_PHASE, *names: str) -> bool:
     """Whether the votes of stacks and collective (or of those named) are explained."""
-    return explained(phase, yes(*(names or ("stacks", "collective"))), seen, LIMITS).held
+    return explain_phase(phase, yes(*(names or ("stacks", "collective"))), seen, LIMITS).held
 
 
 @pytest.mark.parametrize(("age", "expected"), [(59.0, True), (61.0, False)])
@@ -75,7 +79,7 @@ def test_a_rank_that_waits_for_data_may_do_so_for_some_minutes(activity: Activit
     """Storage stalls and heals: that counts from the last progress, whatever the last line's age is."""
     seen = scene(one_elsewhere(doing(activity)), age, missing=True)
     assert held(seen) is expected
-    assert explained(NO_PHASE, yes("stacks", "collective"), seen, LIMITS).name == DATA
+    assert explain_phase(NO_PHASE, yes("stacks", "collective"), seen, LIMITS).name == DATA
 
 
 def test_a_worker_that_is_stuck_is_no_slow_storage() -> None:
@@ -97,7 +101,7 @@ def test_stacks_are_believed_before_the_logs_last_word() -> None:
 def test_a_checkpoint_that_no_line_tells_of(pauses: dict[str, float], moving: str, ceiling: float) -> None:
     """It may take five times what the job's own took, five minutes where none was seen, longer where the writer moves."""
     seen = scene(one_elsewhere(doing("user", "saving")), 100.0, still(moving=moving), pauses=pauses)
-    phase = explained(NO_PHASE, yes("stacks", "collective"), seen, LIMITS)
+    phase = explain_phase(NO_PHASE, yes("stacks", "collective"), seen, LIMITS)
     assert (phase.name, phase.ceiling) == ("saving", ceiling)
 
 

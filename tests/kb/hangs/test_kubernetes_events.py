@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kb.hangs.kubernetes_events import standing
+from kb.hangs.kubernetes_events import relevant_events
 from kb.model import Event, Job, Resource
 
 NOON = 1_790_942_400.0
@@ -36,7 +36,7 @@ PODS = (pod(0), pod(1))
 
 def told(*events, job=JOB, pods=PODS):
     """Kind and reason of what stands, besides the pods."""
-    return [(one.kind, one.reason) for one in standing((*pods, *events), job) if one.kind != "pod"]
+    return [(one.kind, one.reason) for one in relevant_events((*pods, *events), job) if one.kind != "pod"]
 
 
 EVICTED = of_pod("eviction", "Evicted")
@@ -133,11 +133,11 @@ def test_pods_that_somebody_deleted():
 )
 def test_the_rank_of_a_pod(job, rank):
     """Where each pod holds one rank its number is it; where a node holds one, that is it; else nobody knows."""
-    *_, one = standing((*PODS, EVICTED), job)
+    *_, one = relevant_events((*PODS, EVICTED), job)
     assert one.resource == Resource(node="train-node-1", rank=rank)
 
 
 def test_other_systems_pass():
     """What is not of Kubernetes stays as it is."""
     slurm = Event("slurm.json", NOON, "preemption", "PREEMPTED", "", Resource(), {"states": "PREEMPTED"})
-    assert standing((slurm,), JOB) == (slurm,)
+    assert relevant_events((slurm,), JOB) == (slurm,)

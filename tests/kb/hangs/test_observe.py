@@ -10,7 +10,7 @@ import pytest
 
 from kb.collectives.trace import Ring, digest
 from kb.facts.evidence import Evidence
-from kb.hangs.observe import Parts, observe, votes
+from kb.hangs.observe import NonLogEvidence, hang_votes, observe
 from kb.metrics.panel import Panel, Row, make_panel
 from kb.model import (
     OWN,
@@ -148,12 +148,12 @@ def evidence(*streams: StreamSummary, **job: object) -> Evidence:
     return Evidence(Job(**{"world_size": 4, "collected_at": NOW, **job}), streams=streams)  # type: ignore[arg-type]
 
 
-def vote(name: str, what: Evidence, parts: Parts) -> tuple[str, str]:
+def vote(name: str, what: Evidence, parts: NonLogEvidence) -> tuple[str, str]:
     """One probe's vote with its words."""
-    return next((one.vote, one.detail) for one in votes(what, parts, BOOK).votes if one.probe == name)
+    return next((one.vote, one.detail) for one in hang_votes(what, parts, BOOK).votes if one.probe == name)
 
 
-def shown(what: Evidence, parts: Parts, kind: str) -> list[Structure]:
+def shown(what: Evidence, parts: NonLogEvidence, kind: str) -> list[Structure]:
     """The structures of a kind that are made of the parts."""
     seen = observe(what, parts, BOOK)
     return [one for stream in seen.streams for one in stream.structures if one.kind == kind]
@@ -165,14 +165,14 @@ def shown(what: Evidence, parts: Parts, kind: str) -> list[Structure]:
 @pytest.mark.parametrize(
     ("parts", "answer", "words"),
     [
-        (Parts(stacks=stacks(*[WAITS] * 4)), "yes", "4 of 4 ranks unchanged over 3 rounds"),
-        (Parts(stacks=stacks(*[moves] * 4)), "no", "0 of 4 ranks unchanged"),
-        (Parts(stacks=stacks(*[WAITS] * 4, rounds=2)), "not_observable", "there are 2"),
-        (Parts(stacks=stacks(*[WAITS] * 4, apart=3.0)), "not_observable", "3 rounds of stacks are needed"),
-        (Parts(), "not_observable", "no stacks"),
+        (NonLogEvidence(stacks=stacks(*[WAITS] * 4)), "yes", "4 of 4 ranks unchanged over 3 rounds"),
+        (NonLogEvidence(stacks=stacks(*[moves] * 4)), "no", "0 of 4 ranks unchanged"),
+        (NonLogEvidence(stacks=stacks(*[WAITS] * 4, rounds=2)), "not_observable", "there are 2"),
+        (NonLogEvidence(stacks=stacks(*[WAITS] * 4, apart=3.0)), "not_observable", "3 rounds of stacks are needed"),
+        (NonLogEvidence(), "not_observable", "no stacks"),
     ],
 )
-def test_stacks_vote(parts: Parts, answer: str, words: str) -> None:
+def test_stacks_vote(parts: NonLogEvidence, answer: str, words: str) -> None:
     """Unchanged over three rounds 20 s apart: yes; moving: no; too few or too close: it could not look."""
     said = vote("stacks", evidence(), parts)
     assert said[0] == answer
@@ -182,15 +182,15 @@ def test_stacks_vote(parts: Parts, answer: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("parts", "answer", "words"),
     [
-        (Parts(panels=panels(100.0, 8.0, 1e3)), "yes", "100% of GPUs at 95"),
-        (Parts(panels=panels(97.0, 60.0, 5e9)), "no", "RDMA 5e+09"),
-        (Parts(panels=panels(0.0, 0.0, 0.0)), "no", "0% of GPUs"),
-        (Parts(panels=panels(100.0, 8.0, 1e3, ends=NOW - 3600)), "not_observable", "not collected"),
-        (Parts(panels=panels(100.0, math.nan, math.nan)), "not_observable", "RDMA traffic not collected"),
-        (Parts(), "not_observable", "no metrics"),
+        (NonLogEvidence(panels=panels(100.0, 8.0, 1e3)), "yes", "100% of GPUs at 95"),
+        (NonLogEvidence(panels=panels(97.0, 60.0, 5e9)), "no", "RDMA 5e+09"),
+        (NonLogEvidence(panels=panels(0.0, 0.0, 0.0)), "no", "0% of GPUs"),
+        (NonLogEvidence(panels=panels(100.0, 8.0, 1e3, ends=NOW - 3600)), "not_observable", "not collected"),
+        (NonLogEvidence(panels=panels(100.0, math.nan, math.nan)), "not_observable", "RDMA traffic not collected"),
+        (NonLogEvidence(), "not_observable", "no metrics"),
     ],
 )
-def test_spinning_votes(parts: Parts, answer: str, words: str) -> None:
+def test_spinning_votes(parts: NonLogEvidence, answer: str, words: str) -> None:
     """GPUs at 100 % with idle SMs and still links: yes; work or idleness: no; old or missing series are never zero."""
     said = vote("spin", evidence(), parts)
     assert said[0] == answer
@@ -201,23 +201,27 @@ def test_empty_panels_are_no_metrics() -> None:
     """Panels without a column, and no time of collection, do not break the look."""
     none = make_panel("gpu_util", [Row(Resource(node="a"))], 0.0, 15.0, np.empty((1, 0)))
     what = Evidence(Job())
-    assert vote("spin", what, Parts(panels={"gpu_util": none}))[0] == "not_observable"
-    assert not observe(what, Parts(panels={"gpu_util": none}), BOOK).streams
+    assert vote("spin", what, NonLogEvidence(panels={"gpu_util": none}))[0] == "not_observable"
+    assert not observe(what, NonLogEvidence(panels={"gpu_util": none}), BOOK).streams
 
 
 @pytest.mark.parametrize(
     ("parts", "answer", "words"),
     [
-        (Parts(rings=waiting(75.0)), "yes", "pending for 75 s on 3 ranks"),
-        (Parts(rings=waiting(12.0)), "no", "pending for 12 s"),
-        (Parts(rings=tuple(ring(rank, 9, 9, 75.0) for rank in range(4))), "no", "nothing is pending on 4 ranks"),
-        (Parts(ras=(poll(NOW - 40, 9, 9, 8, 9), poll(NOW, 9, 9, 8, 9))), "yes", "stood still for 40 s"),
-        (Parts(ras=(poll(NOW - 40, 7, 7, 7, 7), poll(NOW, 9, 9, 8, 9))), "no", "no communicator stands still"),
-        (Parts(ras=(poll(NOW, 9, 9, 8, 9),)), "not_observable", "two answers"),
-        (Parts(), "not_observable", "neither Flight Recorder"),
+        (NonLogEvidence(rings=waiting(75.0)), "yes", "pending for 75 s on 3 ranks"),
+        (NonLogEvidence(rings=waiting(12.0)), "no", "pending for 12 s"),
+        (
+            NonLogEvidence(rings=tuple(ring(rank, 9, 9, 75.0) for rank in range(4))),
+            "no",
+            "nothing is pending on 4 ranks",
+        ),
+        (NonLogEvidence(ras=(poll(NOW - 40, 9, 9, 8, 9), poll(NOW, 9, 9, 8, 9))), "yes", "stood still for 40 s"),
+        (NonLogEvidence(ras=(poll(NOW - 40, 7, 7, 7, 7), poll(NOW, 9, 9, 8, 9))), "no", "no communicator stands still"),
+        (NonLogEvidence(ras=(poll(NOW, 9, 9, 8, 9),)), "not_observable", "two answers"),
+        (NonLogEvidence(), "not_observable", "neither Flight Recorder"),
     ],
 )
-def test_pending_collectives_vote(parts: Parts, answer: str, words: str) -> None:
+def test_pending_collectives_vote(parts: NonLogEvidence, answer: str, words: str) -> None:
     """An operation that is unfinished for over 30 s, by the recorders or by two answers of RAS."""
     said = vote("collective", evidence(), parts)
     assert said[0] == answer
@@ -229,12 +233,15 @@ def test_a_collective_may_take_as_long_as_a_step() -> None:
     slow = log(45.0)
     points = tuple(replace(p, time=NOW - 45 - 40.0 * (30 - (p.step or 0))) for p in slow.series.points)
     slow = replace(slow, series=replace(slow.series, points=points))
-    assert [vote("collective", evidence(slow), Parts(rings=waiting(age)))[0] for age in (45.0, 70.0)] == ["no", "yes"]
+    assert [vote("collective", evidence(slow), NonLogEvidence(rings=waiting(age)))[0] for age in (45.0, 70.0)] == [
+        "no",
+        "yes",
+    ]
 
 
 def test_who_sees_one_pending_is_believed() -> None:
     """Dumps made before the hang do not outvote RAS answers made in it."""
-    parts = Parts(rings=waiting(5.0), ras=(poll(NOW - 40, 9, 9, 8, 9), poll(NOW, 9, 9, 8, 9)))
+    parts = NonLogEvidence(rings=waiting(5.0), ras=(poll(NOW - 40, 9, 9, 8, 9), poll(NOW, 9, 9, 8, 9)))
     said = vote("collective", evidence(), parts)
     assert said[0] == "yes"
     assert "RAS" in said[1]
@@ -244,13 +251,13 @@ def test_a_watchdogs_words_count_where_nothing_else_can() -> None:
     """An operation that the watchdog saw run for ten minutes is a vote; not where the run went on behind it."""
     said = Structure("watchdog", 95_000, 95_100, "Watchdog", {"ran_ms": "600003"})
     quiet = replace(log(40.0), structures=(said,))
-    assert vote("collective", evidence(quiet), Parts(stacks=stacks(*[WAITS] * 4)))[0] == "yes"
+    assert vote("collective", evidence(quiet), NonLogEvidence(stacks=stacks(*[WAITS] * 4)))[0] == "yes"
     lived = replace(quiet, structures=(replace(said, offset=50),))
-    assert vote("collective", evidence(lived), Parts())[0] == "not_observable"
+    assert vote("collective", evidence(lived), NonLogEvidence())[0] == "not_observable"
     nonsense = replace(
         quiet, structures=(replace(said, fields={"ran_ms": "1e999"}), replace(said, fields={"ran_ms": "soon"}))
     )
-    assert vote("collective", evidence(nonsense), Parts())[0] == "not_observable"
+    assert vote("collective", evidence(nonsense), NonLogEvidence())[0] == "not_observable"
 
 
 # -- together --------------------------------------------------------------------------------------------------------------
@@ -258,7 +265,7 @@ def test_a_watchdogs_words_count_where_nothing_else_can() -> None:
 
 def test_two_probes_call_a_hang_and_show_who() -> None:
     """Silence and stacks: called; the odd rank is shown with its frame, as a structure of the file that it is in."""
-    parts = Parts(stacks=stacks(WAITS, LOCKED, WAITS, WAITS))
+    parts = NonLogEvidence(stacks=stacks(WAITS, LOCKED, WAITS, WAITS))
     seen = observe(evidence(log(400.0)), parts, BOOK)
     assert seen.hang.called
     odd = shown(evidence(log(400.0)), parts, "stack_outlier")
@@ -271,21 +278,21 @@ def test_two_probes_call_a_hang_and_show_who() -> None:
 
 def test_one_probe_suspects() -> None:
     """Stacks alone: suspected, nothing called, and what to switch on."""
-    hang = votes(evidence(), Parts(stacks=stacks(*[WAITS] * 4)), BOOK)
+    hang = hang_votes(evidence(), NonLogEvidence(stacks=stacks(*[WAITS] * 4)), BOOK)
     assert (hang.called, hang.suspected) == (False, True)
     assert any("Flight Recorder" in one for one in hang.advice)
 
 
 def test_stacks_of_another_hour_do_not_add_up() -> None:
     """A silence now and stacks that stood still an hour ago are no hang."""
-    hang = votes(evidence(log(400.0)), Parts(stacks=stacks(*[WAITS] * 4, end=NOW - 3600)), BOOK)
+    hang = hang_votes(evidence(log(400.0)), NonLogEvidence(stacks=stacks(*[WAITS] * 4, end=NOW - 3600)), BOOK)
     assert [one.vote for one in hang.votes[:2]] == ["yes", "yes"]
     assert not hang.called
 
 
 def test_a_run_that_gets_on_shows_nothing() -> None:
     """Fresh lines, moving stacks, working GPUs and a collective just queued: four noes, and no structure."""
-    parts = Parts(stacks(*[moves] * 4), waiting(3.0), (), panels(97.0, 60.0, 5e9))
+    parts = NonLogEvidence(stacks(*[moves] * 4), waiting(3.0), (), panels(97.0, 60.0, 5e9))
     seen = observe(evidence(log(4.0)), parts, BOOK)
     assert {one.vote for one in seen.hang.votes} == {"no"}
     assert len(seen.streams) == 1
@@ -296,7 +303,7 @@ def test_a_run_that_gets_on_shows_nothing() -> None:
 )
 def test_one_rank_at_work_in_a_phase_is_no_hang(mark: str, place: list[object]) -> None:
     """One rank evaluates or saves, the others stand in a barrier for minutes: nothing is called, nobody is named."""
-    parts = Parts(stacks(*place), tuple(ring(rank, 8 if rank == 0 else 9, 8, 200.0) for rank in range(4)))
+    parts = NonLogEvidence(stacks(*place), tuple(ring(rank, 8 if rank == 0 else 9, 8, 200.0) for rank in range(4)))
     seen = observe(evidence(log(200.0, mark)), parts, BOOK)
     assert [one.vote for one in seen.hang.votes] == ["no", "yes", "not_observable", "yes"]
     assert (seen.hang.called, seen.hang.suspected) == (False, False)
@@ -305,43 +312,43 @@ def test_one_rank_at_work_in_a_phase_is_no_hang(mark: str, place: list[object]) 
 
 def test_a_phase_beyond_its_ceiling_is_a_hang() -> None:
     """A checkpoint that takes more than half an hour, in a job that never saved before, is called."""
-    parts = Parts(
+    parts = NonLogEvidence(
         stacks(SAVES, BARRIER, BARRIER, BARRIER, end=NOW - 5),
         tuple(ring(rank, 9 - (rank == 0), 8, 1900.0) for rank in range(4)),
     )
-    assert votes(evidence(log(1900.0, "saving")), parts, BOOK).called
+    assert hang_votes(evidence(log(1900.0, "saving")), parts, BOOK).called
 
 
 def test_who_evaluates_moves() -> None:
     """In an evaluation in which no stack of any rank moves the votes are not held back."""
-    parts = Parts(stacks(*[BARRIER] * 4), waiting(200.0))
-    assert votes(evidence(log(200.0, "evaluating")), parts, BOOK).called
+    parts = NonLogEvidence(stacks(*[BARRIER] * 4), waiting(200.0))
+    assert hang_votes(evidence(log(200.0, "evaluating")), parts, BOOK).called
 
 
 def test_stacks_tell_of_a_phase_that_no_line_tells_of() -> None:
     """A rank in `save_checkpoint` explains a wait of four minutes, not one of six."""
     for age, hangs in ((240.0, False), (360.0, True)):
-        parts = Parts(
+        parts = NonLogEvidence(
             stacks(SAVES, BARRIER, BARRIER, BARRIER), tuple(ring(rank, 9 - (rank == 0), 8, age) for rank in range(4))
         )
-        assert votes(evidence(log(age)), parts, BOOK).called is hangs
+        assert hang_votes(evidence(log(age)), parts, BOOK).called is hangs
 
 
 def test_who_is_seen_to_evaluate_and_moves_has_the_phases_time() -> None:
     """A rank whose stack moves inside `evaluate` is at work, though no line tells of it."""
     for age, hangs in ((700.0, False), (1900.0, True)):
-        parts = Parts(
+        parts = NonLogEvidence(
             stacks(*[evaluates] * 4), tuple(replace_timeout(ring(rank, 9 - (rank == 0), 8, age)) for rank in range(4))
         )
-        assert votes(evidence(log(age)), parts, BOOK).called is hangs
+        assert hang_votes(evidence(log(age)), parts, BOOK).called is hangs
 
 
 def test_a_collective_dates_a_phase_where_logs_have_no_times() -> None:
     """Without times in the logs the age of the unfinished operation says for how long the phase lasts."""
     for age, hangs in ((600.0, False), (2000.0, True)):
         rings = tuple(replace_timeout(ring(rank, 9 - (rank == 0), 8, age)) for rank in range(4))
-        parts = Parts(stacks(SAVES, BARRIER, BARRIER, BARRIER), rings)
-        assert votes(evidence(log(age, "saving", timed=False)), parts, BOOK).called is hangs
+        parts = NonLogEvidence(stacks(SAVES, BARRIER, BARRIER, BARRIER), rings)
+        assert hang_votes(evidence(log(age, "saving", timed=False)), parts, BOOK).called is hangs
 
 
 def replace_timeout(one: Ring) -> Ring:
@@ -366,16 +373,16 @@ def replace_timeout(one: Ring) -> Ring:
 def test_a_run_that_ended_never_hangs(job: dict[str, object], structure: Structure | None) -> None:
     """Whatever the parts show, where the processes are gone there is no vote."""
     run = replace(log(400.0), structures=(structure,) if structure else ())
-    parts = Parts(stacks(*[WAITS] * 4), waiting(400.0))
+    parts = NonLogEvidence(stacks(*[WAITS] * 4), waiting(400.0))
     seen = observe(evidence(run, **job), parts, BOOK)
-    assert seen.hang == votes(evidence(run, **job), parts, BOOK)
+    assert seen.hang == hang_votes(evidence(run, **job), parts, BOOK)
     assert (seen.hang.votes, seen.hang.called, seen.hang.suspected) == ((), False, False)
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "running", "PENDING", ""])
 def test_a_run_of_another_state_may_hang(state: str) -> None:
     """Only a state that ends a job keeps the probes from voting."""
-    assert votes(evidence(log(400.0), state=state), Parts(stacks(*[WAITS] * 4)), BOOK).called
+    assert hang_votes(evidence(log(400.0), state=state), NonLogEvidence(stacks(*[WAITS] * 4)), BOOK).called
 
 
 def test_stacks_of_a_hang_that_the_watchdog_ended_still_tell() -> None:
@@ -383,7 +390,7 @@ def test_stacks_of_a_hang_that_the_watchdog_ended_still_tell() -> None:
     said = Structure("watchdog", 95_000, 95_100, "Watchdog", {"ran_ms": "600003"})
     died = Structure("elastic_failure", 99_000, 99_100, "failed", {"exitcode": "-6"})
     run = replace(log(400.0), structures=(said, died))
-    parts = Parts(stacks=stacks(WAITS, LOCKED, WAITS, WAITS))
+    parts = NonLogEvidence(stacks=stacks(WAITS, LOCKED, WAITS, WAITS))
     assert [one.resource.rank for one in shown(evidence(run), parts, "stack_outlier")] == [1]
     assert not shown(evidence(replace(run, structures=(died,))), parts, "stack_outlier")
 
@@ -393,7 +400,7 @@ def test_stacks_of_a_hang_that_the_watchdog_ended_still_tell() -> None:
 
 def test_recorders_name_who_is_missing() -> None:
     """The rank that never joined, with the operation and the file of its dump."""
-    [one] = shown(evidence(), Parts(rings=waiting(90.0)), "collective_culprit")
+    [one] = shown(evidence(), NonLogEvidence(rings=waiting(90.0)), "collective_culprit")
     assert (one.resource.rank, one.fields["why"], one.fields["op"], one.fields["seq"]) == (
         2,
         "missing",
@@ -405,13 +412,13 @@ def test_recorders_name_who_is_missing() -> None:
 def test_ranks_that_disagree_are_shown_at_any_age() -> None:
     """Two sizes under one number are wrong, however young and in whatever phase."""
     rings = tuple(ring(rank, 9, 8, 2.0, numel=32 if rank == 3 else 64) for rank in range(4))
-    [one] = shown(evidence(log(3.0, "saving")), Parts(rings=rings), "collective_culprit")
+    [one] = shown(evidence(log(3.0, "saving")), NonLogEvidence(rings=rings), "collective_culprit")
     assert (one.resource.rank, one.fields["why"]) == (3, "disagrees")
 
 
 def test_ras_names_who_is_behind() -> None:
     """The process that launched fewer operations, with its host and pid."""
-    parts = Parts(ras=(poll(NOW - 40, 9, 9, 8, 9), poll(NOW, 9, 9, 8, 9)))
+    parts = NonLogEvidence(ras=(poll(NOW - 40, 9, 9, 8, 9), poll(NOW, 9, 9, 8, 9)))
     [one] = shown(evidence(), parts, "collective_culprit")
     assert (one.resource.node, one.resource.pid, one.fields["why"]) == ("node-a", 72, "behind")
 
@@ -420,7 +427,7 @@ def test_the_newest_events_of_each_kind_are_kept() -> None:
     """A thousand events of one kind leave room for one of another, and an event's own fields do not hide its kind."""
     many = tuple(Event("events.json", NOW + at, "pod", "Pulled", "image", fields={"kind": "Pod"}) for at in range(1000))
     one = Event("slurm.json", None, "slurm", "NODE_FAIL", "node-b failed", Resource(node="node-b"))
-    found = shown(evidence(), Parts(events=(one, *many)), "platform_event")
+    found = shown(evidence(), NonLogEvidence(events=(one, *many)), "platform_event")
     assert len(found) == 65
     assert {event.fields["kind"] for event in found} == {"pod", "slurm"}
     assert max(event.time or 0.0 for event in found) == NOW + 999
@@ -431,7 +438,7 @@ def test_a_spinning_gpu_with_a_stalled_queue_pair_and_a_blocked_task() -> None:
     events = tuple(
         Event("ebpf/x", NOW - 30, kind, "r", "m", Resource(node="node-1")) for kind in ("cq_stall", "d_state")
     )
-    parts = Parts(panels=panels(100.0, 92.0, 0.0), events=events)
+    parts = NonLogEvidence(panels=panels(100.0, 92.0, 0.0), events=events)
     for age, kept, wanted in ((400.0, events, ["node-1"]), (400.0, events[:1], []), (4.0, events, [])):
         found = shown(evidence(log(age)), replace(parts, events=kept), "hang")
         assert [one.resource.node for one in found if one.fields["state"] == "stalled"] == wanted
@@ -455,19 +462,19 @@ def test_what_a_blocked_task_beside_a_spinning_gpu_waits_for(
         Event("ebpf/x", NOW - 30, "cq_stall", "r", "m", who),
         Event("ebpf/y", NOW - 30, "d_state", "r", "m", who, fields),
     )
-    found = shown(evidence(log(400.0, *marks)), Parts(panels=panels(100.0, 92.0, 0.0), events=events), "hang")
+    found = shown(evidence(log(400.0, *marks)), NonLogEvidence(panels=panels(100.0, 92.0, 0.0), events=events), "hang")
     assert [one.fields["blocked_on"] for one in found if one.fields["state"] == "stalled"] == told
 
 
 def test_the_merged_stacks_of_a_run_that_stands_still() -> None:
     """Where a probe says that the run stands still the report gets who is in which frames; else nothing."""
-    still = Parts(stacks=stacks(WAITS, LOCKED, WAITS, WAITS))
+    still = NonLogEvidence(stacks=stacks(WAITS, LOCKED, WAITS, WAITS))
     assert observe(evidence(log(400.0)), still, BOOK).hang.stacks == (
         StackBranch(0, ("main (fit.py:300)",), 4, "0-3"),
         StackBranch(1, ("reduce_loss (fit.py:210)", "all_reduce (distributed_c10d.py:2806)"), 3, "0,2-3", "1"),
         StackBranch(1, ("take (cache.py:44)",), 1, "1", "0,2-3"),
     )
-    assert observe(evidence(log(4.0)), Parts(stacks=stacks(*[WAITS] * 4, rounds=1)), BOOK).hang.stacks == ()
+    assert observe(evidence(log(4.0)), NonLogEvidence(stacks=stacks(*[WAITS] * 4, rounds=1)), BOOK).hang.stacks == ()
 
 
 # -- bad input -------------------------------------------------------------------------------------------------------------
@@ -478,17 +485,17 @@ def test_ranks_of_one_source_and_not_of_another_are_gaps() -> None:
     odd = tuple(
         replace(one, resource=Resource(rank=9)) if one.resource.rank == 3 else one for one in stacks(*[WAITS] * 4)
     )
-    gaps = observe(evidence(), Parts(odd, waiting(90.0)[:3]), BOOK).gaps
+    gaps = observe(evidence(), NonLogEvidence(odd, waiting(90.0)[:3]), BOOK).gaps
     assert {(one.code, one.source) for one in gaps} >= {("ranks_unknown", "stacks"), ("ranks_missing", "stacks")}
     assert any("9" in one.reason for one in gaps if one.code == "ranks_unknown")
     assert any(one.code == "ranks_without_dump" for one in gaps)
-    assert not observe(evidence(), Parts(stacks(*[WAITS] * 4), waiting(90.0)), BOOK).gaps
+    assert not observe(evidence(), NonLogEvidence(stacks(*[WAITS] * 4), waiting(90.0)), BOOK).gaps
 
 
 @pytest.mark.parametrize("size", [0, -5, 10**12, None])
 def test_a_world_of_nonsense_is_no_world(size: int | None) -> None:
     """A job that claims a million million ranks, or none, costs nothing and breaks nothing."""
-    seen = observe(evidence(log(400.0), world_size=size), Parts(stacks(*[WAITS] * 4), waiting(90.0)), BOOK)
+    seen = observe(evidence(log(400.0), world_size=size), NonLogEvidence(stacks(*[WAITS] * 4), waiting(90.0)), BOOK)
     assert seen.hang.called
 
 
@@ -500,28 +507,28 @@ def test_clocks_minutes_apart_do_not_hide_a_hang() -> None:
             replace(one, time=(one.time or 0) + shift) if one.resource.rank == 1 else one
             for one in stacks(*[WAITS] * 4)
         )
-        parts = Parts(late, waiting(300.0))
-        assert votes(evidence(log(400.0), wrong), parts, BOOK).called
+        parts = NonLogEvidence(late, waiting(300.0))
+        assert hang_votes(evidence(log(400.0), wrong), parts, BOOK).called
 
 
 def test_samples_without_ranks_or_threads_are_nobody() -> None:
     """Stacks of unknown ranks, empty ones and ranks below zero neither vote nor fail."""
     who = [Resource(), Resource(rank=-1), Resource(rank=2)]
-    parts = Parts(stacks=tuple(StackSample(f"s{at}", one) for at, one in enumerate(who)))
+    parts = NonLogEvidence(stacks=tuple(StackSample(f"s{at}", one) for at, one in enumerate(who)))
     seen = observe(evidence(), parts, BOOK)
     assert {one.probe: one.vote for one in seen.hang.votes}["stacks"] == "not_observable"
 
 
 def test_the_same_parts_give_the_same_answer() -> None:
     """The order in which parts were read does not matter."""
-    parts = Parts(stacks(WAITS, LOCKED, WAITS, WAITS), waiting(90.0), (), panels(100.0, 8.0, 1e3))
-    turned = Parts(parts.stacks[::-1], parts.rings[::-1], (), dict(reversed(list(parts.panels.items()))))
+    parts = NonLogEvidence(stacks(WAITS, LOCKED, WAITS, WAITS), waiting(90.0), (), panels(100.0, 8.0, 1e3))
+    turned = NonLogEvidence(parts.stacks[::-1], parts.rings[::-1], (), dict(reversed(list(parts.panels.items()))))
     assert observe(evidence(log(400.0)), parts, BOOK) == observe(evidence(log(400.0)), turned, BOOK)
 
 
 def test_dumps_of_ranks_that_the_job_has_not_are_left_out() -> None:
     """A dump of another job's rank 40 takes no part; where most are beyond the world, its size is not believed."""
-    parts = Parts(rings=(*waiting(90.0), replace(ring(40, 9, 8, 90.0), source="flight_recorder/other")))
+    parts = NonLogEvidence(rings=(*waiting(90.0), replace(ring(40, 9, 8, 90.0), source="flight_recorder/other")))
     seen = observe(evidence(), parts, BOOK)
     assert [one.resource.rank for one in shown(evidence(), parts, "collective_culprit")] == [2]
     assert "ranks_unknown" in {gap.code for gap in seen.gaps}
@@ -534,8 +541,8 @@ def test_who_got_more_than_it_had_room_for_settles_a_disagreement() -> None:
     words = {"signal": "SIGABRT", "what": "op.preamble.length <= op.nbytes. 2304 vs 2048. Received data size"}
     died = Structure("native_crash", 99_000, 99_100, "terminate called", words)
     log_of_0 = replace(log(40.0), ref=StreamRef("logs/rank-0.err", Resource(rank=0)), structures=(died,))
-    told = shown(evidence(log_of_0), Parts(rings=rings), "collective_culprit")
-    untold = shown(evidence(log(40.0)), Parts(rings=rings), "collective_culprit")
+    told = shown(evidence(log_of_0), NonLogEvidence(rings=rings), "collective_culprit")
+    untold = shown(evidence(log(40.0)), NonLogEvidence(rings=rings), "collective_culprit")
     assert [one.resource.rank for one in told] == [1]
     assert sorted(one.resource.rank for one in untold) == [1, 3]
 
@@ -554,9 +561,9 @@ def own_lines(slow: float) -> list[StreamSummary]:
 
 def test_a_slow_rank_is_an_outlier_among_its_peers() -> None:
     """By the ranks' own lines; not where all are alike."""
-    (one,) = shown(evidence(*own_lines(0.6)), Parts(), "peer_outlier")
+    (one,) = shown(evidence(*own_lines(0.6)), NonLogEvidence(), "peer_outlier")
     assert (one.resource.rank, one.fields["metric"], one.fields["place"]) == (3, "compute_time", 0)
-    assert shown(evidence(*own_lines(0.3)), Parts(), "peer_outlier") == []
+    assert shown(evidence(*own_lines(0.3)), NonLogEvidence(), "peer_outlier") == []
 
 
 def test_a_warm_up_that_stops_is_off_its_plan() -> None:
@@ -565,6 +572,6 @@ def test_a_warm_up_that_stops_is_off_its_plan() -> None:
         ProgressPoint(100 * at, at, time=NOW - 90 + at, learning_rate=1e-5 * min(at, 20)) for at in range(1, 80)
     )
     stream = StreamSummary(StreamRef("logs/train.log"), series=Series(rates, len(rates)))
-    (one,) = shown(evidence(stream, args="--warmup-steps 60"), Parts(), "off_plan")
+    (one,) = shown(evidence(stream, args="--warmup-steps 60"), NonLogEvidence(), "off_plan")
     assert (one.fields["planned"], one.fields["step"]) == (60, 20)
-    assert shown(evidence(stream, args="--warmup-steps 20"), Parts(), "off_plan") == []
+    assert shown(evidence(stream, args="--warmup-steps 20"), NonLogEvidence(), "off_plan") == []

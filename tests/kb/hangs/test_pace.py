@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kb.facts.evidence import Evidence, Facts, StreamFacts
-from kb.hangs.pace import Lateness, begun, long_step, pace_of, pauses, usual_gap
+from kb.hangs.pace import Lateness, has_begun, long_step, pace_of, pauses, usual_gap
 from kb.model import Job, ProgressPoint, Resource, StreamRef
 from kb.scanning.summary import Series, StageMark, StreamSummary
 
@@ -80,8 +80,8 @@ def test_a_long_step_is_one_that_one_of_ten_exceeds() -> None:
 def test_a_job_is_under_way_after_some_steps() -> None:
     """With times or without."""
     untimed = [replace(one, time=None) for one in points(steady(4))]
-    assert begun(log(untimed))
-    assert not begun(log(untimed[:3]))
+    assert has_begun(log(untimed))
+    assert not has_begun(log(untimed[:3]))
 
 
 def test_lines_that_come_in_blocks_are_late() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from bot.rulebase.loader import knowledge
 from kb.facts.evidence import Evidence, Facts
-from kb.hangs.votes import RULE, HangLimits, Phase, Probe, called, limits_of, phase_of, silence, unknown_params
+from kb.hangs.votes import RULE, HangLimits, Phase, Probe, count_votes, limits_of, phase_of, silence, unknown_params
 from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
 from kb.rulebase.rule import Pattern, SiteFiles
 from kb.rulebase.rulebook import load
@@ -66,13 +66,13 @@ def probe(name: str, vote: str = "yes", at: float | None = START) -> Probe:
 
 def test_two_votes_in_one_window_are_a_hang() -> None:
     """Two probes that agree call it, and no advice is needed."""
-    hang = called([probe("silence"), probe("stacks", at=START + 299), probe("spin", "not_observable")], LIMITS)
+    hang = count_votes([probe("silence"), probe("stacks", at=START + 299), probe("spin", "not_observable")], LIMITS)
     assert (hang.called, hang.suspected, hang.advice) == (True, False, ())
 
 
 def test_one_vote_suspects_and_says_what_to_switch_on() -> None:
     """One probe alone calls nothing, and each that could not look is told how to be made to."""
-    hang = called(
+    hang = count_votes(
         [probe("silence"), probe("stacks", "no"), *(probe(n, "not_observable") for n in ("spin", "collective"))], LIMITS
     )
     assert (hang.called, hang.suspected) == (False, True)
@@ -83,33 +83,33 @@ def test_one_vote_suspects_and_says_what_to_switch_on() -> None:
 
 def test_votes_apart_in_time_do_not_add_up() -> None:
     """Two probes that saw it more than five minutes apart only suspect."""
-    hang = called([probe("silence"), probe("stacks", at=START + 301)], LIMITS)
+    hang = count_votes([probe("silence"), probe("stacks", at=START + 301)], LIMITS)
     assert (hang.called, hang.suspected) == (False, True)
 
 
 def test_a_vote_of_unknown_time_counts_with_any() -> None:
     """Where the time of a look is not known it is taken to be the same."""
-    assert called([probe("silence"), probe("collective", at=None)], LIMITS).called
+    assert count_votes([probe("silence"), probe("collective", at=None)], LIMITS).called
 
 
 @pytest.mark.parametrize("votes", [(), ("no", "no"), ("not_observable",) * 4, ("no", "not_observable")])
 def test_no_vote_suspects_nothing(votes: tuple[str, ...]) -> None:
     """Without a yes there is neither a hang nor advice."""
-    hang = called([probe(f"p{at}", vote) for at, vote in enumerate(votes)], LIMITS)
+    hang = count_votes([probe(f"p{at}", vote) for at, vote in enumerate(votes)], LIMITS)
     assert (hang.called, hang.suspected, hang.advice) == (False, False, ())
 
 
 def test_a_phase_within_its_ceiling_holds_the_votes() -> None:
     """What the run does explains that nothing moves: votes are shown, nothing is called; past the ceiling it is."""
     votes = [probe("stacks"), probe("collective")]
-    held = called(votes, LIMITS, Phase("saving", 300.0, 150.0, 299.0))
+    held = count_votes(votes, LIMITS, Phase("saving", 300.0, 150.0, 299.0))
     assert (held.called, held.suspected, len(held.votes)) == (False, False, 2)
-    assert called(votes, LIMITS, Phase("saving", 300.0, 150.0, 301.0)).called
+    assert count_votes(votes, LIMITS, Phase("saving", 300.0, 150.0, 301.0)).called
 
 
 def test_a_phase_of_unknown_age_only_suspects() -> None:
     """Who cannot tell for how long it has been saving calls nothing, and asks for times in the logs."""
-    hang = called([probe("stacks"), probe("spin")], LIMITS, Phase("saving", 300.0))
+    hang = count_votes([probe("stacks"), probe("spin")], LIMITS, Phase("saving", 300.0))
     assert (hang.called, hang.suspected) == (False, True)
     assert "time stamp" in hang.advice[0]
 

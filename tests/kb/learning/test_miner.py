@@ -9,7 +9,7 @@ import pytest
 
 from kb.learning.cases import Candidate, Refusal
 from kb.learning.miner import mine
-from kb.learning.negative_corpus import background, held
+from kb.learning.negative_corpus import background, negative_text
 from kb.rulebase.rule import Name, Pattern, Rule
 from tests.support.resolved_cases import BOOK, GONE, LEASE, STEPS, case, leases, others, seen
 
@@ -166,7 +166,7 @@ def test_a_stage_that_all_support_tells_apart():
     """Only where the line alone does not."""
     cases = [replace(one, stage="saving") for one in leases(1, 2, 3)]
     told = [
-        held(100 + at, "data_error", {"a.log": STEPS + LEASE.format(rank=0, volume=1, epoch=at)}, stage="init")
+        negative_text(100 + at, "data_error", {"a.log": STEPS + LEASE.format(rank=0, volume=1, epoch=at)}, stage="init")
         for at in range(2)
     ]
     assert found(cases, background(told)).match["line"]["where"] == {"stages": ["saving"]}
@@ -176,7 +176,7 @@ def test_how_many_ranks_say_it_tells_apart():
     """One rank in these incidents, every rank in those of the other fault."""
     line = LEASE.format(rank=0, volume=1, epoch=2)
     cases = [replace(one, texts={**one.texts, "r1": STEPS, "r2": STEPS}) for one in leases(1, 2, 3)]
-    told = [held(100 + at, "data_error", {f"r{rank}": STEPS + line for rank in range(4)}) for at in range(2)]
+    told = [negative_text(100 + at, "data_error", {f"r{rank}": STEPS + line for rank in range(4)}) for at in range(2)]
     assert found(cases, background(told)).when == {"ranks": "line", "at_most": 1}
 
 
@@ -194,7 +194,9 @@ def test_a_hang_is_told_by_where_a_rank_stands():
     stood = seen("stack_outlier", **{"class": "deadlock", "activity": "user", "frame": "Lease.wait (lease.py:93)"})
     moved = seen("stack_outlier", **{"class": "deadlock", "activity": "user", "frame": "Lease.wait (lease.py:95)"})
     cases = [case(1, "", "deadlock", observed=(stood,)), case(2, "", "deadlock", observed=(moved,))]
-    told = [held(100, "data_error", {"a": STEPS}, observed=(seen("stack_outlier", **{"class": "data_error"}),))]
+    told = [
+        negative_text(100, "data_error", {"a": STEPS}, observed=(seen("stack_outlier", **{"class": "data_error"}),))
+    ]
     candidate = found(cases, background(told))
     assert candidate.match == {"seen": {"structure": {"kind": "stack_outlier", "fields": {"class": "deadlock"}}}}
 
@@ -204,7 +206,7 @@ def test_a_stack_that_others_have_too_is_told_by_its_frame():
     frame = {"class": "deadlock", "activity": "user", "frame": "Lease.wait (lease.py:93)"}
     cases = [case(one, "", "deadlock", observed=(seen("stack_outlier", **frame),)) for one in (1, 2)]
     other = seen("stack_outlier", **{"class": "deadlock", "activity": "user", "frame": "Loader.read (io.py:3)"})
-    told = [held(100, "data_error", {"a": STEPS}, observed=(other,))]
+    told = [negative_text(100, "data_error", {"a": STEPS}, observed=(other,))]
     test = found(cases, background(told)).match["seen"]["structure"]["fields"]
     assert re.fullmatch(test["frame"], "Lease.wait (lease.py:120)") is not None
 

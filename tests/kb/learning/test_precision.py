@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.learning.precision import LEAST, Outcome, Share, calibrated, fits, shrunk
+from kb.learning.precision import LEAST, HitRate, RuleOutcome, calibrated, fits, shrunk
 from kb.rulebase.rule import FaultClass, Rulebook
 from tests.support.bot_samples import FALLEN_GPU
 
@@ -34,8 +34,8 @@ RULE = FALLEN_GPU.diagnoses[0].rule
 
 def test_few_close_outs_change_nothing():
     """Under eight the confidence shipped stays, whatever they say; so does a rule of which nothing is known."""
-    assert shrunk(0.93, Share(0, LEAST - 1)) == 0.93
-    assert calibrated(FALLEN_GPU, {RULE: Share(0, LEAST - 1), "another": Share(0, 90)}) == FALLEN_GPU
+    assert shrunk(0.93, HitRate(0, LEAST - 1)) == 0.93
+    assert calibrated(FALLEN_GPU, {RULE: HitRate(0, LEAST - 1), "another": HitRate(0, 90)}) == FALLEN_GPU
 
 
 @given(st.floats(0.02, 0.98), st.integers(LEAST, 500), st.data())
@@ -43,35 +43,35 @@ def test_it_moves_towards_what_was_seen_and_not_beyond(shipped, n, data):
     """Between the confidence shipped and the share of right ones, and the nearer to that the more there are."""
     hits = data.draw(st.integers(0, n))
     low, high = sorted((shipped, hits / n))
-    assert max(0.02, low) - 0.001 <= shrunk(shipped, Share(hits, n)) <= min(0.98, high) + 0.001
+    assert max(0.02, low) - 0.001 <= shrunk(shipped, HitRate(hits, n)) <= min(0.98, high) + 0.001
     assert (
-        abs(shrunk(shipped, Share(hits * 50, n * 50)) - hits / n)
-        <= abs(shrunk(shipped, Share(hits, n)) - hits / n) + 0.02
+        abs(shrunk(shipped, HitRate(hits * 50, n * 50)) - hits / n)
+        <= abs(shrunk(shipped, HitRate(hits, n)) - hits / n) + 0.02
     )
 
 
 def test_the_first_answer_says_that_it_was_calibrated():
     """Confidence, band and reason of the first diagnosis change; nothing else does, and the id stays."""
     first, *rest = FALLEN_GPU.diagnoses
-    sure = shrunk(first.confidence, Share(3, 12))
+    sure = shrunk(first.confidence, HitRate(3, 12))
     why = f"right in 3 of 12 close-outs here: {first.confidence:.0%} became {sure:.0%}"
     expected = replace(first, confidence=sure, band="possible", reasons=(*first.reasons, why))
-    assert replace(FALLEN_GPU, diagnoses=(expected, *rest)) == calibrated(FALLEN_GPU, {RULE: Share(3, 12)})
+    assert replace(FALLEN_GPU, diagnoses=(expected, *rest)) == calibrated(FALLEN_GPU, {RULE: HitRate(3, 12)})
     assert 0.5 <= sure < 0.9
 
 
 def test_a_report_without_a_diagnosis_stays():
     """There is nothing to be surer of."""
     silent = replace(FALLEN_GPU, diagnoses=())
-    assert silent == calibrated(silent, {RULE: Share(30, 40)})
+    assert silent == calibrated(silent, {RULE: HitRate(30, 40)})
 
 
 def test_words_have_their_n():
     """A share of nothing is none; an outcome counts what was judged alone."""
-    assert Share(0, 0).words == "nothing to judge it by"
-    assert Share(9, 10).words == "9 of 10 (90%; 95 %: 60% to 98%)"
-    assert Outcome("a", 3, 1, 6).precision == Share(3, 4)
-    assert Outcome("a", 3, 1, 6).fired == 10
+    assert HitRate(0, 0).words == "nothing to judge it by"
+    assert HitRate(9, 10).words == "9 of 10 (90%; 95 %: 60% to 98%)"
+    assert RuleOutcome("a", 3, 1, 6).precision == HitRate(3, 4)
+    assert RuleOutcome("a", 3, 1, 6).fired == 10
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kb.learning.cases import Case
-from kb.learning.negative_corpus import background, other
-from kb.learning.refinement import Cluster, Near, Pair, clusters, exclusion, nearest, pairs, widening
+from kb.learning.negative_corpus import background, negative_case
+from kb.learning.refinement import Cluster, FaultPair, NearestLine, clusters, exclusion, nearest, pairs, widening
 from kb.rulebase.rule import ExceptionTest, Name, Pattern, Rule
 
 STEPS = "step 1 | loss: 2.9\nstep 2 | loss: 2.8\n"
@@ -58,7 +58,7 @@ def test_few_incidents_prove_nothing():
 def test_a_line_that_a_rule_missed_gives_a_pattern_that_others_lack():
     """Lines near the one shown, in the missed incidents, and in none of another fault."""
     missed = [case(at, f"fatal: device out of blocks, wrote {at} of 90\n", "disk_full") for at in (1, 2)]
-    others = background(other(case(9, "fatal: device removed\n", "storage_io")) for _ in range(3))
+    others = background(negative_case(case(9, "fatal: device removed\n", "storage_io")) for _ in range(3))
     found = widening(missed, "fatal: device out of blocks, wrote 1 of 90", others, "disk_full")
     assert found is not None
     assert found.support == {1, 2}
@@ -68,7 +68,7 @@ def test_a_line_that_a_rule_missed_gives_a_pattern_that_others_lack():
 def test_the_nearest_line_tells_which_words_it_lacks():
     """Of literals, regexes and exceptions; where no line is near there is none."""
     literal = Pattern("full", literal="no space left on device")
-    assert nearest(rule(literal), ["[rank3]: no space on device sda\n"]) == Near(
+    assert nearest(rule(literal), ["[rank3]: no space on device sda\n"]) == NearestLine(
         "full", "no space on device sda", nearest(rule(literal), ["[rank3]: no space on device sda\n"]).score, ("left",)
     )
     raised = Pattern("raised", exception=ExceptionTest(type="OSError", message="[Nn]o space left"))
@@ -80,7 +80,7 @@ def test_the_nearest_line_tells_which_words_it_lacks():
 def test_pairs_need_one_order_and_enough_incidents():
     """Nine of ten times the same comes first, five times at least."""
     always = dict.fromkeys(range(1, 7), ("a", "b"))
-    assert pairs(always) == (Pair("a", "b", 6, 6, (1, 2, 3, 4, 5, 6)),)
+    assert pairs(always) == (FaultPair("a", "b", 6, 6, (1, 2, 3, 4, 5, 6)),)
     assert pairs({**always, 7: ("b", "a")}) == ()
     assert pairs(dict.fromkeys(range(4), ("a", "b"))) == ()
 

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from kb.learning.regex_generalisation import aligned, escaped, regexes
-from kb.learning.tokenizer import Weights, tokens
+from kb.learning.tokenizer import WordWeights, tokens
 from kb.rulebase.patterns import check
 
-FEW = Weights()
+FEW = WordWeights()
 MESSAGES = [
     ["lease of volume 7 was refused by its owner", "lease of volume 12 was refused by its owner"],
     ["Call to ibv_reg_mr failed with error Cannot allocate memory", "Call to ibv_reg_dm failed with error Cannot allocate memory"],
@@ -49,7 +49,7 @@ def test_a_stretch_in_which_they_differ_may_be_anything():
 
 def test_words_that_all_texts_have_tell_nothing():
     """The run of words moves to those that are rare."""
-    weights = Weights(400, {"handshake": 400, "with": 400, "certificate": 1, "revoked": 0, "authority": 2})
+    weights = WordWeights(400, {"handshake": 400, "with": 400, "certificate": 1, "revoked": 0, "authority": 2})
     found = next(iter(regexes(aligned(["handshake with certificate revoked authority"]), weights)))
     assert found.words == ("certificate", "revoked", "authority")
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from kb.precedents.advice_outcomes import Step, outcomes
-from kb.precedents.phrases import fared
+from kb.precedents.advice_outcomes import AdviceStep, outcomes
+from kb.precedents.phrases import advice_outcome
 from kb.report import Outcomes
 
 
-def step(**parts: object) -> Step:
+def step(**parts: object) -> AdviceStep:
     """A failure after which the job was tried again."""
-    return Step(**{"fault": "hang", "advice": "restart_in_place", "tried": True, **parts})  # type: ignore[arg-type]
+    return AdviceStep(**{"fault": "hang", "advice": "restart_in_place", "tried": True, **parts})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_advice_is_counted_for_this_fault_alone() -> None:
         Outcomes("restart_in_place", "hang", 7, 9, 1),
         Outcomes("requeue_without", "hang", 1, 1, 0),
     )
-    assert [fared(one) for one in found] == [
+    assert [advice_outcome(one) for one in found] == [
         "restarting in place helped 7 of 9 times for this fault here (1 more not known)",
         "leaving the node out helped 1 of 1 time for this fault here",
     ]

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from kb.digest.rows import Row
+from kb.digest.rows import DigestRow
 from kb.facts.evidence import Barred, Evidence, History, PastIncident, Try
 from kb.model import Job, ProgressPoint
-from kb.precedents.advice_outcomes import Step
-from kb.precedents.history import Earlier, history_of, with_attempts
-from kb.precedents.incident_trace import Place, Trace, trace_of
-from kb.precedents.phrases import told
-from kb.precedents.report_section import Past, remembered
-from kb.precedents.signature import Library
+from kb.precedents.advice_outcomes import AdviceStep
+from kb.precedents.history import EarlierIncident, history_of, with_attempts
+from kb.precedents.incident_trace import FaultPlace, IncidentTrace, trace_of
+from kb.precedents.phrases import sentences
+from kb.precedents.report_section import Precedents, remembered
+from kb.precedents.signature import FaultLibrary
 from kb.report import Decision, Diagnosis, Exclusion, GpuRef, Progress, Report, Suspect, Versions
 from kb.scanning.summary import StreamSummary, series_of
 from tests.kb.precedents.test_signature import LOST, known, report
@@ -29,31 +29,31 @@ TITLES = {"gpu_memory_ecc": "GPU memory error", "cuda_oom": "GPU memory exhauste
 DOMAINS = {"gpu_memory_ecc": "hardware", "cuda_oom": "software"}
 
 
-def row(number: int, days: float, **parts: object) -> Row:
+def row(number: int, days: float, **parts: object) -> DigestRow:
     """An earlier incident, so many days before."""
     values: dict[str, object] = {"verdict": "fault", "phase": "failed", "job": f"j{number}", "fault": "gpu_memory_ecc"}
     at = NOW - days * DAY
-    return Row(id=number, at=at, made=at, **{**values, **parts})  # type: ignore[arg-type]
+    return DigestRow(id=number, at=at, made=at, **{**values, **parts})  # type: ignore[arg-type]
 
 
-def past(*earlier: Earlier, **parts: object) -> Past:
+def past(*earlier: EarlierIncident, **parts: object) -> Precedents:
     """What is remembered, with the history made of it."""
     values = {"at": NOW, "titles": TITLES, "domains": DOMAINS, "history": history_of(earlier, NOW)}
-    return Past(earlier=earlier, **{**values, **parts})  # type: ignore[arg-type]
+    return Precedents(earlier=earlier, **{**values, **parts})  # type: ignore[arg-type]
 
 
-def sentences(one: Report, evidence: Evidence | None = None, known_: Past | None = None) -> list[str]:
+def remembered_sentences(one: Report, evidence: Evidence | None = None, known_: Precedents | None = None) -> list[str]:
     """What is told of it."""
-    return list(told(remembered(one, evidence or Evidence(), known_ or past()).memory))
+    return list(sentences(remembered(one, evidence or Evidence(), known_ or past()).memory))
 
 
 def test_a_node_that_failed_other_jobs_is_told_with_their_incidents() -> None:
     """Out of memory on a node whose GPU had failed another job: its memory is told beside."""
     earlier = [
-        Earlier(row(32, 12, nodes=("gpu-017",), fault="gpu_fell_off_bus")),
-        Earlier(row(31, 4, nodes=("gpu-017",))),
-        Earlier(row(33, 1, nodes=("gpu-020",))),
-        Earlier(row(34, 2, nodes=("gpu-017",), chain="own"), own=True),
+        EarlierIncident(row(32, 12, nodes=("gpu-017",), fault="gpu_fell_off_bus")),
+        EarlierIncident(row(31, 4, nodes=("gpu-017",))),
+        EarlierIncident(row(33, 1, nodes=("gpu-020",))),
+        EarlierIncident(row(34, 2, nodes=("gpu-017",), chain="own"), own=True),
     ]
     found = remembered(replace(BARE, diagnoses=(OOM,)), Evidence(), past(*earlier)).memory.recalled
     assert [(one.kind, one.text, one.incidents) for one in found] == [
@@ -70,8 +70,8 @@ def test_a_node_that_failed_other_jobs_is_told_with_their_incidents() -> None:
 
 def test_a_job_counts_once_however_often_it_was_tried() -> None:
     """Three tries of one other job are one job."""
-    earlier = [Earlier(row(n, 3 - n, nodes=("gpu-017",), chain="c")) for n in (1, 2)]
-    assert sentences(replace(BARE, diagnoses=(OOM,)), known_=past(*earlier)) == [
+    earlier = [EarlierIncident(row(n, 3 - n, nodes=("gpu-017",), chain="c")) for n in (1, 2)]
+    assert remembered_sentences(replace(BARE, diagnoses=(OOM,)), known_=past(*earlier)) == [
         "gpu-017 also failed 1 other job in the 7 days before: gpu_memory_ecc 24 h before (incident 2)."
     ]
 
@@ -79,10 +79,10 @@ def test_a_job_counts_once_however_often_it_was_tried() -> None:
 def test_nodes_that_nobody_suspects_are_told_where_they_failed_several_jobs_by_themselves() -> None:
     """Hardware and network only: that a user's code failed there is no word on the node."""
     run = Evidence(job=Job(nodes={"gpu-017": (0,), "gpu-018": (1,)}))
-    twice = [Earlier(row(n, n, nodes=("gpu-018",))) for n in (1, 2)]
-    code = [Earlier(row(n, n, nodes=("gpu-017",), fault="cuda_oom")) for n in (3, 4)]
-    once = [Earlier(row(5, 5, nodes=("gpu-017",)))]
-    found = sentences(report(LOST), run, past(*twice, *code, *once))
+    twice = [EarlierIncident(row(n, n, nodes=("gpu-018",))) for n in (1, 2)]
+    code = [EarlierIncident(row(n, n, nodes=("gpu-017",), fault="cuda_oom")) for n in (3, 4)]
+    once = [EarlierIncident(row(5, 5, nodes=("gpu-017",)))]
+    found = remembered_sentences(report(LOST), run, past(*twice, *code, *once))
     assert [one.partition(" also")[0] for one in found] == ["gpu-018"]
 
 
@@ -90,25 +90,27 @@ def test_what_people_said_goes_before_what_was_diagnosed() -> None:
     """Closed as another fault on another node; or as nothing that has a fault."""
     said = row(1, 1, nodes=("gpu-017",), cause="fault", said_fault="cuda_oom", said_nodes=("gpu-020",), closed=True)
     none = row(2, 1, nodes=("gpu-017",), cause="no_rule", closed=True)
-    history = history_of([Earlier(said), Earlier(none)], NOW)
+    history = history_of([EarlierIncident(said), EarlierIncident(none)], NOW)
     assert history.past == (PastIncident("", "cuda_oom", 1.0, "gpu-020", None, None),)
 
 
 def test_rules_are_told_of_all_faults_with_their_places() -> None:
     """Also of those that were not the first: the GPU that failed behind an out-of-memory."""
-    trace = Trace((Place("oom", "cuda_oom", "gpu-1"), Place("ecc", "gpu_memory_ecc", "gpu-1", "0000:5d:00")))
-    earlier = Earlier(row(1, 2.5, nodes=("gpu-1",), name="llm"), trace=trace)
+    trace = IncidentTrace(
+        (FaultPlace("oom", "cuda_oom", "gpu-1"), FaultPlace("ecc", "gpu_memory_ecc", "gpu-1", "0000:5d:00"))
+    )
+    earlier = EarlierIncident(row(1, 2.5, nodes=("gpu-1",), name="llm"), trace=trace)
     assert history_of([earlier], NOW).past == (
         PastIncident("ecc", "gpu_memory_ecc", 2.5, "gpu-1", "0000:5d:00", "llm"),
         PastIncident("oom", "cuda_oom", 2.5, "gpu-1", None, "llm"),
     )
-    sound = Earlier(row(1, 2, verdict="no_fault", phase="completed"), trace=trace)
+    sound = EarlierIncident(row(1, 2, verdict="no_fault", phase="completed"), trace=trace)
     assert history_of([sound], NOW) == History()
 
 
 def test_the_digest_is_of_all_that_was_told() -> None:
     """The same past gives the same digest; another try, another bar, another one."""
-    one = Earlier(row(1, 1), own=True, reached=5)
+    one = EarlierIncident(row(1, 1), own=True, reached=5)
     bar = Barred("n", "cluster", "2026-01-01", "ana")
     found = [history_of([one], NOW), history_of([one], NOW), history_of([replace(one, reached=6)], NOW)]
     found.append(history_of([one], NOW, [bar]))
@@ -120,7 +122,7 @@ def test_the_digest_is_of_all_that_was_told() -> None:
 def test_attempts_of_the_bundle_come_with_what_the_store_knows() -> None:
     """The store's tries have numbers and go before."""
     attempts = History((PastIncident("r", "f", 0.0),), "x", (Try(("f",)),))
-    stored = history_of([Earlier(row(1, 1), own=True)], NOW)
+    stored = history_of([EarlierIncident(row(1, 1), own=True)], NOW)
     both = with_attempts(stored, attempts)
     assert [one.fault for one in both.past] == ["f", "gpu_memory_ecc"]
     assert [one.incident for one in both.tries] == [1]
@@ -138,11 +140,11 @@ def ended(step: int | None, *steps: int, tail: str = "") -> tuple[Report, Eviden
     return replace(BARE, progress=Progress(step)), Evidence(streams=(stream,))
 
 
-def tries(*reached: int | None, shards: Sequence[tuple[str, ...]] = ()) -> Past:
+def tries(*reached: int | None, shards: Sequence[tuple[str, ...]] = ()) -> Precedents:
     """The job's own tries before."""
-    traces = [Trace(shards=one) for one in shards] or [Trace()] * len(reached)
+    traces = [IncidentTrace(shards=one) for one in shards] or [IncidentTrace()] * len(reached)
     own = [
-        Earlier(row(n, 9 - n), own=True, reached=at, trace=trace)
+        EarlierIncident(row(n, 9 - n), own=True, reached=at, trace=trace)
         for n, (at, trace) in enumerate(zip(reached, traces, strict=True), 1)
     ]
     return past(*own)
@@ -162,7 +164,7 @@ def tries(*reached: int | None, shards: Sequence[tuple[str, ...]] = ()) -> Past:
 )
 def test_the_same_step_or_never_the_same(before: tuple[int | None, ...], kind: str) -> None:
     """Steps are told every ten: 120 and 128 are one. Of two ends at unlike steps nothing is said."""
-    found = sentences(*ended(120, 100, 110, 120), tries(*before))
+    found = remembered_sentences(*ended(120, 100, 110, 120), tries(*before))
     assert (found[0][:1].lower() + found[0][1:]).startswith(kind) if kind else found == []
 
 
@@ -170,19 +172,19 @@ def test_the_same_part_of_the_data_at_each_end() -> None:
     """Only while all of the last ones have it."""
     run = ended(None, tail="opening shard-1.tar\nopening shard-7.tar\n")
     same = tries(None, None, None, shards=[("shard-9.tar",), ("shard-7.tar", "x-1.tar"), ("shard-7.tar",)])
-    assert sentences(*run, same) == [
+    assert remembered_sentences(*run, same) == [
         "The same part of the data was being read at the last 3 ends: shard-7.tar; look at it first (incidents 3, 2)."
     ]
-    assert sentences(*run, tries(None, shards=[("shard-8.tar",)])) == []
+    assert remembered_sentences(*run, tries(None, shards=[("shard-8.tar",)])) == []
 
 
 def test_with_many_readers_some_part_is_always_the_same() -> None:
     """Nothing is said of it, unless the deciding lines name one of them."""
     logs = [StreamSummary(ref(f"logs/{n}.log"), tail=f"shard {n}\nshard {n + 10}\n") for n in range(4)]
     same = tries(None, shards=[tuple(f"shard {n + 10}" for n in range(4))])
-    assert sentences(BARE, Evidence(streams=tuple(logs)), same) == []
+    assert remembered_sentences(BARE, Evidence(streams=tuple(logs)), same) == []
     named = report("ValueError: cannot decode shard 12", verdict="fault")
-    assert sentences(named, Evidence(streams=tuple(logs)), same) == [
+    assert remembered_sentences(named, Evidence(streams=tuple(logs)), same) == [
         "The same part of the data is named at the last 2 ends: shard 12; look at it first (incident 1)."
     ]
 
@@ -190,7 +192,7 @@ def test_with_many_readers_some_part_is_always_the_same() -> None:
 def test_a_barred_node_that_is_used_again_is_told() -> None:
     """With why it was barred."""
     bars = (Barred("gpu-017", "cluster", "2026-02-01", "ana", "ECC twice"),)
-    assert sentences(BARE, known_=past(history=History(barred=bars))) == [
+    assert remembered_sentences(BARE, known_=past(history=History(barred=bars))) == [
         "gpu-017 was barred for the cluster on 2026-02-01 by ana, and is used again: ECC twice."
     ]
 
@@ -200,7 +202,7 @@ def test_a_barred_node_that_is_used_again_is_told() -> None:
 
 def test_where_no_rule_knows_it_a_likeness_is_the_answer() -> None:
     """In the summary, with what helped; the class by its title."""
-    library = Library([known(42, LOST)])
+    library = FaultLibrary([known(42, LOST)])
     found = remembered(replace(report(LOST), summary="No rule knows it."), Evidence(), past(library=library))
     assert found.summary == (
         "No rule knows it. It looks the same as incident 42, closed as: Data fault; what helped: reseated it."
@@ -211,7 +213,7 @@ def test_where_no_rule_knows_it_a_likeness_is_the_answer() -> None:
 def test_where_a_rule_knows_it_a_likeness_changes_nothing_but_the_hint() -> None:
     """Diagnoses, decision and summary stand."""
     one = report(LOST, verdict="fault")
-    found = remembered(one, Evidence(), past(library=Library([known(42, LOST)])))
+    found = remembered(one, Evidence(), past(library=FaultLibrary([known(42, LOST)])))
     assert (found.diagnoses, found.decision, found.summary) == (one.diagnoses, one.decision, one.summary)
     assert [each.incident for each in found.memory.alike] == [42]
 
@@ -219,15 +221,16 @@ def test_where_a_rule_knows_it_a_likeness_changes_nothing_but_the_hint() -> None
 def test_a_run_in_which_nothing_failed_is_told_nothing() -> None:
     """And keeps its id."""
     one = replace(BARE, verdict="no_fault", id="x")
-    assert remembered(one, Evidence(), past(library=Library([known(42, LOST)]))) is one
+    assert remembered(one, Evidence(), past(library=FaultLibrary([known(42, LOST)]))) is one
 
 
 def test_the_same_past_gives_the_same_report_and_another_one_another_id() -> None:
     """Also where nothing of it is told: the digest stands in the report."""
     one = replace(BARE, diagnoses=(OOM,))
-    steps = (Step("cuda_oom", "requeue", 1, tried=True, next_reached=2),)
+    steps = (AdviceStep("cuda_oom", "requeue", 1, tried=True, next_reached=2),)
     ids = [
-        remembered(one, Evidence(), each).id for each in (past(), past(), past(steps=steps), past(Earlier(row(1, 2))))
+        remembered(one, Evidence(), each).id
+        for each in (past(), past(), past(steps=steps), past(EarlierIncident(row(1, 2))))
     ]
     assert ids[0] == ids[1]
     assert len(set(ids)) == 3
@@ -247,13 +250,13 @@ def test_what_an_answer_leaves_for_later_ones() -> None:
     )
     found = trace_of(one, Evidence(job=Job(nodes={"b": (0,), "a": (1,)})))
     assert found.found == (
-        Place("ecc", "gpu_memory_ecc", "gpu-1", "0000:5d:00"),
-        Place("ecc", "gpu_memory_ecc", "gpu-2"),
-        Place("bug", "code_bug"),
+        FaultPlace("ecc", "gpu_memory_ecc", "gpu-1", "0000:5d:00"),
+        FaultPlace("ecc", "gpu_memory_ecc", "gpu-2"),
+        FaultPlace("bug", "code_bug"),
     )
     assert found.without == ("gpu-1",)
     assert found.ran_on == trace_of(one, Evidence(job=Job(nodes={"a": (1,), "b": (0,)}))).ran_on != ""
-    assert trace_of(replace(BARE, verdict="no_fault"), Evidence()) == Trace()
+    assert trace_of(replace(BARE, verdict="no_fault"), Evidence()) == IncidentTrace()
 
 
 # --- across the fleet ------------------------------------------------------------------------------------------------
@@ -261,13 +264,13 @@ def test_what_an_answer_leaves_for_later_ones() -> None:
 NEW, OLD = {"driver_version": "580.95.05"}, {"driver_version": "570.86.15"}
 
 
-def fleet(*, shared: bool) -> Past:
+def fleet(*, shared: bool) -> Precedents:
     """Five jobs of other people, each on two nodes of which one failed by its hardware; with the new driver, or whichever."""
     earlier = []
     for number in range(1, 6):
         bad, well = f"gpu-1{number}", f"gpu-2{number}"
         told_ = {bad: NEW, well: OLD} if shared or number % 2 else {bad: OLD, well: NEW}
-        earlier.append(Earlier(row(number, number, nodes=(bad,)), trace=Trace(installed=told_)))
+        earlier.append(EarlierIncident(row(number, number, nodes=(bad,)), trace=IncidentTrace(installed=told_)))
     return past(*earlier)
 
 

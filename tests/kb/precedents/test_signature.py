@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.precedents.signature import MOST_EVENTS, Event, Known, Library, Pattern, pattern_of, similarity, words_of
+from kb.precedents.signature import (
+    MOST_EVENTS,
+    FaultLibrary,
+    KnownIncident,
+    Signature,
+    SignatureEvent,
+    signature_of,
+    similarity,
+    words_of,
+)
 from kb.report import Diagnosis, EvidenceItem, Indicator, Indicators, Progress, Report, Versions
 
 LOST = "frobnicator on gpu-017: phase lock is gone after 812 s, giving up"
@@ -26,31 +35,33 @@ def report(*lines: str, verdict: str = "no_match", fault: str = "data_error") ->
     return replace(bare, indicators=Indicators(events=tuple(Indicator(one.text, "", one) for one in items)))
 
 
-def known(number: int, *lines: str, fault: str | None = "data_error", at: float = 0.0) -> Known:
+def known(number: int, *lines: str, fault: str | None = "data_error", at: float = 0.0) -> KnownIncident:
     """An entry of the library."""
-    return Known(number, pattern_of(report(*lines)), fault, fault or "no rule fits: the lock", "reseated it", at)
+    return KnownIncident(
+        number, signature_of(report(*lines)), fault, fault or "no rule fits: the lock", "reseated it", at
+    )
 
 
 def test_a_pattern_has_the_words_and_not_what_varies() -> None:
     """Another node, another number, another path: the same pattern."""
     other = LOST.replace("gpu-017", "gpu-233").replace("812", "9")
-    assert pattern_of(report(LOST)) == pattern_of(report(other))
-    assert pattern_of(report(LOST)).stage == "iterating"
-    assert [one.words for one in pattern_of(report(LOST)).events] == [
+    assert signature_of(report(LOST)) == signature_of(report(other))
+    assert signature_of(report(LOST)).stage == "iterating"
+    assert [one.words for one in signature_of(report(LOST)).events] == [
         ("frobnicator", "on", "gpu", "phase", "lock", "is", "gone", "after", "giving", "up")
     ]
 
 
 def test_what_a_peer_heard_counts_for_less_than_what_failed() -> None:
     """All failures end with lost connections: they tell nothing of the cause."""
-    first, last = pattern_of(report(SHARD, CLOSED, verdict="fault")).events
+    first, last = signature_of(report(SHARD, CLOSED, verdict="fault")).events
     assert first.words[:9] == ("valueerror", "mmap", "length", "is", "greater", "than", "file", "size", "of")
     assert last.weight < first.weight / 2
 
 
 def test_a_rule_and_its_absence_give_the_same_events() -> None:
     """An incident that no rule knew is found again when a rule speaks of the same line, and the other way round."""
-    assert pattern_of(report(SHARD)).events == pattern_of(report(SHARD, verdict="fault")).events
+    assert signature_of(report(SHARD)).events == signature_of(report(SHARD, verdict="fault")).events
 
 
 @pytest.mark.parametrize(
@@ -75,63 +86,63 @@ def test_names_and_codes_stay_and_what_varies_goes(line: str, words: tuple[str, 
 @pytest.mark.parametrize("verdict", ["no_fault", "insufficient_evidence"])
 def test_where_nothing_failed_there_is_no_pattern(verdict: str) -> None:
     """A good run looks like no failure."""
-    assert pattern_of(report(LOST, verdict=verdict)).events == ()
+    assert signature_of(report(LOST, verdict=verdict)).events == ()
 
 
 def test_the_same_failure_is_found_again() -> None:
     """Wholly alike, with what people said and did."""
-    library = Library([known(42, LOST), known(43, SHARD)])
-    (found,) = library.alike(pattern_of(report(LOST.replace("812", "70"))))
+    library = FaultLibrary([known(42, LOST), known(43, SHARD)])
+    (found,) = library.alike(signature_of(report(LOST.replace("812", "70"))))
     assert (found.known.incident, found.similarity, found.known.helped) == (42, 1.0, "reseated it")
     assert found.shared == (("frobnicator", "on", "gpu", "phase", "lock", "is", "gone", "after", "giving", "up"),)
 
 
 def test_a_near_miss_is_found_too() -> None:
     """A version later the words are a little others."""
-    library = Library([known(42, LOST)])
-    (found,) = library.alike(pattern_of(report("frobnicator on gpu-2: phase lock is gone after 81 s, now giving up")))
+    library = FaultLibrary([known(42, LOST)])
+    (found,) = library.alike(signature_of(report("frobnicator on gpu-2: phase lock is gone after 81 s, now giving up")))
     assert found.known.incident == 42
     assert 0.9 < found.similarity < 1.0
 
 
 def test_what_only_ends_alike_is_not_alike() -> None:
     """Two failures whose peers lost their connections have nothing else in common."""
-    library = Library([known(42, SHARD, CLOSED)])
-    assert library.alike(pattern_of(report(LOST, CLOSED))) == []
-    assert library.alike(pattern_of(report(CLOSED))) == []
+    library = FaultLibrary([known(42, SHARD, CLOSED)])
+    assert library.alike(signature_of(report(LOST, CLOSED))) == []
+    assert library.alike(signature_of(report(CLOSED))) == []
 
 
 def test_another_code_is_another_failure() -> None:
     """Xid 79 and Xid 94 are worded alike, and so are signals."""
     xid = "NVRM: Xid (PCI:0000:5d:00): {}, pid=4242, name=python3, GPU has a problem that is told here"
-    library = Library([known(42, xid.format(79))])
-    assert library.alike(pattern_of(report(xid.format(94)))) == []
-    assert [one.known.incident for one in library.alike(pattern_of(report(xid.format(79))))] == [42]
+    library = FaultLibrary([known(42, xid.format(79))])
+    assert library.alike(signature_of(report(xid.format(94)))) == []
+    assert [one.known.incident for one in library.alike(signature_of(report(xid.format(79))))] == [42]
 
 
 @pytest.mark.parametrize("line", ["AssertionError", "KeyboardInterrupt", CLOSED, "Killed"])
 def test_a_word_that_ends_many_failures_is_no_likeness(line: str) -> None:
     """Two runs that say nothing else have nothing in common."""
-    assert Library([known(42, line)]).alike(pattern_of(report(line))) == []
+    assert FaultLibrary([known(42, line)]).alike(signature_of(report(line))) == []
 
 
 def test_of_one_cause_the_most_alike_is_told_and_of_equals_the_newest() -> None:
     """Ten incidents with one cause are one lead."""
-    library = Library([known(n, LOST, at=float(n)) for n in range(1, 11)])
-    assert [one.known.incident for one in library.alike(pattern_of(report(LOST)))] == [10]
-    assert [one.known.incident for one in library.alike(pattern_of(report(LOST)), but=frozenset({10}))] == [9]
+    library = FaultLibrary([known(n, LOST, at=float(n)) for n in range(1, 11)])
+    assert [one.known.incident for one in library.alike(signature_of(report(LOST)))] == [10]
+    assert [one.known.incident for one in library.alike(signature_of(report(LOST)), but=frozenset({10}))] == [9]
 
 
 def test_different_causes_of_one_look_are_all_told() -> None:
     """The same lines were two things before: the reader decides."""
-    library = Library([known(1, LOST, fault="a"), known(2, LOST, fault="b"), known(3, LOST, fault=None)])
-    assert [one.known.incident for one in library.alike(pattern_of(report(LOST)))] == [3, 2, 1]
+    library = FaultLibrary([known(1, LOST, fault="a"), known(2, LOST, fault="b"), known(3, LOST, fault=None)])
+    assert [one.known.incident for one in library.alike(signature_of(report(LOST)))] == [3, 2, 1]
 
 
 def test_an_empty_library_and_an_empty_pattern() -> None:
     """Nothing is like nothing."""
-    assert Library(()).alike(pattern_of(report(LOST))) == []
-    assert Library([known(1, LOST)]).alike(Pattern()) == []
+    assert FaultLibrary(()).alike(signature_of(report(LOST))) == []
+    assert FaultLibrary([known(1, LOST)]).alike(Signature()) == []
 
 
 def test_thousands_of_lines_give_a_pattern_of_bounded_size() -> None:
@@ -139,20 +150,20 @@ def test_thousands_of_lines_give_a_pattern_of_bounded_size() -> None:
     lines = [
         f"{'abcdefghij'[n % 10]}{'klmnopqrst'[n // 10 % 10]}{'uvwxyz'[n % 6]} failed to open word" for n in range(600)
     ]
-    assert len(pattern_of(report("\n".join(lines), *lines)).events) == MOST_EVENTS
-    assert pattern_of(report("x" * 100_000, "\x00\x01\x02", "\ud800 lone", "")).verdict == "no_match"
+    assert len(signature_of(report("\n".join(lines), *lines)).events) == MOST_EVENTS
+    assert signature_of(report("x" * 100_000, "\x00\x01\x02", "\ud800 lone", "")).verdict == "no_match"
 
 
 words = st.lists(
     st.sampled_from(["lock", "gone", "phase", "shard", "lost", "node", "error", "disk", "link"]), min_size=1, max_size=6
 )
 patterns = st.lists(words, max_size=5).map(
-    lambda told: Pattern(tuple(Event(one, 1.0) for one in sorted({tuple(line) for line in told})))
+    lambda told: Signature(tuple(SignatureEvent(one, 1.0) for one in sorted({tuple(line) for line in told})))
 )
 
 
 @given(patterns, patterns)
-def test_likeness_is_mutual_and_between_nothing_and_all(one: Pattern, other: Pattern) -> None:
+def test_likeness_is_mutual_and_between_nothing_and_all(one: Signature, other: Signature) -> None:
     """Whoever is asked first; all alike is only what is the same."""
     here, there = similarity(one, other)[0], similarity(other, one)[0]
     assert here == pytest.approx(there)

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from kb.templates.line_keys import Fold, KeyTable
+from kb.templates.line_keys import KeyTable, LineKeys
 from kb.templates.masking import fold
 
 
@@ -15,7 +15,7 @@ def keyed(lines: list[bytes], skipped: int = 0) -> list[int]:
     text = b"#" * skipped + b"\n".join(lines) + b"\n"
     ends = np.cumsum([len(line) + 1 for line in lines]) + skipped - 1
     starts = np.concatenate(([skipped], ends[:-1] + 1))
-    return Fold().keys(np.frombuffer(text, np.uint8), starts, ends).tolist()
+    return LineKeys().keys(np.frombuffer(text, np.uint8), starts, ends).tolist()
 
 
 def test_lines_have_one_key_if_and_only_if_they_fold_alike():

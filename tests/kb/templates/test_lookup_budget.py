@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from kb.templates.lookup_budget import LOOKS, Looks
+from kb.templates.lookup_budget import LOOKS, LookupBudget
 from kb.templates.miner import Miner
 from kb.templates.table import MOST, OTHER, OTHER_TROUBLE, TemplateTable, merge
 from tests.support.template_samples import REF, log
@@ -20,7 +20,7 @@ def noise(lines: int, seed: int = 1) -> bytes:
     return "".join(" ".join(chance.choices(words, k=chance.randint(5, 9))) + "\n" for _ in range(lines)).encode()
 
 
-def mined(text: bytes, looks: int = _FEW, block: int = 1 << 20) -> tuple[TemplateTable, Looks]:
+def mined(text: bytes, looks: int = _FEW, block: int = 1 << 20) -> tuple[TemplateTable, LookupBudget]:
     """The table of a text, and the looks that it took."""
     miner = Miner(REF, looks=looks)
     for at in range(0, len(text), block):

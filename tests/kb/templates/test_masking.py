@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.templates.masking import Kind, fold, frame_of, masked, raised, shape_of, template_of
+from kb.templates.masking import LineKind, fold, frame_of, masked, shape_of, template_of, with_frame
 
 
 @pytest.mark.parametrize(
@@ -125,5 +125,5 @@ def test_exceptions_bear_the_innermost_frame():
     assert template is not None
     frame = frame_of(b'  File "/srv/app/save3.py", line 12, in write')
     assert frame == "write (save<*>.py)"
-    assert raised(template, frame).text == "OSError: [Errno <*>] no space [in write (save<*>.py)]"
-    assert shape_of(b"OSError: [Errno 00] no space").kind is Kind.EXCEPTION
+    assert with_frame(template, frame).text == "OSError: [Errno <*>] no space [in write (save<*>.py)]"
+    assert shape_of(b"OSError: [Errno 00] no space").kind is LineKind.EXCEPTION

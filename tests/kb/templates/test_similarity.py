@@ -9,11 +9,11 @@ import pytest
 
 from kb.templates import line_blocks
 from kb.templates import miner as templates_miner
-from kb.templates.line_blocks import Shapes
-from kb.templates.lookup_budget import Looks
-from kb.templates.masking import Shape, fold, shape_of
+from kb.templates.line_blocks import ShapeIndex
+from kb.templates.lookup_budget import LookupBudget
+from kb.templates.masking import LineShape, fold, shape_of
 from kb.templates.miner import Miner
-from kb.templates.similarity import Likeness, Loose
+from kb.templates.similarity import FoldedGroups, ShapeCache
 from kb.templates.table import KEEP, TemplateTable
 from tests.support.template_samples import REF
 
@@ -39,10 +39,10 @@ _FORMS = (
 _TELLING = ("error", "warning", "info", "local", "rank", "step", "timeout", "kernel", "validation", "iteration")
 
 
-class Full(Likeness):
+class Full(ShapeCache):
     """Looks at each line by itself."""
 
-    def shape(self, folded: bytes, loose: Loose | None, looks: Looks) -> tuple[Shape, bool]:  # noqa: ARG002 - as its base has it
+    def shape(self, folded: bytes, loose: FoldedGroups | None, looks: LookupBudget) -> tuple[LineShape, bool]:  # noqa: ARG002 - as its base has it
         """The shape, whatever was met."""
         return shape_of(folded, dated=False), True
 
@@ -67,7 +67,7 @@ def random_log(seed: int, lines: int = 3000) -> bytes:
     ).encode()
 
 
-def table(text: bytes, shapes: Shapes | None = None) -> TemplateTable:
+def table(text: bytes, shapes: ShapeIndex | None = None) -> TemplateTable:
     """The table of a log."""
     miner = Miner(REF, shapes=shapes)
     miner.feed(text)
@@ -77,10 +77,10 @@ def table(text: bytes, shapes: Shapes | None = None) -> TemplateTable:
 @pytest.mark.parametrize("seed", [0, 5])
 def test_what_is_learned_changes_no_table(seed, monkeypatch):
     """The table is what it would be if each line were looked at, and whatever other streams taught before."""
-    text, shapes = random_log(seed), Shapes(dated=False)
+    text, shapes = random_log(seed), ShapeIndex(dated=False)
     table(random_log(seed + 100), shapes)
     known, fresh = table(text, shapes), table(text)
-    monkeypatch.setattr(line_blocks, "Likeness", Full)
+    monkeypatch.setattr(line_blocks, "ShapeCache", Full)
     assert [table(text)] * 2 == [fresh, known]
 
 
@@ -104,15 +104,15 @@ def test_lines_of_few_forms_are_what_a_full_look_says(forms, monkeypatch):
     lines = zip(cycle(forms), [*words, "error", "warning"], strict=False)
     text = "".join(form.format(word, word[::-1]) + "\n" for form, word in lines).encode()
     shapes = [table(text[: len(text) * part // 7]) for part in (1, 7)]
-    monkeypatch.setattr(line_blocks, "Likeness", Full)
+    monkeypatch.setattr(line_blocks, "ShapeCache", Full)
     assert [table(text[: len(text) * part // 7]) for part in (1, 7)] == shapes
 
 
 def test_a_line_that_differs_by_an_id_has_the_same_shape():
     """It is found by what stands in front and by its masked rest."""
-    likeness = Likeness(dated=False)
+    likeness = ShapeCache(dated=False)
     first, second, third = (
-        likeness.shape(fold(f"2026-11-03 04:12:07 INFO run {name} began".encode()), None, Looks())[0]
+        likeness.shape(fold(f"2026-11-03 04:12:07 INFO run {name} began".encode()), None, LookupBudget())[0]
         for name in ("3f2504e0-4f89-11d3-9a0c-0305e82c3301", "a1b2c3d4e5f6", "twice")
     )
     assert first is second
@@ -121,10 +121,10 @@ def test_a_line_that_differs_by_an_id_has_the_same_shape():
 
 def test_a_line_of_a_folded_group_is_one_more_of_it():
     """Once a group has more templates than are kept apart, a line with another word is given the group, for this stream only."""
-    likeness, loose = Likeness(dated=False), Loose()
+    likeness, loose = ShapeCache(dated=False), FoldedGroups()
 
-    def met(word: str) -> tuple[Shape, bool]:
-        return likeness.shape(f"the object {word} was moved".encode(), loose, Looks())
+    def met(word: str) -> tuple[LineShape, bool]:
+        return likeness.shape(f"the object {word} was moved".encode(), loose, LookupBudget())
 
     for number in range(KEEP + 1):
         shape, lasting = met("x" * (number + 4))

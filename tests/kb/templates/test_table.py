@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kb.templates import miner, multiline, table
 from kb.templates.masking import template_of
-from kb.templates.table import VARIABLE, Occurrence, Place, Span, TemplateTable, alike, bounded, merge
+from kb.templates.table import VARIABLE, Occurrence, TableSpan, TemplatePlace, TemplateTable, bounded, fold_alike, merge
 from tests.support.template_samples import REF, log, mined, part
 
 WARM = 2048
@@ -76,10 +76,10 @@ def made(*texts: str, level: str | None = None) -> TemplateTable:
     """A table of lines, one of each text."""
     templates = {}
     for at, text in enumerate(texts):
-        place = Place(at * 100, at + 1, text)
+        place = TemplatePlace(at * 100, at + 1, text)
         template = template_of(text, level)
         templates[template.id] = Occurrence(template, 1, (place,), (place,))
-    return bounded(TemplateTable(REF, len(texts), templates, spans=(Span(0, 100 * len(texts), len(texts)),)))
+    return bounded(TemplateTable(REF, len(texts), templates, spans=(TableSpan(0, 100 * len(texts), len(texts)),)))
 
 
 def test_random_words_fold_into_what_their_lines_have_in_common():
@@ -124,7 +124,7 @@ def test_tables_are_made_alike_before_they_are_compared():
     many = made(*(f"request {word} went away" for word in words))
     few = made("request unheard went away")
     assert not set(many.templates) & set(few.templates)
-    one, other = alike([many, few])
+    one, other = fold_alike([many, few])
     assert set(other.templates) == set(one.templates)
 
 

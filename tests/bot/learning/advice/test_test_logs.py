@@ -13,7 +13,7 @@ from bot.learning.advice.test_logs import OneRule, fit
 from bot.learning.replay.trial import base_of
 from kb.errors import RuleError
 from kb.learning.cases import Case
-from kb.learning.discriminating_patterns import told_apart
+from kb.learning.discriminating_patterns import discriminate
 from kb.learning.events import events_of
 from kb.learning.negative_corpus import background
 from tests.support.learning_views import FULL, NOW, OOM, STEPS, add, right, wrong
@@ -111,7 +111,7 @@ def test_a_pattern_with_a_name_or_a_secret_is_not_fit():
         at: Case(at, texts={"a.log": STEPS + "lease-agent: lease was revoked by the cinder volume\n"}) for at in (1, 2)
     }
     (event,) = [one for one in events_of(cases.values()) if "revoked" in one.key]
-    found = told_apart(event, 1.0, cases, set(), background([]), names=())
+    found = discriminate(event, 1.0, cases, set(), background([]), names=())
     assert found is not None
     assert [fit(found, names) for names in ((), ("lea",), ("lease",), ("revoked",))] == [True, True, False, False]
     assert not fit(replace(found, search="token hf_abcdefghijklmnopqrstuvwxyz0123456789"), ())

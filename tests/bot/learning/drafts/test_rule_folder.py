@@ -14,14 +14,16 @@ from bot.rulebase.loader import default_folder, knowledge, read_files
 from kb.errors import Fault
 from kb.learning.cases import Candidate, Case
 from kb.learning.miner import mine
-from kb.learning.negative_corpus import background, held
+from kb.learning.negative_corpus import background, negative_text
 from kb.rulebase.lint import lint
 from kb.rulebase.rulebook import load
 
 STEPS = "".join(f"[rank0]: iteration {at}/ 500 | lm loss: {3 - at / 50:.4f} | lr: 3.0e-4\n" for at in range(1, 6))
 LEASE = "[rank{rank}]: lease agent: lease of volume {volume} was refused by its owner on {host}\n"
 NEAR = "[rank0]: lease agent: lease of volume 7 was renewed by its owner\n"
-AGAINST = background([held(90, "gpu_memory_ecc", {"a.log": STEPS + NEAR}), held(91, "healthy", {"a.log": STEPS})])
+AGAINST = background(
+    [negative_text(90, "gpu_memory_ecc", {"a.log": STEPS + NEAR}), negative_text(91, "healthy", {"a.log": STEPS})]
+)
 HOSTS = ("gpu-b07", "atlas", "node12.corp.example.net")
 
 

@@ -18,7 +18,7 @@ from kb.diagnosis.engine import diagnose
 from kb.diagnosis.findings import hear
 from kb.errors import RuleError, UnreadableInput
 from kb.facts.evidence import Facts, History
-from kb.learning.precision import Share
+from kb.learning.precision import HitRate
 from kb.learning.required_literals import sieve
 from tests.support.learning_views import FULL, GOOD, LEASE, OOM, add, right, rule, wrong
 
@@ -54,7 +54,7 @@ def test_a_good_candidate_hurts_nothing(base, database):
     )
     assert (told.rules, told.hits, told.hurts) == (("lease-revoked",), tuple(seen), ())
     assert (told.incidents, told.judged, told.unjudged, told.clean, told.clean_hits) == (5, 3, 0, 1, ())
-    assert (told.precision, told.recall) == (Share(2, 2), Share(2, 2))
+    assert (told.precision, told.recall) == (HitRate(2, 2), HitRate(2, 2))
 
 
 def test_an_answer_that_people_confirmed_is_not_taken_away(base, database):
@@ -69,13 +69,13 @@ def test_an_answer_that_people_confirmed_is_not_taken_away(base, database):
     ]
     assert told.shadowed == {"cuda-out-of-memory": 1}
     assert told.hurts == (f"it changes 1 answer that people confirmed: {kept} (cuda_oom to data_error (greedy))",)
-    assert told.precision == Share(0, 1)
+    assert told.precision == HitRate(0, 1)
 
 
 def test_what_speaks_on_a_good_run_hurts(base, database):
     """Also where no incident is stored at all."""
     told = backtest(trial(base, {PATH: rule(regex="training finished")}), database, CLEAN, workers=1)
-    assert (told.clean_hits, told.incidents, told.precision) == (("good",), 0, Share(0, 0))
+    assert (told.clean_hits, told.incidents, told.precision) == (("good",), 0, HitRate(0, 0))
     assert told.hurts == ("it speaks on 1 of 1 clean logs: good",)
 
 
@@ -110,7 +110,7 @@ def test_what_is_not_judged_is_said(base, database):
     two = backtest(tried, database, {}, workers=1, most=2)
     one = backtest(tried, database, {}, workers=1, most=1)
     assert (two.judged, two.unjudged, two.unjudged_said, two.hurts) == (2, 1, 0, ())
-    assert (two.precision, two.recall) == (Share(2, 2), Share(2, 2))
+    assert (two.precision, two.recall) == (HitRate(2, 2), HitRate(2, 2))
     assert one.hurts == ("it may change so many answers that 1 of which people spoke were not judged",)
 
 

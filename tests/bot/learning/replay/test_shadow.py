@@ -23,7 +23,7 @@ from bot.learning.replay.shadow import (
 from bot.learning.replay.trial import base_of, trial
 from bot.store.tables import ShadowHitRow
 from kb.diagnosis.engine import diagnose
-from kb.learning.precision import Share
+from kb.learning.precision import HitRate
 from kb.rulebase.codec import meaning
 from tests.support.learning_views import GOOD, LEASE, NOW, OOM, add, right, rule, wrong
 
@@ -107,11 +107,11 @@ def test_promotion_is_earned_by_evidence(base, database):
     for at in range(9):
         live(database, base, LEASE, f"{at}", wrong("storage_io"))
     live(database, base, LEASE, "9")
-    earned = Shadow("lease-revoked", 10, 10, Share(9, 9))
+    earned = Shadow("lease-revoked", 10, 10, HitRate(9, 9))
     assert standing(database, base) == (earned,)
     assert earned.earned
     assert standing(database, base, bar=Bar(right=20)) == (
-        Shadow("lease-revoked", 10, 10, Share(9, 9), "right in 9 closed incidents, 20 are needed"),
+        Shadow("lease-revoked", 10, 10, HitRate(9, 9), "right in 9 closed incidents, 20 are needed"),
     )
     assert "it has earned promotion" in render(standing(database, base))
 
@@ -121,7 +121,7 @@ def test_a_shadow_that_is_wrong_earns_nothing(base, database):
     for at in range(8):
         live(database, base, LEASE, f"{at}", wrong("storage_io" if at < 5 else "disk_full"))
     assert standing(database, base) == (
-        Shadow("lease-revoked", 8, 8, Share(5, 8), "surely right in 31% only, 70% are needed"),
+        Shadow("lease-revoked", 8, 8, HitRate(5, 8), "surely right in 31% only, 70% are needed"),
     )
 
 

@@ -7,20 +7,20 @@ from dataclasses import replace
 import pytest
 
 from bot.diagnosis.event_model import FILE, event_model
-from kb.anomalies.core.run import Event, Seen, Spot
-from kb.anomalies.events.features import Measured
-from kb.anomalies.events.model import Weights, alone, among, chance, decoded, encoded, judged
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent
+from kb.anomalies.events.features import MeasuredEvent
+from kb.anomalies.events.model import Weights, alone, among, decoded, encoded, event_probabilities, probability
 
 MODEL = event_model()
 BOTH = (MODEL.with_good_run, MODEL.without_good_run)
 PLAIN = {name: 0.0 for weights in BOTH for key in weights.first for name in key.split("*") if name}
 
 
-def an_event(text: str, node: str = "n1", **features: float) -> Measured:
+def an_event(text: str, node: str = "n1", **features: float) -> MeasuredEvent:
     """An event of one node with some features; the others are nought."""
-    spot = Spot(f"{node}.log", 10, text, 1, 100.0, node)
-    event = Event(text, text, None, {node: Seen(1, (spot,))})
-    return Measured(
+    spot = LineRef(f"{node}.log", 10, text, 1, 100.0, node)
+    event = RunEvent(text, text, None, {node: NodeEvent(1, (spot,))})
+    return MeasuredEvent(
         event, spot, 100.0, 1.0, 1.0, 0.5, consequence=False, raised=False, why="",
         features={**PLAIN, "one node": 1.0, **features}, nodes=frozenset({node}),
     )  # fmt: skip
@@ -29,14 +29,14 @@ def an_event(text: str, node: str = "n1", **features: float) -> Measured:
 def test_weights_add_up_in_log_odds_and_joined_ones_count_where_both_hold() -> None:
     """The chance of the sum; a product with a nought is nought."""
     weights = {"": -1.0, "a": 1.0, "a*b": 2.0}
-    assert chance({"a": 0.0, "b": 1.0}, weights) == pytest.approx(0.2689, abs=1e-4)
-    assert chance({"a": 1.0, "b": 0.0}, weights) == 0.5
-    assert chance({"a": 1.0, "b": 1.0}, weights) == pytest.approx(0.8808, abs=1e-4)
+    assert probability({"a": 0.0, "b": 1.0}, weights) == pytest.approx(0.2689, abs=1e-4)
+    assert probability({"a": 1.0, "b": 0.0}, weights) == 0.5
+    assert probability({"a": 1.0, "b": 1.0}, weights) == pytest.approx(0.8808, abs=1e-4)
 
 
 def test_a_chance_is_never_quite_nought_or_one() -> None:
     """However far the weights go."""
-    assert (chance({"a": 1e9}, {"a": 1.0}), chance({"a": 1e9}, {"a": -1.0})) == (1 - 1e-4, 1e-4)
+    assert (probability({"a": 1e9}, {"a": 1.0}), probability({"a": 1e9}, {"a": -1.0})) == (1 - 1e-4, 1e-4)
 
 
 def test_the_second_look_knows_who_speaks_where_the_likeliest_does() -> None:
@@ -50,8 +50,8 @@ def test_the_second_look_knows_who_speaks_where_the_likeliest_does() -> None:
 def test_one_event_alone_is_judged() -> None:
     """It is the likeliest, beside nothing; none at all gives none."""
     only = an_event("boom", harm=1.0, new=1.0, near=1.0, raised=1.0)
-    assert [round(p) for p in judged((only,), MODEL, filtered=True)] == [1]
-    assert judged((), MODEL, filtered=True) == ()
+    assert [round(p) for p in event_probabilities((only,), MODEL, filtered=True)] == [1]
+    assert event_probabilities((), MODEL, filtered=True) == ()
 
 
 def test_the_same_events_in_another_order_get_the_same_chances() -> None:
@@ -61,7 +61,10 @@ def test_the_same_events_in_another_order_get_the_same_chances() -> None:
         an_event("d e f", "n2", harm=0.3),
         an_event("g h i", raised=1.0, new=1.0),
     )
-    there, back = judged(events, MODEL, filtered=False), judged(events[::-1], MODEL, filtered=False)
+    there, back = (
+        event_probabilities(events, MODEL, filtered=False),
+        event_probabilities(events[::-1], MODEL, filtered=False),
+    )
     assert there == pytest.approx(back[::-1])
 
 

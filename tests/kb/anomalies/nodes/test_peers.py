@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from kb.anomalies.core.run import Event, Run, Seen, Spot, Voice
-from kb.anomalies.nodes.peers import groups, lacking, off_values
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource
+from kb.anomalies.nodes.peers import lacking, off_values, shared_places
 
 
-def printed(text: str, counts: dict[str, int], number: dict[str, float] | None = None) -> Run:
+def printed(text: str, counts: dict[str, int], number: dict[str, float] | None = None) -> RunProfile:
     """A run in which each node prints one event so often, with a number in its lines."""
     nodes = {}
     for node, count in counts.items():
         value = (number or {}).get(node, 1.0)
-        spots = tuple(Spot(f"{node}.log", i, f"{text} {value:g}", None, float(i), node) for i in range(min(count, 4)))
-        nodes[node] = Seen(count, spots, {(f"{node}.log", None): count})
-    voices = tuple(Voice(f"{node}.log", node, None, 10) for node in counts)
-    return Run({"e": Event("e", f"{text} <*>", None, nodes)}, tuple(counts), voices=voices)
+        spots = tuple(
+            LineRef(f"{node}.log", i, f"{text} {value:g}", None, float(i), node) for i in range(min(count, 4))
+        )
+        nodes[node] = NodeEvent(count, spots, {(f"{node}.log", None): count})
+    voices = tuple(RunSource(f"{node}.log", node, None, 10) for node in counts)
+    return RunProfile({"e": RunEvent("e", f"{text} <*>", None, nodes)}, tuple(counts), voices=voices)
 
 
 def test_a_node_that_printed_a_usual_line_less_often_is_named() -> None:
@@ -38,7 +40,7 @@ def test_numbers_far_from_all_others_name_their_node() -> None:
 def test_suspects_of_one_leaf_are_the_leafs() -> None:
     """Seven of eight suspects hang on one switch."""
     topology = {f"n{i}": {"leaf": "l1" if i < 8 else "l2"} for i in range(32)}
-    (found,) = groups([f"n{i}" for i in range(7)] + ["n20"], topology)
+    (found,) = shared_places([f"n{i}" for i in range(7)] + ["n20"], topology)
     assert (found.place, found.suspects, found.of, found.members, found.nodes) == ("leaf l1", 7, 8, 8, 32)
     assert found.chance < 1e-4
     assert found.why.startswith("7 of the 8 nodes that stand out are on it, of 8 of the job's 32 nodes that are")
@@ -47,15 +49,15 @@ def test_suspects_of_one_leaf_are_the_leafs() -> None:
 def test_suspects_that_share_a_place_by_chance_are_single_nodes() -> None:
     """Two nodes, or three of a rack on which most of the job runs, are no fault of what they share."""
     topology = {f"n{i}": {"rack": "r1" if i < 24 else "r2"} for i in range(32)}
-    assert groups(["n1", "n9"], topology) == ()
-    assert groups(["n1", "n9", "n17"], topology) == ()
-    assert groups([f"n{i}" for i in range(3)], {f"n{i}": {"leaf": "l1"} for i in range(32)}) == ()
+    assert shared_places(["n1", "n9"], topology) == ()
+    assert shared_places(["n1", "n9", "n17"], topology) == ()
+    assert shared_places([f"n{i}" for i in range(3)], {f"n{i}": {"leaf": "l1"} for i in range(32)}) == ()
 
 
 def test_the_same_nodes_under_two_names_are_one_place() -> None:
     """A rack that is a leaf at once is told once."""
     topology = {f"n{i}": {"leaf": f"l{i // 8}", "rack": f"r{i // 8}"} for i in range(32)}
-    assert [one.place for one in groups([f"n{i}" for i in range(8)], topology)] == ["leaf l0"]
+    assert [one.place for one in shared_places([f"n{i}" for i in range(8)], topology)] == ["leaf l0"]
 
 
 def test_numbers_that_were_unlike_the_others_before_the_turn_too_say_nothing() -> None:
@@ -64,12 +66,14 @@ def test_numbers_that_were_unlike_the_others_before_the_turn_too_say_nothing() -
     for i in range(6):
         usual = 50.0 if i == 1 else 10.0
         later = 80.0 if i == 4 else usual
-        spots = [Spot(f"n{i}.log", k, f"work {usual if k < 4 else later:g}", None, float(k), f"n{i}") for k in range(8)]
-        nodes[f"n{i}"] = Seen(8, tuple(spots))
-    run = Run(
-        {"e": Event("e", "work <*>", None, nodes)},
+        spots = [
+            LineRef(f"n{i}.log", k, f"work {usual if k < 4 else later:g}", None, float(k), f"n{i}") for k in range(8)
+        ]
+        nodes[f"n{i}"] = NodeEvent(8, tuple(spots))
+    run = RunProfile(
+        {"e": RunEvent("e", "work <*>", None, nodes)},
         tuple(nodes),
-        voices=tuple(Voice(f"{node}.log", node, None, 10) for node in nodes),
+        voices=tuple(RunSource(f"{node}.log", node, None, 10) for node in nodes),
     )
     assert [one.node for one in off_values(run, 4.0, {})] == ["n4"]
 
@@ -77,16 +81,18 @@ def test_numbers_that_were_unlike_the_others_before_the_turn_too_say_nothing() -
 def test_times_and_processes_are_no_numbers_to_compare() -> None:
     """A launcher's line has a time of day in it."""
     seen = {
-        f"n{i}": Seen(
+        f"n{i}": NodeEvent(
             2,
             tuple(
-                Spot("s", k, f"W0821 09:{40 + 3 * i}:47.459361 pid {9 * i + 7} hello", None, 1.0, f"n{i}")
+                LineRef("s", k, f"W0821 09:{40 + 3 * i}:47.459361 pid {9 * i + 7} hello", None, 1.0, f"n{i}")
                 for k in (1, 2)
             ),
         )
         for i in range(6)
     }
-    run = Run(
-        {"e": Event("e", "W<*> hello", None, seen)}, tuple(seen), voices=tuple(Voice("s", n, None, 2) for n in seen)
+    run = RunProfile(
+        {"e": RunEvent("e", "W<*> hello", None, seen)},
+        tuple(seen),
+        voices=tuple(RunSource("s", n, None, 2) for n in seen),
     )
     assert off_values(run, None, {}) == ()

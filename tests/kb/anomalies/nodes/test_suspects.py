@@ -5,34 +5,34 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bot.diagnosis.event_model import event_model
-from kb.anomalies.analyse import look, shown
-from kb.anomalies.core.run import Beat, Event, Run, Seen, Spot, Voice
-from kb.anomalies.nodes.evidence import Moment
-from kb.anomalies.nodes.mentions import Names
-from kb.anomalies.nodes.peers import Odd
+from kb.anomalies.analyse import find_anomalies, shown
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource, StepLine
+from kb.anomalies.nodes.evidence import TurningPoint
+from kb.anomalies.nodes.mentions import NodeNames
+from kb.anomalies.nodes.peers import OddNode
 from kb.anomalies.nodes.suspects import suspects
 
 AT = 1000.0
-MOMENT = Moment(AT, 10.0, crashed=True)
+MOMENT = TurningPoint(AT, 10.0, crashed=True)
 Said = tuple[int, str, float]  # node, text, seconds since the last step
 
 
-def a_job(*said: Said, nodes: int = 8, level: str | None = "info", steps: bool = True) -> Run:
+def a_job(*said: Said, nodes: int = 8, level: str | None = "info", steps: bool = True) -> RunProfile:
     """A run whose nodes print usual lines, each with its address, and some lines beside: all since an hour before the turn."""
     lines = [(i, f"bootstrap: using eth0:10.0.0.{i + 1}<0>", -3600.0) for i in range(nodes)]
     lines += [(i, "samples of this part have been read", float(-100 * k)) for i in range(nodes) for k in range(1, 5)]
-    spots: dict[str, dict[str, list[Spot]]] = {}
+    spots: dict[str, dict[str, list[LineRef]]] = {}
     for node, text, after in sorted((*lines, *said), key=lambda one: one[2]):
         name = "bootstrap: using eth0:<*><0>" if text.startswith("bootstrap") else text
-        spot = Spot(f"n{node}.log", int(after) + 10_000, text, None, AT + after, f"n{node}", node)
+        spot = LineRef(f"n{node}.log", int(after) + 10_000, text, None, AT + after, f"n{node}", node)
         spots.setdefault(name, {}).setdefault(f"n{node}", []).append(spot)
     events = {
-        name: Event(
+        name: RunEvent(
             name,
             name,
             level if any(name == text for _, text, _ in said) else "info",
             {
-                n: Seen(len(one), tuple(one[:4] + one[4:][-4:]), {(f"{n}.log", one[0].rank): len(one)})
+                n: NodeEvent(len(one), tuple(one[:4] + one[4:][-4:]), {(f"{n}.log", one[0].rank): len(one)})
                 for n, one in by.items()
             },
         )
@@ -40,13 +40,17 @@ def a_job(*said: Said, nodes: int = 8, level: str | None = "info", steps: bool =
     }
     names = tuple(f"n{i}" for i in range(nodes))
     voices = tuple(
-        Voice(f"{n}.log", n, i, 50, Spot(f"{n}.log", 99_999, "", None, AT + 90, n)) for i, n in enumerate(names)
+        RunSource(f"{n}.log", n, i, 50, LineRef(f"{n}.log", 99_999, "", None, AT + 90, n)) for i, n in enumerate(names)
     )
-    beats = tuple(Beat(Spot("n0.log", i, "", None, AT - 10 * (20 - i), "n0"), i) for i in range(1, 21)) if steps else ()
-    return Run(events, names, beats, (), voices, "FAILED")
+    beats = (
+        tuple(StepLine(LineRef("n0.log", i, "", None, AT - 10 * (20 - i), "n0"), i) for i in range(1, 21))
+        if steps
+        else ()
+    )
+    return RunProfile(events, names, beats, (), voices, "FAILED")
 
 
-def named(run: Run, *, new: tuple[str, ...] = (), moment: Moment = MOMENT) -> tuple[Odd, ...]:
+def named(run: RunProfile, *, new: tuple[str, ...] = (), moment: TurningPoint = MOMENT) -> tuple[OddNode, ...]:
     """The suspects, where the good run lacks the given events."""
     fresh = {name: 1.0 if name in new else 0.0 for name in run.events}
     return suspects(run, fresh, (), moment, {})
@@ -68,8 +72,8 @@ def test_the_node_whose_peers_name_its_address_is_suspected_though_it_says_nothi
 
 def test_names_of_hosts_addresses_and_ranks_are_found_in_lines() -> None:
     """Of a line's own speaker, of addresses that nobody has and of a process group's own numbers nothing is said."""
-    names = Names(a_job())
-    spot = Spot("n0.log", 1, "", None, AT, "n0")
+    names = NodeNames(a_job())
+    spot = LineRef("n0.log", 1, "", None, AT, "n0")
 
     def of(text: str) -> set[str]:
         return set(names.of(replace(spot, text=text), ranks=True))
@@ -120,7 +124,7 @@ def test_a_node_that_left_no_log_is_named_and_more_so_where_no_step_was_done() -
     """Silence is an indicator itself: a node that never came holds all others up."""
     run = a_job()
     trained = named(replace(run, nodes=(*run.nodes, "n9")))
-    waiting = named(replace(run, nodes=(*run.nodes, "n9"), beats=()), moment=Moment(AT, 10.0, crashed=True))
+    waiting = named(replace(run, nodes=(*run.nodes, "n9"), beats=()), moment=TurningPoint(AT, 10.0, crashed=True))
     assert [(one.node, one.why) for one in trained] == [("n9", "it left no log")]
     assert [one.node for one in waiting] == ["n9"]
     assert waiting[0].score > trained[0].score
@@ -129,7 +133,7 @@ def test_a_node_that_left_no_log_is_named_and_more_so_where_no_step_was_done() -
 def test_a_node_whose_log_is_cut_off_is_named() -> None:
     """It ends ten minutes before the others'."""
     run = a_job()
-    cut = replace(run.voices[3], last=Spot("n3.log", 50, "", None, AT - 600.0, "n3"))
+    cut = replace(run.voices[3], last=LineRef("n3.log", 50, "", None, AT - 600.0, "n3"))
     found = named(replace(run, voices=(*run.voices[:3], cut, *run.voices[4:])))
     assert [one.node for one in found] == ["n3"]
     assert found[0].why.startswith("its log ends")
@@ -156,7 +160,7 @@ def test_suspects_of_one_leaf_are_one_suspect_in_the_report() -> None:
     lost = [(i, text, 1.0 + i / 10) for i in range(6)]
     run = a_job(*lost, nodes=32, level="error")
     topology = {f"n{i}": {"leaf": f"l{i // 8}", "rail": str(i % 2)} for i in range(32)}
-    told = shown(look(run, model=event_model(), topology=topology)).nodes
+    told = shown(find_anomalies(run, model=event_model(), topology=topology)).nodes
     assert told[0].what == "leaf l0"
     assert told[0].why.startswith("6 of the 6 nodes that stand out are on it, of 8 of the job's 32 nodes")
     assert {one.what for one in told[1:]} == {f"n{i}" for i in range(6)}

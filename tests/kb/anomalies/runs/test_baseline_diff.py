@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kb.anomalies.core.run import Event, Run, Seen, Spot, Voice
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunSource
 from kb.anomalies.runs.baseline_diff import baseline_of, compare, doubts, out_of_order
 
 
-def a_run(*texts: str, nodes: int = 2, lines: int = 100) -> Run:
+def a_run(*texts: str, nodes: int = 2, lines: int = 100) -> RunProfile:
     """Nodes that print texts in order, one a second."""
     names = [f"n{i}" for i in range(nodes)]
-    events: dict[str, dict[str, list[Spot]]] = {}
+    events: dict[str, dict[str, list[LineRef]]] = {}
     for node in names:
         for place, text in enumerate(texts):
-            spot = Spot(f"{node}.log", place * 100, text, place + 1, 1000.0 + place, node)
+            spot = LineRef(f"{node}.log", place * 100, text, place + 1, 1000.0 + place, node)
             events.setdefault(text, {}).setdefault(node, []).append(spot)
     made = {
-        text: Event(text, text, None, {node: Seen(len(spots), tuple(spots)) for node, spots in by_node.items()})
+        text: RunEvent(text, text, None, {node: NodeEvent(len(spots), tuple(spots)) for node, spots in by_node.items()})
         for text, by_node in events.items()
     }
-    return Run(made, tuple(names), (), (), tuple(Voice(f"{n}.log", n, None, lines) for n in names), "COMPLETED")
+    return RunProfile(
+        made, tuple(names), (), (), tuple(RunSource(f"{n}.log", n, None, lines) for n in names), "COMPLETED"
+    )
 
 
 WORK = ("loading the shards", "step is done", "step is done", "step is done", "step is done")

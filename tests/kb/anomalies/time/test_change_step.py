@@ -6,24 +6,24 @@ import math
 
 import pytest
 
-from kb.anomalies.core.run import Beat, Run, Spot
-from kb.anomalies.time.change_step import Course, changes, course_of, is_stalled, step_told
+from kb.anomalies.core.run import LineRef, RunProfile, StepLine
+from kb.anomalies.time.change_step import StepCourse, changes, course_of, is_stalled, step_named
 
 
 def beat(
     step: int, time: float, *, seconds: float | None = None, loss: float | None = None, rate: float | None = None
-) -> Beat:
+) -> StepLine:
     """A step line of the first node."""
-    return Beat(Spot("n0.log", int(time * 10), "", None, time, "n0"), step, seconds, loss, rate=rate)
+    return StepLine(LineRef("n0.log", int(time * 10), "", None, time, "n0"), step, seconds, loss, rate=rate)
 
 
-def steps_of(*seconds: float) -> Course:
+def steps_of(*seconds: float) -> StepCourse:
     """The course of a run whose steps take so long each."""
     now, beats = 0.0, []
     for step, each in enumerate(seconds, 1):
         now += each
         beats.append(beat(step, now, seconds=each))
-    return course_of(Run({}, beats=tuple(beats)), {})
+    return course_of(RunProfile({}, beats=tuple(beats)), {})
 
 
 def test_a_lasting_slowdown_is_told_with_its_step() -> None:
@@ -50,16 +50,16 @@ def test_lengths_that_change_turn_nothing_but_hide_no_lasting_slowdown() -> None
 def test_rates_stand_in_for_seconds_and_are_never_mixed_with_them() -> None:
     """A line that says what was done in a second tells of slower steps; one that says both tells its seconds."""
     beats = [beat(i, float(i), rate=100.0 if i < 30 else 40.0) for i in range(1, 60)]
-    (found,) = changes(course_of(Run({}, beats=tuple(beats)), {}))
+    (found,) = changes(course_of(RunProfile({}, beats=tuple(beats)), {}))
     assert (found.step, found.told) == (30, "steps take 2.5 times as long from here on")
     both = [beat(i, float(i), seconds=1.0 if i > 30 else None, rate=9.0) for i in range(1, 60)]
-    assert changes(course_of(Run({}, beats=tuple(both)), {})) == ()
+    assert changes(course_of(RunProfile({}, beats=tuple(both)), {})) == ()
 
 
 def test_lines_of_one_step_are_one() -> None:
     """What several lines say of a step is put together."""
     beats = (beat(1, 1.0, rate=5.0), beat(1, 1.1, loss=2.5), beat(2, 2.0, seconds=1.0))
-    found = course_of(Run({}, beats=beats), {}).beats
+    found = course_of(RunProfile({}, beats=beats), {}).beats
     assert [(one.step, one.seconds, one.loss, one.rate) for one in found] == [(1, None, 2.5, 5.0), (2, 1.0, None, None)]
 
 
@@ -67,17 +67,17 @@ def test_a_bar_that_counts_anew_is_set_right_by_the_ranks_own_steps() -> None:
     """A resumed run's bar begins at one; its ranks say at which step they are."""
     beats = tuple(beat(i, 10.0 * i) for i in range(1, 31))
     anchors = tuple(beat(4000 + i, 10.0 * i + 1) for i in range(5, 31, 5))
-    assert course_of(Run({}, beats=beats, anchors=anchors), {}).beats[-1].step == 4030
+    assert course_of(RunProfile({}, beats=beats, anchors=anchors), {}).beats[-1].step == 4030
     near = tuple(beat(i + 2, 10.0 * i + 1) for i in range(5, 31, 5))
-    assert course_of(Run({}, beats=beats, anchors=near), {}).beats[-1].step == 30
+    assert course_of(RunProfile({}, beats=beats, anchors=near), {}).beats[-1].step == 30
 
 
 def test_a_step_that_the_line_names_itself_counts_if_it_is_not_a_past_one() -> None:
     """An exception says at which iteration it was raised."""
     course = steps_of(*[1.0] * 30)
-    assert step_told("RuntimeError: rank 3, iteration 35: result is nan", course) == 35
-    assert step_told("RuntimeError: checkpoint of step 12 is broken", course) is None
-    assert step_told("RuntimeError: out of memory", course) is None
+    assert step_named("RuntimeError: rank 3, iteration 35: result is nan", course) == 35
+    assert step_named("RuntimeError: checkpoint of step 12 is broken", course) is None
+    assert step_named("RuntimeError: out of memory", course) is None
 
 
 def test_a_run_stands_when_lines_go_on_long_after_the_last_step() -> None:
@@ -91,4 +91,4 @@ def test_a_run_stands_when_lines_go_on_long_after_the_last_step() -> None:
 def test_a_loss_that_is_no_number_is_told_at_once() -> None:
     """The first step whose loss is not finite."""
     beats = tuple(beat(i, float(i), loss=math.nan if i >= 20 else 2.0) for i in range(1, 31))
-    assert [one.step for one in changes(course_of(Run({}, beats=beats), {}))] == [20]
+    assert [one.step for one in changes(course_of(RunProfile({}, beats=beats), {}))] == [20]

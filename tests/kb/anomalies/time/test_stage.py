@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import pytest
 
-from kb.anomalies.core.run import Beat, Event, Run, Seen, Spot
+from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, StepLine
 from kb.anomalies.time.change_step import course_of
 from kb.anomalies.time.stage import stage_at
 
 STEPS = 45
 
 
-def run_with(*said: tuple[str, float, str], steps: int = STEPS) -> Run:
+def run_with(*said: tuple[str, float, str], steps: int = STEPS) -> RunProfile:
     """A run of one step in ten seconds, and what its nodes say: (node, time, text)."""
-    spots: dict[str, dict[str, list[Spot]]] = {}
+    spots: dict[str, dict[str, list[LineRef]]] = {}
     for node, time, text in said:
         spots.setdefault(text, {}).setdefault(node, []).append(
-            Spot(f"{node}.log", int(time * 10), text, None, time, node)
+            LineRef(f"{node}.log", int(time * 10), text, None, time, node)
         )
     events = {
-        text: Event(
-            text, text, "info", {n: Seen(len(one), tuple(one), {(f"{n}.log", None): len(one)}) for n, one in by.items()}
+        text: RunEvent(
+            text,
+            text,
+            "info",
+            {n: NodeEvent(len(one), tuple(one), {(f"{n}.log", None): len(one)}) for n, one in by.items()},
         )
         for text, by in spots.items()
     }
-    beats = tuple(Beat(Spot("n0.log", int(i * 100), "", None, 10.0 * i, "n0"), i) for i in range(1, steps + 1))
-    return Run(events, ("n0", "n1"), beats)
+    beats = tuple(StepLine(LineRef("n0.log", int(i * 100), "", None, 10.0 * i, "n0"), i) for i in range(1, steps + 1))
+    return RunProfile(events, ("n0", "n1"), beats)
 
 
-def stage(run: Run, when: float, text: str = "") -> str:
+def stage(run: RunProfile, when: float, text: str = "") -> str:
     """The stage of a run at a time."""
     return stage_at(run, course_of(run, {}), when, {}, text=text)
 
@@ -88,5 +91,5 @@ def test_lines_that_warn_tell_no_stage() -> None:
     """A warning about a tokenizer's dataset is printed at any time."""
     run = run_with(("n0", 20.0, "building train datasets"), steps=0)
     event = run.events["building train datasets"]
-    warned = Run({"e": Event("e", event.text, "warning", event.nodes)}, run.nodes)
+    warned = RunProfile({"e": RunEvent("e", event.text, "warning", event.nodes)}, run.nodes)
     assert stage(warned, 30.0) == "launch"

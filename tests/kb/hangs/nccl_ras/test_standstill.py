@@ -2,7 +2,7 @@
 
 import pytest
 
-from kb.hangs.nccl_ras.standstill import pending
+from kb.hangs.nccl_ras.standstill import ras_vote
 from kb.parsers.nccl_ras.answers import read_ras
 from kb.parsers.nccl_ras.values import RasReport
 from tests.support.nccl_ras_samples import MISMATCH, START, communicator, four, gone, rank, report
@@ -10,9 +10,9 @@ from tests.support.nccl_ras_samples import MISMATCH, START, communicator, four, 
 
 def test_one_answer_is_not_enough():
     """One answer, answers without times, or answers close together tell nothing, and say so."""
-    assert pending([report(four([5, 4, 5, 5]))]).vote == "not_observable"
-    assert pending([RasReport("a"), RasReport("b")]).vote == "not_observable"
-    close = pending([report(four([5, 4, 5, 5]), at=0), report(four([5, 4, 5, 5]), at=8)])
+    assert ras_vote([report(four([5, 4, 5, 5]))]).vote == "not_observable"
+    assert ras_vote([RasReport("a"), RasReport("b")]).vote == "not_observable"
+    close = ras_vote([report(four([5, 4, 5, 5]), at=0), report(four([5, 4, 5, 5]), at=8)])
     assert (close.vote, close.span) == ("not_observable", 8.0)
 
 
@@ -22,7 +22,7 @@ def test_ranks_apart_that_do_not_move_are_pending():
         report(four(counts), at=at)
         for at, counts in ((0, [4, 4, 4, 4]), (10, [5, 4, 5, 5]), (45, [5, 4, 5, 5]), (60, [5, 4, 5, 5]))
     ]
-    vote = pending(polls, world_size=4)
+    vote = ras_vote(polls, world_size=4)
     assert (vote.vote, vote.age, vote.span, vote.polls) == ("yes", 50.0, 60.0, 4)
     (one,) = vote.pending
     assert (one.kind, one.op, one.since, one.waiting, one.ahead) == ("behind", "AllReduce", START + 10, 3, False)
@@ -30,7 +30,7 @@ def test_ranks_apart_that_do_not_move_are_pending():
     assert [(suspect.place.world_rank, suspect.state, suspect.lacks, suspect.waits) for suspect in vote.suspects] == [
         (1, "behind", 1, 0)
     ]
-    assert vote == pending(polls[::-1], world_size=4)
+    assert vote == ras_vote(polls[::-1], world_size=4)
 
 
 @pytest.mark.parametrize(
@@ -45,13 +45,13 @@ def test_ranks_apart_that_do_not_move_are_pending():
 )
 def test_what_moves_or_is_even_is_not_pending(first, second):
     """A mismatch that moves on is work, and ranks that are level wait for nobody that RAS knows."""
-    assert pending([report(four(first)), report(four(second), at=60)]).vote == "no"
+    assert ras_vote([report(four(first)), report(four(second), at=60)]).vote == "no"
 
 
 def test_a_communicator_that_is_torn_down_is_not_pending():
     """Ranks that leave a communicator at different times are no hang."""
     leaving = communicator("0xa1", 2, [rank(0, 500), rank(1, 501, finalize_called="true", counts=(0, 0, 0, 0, 8))])
-    assert pending([report(leaving), report(leaving, at=90)]).vote == "no"
+    assert ras_vote([report(leaving), report(leaving, at=90)]).vote == "no"
 
 
 def test_missing_and_dead_ranks():
@@ -59,12 +59,12 @@ def test_missing_and_dead_ranks():
     before = report(four([7, 7, 7, 7]))
     ranks = [rank(at, 500 + at, (0, 0, 0, 0, 8)) for at in (0, 1, 3)]
     stuck = [report(communicator("0xa1", 4, ranks, [gone(2, 502, dead=at > 50)]), at=at) for at in (20, 60)]
-    vote = pending([before, *stuck])
+    vote = ras_vote([before, *stuck])
     (one,) = vote.pending
     assert (vote.vote, one.kind, one.certain, one.age) == ("yes", "missing", True, 40.0)
     assert [place.rank for place in one.dead] == [2]
     assert [(suspect.state, suspect.place.pid) for suspect in vote.suspects] == [("dead", 502)]
-    assert not pending(stuck).pending[0].certain
+    assert not ras_vote(stuck).pending[0].certain
 
 
 def test_the_rank_missing_in_several_is_the_source():
@@ -73,14 +73,14 @@ def test_the_rank_missing_in_several_is_the_source():
     # 501 waits for 503 here, and 502 too in the third
     tensor = communicator("0x2", 2, [rank(0, 501, (0, 0, 3, 0, 0)), rank(1, 503, (0, 0, 2, 0, 0))])
     other = communicator("0x3", 2, [rank(0, 502, (0, 0, 0, 3, 0)), rank(1, 503, (0, 0, 0, 2, 0))])
-    vote = pending([report(data, tensor, other), report(data, tensor, other, at=31)])
+    vote = ras_vote([report(data, tensor, other), report(data, tensor, other, at=31)])
     assert [(one.place.pid, one.lacks, one.waits) for one in vote.suspects] == [(503, 2, 0), (501, 1, 1)]
     assert "process 503 on 10.7.0.1" in vote.detail
 
 
 def test_one_rank_ahead_of_all_others_is_the_odd_one():
     """A rank that launched what no other did is named, not the many that did not."""
-    vote = pending([report(four([9, 8, 8, 8])), report(four([9, 8, 8, 8]), at=60)])
+    vote = ras_vote([report(four([9, 8, 8, 8])), report(four([9, 8, 8, 8]), at=60)])
     assert (vote.pending[0].ahead, [place.rank for place in vote.pending[0].odd]) == (True, [0])
 
 
@@ -88,7 +88,7 @@ def test_other_operations_in_the_same_number_disagree():
     """Ranks that launched as many operations, but others, disagree; the fewer are odd."""
     ranks = [rank(at, 500 + at, (0, 0, 2, 0, 6)) for at in (0, 1, 2)]
     torn = communicator("0xa1", 4, [*ranks, rank(3, 503, (0, 0, 3, 0, 5))])
-    vote = pending([report(torn), report(torn, at=60)])
+    vote = ras_vote([report(torn), report(torn, at=60)])
     assert vote.pending[0].kind == "disagree"
     assert [place.rank for place in vote.pending[0].odd] == [3]
 
@@ -96,15 +96,15 @@ def test_other_operations_in_the_same_number_disagree():
 def test_a_communicator_that_does_not_come_up():
     """A communicator in its start is given two minutes; then those that have not joined are missing."""
     rising = communicator("0xa1", 3, [rank(0, 500, init=7), rank(1, 501, init=7)], [gone(2, 502, unresponsive=False)])
-    assert pending([report(rising), report(rising, at=60)]).vote == "no"
-    vote = pending([report(rising), report(rising, at=130)])
+    assert ras_vote([report(rising), report(rising, at=60)]).vote == "no"
+    vote = ras_vote([report(rising), report(rising, at=130)])
     assert (vote.pending[0].kind, [place.rank for place in vote.pending[0].missing]) == ("init", [2])
 
 
 def test_text_answers_vote_too():
     """Two text answers that say the same name the ranks furthest behind."""
     polls = [read_ras(MISMATCH.encode(), f"ras/{at}.txt", START + at)[0] for at in (0, 40)]
-    vote = pending(polls, world_size=16)
+    vote = ras_vote(polls, world_size=16)
     assert (vote.vote, vote.pending[0].op) == ("yes", "AllReduce")
     assert [(one.place.world_rank, one.place.pid) for one in vote.suspects] == [(9, 7209)]
 
@@ -112,4 +112,4 @@ def test_text_answers_vote_too():
 def test_a_process_that_works_elsewhere_is_marked():
     """A rank that is behind here and still launches operations elsewhere is told so."""
     polls = [report(four([5, 4, 5, 5]), four([at, at], key="0xb", first=501), at=at) for at in (0, 40)]
-    assert [place.moves for place in pending(polls).pending[0].odd] == [True]
+    assert [place.moves for place in ras_vote(polls).pending[0].odd] == [True]
