@@ -55,7 +55,7 @@ class PastJobs:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Query:
     """A system that knows jobs; `ends`: it tells how they ended."""
 
     cluster: str
@@ -74,20 +74,20 @@ def past_jobs(
     troubles: dict[str, None] = {}
     fine: set[tuple[str, str]] = set()
     asked = [
-        _Asked(cluster.name, connector.name, finder, KINDS[connector.type].ends)
+        _Query(cluster.name, connector.name, finder, KINDS[connector.type].ends)
         for cluster in clusters
         for connector, (_, finder) in zip(cluster.connectors, wire(cluster).connectors, strict=True)
         if "jobs" in finder.provides
     ]
     for one in sorted(asked, key=lambda each: not each.ends):
-        for job in _listed(one, start, end, troubles):
+        for job in _list_jobs(one, start, end, troubles):
             place = (one.cluster, job.id)
             if (not fnmatchcase(job.name, pattern) and not fnmatchcase(job.id, pattern)) or (
                 not one.ends and place in known
             ):
                 continue
             known[place] = job
-            found = list(_ends(one, job, end, timeouts=timeouts))
+            found = list(_past_jobs(one, job, end, timeouts=timeouts))
             if not found:
                 fine.add(place)
             for each in found:
@@ -99,7 +99,7 @@ def past_jobs(
     return PastJobs(tuple(newest[:MOST]), len(known), len(fine), tuple(troubles))
 
 
-def _ends(asked: _Asked, job: JobSummary, now: float, *, timeouts: bool) -> Iterator[PastJob]:
+def _past_jobs(asked: _Query, job: JobSummary, now: float, *, timeouts: bool) -> Iterator[PastJob]:
     """The ends of a job that were bad, or of which its system does not tell how they were."""
     if asked.ends:
         for one in job_ends_of("", asked.cluster, job, now, timeouts=timeouts):
@@ -110,7 +110,7 @@ def _ends(asked: _Asked, job: JobSummary, now: float, *, timeouts: bool) -> Iter
         yield PastJob(asked.cluster, job.id, job.name, f"{job.start}", ended, how, False, job.namespace)
 
 
-def _listed(asked: _Asked, start: float, end: float, troubles: dict[str, None]) -> Iterator[JobSummary]:
+def _list_jobs(asked: _Query, start: float, end: float, troubles: dict[str, None]) -> Iterator[JobSummary]:
     """The jobs of a time, asked for by the day where the system has a list of ends, in halves where an answer is full."""
     step = DAY if asked.ends else end - start
     spans = []

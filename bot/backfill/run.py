@@ -44,7 +44,7 @@ SAME_END = 300.0  # seconds by which two systems may tell one end otherwise
 _REASON = 300
 
 
-class Noted(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class JobNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What came of one job. `error`: it could not be looked at; all else is of its report.
 
     `channels`: where an answer would have gone; `link_job`, `link_name`: bot.policy.routing.Link; `incident`: its number where it is
@@ -94,7 +94,7 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: str = SCHEMA
 
 
-Tell = Callable[[int, int, Noted], None]  # how many are done, of how many, and the last one
+Tell = Callable[[int, int, JobNote], None]  # how many are done, of how many, and the last one
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Backfilled:
 
     question: Question
     past: PastJobs
-    noted: tuple[Noted, ...]
+    noted: tuple[JobNote, ...]
     left: int
     open: int
 
@@ -148,19 +148,19 @@ class Backfill:
         done = tuple(noted[one.key] for one in wanted if one.key in noted)
         return Backfilled(question, past, done, len(past.jobs) - len(wanted), len(wanted) - len(done))
 
-    def _looked(self, question: Question, job: PastJob) -> Noted:
+    def _looked(self, question: Question, job: PastJob) -> JobNote:
         """One job: collected into a folder that goes afterwards, and diagnosed."""
         begun = time.monotonic()
         try:
             with TemporaryDirectory(prefix="signalbox-backfill-") as folder:
                 found = self._answered(question, job, Path(folder) / "bundle")
         except SignalboxError as error:
-            found = _of(job, error=str(error)[:_REASON])
+            found = _note(job, error=str(error)[:_REASON])
         except Exception as error:  # noqa: BLE001 - the outer door: one job must not end the others
-            found = _of(job, error=f"an error of Signalbox itself: {type(error).__name__}: {error}"[:_REASON])
+            found = _note(job, error=f"an error of Signalbox itself: {type(error).__name__}: {error}"[:_REASON])
         return msgspec.structs.replace(found, seconds=round(time.monotonic() - begun, 2))
 
-    def _answered(self, question: Question, job: PastJob, folder: Path) -> Noted:
+    def _answered(self, question: Question, job: PastJob, folder: Path) -> JobNote:
         request = JobRequest(
             job.job,
             question.tenant,
@@ -176,7 +176,7 @@ class Backfill:
         link = link_of(facts)
         first = report.diagnoses[0] if report.diagnoses else None
         subject = subject_of(report, question.tenant, "", facts.id, facts.name)
-        found = _of(
+        found = _note(
             job,
             name=facts.name or job.name,
             verdict=report.verdict,
@@ -189,7 +189,7 @@ class Backfill:
             nodes=subject.nodes[:64],
             gpus=report.job.gpus,
             gpu_hours=report.decision.gpu_hours_lost,
-            stands_out=_stands_out(report),
+            stands_out=_unusual_line(report),
             gaps=tuple(f"{one.source}: {one.reason}"[:_REASON] for one in report.gaps[:5]),
             channels=tuple(one.to for one in self._places(report, question.tenant, facts)),
             link_job=link.job,
@@ -205,7 +205,7 @@ class Backfill:
         filed = file(dumps(report), report, answer.replay, None, at, origin=origin)
 
         def kept(session: Any) -> tuple[int, bool]:
-            there = _there(session, question.tenant, job)
+            there = _existing_incident(session, question.tenant, job)
             if there is not None:
                 return there, True
             number = add_within(session, filed)
@@ -226,17 +226,17 @@ class Backfill:
         return destinations(report, facts, wanted.subscriptions, wanted.people, announce=anywhere)
 
 
-def _of(job: PastJob, **more: Any) -> Noted:
+def _note(job: PastJob, **more: Any) -> JobNote:
     told = {"name": job.name, **more}
-    return Noted(key=job.key, cluster=job.cluster, job=job.job, ended=job.ended, how=job.how, seconds=0.0, **told)
+    return JobNote(key=job.key, cluster=job.cluster, job=job.job, ended=job.ended, how=job.how, seconds=0.0, **told)
 
 
-def _stands_out(report: Report) -> str:
+def _unusual_line(report: Report) -> str:
     """The line that stands out where there is no diagnosis."""
     return report.indicators.events[0].what[:_REASON] if report.indicators.events else ""
 
 
-def _there(session: Any, tenant: str, job: PastJob) -> int | None:
+def _existing_incident(session: Any, tenant: str, job: PastJob) -> int | None:
     """An incident of this end that was there before: it was diagnosed when it happened, or by an earlier backfill."""
     rows = session.exec(
         select(IncidentRow.id, IncidentRow.ended_at, IncidentRow.created_at)
@@ -263,7 +263,7 @@ class _Notes:
     def __init__(self, path: Path, question: Question, *, resume: bool) -> None:
         self._path = path
         self._question = question
-        self.read = _noted(path) if resume and _question(path) is not None else ()
+        self.read = _read_notes(path) if resume and _question(path) is not None else ()
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             fresh = path.with_suffix(".new")
@@ -284,7 +284,7 @@ class _Notes:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def add(self, one: Noted) -> None:
+    def add(self, one: JobNote) -> None:
         """Note one, so that it survives a kill."""
         try:
             self._file.write(msgspec.json.encode(one) + b"\n")
@@ -318,11 +318,11 @@ def _question(path: Path) -> Question | None:
     return found if found is not None and found.schema == SCHEMA else None
 
 
-def _noted(path: Path) -> tuple[Noted, ...]:
+def _read_notes(path: Path) -> tuple[JobNote, ...]:
     found = []
     for line in _lines(path)[1:]:
         try:
-            found.append(msgspec.json.decode(line, type=Noted))
+            found.append(msgspec.json.decode(line, type=JobNote))
         except (msgspec.MsgspecError, UnicodeDecodeError):
             continue  # it is looked at again
     return tuple(found)
@@ -330,4 +330,4 @@ def _noted(path: Path) -> tuple[Noted, ...]:
 
 def unfinished(path: Path) -> bool:
     """Whether there are notes that a new backfill would throw away."""
-    return bool(_noted(path))
+    return bool(_read_notes(path))

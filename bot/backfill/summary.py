@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from bot.backfill.run import Backfilled, Noted
+from bot.backfill.run import Backfilled, JobNote
 from bot.config.chat import Tenant
 from bot.policy.notifications import Flap, Subject, decide
 from bot.policy.routing import Link, continues
@@ -50,7 +50,7 @@ class MessageCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
+class UndiagnosedJob:
     """A failure without a diagnosis: which job, when, what stands out, and what of its evidence was missing."""
 
     job: str
@@ -75,7 +75,7 @@ class BackfillSummary:
     well: int
     answered: int
     faults: tuple[FaultLine, ...]
-    unanswered: tuple[Unanswered, ...]
+    unanswered: tuple[UndiagnosedJob, ...]
     more_unanswered: int
     unread: Mapping[str, int]
     more_unread: int
@@ -94,12 +94,12 @@ def summarise(found: Backfilled, title: Callable[[str], str], settings: Tenant |
     noted = found.noted
     failed = [one for one in noted if one.failed]
     silent = [one for one in failed if one.verdict != "fault"]
-    unread = Counter(_said(one.error) for one in noted if one.error)
+    unread = Counter(_quoted(one.error) for one in noted if one.error)
     taken = sorted(one.seconds for one in noted)
     return BackfillSummary(
         tenant=found.question.tenant,
-        start=_moment(found.question.start),
-        end=_moment(found.question.end),
+        start=_utc(found.question.start),
+        end=_utc(found.question.end),
         listed=found.past.seen,
         fine=found.past.fine,
         looked=len(noted),
@@ -117,12 +117,12 @@ def summarise(found: Backfilled, title: Callable[[str], str], settings: Tenant |
         there=sum(one.known for one in noted),
         left=found.left,
         open=found.open,
-        troubles=tuple(_said(one) for one in found.past.troubles),
+        troubles=tuple(_quoted(one) for one in found.past.troubles),
     )
 
 
-def _faults(noted: Sequence[Noted], title: Callable[[str], str]) -> tuple[FaultLine, ...]:
-    groups: dict[str, list[Noted]] = {}
+def _faults(noted: Sequence[JobNote], title: Callable[[str], str]) -> tuple[FaultLine, ...]:
+    groups: dict[str, list[JobNote]] = {}
     for one in noted:
         groups.setdefault(one.fault or "unknown", []).append(one)
     lines = [
@@ -138,21 +138,21 @@ def _faults(noted: Sequence[Noted], title: Callable[[str], str]) -> tuple[FaultL
     return tuple(sorted(lines, key=lambda line: (-line.count, line.fault)))
 
 
-def _unanswered(one: Noted) -> Unanswered:
-    return Unanswered(
-        _said(f"{one.name} ({one.job})" if one.name and one.name != one.job else one.job),
+def _unanswered(one: JobNote) -> UndiagnosedJob:
+    return UndiagnosedJob(
+        _quoted(f"{one.name} ({one.job})" if one.name and one.name != one.job else one.job),
         one.cluster,
-        _moment(one.ended),
-        _said(one.summary),
-        _said(one.stands_out),
-        tuple(_said(gap) for gap in one.gaps),
+        _utc(one.ended),
+        _quoted(one.summary),
+        _quoted(one.stands_out),
+        tuple(_quoted(gap) for gap in one.gaps),
     )
 
 
 # --- how much it would have said -------------------------------------------------------------------------------------
 
 
-def messages(failed: Sequence[Noted], span: float, settings: Tenant) -> MessageCounts:
+def messages(failed: Sequence[JobNote], span: float, settings: Tenant) -> MessageCounts:
     """The noise rules played over the failures in order of time: no mutes, and the quiet start over."""
     flaps: dict[tuple[str, str, str], Flap] = {}
     posted: dict[str, list[float]] = {}
@@ -176,7 +176,7 @@ def messages(failed: Sequence[Noted], span: float, settings: Tenant) -> MessageC
             did[decision.do] += 1
             if decision.do == "post":
                 posted.setdefault(channel, []).append(one.ended)
-                by_day[f"{_moment(one.ended):%Y-%m-%d}"] += 1
+                by_day[f"{_utc(one.ended):%Y-%m-%d}"] += 1
     days = max(1.0, span / DAY)
     return MessageCounts(
         did["post"],
@@ -189,7 +189,7 @@ def messages(failed: Sequence[Noted], span: float, settings: Tenant) -> MessageC
     )
 
 
-def _chains(failed: Sequence[Noted]) -> dict[str, str]:
+def _chains(failed: Sequence[JobNote]) -> dict[str, str]:
     """Which job's tries each failure belongs to, as it would have been told when it came."""
     found: dict[str, str] = {}
     before: list[tuple[Link, float, str]] = []
@@ -271,7 +271,7 @@ def _section(title: str, lines: Sequence[str], more: int = 0) -> list[str]:
     return ["", title, *lines, *([f"  ... and {more} more"] if more else [])]
 
 
-def _lines(one: Unanswered) -> list[str]:
+def _lines(one: UndiagnosedJob) -> list[str]:
     head = f"  {one.ended:%Y-%m-%d %H:%M}Z  {one.job}: {one.summary}"
     return [head, *([f"      stands out: {one.stands_out}"] if one.stands_out else [])]
 
@@ -280,9 +280,9 @@ def _share(part: int, whole: int) -> str:
     return f" ({part / whole:.0%})" if whole else ""
 
 
-def _moment(at: float) -> datetime:
+def _utc(at: float) -> datetime:
     return datetime.fromtimestamp(min(max(at, 0.0), 4e9), UTC)
 
 
-def _said(text: str) -> str:
+def _quoted(text: str) -> str:
     return cut(shown(redact(text)), _SAID)

@@ -11,7 +11,7 @@ from types import FrameType
 
 import typer
 
-from bot.backfill.run import Backfill, Noted, Question, Tell, notes_of, unfinished
+from bot.backfill.run import Backfill, JobNote, Question, Tell, notes_of, unfinished
 from bot.backfill.summary import dumps, summarise, text
 from bot.config.file import read
 from bot.config.schema import seconds
@@ -83,7 +83,7 @@ def _progress() -> Tell:
     """Says how far it is: one line that changes where a person sees it, else a line now and then."""
     seen = sys.stderr.isatty()
 
-    def tell(done: int, of: int, one: Noted) -> None:
+    def tell(done: int, of: int, one: JobNote) -> None:
         what = one.fault or one.verdict or "could not be looked at"
         line = f"{done} of {of}: {shown(one.name or one.job)}: {what}"
         if seen:

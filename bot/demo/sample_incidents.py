@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
+from bot.demo.sample_catalogue import ACTIONS, FAULTS, JOB_KINDS, JobKind, SampleFault
 from bot.incidents.lifecycle import Step, step_within
 from bot.incidents.resolution import Closing, annotate_within
 from bot.render.report_json import dumps
@@ -28,63 +29,6 @@ from kb.rulebase.rule import Rulebook
 MADE = "made-up"  # the bundle, and the engine in the versions
 LEMONS = ("gpu-017", "gpu-042")
 _HOUR, _DAY = 3600.0, 86400.0
-_ACTIONS = (
-    "node drained and swapped",
-    "restarted from the last checkpoint",
-    "mended in the code",
-    "image rolled back",
-    "",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """A kind of job: its size, and after how many hours one of its runs fails on average."""
-
-    name: str
-    owner: str
-    framework: str
-    image: str
-    partition: str
-    nodes: int
-    to_failure: float
-
-
-@dataclass(frozen=True, slots=True)
-class _SampleFault:
-    """A fault: how often, how many seconds until the run stops, the line that shows it, whether a node is to blame for it."""
-
-    fault: str
-    weight: float
-    detection: tuple[float, float]
-    line: str
-    node: bool = False
-
-
-_KINDS = (
-    _Kind("llm-70b", "ana", "megatron", "train:24.10", "large", 32, 22.0),
-    _Kind("llm-13b", "bo", "deepspeed", "train:24.10", "large", 8, 50.0),
-    _Kind("moe-8x7b", "chidi", "megatron", "train:25.02", "large", 16, 30.0),
-    _Kind("vlm-finetune", "dee", "fsdp", "vision:3.1", "small", 2, 70.0),
-    _Kind("rlhf-7b", "ana", "trl", "train:25.02", "small", 1, 60.0),
-    _Kind("asr-large", "eva", "lightning", "speech:1.9", "small", 4, 90.0),
-)
-_ILLS = (
-    _SampleFault("nvlink_fault", 9, (20, 90), "NVRM: Xid (PCI:0000:5d:00): 74, NVLink: fatal error on link 4", node=True),
-    _SampleFault("gpu_memory_ecc", 7, (15, 60), "NVRM: Xid (PCI:0000:0f:00): 63, Row Remapper: uncorrectable error", node=True),
-    _SampleFault("gpu_fell_off_bus", 5, (30, 120), "NVRM: Xid (PCI:0000:5d:00): 79, GPU has fallen off the bus.", node=True),
-    _SampleFault("rdma_link", 6, (600, 1900), "mlx5_0: port 1 link down, retry counter exceeded", node=True),
-    _SampleFault("host_hardware", 2, (60, 300), "mce: [Hardware Error]: Machine check events logged, DIMM 7", node=True),
-    _SampleFault("cuda_oom", 12, (5, 20), "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"),
-    _SampleFault("code_bug", 10, (3, 15), "AttributeError: 'NoneType' object has no attribute 'shape'"),
-    _SampleFault("config_error", 6, (3, 15), "ValueError: global batch size 1020 is not divisible by 64"),
-    _SampleFault("checkpoint_save", 5, (40, 400), "OSError: [Errno 122] Disk quota exceeded: 'iter_0012000'"),
-    _SampleFault("storage_io", 6, (120, 900), "OSError: [Errno 5] Input/output error: '/data/shards/00412.bin'"),
-    _SampleFault("dataloader_fault", 6, (10, 60), "RuntimeError: DataLoader worker (pid 4411) exited unexpectedly"),
-    _SampleFault("collective_timeout", 8, (1800, 1900), "Watchdog caught collective operation timeout: ALLREDUCE, 1800000 ms"),
-    _SampleFault("node_lost", 4, (60, 400), "slurmstepd: error: *** STEP CANCELLED DUE TO NODE FAILURE ***", node=True),
-    _SampleFault("loss_not_finite", 3, (5, 600), "iteration 8412: lm loss: nan, skipped iterations: 12"),
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +107,11 @@ def incidents(
     while start < last:
         start += chance.expovariate(pace / (11 * _HOUR))
         number += 1
-        yield from _job(_Play(chance, rules, rulebook, last, tenant), str(number), start)
+        yield from _job(_Generator(chance, rules, rulebook, last, tenant), str(number), start)
 
 
 @dataclass(frozen=True, slots=True)
-class _Play:
+class _Generator:
     chance: random.Random
     rules: Mapping[str, Sequence[str]]
     rulebook: Rulebook
@@ -184,15 +128,15 @@ def _rules(rulebook: Rulebook) -> Mapping[str, Sequence[str]]:
     return {fault: ids[:3] for fault, ids in found.items()}
 
 
-def _job(play: _Play, number: str, start: float) -> Iterator[SampleIncident]:
+def _job(play: _Generator, number: str, start: float) -> Iterator[SampleIncident]:
     """A job with all its tries."""
     chance = play.chance
-    kind = chance.choices(_KINDS, (2, 3, 2, 3, 4, 2))[0]
+    kind = chance.choices(JOB_KINDS, (2, 3, 2, 3, 4, 2))[0]
     cluster, nodes = _place(chance, kind)
     runs: tuple[Attempt, ...] = ()
     now = start
     for attempt in range(1, 9):
-        ill = _illness(chance, nodes, attempt)
+        ill = _pick_fault(chance, nodes, attempt)
         run, redone = _attempt(chance, kind, ill, (attempt, now), nodes)
         if run.stopped is None or run.stopped > play.last:
             return
@@ -206,10 +150,10 @@ def _job(play: _Play, number: str, start: float) -> Iterator[SampleIncident]:
             return  # given up
         now = run.stopped + chance.uniform(20, 240)
         if ill.node and chance.random() < 0.75:
-            nodes = _without(chance, nodes)
+            nodes = _without_bad_node(chance, nodes)
 
 
-def _place(chance: random.Random, kind: _Kind) -> tuple[str, tuple[str, ...]]:
+def _place(chance: random.Random, kind: JobKind) -> tuple[str, tuple[str, ...]]:
     cluster, first, many = ("alpha", 1, 64) if chance.random() < 0.7 or kind.nodes > 16 else ("beta", 101, 24)
     nodes = chance.sample([f"gpu-{at:03}" for at in range(first, first + many)], kind.nodes)
     if cluster == "alpha" and chance.random() < 0.4 and LEMONS[0] not in nodes:
@@ -217,23 +161,23 @@ def _place(chance: random.Random, kind: _Kind) -> tuple[str, tuple[str, ...]]:
     return cluster, tuple(nodes)
 
 
-def _without(chance: random.Random, nodes: tuple[str, ...]) -> tuple[str, ...]:
+def _without_bad_node(chance: random.Random, nodes: tuple[str, ...]) -> tuple[str, ...]:
     spare = f"gpu-{chance.randint(1, 64):03}" if nodes[0] < "gpu-100" else f"gpu-{chance.randint(101, 124):03}"
     return nodes if spare in nodes else (spare, *nodes[1:])
 
 
-def _illness(chance: random.Random, nodes: Sequence[str], attempt: int) -> _SampleFault | None:
+def _pick_fault(chance: random.Random, nodes: Sequence[str], attempt: int) -> SampleFault | None:
     """What the attempt fails of; None where it ends well. Jobs with a bad node on board fail of it more often."""
     if attempt > 1 and chance.random() < 0.55:
         return None
-    bad = [one for one in _ILLS if one.node]
+    bad = [one for one in FAULTS if one.node]
     if any(lemon in nodes for lemon in LEMONS) and chance.random() < 0.6:
         return chance.choice(bad[:3])
-    return chance.choices(_ILLS, [one.weight for one in _ILLS])[0]
+    return chance.choices(FAULTS, [one.weight for one in FAULTS])[0]
 
 
 def _attempt(
-    chance: random.Random, kind: _Kind, ill: _SampleFault | None, begun: tuple[int, float], nodes: tuple[str, ...]
+    chance: random.Random, kind: JobKind, ill: SampleFault | None, begun: tuple[int, float], nodes: tuple[str, ...]
 ) -> tuple[Attempt, float | None]:
     """One run with its times, and the seconds of steps that are lost with it. `begun`: its number, and when it was queued."""
     attempt, now = begun
@@ -257,13 +201,17 @@ def _attempt(
 
 
 def _failed(
-    play: _Play, kind: _Kind, job: tuple[str, str], runs: tuple[Attempt, ...], end: tuple[_SampleFault, float | None]
+    play: _Generator,
+    kind: JobKind,
+    job: tuple[str, str],
+    runs: tuple[Attempt, ...],
+    end: tuple[SampleFault, float | None],
 ) -> SampleIncident:
     """The incident of a run that failed. `job`: its number and cluster; `end`: of what, and the seconds of steps lost."""
     (number, cluster), (ill, redone) = job, end
     chance, run = play.chance, runs[-1]
     silent = chance.random() < 0.13
-    blamed = _blamed(chance, run.nodes) if ill.node else None
+    blamed = _pick_blamed_node(chance, run.nodes) if ill.node else None
     rule = chance.choice(play.rules.get(ill.fault) or (ill.fault.replace("_", "-"),))
     found = [] if silent else [_diagnosis(play, ill, rule, blamed, run)]
     gpus = kind.nodes * 8
@@ -296,10 +244,10 @@ def _failed(
         image=kind.image,
         saving=round(chance.uniform(8, 25) * max(1.0, ((run.stopped or 0) - (run.first_iterated or 0)) / 1800), 1),
     )
-    return SampleIncident(report, at, origin, tuple(_said(play, at, ill, rule, blamed, silent=silent)))
+    return SampleIncident(report, at, origin, tuple(_close_outs(play, at, ill, rule, blamed, silent=silent)))
 
 
-def _finished(play: _Play, kind: _Kind, job: tuple[str, str], runs: tuple[Attempt, ...]) -> SampleIncident:
+def _finished(play: _Generator, kind: JobKind, job: tuple[str, str], runs: tuple[Attempt, ...]) -> SampleIncident:
     """Somebody asked about a run that had ended well."""
     number, cluster = job
     report = _report(kind, number, runs, verdict="no_fault", phase="completed", words="The run completed.")
@@ -308,12 +256,12 @@ def _finished(play: _Play, kind: _Kind, job: tuple[str, str], runs: tuple[Attemp
     return SampleIncident(report, ended + timedelta(seconds=60), origin)
 
 
-def _blamed(chance: random.Random, nodes: Sequence[str]) -> str:
+def _pick_blamed_node(chance: random.Random, nodes: Sequence[str]) -> str:
     lemons = [one for one in nodes if one in LEMONS]
     return lemons[0] if lemons and chance.random() < 0.85 else chance.choice(nodes)
 
 
-def _diagnosis(play: _Play, ill: _SampleFault, rule: str, blamed: str | None, run: Attempt) -> Diagnosis:
+def _diagnosis(play: _Generator, ill: SampleFault, rule: str, blamed: str | None, run: Attempt) -> Diagnosis:
     known = play.rulebook.faults.get(ill.fault)
     title = known.title if known is not None else ill.fault
     suspects = (Suspect("node", blamed, why="its kernel names the device"),) if blamed else ()
@@ -338,7 +286,7 @@ def _diagnosis(play: _Play, ill: _SampleFault, rule: str, blamed: str | None, ru
 
 
 def _report(
-    kind: _Kind,
+    kind: JobKind,
     number: str,
     runs: tuple[Attempt, ...],
     *,
@@ -380,14 +328,14 @@ def _replay(report: Report) -> bytes:
     return "".join(f"{line}\n" for line in ("(made up)", *lines)).encode()
 
 
-def _said(
-    play: _Play, at: datetime, ill: _SampleFault, rule: str, blamed: str | None, *, silent: bool
+def _close_outs(
+    play: _Generator, at: datetime, ill: SampleFault, rule: str, blamed: str | None, *, silent: bool
 ) -> Iterator[tuple[datetime, Closing]]:
     """What a person said of it, in two of three cases."""
     chance = play.chance
     if chance.random() > 0.66:
         return
-    who, action = chance.choice(("ada", "grace", "tim")), chance.choice(_ACTIONS)
+    who, action = chance.choice(("ada", "grace", "tim")), chance.choice(ACTIONS)
     when = at + timedelta(hours=chance.expovariate(1 / 14))
     if when.timestamp() > play.last:
         return
@@ -412,6 +360,6 @@ def _said(
         elif drawn < good + 0.06:
             said = Closing(who, "cli", "right_not_first", "shown", "storage_io", None, (), action, lost)
         else:
-            other = chance.choice([one.fault for one in _ILLS if one.fault != ill.fault])
+            other = chance.choice([one.fault for one in FAULTS if one.fault != ill.fault])
             said = Closing(who, "cli", "wrong", "fault", other, None, (), action, lost)
     yield when, said

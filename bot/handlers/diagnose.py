@@ -63,7 +63,7 @@ class SpooledBundle(msgspec.Struct, frozen=True):
     sources: dict[str, str]
 
 
-def _counted(report: Report, timing: Mapping[str, float]) -> None:
+def _count_metrics(report: Report, timing: Mapping[str, float]) -> None:
     """For the service's own figures."""
     metrics.count("diagnoses", report.verdict)
     if report.diagnoses:
@@ -101,7 +101,7 @@ class DiagnoseHandler:
                 spooled = self._collected(work, order)
             except JobUnknown as unknown:
                 candidates, gaps = unknown.candidates, [[one.source, one.reason] for one in unknown.gaps]
-                return TaskResult("unknown", lambda session: _unknown(session, work, order, candidates, gaps))
+                return TaskResult("unknown", lambda session: _offer_candidates(session, work, order, candidates, gaps))
         folder = Path(spooled.folder)
         compare = Compare(find=finder(lambda: self.ledger, order.tenant), workers=1)
         recall = recaller(lambda: self.ledger, whose(spooled.facts), self.known.rulebook.faults)
@@ -110,7 +110,7 @@ class DiagnoseHandler:
         answer = replace(answer, report=report)
         hits = shadowed(self.known, answer.evidence)
         end = end_time(report, spooled.end)
-        _counted(report, answer.timing)
+        _count_metrics(report, answer.timing)
         kept = {**small(answer), **traced(answer)}
         job, facts = answer.evidence.job, spooled.facts
         origin = Origin(
@@ -125,7 +125,7 @@ class DiagnoseHandler:
         )
         filed = file(dumps(report), report, answer.replay, str(folder), datetime.now(UTC), origin=origin)
         made = _Made(report, filed, hits)
-        return TaskResult("", lambda session: self._told(session, work, order, spooled=spooled, answer=made))
+        return TaskResult("", lambda session: self._record_answer(session, work, order, spooled=spooled, answer=made))
 
     def _calibrated(self, report: Report, tenant: str) -> Report:
         """The report as sure as its rules were right here, where that is wanted."""
@@ -167,7 +167,7 @@ class DiagnoseHandler:
         self.ledger.spool(work.id, work.worker or "", msgspec.json.encode(spooled).decode())
         return spooled
 
-    def _told(
+    def _record_answer(
         self, session: Session, work: QueuedTask, order: DiagnosePayload, *, spooled: SpooledBundle, answer: _Made
     ) -> str:
         """Everybody is told, in the transaction that ends the work; the incident's number."""
@@ -247,7 +247,7 @@ def next_working_day(now: datetime, zone: str) -> datetime:
     return day.replace(hour=10, minute=0, second=0, microsecond=0)
 
 
-def _unknown(
+def _offer_candidates(
     session: Session,
     work: QueuedTask,
     order: DiagnosePayload,
@@ -271,12 +271,12 @@ def _unknown(
         ]
         handles = add_choices(session, order.tenant, payloads, now)
         told = [
-            {"handle": handle, "name": one.name or one.id, "facts": _known(one)}
+            {"handle": handle, "name": one.name or one.id, "facts": _job_facts(one)}
             for handle, (_, one) in zip(handles, candidates, strict=True)
         ]
         add_reply(session, request, {"form": "unknown", "job": order.job, "candidates": told, "gaps": gaps}, now)
 
 
-def _known(one: JobSummary) -> str:
+def _job_facts(one: JobSummary) -> str:
     parts = [one.id if one.name else "", (one.state or "").lower(), f"of {one.owner}" if one.owner else ""]
     return ", ".join(part for part in parts if part)

@@ -134,7 +134,7 @@ def read_ended(body: bytes, content_type: str = "") -> JobEndNotice:
     """
     if len(body) > LARGEST:
         raise HookRefused(f"the request is larger than {LARGEST} bytes")
-    fields = _form(body) if "form-urlencoded" in content_type.lower() else _json(body)
+    fields = _form_fields(body) if "form-urlencoded" in content_type.lower() else _json(body)
     job = _text(fields, "job")
     if not job:
         raise HookRefused("`job` is missing: send the id of the job that ended")
@@ -146,7 +146,7 @@ def read_ended(body: bytes, content_type: str = "") -> JobEndNotice:
         signal,
         _text(fields, "cluster") or None,
         _text(fields, "namespace") or None,
-        _moment(fields.get("ended")),
+        _timestamp(fields.get("ended")),
     )
 
 
@@ -156,7 +156,7 @@ def _word(state: str | None) -> str:
     return found[0] if found else ""
 
 
-def _form(body: bytes) -> Mapping[str, Any]:
+def _form_fields(body: bytes) -> Mapping[str, Any]:
     try:
         pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
     except ValueError as error:  # too many, or no UTF-8
@@ -193,7 +193,7 @@ def _exit(value: Any) -> tuple[int | None, int | None]:
     return int(found[1]), int(found[2]) if found[2] is not None else None
 
 
-def _moment(value: Any) -> float | None:
+def _timestamp(value: Any) -> float | None:
     if value is None or value == "":
         return None
     found = re.fullmatch(r"\d{9,11}(?:\.\d{1,9})?", str(value)) if not isinstance(value, bool) else None

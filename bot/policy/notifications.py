@@ -185,16 +185,16 @@ def decide(
     muted, and what comes again too soon, is counted all the same.
     """
     flapping = flapping or Flapping()
-    again = _again(before, now, flapping)
+    again = _repeated(before, now, flapping)
     mute = matching_mute(mutes, subject, channel, now)
     if mute is not None:
         return Decision("drop", f"{mute.kind} {mute.what} is muted" + (f" by {mute.by}" if mute.by else ""), again)
     if before is not None and again.count > 1 and now < before.said + before.pause:
-        return Decision("count", f"the same failure for the {_nth(again.count)} time", again)
+        return Decision("count", f"the same failure for the {_ordinal(again.count)} time", again)
     if not room(posted, now, cap or Cap()):
         return Decision("hold", "the channel had its share of messages", again)
     why = "the first of its kind" if again.count == 1 else f"the same failure, now {again.count} times"
-    return Decision("post", why, _said(again, now, flapping))
+    return Decision("post", why, _announced(again, now, flapping))
 
 
 def matching_mute(mutes: Iterable[Mute], subject: Subject, channel: str, now: float) -> Mute | None:
@@ -203,7 +203,7 @@ def matching_mute(mutes: Iterable[Mute], subject: Subject, channel: str, now: fl
     for one in held:
         if one.kind == "rule" and subject.rule is not None and one.what == subject.rule:
             return one
-        if one.kind == "job" and any(_like(text, one.what) for text in (subject.job, subject.name) if text):
+        if one.kind == "job" and any(_matches(text, one.what) for text in (subject.job, subject.name) if text):
             return one
     nodes = [one for one in held if one.kind == "node"]
     hits = [next((one for one in nodes if one.what == node), None) for node in subject.nodes]
@@ -215,23 +215,23 @@ def room(posted: Iterable[float], now: float, cap: Cap) -> bool:
     return sum(now - cap.span < at <= now for at in posted) < cap.posts
 
 
-def _like(text: str, pattern: str) -> bool:
+def _matches(text: str, pattern: str) -> bool:
     return text == pattern or fnmatchcase(text, pattern)  # a name itself may hold what means more in a pattern
 
 
-def _again(before: Flap | None, now: float, flapping: Flapping) -> Flap:
+def _repeated(before: Flap | None, now: float, flapping: Flapping) -> Flap:
     """What is kept after a failure came, whether it is said or not."""
     if before is None or now - before.seen > flapping.forget:
         return Flap(1, now, 0.0, now)
     return Flap(before.count + 1, before.said, before.pause, max(now, before.seen))
 
 
-def _said(flap: Flap, now: float, flapping: Flapping) -> Flap:
+def _announced(flap: Flap, now: float, flapping: Flapping) -> Flap:
     pause = min(max(flap.pause * 2, flapping.first), flapping.longest)
     return Flap(flap.count, now, pause, flap.seen)
 
 
-def _nth(count: int) -> str:
+def _ordinal(count: int) -> str:
     ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
     return f"{count}{ending}"
 

@@ -52,7 +52,7 @@ def operations(
     def metrics() -> Response:
         if not settings.on:
             return _json(404, {"error": "metrics are switched off (serve: metrics)"})
-        if not _known(settings):
+        if not _authorised(settings):
             return _json(401, {"error": "a bearer token is needed, see serve: metrics"})
         ready = {name: float(_checked(check) is None) for name, check in checks.items()}
         return Response(
@@ -131,7 +131,7 @@ def _ready(checks: Mapping[str, float]) -> Gauge:
     return Gauge("ready", "Whether a part is well.", ("part",), {(name,): value for name, value in checks.items()})
 
 
-def _known(settings: Metrics) -> bool:
+def _authorised(settings: Metrics) -> bool:
     if settings.secret is None:
         return True
     try:

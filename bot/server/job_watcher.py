@@ -210,7 +210,7 @@ class JobWatcher:
             try:
                 if isinstance(answer, SourceFailed):
                     raise answer
-                looked = self._take(place, answer, now)
+                looked = self._request_new(place, answer, now)
             except SignalboxError as error:
                 self._failed(place, error, now)
             else:
@@ -233,7 +233,7 @@ class JobWatcher:
         if place.failures == 1:
             self.tell(f"endings of {place.cluster} cannot be seen by {place.name}: {error}; it is tried again")
 
-    def _take(self, place: WatchedScheduler, listed: Sequence[JobSummary], now: float) -> float:
+    def _request_new(self, place: WatchedScheduler, listed: Sequence[JobSummary], now: float) -> float:
         """Ask for what is new of a list, oldest first; up to when all is taken."""
         start = self._start(place, now)
         found = [
@@ -244,7 +244,7 @@ class JobWatcher:
         ]
         endings = {one.key: one for one in sorted(found, key=lambda one: (one.ended, one.job))}
         slots = {slot for one in endings.values() if one.array for slot in _slots(one.array)}
-        known_keys = self._known((place.marker, *endings, *slots))
+        known_keys = self._seen_keys((place.marker, *endings, *slots))
         if place.marker not in known_keys:
             self._add((place.marker, *endings))
             self.tell(f"jobs of {place.cluster} that end badly are diagnosed from now on")
@@ -261,7 +261,7 @@ class JobWatcher:
             return
         found = {one.key: one for known in listed for one in good_ends(place, known) if one.at >= start}
         newest = sorted(found.values(), key=lambda one: (-one.at, one.key))[:MOST_GOOD]
-        known_keys = self._known([one.key for one in newest])
+        known_keys = self._seen_keys([one.key for one in newest])
         fresh = [one for one in newest if one.key not in known_keys]
         for one in fresh:
             self.note(one)
@@ -291,7 +291,7 @@ class JobWatcher:
             self.tell(told + (f", {len(waiting)} wait for the next look" if waiting else ""))
         return waiting
 
-    def _known(self, keys: Collection[str]) -> frozenset[str]:
+    def _seen_keys(self, keys: Collection[str]) -> frozenset[str]:
         return frozenset(one for part in _parts(keys) for one in self.seen.known(part))
 
     def _add(self, keys: Collection[str]) -> None:

@@ -42,7 +42,7 @@ def queue_stats(database: Database, now: datetime) -> QueueStats:
         first = session.exec(
             select(func.min(WorkRow.created_at)).where(col(WorkRow.state) != "done", col(WorkRow.state) != "failed")
         ).one()
-        unsent, since, given_up = _unsent(session, now)
+        unsent, since, given_up = _unsent_counts(session, now)
         closed = func.count(col(IncidentRow.closed_at))
         incidents, shut = session.exec(select(func.count(), closed).select_from(IncidentRow)).one()
         return QueueStats(
@@ -56,7 +56,7 @@ def queue_stats(database: Database, now: datetime) -> QueueStats:
         )
 
 
-def _unsent(session: Session, now: datetime) -> tuple[int, datetime | None, int]:
+def _unsent_counts(session: Session, now: datetime) -> tuple[int, datetime | None, int]:
     """How many messages are due, since when the oldest, and how many were given up."""
     due = (col(PostingRow.sent).is_(None) | (col(PostingRow.sent) < col(PostingRow.version))) & (
         col(PostingRow.ready_at) <= now

@@ -177,19 +177,19 @@ def watch(url: str, path: Path | None, stop: Stop) -> None:
             ask_of(lambda: nullcontext(ledger)),
             seen,
             stop,
-            _tell,
+            _warn,
             watching=config.serve.endings,
             note=successful_run_recorder(lambda: nullcontext(ledger)),
         )
 
 
-def _orphaned(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
     """End with a parent that was killed: what is under way is taken up again by others."""
     connection.wait([parent])
     os._exit(1)
 
 
-def _tell(words: str) -> None:
+def _warn(words: str) -> None:
     logging.getLogger("bot.server.job_watcher").warning("%s", words)
 
 
@@ -201,6 +201,6 @@ def _set_up_process(nice: int, config: Config) -> None:
         signal.signal(number, signal.SIG_IGN)  # the parent says when to end
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=_orphaned, args=(parent.sentinel,), daemon=True).start()
+        threading.Thread(target=_exit_with_parent, args=(parent.sentinel,), daemon=True).start()
     runtime_logging.begin(config.serve.log, multiprocessing.current_process().name)
     metrics.begin()

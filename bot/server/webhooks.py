@@ -52,9 +52,9 @@ def app(
     def webhook(name: str) -> Response:
         """Write down a diagnosis for each job that firing alerts name."""
         hook = webhooks.get(name)
-        if not _known(hook):
+        if not _authorised(hook):
             return _json(401, {"error": "unknown webhook or wrong secret"})
-        assert hook is not None  # noqa: S101 - _known says so
+        assert hook is not None  # noqa: S101 - _authorised says so
         try:
             jobs, left_out = read_webhook(request.get_data(cache=False), hook.job_labels)
         except WebhookRefused as refused:
@@ -74,10 +74,10 @@ def app(
     def ended(name: str) -> Response:
         """Write down a diagnosis of the job that a scheduler's hook says has ended, where it ended badly."""
         hook = webhooks.get(name)
-        if not _known(hook):
+        if not _authorised(hook):
             return _json(401, {"error": "unknown webhook or wrong secret"})
-        assert hook is not None  # noqa: S101 - _known says so
-        return _ended(worklist, hook, clusters(hook.tenant), timeouts=timeouts)
+        assert hook is not None  # noqa: S101 - _authorised says so
+        return _job_ended(worklist, hook, clusters(hook.tenant), timeouts=timeouts)
 
     @web.get("/healthz")
     def healthz() -> Response:
@@ -98,7 +98,7 @@ def app(
     return web
 
 
-def _ended(
+def _job_ended(
     worklist: Callable[[], AbstractContextManager[TaskQueue]],
     hook: Webhook,
     clusters: Collection[str],
@@ -126,7 +126,7 @@ def _ended(
     return _json(202, {"asked": [{"job": told.job, "work": work.id, "new": new}], "left_out": []})
 
 
-def _known(hook: Webhook | None) -> bool:
+def _authorised(hook: Webhook | None) -> bool:
     """Whether the caller knows the secret: as bearer token, as password, or as Grafana's signature of the body."""
     try:
         wanted = hook.secret.value().encode() if hook else NO_SUCH

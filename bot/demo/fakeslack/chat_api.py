@@ -70,11 +70,11 @@ def parent(state: State, channel: Channel, ts: str) -> str | None:
 def post(state: State, arguments: Arguments) -> Json:
     """chat.postMessage."""
     channel = conversation(state, arguments.required("channel", "channel_not_found"))
-    message = state.put(replace(_written(state, channel, arguments), metadata=_metadata(arguments)))
+    message = state.put(replace(_message_from_arguments(state, channel, arguments), metadata=_metadata(arguments)))
     return {"ok": True, "channel": channel.id, "ts": message.ts, "message": state.json_of(message)}
 
 
-def _written(state: State, channel: Channel, arguments: Arguments) -> Message:
+def _message_from_arguments(state: State, channel: Channel, arguments: Arguments) -> Message:
     """A new message of the app, as a call says it."""
     text, blocks = content(arguments)
     thread = parent(state, channel, arguments.text("thread_ts"))
@@ -127,7 +127,7 @@ def ephemeral(state: State, arguments: Arguments) -> Json:
     user = arguments.required("user")
     if user not in channel.members:
         raise ApiError("user_not_in_channel" if user in state.users else "user_not_found")
-    message = state.put(replace(_written(state, channel, arguments), only_for=user))
+    message = state.put(replace(_message_from_arguments(state, channel, arguments), only_for=user))
     return {"ok": True, "message_ts": message.ts}
 
 

@@ -81,7 +81,7 @@ class RequestUrl:
             got.status_code,
             got.content[:MOST_ANSWER],
             got.headers.get("content-type", ""),
-            _word(got.status_code, seconds, self._patience),
+            _delivery_error(got.status_code, seconds, self._patience),
             last=got.headers.get("x-slack-no-retry") == "1",
         )
 
@@ -90,7 +90,7 @@ class RequestUrl:
         self._client.close()
 
 
-def _word(status: int, seconds: float, patience: float) -> str | None:
+def _delivery_error(status: int, seconds: float, patience: float) -> str | None:
     if seconds > patience:
         return "operation_timeout"
     if 200 <= status < 300:
@@ -160,7 +160,7 @@ class Dispatcher:
         name = payload.get("event_id") or self._state.new_id("Dl")
         delivery = Delivery(name, kind, payload, tuple(answers))
         if kind == "event_callback" and not delivery.acknowledged:
-            delivery = self._again(delivery, 1)
+            delivery = self._redeliver(delivery, 1)
         return delivery
 
     def _next(self, count: int) -> list[DeliveryTransport]:
@@ -170,7 +170,7 @@ class Dispatcher:
             self._turn += 1
         return found
 
-    def _again(self, delivery: Delivery, attempt: int) -> Delivery:
+    def _redeliver(self, delivery: Delivery, attempt: int) -> Delivery:
         """The retry that is due at once; later ones wait for `tick`."""
         if attempt > len(RETRIES) or not delivery.answers[-1].where or delivery.answers[-1].last:
             return delivery
@@ -189,7 +189,7 @@ class Dispatcher:
             return delivery
         answer = ways[0].send(delivery.kind, delivery.payload, (attempt, reason))
         delivery = replace(delivery, answers=(*delivery.answers, answer))
-        return delivery if answer.error is None else self._again(delivery, attempt + 1)
+        return delivery if answer.error is None else self._redeliver(delivery, attempt + 1)
 
     def tick(self) -> list[Delivery]:
         """Send the retries that are due by the clock; gives their deliveries as they now stand."""

@@ -25,7 +25,7 @@ def to_command(state: State, delivery: Delivery, user: str, channel: str) -> str
     word = answer.error
     if word is None:
         try:
-            given = _said(answer)
+            given = _parse_body(answer)
             if given:
                 _say(state, Arguments(given), user, channel)
         except ApiError as refused:
@@ -37,7 +37,7 @@ def to_command(state: State, delivery: Delivery, user: str, channel: str) -> str
     return trouble
 
 
-def _said(answer: AppResponse) -> Json:
+def _parse_body(answer: AppResponse) -> Json:
     """The arguments in an acknowledgement's body; a body that is no JSON is the text."""
     if not answer.body.strip():
         return {}
@@ -46,11 +46,11 @@ def _said(answer: AppResponse) -> Json:
     given = answer.json()
     if not given:
         raise ApiError("invalid_json")
-    _known(given)
+    _refuse_unknown_fields(given)
     return given
 
 
-def _known(given: Json) -> None:
+def _refuse_unknown_fields(given: Json) -> None:
     for one in given:
         if one not in _ANSWER.split():
             raise ApiError("invalid_arguments", f"no such field: {one}")
@@ -96,7 +96,7 @@ def to_url(state: State, name: str, given: Any) -> Json:
         state.urls[name] = replace(right, uses=right.uses - 1)
         if not isinstance(given, dict):
             raise ApiError("invalid_payload")
-        _known(given)
+        _refuse_unknown_fields(given)
         arguments = Arguments(given)
         source = state.find(*right.source) if right.source else None
         if arguments.flag("delete_original"):
@@ -123,7 +123,7 @@ def to_submission(state: State, delivery: Delivery, view_id: str) -> str | None:
         try:
             trouble = delivery.counted.error
             if trouble is None:
-                _react(state, view, delivery.counted)
+                _apply_response_action(state, view, delivery.counted)
         except ApiError as refused:
             trouble = str(refused)
         if trouble is not None:
@@ -131,7 +131,7 @@ def to_submission(state: State, delivery: Delivery, view_id: str) -> str | None:
         return trouble
 
 
-def _react(state: State, view: View, answer: AppResponse) -> None:
+def _apply_response_action(state: State, view: View, answer: AppResponse) -> None:
     if not answer.body.strip():
         state.shut(view.id)
         return

@@ -17,7 +17,7 @@ def open_modal(state: State, arguments: Arguments) -> Json:
     trigger = state.spend(_trigger(arguments))
     for one in list(state.stacks.get(trigger.user, ())):
         state.shut(one)
-    return _shown(state, lay(state, source, trigger.user))
+    return _show_view(state, lay(state, source, trigger.user))
 
 
 def push(state: State, arguments: Arguments) -> Json:
@@ -26,7 +26,7 @@ def push(state: State, arguments: Arguments) -> Json:
     trigger = state.spend(_trigger(arguments))
     if trigger.view is None or trigger.view not in state.stacks.get(trigger.user, ()):
         raise ApiError("not_found")
-    return _shown(state, lay(state, source, trigger.user))
+    return _show_view(state, lay(state, source, trigger.user))
 
 
 def lay(state: State, source: Json, user: str) -> View:
@@ -53,7 +53,7 @@ def update(state: State, arguments: Arguments) -> Json:
     _unchanged(arguments, view)
     changed = remade(state, view, source)
     state.show(changed)
-    return _shown(state, changed)
+    return _show_view(state, changed)
 
 
 def publish(state: State, arguments: Arguments) -> Json:
@@ -68,7 +68,7 @@ def publish(state: State, arguments: Arguments) -> Json:
     view = remade(state, before, source) if before else made(state, source, user)
     state.homes[user] = view.id
     state.show(view)
-    return _shown(state, view)
+    return _show_view(state, view)
 
 
 def checked(state: State, source: Any, kind: str, but: str = "") -> Json:
@@ -100,5 +100,5 @@ def _unchanged(arguments: Arguments, view: View) -> None:
         raise ApiError("hash_conflict")
 
 
-def _shown(state: State, view: View) -> Json:
+def _show_view(state: State, view: View) -> Json:
     return {"ok": True, "view": as_json(state, view)}

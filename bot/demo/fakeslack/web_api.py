@@ -29,10 +29,10 @@ def web_api(workspace: Workspace) -> Blueprint:
     def method(name: str) -> Response:
         """A method of the Web API."""
         try:
-            given = _given()
+            given = _arguments()
         except ApiError as refused:
             return _json(200, refused.body())
-        return _with_trouble(workspace, name, given, lambda: _called(workspace, name, given))
+        return _call_with_fault(workspace, name, given, lambda: _call_method(workspace, name, given))
 
     @routes.post("/respond/<team>/<name>")
     def respond(team: str, name: str) -> Response:
@@ -45,7 +45,7 @@ def web_api(workspace: Workspace) -> Blueprint:
             except ApiError as refused:
                 return (404 if refused.error in {"used_url", "expired_url"} else 400), refused.body()
 
-        return _with_trouble(workspace, "response_url", given if isinstance(given, dict) else {}, do)
+        return _call_with_fault(workspace, "response_url", given if isinstance(given, dict) else {}, do)
 
     @routes.post("/upload/v1/<name>")
     def upload(name: str) -> Response:
@@ -57,7 +57,7 @@ def web_api(workspace: Workspace) -> Blueprint:
             status, words = receive(state, name, data)
             return status, {"ok": status == 200, "words": words}
 
-        answer = _with_trouble(workspace, "upload", {"bytes": len(data)}, do)
+        answer = _call_with_fault(workspace, "upload", {"bytes": len(data)}, do)
         if answer.is_json and answer.status_code < 429:
             return Response(answer.get_json()["words"], answer.status_code, content_type="text/plain")
         return answer
@@ -65,7 +65,7 @@ def web_api(workspace: Workspace) -> Blueprint:
     return routes
 
 
-def _given() -> Json:
+def _arguments() -> Json:
     """The arguments of a call.
 
     Raises:
@@ -88,10 +88,10 @@ def _decoded() -> Any:
         return None
 
 
-def _called(workspace: Workspace, name: str, given: Json) -> tuple[int, Json]:
+def _call_method(workspace: Workspace, name: str, given: Json) -> tuple[int, Json]:
     state = workspace.state
     try:
-        _let_in(workspace.app, name, given)
+        _authorise(workspace.app, name, given)
         with state.lock:
             wait = workspace.rates.wait(name, str(given.get("channel", "")), state.clock())
         if wait:
@@ -103,7 +103,7 @@ def _called(workspace: Workspace, name: str, given: Json) -> tuple[int, Json]:
         return 200, refused.body()
 
 
-def _let_in(app: App, name: str, given: Json) -> None:
+def _authorise(app: App, name: str, given: Json) -> None:
     """Find the token good for the method.
 
     Raises:
@@ -119,7 +119,7 @@ def _let_in(app: App, name: str, given: Json) -> None:
         raise ApiError("not_allowed_token_type")
 
 
-def _with_trouble(workspace: Workspace, name: str, given: Json, do: Any) -> Response:
+def _call_with_fault(workspace: Workspace, name: str, given: Json, do: Any) -> Response:
     """Answer, unless a trouble was ordered for this call; everything is written down."""
     trouble = workspace.troubles.next(name)
     if trouble is None or trouble.after:
@@ -131,10 +131,10 @@ def _with_trouble(workspace: Workspace, name: str, given: Json, do: Any) -> Resp
     with state.lock:
         state.traffic.append(ApiCall(state.clock(), name, shown, status, told))
         state.touch()
-    return _troubled(trouble) if trouble else _json(status, told)
+    return _fault_response(trouble) if trouble else _json(status, told)
 
 
-def _troubled(trouble: Fault) -> Response:
+def _fault_response(trouble: Fault) -> Response:
     if trouble.kind in {"500", "503"}:
         return Response("server error", int(trouble.kind), content_type="text/plain")
     if trouble.kind == "ratelimited":
@@ -143,11 +143,11 @@ def _troubled(trouble: Fault) -> Response:
         return _json(200, {"ok": False, "error": trouble.error})
     if trouble.kind == "timeout":
         threading.Event().wait(trouble.seconds)
-    _hang_up()
+    _close_connection()
     return Response(b"", 500)
 
 
-def _hang_up() -> None:
+def _close_connection() -> None:
     """End the connection without an answer."""
     wire = request.environ.get("werkzeug.socket")
     if isinstance(wire, socket.socket):

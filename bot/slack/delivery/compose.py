@@ -137,7 +137,7 @@ class Composer:
         if form == "refused":
             return self.refused(str(payload["verb"]), tuple(payload.get("ask", ())))
         if form == "incident":
-            return self._shown(payload)
+            return self._listed_incident(payload)
         if form == "digest":
             numbers = numbers_of(self.ledger, str(payload["tenant"]), str(payload["week"]))
             if numbers is None:
@@ -159,7 +159,7 @@ class Composer:
             return notices.not_done(str(payload.get("error", "")), f"work {payload.get('work')}")
         return Message(str(payload.get("text", "")), tuple(payload.get("blocks", ())))
 
-    def _shown(self, payload: Mapping[str, Any]) -> Message:
+    def _listed_incident(self, payload: Mapping[str, Any]) -> Message:
         """An incident of a list."""
         record = self.ledger.answer(int(payload["incident"]))
         if record is None:

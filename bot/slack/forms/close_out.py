@@ -127,7 +127,7 @@ def close_out(form: CloseOutForm) -> Json:
             "nodes", "Nodes at fault", typing("nodes", ", ".join(known.nodes)), hint="Names, with commas; may be empty"
         ),
         entry("action", "What was done about it", typing("action", known.action, most=LONGEST["action"])),
-        _fifth(known),
+        _note_or_lost_hours(known),
         entry("propose_rule", "Rule", box("propose_rule", "Propose a rule for this", ticked=known.propose_rule)),
     ]
     return modal(CLOSE_OUT, "Close out", blocks, form.handle, submit="Close out")
@@ -163,7 +163,7 @@ def fault_field(label: str, fault: str | None) -> Json:
     return entry("other_fault", label, element)
 
 
-def _fifth(known: CloseOut) -> Json:
+def _note_or_lost_hours(known: CloseOut) -> Json:
     if known.lost_hours is None or known.note:
         return entry("note", "Note", typing("note", known.note, most=LONGEST["note"], lines=True))
     element: Json = {

@@ -61,7 +61,7 @@ def loading(handle: str, subject: str) -> Json:
         section(f"Looking for what tells {phrases.cut(subject, 200)} from all other incidents, and trying it on them…"),
         note("This takes some seconds and fills itself. You may close it: nothing is proposed before you say so."),
     ]
-    return _named(modal(PROPOSE_RULE, _OPEN, blocks, handle), handle)
+    return _with_external_id(modal(PROPOSE_RULE, _OPEN, blocks, handle), handle)
 
 
 def refused(handle: str, subject: str, reasons: Sequence[str]) -> Json:
@@ -73,7 +73,7 @@ def refused(handle: str, subject: str, reasons: Sequence[str]) -> Json:
             for one in list(reasons)[:10]]}],)),
         note("`signalbox rules new` makes a folder for a rule that you write yourself."),
     ]  # fmt: skip
-    return _named(modal(PROPOSE_RULE, _OPEN, blocks, handle), handle)
+    return _with_external_id(modal(PROPOSE_RULE, _OPEN, blocks, handle), handle)
 
 
 def form(shown: RuleForm) -> Json:
@@ -82,11 +82,11 @@ def form(shown: RuleForm) -> Json:
     blocks = [
         section(f"From {phrases.cut(shown.subject, 300)}."),
         *([note(f"⚠ {phrases.cut(shown.problem, 500)}")] if shown.problem else []),
-        *_replayed(shown),
+        *_replay_blocks(shown),
         divider(),
         entry("title", "Title: the fault that it finds", typing("title", edits.title, most=TITLE), optional=False),
         fault_field("Fault", edits.fault),
-        *_looked_for(shown),
+        *_pattern_field(shown),
         entry("silent", "Lines that it must leave alone", typing("silent", "\n".join(edits.silent), most=TEXT, lines=True)),
         entry(
             "remediation", "What to do",
@@ -95,15 +95,17 @@ def form(shown: RuleForm) -> Json:
         entry("owner", "Who acts", typing("owner", edits.owner, most=60), hint="Empty: by the fault"),
         *([_force_field()] if shown.hurts else []),
     ]  # fmt: skip
-    return _named(modal(PROPOSE_RULE, "Propose a rule", blocks, shown.handle, submit="Propose"), shown.handle)
+    return _with_external_id(
+        modal(PROPOSE_RULE, "Propose a rule", blocks, shown.handle, submit="Propose"), shown.handle
+    )
 
 
-def _named(view: Json, handle: str) -> Json:
+def _with_external_id(view: Json, handle: str) -> Json:
     """A view that a worker can change later by its name: what opens it does not tell its id in time."""
     return view | {"external_id": handled(handle)}
 
 
-def _replayed(shown: RuleForm) -> list[Json]:
+def _replay_blocks(shown: RuleForm) -> list[Json]:
     if shown.busy:
         return [note("Trying it on the past incidents…")]
     told = [note(*(f"{name}: {value}" for name, value in shown.figures[:10]))] if shown.figures else []
@@ -114,7 +116,7 @@ def _replayed(shown: RuleForm) -> list[Json]:
     return [*told, actions(button("try_rule", "Try it again", shown.handle))]
 
 
-def _looked_for(shown: RuleForm) -> list[Json]:
+def _pattern_field(shown: RuleForm) -> list[Json]:
     edits = shown.edits
     if edits.regexes is None:
         return [section(phrases.cut(shown.looks_for, 2000))]

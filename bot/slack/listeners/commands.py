@@ -30,11 +30,11 @@ class CommandListeners(ListenerBase):
         """`/signalbox help|incidents|handover|digest|rules|config`."""
         person = Person(command["user_id"], command["channel_id"], reply_to=command.get("response_url"))
         words = plain(command.get("text") or "")
-        told = self.safely(person, lambda: self._listed(person, words, delivery_key("command", command)))
+        told = self.safely(person, lambda: self._run_verb(person, words, delivery_key("command", command)))
         here = words.lower().startswith("handover") and words.lower().endswith(" here")
         acknowledge(ack, told, to_all=here)
 
-    def _listed(self, person: Person, words: str, key: str) -> Message:
+    def _run_verb(self, person: Person, words: str, key: str) -> Message:
         verb, _, rest = words.partition(" ")
         asked, page = _paged(rest)
         does: dict[str, Callable[[], Message]] = {
@@ -92,7 +92,7 @@ class CommandListeners(ListenerBase):
             if is_acknowledgement(told):
                 return  # the message itself is the answer
         else:
-            told = self.safely(person, lambda: self._listed(person, words, key))
+            told = self.safely(person, lambda: self._run_verb(person, words, key))
         self._use_cases.replies.send(person, key, {"form": "message", "text": told.text, "blocks": list(told.blocks)})
 
 

@@ -30,7 +30,7 @@ _LABEL = 60  # characters of a node's name on a button
 
 def context_notes(report: Report, card: Card) -> list[Json]:
     """Who asked, the page, what gave the answer."""
-    asked, page = _asked(card), link(card.link, "Incident page")
+    asked, page = _requester(card), link(card.link, "Incident page")
     muted = words(f"Muted: {card.muted}" if card.muted else "", SENTENCE)
     if muted and card.muted_by:
         muted += [*words(", by "), *mention(card.muted_by)]
@@ -46,7 +46,7 @@ def _numbered(report: Report, card: Card) -> str:
     return phrases.cut(f"{number}{phrases.versions(report)}", SENTENCE)
 
 
-def _asked(card: Card) -> list[Json]:
+def _requester(card: Card) -> list[Json]:
     if card.asked_by:
         return [*words("Asked by "), *mention(card.asked_by)]
     return words(f"Unasked: {card.why}", SENTENCE) if card.why else []

@@ -27,15 +27,15 @@ def message_of(numbers: bytes, open_handle: str | None = None, *, alone: bool = 
     head = f"Failures of training jobs, week {digest.week}"
     blocks = [header(head), note(told.span(digest), told.unfinished(digest))]
     if digest.failures:
-        blocks += [*_figures(digest), *_news(digest), *_classes(digest), *_nodes(digest)]
+        blocks += [*_figures(digest), *_changes(digest), *_classes(digest), *_nodes(digest)]
     else:
         blocks += rich(paragraph(words(told.none_at_all(digest), bold=True)))
-    blocks += [note(_record(digest))]
+    blocks += [note(_answer_record(digest))]
     if open_handle is not None and digest.open_all:
         blocks += [actions(button(OPEN, f"Not closed ({digest.open_all})", open_handle))]
     files = f"As of now, to you alone. `signalbox digest --week {digest.week} --html FILE` in a shell gives the full report."
     blocks += [note(files if alone else _THREAD)]
-    return fit(Message(f"{head}: {_short(digest)}", tuple(blocks)))
+    return fit(Message(f"{head}: {_summary_text(digest)}", tuple(blocks)))
 
 
 def failed(week: str, error: str) -> Message:
@@ -47,7 +47,7 @@ def failed(week: str, error: str) -> Message:
     )
 
 
-def _short(digest: Digest) -> str:
+def _summary_text(digest: Digest) -> str:
     if not digest.failures:
         return told.none_at_all(digest)
     return f"{many(digest.failures, 'failure')}, {told.hours(digest.gpu_hours.value)} GPU-hours lost"
@@ -55,16 +55,18 @@ def _short(digest: Digest) -> str:
 
 def _figures(digest: Digest) -> list[Json]:
     """Four figures, each against the week before."""
-    lines = [[*words(f"{one.value} ", bold=True), *words(f"{_inside(one.name)}: {one.told}")] for one in tiles(digest)]
+    lines = [
+        [*words(f"{one.value} ", bold=True), *words(f"{_lower_case(one.name)}: {one.told}")] for one in tiles(digest)
+    ]
     return rich(paragraph(*lines))
 
 
-def _inside(name: str) -> str:
+def _lower_case(name: str) -> str:
     """A name inside a sentence."""
     return name if name.startswith("GPU") else name.lower()
 
 
-def _news(digest: Digest) -> list[Json]:
+def _changes(digest: Digest) -> list[Json]:
     lines = []
     for kind, names in told.news(digest):
         lines.append(words(names, 300) if kind == "new" else [*words(f"{kind}: "), *words(names, 300)])
@@ -93,7 +95,7 @@ def _nodes(digest: Digest) -> list[Json]:
     return rich(paragraph([*words("Lemons ", bold=True), *words(f"of eight weeks: {names}{more}", 600)]))
 
 
-def _record(digest: Digest) -> str:
+def _answer_record(digest: Digest) -> str:
     """The bot's own record in a line."""
     long = digest.long_record
     return (

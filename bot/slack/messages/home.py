@@ -32,12 +32,12 @@ def home(
         *how_to(),
         divider(),
         header("Of late"),
-        *([incident(one) for one in incidents[:_INCIDENTS]] or _nothing("No incident yet.")),
+        *([incident(one) for one in incidents[:_INCIDENTS]] or _placeholder("No incident yet.")),
         *([note(f"… {more} more: /signalbox incidents")] if more > 0 else []),
         *all_of_them(overview),
         divider(),
         header("What it sees"),
-        *([part for one in clusters[:_CLUSTERS] for part in cluster(one)] or _nothing("No cluster is configured.")),
+        *([part for one in clusters[:_CLUSTERS] for part in cluster(one)] or _placeholder("No cluster is configured.")),
         *([note(f"… {unseen} more clusters: /signalbox config")] if unseen > 0 else []),
         note(f"As of {clock(now)}"),
         actions({"type": "button", "action_id": "home_refresh", "text": plain("Refresh", 75)}),
@@ -45,5 +45,5 @@ def home(
     return fit_view({"type": "home", "callback_id": "home", "blocks": blocks})
 
 
-def _nothing(told: str) -> list[Json]:
+def _placeholder(told: str) -> list[Json]:
     return rich(paragraph(words(told, italic=True)))

@@ -16,7 +16,7 @@ import pytest
 from sqlmodel import select
 
 from bot.backfill.past_jobs import past_jobs
-from bot.backfill.run import Backfill, Backfilled, Noted, Question, notes_of
+from bot.backfill.run import Backfill, Backfilled, JobNote, Question, notes_of
 from bot.backfill.summary import MessageCounts, messages, summarise, text
 from bot.cli.backfill import run
 from bot.config.chat import Tenant
@@ -56,7 +56,7 @@ def question(**more: object) -> Question:
     return Question("default", now - YEARS, now, "*", 100, **more)  # type: ignore[arg-type]
 
 
-def plain(noted: tuple[Noted, ...]) -> list[Noted]:
+def plain(noted: tuple[JobNote, ...]) -> list[JobNote]:
     """Without what is another on each run."""
     return [msgspec.structs.replace(one, seconds=0.0, incident=None) for one in noted]
 
@@ -114,9 +114,9 @@ def test_stopped_it_goes_on_where_it_was(known, site: Path) -> None:
     config, notes = read(site), site.parent / "notes.jsonl"
     asked = question()
     whole = Backfill(known, config, site.parent / "other.jsonl").run(asked, lambda *_: None)
-    seen: list[Noted] = []
+    seen: list[JobNote] = []
 
-    def tell(_done: int, _of: int, one: Noted) -> None:
+    def tell(_done: int, _of: int, one: JobNote) -> None:
         seen.append(one)
 
     part = Backfill(known, config, notes).run(asked, tell, stop=lambda: len(seen) == 2)
@@ -170,10 +170,12 @@ def test_nobody_to_ask_is_said(tmp_path: Path, monkeypatch, last: str, configure
 # --- how many messages it would have been ----------------------------------------------------------------------------
 
 
-def noted(number: int, at: float, *, job: str = "", name: str = "llm", fingerprint: str = "f", **more: object) -> Noted:
+def noted(
+    number: int, at: float, *, job: str = "", name: str = "llm", fingerprint: str = "f", **more: object
+) -> JobNote:
     """A failure."""
     told = {"verdict": "fault", "phase": "failed", "fault": "cuda_oom", "link_job": job or f"job {number}", **more}
-    return Noted(
+    return JobNote(
         key=str(number), cluster="main", job=job or str(number), name=name, ended=at, how="FAILED", seconds=1.0,
         fingerprint=fingerprint, channels=("C1",), **told,
     )  # fmt: skip

@@ -81,7 +81,7 @@ def _overflow(node: JsonNode) -> None:
 def _static_select(node: JsonNode) -> None:
     if node.object("type action_id", "options option_groups initial_option confirm placeholder focus_on_load"):
         choices(node)
-        _some(node)
+        _require_options(node)
         initial(node, "initial_option", among=offered(node.value))
 
 
@@ -95,9 +95,9 @@ def _multi_static_select(node: JsonNode) -> None:
     more = "options option_groups initial_options confirm max_selected_items placeholder focus_on_load"
     if node.object("type action_id", more):
         choices(node)
-        _some(node)
+        _require_options(node)
         initials(node, among=offered(node.value))
-        _most(node)
+        _check_max_selected(node)
 
 
 def _multi_external_select(node: JsonNode) -> None:
@@ -105,7 +105,7 @@ def _multi_external_select(node: JsonNode) -> None:
     if node.object("type action_id", more):
         initials(node, among=None)
         _query(node)
-        _most(node)
+        _check_max_selected(node)
 
 
 def _query(node: JsonNode) -> None:
@@ -113,12 +113,12 @@ def _query(node: JsonNode) -> None:
         one.integer(0, 1000)
 
 
-def _most(node: JsonNode) -> None:
+def _check_max_selected(node: JsonNode) -> None:
     for one in node.children("max_selected_items"):
         one.integer(1, 100)
 
 
-def _some(node: JsonNode) -> None:
+def _require_options(node: JsonNode) -> None:
     if isinstance(node.value.get("options"), list) and not node.value["options"]:
         node["options"].complain("no fewer than 1 items allowed")
 

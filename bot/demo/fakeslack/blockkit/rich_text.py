@@ -28,7 +28,7 @@ def _piece(node: JsonNode, *, lists: bool) -> None:
     elif kind in _PIECES:
         more, allowed = _PIECES[kind]
         if node.object("type elements", more):
-            _inside(node["elements"], allowed)
+            _check_children(node["elements"], allowed)
             _border(node)
     elif kind:
         node.complain(f"unsupported type: {kind}")
@@ -51,7 +51,7 @@ def _border(node: JsonNode) -> None:
         one.integer(0, 1)
 
 
-def _inside(node: JsonNode, allowed: frozenset[str]) -> None:
+def _check_children(node: JsonNode, allowed: frozenset[str]) -> None:
     for one in node.items(1, 5000):
         kind = one.kind()
         if kind and kind not in allowed:

@@ -131,19 +131,19 @@ def _reference(inside: str, names: Names) -> Markup:
     target, _, label = inside.partition("|")
     label = _plain(label)
     if target.startswith("@"):
-        return _named("mention", names.user(target[1:]))
+        return _mention_markup("mention", names.user(target[1:]))
     if target.startswith("#"):
-        return _named("mention", names.channel(target[1:], label))
+        return _mention_markup("mention", names.channel(target[1:], label))
     if target.startswith("!subteam^"):
-        return _named("mention", names.group(target[9:], label))
+        return _mention_markup("mention", names.group(target[9:], label))
     if target.startswith("!date^"):
         return Markup("<time>{}</time>").format(label)
     if target in {"!here", "!channel", "!everyone"}:
-        return _named("mention loud", f"@{target[1:]}")
+        return _mention_markup("mention loud", f"@{target[1:]}")
     return link(_plain(target), label)
 
 
-def _named(kind: str, words: str) -> Markup:
+def _mention_markup(kind: str, words: str) -> Markup:
     return Markup('<span class="{}">{}</span>').format(kind, words)
 
 
@@ -193,7 +193,7 @@ def _leaf(leaf: Json, names: Names) -> Markup:
             "channel": lambda: names.channel(leaf["channel_id"]),
             "broadcast": lambda: f"@{leaf['range']}",
         }[kind]()
-        html = _named("mention loud" if kind == "broadcast" else "mention", shown)
+        html = _mention_markup("mention loud" if kind == "broadcast" else "mention", shown)
     for style, tag in (("code", "code"), ("bold", "b"), ("italic", "i"), ("strike", "s"), ("underline", "u")):
         if (leaf.get("style") or {}).get(style):
             html = Markup("<{}>{}</{}>").format(tag, html, tag)

@@ -41,7 +41,7 @@ def create_pages(workspace: Workspace, *, zone: tzinfo | None = None, examples: 
     pages = Blueprint("pages", __name__, template_folder="templates", static_folder="static", static_url_path="/-")
     _filters(pages, workspace)
     _guards(pages, workspace)
-    _looks(pages, workspace, zone, examples)
+    _page_routes(pages, workspace, zone, examples)
     _channel_acts(pages, workspace)
     _view_acts(pages, workspace)
     return pages
@@ -104,7 +104,7 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _looks(pages: Blueprint, workspace: Workspace, zone: tzinfo | None, examples: tuple[str, ...]) -> None:  # noqa: C901 - a list of routes
+def _page_routes(pages: Blueprint, workspace: Workspace, zone: tzinfo | None, examples: tuple[str, ...]) -> None:  # noqa: C901 - a list of routes
     state = workspace.state
     proposed = examples or tuple(f"{one} help" for one in workspace.app.commands)
 
@@ -328,7 +328,7 @@ def _view_acts(pages: Blueprint, workspace: Workspace) -> None:  # noqa: C901 - 
         asked = {key: one for key, one in request.form.items() if key.startswith("q.") and one}
         try:
             if do == "act" and block not in errors:
-                _acted(workspace, user, block)
+                _dispatch_input(workspace, user, block)
             elif do == "search":
                 workspace.suggest(user, block, request.form.get(f"q.{block}", ""))
             elif do == "submit" and not errors:
@@ -341,7 +341,7 @@ def _view_acts(pages: Blueprint, workspace: Workspace) -> None:  # noqa: C901 - 
         return back(**asked)
 
 
-def _acted(workspace: Workspace, user: str, block: str) -> None:
+def _dispatch_input(workspace: Workspace, user: str, block: str) -> None:
     """Tell the app at once what was chosen in an input that asks for it."""
     view = workspace.modal(user)
     for one, element in elements(view.blocks) if view is not None else ():
