@@ -220,7 +220,7 @@ class ServeFile(Part):
     webhooks: dict[str, WebhookFile] = Field(default={}, max_length=100, description="Name → webhook.")
     slack: model_of(Slack) | None = Field(default=None, description="The Slack app; docs/slack-setup.md.")  # type: ignore[valid-type]
     endings: model_of(JobWatcherSettings) = Field(  # type: ignore[valid-type]
-        default=model_of(JobWatcherSettings)(), description="Jobs that ended badly; docs/by-itself.md."
+        default=model_of(JobWatcherSettings)(), description="Jobs that ended badly; docs/automatic-diagnosis.md."
     )
     pages: model_of(Linked) | None = Field(default=None, description="Pages of incidents, by signed links.")  # type: ignore[valid-type]
     metrics: model_of(Metrics) = Field(default=model_of(Metrics)(), description="Figures of the service, at /metrics.")  # type: ignore[valid-type]
