@@ -79,15 +79,15 @@ def past_jobs(
         for connector, (_, finder) in zip(cluster.connectors, wire(cluster).connectors, strict=True)
         if "jobs" in finder.provides
     ]
-    for one in sorted(asked, key=lambda each: not each.ends):
-        for job in _list_jobs(one, start, end, troubles):
-            place = (one.cluster, job.id)
+    for query in sorted(asked, key=lambda each: not each.ends):
+        for job in _list_jobs(query, start, end, troubles):
+            place = (query.cluster, job.id)
             if (not fnmatchcase(job.name, pattern) and not fnmatchcase(job.id, pattern)) or (
-                not one.ends and place in known
+                not query.ends and place in known
             ):
                 continue
             known[place] = job
-            found = list(_past_jobs(one, job, end, timeouts=timeouts))
+            found = list(_past_jobs(query, job, end, timeouts=timeouts))
             if not found:
                 fine.add(place)
             for each in found:
@@ -102,8 +102,17 @@ def past_jobs(
 def _past_jobs(asked: _Query, job: JobSummary, now: float, *, timeouts: bool) -> Iterator[PastJob]:
     """The ends of a job that were bad, or of which its system does not tell how they were."""
     if asked.ends:
-        for one in job_ends_of("", asked.cluster, job, now, timeouts=timeouts):
-            yield PastJob(one.cluster, one.job, job.name, one.mark, one.ended, one.how, True, one.namespace)
+        for job_end in job_ends_of("", asked.cluster, job, now, timeouts=timeouts):
+            yield PastJob(
+                job_end.cluster,
+                job_end.job,
+                job.name,
+                job_end.mark,
+                job_end.ended,
+                job_end.how,
+                True,
+                job_end.namespace,
+            )
     elif classify_end(job.state, None, None, timeouts=timeouts) in ("bad", "untold"):
         ended = job.end if job.end is not None else job.start if job.start is not None else now
         how = f"{asked.name} knows its logs" if job.state is None else job.state

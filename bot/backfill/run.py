@@ -127,7 +127,7 @@ class Backfill:
             SignalboxError: no cluster is there to be asked, or the notes cannot be written.
         """
         clusters = self.config.of_tenant(question.tenant)
-        if not any(one.connectors for one in clusters):
+        if not any(cluster.connectors for cluster in clusters):
             raise SignalboxError("no connector is configured that knows jobs; see `signalbox config example`")
         if resume and (before := _question(self.notes)) is not None:
             question = msgspec.structs.replace(before, limit=question.limit)
@@ -135,17 +135,17 @@ class Backfill:
         past = past_jobs(clusters, question.start, question.end, pattern=question.pattern, timeouts=timeouts)
         wanted = past.jobs[: question.limit]
         book = _Notes(self.notes, question, resume=resume)
-        noted = {one.key: one for one in book.read}
+        noted = {item.key: item for item in book.read}
         with book:
-            for one in wanted:
+            for item in wanted:
                 if stop():
                     break
-                if one.key in noted:
+                if item.key in noted:
                     continue
-                noted[one.key] = found = self._looked(question, one)
+                noted[item.key] = found = self._looked(question, item)
                 book.add(found)
                 tell(len(noted), len(wanted), found)
-        done = tuple(noted[one.key] for one in wanted if one.key in noted)
+        done = tuple(noted[item.key] for item in wanted if item.key in noted)
         return Backfilled(question, past, done, len(past.jobs) - len(wanted), len(wanted) - len(done))
 
     def _looked(self, question: Question, job: PastJob) -> JobNote:
@@ -190,8 +190,8 @@ class Backfill:
             gpus=report.job.gpus,
             gpu_hours=report.decision.gpu_hours_lost,
             stands_out=_unusual_line(report),
-            gaps=tuple(f"{one.source}: {one.reason}"[:_REASON] for one in report.gaps[:5]),
-            channels=tuple(one.to for one in self._places(report, question.tenant, facts)),
+            gaps=tuple(f"{gap.source}: {gap.reason}"[:_REASON] for gap in report.gaps[:5]),
+            channels=tuple(place.to for place in self._places(report, question.tenant, facts)),
             link_job=link.job,
             link_name=link.name,
         )
@@ -284,10 +284,10 @@ class _Notes:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def add(self, one: JobNote) -> None:
+    def add(self, job_note: JobNote) -> None:
         """Note one, so that it survives a kill."""
         try:
-            self._file.write(msgspec.json.encode(one) + b"\n")
+            self._file.write(msgspec.json.encode(job_note) + b"\n")
             self._file.flush()
         except OSError as error:
             raise SignalboxError(

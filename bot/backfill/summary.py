@@ -92,10 +92,10 @@ class BackfillSummary:
 def summarise(found: Backfilled, title: Callable[[str], str], settings: Tenant | None = None) -> BackfillSummary:
     """The figures of a backfill. `title`: a class of faults in words; `settings`: the tenant's noise rules, else the usual ones."""
     noted = found.noted
-    failed = [one for one in noted if one.failed]
-    silent = [one for one in failed if one.verdict != "fault"]
-    unread = Counter(_quoted(one.error) for one in noted if one.error)
-    taken = sorted(one.seconds for one in noted)
+    failed = [job_note for job_note in noted if job_note.failed]
+    silent = [job_note for job_note in failed if job_note.verdict != "fault"]
+    unread = Counter(_quoted(job_note.error) for job_note in noted if job_note.error)
+    taken = sorted(job_note.seconds for job_note in noted)
     return BackfillSummary(
         tenant=found.question.tenant,
         start=_utc(found.question.start),
@@ -104,48 +104,50 @@ def summarise(found: Backfilled, title: Callable[[str], str], settings: Tenant |
         fine=found.past.fine,
         looked=len(noted),
         failed=len(failed),
-        well=sum(not one.failed and not one.error for one in noted),
+        well=sum(not job_note.failed and not job_note.error for job_note in noted),
         answered=len(failed) - len(silent),
-        faults=_faults([one for one in failed if one.verdict == "fault"], title),
-        unanswered=tuple(_unanswered(one) for one in silent[:MOST]),
+        faults=_faults([job_note for job_note in failed if job_note.verdict == "fault"], title),
+        unanswered=tuple(_unanswered(job_note) for job_note in silent[:MOST]),
         more_unanswered=max(0, len(silent) - MOST),
         unread=dict(unread.most_common(MOST)),
         more_unread=sum(count for _, count in unread.most_common()[MOST:]),
         messages=messages(failed, found.question.end - found.question.start, settings or Tenant()),
         median_seconds=taken[len(taken) // 2] if taken else None,
-        kept=sum(one.incident is not None and not one.known for one in noted),
-        there=sum(one.known for one in noted),
+        kept=sum(job_note.incident is not None and not job_note.known for job_note in noted),
+        there=sum(job_note.known for job_note in noted),
         left=found.left,
         open=found.open,
-        troubles=tuple(_quoted(one) for one in found.past.troubles),
+        troubles=tuple(_quoted(trouble) for trouble in found.past.troubles),
     )
 
 
 def _faults(noted: Sequence[JobNote], title: Callable[[str], str]) -> tuple[FaultLine, ...]:
     groups: dict[str, list[JobNote]] = {}
-    for one in noted:
-        groups.setdefault(one.fault or "unknown", []).append(one)
+    for job_note in noted:
+        groups.setdefault(job_note.fault or "unknown", []).append(job_note)
     lines = [
         FaultLine(
             fault,
             title(fault),
             len(group),
-            sum(one.band == "weak" for one in group),
-            sum(one.gpu_hours or 0.0 for one in group),
+            sum(item.band == "weak" for item in group),
+            sum(item.gpu_hours or 0.0 for item in group),
         )
         for fault, group in groups.items()
     ]
     return tuple(sorted(lines, key=lambda line: (-line.count, line.fault)))
 
 
-def _unanswered(one: JobNote) -> UndiagnosedJob:
+def _unanswered(job_note: JobNote) -> UndiagnosedJob:
     return UndiagnosedJob(
-        _quoted(f"{one.name} ({one.job})" if one.name and one.name != one.job else one.job),
-        one.cluster,
-        _utc(one.ended),
-        _quoted(one.summary),
-        _quoted(one.stands_out),
-        tuple(_quoted(gap) for gap in one.gaps),
+        _quoted(
+            f"{job_note.name} ({job_note.job})" if job_note.name and job_note.name != job_note.job else job_note.job
+        ),
+        job_note.cluster,
+        _utc(job_note.ended),
+        _quoted(job_note.summary),
+        _quoted(job_note.stands_out),
+        tuple(_quoted(gap) for gap in job_note.gaps),
     )
 
 
@@ -159,14 +161,16 @@ def messages(failed: Sequence[JobNote], span: float, settings: Tenant) -> Messag
     chains = _chains(failed)
     did: Counter[str] = Counter()
     by_day: Counter[str] = Counter()
-    for one in sorted(failed, key=lambda each: (each.ended, each.key)):
-        subject = Subject("", one.fingerprint, chains[one.key], one.job, one.name, one.rule, one.nodes)
-        for channel in one.channels:
-            place = (channel, subject.chain, one.fingerprint)
+    for job_note in sorted(failed, key=lambda each: (each.ended, each.key)):
+        subject = Subject(
+            "", job_note.fingerprint, chains[job_note.key], job_note.job, job_note.name, job_note.rule, job_note.nodes
+        )
+        for channel in job_note.channels:
+            place = (channel, subject.chain, job_note.fingerprint)
             decision = decide(
                 subject,
                 channel,
-                one.ended,
+                job_note.ended,
                 before=flaps.get(place),
                 posted=posted.get(channel, ()),
                 cap=settings.cap,
@@ -175,8 +179,8 @@ def messages(failed: Sequence[JobNote], span: float, settings: Tenant) -> Messag
             flaps[place] = decision.flap
             did[decision.do] += 1
             if decision.do == "post":
-                posted.setdefault(channel, []).append(one.ended)
-                by_day[f"{_utc(one.ended):%Y-%m-%d}"] += 1
+                posted.setdefault(channel, []).append(job_note.ended)
+                by_day[f"{_utc(job_note.ended):%Y-%m-%d}"] += 1
     days = max(1.0, span / DAY)
     return MessageCounts(
         did["post"],
@@ -193,13 +197,14 @@ def _chains(failed: Sequence[JobNote]) -> dict[str, str]:
     """Which job's tries each failure belongs to, as it would have been told when it came."""
     found: dict[str, str] = {}
     before: list[tuple[Link, float, str]] = []
-    for one in sorted(failed, key=lambda each: (each.ended, each.key)):
-        link = Link(one.link_job or one.key, one.link_name)
+    for job_note in sorted(failed, key=lambda each: (each.ended, each.key)):
+        link = Link(job_note.link_job or job_note.key, job_note.link_name)
         chain = next(
-            (chain for other, at, chain in reversed(before[-500:]) if continues(link, one.ended, other, at)), link.job
+            (chain for other, at, chain in reversed(before[-500:]) if continues(link, job_note.ended, other, at)),
+            link.job,
         )
-        found[one.key] = chain
-        before.append((link, one.ended, chain))
+        found[job_note.key] = chain
+        before.append((link, job_note.ended, chain))
     return found
 
 
@@ -231,22 +236,24 @@ def text(found: BackfillSummary) -> str:
     if len(told.channels) > 1:
         head.append("Into: " + ", ".join(f"{channel} {count}" for channel, count in told.channels.items()))
     faults = [
-        f"  {one.count:>5}  {one.fault:<28} {one.title}{f' ({one.weak} of them no more than a guess)' if one.weak else ''}"
-        for one in found.faults
+        f"  {fault.count:>5}  {fault.fault:<28} {fault.title}{f' ({fault.weak} of them no more than a guess)' if fault.weak else ''}"
+        for fault in found.faults
     ]
     return "\n".join(
         [
             *head,
             *_section("By fault:", faults),
             *_section(
-                "Without an answer:", [line for one in found.unanswered for line in _lines(one)], found.more_unanswered
+                "Without an answer:",
+                [line for undiagnosed_job in found.unanswered for line in _lines(undiagnosed_job)],
+                found.more_unanswered,
             ),
             *_section(
                 "Could not be looked at:",
                 [f"  {count:>5}  {why}" for why, count in found.unread.items()],
                 found.more_unread,
             ),
-            *_section("Systems that gave less:", [f"  {one}" for one in found.troubles]),
+            *_section("Systems that gave less:", [f"  {trouble}" for trouble in found.troubles]),
             *_foot(found),
         ]
     )
@@ -271,9 +278,9 @@ def _section(title: str, lines: Sequence[str], more: int = 0) -> list[str]:
     return ["", title, *lines, *([f"  ... and {more} more"] if more else [])]
 
 
-def _lines(one: UndiagnosedJob) -> list[str]:
-    head = f"  {one.ended:%Y-%m-%d %H:%M}Z  {one.job}: {one.summary}"
-    return [head, *([f"      stands out: {one.stands_out}"] if one.stands_out else [])]
+def _lines(undiagnosed_job: UndiagnosedJob) -> list[str]:
+    head = f"  {undiagnosed_job.ended:%Y-%m-%d %H:%M}Z  {undiagnosed_job.job}: {undiagnosed_job.summary}"
+    return [head, *([f"      stands out: {undiagnosed_job.stands_out}"] if undiagnosed_job.stands_out else [])]
 
 
 def _share(part: int, whole: int) -> str:

@@ -107,7 +107,7 @@ def workspace_of(*, duplicate: bool = False) -> Workspace:
         workspace.add_user(user, name, real)
     workspace.add_group("S0HARDWARE", "hardware-oncall", ["U0GRACE"])
     workspace.add_group("S0STORAGE", "storage-oncall", ["U0GRACE"])
-    people = [one for one, _, _ in PEOPLE]
+    people = [item for item, _, _ in PEOPLE]
     workspace.add_channel(CHANNEL, "training-incidents", people)
     workspace.add_channel(QUIET, "random", people, app=False)
     return workspace

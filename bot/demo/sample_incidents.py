@@ -60,17 +60,24 @@ def fill_store(
         )
     count, still_open = 0, []
     with store.errors(), store.session(write=True) as session:
-        for one in incidents(rulebook, until, days=days, seed=seed, pace=pace):
-            filed = file(dumps(one.report), one.report, _replay(one.report), MADE, one.at, origin=one.origin)
+        for incident in incidents(rulebook, until, days=days, seed=seed, pace=pace):
+            filed = file(
+                dumps(incident.report),
+                incident.report,
+                _replay(incident.report),
+                MADE,
+                incident.at,
+                origin=incident.origin,
+            )
             number = add_within(session, filed)
             row = session.get_one(IncidentRow, number)
-            row.chain = row.link_job = f"{one.origin.cluster}/{one.report.job.id}"
+            row.chain = row.link_job = f"{incident.origin.cluster}/{incident.report.job.id}"
             session.add(row)
-            for place, (at, said) in enumerate(one.said):
-                key = f"made:{one.report.id}:{place}"
-                annotate_within(session, number, one.origin.tenant, key=key, said=said, now=at)
+            for place, (at, said) in enumerate(incident.said):
+                key = f"made:{incident.report.id}:{place}"
+                annotate_within(session, number, incident.origin.tenant, key=key, said=said, now=at)
             count += 1
-            if row.closed_at is None and one.report.verdict != "no_fault":
+            if row.closed_at is None and incident.report.verdict != "no_fault":
                 still_open.append(number)
         _apply_steps(session, still_open[-5:], until)
     return count
@@ -170,10 +177,10 @@ def _pick_fault(chance: random.Random, nodes: Sequence[str], attempt: int) -> Sa
     """What the attempt fails of; None where it ends well. Jobs with a bad node on board fail of it more often."""
     if attempt > 1 and chance.random() < 0.55:
         return None
-    bad = [one for one in FAULTS if one.node]
+    bad = [fault for fault in FAULTS if fault.node]
     if any(lemon in nodes for lemon in LEMONS) and chance.random() < 0.6:
         return chance.choice(bad[:3])
-    return chance.choices(FAULTS, [one.weight for one in FAULTS])[0]
+    return chance.choices(FAULTS, [fault.weight for fault in FAULTS])[0]
 
 
 def _attempt(
@@ -257,7 +264,7 @@ def _finished(play: _Generator, kind: JobKind, job: tuple[str, str], runs: tuple
 
 
 def _pick_blamed_node(chance: random.Random, nodes: Sequence[str]) -> str:
-    lemons = [one for one in nodes if one in LEMONS]
+    lemons = [node for node in nodes if node in LEMONS]
     return lemons[0] if lemons and chance.random() < 0.85 else chance.choice(nodes)
 
 
@@ -324,7 +331,7 @@ def _report(
 
 
 def _replay(report: Report) -> bytes:
-    lines = [item.text for one in report.diagnoses for item in one.evidence]
+    lines = [item.text for diagnosis in report.diagnoses for item in diagnosis.evidence]
     return "".join(f"{line}\n" for line in ("(made up)", *lines)).encode()
 
 
@@ -360,6 +367,6 @@ def _close_outs(
         elif drawn < good + 0.06:
             said = Closing(who, "cli", "right_not_first", "shown", "storage_io", None, (), action, lost)
         else:
-            other = chance.choice([one.fault for one in FAULTS if one.fault != ill.fault])
+            other = chance.choice([fault.fault for fault in FAULTS if fault.fault != ill.fault])
             said = Closing(who, "cli", "wrong", "fault", other, None, (), action, lost)
     yield when, said

@@ -100,7 +100,7 @@ class DiagnoseHandler:
             try:
                 spooled = self._collected(work, order)
             except JobUnknown as unknown:
-                candidates, gaps = unknown.candidates, [[one.source, one.reason] for one in unknown.gaps]
+                candidates, gaps = unknown.candidates, [[gap.source, gap.reason] for gap in unknown.gaps]
                 return TaskResult("unknown", lambda session: _offer_candidates(session, work, order, candidates, gaps))
         folder = Path(spooled.folder)
         compare = Compare(find=finder(lambda: self.ledger, order.tenant), workers=1)
@@ -131,7 +131,7 @@ class DiagnoseHandler:
         """The report as sure as its rules were right here, where that is wanted."""
         if not self.config.learning.calibrate:
             return report
-        seen = {one.rule: HitRate(one.right, one.n) for one in self.ledger.standings(tenant)}
+        seen = {standing.rule: HitRate(standing.right, standing.n) for standing in self.ledger.standings(tenant)}
         return calibrated(report, seen)
 
     def _spooled(self, work: QueuedTask) -> SpooledBundle | None:
@@ -149,8 +149,8 @@ class DiagnoseHandler:
         progress = _Progress(self.ledger, work, order.job)
 
         def meet(located: Located) -> None:
-            sources = [one.name for cluster in visible(self.config, request) if cluster.name == located.cluster
-                       for one in cluster.connectors]  # fmt: skip
+            sources = [connector.name for cluster in visible(self.config, request) if cluster.name == located.cluster
+                       for connector in cluster.connectors]  # fmt: skip
             progress.met(located, sources)
 
         located, collected = gather(
@@ -175,7 +175,7 @@ class DiagnoseHandler:
         incident = add_within(session, answer.filed)
         count_within(session, incident, order.tenant, answer.hits)
         row = session.get_one(IncidentRow, incident)
-        nobody = any(one.who == NOBODY for one in pending_requests(session, work.id))
+        nobody = any(pending_request.who == NOBODY for pending_request in pending_requests(session, work.id))
         assign_chain(session, row, link_of(spooled.facts), row.ended_at or now)
         propose_within(session, report, tenant=order.tenant, cluster=row.cluster, incident=incident, now=now)
         if unsuitable_reason(report) is None:
@@ -262,21 +262,27 @@ def _offer_candidates(
             session.add(request)
             continue
         orders = [
-            DiagnosePayload(one.id, order.tenant, cluster, order.namespace, order.why, "slack", order.last, order.deep)
-            for cluster, one in candidates
+            DiagnosePayload(pair.id, order.tenant, cluster, order.namespace, order.why, "slack", order.last, order.deep)
+            for cluster, pair in candidates
         ]
         payloads = [
-            msgspec.json.encode({"order": one, "private": request.private, "thread_ts": request.thread_ts}).decode()
-            for one in orders
+            msgspec.json.encode(
+                {"order": diagnose_payload, "private": request.private, "thread_ts": request.thread_ts}
+            ).decode()
+            for diagnose_payload in orders
         ]
         handles = add_choices(session, order.tenant, payloads, now)
         told = [
-            {"handle": handle, "name": one.name or one.id, "facts": _job_facts(one)}
-            for handle, (_, one) in zip(handles, candidates, strict=True)
+            {"handle": handle, "name": item.name or item.id, "facts": _job_facts(item)}
+            for handle, (_, item) in zip(handles, candidates, strict=True)
         ]
         add_reply(session, request, {"form": "unknown", "job": order.job, "candidates": told, "gaps": gaps}, now)
 
 
-def _job_facts(one: JobSummary) -> str:
-    parts = [one.id if one.name else "", (one.state or "").lower(), f"of {one.owner}" if one.owner else ""]
+def _job_facts(job_summary: JobSummary) -> str:
+    parts = [
+        job_summary.id if job_summary.name else "",
+        (job_summary.state or "").lower(),
+        f"of {job_summary.owner}" if job_summary.owner else "",
+    ]
     return ", ".join(part for part in parts if part)

@@ -70,7 +70,9 @@ def keep_bundle(
     Raises:
         SignalboxError: the bundle cannot be read, or the store not be used.
     """
-    size = sum(one.lstat().st_size for one in (folder / "logs").rglob("*") if one.is_file() and not one.is_symlink())
+    size = sum(
+        path.lstat().st_size for path in (folder / "logs").rglob("*") if path.is_file() and not path.is_symlink()
+    )
     if size > MOST_BYTES:
         return f"not kept: its logs have {size >> 20} MiB, and at most {MOST_BYTES >> 20} are read"
     answer = answer or diagnose_bundle(known, folder, workers=1)

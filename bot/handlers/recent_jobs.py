@@ -36,14 +36,14 @@ def list_recent_jobs(config: Config, work: QueuedTask) -> TaskResult:
         now = datetime.now(UTC)
         payloads = [
             msgspec.json.encode(
-                {"order": DiagnosePayload(one.id, order.tenant, cluster, one.namespace, source="slack")}
+                {"order": DiagnosePayload(pair.id, order.tenant, cluster, pair.namespace, source="slack")}
             ).decode()
-            for cluster, one in found
+            for cluster, pair in found
         ]
         handles = add_choices(session, order.tenant, payloads, now)
         candidates = [
-            {"handle": handle, "name": one.name or one.id, "facts": (one.state or "").lower()}
-            for handle, (_, one) in zip(handles, found, strict=True)
+            {"handle": handle, "name": item.name or item.id, "facts": (item.state or "").lower()}
+            for handle, (_, item) in zip(handles, found, strict=True)
         ]
         for request in pending_requests(session, work.id):
             add_reply(session, request, {"form": "recent", "candidates": candidates}, now)
@@ -58,7 +58,7 @@ def recent_failures(config: Config, order: RecentJobsPayload, now: float) -> lis
         clusters = visible(config, JobRequest("", order.tenant))
     except SignalboxError:
         return []
-    asked = [(one.name, finder) for one in clusters for _, finder in wire(one).finders()]
+    asked = [(entry.name, finder) for entry in clusters for _, finder in wire(entry).finders()]
     window = Window(now - LOOK_BACK, now)
 
     def task(finder: Finder) -> Callable[[], tuple[JobSummary, ...]]:
@@ -69,9 +69,9 @@ def recent_failures(config: Config, order: RecentJobsPayload, now: float) -> lis
     for (cluster, _), answer in zip(asked, answers, strict=True):
         if isinstance(answer, SourceFailed):
             continue
-        for one in answer:
-            own = not order.users or one.owner in order.users
-            if own and classify_end(one.state, None, None) == "bad":
-                jobs.setdefault((cluster, one.id), one)
+        for entry in answer:
+            own = not order.users or entry.owner in order.users
+            if own and classify_end(entry.state, None, None) == "bad":
+                jobs.setdefault((cluster, entry.id), entry)
     newest = sorted(jobs.items(), key=lambda item: -(item[1].end or item[1].start or 0.0))
-    return [(cluster, one) for (cluster, _), one in newest[:FEW]]
+    return [(cluster, entry) for (cluster, _), entry in newest[:FEW]]

@@ -38,10 +38,12 @@ def assign_chain(session: Session, incident: IncidentRow, link: Link, at: dateti
         .limit(20)
     ).all()
     chain = link.job
-    for one in earlier:
-        other = Link(one.link_job or "", one.link_name)
-        if one.chain and continues(link, at.timestamp(), other, (one.ended_at or one.created_at).timestamp()):
-            chain = one.chain
+    for measured_event in earlier:
+        other = Link(measured_event.link_job or "", measured_event.link_name)
+        if measured_event.chain and continues(
+            link, at.timestamp(), other, (measured_event.ended_at or measured_event.created_at).timestamp()
+        ):
+            chain = measured_event.chain
             break
     incident.link_job, incident.link_name, incident.chain = link.job, link.name, chain
     session.add(incident)
@@ -63,7 +65,7 @@ def announce(
     if report.verdict in SILENT or incident.id is None:
         return []
     verdicts = list(load_verdicts(session, incident.tenant))
-    only = rollout_channels(wanted.quiet, sum(one.right for one in verdicts), len(verdicts))
+    only = rollout_channels(wanted.quiet, sum(verdict.right for verdict in verdicts), len(verdicts))
     mutes = active_mutes(session, incident.tenant, now)
     places = destinations(report, job, wanted.subscriptions, wanted.people, announce=wanted.announce, only=only)
     subject = subject_of(report, incident.tenant, chain, job.id, job.name)
@@ -114,7 +116,7 @@ def _notify(
         facts: dict[str, Any] = {
             "why": why,
             "reasons": list(place.why),
-            "mentions": [asdict(one) for one in place.mentions],
+            "mentions": [asdict(mention) for mention in place.mentions],
             "times": decision.flap.count,
         }
         row = add_notification(

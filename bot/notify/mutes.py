@@ -128,4 +128,4 @@ def notification_times(session: Session, channel: str, since: datetime) -> tuple
             col(PostingRow.created_at) > since,
         )
     )
-    return tuple(one.timestamp() for one in rows)
+    return tuple(row.timestamp() for row in rows)

@@ -113,13 +113,13 @@ def as_of(record: JobRecord, ended: float) -> JobRecord:
 
     What the scheduler no longer tells of stays as it is.
     """
-    past = [at for at, one in enumerate(record.attempts) if one.stopped is not None and one.stopped <= ended + HEARD]
+    past = [at for at, item in enumerate(record.attempts) if item.stopped is not None and item.stopped <= ended + HEARD]
     if not past or past[-1] == len(record.attempts) - 1:
         return record
     run = record.attempts[past[-1]]
     nodes = {node: record.job.nodes.get(node, ()) for node in run.nodes} or record.job.nodes
     job = replace(record.job, state=run.state, start=run.scheduled, end=run.stopped, attempt=run.number, nodes=nodes)
-    members = tuple(one for one in record.members if one.node in nodes)
+    members = tuple(member for member in record.members if member.node in nodes)
     return replace(record, job=job, attempts=record.attempts[: past[-1] + 1], members=members)
 
 

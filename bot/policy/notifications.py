@@ -199,14 +199,16 @@ def decide(
 
 def matching_mute(mutes: Iterable[Mute], subject: Subject, channel: str, now: float) -> Mute | None:
     """The mute that holds; None where there is none. Of several nodes that are suspected all must be muted."""
-    held = [one for one in mutes if one.until > now and one.tenant == subject.tenant and one.channel in (None, channel)]
-    for one in held:
-        if one.kind == "rule" and subject.rule is not None and one.what == subject.rule:
-            return one
-        if one.kind == "job" and any(_matches(text, one.what) for text in (subject.job, subject.name) if text):
-            return one
-    nodes = [one for one in held if one.kind == "node"]
-    hits = [next((one for one in nodes if one.what == node), None) for node in subject.nodes]
+    held = [
+        mute for mute in mutes if mute.until > now and mute.tenant == subject.tenant and mute.channel in (None, channel)
+    ]
+    for mute in held:
+        if mute.kind == "rule" and subject.rule is not None and mute.what == subject.rule:
+            return mute
+        if mute.kind == "job" and any(_matches(text, mute.what) for text in (subject.job, subject.name) if text):
+            return mute
+    nodes = [mute for mute in held if mute.kind == "node"]
+    hits = [next((mute for mute in nodes if mute.what == node), None) for node in subject.nodes]
     return hits[0] if hits and None not in hits else None
 
 
@@ -248,15 +250,15 @@ def rule_records(
     """
     bar, looked = bar or WeakRuleThreshold(), looked_at or {}
     told: dict[str, list[bool]] = {}
-    for one in verdicts:
-        if one.at > looked.get(one.rule, float("-inf")):
-            told.setdefault(one.rule, []).append(one.right)
+    for verdict in verdicts:
+        if verdict.at > looked.get(verdict.rule, float("-inf")):
+            told.setdefault(verdict.rule, []).append(verdict.right)
     found = []
     for rule, rights in told.items():
         low, high = wilson(sum(rights), len(rights))
         weak = len(rights) >= bar.close_outs and high < bar.precision
         found.append(RuleRecord(rule, sum(rights), len(rights), low, high, weak))
-    return tuple(sorted(found, key=lambda one: (not one.weak, one.high, one.rule)))
+    return tuple(sorted(found, key=lambda item: (not item.weak, item.high, item.rule)))
 
 
 def rollout_channels(start: RolloutChannel | None, right: int, n: int) -> str | None:

@@ -42,6 +42,6 @@ def refusal(
     named = rights.verbs.get(verb, () if verb == "admin" else (EVERYONE,))
     if EVERYONE in named or user in named or (channel is not None and channel in named):
         return None
-    if any(user in members(one) for one in named if one.startswith("S")):
+    if any(user in members(item) for item in named if item.startswith("S")):
         return None
     return Refusal(verb, "person", named)

@@ -67,8 +67,8 @@ class People:
     """Owner of a fault → user group id (S…). Owners are `user`, `hardware`, `network`, `storage` and `platform`."""
 
     def __post_init__(self) -> None:
-        wrong = [one for one in self.users.values() if not _USER.fullmatch(one)]
-        wrong += [one for one in self.groups.values() if not _GROUP.fullmatch(one)]
+        wrong = [user for user in self.users.values() if not _USER.fullmatch(user)]
+        wrong += [group for group in self.groups.values() if not _GROUP.fullmatch(group)]
         if wrong:
             raise ValueError(f"{wrong[0][:80]!r} is no id: users have U…, user groups S…")
 
@@ -146,10 +146,10 @@ def destinations(
     if only is not None:
         return (Destination(only, direct=False, why=("all goes here until its answers are confirmed",)),)
     found: dict[str, list[str]] = {}
-    for one in subscriptions:
-        why = wanted(one, report, job)
+    for subscription in subscriptions:
+        why = wanted(subscription, report, job)
         if why is not None:
-            found.setdefault(one.to, []).append(why)
+            found.setdefault(subscription.to, []).append(why)
     if not found and announce is not None:
         found[announce] = ["nobody subscribed it"]
     calls = mentions(report, job, people or People())
@@ -160,19 +160,19 @@ def destinations(
     return tuple(made)
 
 
-def wanted(one: Subscription, report: Report, job: JobFacts) -> str | None:
+def wanted(subscription: Subscription, report: Report, job: JobFacts) -> str | None:
     """Why a subscription wants this answer, in words; None where it does not."""
-    if one.tenant != job.tenant:
+    if subscription.tenant != job.tenant:
         return None
     first = report.diagnoses[0].fault if report.diagnoses else ""
     places = [place for place in (job.partition, job.namespace) if place]
     checks: Sequence[tuple[Sequence[str], Sequence[str], str]] = (
-        (one.users, [job.user] if job.user else [], "user {}"),
-        (one.partitions, places, "partition {}"),
-        (one.names, [text for text in (job.name, job.id) if text], "jobs called {}"),
-        (one.clusters, [job.cluster], "cluster {}"),
-        (one.faults, [first] if first else [], "fault {}"),
-        (one.owners, [report.decision.owner], "{} must act"),
+        (subscription.users, [job.user] if job.user else [], "user {}"),
+        (subscription.partitions, places, "partition {}"),
+        (subscription.names, [text for text in (job.name, job.id) if text], "jobs called {}"),
+        (subscription.clusters, [job.cluster], "cluster {}"),
+        (subscription.faults, [first] if first else [], "fault {}"),
+        (subscription.owners, [report.decision.owner], "{} must act"),
     )
     why = []
     for patterns, values, words in checks:
@@ -180,10 +180,10 @@ def wanted(one: Subscription, report: Report, job: JobFacts) -> str | None:
         if hit is None and patterns:
             return None
         why += [words.format(hit)] if hit is not None else []
-    if one.min_gpus:
-        if job.gpus is None or job.gpus < one.min_gpus:
+    if subscription.min_gpus:
+        if job.gpus is None or job.gpus < subscription.min_gpus:
             return None
-        why.append(f"at least {one.min_gpus} GPUs")
+        why.append(f"at least {subscription.min_gpus} GPUs")
     return "subscribed: " + (", ".join(why) or "all jobs")
 
 
@@ -215,11 +215,11 @@ def link_of(job: JobFacts) -> Link:
     )
 
 
-def continues(one: Link, at: float, earlier: Link, earlier_at: float) -> bool:
+def continues(link: Link, at: float, earlier: Link, earlier_at: float) -> bool:
     """Whether a job that ended at `at` is a next try of one that ended earlier: requeued, or handed in again within a day."""
-    if one.job == earlier.job:
+    if link.job == earlier.job:
         return True
-    return one.name is not None and one.name == earlier.name and abs(at - earlier_at) <= CHAIN
+    return link.name is not None and link.name == earlier.name and abs(at - earlier_at) <= CHAIN
 
 
 def _digest(*words: str | None) -> str:

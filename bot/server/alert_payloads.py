@@ -95,9 +95,9 @@ def read_webhook(body: bytes, job_labels: Sequence[str] = ()) -> tuple[tuple[Ale
 
 
 def _alerted(job: str, namespace: str | None, alerts: Sequence[_Alert]) -> AlertedJob:
-    starts = [one.starts_at for one in alerts if one.starts_at is not None and one.starts_at.tzinfo is not None]
+    starts = [alert.starts_at for alert in alerts if alert.starts_at is not None and alert.starts_at.tzinfo is not None]
     return AlertedJob(
-        job, namespace, tuple(dict.fromkeys(_name(one) for one in alerts))[:20], min(starts, default=None)
+        job, namespace, tuple(dict.fromkeys(_name(alert) for alert in alerts))[:20], min(starts, default=None)
     )
 
 

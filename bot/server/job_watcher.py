@@ -119,7 +119,7 @@ def good_ends(place: WatchedScheduler, known: JobSummary) -> Iterator[Successful
     facts = JobFacts(
         place.tenant, place.cluster, known.id, known.name, known.owner, known.partition, known.namespace, known.gpus
     )
-    ended_runs = [(one.state, one.stopped) for one in known.runs or ()] or [(known.state, known.end)]
+    ended_runs = [(run.state, run.stopped) for run in known.runs or ()] or [(known.state, known.end)]
     for state, at in ended_runs:
         if at is not None and (state or "").upper().partition(" ")[0] == DONE:
             yield SuccessfulRun(facts, at)
@@ -198,14 +198,14 @@ class JobWatcher:
 
     def pause(self, now: float) -> float:
         """Seconds until the next look."""
-        due = min((one.due for one in self.schedulers), default=now + self.watching.every)
+        due = min((scheduler.due for scheduler in self.schedulers), default=now + self.watching.every)
         return min(max(0.1, due - now), self.watching.every)
 
     def look(self, now: float) -> None:
         """Look at the schedulers that are due, side by side."""
-        due = [one for one in self.schedulers if one.due <= now]
+        due = [scheduler for scheduler in self.schedulers if scheduler.due <= now]
         deadline = Deadline.within(PATIENCE)
-        answers = side_by_side([self._task(one, now, deadline) for one in due], deadline)
+        answers = side_by_side([self._task(watched_scheduler, now, deadline) for watched_scheduler in due], deadline)
         for place, answer in zip(due, answers, strict=True):
             try:
                 if isinstance(answer, SourceFailed):
@@ -242,30 +242,32 @@ class JobWatcher:
             for ending in job_ends_of(place.tenant, place.cluster, known, now, timeouts=self.watching.timeouts)
             if ending.ended >= start
         ]
-        endings = {one.key: one for one in sorted(found, key=lambda one: (one.ended, one.job))}
-        slots = {slot for one in endings.values() if one.array for slot in _slots(one.array)}
+        endings = {job_end.key: job_end for job_end in sorted(found, key=lambda end: (end.ended, end.job))}
+        slots = {slot for item in endings.values() if item.array for slot in _slots(item.array)}
         known_keys = self._seen_keys((place.marker, *endings, *slots))
         if place.marker not in known_keys:
             self._add((place.marker, *endings))
             self.tell(f"jobs of {place.cluster} that end badly are diagnosed from now on")
             return now
         self._note_good(place, listed, start)
-        fresh = [one for one in endings.values() if one.key not in known_keys]
+        fresh = [item for item in endings.values() if item.key not in known_keys]
         free = {array: [slot for slot in _slots(array) if slot not in known_keys] for array in _arrays(fresh)}
         waiting = self._ask(place, fresh, free)
-        return min([now, *(one.ended for one in waiting)])
+        return min([now, *(job_end.ended for job_end in waiting)])
 
     def _note_good(self, place: WatchedScheduler, listed: Sequence[JobSummary], start: float) -> None:
         """Note the runs that ended well since, the newest so many; nobody waits for it, so more than that are let go."""
         if self.note is None:
             return
-        found = {one.key: one for known in listed for one in good_ends(place, known) if one.at >= start}
-        newest = sorted(found.values(), key=lambda one: (-one.at, one.key))[:MOST_GOOD]
-        known_keys = self._seen_keys([one.key for one in newest])
-        fresh = [one for one in newest if one.key not in known_keys]
-        for one in fresh:
-            self.note(one)
-        self._add([one.key for one in fresh])
+        found = {
+            good_end.key: good_end for known in listed for good_end in good_ends(place, known) if good_end.at >= start
+        }
+        newest = sorted(found.values(), key=lambda job_end: (-job_end.at, job_end.key))[:MOST_GOOD]
+        known_keys = self._seen_keys([job_end.key for job_end in newest])
+        fresh = [job_end for job_end in newest if job_end.key not in known_keys]
+        for item in fresh:
+            self.note(item)
+        self._add([item.key for item in fresh])
 
     def _ask(self, place: WatchedScheduler, fresh: Sequence[JobEnd], free: dict[str, list[str]]) -> list[JobEnd]:
         """Ask for as many as one look may; those that must wait."""
@@ -273,16 +275,16 @@ class JobWatcher:
         waiting: list[JobEnd] = []
         asked, passed = 0, 0
         try:
-            for one in fresh:
-                if one.array is not None and not free[one.array]:
+            for job_end in fresh:
+                if job_end.array is not None and not free[job_end.array]:
                     passed += 1
-                    done.append(one.key)
+                    done.append(job_end.key)
                 elif asked < self.watching.most:
-                    self.ask(one.order(), one.ended)
+                    self.ask(job_end.order(), job_end.ended)
                     asked += 1
-                    done += [one.key, *([free[one.array].pop(0)] if one.array is not None else [])]
+                    done += [job_end.key, *([free[job_end.array].pop(0)] if job_end.array is not None else [])]
                 else:
-                    waiting.append(one)
+                    waiting.append(job_end)
         finally:
             self._add(done)
         if asked or passed:
@@ -292,7 +294,7 @@ class JobWatcher:
         return waiting
 
     def _seen_keys(self, keys: Collection[str]) -> frozenset[str]:
-        return frozenset(one for part in _parts(keys) for one in self.seen.known(part))
+        return frozenset(key for part in _parts(keys) for key in self.seen.known(part))
 
     def _add(self, keys: Collection[str]) -> None:
         for part in _parts(keys):
@@ -310,4 +312,4 @@ def _slots(array: str) -> tuple[str, ...]:
 
 
 def _arrays(endings: Sequence[JobEnd]) -> set[str]:
-    return {one.array for one in endings if one.array is not None}
+    return {ending.array for ending in endings if ending.array is not None}

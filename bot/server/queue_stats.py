@@ -69,7 +69,7 @@ def _unsent_counts(session: Session, now: datetime) -> tuple[int, datetime | Non
         select(func.count(), func.min(OutboxRow.ready_at)).select_from(OutboxRow).where(waiting)
     ).one()
     failed = session.exec(select(func.count()).select_from(OutboxRow).where(col(OutboxRow.state) == "failed")).one()
-    times = [one for one in (first, earliest) if one is not None]
+    times = [item for item in (first, earliest) if item is not None]
     return messages + items, min(times, default=None), failed
 
 

@@ -39,7 +39,7 @@ def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threa
         web = app(
             lambda: nullcontext(ledger),
             served.webhooks,
-            lambda tenant: [one.name for one in config.of_tenant(tenant)],
+            lambda tenant: [cluster.name for cluster in config.of_tenant(tenant)],
             timeouts=served.endings.timeouts,
             rules=None if source is None else lambda: state_of(source).words(),
         )

@@ -83,27 +83,27 @@ class Supervisor:
     def restart_dead(self) -> list[str]:
         """Replace those that died; in words."""
         told = []
-        for index, (spec, one) in enumerate(self._all):
-            if not one.is_alive():
-                told.append(f"the {spec.name} ended (status {one.exitcode}); another takes its place")
+        for index, (spec, item) in enumerate(self._all):
+            if not item.is_alive():
+                told.append(f"the {spec.name} ended (status {item.exitcode}); another takes its place")
                 metrics.count("replaced", spec.name.rstrip(" 0123456789"))
                 self._all[index] = (spec, self._spawn(spec))
         return told
 
     def missing(self) -> str | None:
         """Which of them do not live, in words; None where all do."""
-        dead = [spec.name for spec, one in self._all if not one.is_alive()]
+        dead = [spec.name for spec, process in self._all if not process.is_alive()]
         return f"not there at this moment: {', '.join(dead)}" if dead else None
 
     def stop(self) -> None:
         """Let them end what they do, for some seconds; what is not done is taken up again by others."""
         self._stop.set()
         end = time.monotonic() + PATIENCE
-        for _, one in self._all:
-            one.join(max(0.0, end - time.monotonic()))
-            if one.is_alive():
-                one.kill()
-                one.join()
+        for _, process in self._all:
+            process.join(max(0.0, end - time.monotonic()))
+            if process.is_alive():
+                process.kill()
+                process.join()
 
     def _spawn(self, spec: ProcessSpec) -> SpawnProcess:
         arguments = (self._url, self._config, self._stop)

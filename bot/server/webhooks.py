@@ -62,12 +62,12 @@ def app(
         now = datetime.now(UTC)
         with worklist() as works:
             asked = []
-            for one in jobs:
+            for job in jobs:
                 order = DiagnosePayload(
-                    one.job, hook.tenant, hook.cluster, one.namespace, f"alerts {', '.join(one.alerts)}"
+                    job.job, hook.tenant, hook.cluster, job.namespace, f"alerts {', '.join(job.alerts)}"
                 )
                 work, new = works.enqueue(order.request(), now, hook.fold)
-                asked.append({"job": one.job, "work": work.id, "new": new})
+                asked.append({"job": job.job, "work": work.id, "new": new})
         return _json(202 if asked else 200, {"asked": asked, "left_out": list(left_out)})
 
     @web.post("/hooks/ended/<name>")

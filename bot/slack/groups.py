@@ -23,11 +23,11 @@ _log = logging.getLogger(__name__)
 def groups_of(config: Config) -> tuple[str, ...]:
     """The user groups that any tenant's rights name."""
     named = {
-        one
+        item
         for tenant in config.tenants_of_chat.values()
         for ones in tenant.verbs.values()
-        for one in ones
-        if one.startswith("S")
+        for item in ones
+        if item.startswith("S")
     }
     return tuple(sorted(named))
 
@@ -54,6 +54,6 @@ def refresh(ledger: Database, client: WebClient, groups: Iterable[str]) -> None:
         except (SlackApiError, SlackClientError, OSError) as error:
             _log.warning("the user group %s could not be asked for: %s", group, error)
             continue
-        users = [str(one) for one in told.get("users") or []]
+        users = [str(user) for user in told.get("users") or []]
         with ledger.errors(), ledger.session(write=True) as session:
             session.merge(MembersRow(group_id=group, members=msgspec.json.encode(users).decode(), at=now))

@@ -87,7 +87,7 @@ def check(slack: Slack) -> CheckResult:
         )
     except SignalboxError as error:
         return CheckResult(False, str(error), "", setup)
-    granted = {one.strip() for one in str(told.headers.get("x-oauth-scopes") or "").split(",") if one.strip()}
+    granted = {text.strip() for text in str(told.headers.get("x-oauth-scopes") or "").split(",") if text.strip()}
     missing = sorted(set(SCOPES) - granted) if granted else []
     if missing:
         return CheckResult(
@@ -111,7 +111,7 @@ def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_pag
         ledger,
         config,
         lambda group: members(ledger, group),
-        {one.id: one.title for one in known.rulebook.faults.values()},
+        {fault.id: fault.title for fault in known.rulebook.faults.values()},
     )
     composer = Composer(ledger, known, config, page)
     try:

@@ -155,7 +155,7 @@ def test_it_names_what_the_app_listens_to(monkeypatch):
 def test_it_asks_for_the_scopes_that_are_used_and_no_other():
     """Every call in the code is known here with what it needs."""
     called = set()
-    for path in (ROOT / "bot" / "slack").glob("*.py"):
+    for path in (ROOT / "bot" / "slack").rglob("*.py"):
         code = path.read_text()
         called |= set(
             re.findall(r'"((?:chat|files|usergroups|users|views|auth|apps|conversations|reactions)\.[A-Za-z.]+)"', code)

@@ -156,7 +156,7 @@ class Dispatcher:
             second = (1, "http_timeout") if kind == "event_callback" else None
             with ThreadPoolExecutor(2) as pool:
                 sent = [pool.submit(ways[0].send, kind, payload), pool.submit(ways[1].send, kind, payload, second)]
-                answers = [one.result() for one in sent]
+                answers = [message.result() for message in sent]
         name = payload.get("event_id") or self._state.new_id("Dl")
         delivery = Delivery(name, kind, payload, tuple(answers))
         if kind == "event_callback" and not delivery.acknowledged:
@@ -195,9 +195,9 @@ class Dispatcher:
         """Send the retries that are due by the clock; gives their deliveries as they now stand."""
         now = self._state.clock()
         with self._lock:
-            due = [one for one in self._owed if one.due <= now]
-            self._owed = [one for one in self._owed if one.due > now]
-        return [self._retried(one.delivery, one.attempt) for one in due]
+            due = [redelivery for redelivery in self._owed if redelivery.due <= now]
+            self._owed = [item for item in self._owed if item.due > now]
+        return [self._retried(item.delivery, item.attempt) for item in due]
 
     def owed(self) -> int:
         """How many events wait to be sent again."""

@@ -28,7 +28,7 @@ def announce(state: State, arguments: Arguments) -> Json:
 
 def receive(state: State, upload: str, data: bytes) -> tuple[int, str]:
     """The bytes, posted to the upload_url: HTTP status and words."""
-    file = next((one for one in state.files.values() if one.upload == upload), None)
+    file = next((item for item in state.files.values() if item.upload == upload), None)
     if file is None or file.completed:
         return 404, "no such upload"
     if len(data) != file.length:
@@ -40,16 +40,16 @@ def receive(state: State, upload: str, data: bytes) -> tuple[int, str]:
 def complete(state: State, arguments: Arguments) -> Json:
     """files.completeUploadExternal. The answer does not tell the message's ts, as with Slack."""
     wanted = arguments.structure("files")
-    if not isinstance(wanted, list) or not wanted or not all(isinstance(one, dict) for one in wanted):
+    if not isinstance(wanted, list) or not wanted or not all(isinstance(item, dict) for item in wanted):
         raise ApiError("invalid_arguments", "missing required field: files")
-    files = [_uploaded(state, one) for one in wanted]
+    files = [_uploaded(state, item) for item in wanted]
     where = arguments.text("channel_id") or arguments.text("channels")
     if where:
         _share(state, arguments, where, files)
     else:
         for file in files:
             state.keep_file(file)
-    return {"ok": True, "files": [{"id": one.id, "title": one.title} for one in files]}
+    return {"ok": True, "files": [{"id": uploaded_file.id, "title": uploaded_file.title} for uploaded_file in files]}
 
 
 def _uploaded(state: State, wanted: Json) -> UploadedFile:
@@ -67,14 +67,14 @@ def _share(state: State, arguments: Arguments, where: str, files: list[UploadedF
     words = arguments.text("initial_comment")
     if blocks and not words:  # the comment wins where both are given
         message_blocks(blocks)
-        if any(one.get("type") == "markdown" for one in blocks):
+        if any(block.get("type") == "markdown" for block in blocks):
             raise ApiError("internal_error", "a markdown block here fails at Slack")
     thread = parent(state, channel, arguments.text("thread_ts"))
     ts = state.new_ts()
     for file in files:
         state.keep_file(replace(file, shared=((channel.id, ts),)))
     shown = tuple(named(blocks, lambda: state.new_id("b"))) if blocks and not words else ()
-    ids = tuple(one.id for one in files)
+    ids = tuple(uploaded_file.id for uploaded_file in files)
     state.put(Message(channel.id, ts, state.app.user, words, shown, thread, files=ids, by_app=True))
 
 

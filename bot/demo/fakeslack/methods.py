@@ -73,9 +73,9 @@ def call(state: State, name: str, given: Json) -> Json:
         raise ApiError("unknown_method", req_method=name)
     if method.scope and method.scope not in state.app.scopes:
         raise ApiError("missing_scope", needed=method.scope, provided=",".join(state.app.scopes))
-    for one in given:
-        if one not in {"token", "team_id"} and one not in method.arguments.split():
-            raise ApiError("invalid_arguments", f"no such argument of {name}: {one}")
+    for item in given:
+        if item not in {"token", "team_id"} and item not in method.arguments.split():
+            raise ApiError("invalid_arguments", f"no such argument of {name}: {item}")
     if given.get("team_id", state.team) != state.team:  # Bolt gives it with every call
         raise ApiError("invalid_arguments", "no such team [json-pointer:/team_id]")
     with state.lock:

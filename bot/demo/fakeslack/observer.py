@@ -19,19 +19,19 @@ class WorkspaceObserver:
 
     def messages(self, channel: str) -> list[Message]:
         """The lasting messages of a channel, outside of threads, in order."""
-        return [one for one in self._all(channel) if one.only_for is None and one.thread_ts is None]
+        return [message for message in self._all(channel) if message.only_for is None and message.thread_ts is None]
 
     def thread(self, channel: str, ts: str) -> list[Message]:
         """The lasting replies to a message."""
-        return [one for one in self._all(channel) if one.only_for is None and one.thread_ts == ts]
+        return [message for message in self._all(channel) if message.only_for is None and message.thread_ts == ts]
 
     def ephemerals(self, channel: str, user: str) -> list[Message]:
         """What only this user sees, in threads too."""
-        return [one for one in self._all(channel) if one.only_for == user]
+        return [message for message in self._all(channel) if message.only_for == user]
 
     def visible(self, user: str, channel: str) -> list[Message]:
         """All that a user sees in a channel and its threads."""
-        return [one for one in self._all(channel) if one.only_for in {None, user}]
+        return [message for message in self._all(channel) if message.only_for in {None, user}]
 
     def _all(self, channel: str) -> list[Message]:
         with self.state.lock:
@@ -61,7 +61,7 @@ class WorkspaceObserver:
     def files(self) -> list[UploadedFile]:
         """The files that were completed."""
         with self.state.lock:
-            return [one for one in self.state.files.values() if one.completed]
+            return [file for file in self.state.files.values() if file.completed]
 
     @property
     def traffic(self) -> list[ApiCall]:

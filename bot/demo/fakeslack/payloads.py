@@ -156,7 +156,7 @@ def event(state: State, inner: Json) -> Json:
 
 def mention(state: State, message: Message) -> Json:
     """app_mention, in a message of a user."""
-    told = {key: one for key, one in state.json_of(message).items() if key != "parent_user_id"}
+    told = {key: value for key, value in state.json_of(message).items() if key != "parent_user_id"}
     return event(state, {**told, "type": "app_mention", "channel": message.channel, "event_ts": message.ts})
 
 

@@ -48,8 +48,8 @@ def user_json(state: State, user: User) -> Json:
 
 def groups(state: State, arguments: Arguments) -> Json:
     """usergroups.list."""
-    kept = [one for one in state.groups.values() if one.enabled or arguments.flag("include_disabled")]
-    return {"ok": True, "usergroups": [_group(state, one, users=arguments.flag("include_users")) for one in kept]}
+    kept = [group for group in state.groups.values() if group.enabled or arguments.flag("include_disabled")]
+    return {"ok": True, "usergroups": [_group(state, item, users=arguments.flag("include_users")) for item in kept]}
 
 
 def _group(state: State, group: UserGroup, *, users: bool) -> Json:
@@ -77,7 +77,7 @@ def group_members(state: State, arguments: Arguments) -> Json:
 
 def open_conversation(state: State, arguments: Arguments) -> Json:
     """conversations.open, with one user."""
-    users = [one for one in arguments.text("users").split(",") if one]
+    users = [text for text in arguments.text("users").split(",") if text]
     if len(users) != 1:
         raise ApiError("invalid_arguments", "this double opens conversations with one user [json-pointer:/users]")
     if users[0] not in state.users:

@@ -51,9 +51,9 @@ def _parse_body(answer: AppResponse) -> Json:
 
 
 def _refuse_unknown_fields(given: Json) -> None:
-    for one in given:
-        if one not in _ANSWER.split():
-            raise ApiError("invalid_arguments", f"no such field: {one}")
+    for item in given:
+        if item not in _ANSWER.split():
+            raise ApiError("invalid_arguments", f"no such field: {item}")
 
 
 def notice(state: State, user: str, channel: str, words: str, thread_ts: str | None = None) -> None:
@@ -177,4 +177,4 @@ def to_suggestion(delivery: Delivery) -> tuple[tuple[Json, ...], str | None]:
     if node.said:
         return (), "; ".join(node.said)
     groups = told.get("option_groups", ())
-    return (*told.get("options", ()), *(one for group in groups for one in group["options"])), None
+    return (*told.get("options", ()), *(option for group in groups for option in group["options"])), None

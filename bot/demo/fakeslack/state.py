@@ -203,9 +203,9 @@ class State:
         """The conversation between a user and the app, opened where there is none."""
         with self.lock:
             wanted = frozenset({user, self.app.user})
-            for one in self.channels.values():
-                if one.direct and one.members == wanted:
-                    return one
+            for item in self.channels.values():
+                if item.direct and item.members == wanted:
+                    return item
             channel = Channel(self.new_id("D"), self.users[user].name, wanted, private=True, direct=True)
             self.channels[channel.id] = channel
             self.touch()
@@ -246,7 +246,9 @@ class State:
         if message.metadata:
             told["metadata"] = message.metadata
         if message.files:
-            told["files"] = [{"id": one, "name": self.files[one].name} for one in message.files if one in self.files]
+            told["files"] = [
+                {"id": file, "name": self.files[file].name} for file in message.files if file in self.files
+            ]
         return told
 
 

@@ -26,7 +26,7 @@ class ApiError(Exception):
         told: Json = {"ok": False, "error": self.error, **self.more}
         if self.messages:
             told["errors"] = list(self.messages)
-            told["response_metadata"] = {"messages": [f"[ERROR] {one}" for one in self.messages]}
+            told["response_metadata"] = {"messages": [f"[ERROR] {message}" for message in self.messages]}
         return told
 
 
@@ -221,7 +221,7 @@ class Delivery:
     @property
     def counted(self) -> AppResponse:
         """The first acknowledgement; the first failure where there is none."""
-        return next((one for one in self.answers if one.error is None), self.answers[0])
+        return next((answer for answer in self.answers if answer.error is None), self.answers[0])
 
     @property
     def acknowledged(self) -> bool:

@@ -1,4 +1,4 @@
-"""Views as values: what is entered in them, how they look in payloads, and how a new source takes the place of an old one."""
+"""Views as values: what is entered in them, how they look in payloads, and how a new source takes the place of an old element."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def elements(blocks: list[Json]) -> Iterator[tuple[Json, Json]]:
     """Each element that acts or takes a value, with its block."""
     for block in blocks:
         for key in ("element", "accessory"):
-            one = block.get(key)
-            if isinstance(one, dict) and one["type"] != "image":
-                yield block, one
+            element = block.get(key)
+            if isinstance(element, dict) and element["type"] != "image":
+                yield block, element
         if block["type"] == "actions":
-            for one in block["elements"]:
-                yield block, one
+            for element in block["elements"]:
+                yield block, element
 
 
 def values(blocks: list[Json], typed: Typed) -> Json:
@@ -76,7 +76,7 @@ def entered(element: Json, given: Any, suggested: tuple[Json, ...] = ()) -> Json
     kind = element["type"]
     if kind in _MANY:
         wanted = [given] if isinstance(given, str) else list(given or ())
-        chosen = [_option(element, one, suggested) for one in wanted]
+        chosen = [_option(element, item, suggested) for item in wanted]
         if len(chosen) > element.get("max_selected_items", 100):
             raise NotPossible(f"at most {element['max_selected_items']} can be chosen")
         return {"type": kind, "selected_options": chosen}
@@ -98,14 +98,14 @@ def entered(element: Json, given: Any, suggested: tuple[Json, ...] = ()) -> Json
 
 def empty(value: Json) -> bool:
     """Whether nothing is entered."""
-    return not any(one for key, one in value.items() if key != "type")
+    return not any(item for key, item in value.items() if key != "type")
 
 
 def _option(element: Json, wanted: str, suggested: tuple[Json, ...]) -> Json:
     known = [*offered_by(element), *suggested]
-    for one in known:
-        if one["value"] == wanted:
-            return {key: one[key] for key in ("text", "value", "description") if key in one}
+    for json in known:
+        if json["value"] == wanted:
+            return {key: json[key] for key in ("text", "value", "description") if key in json}
     raise NotPossible(f"no option has the value {wanted!r}")
 
 
@@ -152,7 +152,7 @@ def made(state: State, source: Json, user: str, below: View | None = None) -> Vi
 def remade(state: State, view: View, source: Json) -> View:
     """A view with another source. What was typed stays where block_id, action_id and kind are the same."""
     complete = _complete(state, source)
-    kinds = {(block["block_id"], one["action_id"]): one["type"] for block, one in elements(complete["blocks"])}
+    kinds = {(block["block_id"], pair["action_id"]): pair["type"] for block, pair in elements(complete["blocks"])}
     typed = {key: value for key, value in view.typed.items() if kinds.get(key) == value["type"]}
     suggested = {key: options for key, options in view.offered.items() if key in kinds}
     return replace(view, source=complete, hash=_hash(state), typed=typed, offered=suggested, errors={}, trouble=None)

@@ -15,8 +15,8 @@ def open_modal(state: State, arguments: Arguments) -> Json:
     """views.open. It takes the place of what modals the user has open."""
     source = checked(state, arguments.structure("view"), "modal")
     trigger = state.spend(_trigger(arguments))
-    for one in list(state.stacks.get(trigger.user, ())):
-        state.shut(one)
+    for stack in list(state.stacks.get(trigger.user, ())):
+        state.shut(stack)
     return _show_view(state, lay(state, source, trigger.user))
 
 
@@ -91,7 +91,7 @@ def _trigger(arguments: Arguments) -> str:
 
 
 def _external(state: State, name: str) -> View | None:
-    return next((one for one in state.views.values() if name and one.source.get("external_id") == name), None)
+    return next((view for view in state.views.values() if name and view.source.get("external_id") == name), None)
 
 
 def _unchanged(arguments: Arguments, view: View) -> None:

@@ -51,7 +51,7 @@ def web_api(workspace: Workspace) -> Blueprint:
     def upload(name: str) -> Response:
         """The bytes of a file: as they are, or as the first file of a form."""
         form = request.mimetype == "multipart/form-data"  # only then: the SDK sends plain bytes under a form's type
-        data = b"".join(one.read() for one in request.files.values()) if form else request.get_data()
+        data = b"".join(file.read() for file in request.files.values()) if form else request.get_data()
 
         def do() -> tuple[int, Json]:
             status, words = receive(state, name, data)

@@ -99,14 +99,14 @@ class Workspace(WorkspaceObserver):
 
     def connect(self, *urls: str, transport: httpx.BaseTransport | None = None) -> None:
         """Deliver to these request URLs, each in turn: one for each replica of the app. None: deliver nowhere."""
-        made = [RequestUrl(one, self.app.signing_secret, self.patience, transport) for one in urls]
+        made = [RequestUrl(url, self.app.signing_secret, self.patience, transport) for url in urls]
         self.deliver_by(made)
         self._addresses = made
 
     def deliver_by(self, ways: Iterable[DeliveryTransport]) -> None:
         """Deliver by other ways than request URLs, such as Socket Mode."""
-        for one in self._addresses:
-            one.close()
+        for address in self._addresses:
+            address.close()
         self._addresses = []
         self.post.lead(list(ways))
 
@@ -184,7 +184,7 @@ class Workspace(WorkspaceObserver):
         if element["type"] == "button":
             return action | {key: element[key] for key in ("text", "value", "style", "url") if key in element}, {}
         if element["type"] == "overflow":
-            chosen = [one for one in element["options"] if one["value"] == value]
+            chosen = [option for option in element["options"] if option["value"] == value]
             if not chosen:
                 raise NotPossible(f"no option has the value {value!r}")
             return {**action, "selected_option": chosen[0]}, {}
@@ -292,7 +292,7 @@ class Workspace(WorkspaceObserver):
 
     def tick(self) -> list[Delivery]:
         """Send the events that are due again by the clock."""
-        return [self._record(one) for one in self.post.tick()]
+        return [self._record(delivery) for delivery in self.post.tick()]
 
     # within
 
@@ -313,9 +313,9 @@ class Workspace(WorkspaceObserver):
 def _find(blocks: list[Json], action_id: str | None, block_id: str | None) -> tuple[Json, Json]:
     """The one element with these names."""
     found = [
-        (block, one)
-        for block, one in elements(blocks)
-        if (action_id is None or one["action_id"] == action_id) and (block_id is None or block["block_id"] == block_id)
+        (block, pair)
+        for block, pair in elements(blocks)
+        if (action_id is None or pair["action_id"] == action_id) and (block_id is None or block["block_id"] == block_id)
     ]
     if len(found) != 1:
         raise NotPossible(f"{len(found)} elements are named {action_id} in block {block_id or 'any'}")

@@ -146,7 +146,7 @@ def _within(blocks: Sequence[Json], most: int, whole: int) -> list[Json]:
     last = _ending(blocks)
     body, end = list(blocks[: len(blocks) - last]), list(blocks[len(blocks) - last :])
     room = whole - weight(end) - 200  # for the words on what is left out
-    sizes = [weight(one) + 1 for one in body]
+    sizes = [weight(item) + 1 for item in body]
     if len(blocks) <= most and sum(sizes) <= room + 200:
         return [*body, *end]
     kept, used = 0, 0
@@ -181,7 +181,7 @@ def _fitted_all(blocks: Iterable[Json]) -> list[Json]:
 def _fitted(node: Any, where: str, kind: str = "") -> Any:
     """A part of a message with its texts cut and its names checked. `kind`: what it is, where it does not say."""
     if isinstance(node, list | tuple):
-        return [_fitted(one, where, kind) for one in node]
+        return [_fitted(item, where, kind) for item in node]
     if not isinstance(node, dict):
         return node
     kind = str(node.get("type", kind))
@@ -212,7 +212,7 @@ def _readable(value: Any, limit: int, where: str) -> Any:
     if isinstance(value, str):
         return cut(value, limit)
     if isinstance(value, list | tuple):
-        return [_readable(one, limit, where) for one in value]
+        return [_readable(item, limit, where) for item in value]
     if isinstance(value, dict) and isinstance(value.get("text"), str):
         return _fitted(value | {"text": cut(value["text"], limit)}, where)
     return _fitted(value, where)

@@ -54,7 +54,9 @@ class CardComposer:
             later=self._later(posting, incident),
             times=int(posting.facts.get("times") or 1),
             chain=self._chain(incident) if posting.asked_by is None else None,
-            owner=next((one["id"] for one in posting.facts.get("mentions", []) if isinstance(one, dict)), None),
+            owner=next(
+                (mention["id"] for mention in posting.facts.get("mentions", []) if isinstance(mention, dict)), None
+            ),
             private=posting.channel.startswith(("D", "U", "W")),
         )
 
@@ -65,7 +67,9 @@ class CardComposer:
             handle=handle,
             number=incident.id,
             closings=self.closings(incident.id),
-            weak={one.rule: one.words for one in self._standings(incident.tenant).values() if one.weak},
+            weak={
+                standing.rule: standing.words for standing in self._standings(incident.tenant).values() if standing.weak
+            },
             link=self.page(incident.tenant, incident.id),
             muted=mute_words(mute) if mute is not None else "",
             muted_by=mute.by or None if mute is not None else None,
@@ -78,9 +82,9 @@ class CardComposer:
         now = datetime.fromtimestamp(self.now(), UTC)
         return tuple(
             ExcludedNode(
-                one.node, one.state, in_words(one, now, named=False), one.decided_by if one.decided_at else None
+                bar.node, bar.state, in_words(bar, now, named=False), bar.decided_by if bar.decided_at else None
             )
-            for one in self.ledger.bars_of(incident)
+            for bar in self.ledger.bars_of(incident)
         )
 
     def _life(self, incident: Incident) -> IncidentStatus:
@@ -104,17 +108,17 @@ class CardComposer:
     def closings(self, incident: int) -> tuple[Opinion, ...]:
         """What people said of it, the word that counts first."""
         found = word(self.ledger.said(incident))
-        return () if found is None else tuple(self._opinion(one) for one in (found.last, *found.against))
+        return () if found is None else tuple(self._opinion(item) for item in (found.last, *found.against))
 
-    def _opinion(self, one: Annotation) -> Opinion:
-        said = one.said
+    def _opinion(self, annotation: Annotation) -> Opinion:
+        said = annotation.said
         return Opinion(
             by=said.who,
             cause=nameless(said.cause) or self.title(said.fault or ""),
             nodes=said.nodes,
             verdict=said.verdict,
             note=said.note or said.action,
-            at=one.at.timestamp(),
+            at=annotation.at.timestamp(),
         )
 
     def title(self, fault: str) -> str:
@@ -132,7 +136,7 @@ class CardComposer:
         at, found = self._records.get(tenant, (0.0, {}))
         if self.now() - at > STANDINGS:
             bar = self.config.tenants_of_chat[tenant].bar if tenant in self.config.tenants_of_chat else None
-            found = {one.rule: one for one in self.ledger.standings(tenant, bar)}
+            found = {standing.rule: standing for standing in self.ledger.standings(tenant, bar)}
             self._records[tenant] = (self.now(), found)
         return found
 

@@ -60,7 +60,7 @@ class Composer:
             return self._collecting(posting)
         record = self.ledger.answer(posting.incident_id) if posting.incident_id else None
         job = "A job" if record is None else record.incident.job_name or record.incident.job_id or "A job"
-        called = [str(one["id"]) for one in posting.facts.get("mentions", []) if isinstance(one, dict)]
+        called = [str(mention["id"]) for mention in posting.facts.get("mentions", []) if isinstance(mention, dict)]
         return replies.opening_words(job, str(posting.facts.get("why") or ""), called)
 
     def wanted(self, posting: Posting) -> bool:
@@ -94,7 +94,7 @@ class Composer:
     def _held_back(self, posting: Posting) -> Message:
         """What was too much for the channel."""
         held = posting.facts.get("held", [])
-        listed = [notices.Held(str(one["job"]), self.cards.title(str(one["fault"]))) for one in held]
+        listed = [notices.Held(str(item["job"]), self.cards.title(str(item["fault"]))) for item in held]
         return notices.held_back(listed, self._span(posting.tenant))
 
     def _proposal(self, posting: Posting) -> Message:
@@ -148,7 +148,8 @@ class Composer:
     def _simple_reply(self, payload: Mapping[str, Any]) -> Message:
         form = payload.get("form")
         candidates = [
-            notices.Candidate(one["handle"], one["name"], one.get("facts", "")) for one in payload.get("candidates", [])
+            notices.Candidate(candidate["handle"], candidate["name"], candidate.get("facts", ""))
+            for candidate in payload.get("candidates", [])
         ]
         if form == "unknown":
             gaps = [Gap("source_failed", str(source), str(reason)) for source, reason in payload.get("gaps", [])]
@@ -171,7 +172,7 @@ class Composer:
 
     def refused(self, verb: str, ask: Sequence[str]) -> Message:
         """Somebody may not; whom to ask."""
-        group = next((one for one in ask if one.startswith(("S", "U", "W"))), None)
+        group = next((text for text in ask if text.startswith(("S", "U", "W"))), None)
         words = {
             "annotate": "say what an incident was",
             "mute": "mute",

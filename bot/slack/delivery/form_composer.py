@@ -37,7 +37,7 @@ class FormComposer:
             return forms_rule.loading(draft.handle, name)
         if content.reasons:
             return forms_rule.refused(draft.handle, name, content.reasons)
-        numbers = ", ".join(str(one) for one in content.incidents[:10])
+        numbers = ", ".join(str(incident) for incident in content.incidents[:10])
         many = len(content.incidents) > 1
         return forms_rule.form(
             forms_rule.RuleForm(
@@ -107,15 +107,19 @@ class FormComposer:
         since = now - timedelta(days=14)
         found = self.ledger.list(100, Listing(incident.tenant, now, since, awake=True))
         likely = sorted(
-            (one for one in found if one.id != incident.id),
-            key=lambda one: (
-                one.chain is None or one.chain != incident.chain,
-                one.fault is None or one.fault != incident.fault,
-                -one.id,
+            (diagnosis_option for diagnosis_option in found if diagnosis_option.id != incident.id),
+            key=lambda diagnosis_option: (
+                diagnosis_option.chain is None or diagnosis_option.chain != incident.chain,
+                diagnosis_option.fault is None or diagnosis_option.fault != incident.fault,
+                -diagnosis_option.id,
             ),
         )
         return [
-            MergeCandidate(one.id, f"{one.job_name or one.job_id or 'a job'}: {one.summary}") for one in likely[:20]
+            MergeCandidate(
+                diagnosis_option.id,
+                f"{diagnosis_option.job_name or diagnosis_option.job_id or 'a job'}: {diagnosis_option.summary}",
+            )
+            for diagnosis_option in likely[:20]
         ]
 
 
@@ -128,6 +132,8 @@ def close_out_form(handle: str, report: Report, known: CloseOut) -> CloseOutForm
 def shown_of(report: Report) -> tuple[DiagnosisOption, ...]:
     """The diagnoses that a person may pick, each fault once."""
     found: dict[str, DiagnosisOption] = {}
-    for one in report.diagnoses:
-        found.setdefault(one.fault, DiagnosisOption(one.rank, one.fault, one.rule, one.title))
+    for diagnosis in report.diagnoses:
+        found.setdefault(
+            diagnosis.fault, DiagnosisOption(diagnosis.rank, diagnosis.fault, diagnosis.rule, diagnosis.title)
+        )
     return tuple(found.values())[:20]

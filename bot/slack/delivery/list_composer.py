@@ -35,17 +35,17 @@ class ListComposer:
     def incidents(self, tenant: str, *, limit: int, skip: int = 0, to_do: bool = False) -> list[ListedIncident]:
         """The latest incidents of a tenant, each with a handle that opens it; without those that sleep or are merged."""
         found = self.ledger.list(limit, self.listing(tenant, to_do=to_do), skip=skip)
-        payloads = [f'{{"incident":{one.id}}}' for one in found]
+        payloads = [f'{{"incident":{item.id}}}' for item in found]
         handles = self.ledger.add_choices(tenant, payloads, datetime.fromtimestamp(self.now(), UTC))
         return [
             ListedIncident(
                 handle,
-                one.job_name or one.job_id or one.bundle or "a job",
-                one.summary,
-                one.created_at.timestamp(),
-                self._closed(one),
+                item.job_name or item.job_id or item.bundle or "a job",
+                item.summary,
+                item.created_at.timestamp(),
+                self._closed(item),
             )
-            for handle, one in zip(handles, found, strict=True)
+            for handle, item in zip(handles, found, strict=True)
         ]
 
     def listing(self, tenant: str, *, to_do: bool = False) -> Listing:
@@ -64,17 +64,19 @@ class ListComposer:
         wanted = asked.lower().split()
         book = self.cards.known.rulebook
         found = []
-        for one in book.rules:
-            standing = self.cards.standing(tenant, one.id)
-            if all(word in f"{one.id} {one.title} {one.fault}".lower() for word in wanted):
+        for rule in book.rules:
+            standing = self.cards.standing(tenant, rule.id)
+            if all(word in f"{rule.id} {rule.title} {rule.fault}".lower() for word in wanted):
                 record = standing.words if standing is not None else ""
                 weak = standing is not None and standing.weak
-                found.append(ListedRule(one.id, book.versions.get(one.id, 1), one.title, one.fault or "", record, weak))
-        return sorted(found, key=lambda one: (not one.weak, not one.record, one.id))
+                found.append(
+                    ListedRule(rule.id, book.versions.get(rule.id, 1), rule.title, rule.fault or "", record, weak)
+                )
+        return sorted(found, key=lambda item: (not item.weak, not item.record, item.id))
 
     def clusters(self, tenant: str) -> list[ClusterState]:
         """What a tenant sees."""
         return [
-            ClusterState(one.name, tuple(ConnectorState(each.name, each.type) for each in one.connectors))
-            for one in self.config.of_tenant(tenant)
+            ClusterState(cluster.name, tuple(ConnectorState(each.name, each.type) for each in cluster.connectors))
+            for cluster in self.config.of_tenant(tenant)
         ]

@@ -146,7 +146,7 @@ class Sender:
     def _room(self, now: datetime) -> bool:
         """Whether there is room for an edit that only tells how far collecting is."""
         at = now.timestamp()
-        self._edits = [one for one in self._edits if at - one < 60.0]
+        self._edits = [edit for edit in self._edits if at - edit < 60.0]
         if len(self._edits) >= EDITS:
             return False
         self._edits.append(at)
@@ -271,7 +271,7 @@ class Sender:
         files = self._wanted(item)
         if not files:
             return
-        uploaded = [self._upload(one) for one in files]
+        uploaded = [self._upload(file) for file in files]
         self.ledger.set_item_state(item, "completing")
         self._call(
             "files.completeUploadExternal",
@@ -364,4 +364,4 @@ class Sender:
 def _messages(data: Any) -> str:
     """What Slack says of blocks that it does not take."""
     told = data.get("response_metadata", {}).get("messages", []) if isinstance(data, dict) else []
-    return "; ".join(str(one)[:200] for one in told[:3])
+    return "; ".join(str(item)[:200] for item in told[:3])

@@ -115,7 +115,9 @@ def close_out(form: CloseOutForm) -> Json:
     asked where there is a figure to confirm, a note where there is none.
     """
     known = form.known
-    causes = [choice(f"{_SHOWN}{one.rank}", one.title) for one in form.shown[:20]]
+    causes = [
+        choice(f"{_SHOWN}{diagnosis_option.rank}", diagnosis_option.title) for diagnosis_option in form.shown[:20]
+    ]
     causes += _choices(_CAUSES)
     chosen = _chosen(form)
     blocks = [
@@ -138,9 +140,9 @@ def _chosen(form: CloseOutForm) -> str | None:
         return form.known.cause
     return next(
         (
-            f"{_SHOWN}{one.rank}"
-            for one in form.shown
-            if one.fault == form.known.fault and form.known.rule in (None, one.rule)
+            f"{_SHOWN}{diagnosis_option.rank}"
+            for diagnosis_option in form.shown
+            if diagnosis_option.fault == form.known.fault and form.known.rule in (None, diagnosis_option.rule)
         ),
         None,
     )
@@ -210,9 +212,9 @@ def _cause(
     told = picked(values, "cause")
     if told is None:
         return None, None, None
-    for one in shown:
-        if told == f"{_SHOWN}{one.rank}":
-            return "shown", one.fault, one.rule
+    for diagnosis_option in shown:
+        if told == f"{_SHOWN}{diagnosis_option.rank}":
+            return "shown", diagnosis_option.fault, diagnosis_option.rule
     if told == "fault":
         fault = picked_fault(values)
         if fault is None:
@@ -287,7 +289,7 @@ def read_mute(state: object) -> tuple[MuteForm, Errors]:
 
 def which_job(handle: str, named: Sequence[tuple[str, str]]) -> Json:
     """The form that asks which job a message is about: (handle, name) of those that it names, and a field for another."""
-    options = [choice(handled(one), name) for one, name in named[:100]]
+    options = [choice(handled(pair), name) for pair, name in named[:100]]
     ask = "The message names several jobs." if options else "The message names no job that is known."
     blocks = [
         section(ask),

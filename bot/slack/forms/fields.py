@@ -45,7 +45,7 @@ def entry(
 def pick(name: str, choices: Sequence[Json], chosen: str | None) -> Json:
     """A list of which one is chosen."""
     element: Json = {"type": "static_select", "action_id": name, "options": list(choices)}
-    first = next((one for one in choices if one["value"] == chosen), None)
+    first = next((json for json in choices if json["value"] == chosen), None)
     return element if first is None else element | {"initial_option": first}
 
 
@@ -91,7 +91,7 @@ def ticked(values: Mapping[str, Any], name: str) -> list[str]:
     options = values.get(name, {}).get("selected_options")
     if not isinstance(options, list):
         return []
-    return [str(one.get("value")) for one in options[:100] if isinstance(one, Mapping)]
+    return [str(option.get("value")) for option in options[:100] if isinstance(option, Mapping)]
 
 
 def string(values: Mapping[str, Any], name: str) -> str:

@@ -55,7 +55,10 @@ def form(
         spans = [choice(key, label[0].upper() + label[1:]) for key, (label, _) in SPANS.items()]
         fields = [entry("span", "For how long?", pick("span", spans, "next"), optional=False)]
     else:
-        likely = [choice(str(one.number), phrases.cut(f"{one.number}: {one.told}", 75)) for one in near[:50]]
+        likely = [
+            choice(str(merge_candidate.number), phrases.cut(f"{merge_candidate.number}: {merge_candidate.told}", 75))
+            for merge_candidate in near[:50]
+        ]
         fields = [entry("near", "Into which incident?", pick("near", likely, None))] if likely else []
         label = "Another one, by its number" if likely else "Into which incident? Its number"
         fields.append(entry("other", label, typing("other", "", most=20), optional=bool(likely)))

@@ -69,8 +69,8 @@ def refused(handle: str, subject: str, reasons: Sequence[str]) -> Json:
     blocks = [
         section(f"No rule is proposed for {phrases.cut(subject, 200)}."),
         *rich(*([{"type": "rich_text_list", "style": "bullet", "elements": [
-            {"type": "rich_text_section", "elements": [{"type": "text", "text": phrases.cut(one, 500)}]}
-            for one in list(reasons)[:10]]}],)),
+            {"type": "rich_text_section", "elements": [{"type": "text", "text": phrases.cut(reason, 500)}]}
+            for reason in list(reasons)[:10]]}],)),
         note("`signalbox rules new` makes a folder for a rule that you write yourself."),
     ]  # fmt: skip
     return _with_external_id(modal(PROPOSE_RULE, _OPEN, blocks, handle), handle)
@@ -112,7 +112,7 @@ def _replay_blocks(shown: RuleForm) -> list[Json]:
     if shown.hurts:
         told.append(section("⚠ " + phrases.cut("; ".join(shown.hurts), 1500)))
     if shown.notes:
-        told.append(note(*(phrases.cut(one, 300) for one in shown.notes[:5])))
+        told.append(note(*(phrases.cut(text, 300) for text in shown.notes[:5])))
     return [*told, actions(button("try_rule", "Try it again", shown.handle))]
 
 

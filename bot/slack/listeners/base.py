@@ -113,7 +113,7 @@ class ListenerBase:
 
 def where_to_ask(channels: tuple[str, ...]) -> str:
     """Where somebody who wrote in the wrong channel can ask instead."""
-    return "ask in " + ", ".join(f"<#{one}>" for one in channels[:3]) if channels else "ask who runs it here"
+    return "ask in " + ", ".join(f"<#{channel}>" for channel in channels[:3]) if channels else "ask who runs it here"
 
 
 def log_error(told: str) -> str:
@@ -139,7 +139,7 @@ def delivery_key(kind: str, body: Body) -> str:
     parts = [body.get("trigger_id"), actions[0].get("action_ts"), actions[0].get("action_id")]
     if not any(parts):
         parts = [sha256(msgspec.json.encode(body)).hexdigest()]
-    return f"{kind}:{':'.join(str(one) for one in parts if one)}"[:180]
+    return f"{kind}:{':'.join(str(part) for part in parts if part)}"[:180]
 
 
 def handle_of(place: Mapping[str, Any]) -> str:

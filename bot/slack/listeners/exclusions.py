@@ -15,7 +15,7 @@ class ExclusionListeners(ListenerBase):
         """Confirm all proposed exclusions of an incident."""
         done, late = self._use_cases.exclusions.decide(person, subject, "barred")
         return replies.exclusions_decided(
-            [one.node for one in done], self._use_cases.exclusions.drain_commands(subject, done), late
+            [item.node for item in done], self._use_cases.exclusions.drain_commands(subject, done), late
         )
 
     def refuse(self, person: Person, subject: Subject, _press: ButtonPress) -> Message | None:

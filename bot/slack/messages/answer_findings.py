@@ -29,7 +29,7 @@ def findings(report: Report, card: Card) -> Iterator[Json]:
     """The diagnoses, or what stands out where there is none to rely on."""
     if report.verdict == "fault":
         yield from _diagnoses(report, card)
-        if all(one.band == "weak" for one in report.diagnoses):
+        if all(diagnosis.band == "weak" for diagnosis in report.diagnoses):
             yield from _indicators(report)
         return
     if report.hang.lone is not None and report.hang.advice:
@@ -38,7 +38,10 @@ def findings(report: Report, card: Card) -> Iterator[Json]:
             bullets(listed(report.hang.advice, _ADVICE), SENTENCE),
         )
     yield from _indicators(report)
-    near = [f"{one.title} ({one.fault}, {one.band}, rule {one.rule}@{one.rule_version})" for one in report.diagnoses]
+    near = [
+        f"{diagnosis.title} ({diagnosis.fault}, {diagnosis.band}, rule {diagnosis.rule}@{diagnosis.rule_version})"
+        for diagnosis in report.diagnoses
+    ]
     yield from rich(
         paragraph(words("Nearest known faults:", bold=True)) if near else [],
         bullets(listed(near, _DIAGNOSES), SENTENCE),
@@ -46,30 +49,34 @@ def findings(report: Report, card: Card) -> Iterator[Json]:
 
 
 def _diagnoses(report: Report, card: Card) -> Iterator[Json]:
-    for place, one in enumerate(report.diagnoses[:_DIAGNOSES]):
+    for place, diagnosis in enumerate(report.diagnoses[:_DIAGNOSES]):
         yield divider()
-        yield from _diagnosis(one, place, card)
+        yield from _diagnosis(diagnosis, place, card)
     rest = report.diagnoses[_DIAGNOSES:]
     if rest:
-        yield note(phrases.cut(f"Also found: {few([f'{one.fault} ({one.band})' for one in rest])}", SENTENCE))
+        yield note(phrases.cut(f"Also found: {few([f'{item.fault} ({item.band})' for item in rest])}", SENTENCE))
 
 
-def _diagnosis(one: Diagnosis, place: int, card: Card) -> list[Json]:
+def _diagnosis(diagnosis: Diagnosis, place: int, card: Card) -> list[Json]:
     """One fault: the first with all that matters, those after it in a few lines.
 
     What to do stands in a block of its own: Slack folds long blocks.
     """
-    role = "" if one.role == "root_cause" else f", {one.role}"
-    weak = card.weak.get(one.rule)
-    title = words(f"{one.rank}. {one.title}", SENTENCE, bold=True) + words(f" ({one.fault}{role})", NAME * 2)
-    reasons = "" if place else phrases.tail("; ".join(one.reasons[:_REASONS]))
-    sure = _labelled("Confidence", f"{one.band}{reasons}") + words(f" (rule {one.rule}@{one.rule_version})", NAME * 2)
+    role = "" if diagnosis.role == "root_cause" else f", {diagnosis.role}"
+    weak = card.weak.get(diagnosis.rule)
+    title = words(f"{diagnosis.rank}. {diagnosis.title}", SENTENCE, bold=True) + words(
+        f" ({diagnosis.fault}{role})", NAME * 2
+    )
+    reasons = "" if place else phrases.tail("; ".join(diagnosis.reasons[:_REASONS]))
+    sure = _labelled("Confidence", f"{diagnosis.band}{reasons}") + words(
+        f" (rule {diagnosis.rule}@{diagnosis.rule_version})", NAME * 2
+    )
     if weak is not None:
         sure += words(f" ⚠ weak rule: {weak}", NAME * 2, bold=True)
-    where = joined(phrases.place(one))
-    suspects = phrases.suspected(one.suspects)
-    quotes = 1 if place and one.band == "weak" else _QUOTES[place]
-    explained = "" if place else phrases.explains(one)
+    where = joined(phrases.place(diagnosis))
+    suspects = phrases.suspected(diagnosis.suspects)
+    quotes = 1 if place and diagnosis.band == "weak" else _QUOTES[place]
+    explained = "" if place else phrases.explains(diagnosis)
     told = rich(
         paragraph(
             title,
@@ -77,13 +84,13 @@ def _diagnosis(one: Diagnosis, place: int, card: Card) -> list[Json]:
             _labelled("Suspects", suspects),
             _labelled("Where", where),
         ),
-        *(_quote(item, _QUOTE_LINES[place]) for item in one.evidence[:quotes]),
+        *(_quote(item, _QUOTE_LINES[place]) for item in diagnosis.evidence[:quotes]),
         paragraph(
-            words("" if place else _more(len(one.evidence) - quotes), italic=True),
+            words("" if place else _more(len(diagnosis.evidence) - quotes), italic=True),
             _labelled("Explains", explained),
         ),
     )
-    return [*told, *rich(*_remedy(one, place))]
+    return [*told, *rich(*_remedy(diagnosis, place))]
 
 
 def _labelled(label: str, text: str) -> list[Json]:
@@ -104,10 +111,10 @@ def _more(count: int) -> str:
     return f"… and {count} more in Evidence" if count > 0 else ""
 
 
-def _remedy(one: Diagnosis, place: int) -> Iterator[list[Json]]:
-    if not one.remediation or (place and one.band == "weak"):
+def _remedy(diagnosis: Diagnosis, place: int) -> Iterator[list[Json]]:
+    if not diagnosis.remediation or (place and diagnosis.band == "weak"):
         return
-    step = one.remediation[0]
+    step = diagnosis.remediation[0]
     yield paragraph(
         [
             *_labelled("Do first", step.text),
@@ -140,7 +147,7 @@ def _indicators(report: Report) -> list[Json]:
         divider(),
         *rich(
             paragraph(words(phrases.standing_out(report), bold=True)),
-            *(_unusual(one) for one in shown),
+            *(_unusual(item) for item in shown),
             paragraph(words(_more(len(found.events) - len(shown)), italic=True)),
             bullets(
                 [
@@ -154,18 +161,18 @@ def _indicators(report: Report) -> list[Json]:
     ]
 
 
-def _unusual(one: Indicator) -> list[Json]:
-    if one.evidence is None:
-        return [*paragraph(words(one.why, SENTENCE, italic=True)), *preformatted(one.what, 2, QUOTED_LINE)]
-    place = f"{phrases.source(one.evidence)}{phrases.tail(one.why)}"
+def _unusual(indicator: Indicator) -> list[Json]:
+    if indicator.evidence is None:
+        return [*paragraph(words(indicator.why, SENTENCE, italic=True)), *preformatted(indicator.what, 2, QUOTED_LINE)]
+    place = f"{phrases.source(indicator.evidence)}{phrases.tail(indicator.why)}"
     return [
         *paragraph(words(place, SENTENCE, italic=True)),
-        *preformatted(one.evidence.text or one.what, 2, QUOTED_LINE),
+        *preformatted(indicator.evidence.text or indicator.what, 2, QUOTED_LINE),
     ]
 
 
 def _odd_ones(kind: str, found: Sequence[Indicator]) -> list[str]:
-    told = [f"{kind}: {one.what}{phrases.tail(one.why)}" for one in found[:_ODD]]
+    told = [f"{kind}: {indicator.what}{phrases.tail(indicator.why)}" for indicator in found[:_ODD]]
     rest = len(found) - len(told)
     return [*told, *([f"… and {many(rest, f'more {kind.lower()}')}"] if rest else [])]
 

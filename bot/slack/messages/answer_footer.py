@@ -74,12 +74,12 @@ def exclusion_blocks(card: Card) -> list[Json]:
     """The nodes to be left out, as the bar list has them, and a pair of buttons while somebody must decide."""
     if not card.bars:
         return []
-    told = [[*words(f"{one.node}: {one.told}", SENTENCE), *_decided_by(one)] for one in card.bars[:_EXCLUDED]]
+    told = [[*words(f"{bar.node}: {bar.told}", SENTENCE), *_decided_by(bar)] for bar in card.bars[:_EXCLUDED]]
     rest = len(card.bars) - _EXCLUDED
     blocks = rich(
         paragraph(words("Bar list", bold=True), *told, words(f"… and {many(rest, 'more node')}" if rest > 0 else ""))
     )
-    open_ = [one.node for one in card.bars if one.state == "proposed"]
+    open_ = [bar.node for bar in card.bars if bar.state == "proposed"]
     if not open_:
         return blocks
     names = few(open_)
@@ -95,8 +95,8 @@ def exclusion_blocks(card: Card) -> list[Json]:
     return [*blocks, actions(*pair)]
 
 
-def _decided_by(one: ExcludedNode) -> list[Json]:
-    return [*words(", by "), *mention(one.by)] if one.by else []
+def _decided_by(excluded_node: ExcludedNode) -> list[Json]:
+    return [*words(", by "), *mention(excluded_node.by)] if excluded_node.by else []
 
 
 def manage_menu(card: Card) -> Json:
@@ -118,7 +118,7 @@ def manage_menu(card: Card) -> Json:
 def more_menu(report: Report, handle: str, *, propose: bool) -> Json:
     """The overflow menu: run again, mute, propose a rule."""
     first = report.diagnoses[0] if report.diagnoses else None
-    nodes = first is not None and any(one.node for one in first.suspects)
+    nodes = first is not None and any(suspect.node for suspect in first.suspects)
     told = {
         "again": "Run again",
         "mute_rule": "Mute this rule…" if first is not None else "",

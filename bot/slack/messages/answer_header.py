@@ -59,7 +59,7 @@ def decision_blocks(report: Report, card: Card) -> list[Json]:
     excluded = listed(phrases.excluded(decision), _EXCLUDED)
     why = "" if report.diagnoses else decision.why
     return rich(
-        paragraph([*told, *owner], *(words(one, SENTENCE) for one in (*excluded, why))),
+        paragraph([*told, *owner], *(words(item, SENTENCE) for item in (*excluded, why))),
         paragraph(words(report.summary, SENTENCE)),
     )
 

@@ -40,11 +40,18 @@ def merged_message(report: Report, card: Card) -> Message:
 def closed_message(report: Report, card: Card) -> Message:
     """A closed incident in three lines: by whom, with what cause, what others said."""
     valid, *others = card.closings
-    unlike = [one for one in others if (one.cause, one.verdict, one.nodes) != (valid.cause, valid.verdict, valid.nodes)]
+    unlike = [
+        other
+        for other in others
+        if (other.cause, other.verdict, other.nodes) != (valid.cause, valid.verdict, valid.nodes)
+    ]
     told = paragraph(
         [*words("Closed by ", bold=True), *_resolution(valid)],
         words(valid.note, SENTENCE, italic=True),
-        *([*mention(one.by), *words(" does not agree: "), *_resolution(one, who=False)] for one in unlike[:_OPINIONS]),
+        *(
+            [*mention(opinion.by), *words(" does not agree: "), *_resolution(opinion, who=False)]
+            for opinion in unlike[:_OPINIONS]
+        ),
         words(_more_opinions(len(unlike) - _OPINIONS)),
     )
     body = f"Closed: {valid.cause}{_nodes(valid)}{_verdict_on_answer(valid)}. It said: {phrases.decided(report)}"
@@ -67,19 +74,19 @@ def closed_message(report: Report, card: Card) -> Message:
     return fit(Message(escaped(f"{name_of(report)}: {body}", FALLBACK), tuple(blocks)))
 
 
-def _resolution(one: Opinion, *, who: bool = True) -> list[Json]:
-    by = [*mention(one.by), *words(": ")] if who else []
-    return [*by, *words(f"{one.cause}{_nodes(one)}{_verdict_on_answer(one)}", SENTENCE)]
+def _resolution(opinion: Opinion, *, who: bool = True) -> list[Json]:
+    by = [*mention(opinion.by), *words(": ")] if who else []
+    return [*by, *words(f"{opinion.cause}{_nodes(opinion)}{_verdict_on_answer(opinion)}", SENTENCE)]
 
 
-def _nodes(one: Opinion) -> str:
-    if not one.nodes:
+def _nodes(opinion: Opinion) -> str:
+    if not opinion.nodes:
         return ""
-    return f", {'node' if len(one.nodes) == 1 else 'nodes'} {few(one.nodes)}"
+    return f", {'node' if len(opinion.nodes) == 1 else 'nodes'} {few(opinion.nodes)}"
 
 
-def _verdict_on_answer(one: Opinion) -> str:
-    return f" (bot: {VERDICTS[one.verdict]})" if one.verdict else ""
+def _verdict_on_answer(opinion: Opinion) -> str:
+    return f" (bot: {VERDICTS[opinion.verdict]})" if opinion.verdict else ""
 
 
 def _more_opinions(count: int) -> str:

@@ -56,7 +56,8 @@ def _summary_text(digest: Digest) -> str:
 def _figures(digest: Digest) -> list[Json]:
     """Four figures, each against the week before."""
     lines = [
-        [*words(f"{one.value} ", bold=True), *words(f"{_lower_case(one.name)}: {one.told}")] for one in tiles(digest)
+        [*words(f"{tile.value} ", bold=True), *words(f"{_lower_case(tile.name)}: {tile.told}")]
+        for tile in tiles(digest)
     ]
     return rich(paragraph(*lines))
 
@@ -76,10 +77,12 @@ def _changes(digest: Digest) -> list[Json]:
 
 def _classes(digest: Digest) -> list[Json]:
     """The dearest classes, a point each; a table of fixed width would lose its columns on a phone."""
-    dear = sorted(digest.classes, key=lambda one: (-one.gpu_hours.value, -one.failures, one.fault))
+    dear = sorted(
+        digest.classes, key=lambda fault_class: (-fault_class.gpu_hours.value, -fault_class.failures, fault_class.fault)
+    )
     points = [
-        f"{told.hours(one.gpu_hours.value)} GPU-hours, {many(one.failures, 'failure')} (before: {one.before}): {one.title}"
-        for one in dear[:_CLASSES]
+        f"{told.hours(item.gpu_hours.value)} GPU-hours, {many(item.failures, 'failure')} (before: {item.before}): {item.title}"
+        for item in dear[:_CLASSES]
     ]
     if len(dear) > _CLASSES:
         points.append(f"{many(len(dear) - _CLASSES, 'more class', 'more classes')}: see the full report")
@@ -87,10 +90,10 @@ def _classes(digest: Digest) -> list[Json]:
 
 
 def _nodes(digest: Digest) -> list[Json]:
-    lemons = [one for one in digest.offenders.nodes if one.lemon]
+    lemons = [node for node in digest.offenders.nodes if node.lemon]
     if not lemons:
         return []
-    names = ", ".join(f"{one.name} ({one.jobs} jobs, score {one.score:.1f})" for one in lemons[:5])
+    names = ", ".join(f"{lemon.name} ({lemon.jobs} jobs, score {lemon.score:.1f})" for lemon in lemons[:5])
     more = f" and {digest.offenders.lemons - 5} more" if digest.offenders.lemons > 5 else ""
     return rich(paragraph([*words("Lemons ", bold=True), *words(f"of eight weeks: {names}{more}", 600)]))
 

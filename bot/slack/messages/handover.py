@@ -45,14 +45,14 @@ def _section(title: str, listed: Listed) -> list[Json]:
         return []
     shown = listed.lines[:_LINES]
     rest = listed.count - len(shown)
-    lines = [_line(one) for one in shown]
+    lines = [_line(text) for text in shown]
     more = words(f"… and {rest} more" if rest > 0 else "", italic=True)
     return rich(paragraph(words(f"{title}: {listed.count}", bold=True), *lines, more))
 
 
-def _line(one: Line) -> list[Json]:
-    told = f"{one.incident} {phrases.cut(one.job, _NAMED)}: {phrases.cut(one.told, _SAID)}"
-    by = one.by or (one.assignee if one.state in ("open", "acknowledged", "snoozed") else None)
+def _line(line: Line) -> list[Json]:
+    told = f"{line.incident} {phrases.cut(line.job, _NAMED)}: {phrases.cut(line.told, _SAID)}"
+    by = line.by or (line.assignee if line.state in ("open", "acknowledged", "snoozed") else None)
     return [*words(f"• {told}"), *words(" (" if by else ""), *_who(by), *words(")" if by else "")]
 
 
@@ -66,7 +66,7 @@ def _who(name: str | None) -> list[Json]:
 def _nodes(nodes: Sequence[Node], more: int) -> list[Json]:
     if not nodes:
         return []
-    shown = [node_words(one) for one in nodes[:_LINES]]
+    shown = [node_words(node) for node in nodes[:_LINES]]
     rest = len(nodes) - len(shown) + more
     title = words(f"Barred nodes: {len(nodes) + more}", bold=True)
     return rich(paragraph(title), bullets([*shown, *([f"… and {rest} more"] if rest > 0 else [])], 2 * _SAID))

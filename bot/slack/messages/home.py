@@ -32,12 +32,18 @@ def home(
         *how_to(),
         divider(),
         header("Of late"),
-        *([incident(one) for one in incidents[:_INCIDENTS]] or _placeholder("No incident yet.")),
+        *(
+            [incident(listed_incident) for listed_incident in incidents[:_INCIDENTS]]
+            or _placeholder("No incident yet.")
+        ),
         *([note(f"… {more} more: /signalbox incidents")] if more > 0 else []),
         *all_of_them(overview),
         divider(),
         header("What it sees"),
-        *([part for one in clusters[:_CLUSTERS] for part in cluster(one)] or _placeholder("No cluster is configured.")),
+        *(
+            [part for cluster_state in clusters[:_CLUSTERS] for part in cluster(cluster_state)]
+            or _placeholder("No cluster is configured.")
+        ),
         *([note(f"… {unseen} more clusters: /signalbox config")] if unseen > 0 else []),
         note(f"As of {clock(now)}"),
         actions({"type": "button", "action_id": "home_refresh", "text": plain("Refresh", 75)}),

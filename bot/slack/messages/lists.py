@@ -99,12 +99,17 @@ def rules(found: Sequence[ListedRule], page: int, total: int, asked: str = "") -
 
 def config(clusters: Sequence[ClusterState]) -> Message:
     """The clusters and their sources."""
-    blocks = [block for one in clusters[:PAGE] for block in cluster(one)] or rich(
+    blocks = [block for cluster_state in clusters[:PAGE] for block in cluster(cluster_state)] or rich(
         paragraph(words("No cluster is configured that you may see."))
     )
     rest = len(clusters) - PAGE
     blocks.append(note(f"… {rest} more clusters" if rest > 0 else "", "`signalbox config check` in a shell says more"))
-    return fit(Message(escaped("Clusters: " + joined(one.name for one in clusters[:PAGE]), _FALLBACK), tuple(blocks)))
+    return fit(
+        Message(
+            escaped("Clusters: " + joined(cluster_state.name for cluster_state in clusters[:PAGE]), _FALLBACK),
+            tuple(blocks),
+        )
+    )
 
 
 def guide() -> Message:
@@ -124,20 +129,20 @@ def guide() -> Message:
 # --- rows, here and in the home tab ----------------------------------------------------------------------------------
 
 
-def incident(one: ListedIncident) -> Json:
+def incident(listed_incident: ListedIncident) -> Json:
     """An incident as a row, with the button that opens it."""
-    when = clock(one.at) if one.at is not None else ""
-    said = f"{phrases.cut(one.job, _NAMED)}{tail(phrases.cut(one.said, _SAID))}"
-    state = joined([when, phrases.cut(one.closed, _SAID) or "not closed"])
-    return section(f"{said} ({state})", button("open_incident", "Open", one.handle))
+    when = clock(listed_incident.at) if listed_incident.at is not None else ""
+    said = f"{phrases.cut(listed_incident.job, _NAMED)}{tail(phrases.cut(listed_incident.said, _SAID))}"
+    state = joined([when, phrases.cut(listed_incident.closed, _SAID) or "not closed"])
+    return section(f"{said} ({state})", button("open_incident", "Open", listed_incident.handle))
 
 
-def cluster(one: ClusterState) -> list[Json]:
+def cluster(cluster_state: ClusterState) -> list[Json]:
     """A cluster: each source with a mark and what it said."""
-    lines = [_connector(each) for each in one.connectors[:_CONNECTORS]]
-    rest = len(one.connectors) - _CONNECTORS
+    lines = [_connector(each) for each in cluster_state.connectors[:_CONNECTORS]]
+    rest = len(cluster_state.connectors) - _CONNECTORS
     more = words(f"… and {rest} more" if rest > 0 else "" if lines else "no sources", italic=True)
-    return rich(paragraph(words(one.name, _NAMED, bold=True), *lines, more))
+    return rich(paragraph(words(cluster_state.name, _NAMED, bold=True), *lines, more))
 
 
 def how_to() -> list[Json]:
@@ -149,15 +154,21 @@ def how_to() -> list[Json]:
 _MARKS = {True: "✓", False: "✗", None: "…"}
 
 
-def _connector(one: ConnectorState) -> list[Json]:
-    kind = f" ({one.kind})" if one.kind and one.kind != one.name else ""
-    name = words(f"{_MARKS[one.works]} {one.name}{kind}", _NAMED, bold=one.works is False)
-    return [*name, *words(tail(one.told), _SAID)]
+def _connector(connector_state: ConnectorState) -> list[Json]:
+    kind = f" ({connector_state.kind})" if connector_state.kind and connector_state.kind != connector_state.name else ""
+    name = words(
+        f"{_MARKS[connector_state.works]} {connector_state.name}{kind}", _NAMED, bold=connector_state.works is False
+    )
+    return [*name, *words(tail(connector_state.told), _SAID)]
 
 
-def _rule(one: ListedRule) -> Json:
-    record = f"{'⚠ weak: ' if one.weak else ''}{one.record or 'no record yet'}"
-    return section(phrases.cut(f"{one.id}@{one.version}: {one.title} ({one.fault}); {record}", 2 * _SAID))
+def _rule(listed_rule: ListedRule) -> Json:
+    record = f"{'⚠ weak: ' if listed_rule.weak else ''}{listed_rule.record or 'no record yet'}"
+    return section(
+        phrases.cut(
+            f"{listed_rule.id}@{listed_rule.version}: {listed_rule.title} ({listed_rule.fault}); {record}", 2 * _SAID
+        )
+    )
 
 
 def _page(title: str, found: Sequence[_T], page: int, total: int, *, row: Callable[[_T], Json], again: str) -> Message:
@@ -168,5 +179,5 @@ def _page(title: str, found: Sequence[_T], page: int, total: int, *, row: Callab
     head = f"{phrases.cut(title, _NAMED)}{span}"
     rest = total - (first + len(shown) - 1)
     more = [note(f"… {rest} more: {phrases.cut(again, _NAMED)} page {max(page, 1) + 1}")] if shown and rest > 0 else []
-    blocks = [*rich(paragraph(words(head, bold=True))), *(row(one) for one in shown), *more]
+    blocks = [*rich(paragraph(words(head, bold=True))), *(row(t) for t in shown), *more]
     return fit(Message(escaped(head, _FALLBACK), tuple(blocks)))

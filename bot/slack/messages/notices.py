@@ -78,14 +78,14 @@ def collecting(
 
     `why`: what asked, where no person did. `seconds`: when the answer comes at the latest.
     """
-    done = sum(one.state != "waiting" for one in sources)
+    done = sum(source.state != "waiting" for source in sources)
     head = f"⏳ {phrases.cut(job, _NAMED)}: {f'collecting {done}/{len(sources)}' if sources else 'looking for the job'}"
     lines = [
         [
-            *words(f"{_MARKS[one.state]} {one.name}", _NAMED, bold=one.state == "failed"),
-            *words(phrases.tail(one.told), _SAID),
+            *words(f"{_MARKS[source.state]} {source.name}", _NAMED, bold=source.state == "failed"),
+            *words(phrases.tail(source.told), _SAID),
         ]
-        for one in sources[:_SOURCES]
+        for source in sources[:_SOURCES]
     ]
     rest = len(sources) - _SOURCES
     asked = [*words("Asked by "), *mention(asked_by)] if asked_by else words(why, _SAID)
@@ -135,7 +135,7 @@ def unknown_job(text: str, candidates: Sequence[Candidate], gaps: Sequence[Gap] 
     head = f"No job “{phrases.cut(text, _NAMED)}” is known."
     ask = "Did you mean one of these?" if candidates else "Check its name or id."
     blocks: list[Json] = rich(paragraph(words(head, _SAID, bold=True), words(ask)))
-    blocks += [_candidate(one) for one in candidates[:_CANDIDATES]]
+    blocks += [_candidate(candidate) for candidate in candidates[:_CANDIDATES]]
     if gaps:
         points = listed(phrases.folded(gaps, sources=1), _GAPS)
         blocks += rich(paragraph(words("Could not be asked:", bold=True)), bullets(points, _SAID))
@@ -148,15 +148,17 @@ def recent_jobs(candidates: Sequence[Candidate]) -> Message:
     head = "Your jobs that failed of late:" if candidates else "No job of yours failed of late."
     blocks = [
         *rich(paragraph(words(head, bold=True))),
-        *(_candidate(one) for one in candidates[:_CANDIDATES]),
+        *(_candidate(candidate) for candidate in candidates[:_CANDIDATES]),
         note(f"Usage: {USAGE}"),
     ]
     return fit(Message(head, tuple(blocks)))
 
 
-def _candidate(one: Candidate) -> Json:
-    told = f"{phrases.cut(one.name, _NAMED)}{f' ({phrases.cut(one.facts, _SAID)})' if one.facts else ''}"
-    return section(told, button("pick_job", "Diagnose", one.handle))
+def _candidate(candidate: Candidate) -> Json:
+    told = (
+        f"{phrases.cut(candidate.name, _NAMED)}{f' ({phrases.cut(candidate.facts, _SAID)})' if candidate.facts else ''}"
+    )
+    return section(told, button("pick_job", "Diagnose", candidate.handle))
 
 
 def usage(problem: str, command: str = USAGE) -> Message:
@@ -179,8 +181,8 @@ def held_back(held: Sequence[Held], span: str = "this hour") -> Message:
     """Failures beyond what may be posted unasked, in one message that is edited as more come."""
     head = f"{many(len(held), 'more failure')} {span}, not posted one by one"
     lines = [
-        [*words(f"• {one.job}", _NAMED, bold=True), *words(f": {one.fault}", _SAID), *_page(one.link)]
-        for one in held[:_HELD]
+        [*words(f"• {item.job}", _NAMED, bold=True), *words(f": {item.fault}", _SAID), *_page(item.link)]
+        for item in held[:_HELD]
     ]
     rest = len(held) - _HELD
     blocks = [
@@ -191,7 +193,7 @@ def held_back(held: Sequence[Held], span: str = "this hour") -> Message:
         ),
         note("/signalbox incidents lists all; /diagnose JOB shows one"),
     ]
-    named = few([f"{phrases.cut(one.job, _NAMED)} ({phrases.cut(one.fault, _NAMED)})" for one in held])
+    named = few([f"{phrases.cut(item.job, _NAMED)} ({phrases.cut(item.fault, _NAMED)})" for item in held])
     return fit(Message(escaped(f"{head}: {named}", _FALLBACK), tuple(blocks)))
 
 

@@ -35,7 +35,7 @@ def request_accepted(job: str, *, private: bool = False, there: bool = False, li
 def opening_words(job: str, why: str, called: Sequence[str]) -> Message:
     """The opening words of an answer that nobody asked for; whoever is called is called here: an edit calls nobody."""
     head = f"{phrases.cut(job, _NAMED)} ended badly" if why.startswith("it ended") else phrases.cut(job, _NAMED)
-    people = [part for one in called for part in (*words(" "), *mention(one))]
+    people = [part for text in called for part in (*words(" "), *mention(text))]
     told = paragraph([*words(f"{head}: the answer comes here."), *people], words(why, _SAID, italic=True))
     return fit(Message(escaped(f"{head}{phrases.tail(why)}", _SAID), tuple(rich(told))))
 

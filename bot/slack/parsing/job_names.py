@@ -53,5 +53,5 @@ def _texts(part: object, depth: int) -> Iterator[str]:
         for key in ("text", "blocks", "attachments", "fields", "elements", "title"):
             yield from _texts(part.get(key), depth + 1)
     elif isinstance(part, list):
-        for one in part[:200]:
-            yield from _texts(one, depth + 1)
+        for item in part[:200]:
+            yield from _texts(item, depth + 1)

@@ -61,8 +61,8 @@ class AccessControl:
     def tenant_of(self, channel: str) -> str:
         """Whose channel it is. In direct messages, and where one tenant is all there is, that one."""
         tenants = self.config.tenants_of_chat
-        for name, one in tenants.items():
-            if channel in one.channels:
+        for name, value in tenants.items():
+            if channel in value.channels:
                 return name
         return next(iter(tenants)) if len(tenants) == 1 else DEFAULT_TENANT
 

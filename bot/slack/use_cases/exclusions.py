@@ -26,7 +26,7 @@ class Exclusions:
         found = self.ledger.bars_of(incident.id)
         if not found:
             raise SignalboxError("nothing is proposed here any more")
-        open_ = [one for one in found if one.state == "proposed"]
+        open_ = [bar for bar in found if bar.state == "proposed"]
         done, late = self.ledger.decide_all(open_ or found, to, person.id, self.access.time())
         return list(done), list(late)
 
@@ -35,9 +35,9 @@ class Exclusions:
         named = record_of(subject).incident.cluster
         types = {
             each.type
-            for one in self.access.config.of_tenant(subject.tenant)
-            if one.name == named
-            for each in one.connectors
+            for cluster in self.access.config.of_tenant(subject.tenant)
+            if cluster.name == named
+            for each in cluster.connectors
         }
-        system = "kubernetes" if any(one.startswith("kubernetes") for one in types) else "slurm"
-        return [command(one, system) for one in bars if one.state == "barred" and one.scope == "cluster"]
+        system = "kubernetes" if any(kind.startswith("kubernetes") for kind in types) else "slurm"
+        return [command(bar, system) for bar in bars if bar.state == "barred" and bar.scope == "cluster"]

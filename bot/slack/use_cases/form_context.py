@@ -62,7 +62,7 @@ class FormContexts:
         """A form's handle, and one for each job that may be chosen in it."""
         tenant = self.access.allow(person, "diagnose", "")
         orders = [
-            {"order": DiagnosePayload(one, tenant, source="slack"), "thread_ts": person.thread_ts} for one in jobs
+            {"order": DiagnosePayload(job, tenant, source="slack"), "thread_ts": person.thread_ts} for job in jobs
         ]
-        payloads = [msgspec.json.encode(one).decode() for one in orders]
+        payloads = [msgspec.json.encode(order).decode() for order in orders]
         return self.save(person), self.ledger.add_choices(tenant, payloads, self.access.time())

@@ -136,7 +136,7 @@ class IncidentActions:
     def search_faults(self, text: str) -> list[tuple[str, str]]:
         """Classes of faults for what was typed: (id, title), the most alike first; all of them for nothing."""
         if not text.strip():
-            return sorted(self.faults.items(), key=lambda one: one[1])[:_LISTED]
+            return sorted(self.faults.items(), key=lambda item: item[1])[:_LISTED]
         words = {fault: f"{title} {fault.replace('_', ' ')}" for fault, title in self.faults.items()}
         hits = process.extract(text[:100], words, scorer=fuzz.WRatio, limit=_LISTED, score_cutoff=_NEAR)
         return [(fault, self.faults[fault]) for _, _, fault in hits]
@@ -145,5 +145,5 @@ class IncidentActions:
 def _implied(form: CloseOut, record: Answered) -> Verdict:
     """Whether the bot was right, where the person named a cause and did not say."""
     report = from_json(record.report_json)
-    faults = [one.fault for one in report.diagnoses] if report.verdict == "fault" else []
+    faults = [diagnosis.fault for diagnosis in report.diagnoses] if report.verdict == "fault" else []
     return implied(form.cause, form.fault, faults)

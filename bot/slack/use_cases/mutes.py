@@ -31,7 +31,7 @@ class Mutes:
         if kind == "job":
             return incident.job_name or incident.job_id
         report = from_json(record_of(subject).report_json)
-        return next((node for one in report.diagnoses for node in one.nodes), None)
+        return next((node for diagnosis in report.diagnoses for node in diagnosis.nodes), None)
 
     def mute(self, person: Person, subject: Subject, kind: str, form: MuteForm, key: str) -> bool:
         """Be silent on a rule, job or node."""

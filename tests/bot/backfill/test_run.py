@@ -58,7 +58,7 @@ def question(**more: object) -> Question:
 
 def plain(noted: tuple[JobNote, ...]) -> list[JobNote]:
     """Without what is another on each run."""
-    return [msgspec.structs.replace(one, seconds=0.0, incident=None) for one in noted]
+    return [msgspec.structs.replace(job_note, seconds=0.0, incident=None) for job_note in noted]
 
 
 def test_what_it_would_have_said(known, site: Path) -> None:
@@ -66,13 +66,13 @@ def test_what_it_would_have_said(known, site: Path) -> None:
     told: list[tuple[int, int]] = []
     notes = site.parent / "notes.jsonl"
     found = Backfill(known, read(site), notes).run(question(), lambda done, of, _: told.append((done, of)))
-    seen = {one.job: (one.verdict, one.error) for one in found.noted}
+    seen = {job_note.job: (job_note.verdict, job_note.error) for job_note in found.noted}
     assert {verdict for verdict, _ in seen.values()} <= {"fault", "no_fault", "no_match", "insufficient_evidence"}
     assert {error for _, error in seen.values()} == {""}
     assert told == [(number, len(found.noted)) for number in range(1, len(found.noted) + 1)]
     made = summarise(found, lambda fault: fault)
     assert (made.listed, made.fine + made.looked, made.failed + made.well) == (6, 6, made.looked)
-    assert made.answered == sum(one.count for one in made.faults) >= 3
+    assert made.answered == sum(item.count for item in made.faults) >= 3
     assert (made.messages.posted, made.messages.channels) == (made.failed, {"the channel": made.failed})
     assert "Without an answer" in text(made) or made.answered == made.failed
     assert list((site.parent / "spool").iterdir()) == []
@@ -95,15 +95,15 @@ def test_kept_they_are_marked_and_told_to_nobody(known, site: Path, url: str) ->
         filling = Backfill(known, read(site), site.parent / "notes.jsonl", ledger)
         first = filling.run(question(), lambda *_: None)
         kept = ledger.list(100)
-        assert {one.backfilled for one in kept} == {True}
-        assert sorted(one.id for one in kept) == sorted(one.incident or 0 for one in first.noted)
-        ends = {one.incident: one.ended for one in first.noted}
-        assert {one.id: one.created_at.timestamp() for one in kept} == pytest.approx(ends)
+        assert {item.backfilled for item in kept} == {True}
+        assert sorted(item.id for item in kept) == sorted(job_note.incident or 0 for job_note in first.noted)
+        ends = {job_note.incident: job_note.ended for job_note in first.noted}
+        assert {item.id: item.created_at.timestamp() for item in kept} == pytest.approx(ends)
         assert ledger.count(Listing("default", datetime.now(UTC), to_do=True)) == 0
         with ledger.session() as session:
             assert "pytorch" in session.exec(select(IncidentRow.framework)).all()
         again = filling.run(question(), lambda *_: None)
-        assert [one.known for one in again.noted] == [True] * len(first.noted)
+        assert [job_note.known for job_note in again.noted] == [True] * len(first.noted)
         assert ledger.list(100) == kept
         with ledger.session() as session:
             assert [session.exec(select(table)).all() for table in (PostingRow, OutboxRow)] == [[], []]
@@ -116,8 +116,8 @@ def test_stopped_it_goes_on_where_it_was(known, site: Path) -> None:
     whole = Backfill(known, config, site.parent / "other.jsonl").run(asked, lambda *_: None)
     seen: list[JobNote] = []
 
-    def tell(_done: int, _of: int, one: JobNote) -> None:
-        seen.append(one)
+    def tell(_done: int, _of: int, job_note: JobNote) -> None:
+        seen.append(job_note)
 
     part = Backfill(known, config, notes).run(asked, tell, stop=lambda: len(seen) == 2)
     assert (len(part.noted), part.open) == (2, len(whole.noted) - 2)
@@ -215,5 +215,5 @@ def test_what_could_not_be_looked_at_is_counted_by_its_reason() -> None:
     made = summarise(Backfilled(question(), past, (*broken, silent), 0, 0), str)
     assert list(made.unread.values()) == [3]
     told = text(made)
-    assert [one for one in ("\x1b", "\u202e", "hunter2secret") if one in told] == []
+    assert [word for word in ("\x1b", "\u202e", "hunter2secret") if word in told] == []
     assert max(map(len, told.split("\n"))) < 500

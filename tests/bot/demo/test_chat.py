@@ -58,30 +58,30 @@ def test_from_the_question_to_the_closed_incident(demo, browser):
     assert "Looking at demo" in browser.find_element(By.CSS_SELECTOR, ".message.mine").text
     shot(browser, "1-asked")
     answer = "//main//article[.//*[contains(@class, 'header') and contains(., 'demo: failed')]]"
-    told = patient.until(lambda one: one.find_element(By.XPATH, answer)).text
+    told = patient.until(lambda item: item.find_element(By.XPATH, answer)).text
     assert "Do not requeue: mend the cause first, from checkpoint 30" in told
     assert "rank 5 on node-b" in told
     assert "mmap length is greater than file size" in told
     shot(browser, "2-answered")
     patient.until(
-        lambda one: one.find_element(By.XPATH, "//main//a[contains(., '2 replies') or contains(., '1 reply')]")
+        lambda item: item.find_element(By.XPATH, "//main//a[contains(., '2 replies') or contains(., '1 reply')]")
     ).click()
-    patient.until(lambda one: one.find_element(By.CSS_SELECTOR, "aside img"))
+    patient.until(lambda item: item.find_element(By.CSS_SELECTOR, "aside img"))
     shot(browser, "3-thread")
     pressed(browser, "👎 Wrong", "main")
-    patient.until(lambda one: one.find_element(By.CSS_SELECTOR, "[role=dialog]"))
+    patient.until(lambda item: item.find_element(By.CSS_SELECTOR, "[role=dialog]"))
     shot(browser, "4-form")
     Select(browser.find_element(By.NAME, "f.cause")).select_by_visible_text("Another fault…")
-    search = patient.until(lambda one: one.find_element(By.NAME, "q.other_fault"))
+    search = patient.until(lambda item: item.find_element(By.NAME, "q.other_fault"))
     search.send_keys("disk full")
-    patient.until(lambda one: one.find_element(By.CSS_SELECTOR, "[data-offers] input")).click()
+    patient.until(lambda item: item.find_element(By.CSS_SELECTOR, "[data-offers] input")).click()
     nodes = browser.find_element(By.NAME, "f.nodes")
     nodes.clear()
     nodes.send_keys("node-a")
     shot(browser, "5-filled")
     pressed(browser, "Close out", "footer")
     closed = "//main//article[.//*[contains(@class, 'header') and contains(., 'demo: failed, closed')]]"
-    told = patient.until(lambda one: one.find_element(By.XPATH, closed)).text
+    told = patient.until(lambda item: item.find_element(By.XPATH, closed)).text
     assert "node-a" in told
     assert "(bot: wrong)" in told
     assert by_text(browser, "Correct this", "main")

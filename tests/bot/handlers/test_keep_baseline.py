@@ -51,9 +51,9 @@ def end(job: str = "1", name: str = "llm-run7", at: datetime = NOW) -> Successfu
     return SuccessfulRun(JobFacts("default", "c1", job, name, "ana"), at.timestamp())
 
 
-def note(ledger: Ledger, one: SuccessfulRun, now: datetime = NOW) -> bool:
+def note(ledger: Ledger, successful_run: SuccessfulRun, now: datetime = NOW) -> bool:
     """Note it; whether it was news."""
-    return ledger.write(lambda session: record_successful_run(session, one, now))
+    return ledger.write(lambda session: record_successful_run(session, successful_run, now))
 
 
 def orders(ledger: Ledger) -> list[KeepBaselinePayload]:
@@ -73,11 +73,11 @@ def test_of_a_family_one_run_a_day_is_asked_for(ledger: Ledger) -> None:
     assert note(ledger, end("2", "llm-run8"))
     assert note(ledger, end("3", "other"))
     assert note(ledger, end("4", ""))
-    assert [(one.job, one.family) for one in orders(ledger)] == [("1", "llm||"), ("3", "other||")]
+    assert [(order.job, order.family) for order in orders(ledger)] == [("1", "llm||"), ("3", "other||")]
     assert note(ledger, end("5", "llm-run9", NOW + timedelta(hours=20)), NOW + timedelta(hours=20))
     assert orders(ledger) == []
     assert note(ledger, end("6", "llm-run9", NOW + timedelta(hours=25)), NOW + timedelta(hours=25))
-    assert [one.job for one in orders(ledger)] == ["6"]
+    assert [order.job for order in orders(ledger)] == ["6"]
     with ledger.session() as session:
         assert len(session.exec(select(GoodEndRow)).all()) == 6
 
@@ -122,7 +122,7 @@ def test_a_good_run_is_kept_and_found_by_its_like(ledger: Ledger, known: Knowled
     """By the next failed run of its name; what it was not is no line of it."""
     told = keep_bundle(ledger, known, GOOD, tenant="default", label="healthy")
     assert told.startswith("kept as the good run of lm-tiny: ")
-    assert [(one.family, one.label) for one in listed(ledger, "default")] == [(FAMILY, "healthy")]
+    assert [(item.family, item.label) for item in listed(ledger, "default")] == [(FAMILY, "healthy")]
     find = finder(lambda: ledger, "default")
     good = find(Job(name="lm-tiny-run3", framework="pytorch-ddp"))
     assert good is not None
@@ -176,4 +176,4 @@ def test_the_worker_collects_and_keeps_it(
         done = ledger.work(work.id)
         assert done is not None
         assert (done.state, (done.result or "")[:8]) == ("done", "kept as " if job != "gone" else "not kept"), done
-    assert [one.family for one in listed(ledger, "default")] == [FAMILY]
+    assert [item.family for item in listed(ledger, "default")] == [FAMILY]

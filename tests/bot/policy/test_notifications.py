@@ -55,9 +55,9 @@ def told(stream, cap, mutes=()):
 def test_no_stream_gets_past_the_cap(stream, most):
     """In any hour there are at most so many messages, and nothing vanishes: each failure is told, counted or listed."""
     found = told(stream, Cap(most))
-    posts = [at for at, _, one in found if one.do == "post"]
+    posts = [at for at, _, item in found if item.do == "post"]
     assert all(sum(start <= at < start + HOUR for at in posts) <= most for start in posts)
-    assert {one.do for _, _, one in found} <= {"post", "count", "hold"}
+    assert {item.do for _, _, item in found} <= {"post", "count", "hold"}
 
 
 @settings(max_examples=60, deadline=None)
@@ -66,15 +66,15 @@ def test_the_same_again_is_counted_and_its_pauses_grow(stream):
     """Between two messages on the same failure lies at least the pause, which never shrinks; the count is how often it came."""
     last: dict = {}
     counts: dict = {}
-    for at, key, one in told(stream, Cap(1000)):
+    for at, key, item in told(stream, Cap(1000)):
         counts[key] = counts.get(key, 0) + 1
-        assert one.flap.count == counts[key]
-        if one.do == "post":
+        assert item.flap.count == counts[key]
+        if item.do == "post":
             before = last.get(key)
             if before is not None:
                 assert at - before[0] >= before[1]
-                assert one.flap.pause >= before[1]
-            last[key] = (at, one.flap.pause)
+                assert item.flap.pause >= before[1]
+            last[key] = (at, item.flap.pause)
         else:
             assert at < last[key][0] + last[key][1]
 
@@ -84,8 +84,8 @@ def test_the_same_again_is_counted_and_its_pauses_grow(stream):
 def test_what_is_muted_is_never_said(stream):
     """Until the mute ends there is no message, and the count goes on; what the mute does not name is untouched."""
     mute = Mute("rule", "gpu/xid-79", NOW + 5 * HOUR, "red")
-    for at, _, one in told(stream, Cap(1000), (mute,)):
-        assert (one.do == "drop") == (at < mute.until)
+    for at, _, item in told(stream, Cap(1000), (mute,)):
+        assert (item.do == "drop") == (at < mute.until)
     other = replace(mute, what="gpu/xid-48")
     assert told(stream, Cap(2), (other,)) == told(stream, Cap(2))
 
@@ -169,14 +169,16 @@ def test_weak_rules():
     verdicts = [Verdict("a", right=at < 2, at=NOW + at) for at in range(8)]  # 2 of 8
     verdicts += [Verdict("b", right=at < 9, at=NOW) for at in range(10)]
     verdicts += [Verdict("c", right=False, at=NOW)]
-    assert [(one.rule, one.right, one.n, one.weak) for one in rule_records(verdicts)] == [
+    assert [
+        (rule_record.rule, rule_record.right, rule_record.n, rule_record.weak) for rule_record in rule_records(verdicts)
+    ] == [
         ("a", 2, 8, True),
         ("c", 0, 1, False),
         ("b", 9, 10, False),
     ]
     worst = rule_records(verdicts)[0]
     assert worst.words == "right in 2 of 8 close-outs (95 %: 7% to 59%)"
-    assert [one.rule for one in rule_records(verdicts, {"a": NOW + 8}) if one.rule == "a"] == []
+    assert [rule_record.rule for rule_record in rule_records(verdicts, {"a": NOW + 8}) if rule_record.rule == "a"] == []
     assert rule_records(verdicts, {"a": NOW + 5}, WeakRuleThreshold(0.9, 2))[0] == RuleRecord(
         "a", 0, 2, 0.0, pytest.approx(0.6576, abs=1e-4), True
     )

@@ -26,6 +26,6 @@ def test_a_cause_says_whether_the_bot_was_right(cause, fault, found, verdict):
 
 def test_causes_without_a_fault_have_words():
     """A cause with a fault is told by the fault."""
-    assert [nameless(one) for one in ("no_rule", "unknown", "fault", "shown", None)] == [
+    assert [nameless(text) for text in ("no_rule", "unknown", "fault", "shown", None)] == [
         "no rule fits", "still unknown", None, None, None,
     ]  # fmt: skip

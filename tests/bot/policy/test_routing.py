@@ -71,7 +71,7 @@ def test_what_is_not_known_is_not_matched():
     """A job of nobody, of no size and without a diagnosis is wanted only by who wants all."""
     bare = JobFacts("red", "west", "1")
     asks = [{}, {"users": ("*",)}, {"min_gpus": 1}, {"faults": ("*",)}, {"partitions": ("*",)}]
-    found = [wanted(Subscription("C11", "red", **one), report(fault=""), bare) for one in asks]
+    found = [wanted(Subscription("C11", "red", **ask), report(fault=""), bare) for ask in asks]
     assert found == ["subscribed: all jobs", None, None, None, None]
     assert wanted(Subscription("C11", "red", partitions=("ml",)), report(), POD) == "subscribed: partition ml"
 
@@ -95,7 +95,7 @@ def test_each_place_once_with_all_reasons():
 
 def test_what_nobody_subscribed():
     """It goes to the tenant's channel; without one nowhere. There are at most so many places."""
-    assert [one.to for one in destinations(report(), JOB, (), announce="C99")] == ["C99"]
+    assert [destination.to for destination in destinations(report(), JOB, (), announce="C99")] == ["C99"]
     assert destinations(report(), JOB, ()) == ()
     many = [Subscription(f"C{number:04}", "red") for number in range(100)]
     assert len(destinations(report(), JOB, many)) == MOST_DESTINATIONS
@@ -143,9 +143,9 @@ def test_who_is_called(answer, user, called):
         (POD, 0, replace(POD, id="dev/llm-7b-3", namespace="dev"), False),
     ],
 )
-def test_tries_of_one_job(one, at, other, same):
+def test_tries_of_one_job(item, at, other, same):
     """The same job whenever, and the same name and user within a day; names that everybody uses tie nothing."""
-    assert continues(link_of(one), at, link_of(other), 0.0) is same
+    assert continues(link_of(item), at, link_of(other), 0.0) is same
 
 
 def test_facts_of_a_record():

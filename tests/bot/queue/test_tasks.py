@@ -90,7 +90,7 @@ def test_many_ask_at_once(works: TaskQueue) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len({one for one, _ in found}) == 1
+    assert len({pair for pair, _ in found}) == 1
     assert sum(new for _, new in found) == 1
     assert works.work(found[0][0]).repeats == 11
 
@@ -136,10 +136,10 @@ def test_a_worker_does_what_there_is(works: TaskQueue) -> None:
     for _ in range(4):
         assert step(works, {"diagnose": does}, "w")
     assert not step(works, {"diagnose": does}, "w")
-    told = [works.work(one) for one in (*ids, odd.id)]
-    assert [one.state for one in told] == ["done", "failed", "failed", "failed"]
+    told = [works.work(item) for item in (*ids, odd.id)]
+    assert [item.state for item in told] == ["done", "failed", "failed", "failed"]
     assert told[0].result == "did fine"
-    assert [one.error for one in told[1:]] == [
+    assert [item.error for item in told[1:]] == [
         "no job 'x' is known",
         "an error of Signalbox itself (ZeroDivisionError); its log has more under work 3",
         "nobody knows how to do 'dance'",

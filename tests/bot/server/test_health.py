@@ -40,9 +40,9 @@ def client(ledger, checks=None, settings=None):
 def figures(text):
     """Name and labels → value."""
     return {
-        (one.name, *sorted(one.labels.items())): one.value
+        (sample.name, *sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
-        for one in family.samples
+        for sample in family.samples
     }
 
 
@@ -110,7 +110,7 @@ def test_figures_can_be_behind_a_secret(url, monkeypatch):
     with Ledger(url) as ledger:
         web = client(ledger, settings=Metrics(secret=Secret(env="SCRAPER")))
         wrong = [{}, {"Authorization": "Bearer x"}, {"Authorization": "Bearer ü"}, {"Authorization": "Basic eDp4"}]
-        assert [web.get("/metrics", headers=one).status_code for one in wrong] == [401] * 4
+        assert [web.get("/metrics", headers=response).status_code for response in wrong] == [401] * 4
         assert web.get("/metrics", headers={"Authorization": f"Bearer {SECRET}"}).status_code == 200
         monkeypatch.delenv("SCRAPER")
         assert web.get("/metrics", headers={"Authorization": "Bearer "}).status_code == 401
@@ -178,12 +178,12 @@ def test_the_whole_service_tells_how_it_stands(service):
     found = figures(get(port, "/metrics")[1])
     assert found[done] == 1
     assert found[("signalbox_http_requests_total", ("endpoint", "webhook"), ("status", "202"))] == 1
-    assert not any("4711" in str(one) for one in found)
+    assert not any("4711" in str(item) for item in found)
     told = Path(f"/proc/{worker_of(running.pid)}/environ").read_text().split("\0")
-    [folder] = [one.partition("=")[2] for one in told if one.startswith(f"{FOLDER}=")]
+    [folder] = [text.partition("=")[2] for text in told if text.startswith(f"{FOLDER}=")]
     running.send_signal(signal.SIGTERM)
     assert running.wait(60) == 0
     assert not Path(folder).exists()
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert {one["process"] for one in lines} >= {"main"}
-    assert any("another takes its place" in one["message"] for one in lines)
+    assert {item["process"] for item in lines} >= {"main"}
+    assert any("another takes its place" in item["message"] for item in lines)

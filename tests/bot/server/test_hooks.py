@@ -34,7 +34,7 @@ def orders(url: str) -> list[dict]:
     """The payloads in the work list."""
     with TaskQueue(url) as works:
         found = [works.work(number) for number in range(1, 1 + sum(works.counts().values()))]
-    return [json.loads(one.payload) for one in found]
+    return [json.loads(item.payload) for item in found]
 
 
 def test_a_bad_end_becomes_work(web: FlaskClient, url: str) -> None:
@@ -63,7 +63,7 @@ def test_the_cluster_that_is_named(web: FlaskClient, url: str, sent: str, cluste
     """It counts where the tenant has one of that name; another tenant's is none."""
     body = {"job": "12", "state": "NODE_FAIL", "cluster": sent, "namespace": "ml"}
     assert web.post("/hooks/ended/both", json=body, headers=BEARER).status_code == 202
-    assert [(one["cluster"], one["namespace"]) for one in orders(url)] == [(cluster, "ml")]
+    assert [(order["cluster"], order["namespace"]) for order in orders(url)] == [(cluster, "ml")]
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ class Scheduler:
         self.windows.append(window)
         if self.fails is not None:
             raise self.fails
-        return tuple(one for one in self.jobs if one.end is None or one.end >= window.start)
+        return tuple(job for job in self.jobs if job.end is None or job.end >= window.start)
 
 
 @dataclass
@@ -147,7 +147,10 @@ def test_each_good_end_is_noted_once() -> None:
     for _ in range(2):
         watch.look(NOW + 60)
         bench.watch().look(NOW + 61)
-    noted = [(one.facts.id, one.facts.name, one.facts.user, one.at) for one in bench.good]
+    noted = [
+        (successful_run.facts.id, successful_run.facts.name, successful_run.facts.user, successful_run.at)
+        for successful_run in bench.good
+    ]
     assert sorted(noted) == [
         ("1", "llm", "ada", NOW - 50),
         ("2", "llm", "ada", NOW + 10),
@@ -295,7 +298,7 @@ def test_one_that_hangs_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPa
 def test_ends_of_one_job(known: JobSummary, found: list[tuple[str, str, float]]) -> None:
     """One whose time is not told ended now; what its controller began anew had ended badly."""
     told = job_ends_of("red", "west", known, NOW)
-    assert [(one.job, one.mark, one.ended) for one in told] == found
+    assert [(job_end.job, job_end.mark, job_end.ended) for job_end in told] == found
 
 
 def test_time_limits_can_be_left_out() -> None:
@@ -367,12 +370,15 @@ def test_only_schedulers_are_asked_and_stopping_is_at_once(monkeypatch: pytest.M
     slurm = Connector("slurm", "slurm", SlurmSettings())
     logs = FoldersSettings(pattern=f"{tmp_path}/{{id}}/*.log")
     clusters = (Cluster("west", "red", (Connector("logs", "folders", logs), slurm)), Cluster("east", "red"))
-    assert [(one.cluster, one.name) for one in watched_schedulers(Config(clusters))] == [("west", "slurm")]
+    assert [
+        (watched_scheduler.cluster, watched_scheduler.name)
+        for watched_scheduler in watched_schedulers(Config(clusters))
+    ] == [("west", "slurm")]
     said: list[str] = []
     stop = threading.Event()
     stop.set()
     watch_job_ends(Config(clusters), lambda *_: None, Shelf(), stop, said.append)
-    assert [one.partition(":")[0] for one in said] == ["endings of west cannot be seen by slurm"]
+    assert [text.partition(":")[0] for text in said] == ["endings of west cannot be seen by slurm"]
     watch_job_ends(Config(), lambda *_: None, Shelf(), stop, said.append)
     assert len(said) == 1
     bench = JobWatcher((), lambda *_: None, Shelf(), said.append, JobWatcherSettings())

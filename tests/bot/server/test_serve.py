@@ -52,9 +52,9 @@ def test_alerts_become_work(web: FlaskClient, url: str) -> None:
     """One piece of work a job; the same alerts again fold into it."""
     body = payload(alert(run="llm-7b", namespace="ml"), alert(job_id="4711"))
     told = web.post("/webhooks/alerts", data=body, headers=bearer())
-    assert (told.status_code, [one["new"] for one in told.get_json()["asked"]]) == (202, [True, True])
+    assert (told.status_code, [item["new"] for item in told.get_json()["asked"]]) == (202, [True, True])
     again = web.post("/webhooks/alerts", data=body, headers=bearer())
-    assert [one["new"] for one in again.get_json()["asked"]] == [False, False]
+    assert [item["new"] for item in again.get_json()["asked"]] == [False, False]
     with TaskQueue(url) as works:
         first = works.work(told.get_json()["asked"][0]["work"])
     assert (first.tenant, first.repeats, json.loads(first.payload)) == (
@@ -233,11 +233,11 @@ def test_nobody_is_left_when_the_service_is_killed(tmp_path: Path, cache: Path, 
     port = free_port()
     with served(tmp_path, cache, port) as service:
         until(lambda: ok(port))
-        children = [int(one) for one in Path(f"/proc/{service.pid}/task/{service.pid}/children").read_text().split()]
+        children = [int(text) for text in Path(f"/proc/{service.pid}/task/{service.pid}/children").read_text().split()]
         until(lambda: begun(worker_of(service.pid)))
         service.kill()
         service.wait()
-        until(lambda: not any(begun(one) for one in children))
+        until(lambda: not any(begun(child) for child in children))
 
 
 def begun(pid: int) -> bool:
@@ -253,7 +253,7 @@ def begun(pid: int) -> bool:
 def worker_of(pid: int) -> int:
     """A process of the crew: a child that is not multiprocessing's own tracker."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    [worker, *_] = [one for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
+    [worker, *_] = [child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
     return int(worker)
 
 

@@ -31,9 +31,9 @@ def only(items):
 
 def option(message, verb):
     """The value of a choice of the overflow menu."""
-    menus = [one for block in message.blocks if block["type"] == "actions" for one in block["elements"]]
-    menu = only([one for one in menus if one["type"] == "overflow"])
-    return only([one["value"] for one in menu["options"] if one["value"].startswith(verb)])
+    menus = [element for block in message.blocks if block["type"] == "actions" for element in block["elements"]]
+    menu = only([item for item in menus if item["type"] == "overflow"])
+    return only([item["value"] for item in menu["options"] if item["value"].startswith(verb)])
 
 
 def text_of(message):
@@ -55,10 +55,10 @@ def test_a_diagnosis(play):
     told = text_of(answer)
     assert "rank 5" in told
     assert "Asked by" in told
-    assert [one.name for one in play.workspace.files] == ["lm-tiny-timeline.png", "lm-tiny-evidence.txt"]
-    assert all(one.shared for one in play.workspace.files)
-    assert {one.thread_ts for one in play.workspace.thread(CHANNEL, answer.ts)} <= {answer.ts, None}
-    assert [one.method for one in play.workspace.traffic].count("chat.postMessage") == 1
+    assert [file.name for file in play.workspace.files] == ["lm-tiny-timeline.png", "lm-tiny-evidence.txt"]
+    assert all(file.shared for file in play.workspace.files)
+    assert {message.thread_ts for message in play.workspace.thread(CHANNEL, answer.ts)} <= {answer.ts, None}
+    assert [call.method for call in play.workspace.traffic].count("chat.postMessage") == 1
 
 
 def test_an_unknown_job_gives_candidates(play):
@@ -106,7 +106,7 @@ def test_private_goes_to_the_person(play):
     """The channel sees nothing."""
     play.diagnose("demo private")
     assert play.answers() == []
-    direct = only([one for one in play.workspace.state.channels.values() if one.direct])
+    direct = only([channel for channel in play.workspace.state.channels.values() if channel.direct])
     assert "Only you see this" in text_of(only(play.answers(direct.id)))
 
 
@@ -131,7 +131,7 @@ def test_right_closes_with_one_press(play):
     assert f'"user_id": "{ADA}"' in text_of(closed)
     incident = only(play.ledger.list())
     assert incident.closed_at is not None
-    assert [one.said.verdict for one in play.ledger.said(incident.id)] == ["right"]
+    assert [annotation.said.verdict for annotation in play.ledger.said(incident.id)] == ["right"]
 
 
 def test_wrong_and_another_cause(play):
@@ -140,12 +140,14 @@ def test_wrong_and_another_cause(play):
     answer = only(play.answers())
     press(play, answer.ts, "wrong")
     incident = only(play.ledger.list())
-    assert [(one.said.verdict, one.said.cause) for one in play.ledger.said(incident.id)] == [("wrong", None)]
+    assert [(annotation.said.verdict, annotation.said.cause) for annotation in play.ledger.said(incident.id)] == [
+        ("wrong", None)
+    ]
     assert play.ledger.get(incident.id).incident.closed_at is None
 
     form(play)
     play.workspace.act(ADA, "cause", "fault")
-    play.workspace.until(lambda: any(one.get("block_id") == "other_fault" for one in form(play).blocks))
+    play.workspace.until(lambda: any(block.get("block_id") == "other_fault" for block in form(play).blocks))
     found = play.workspace.suggest(ADA, "other_fault", "disk ful")
     assert found.options[0]["value"] == "disk_full"
     play.workspace.submit(
@@ -231,7 +233,9 @@ def test_mentions_work_in_threads(play):
     head, _ = play.workspace.say(ADA, CHANNEL, "what is with demo?")
     play.workspace.mention(ADA, CHANNEL, "diagnose `demo`", head.ts)
     play.settle()
-    answer = only([one for one in play.workspace.thread(CHANNEL, head.ts) if one.by_app and not one.files])
+    answer = only(
+        [message for message in play.workspace.thread(CHANNEL, head.ts) if message.by_app and not message.files]
+    )
     assert "lm-tiny" in answer.text
     play.workspace.mention(ADA, CHANNEL, "help")
     play.send()
@@ -243,14 +247,14 @@ def test_the_shortcut_finds_the_job_in_a_message(play):
     alert, _ = play.workspace.say(GRACE, CHANNEL, "GPUHang: job_name=demo is silent")
     play.workspace.shortcut(ADA, CHANNEL, alert.ts, "diagnose_message")
     play.settle()
-    assert "lm-tiny" in next(one for one in play.workspace.thread(CHANNEL, alert.ts) if one.by_app).text
+    assert "lm-tiny" in next(message for message in play.workspace.thread(CHANNEL, alert.ts) if message.by_app).text
 
     chat, _ = play.workspace.say(GRACE, CHANNEL, "who broke it?")
     play.workspace.shortcut(ADA, CHANNEL, chat.ts, "diagnose_message")
     form(play)
     play.workspace.submit(ADA, {"name": "fine"})
     play.settle()
-    assert [one for one in play.workspace.thread(CHANNEL, chat.ts) if one.by_app]
+    assert [message for message in play.workspace.thread(CHANNEL, chat.ts) if message.by_app]
 
 
 def test_home(play):
@@ -284,7 +288,7 @@ def test_where_the_bot_is_not_the_answer_goes_to_who_asked(play):
     play.workspace.add_channel(OTHER, "second", [ADA], app=False)
     play.diagnose("demo", channel=OTHER)
     assert play.answers(OTHER) == []
-    direct = only([one for one in play.workspace.state.channels.values() if one.direct])
+    direct = only([channel for channel in play.workspace.state.channels.values() if channel.direct])
     assert "lm-tiny" in only(play.answers(direct.id)).text
 
 
@@ -303,7 +307,7 @@ def test_rights(tmp_path, known, monkeypatch):
         assert ONCALL in text_of(play.workspace.ephemerals(CHANNEL, EVE)[-1])
         assert play.ledger.said(1) == ()
         press(play, answer.ts, "right", user=GRACE)
-        assert [one.said.who for one in play.ledger.said(1)] == [GRACE]
+        assert [annotation.said.who for annotation in play.ledger.said(1)] == [GRACE]
         press(play, answer.ts, "more", user=EVE, value=option(only(play.answers()), "mute_job"))
         assert play.workspace.modal(EVE) is None
         play.workspace.command(ADA, FOREIGN, "/diagnose", "demo")
@@ -314,7 +318,7 @@ def test_rights(tmp_path, known, monkeypatch):
 
             from bot.store.tables import AuditRow
 
-            rows = [(one.who, one.verb, one.allowed) for one in session.exec(select(AuditRow))]
+            rows = [(row.who, row.verb, row.allowed) for row in session.exec(select(AuditRow))]
         assert rows == [
             (ADA, "diagnose", True),
             (EVE, "annotate", False),
@@ -332,7 +336,7 @@ def test_a_reminder(play):
     [sender] = play.senders
     sender.clock = lambda: datetime.now(UTC) + timedelta(days=4)
     play.send()
-    direct = only([one for one in play.workspace.state.channels.values() if one.direct])
+    direct = only([channel for channel in play.workspace.state.channels.values() if channel.direct])
     asked = only(play.answers(direct.id))
     assert "What was it in the end" in asked.text
     play.workspace.click(ADA, direct.id, asked.ts, "remind_later")

@@ -49,7 +49,7 @@ def test_a_failure_is_told_in_the_channel(play):
     answer = only(play.answers())
     assert "llm-70b" in answer.text
     assert "it ended: FAILED" in text_of(answer)
-    posted = only([one for one in play.workspace.traffic if one.method == "chat.postMessage"])
+    posted = only([call for call in play.workspace.traffic if call.method == "chat.postMessage"])
     assert "S0ONCALL" in json.dumps(posted.arguments)
     assert len(play.workspace.files) == 2
 
@@ -58,7 +58,7 @@ def test_nothing_is_told_of_a_run_that_is_well(play):
     """It is kept among the incidents, that is all."""
     ended(play, "fine-run", source="fine")
     assert play.answers() == []
-    assert [one.verdict for one in play.ledger.list()] == ["no_fault"]
+    assert [incident.verdict for incident in play.ledger.list()] == ["no_fault"]
 
 
 def test_subscriptions(play):
@@ -67,7 +67,7 @@ def test_subscriptions(play):
     ended(play, "page-me")
     assert play.answers() == []
     assert "other-7b" in only(play.answers(OTHER)).text
-    direct = only([one for one in play.workspace.state.channels.values() if one.direct])
+    direct = only([channel for channel in play.workspace.state.channels.values() if channel.direct])
     assert "page-me" in only(play.answers(direct.id)).text
 
 
@@ -83,11 +83,13 @@ def test_attempts_are_one_thread_with_a_count(play):
     ended(play, "llm-70b", "102")
     head = only(play.answers())
     below = [
-        one for one in play.workspace.thread(CHANNEL, head.ts) if one.by_app and one.ts != head.ts and not one.files
+        message
+        for message in play.workspace.thread(CHANNEL, head.ts)
+        if message.by_app and message.ts != head.ts and not message.files
     ]
     assert "Failed 2 times in a row" in text_of(only(below))
     assert "1 later attempt failed too" in text_of(head)
-    assert len({one.chain for one in play.ledger.list()}) == 1
+    assert len({incident.chain for incident in play.ledger.list()}) == 1
 
 
 def test_the_same_failure_again_is_counted_in_place(play):
@@ -105,7 +107,7 @@ def test_a_channel_gets_no_more_than_its_share(play):
         ended(play, f"run-{number}", who=f"user{number}")
     answers = play.answers()
     assert len(answers) == 4
-    rest = only([one for one in answers if "not posted one by one" in one.text])
+    rest = only([answer for answer in answers if "not posted one by one" in answer.text])
     assert "3 more failures" in rest.text
     assert "run-5" in text_of(rest)
 
@@ -145,7 +147,7 @@ def test_quiet_start(tmp_path, known, monkeypatch):
         ended(play, "llm-70b")
         assert play.answers() == []
         answer = only(play.answers(OTHER))
-        posted = only([one for one in play.workspace.traffic if one.method == "chat.postMessage"])
+        posted = only([call for call in play.workspace.traffic if call.method == "chat.postMessage"])
         assert "S0ONCALL" not in json.dumps(posted.arguments)
         play.workspace.click(ADA, OTHER, answer.ts, "right")
         play.settle()

@@ -37,11 +37,11 @@ def play(tmp_path, known, fallen, monkeypatch) -> Iterator[Stage]:
 def buttons(message) -> dict[str, dict]:
     """The pair, by what each does."""
     return {
-        one["action_id"]: one
+        element["action_id"]: element
         for block in message.blocks
         if block["type"] == "actions"
-        for one in block["elements"]
-        if one["action_id"].startswith("bar_")
+        for element in block["elements"]
+        if element["action_id"].startswith("bar_")
     }
 
 
@@ -66,10 +66,10 @@ def test_proposed_and_confirmed(play):
     assert "node-b: barred for the cluster on" in told
     assert f'"user_id": "{ADA}"' in told
     assert buttons(only(play.answers())) == {}
-    assert [one for one in play.told() if one.startswith("Barred")] == ["Barred: node-b."]
+    assert [text for text in play.told() if text.startswith("Barred")] == ["Barred: node-b."]
     ephemeral = str(play.workspace.ephemerals(CHANNEL, ADA)[-1].blocks)
     assert "scontrol update NodeName=node-b State=DRAIN" in ephemeral
-    assert [(one.node, one.state, one.decided_by) for one in play.ledger.bars("default")] == [("node-b", "barred", ADA)]
+    assert [(bar.node, bar.state, bar.decided_by) for bar in play.ledger.bars("default")] == [("node-b", "barred", ADA)]
 
 
 def test_refused_and_not_proposed_again_by_the_same_end(play):
@@ -78,7 +78,7 @@ def test_refused_and_not_proposed_again_by_the_same_end(play):
     press(play, "bar_refuse", GRACE)
     assert "node-b: not barred: refused on" in text_of(only(play.answers()))
     play.diagnose("fallen")
-    assert [one.state for one in play.ledger.bars("default", states=("proposed", "barred", "refused"))] == ["refused"]
+    assert [bar.state for bar in play.ledger.bars("default", states=("proposed", "barred", "refused"))] == ["refused"]
 
 
 def test_two_people_press_at_once(play):
@@ -99,7 +99,7 @@ def test_who_may_not_is_told_so(tmp_path, known, fallen, monkeypatch):
         play.diagnose("fallen")
         press(play, "bar_confirm", EVE)
         assert "You may not" in play.told(EVE)[-1]
-        assert [one.state for one in play.ledger.bars("default")] == ["proposed"]
+        assert [bar.state for bar in play.ledger.bars("default")] == ["proposed"]
 
 
 def test_an_answer_that_leaves_out_no_node_has_no_buttons(play):

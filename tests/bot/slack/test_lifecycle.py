@@ -14,9 +14,9 @@ from tests.support.slack_stage import ADA, CHANNEL, EVE, GRACE, stage
 def take(play, verb, user=ADA, number=-1):
     """Choose from the menu of an answer."""
     message = play.answers()[number]
-    (menu,) = [one for block in message.blocks if block["type"] == "actions" for one in block["elements"]
-               if one["action_id"] == "life"]  # fmt: skip
-    value = only([one["value"] for one in menu["options"] if one["value"].startswith(verb)])
+    (menu,) = [element for block in message.blocks if block["type"] == "actions" for element in block["elements"]
+               if element["action_id"] == "life"]  # fmt: skip
+    value = only([option["value"] for option in menu["options"] if option["value"].startswith(verb)])
     delivery = play.workspace.click(user, CHANNEL, message.ts, "life", value)
     play.settle()
     return delivery
@@ -77,7 +77,7 @@ def test_merged_and_both_sides_say_so(play):
     assert "no incident 99" in play.workspace.modal(ADA).errors["other"]
     play.workspace.submit(ADA, {"near": str(first), "other": ""})
     play.settle()
-    whole, part = (text_of(one) for one in play.answers())
+    whole, part = (text_of(answer) for answer in play.answers())
     assert f"incident {second}" in whole
     assert f"Merged into incident {first}" in part
     assert state(play) == "merged"
@@ -120,7 +120,7 @@ def test_delivered_twice_to_two_replicas_it_is_one_step(tmp_path, known, monkeyp
         form(play)
         play.workspace.submit(ADA, {"assignee": GRACE})
         play.settle()
-        assert [(one.step.verb, one.step.assignee) for one in play.ledger.steps(incident)] == [
+        assert [(step.step.verb, step.step.assignee) for step in play.ledger.steps(incident)] == [
             ("ack", ADA),
             ("assign", GRACE),
         ]

@@ -24,7 +24,7 @@ NEEDLE = "fabricd: partition key table of hca"
 
 def fields(view):
     """block_id → the element of each field of a form."""
-    return {one["block_id"]: one["element"] for one in view.source["blocks"] if one["type"] == "input"}
+    return {block["block_id"]: block["element"] for block in view.source["blocks"] if block["type"] == "input"}
 
 
 def words(view):
@@ -121,7 +121,7 @@ def asked(play, user=ADA):
 
 def closed(play, fault):
     """Somebody has said what the last incident was."""
-    incident = max(one.id for one in play.ledger.list())
+    incident = max(item.id for item in play.ledger.list())
     play.ledger.annotate(incident, "default", "said", Closing(ADA, "slack", "wrong", "fault", fault), NOW)
     play.settle()
 
@@ -129,8 +129,8 @@ def closed(play, fault):
 def pressed(play):
     """The message's menu: propose a rule."""
     [answer] = play.answers()
-    elements = [one for block in answer.blocks if block["type"] == "actions" for one in block["elements"]]
-    [wanted] = [option["value"] for one in elements if one["type"] == "overflow" for option in one["options"]
+    elements = [element for block in answer.blocks if block["type"] == "actions" for element in block["elements"]]
+    [wanted] = [option["value"] for element in elements if element["type"] == "overflow" for option in element["options"]
                 if option["value"].startswith("propose_rule")]  # fmt: skip
     play.workspace.click(ADA, CHANNEL, answer.ts, "more", wanted)
 
@@ -156,7 +156,7 @@ def test_from_the_close_out_to_the_branch(play, clone):
     )
     assert "It is written down" in words(form(play))
     play.settle()
-    reply = only([one for one in play.workspace.thread(CHANNEL, answer.ts) if "Rule " in one.text])
+    reply = only([message for message in play.workspace.thread(CHANNEL, answer.ts) if "Rule " in message.text])
     assert "HCA lost its partition" in reply.text
     assert "is proposed" in text_of(reply) or "is open as a draft" in text_of(reply)
 
@@ -165,14 +165,14 @@ def test_from_the_close_out_to_the_branch(play, clone):
     assert sum(name.endswith(f"/{proposal.rule}/rule.yaml") for name in files) == 1
     assert sum("/match/" in name for name in files) >= 2
     assert "HCA lost its partition" in git(
-        clone, "show", f"{proposal.branch}:{next(one for one in files if one.endswith('rule.yaml'))}"
+        clone, "show", f"{proposal.branch}:{next(file for file in files if file.endswith('rule.yaml'))}"
     )
     assert git(clone, "status", "--porcelain") == ""
 
     git(clone, "merge", "-q", "--no-edit", proposal.branch)
     tick(play.ledger, datetime(2100, 1, 1, tzinfo=UTC))
     play.settle()
-    merged = only([one for one in play.workspace.thread(CHANNEL, answer.ts) if "Rule " in one.text])
+    merged = only([message for message in play.workspace.thread(CHANNEL, answer.ts) if "Rule " in message.text])
     assert "was merged" in text_of(merged)
     assert merged.ts == reply.ts
 
@@ -205,7 +205,7 @@ def test_who_may_not_is_told_whom_to_ask(play):
     assert "It is closed. You may not propose rules here" in words(form(play, EVE))
     play.settle()
     assert proposals(play.ledger) == ()
-    assert all(one.closed_at is not None for one in play.ledger.list())
+    assert all(incident.closed_at is not None for incident in play.ledger.list())
 
 
 def test_another_person_of_the_group_may_go_on(play):

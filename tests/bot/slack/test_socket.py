@@ -32,14 +32,14 @@ def linked(tmp_path, known, monkeypatch, *, replicas=1, duplicate=False):
                 yield play, mode
             finally:
                 mode.drop()
-                for one in handlers:
-                    one.close()
-                    one.app._listener_runner.listener_executor.shutdown(wait=True)
+                for handler in handlers:
+                    handler.close()
+                    handler.app._listener_runner.listener_executor.shutdown(wait=True)
 
 
 def opened(play):
     """How many connections were asked for."""
-    return [one.method for one in play.workspace.traffic].count("apps.connections.open")
+    return [call.method for call in play.workspace.traffic].count("apps.connections.open")
 
 
 def test_from_a_command_to_a_closed_incident(tmp_path, known, monkeypatch):
@@ -51,7 +51,7 @@ def test_from_a_command_to_a_closed_incident(tmp_path, known, monkeypatch):
         press(play, answer.ts, "wrong")
         form(play)
         play.workspace.act(ADA, "cause", "fault")
-        play.workspace.until(lambda: any(one.get("block_id") == "other_fault" for one in form(play).blocks))
+        play.workspace.until(lambda: any(block.get("block_id") == "other_fault" for block in form(play).blocks))
         assert play.workspace.suggest(ADA, "other_fault", "disk ful").options[0]["value"] == "disk_full"
         play.workspace.submit(ADA, {"cause": "fault", "other_fault": "disk_full"})
         play.settle()
@@ -62,14 +62,14 @@ def test_two_connections_and_everything_twice(tmp_path, known, monkeypatch):
     """Each replica gets one of the two; one of them has the effect."""
     with linked(tmp_path, known, monkeypatch, replicas=2, duplicate=True) as (play, _):
         delivery = play.diagnose()
-        assert [one.error for one in delivery.answers] == [None, None]
+        assert [item.error for item in delivery.answers] == [None, None]
         answer = only(play.answers())
         press(play, answer.ts, "right")
-        assert [one.said.verdict for one in play.ledger.said(1)] == ["right"]
+        assert [annotation.said.verdict for annotation in play.ledger.said(1)] == ["right"]
         head, _ = play.workspace.say(ADA, CHANNEL, "what is with fine?")
         assert play.workspace.mention(ADA, CHANNEL, "diagnose fine", head.ts).acknowledged
         play.settle()
-        assert len([one for one in play.workspace.thread(CHANNEL, head.ts) if one.by_app]) == 1
+        assert len([message for message in play.workspace.thread(CHANNEL, head.ts) if message.by_app]) == 1
         assert len(play.ledger.list()) == 2
 
 
@@ -83,7 +83,7 @@ def test_a_new_connection_loses_nothing(tmp_path, known, monkeypatch, end):
         assert play.workspace.until(lambda: opened(play) == mode.accepted == 2 and mode.connections == 1, 30.0)
         play.workspace.command(ADA, CHANNEL, "/diagnose", "fine")
         play.settle()
-        assert [one.text.split(":")[0].split()[-1] for one in play.answers()] == ["lm-tiny", "lm-tiny"]
+        assert [answer.text.split(":")[0].split()[-1] for answer in play.answers()] == ["lm-tiny", "lm-tiny"]
         assert len(play.ledger.list()) == 2
 
 

@@ -57,9 +57,9 @@ def option(node: JsonNode, *, plain: bool = True, url: bool = False) -> None:
 def options(node: JsonNode, least: int, most: int, *, plain: bool = True, url: bool = False) -> None:
     """A list of options with values that differ."""
     members = node.items(least, most)
-    for one in members:
-        option(one, plain=plain, url=url)
-    values = [one.value.get("value") for one in members if isinstance(one.value, dict)]
+    for member in members:
+        option(member, plain=plain, url=url)
+    values = [member.value.get("value") for member in members if isinstance(member.value, dict)]
     if len(set(map(repr, values))) < len(values):
         node.complain("options must have unique values")
 
@@ -69,8 +69,8 @@ def choices(node: JsonNode) -> None:
     if node.has("options") == node.has("option_groups"):
         node.complain("must define either `options` or `option_groups`")
         return
-    for one in node.children("options"):
-        options(one, 0, CHOICES)
+    for child in node.children("options"):
+        options(child, 0, CHOICES)
     for groups in node.children("option_groups"):
         for group in groups.items(0, CHOICES):
             if group.object("label options"):
@@ -102,8 +102,8 @@ def initial(node: JsonNode, key: str, *, among: list[Any] | None) -> None:
 def initials(node: JsonNode, *, among: list[Any] | None, plain: bool = True) -> None:
     """`initial_options`: at least one, each equal to one that is offered."""
     if node.has("initial_options"):
-        for one in node["initial_options"].items(1, CHOICES):
+        for initial_option in node["initial_options"].items(1, CHOICES):
             if among is None:
-                option(one, plain=plain)
-            elif one.value not in among:
-                one.complain("must exactly match one of the provided options")
+                option(initial_option, plain=plain)
+            elif initial_option.value not in among:
+                initial_option.complain("must exactly match one of the provided options")

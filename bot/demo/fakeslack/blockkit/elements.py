@@ -31,12 +31,12 @@ def element(node: JsonNode, allowed: frozenset[str]) -> None:
     _CHECKS[kind](node)
     for name in node.children("action_id"):
         name.string(NAME, 1)
-    for one in node.children("confirm"):
-        confirm(one)
-    for one in node.children("placeholder"):
-        text(one, PLACEHOLDER, plain=True)
-    for one in node.children("focus_on_load"):
-        one.boolean()
+    for child in node.children("confirm"):
+        confirm(child)
+    for item in node.children("placeholder"):
+        text(item, PLACEHOLDER, plain=True)
+    for item in node.children("focus_on_load"):
+        item.boolean()
 
 
 def image(node: JsonNode) -> None:
@@ -63,14 +63,14 @@ def picture(node: JsonNode) -> None:
 def _button(node: JsonNode) -> None:
     if node.object("type text", "action_id value url style confirm accessibility_label"):
         text(node["text"], 75, plain=True)
-        for one in node.children("value"):
-            one.string(2000)
-        for one in node.children("url"):
-            one.string(3000, 1)
-        for one in node.children("style"):
-            one.one_of("primary", "danger")
-        for one in node.children("accessibility_label"):
-            one.string(75)
+        for child in node.children("value"):
+            child.string(2000)
+        for item in node.children("url"):
+            item.string(3000, 1)
+        for item in node.children("style"):
+            item.one_of("primary", "danger")
+        for item in node.children("accessibility_label"):
+            item.string(75)
 
 
 def _overflow(node: JsonNode) -> None:
@@ -109,13 +109,13 @@ def _multi_external_select(node: JsonNode) -> None:
 
 
 def _query(node: JsonNode) -> None:
-    for one in node.children("min_query_length"):
-        one.integer(0, 1000)
+    for child in node.children("min_query_length"):
+        child.integer(0, 1000)
 
 
 def _check_max_selected(node: JsonNode) -> None:
-    for one in node.children("max_selected_items"):
-        one.integer(1, 100)
+    for max_selected_item in node.children("max_selected_items"):
+        max_selected_item.integer(1, 100)
 
 
 def _require_options(node: JsonNode) -> None:
@@ -126,8 +126,8 @@ def _require_options(node: JsonNode) -> None:
 def _named_select(key: str, more: str = "") -> Callable[[JsonNode], None]:
     def check(node: JsonNode) -> None:
         if node.object("type action_id", f"{key} confirm placeholder focus_on_load {more}"):
-            for one in node.children(key):
-                one.string(NAME, 1)
+            for child in node.children(key):
+                child.string(NAME, 1)
 
     return check
 
@@ -146,23 +146,23 @@ def _radio_buttons(node: JsonNode) -> None:
 
 def _datepicker(node: JsonNode) -> None:
     if node.object("type action_id", "initial_date confirm placeholder focus_on_load"):
-        for one in node.children("initial_date"):
-            one.string(10, 10)
+        for child in node.children("initial_date"):
+            child.string(10, 10)
 
 
 def _plain_text_input(node: JsonNode) -> None:
     more = "initial_value multiline min_length max_length dispatch_action_config placeholder focus_on_load"
     if not node.object("type action_id", more):
         return
-    for one in node.children("multiline"):
-        one.boolean()
-    for one in node.children("min_length"):
-        one.integer(0, 3000)
-    for one in node.children("max_length"):
-        one.integer(1, 3000)
-    for one in node.children("initial_value"):
+    for child in node.children("multiline"):
+        child.boolean()
+    for item in node.children("min_length"):
+        item.integer(0, 3000)
+    for item in node.children("max_length"):
+        item.integer(1, 3000)
+    for item in node.children("initial_value"):
         most = node.value.get("max_length")
-        one.string(most if isinstance(most, int) else 3000)
+        item.string(most if isinstance(most, int) else 3000)
 
 
 def _number_input(node: JsonNode) -> None:
@@ -170,15 +170,15 @@ def _number_input(node: JsonNode) -> None:
     if not node.object("type is_decimal_allowed", more):
         return
     node["is_decimal_allowed"].boolean()
-    for one in node.children("initial_value", "min_value", "max_value"):
-        words = one.string(100, 1)
+    for child in node.children("initial_value", "min_value", "max_value"):
+        words = child.string(100, 1)
         try:
             number = float(words)
         except ValueError:
-            one.complain("must be a number")
+            child.complain("must be a number")
             continue
         if node.value["is_decimal_allowed"] is False and not number.is_integer():
-            one.complain("must be a whole number")
+            child.complain("must be a whole number")
 
 
 _CHECKS: dict[str, Callable[[JsonNode], None]] = {

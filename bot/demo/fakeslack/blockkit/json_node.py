@@ -42,12 +42,12 @@ class JsonNode:
             self.complain("must be an object")
             return False
         needs, may = required.split(), optional.split()
-        missing = [one for one in needs if not self.has(one)]
-        for one in missing:
-            self.complain(f"missing required field: {one}")
-        for one in self.value:
-            if one not in needs and one not in may:
-                self.complain(f"invalid additional property: {one}")
+        missing = [item for item in needs if not self.has(item)]
+        for scope in missing:
+            self.complain(f"missing required field: {scope}")
+        for item in self.value:
+            if item not in needs and item not in may:
+                self.complain(f"invalid additional property: {item}")
         return not missing
 
     def string(self, most: int, least: int = 0) -> str:
@@ -60,7 +60,7 @@ class JsonNode:
             self.complain(f"must be less than {most + 1} characters")
         if size < least:
             self.complain(f"must be more than {least - 1} characters")
-        if any("\ud800" <= one <= "\udfff" for one in self.value):
+        if any("\ud800" <= item <= "\udfff" for item in self.value):
             self.complain("must be valid Unicode")
         return self.value
 

@@ -36,13 +36,13 @@ def message_blocks(blocks: Any) -> None:
     Raises:
         Refused: invalid_blocks_format, invalid_blocks, msg_blocks_too_long.
     """
-    if not isinstance(blocks, list) or not all(isinstance(one, dict) for one in blocks):
+    if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
         raise ApiError("invalid_blocks_format", "blocks must be an array of objects")
     root = JsonNode({"blocks": blocks}, "")
     _blocks(root["blocks"], MESSAGE_BLOCKS, _MESSAGE, least=0)
     if root.said:
         raise ApiError("invalid_blocks", *root.said)
-    spent = sum(length(one) for one in texts(blocks))
+    spent = sum(length(text) for text in texts(blocks))
     if spent > ALL_TEXT:
         raise ApiError("msg_blocks_too_long", f"{spent} characters of text in all blocks")
 
@@ -69,56 +69,56 @@ _MODAL_FIELDS = "title submit close clear_on_close notify_on_close submit_disabl
 
 
 def _fields(node: JsonNode) -> None:
-    for one in node.children("private_metadata"):
-        one.string(3000)
-    for one in node.children("callback_id", "external_id"):
-        one.string(NAME)
+    for item in node.children("private_metadata"):
+        item.string(3000)
+    for item in node.children("callback_id", "external_id"):
+        item.string(NAME)
     if node.value["type"] == "home":
-        for one in node.children(*_MODAL_FIELDS.split()):
-            one.complain("only allowed in modals")
+        for child in node.children(*_MODAL_FIELDS.split()):
+            child.complain("only allowed in modals")
         return
     if not node.has("title"):
         node.complain("missing required field: title")
-    for one in node.children("title", "submit", "close"):
-        text(one, 24, plain=True)
-    for one in node.children("clear_on_close", "notify_on_close", "submit_disabled"):
-        one.boolean()
+    for item in node.children("title", "submit", "close"):
+        text(item, 24, plain=True)
+    for item in node.children("clear_on_close", "notify_on_close", "submit_disabled"):
+        item.boolean()
     blocks = node.value["blocks"] if isinstance(node.value["blocks"], list) else []
-    if not node.has("submit") and any(isinstance(one, dict) and one.get("type") == "input" for one in blocks):
+    if not node.has("submit") and any(isinstance(block, dict) and block.get("type") == "input" for block in blocks):
         node.complain("missing required field: submit")
 
 
 def texts(value: Any) -> Iterator[str]:
     """All words that blocks show: the `text`, `alt_text` and the like of every object in them."""
     if isinstance(value, list):
-        for one in value:
-            yield from texts(one)
+        for item in value:
+            yield from texts(item)
     elif isinstance(value, dict):
-        for key, one in value.items():
-            if key in {"text", "alt_text", "fallback"} and isinstance(one, str):
-                yield one
+        for key, item in value.items():
+            if key in {"text", "alt_text", "fallback"} and isinstance(item, str):
+                yield item
             else:
-                yield from texts(one)
+                yield from texts(item)
 
 
 def _blocks(node: JsonNode, most: int, allowed: frozenset[str], least: int) -> None:
     ids: set[str] = set()
     tables = marked = 0
-    for one in node.items(least, most):
-        kind = one.kind()
+    for block in node.items(least, most):
+        kind = block.kind()
         if not kind:
             continue
         if kind not in allowed:
-            one.complain(f"unsupported type: {kind}")
+            block.complain(f"unsupported type: {kind}")
             continue
-        _CHECKS[kind](one)
-        for name in one.children("block_id"):
+        _CHECKS[kind](block)
+        for name in block.children("block_id"):
             if name.string(NAME, 1) in ids:
                 name.complain("`block_id` must be unique")
             ids.add(str(name.value))
-        _unique_actions(one)
+        _unique_actions(block)
         tables += kind == "table"
-        marked += length(str(one.value.get("text"))) if kind == "markdown" else 0
+        marked += length(str(block.value.get("text"))) if kind == "markdown" else 0
     if tables > 1:
         node.complain("only one table allowed")
     if marked > MARKDOWN_TEXT:
@@ -128,8 +128,8 @@ def _blocks(node: JsonNode, most: int, allowed: frozenset[str], least: int) -> N
 def _unique_actions(node: JsonNode) -> None:
     seen: set[str] = set()
     elements = node.value.get("elements")
-    for one in elements if isinstance(elements, list) else ():
-        name = one.get("action_id") if isinstance(one, dict) else None
+    for action in elements if isinstance(elements, list) else ():
+        name = action.get("action_id") if isinstance(action, dict) else None
         if isinstance(name, str):
             if name in seen:
                 node.complain(f"`action_id` must be unique in a block: {name}")
@@ -141,15 +141,15 @@ def _section(node: JsonNode) -> None:
         return
     if not node.has("text") and not node.has("fields"):
         node.complain("must define either `text` or `fields`")
-    for one in node.children("text"):
-        text(one)
+    for child in node.children("text"):
+        text(child)
     for fields in node.children("fields"):
-        for one in fields.items(1, 10):
-            text(one, 2000)
-    for one in node.children("accessory"):
-        element(one, ACCESSORIES)
-    for one in node.children("expand"):
-        one.boolean()
+        for field in fields.items(1, 10):
+            text(field, 2000)
+    for item in node.children("accessory"):
+        element(item, ACCESSORIES)
+    for item in node.children("expand"):
+        item.boolean()
 
 
 def _header(node: JsonNode) -> None:
@@ -159,11 +159,11 @@ def _header(node: JsonNode) -> None:
 
 def _context(node: JsonNode) -> None:
     if node.object("type elements", "block_id"):
-        for one in node["elements"].items(1, 10):
-            if one.kind() == "image":
-                image(one)
+        for element in node["elements"].items(1, 10):
+            if element.kind() == "image":
+                image(element)
             else:
-                text(one)
+                text(element)
 
 
 def _divider(node: JsonNode) -> None:
@@ -172,8 +172,8 @@ def _divider(node: JsonNode) -> None:
 
 def _actions(node: JsonNode) -> None:
     if node.object("type elements", "block_id"):
-        for one in node["elements"].items(1, 25):
-            element(one, ACTIONS)
+        for item in node["elements"].items(1, 25):
+            element(item, ACTIONS)
 
 
 def _rich_text(node: JsonNode) -> None:
@@ -184,18 +184,18 @@ def _rich_text(node: JsonNode) -> None:
 def _image(node: JsonNode) -> None:
     if node.object("type alt_text", "image_url slack_file title block_id"):
         picture(node)
-        for one in node.children("title"):
-            text(one, 2000, plain=True)
+        for child in node.children("title"):
+            text(child, 2000, plain=True)
 
 
 def _input(node: JsonNode) -> None:
     if not node.object("type label element", "hint optional dispatch_action block_id"):
         return
     text(node["label"], 2000, plain=True)
-    for one in node.children("hint"):
-        text(one, 2000, plain=True)
-    for one in node.children("optional", "dispatch_action"):
-        one.boolean()
+    for child in node.children("hint"):
+        text(child, 2000, plain=True)
+    for item in node.children("optional", "dispatch_action"):
+        item.boolean()
     element(node["element"], INPUTS)
 
 
@@ -206,8 +206,8 @@ def _table(node: JsonNode) -> None:
         for cell in row.items(1, 20):
             _cell(cell)
     for settings in node.children("column_settings"):
-        for one in settings.items(0, 20):
-            _column(one)
+        for setting in settings.items(0, 20):
+            _column(setting)
     if sum(map(length, texts(node.value))) > TABLE_TEXT:
         node.complain(f"table must be less than {TABLE_TEXT + 1} characters")
 
@@ -226,10 +226,10 @@ def _cell(node: JsonNode) -> None:
 def _column(node: JsonNode) -> None:
     """How a column is set; null for one that is not."""
     if node.value is not None and node.object("", "align is_wrapped"):
-        for one in node.children("align"):
-            one.one_of("left", "center", "right")
-        for one in node.children("is_wrapped"):
-            one.boolean()
+        for child in node.children("align"):
+            child.one_of("left", "center", "right")
+        for item in node.children("is_wrapped"):
+            item.boolean()
 
 
 def _markdown(node: JsonNode) -> None:

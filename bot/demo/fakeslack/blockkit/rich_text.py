@@ -17,8 +17,8 @@ _STYLES = "bold italic strike code underline highlight client_highlight unlink"
 
 def rich_text(node: JsonNode) -> None:
     """The elements of a rich_text block."""
-    for one in node["elements"].items(1, 1000):
-        _piece(one, lists=True)
+    for element in node["elements"].items(1, 1000):
+        _piece(element, lists=True)
 
 
 def _piece(node: JsonNode, *, lists: bool) -> None:
@@ -37,27 +37,27 @@ def _piece(node: JsonNode, *, lists: bool) -> None:
 def _list(node: JsonNode) -> None:
     if node.object("type style elements", "indent offset border"):
         node["style"].one_of("bullet", "ordered")
-        for one in node["elements"].items(1, 1000):
-            _piece(one, lists=False)
-        for one in node.children("indent"):
-            one.integer(0, 8)
-        for one in node.children("offset"):
-            one.integer(0, 10_000)
+        for element in node["elements"].items(1, 1000):
+            _piece(element, lists=False)
+        for child in node.children("indent"):
+            child.integer(0, 8)
+        for item in node.children("offset"):
+            item.integer(0, 10_000)
         _border(node)
 
 
 def _border(node: JsonNode) -> None:
-    for one in node.children("border"):
-        one.integer(0, 1)
+    for child in node.children("border"):
+        child.integer(0, 1)
 
 
 def _check_children(node: JsonNode, allowed: frozenset[str]) -> None:
-    for one in node.items(1, 5000):
-        kind = one.kind()
+    for element in node.items(1, 5000):
+        kind = element.kind()
         if kind and kind not in allowed:
-            one.complain(f"unsupported type: {kind}")
+            element.complain(f"unsupported type: {kind}")
         elif kind:
-            _leaf(one, kind)
+            _leaf(element, kind)
 
 
 def _leaf(node: JsonNode, kind: str) -> None:
@@ -65,12 +65,12 @@ def _leaf(node: JsonNode, kind: str) -> None:
     if not node.object(f"type {required}", optional):
         return
     for key in texts.split():
-        for one in node.children(key):
-            one.string(LONGEST, 1)
+        for child in node.children(key):
+            child.string(LONGEST, 1)
     for style in node.children("style"):
         if style.object("", _STYLES):
-            for one in style.value:
-                style[one].boolean()
+            for item in style.value:
+                style[item].boolean()
     if kind == "broadcast":
         node["range"].one_of("here", "channel", "everyone")
     if kind == "date":

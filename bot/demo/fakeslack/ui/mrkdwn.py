@@ -82,13 +82,13 @@ def mrkdwn(text: str, names: Names) -> Markup:
     def styled(words: str) -> str:
         """Styles nest, and never overlap: what is in one is done before what stands around it."""
         for pattern, tag in _STYLES:
-            words = pattern.sub(lambda one, tag=tag: kept(Markup(f"<{tag}>{styled(one[1])}</{tag}>")), words)  # type: ignore[misc]  # noqa: S704 - escaped before
+            words = pattern.sub(lambda word, tag=tag: kept(Markup(f"<{tag}>{styled(word[1])}</{tag}>")), words)  # type: ignore[misc]  # noqa: S704 - escaped before
         return words
 
     words = _PIECES.sub(piece, text.replace(_OPEN, "").replace(_SHUT, ""))
     html = "".join(_lines(styled(str(escape(_plain(words, keep_quotes=True))))))
     while _OPEN in html:
-        html = _DONE.sub(lambda one: str(done[int(one[1])]), html)
+        html = _DONE.sub(lambda json: str(done[int(json[1])]), html)
     return Markup(html)  # noqa: S704 - escaped above
 
 
@@ -158,14 +158,14 @@ def link(address: str, label: str = "") -> Markup:
 
 def rich_text(block: Json, names: Names) -> Markup:
     """A rich_text block as HTML."""
-    return Markup("").join(_piece(one, names) for one in block["elements"])
+    return Markup("").join(_piece(element, names) for element in block["elements"])
 
 
 def _piece(piece: Json, names: Names) -> Markup:
     kind = piece["type"]
     inside = Markup("").join(
-        Markup("<li>{}</li>").format(_piece(one, names)) if kind == "rich_text_list" else _leaf(one, names)
-        for one in piece["elements"]
+        Markup("<li>{}</li>").format(_piece(element, names)) if kind == "rich_text_list" else _leaf(element, names)
+        for element in piece["elements"]
     )
     if kind == "rich_text_list":
         tag = "ol" if piece["style"] == "ordered" else "ul"

@@ -69,8 +69,8 @@ def _filters(pages: Blueprint, workspace: Workspace) -> None:
     def web_only(address: str) -> str:
         return address if address.startswith(("https://", "http://")) else "#"
 
-    for one in (mrkdwn, rich_text, file_of, emoji, web_only, preview, size):
-        pages.app_template_filter(one.__name__)(one)
+    for item in (mrkdwn, rich_text, file_of, emoji, web_only, preview, size):
+        pages.app_template_filter(item.__name__)(item)
 
 
 def _guards(pages: Blueprint, workspace: Workspace) -> None:
@@ -106,12 +106,12 @@ def _is_address(name: str) -> bool:
 
 def _page_routes(pages: Blueprint, workspace: Workspace, zone: tzinfo | None, examples: tuple[str, ...]) -> None:  # noqa: C901 - a list of routes
     state = workspace.state
-    proposed = examples or tuple(f"{one} help" for one in workspace.app.commands)
+    proposed = examples or tuple(f"{command} help" for command in workspace.app.commands)
 
     def page(user: User, title: str, path: str, **more: Any) -> str:
         with state.lock:
-            mine = [one for one in state.channels.values() if user.id in one.members]
-            back = {key[2:]: one for key, one in request.args.items() if key.startswith("q.")}
+            mine = [item for item in state.channels.values() if user.id in item.members]
+            back = {key[2:]: value for key, value in request.args.items() if key.startswith("q.")}
             shown = Page(
                 title=title,
                 domain=state.domain,
@@ -119,11 +119,11 @@ def _page_routes(pages: Blueprint, workspace: Workspace, zone: tzinfo | None, ex
                 path=path,
                 app=workspace.app,
                 user=user,
-                people=tuple(one for one in state.users.values() if not one.is_bot),
-                channels=tuple(one for one in mine if not one.direct),
-                directs=tuple(one for one in mine if one.direct),
+                people=tuple(item for item in state.users.values() if not item.is_bot),
+                channels=tuple(item for item in mine if not item.direct),
+                directs=tuple(item for item in mine if item.direct),
                 names=Names(state.users, state.channels, state.groups),
-                commands=(*proposed, *(f"@{workspace.app.name} {one.partition(' ')[2]}" for one in proposed[:1])),
+                commands=(*proposed, *(f"@{workspace.app.name} {text.partition(' ')[2]}" for text in proposed[:1])),
                 example=proposed[0] if proposed else "hello",
                 dialog=dialog(user, workspace.modal(user.id), path, back),
                 **more,
@@ -132,18 +132,18 @@ def _page_routes(pages: Blueprint, workspace: Workspace, zone: tzinfo | None, ex
 
     @pages.get("/")
     def index() -> Sent:
-        people = [one for one in state.users.values() if not one.is_bot]
+        people = [item for item in state.users.values() if not item.is_bot]
         for user in people:
-            for one in state.channels.values():
-                if user.id in one.members and not one.direct:
-                    return redirect(url_for("pages.channel", user=user.id, channel=one.id))
+            for item in state.channels.values():
+                if user.id in item.members and not item.direct:
+                    return redirect(url_for("pages.channel", user=user.id, channel=item.id))
         return abort(404)
 
     @pages.get("/switch")
     def switch() -> Sent:
         """Be another user, in the same channel where possible."""
         user, where = _user(workspace, request.args.get("user", "")), request.args.get("channel", "")
-        mine = [one.id for one in state.channels.values() if user.id in one.members]
+        mine = [item.id for item in state.channels.values() if user.id in item.members]
         if not mine:
             return redirect(url_for("pages.home_tab", user=user.id))
         return redirect(url_for("pages.channel", user=user.id, channel=where if where in mine else mine[0]))
@@ -155,9 +155,9 @@ def _page_routes(pages: Blueprint, workspace: Workspace, zone: tzinfo | None, ex
             abort(404)
         messages = workspace.visible(user, channel)
         thread = request.args.get("thread", "")
-        first = [one for one in messages if one.ts == thread]
-        replies = [*first, *(one for one in messages if one.thread_ts == thread)] if first else []
-        drawn = tuple(draw(state, who, one, thread, zone, aside=True) for one in replies)
+        first = [message for message in messages if message.ts == thread]
+        replies = [*first, *(message for message in messages if message.thread_ts == thread)] if first else []
+        drawn = tuple(draw(state, who, reply, thread, zone, aside=True) for reply in replies)
         path = url_for("pages.channel", user=user, channel=channel, thread=thread or None)
         title = workspace.app.name if where.direct else where.name
         listed = days(state, who, messages[-MOST_SHOWN:], thread, zone)
@@ -176,7 +176,7 @@ def _page_routes(pages: Blueprint, workspace: Workspace, zone: tzinfo | None, ex
     def archive(channel: str, ts: str) -> Sent:
         """What chat.getPermalink gives, seen by the first member."""
         where = state.channels.get(channel)
-        members = [one for one in state.users.values() if where and one.id in where.members and not one.is_bot]
+        members = [item for item in state.users.values() if where and item.id in where.members and not item.is_bot]
         if not members:
             abort(404)
         thread = request.args.get("thread_ts")
@@ -280,7 +280,7 @@ def _value() -> Any:
 def _typed(workspace: Workspace, text: str) -> str:
     """A message as Slack's client sends it: escaped, names of people as their ids."""
     words = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    for user in sorted(workspace.state.users.values(), key=lambda one: -len(one.name)):
+    for user in sorted(workspace.state.users.values(), key=lambda item: -len(item.name)):
         words = words.replace(f"@{user.name}", f"<@{user.id}>")
     return words
 
@@ -325,7 +325,7 @@ def _view_acts(pages: Blueprint, workspace: Workspace) -> None:  # noqa: C901 - 
             workspace.close(user, everything=do == "shut")
             return back()
         errors = _entered(workspace, user, view)
-        asked = {key: one for key, one in request.form.items() if key.startswith("q.") and one}
+        asked = {key: value for key, value in request.form.items() if key.startswith("q.") and value}
         try:
             if do == "act" and block not in errors:
                 _dispatch_input(workspace, user, block)
@@ -344,8 +344,8 @@ def _view_acts(pages: Blueprint, workspace: Workspace) -> None:  # noqa: C901 - 
 def _dispatch_input(workspace: Workspace, user: str, block: str) -> None:
     """Tell the app at once what was chosen in an input that asks for it."""
     view = workspace.modal(user)
-    for one, element in elements(view.blocks) if view is not None else ():
-        if one["block_id"] == block and one.get("dispatch_action"):
+    for pair, element in elements(view.blocks) if view is not None else ():
+        if pair["block_id"] == block and pair.get("dispatch_action"):
             workspace.act(user, element["action_id"], request.form.get(f"f.{block}"), block)
 
 

@@ -81,13 +81,13 @@ def days(state: State, user: User, messages: list[Message], thread: str, zone: t
     """Messages by day, each drawn. `thread`: the one that is open; `zone`: of the times shown, UTC where None."""
     found: dict[str, list[RenderedMessage]] = {}
     counts: dict[str, int] = {}
-    for one in messages:
-        if one.thread_ts:
-            counts[one.thread_ts] = counts.get(one.thread_ts, 0) + 1
-    for one in messages:
-        if one.thread_ts is None:
-            at = datetime.fromtimestamp(float(one.ts), zone or UTC)
-            drawn = draw(state, user, one, thread, zone, replies=counts.get(one.ts, 0))
+    for message in messages:
+        if message.thread_ts:
+            counts[message.thread_ts] = counts.get(message.thread_ts, 0) + 1
+    for message in messages:
+        if message.thread_ts is None:
+            at = datetime.fromtimestamp(float(message.ts), zone or UTC)
+            drawn = draw(state, user, message, thread, zone, replies=counts.get(message.ts, 0))
             found.setdefault(f"{at:%A, %-d %B}", []).append(drawn)
     return tuple(Day(name, tuple(drawn)) for name, drawn in found.items())
 
@@ -118,7 +118,7 @@ def draw(
     place = "t" if aside else "m"
     key = f"{place}{message.ts.replace('.', '-')}"
     fields = {"ts": message.ts, "thread": thread}
-    files = tuple(state.files[one] for one in message.files if one in state.files)
+    files = tuple(state.files[file] for file in message.files if file in state.files)
     initial = "" if message.by_app else name[:1].upper()
     return RenderedMessage(
         message, name, initial, colour, f"{at:%H:%M}", replies, files, Location(to, fields, key), f"{place}{message.ts}"
@@ -152,14 +152,17 @@ def _filled(view: View, block: Json, searched: dict[str, str]) -> Json:
     ]
     suggested = view.offered.get((block["block_id"], element["action_id"]))
     options = list(suggested) if suggested is not None else offered_by(element)
-    options += [one for one in selected if all(one["value"] != other["value"] for other in options)]
+    options += [option for option in selected if all(option["value"] != other["value"] for other in options)]
     groups: list[dict[str, Any]] = [{"label": "", "options": options}]
     if element.get("option_groups"):
-        groups = [{"label": one["label"]["text"], "options": one["options"]} for one in element["option_groups"]]
+        groups = [
+            {"label": option_group["label"]["text"], "options": option_group["options"]}
+            for option_group in element["option_groups"]
+        ]
     return {
         **block,
         "value": value,
-        "chosen": [one["value"] for one in selected],
+        "chosen": [item["value"] for item in selected],
         "options": options,
         "groups": groups,
         "error": view.errors.get(block["block_id"]),
@@ -172,7 +175,7 @@ def preview(file: UploadedFile) -> Preview:
     """The first lines of a file, as text."""
     text = (file.data or b"").decode("utf-8", "replace")
     lines = text.splitlines()
-    shown = [one if len(one) <= PREVIEW_LINE else one[:PREVIEW_LINE] + "…" for one in lines[:PREVIEW_LINES]]
+    shown = [line if len(line) <= PREVIEW_LINE else line[:PREVIEW_LINE] + "…" for line in lines[:PREVIEW_LINES]]
     return Preview("\n".join(shown), max(0, len(lines) - PREVIEW_LINES))
 
 

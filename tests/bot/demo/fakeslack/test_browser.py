@@ -126,7 +126,7 @@ def test_hostile_words_do_nothing(page):
         browser.get(f"{address}{path}")
         assert browser.find_element(By.CSS_SELECTOR, ".header").text.startswith("<script>alert(1)</script>")
         asked = browser.execute_script("return performance.getEntriesByType('resource').map(one => one.name)")
-        assert [one for one in asked if not one.startswith(address)] == []
+        assert [item for item in asked if not item.startswith(address)] == []
     assert complaints(browser) == []
 
 
@@ -145,7 +145,7 @@ def test_it_fits_and_can_be_read(page, width, scheme):
         "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     )
     try:
-        ts = made.until(lambda: [one.ts for one in made.messages(ALERTS) if one.by_app])[0]
+        ts = made.until(lambda: [message.ts for message in made.messages(ALERTS) if message.by_app])[0]
         for path in ("", f"?thread={ts}"):
             browser.get(f"{address}/at/{ANN}/{ALERTS}{path}")
             assert browser.execute_script("return document.documentElement.scrollWidth - window.innerWidth") <= 0

@@ -45,17 +45,17 @@ def answering(body, status=200):
 
 def posted(made, count=1):
     """The app's messages in #alerts, once there are so many."""
-    assert made.until(lambda: len([one for one in made.messages(ALERTS) if one.by_app]) >= count)
-    return [one for one in made.messages(ALERTS) if one.by_app]
+    assert made.until(lambda: len([message for message in made.messages(ALERTS) if message.by_app]) >= count)
+    return [message for message in made.messages(ALERTS) if message.by_app]
 
 
 def test_a_command_is_acknowledged_and_its_answer_seen_by_its_user_only(slack):
     """The acknowledgement's text is ephemeral; the app posts on its own."""
     told = slack.command(ANN, ALERTS, "/diagnose", "job 7")
     assert (told.status, told.acknowledged, told.trouble, told.body) == (200, True, None, b"looking at job 7")
-    assert [one.text for one in posted(slack)] == ["job 7 failed"]
+    assert [text.text for text in posted(slack)] == ["job 7 failed"]
     assert (
-        [one.text for one in slack.ephemerals(ALERTS, ANN)],
+        [ephemeral.text for ephemeral in slack.ephemerals(ALERTS, ANN)],
         slack.ephemerals(ALERTS, BO),
     ) == (["looking at job 7"], [])
 
@@ -107,7 +107,7 @@ def test_a_command_that_fails_says_so_to_its_user(listener, words):
     made = workspace()
     with heard(made, listener):
         assert words == made.command(ANN, ALERTS, "/diagnose").trouble
-    assert [(words, True)] == [(one.text, one.by_slack) for one in made.ephemerals(ALERTS, ANN)]
+    assert [(words, True)] == [(ephemeral.text, ephemeral.by_slack) for ephemeral in made.ephemerals(ALERTS, ANN)]
     assert len(listener.seen) == 1
 
 
@@ -137,7 +137,7 @@ def test_an_answer_in_the_channel_is_seen_by_all():
     made = workspace()
     with heard(made, answering({"response_type": "in_channel", "text": "hi", "blocks": [section("hi")]})):
         made.command(ANN, ALERTS, "/diagnose")
-    assert [(one.text, one.only_for) for one in made.messages(ALERTS)] == [("hi", None)]
+    assert [(message.text, message.only_for) for message in made.messages(ALERTS)] == [("hi", None)]
 
 
 @pytest.mark.parametrize(
@@ -174,10 +174,10 @@ def test_a_click_comes_with_the_message_and_a_trigger(slack):
         told["container"]["is_ephemeral"],
         told["message"]["blocks"],
     )
-    action = {key: one for key, one in told["actions"][0].items() if key != "action_ts"}
+    action = {key: value for key, value in told["actions"][0].items() if key != "action_ts"}
     text = {"type": "plain_text", "text": "Right"}
     assert {"type": "button", "block_id": "verdict", "action_id": "right", "value": "h1", "text": text} == action
-    assert slack.until(lambda: [one.text for one in slack.ephemerals(ALERTS, BO)] == ["thanks, bo"])
+    assert slack.until(lambda: [ephemeral.text for ephemeral in slack.ephemerals(ALERTS, BO)] == ["thanks, bo"])
 
 
 def test_an_overflow_menu_sends_its_option_and_the_message_can_be_replaced(slack):
@@ -263,7 +263,7 @@ def test_an_external_select_is_answered_by_the_app(slack):
     """What it suggests can then be chosen."""
     opened(slack)
     told = slack.suggest(ANN, "other_fault", "t")
-    assert [one["value"] for one in told.options] == ["nccl-timeout", "host-oom"]
+    assert [option["value"] for option in told.options] == ["nccl-timeout", "host-oom"]
     assert tuple(told.payload[key] for key in ("type", "action_id", "value")) == (
         "block_suggestion",
         "other_fault",
@@ -368,7 +368,7 @@ def test_events_are_sent_again_at_once_after_a_minute_and_after_five():
             clock.time += seconds
             made.tick()  # the server's own look may have been first
             assert made.until(lambda seen=seen, owed=owed: (len(listener.seen), made.post.owed()) == (seen, owed))
-    headers = [(one.get("x-slack-retry-num"), one.get("x-slack-retry-reason")) for one, _ in listener.seen]
+    headers = [(item.get("x-slack-retry-num"), item.get("x-slack-retry-reason")) for item, _ in listener.seen]
     assert headers == [(None, None), ("1", "http_error"), ("2", "http_error"), ("3", "http_error")]
     assert len({json.loads(body)["event_id"] for _, body in listener.seen}) == 1
 
@@ -410,7 +410,7 @@ def test_everything_can_come_twice_at_the_same_time_to_two_replicas():
         made.mention(ANN, ALERTS, "hello")
     assert (len(told.answers), told.acknowledged) == (2, True)
     assert [body for _, body in first.seen] == [body for _, body in second.seen]
-    assert sorted((one[1][0].get("x-slack-retry-num") for one in (first.seen, second.seen)), key=str) == ["1", None]
+    assert sorted((item[1][0].get("x-slack-retry-num") for item in (first.seen, second.seen)), key=str) == ["1", None]
     assert len(made.ephemerals(ALERTS, ANN)) == 1  # the first answer counts
 
 

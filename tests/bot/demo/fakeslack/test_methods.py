@@ -51,11 +51,11 @@ def test_a_message_is_posted_edited_and_deleted(slack):
     """The three calls that a message's life is made of."""
     made, client = slack
     ts = client.chat_postMessage(channel=ALERTS, text="one", blocks=[section("one")])["ts"]
-    assert [(one.text, one.thread_ts) for one in made.messages(ALERTS)] == [("one", None)]
+    assert [(message.text, message.thread_ts) for message in made.messages(ALERTS)] == [("one", None)]
     told = client.chat_update(channel=ALERTS, ts=ts, text="two")
     assert (told["text"], made.messages(ALERTS)[0].text) == ("two", "two")
     assert [section("one")["text"]] == [
-        one["text"] for one in told["message"]["blocks"]
+        block["text"] for block in told["message"]["blocks"]
     ]  # they stay where none are given
     client.chat_update(channel=ALERTS, ts=ts, text="two", blocks=[])
     assert made.messages(ALERTS)[0].blocks == ()
@@ -80,8 +80,8 @@ def test_replies_stay_in_their_thread(slack):
     ts = client.chat_postMessage(channel=ALERTS, text="one")["ts"]
     reply = client.chat_postMessage(channel=ALERTS, text="reply", thread_ts=ts)["ts"]
     assert (
-        [one.text for one in made.messages(ALERTS)],
-        [one.text for one in made.thread(ALERTS, ts)],
+        [message.text for message in made.messages(ALERTS)],
+        [message.text for message in made.thread(ALERTS, ts)],
     ) == (["one"], ["reply"])
     assert (
         error_of(lambda: client.chat_postMessage(channel=ALERTS, text="x", thread_ts=reply))
@@ -195,7 +195,7 @@ def test_an_ephemeral_message_is_seen_by_one_and_cannot_be_edited(slack):
     made, client = slack
     ts = client.chat_postEphemeral(channel=ALERTS, user=ANN, text="psst")["message_ts"]
     assert (
-        [one.text for one in made.ephemerals(ALERTS, ANN)],
+        [ephemeral.text for ephemeral in made.ephemerals(ALERTS, ANN)],
         made.ephemerals(ALERTS, BO),
         made.messages(ALERTS),
     ) == (["psst"], [], [])
@@ -206,7 +206,7 @@ def test_people_and_groups_are_read(slack):
     """Members of a group, groups, and a user's name, without an e-mail address."""
     _, client = slack
     assert client.usergroups_users_list(usergroup="S0ONCALL")["users"] == [BO]
-    assert [one["handle"] for one in client.usergroups_list()["usergroups"]] == ["hw-oncall"]
+    assert [usergroup["handle"] for usergroup in client.usergroups_list()["usergroups"]] == ["hw-oncall"]
     assert client.users_info(user=ANN)["user"]["profile"] == {"real_name": "Ann Lee", "display_name": "ann"}
 
 
@@ -214,7 +214,10 @@ def test_a_message_to_a_user_goes_to_the_direct_conversation(slack):
     """The user's id stands for it, and needs no scope."""
     made, client = slack
     channel = client.chat_postMessage(channel=ANN, text="hello")["channel"]
-    assert (made.state.channels[channel].direct, [one.text for one in made.messages(channel)]) == (True, ["hello"])
+    assert (made.state.channels[channel].direct, [message.text for message in made.messages(channel)]) == (
+        True,
+        ["hello"],
+    )
 
 
 def test_a_permalink_names_the_message(slack):
@@ -323,8 +326,8 @@ def test_three_modals_stand_upon_each_other_at_most(slack):
     """views.push needs a trigger from a modal; the fourth is refused."""
     made, client = slack
     client.views_open(trigger_id=made.state.trigger(ANN), view=modal("1"))
-    for one in ("2", "3"):
-        client.views_push(trigger_id=made.state.trigger(ANN, made.modal(ANN).id), view=modal(one))
+    for text in ("2", "3"):
+        client.views_push(trigger_id=made.state.trigger(ANN, made.modal(ANN).id), view=modal(text))
     assert (made.modal(ANN).source["private_metadata"], len(made.state.stacks[ANN])) == ("3", 3)
     trigger = made.state.trigger(ANN, made.modal(ANN).id)
     assert error_of(lambda: client.views_push(trigger_id=trigger, view=modal("4"))) == "push_limit_reached"
@@ -365,7 +368,7 @@ def test_the_home_tab_is_published_for_one(slack):
     """Each user has an own one; a modal cannot be published."""
     made, client = slack
     client.views_publish(user_id=ANN, view={"type": "home", "blocks": [section("ann's")]})
-    assert ([one["text"]["text"] for one in made.home(ANN).blocks], made.home(BO)) == (["ann's"], None)
+    assert ([block["text"]["text"] for block in made.home(ANN).blocks], made.home(BO)) == (["ann's"], None)
     assert error_of(lambda: client.views_publish(user_id=ANN, view=modal("h"))) == "invalid_arguments"
 
 
@@ -373,9 +376,9 @@ def test_a_response_url_is_good_for_five_answers_in_half_an_hour(slack):
     """The sixth is refused as used_url; a late one as expired_url."""
     made, _ = slack
     hook = WebhookClient(made.state.response_url(ANN, ALERTS), retry_handlers=[])
-    assert [hook.send(text=f"{one}").status_code for one in range(6)] == [200] * 5 + [404]
+    assert [hook.send(text=f"{number}").status_code for number in range(6)] == [200] * 5 + [404]
     assert json.loads(hook.send(text="x").body)["error"] == "used_url"
-    assert [one.text for one in made.ephemerals(ALERTS, ANN)] == ["0", "1", "2", "3", "4"]
+    assert [ephemeral.text for ephemeral in made.ephemerals(ALERTS, ANN)] == ["0", "1", "2", "3", "4"]
     late = WebhookClient(made.state.response_url(ANN, ALERTS), retry_handlers=[])
     made.state.clock.time += URL_LIFE + 1
     assert ((sent := late.send(text="x")).status_code, json.loads(sent.body)["error"]) == (404, "expired_url")
@@ -385,11 +388,11 @@ def test_a_response_url_speaks_to_all_replaces_and_deletes(slack):
     """In a channel that the app is not in, too."""
     made, client = slack
     WebhookClient(made.state.response_url(ANN, RANDOM)).send(text="all", response_type="in_channel")
-    assert [one.text for one in made.messages(RANDOM)] == ["all"]
+    assert [message.text for message in made.messages(RANDOM)] == ["all"]
     ts = client.chat_postMessage(channel=ALERTS, text="one")["ts"]
     hook = WebhookClient(made.state.response_url(ANN, ALERTS, (ALERTS, ts)))
     hook.send(text="two", replace_original=True)
-    assert [one.text for one in made.messages(ALERTS)] == ["two"]
+    assert [message.text for message in made.messages(ALERTS)] == ["two"]
     hook.send(text="", delete_original=True)
     assert made.messages(ALERTS) == []
     assert hook.send(text="x", blocks=[section("")]).status_code == 400
@@ -400,8 +403,8 @@ def test_a_channel_takes_a_small_burst_then_one_message_a_second():
     made = workspace(clock=Clock())
     with serving(made, pages=False) as address:
         client = client_of(made, address)
-        for one in range(5):
-            client.chat_postMessage(channel=ALERTS, text=f"{one}")
+        for number in range(5):
+            client.chat_postMessage(channel=ALERTS, text=f"{number}")
         with pytest.raises(SlackApiError) as caught:
             client.chat_postMessage(channel=ALERTS, text="5")
         told = caught.value.response
@@ -431,7 +434,7 @@ def test_ordered_trouble_hits_one_call_before_or_after_it_is_done(slack, kind, a
         patient.chat_postMessage(channel=ALERTS, text="x")
     if kind == "ratelimited":
         assert caught.value.response.headers["Retry-After"] == "2"
-    assert ["x"] * after == [one.text for one in made.messages(ALERTS)]
+    assert ["x"] * after == [message.text for message in made.messages(ALERTS)]
     client.chat_postMessage(channel=ALERTS, text="y")
     assert made.messages(ALERTS)[-1].text == "y"
 

@@ -88,7 +88,7 @@ def decoded(requests):
             told = json.loads(body)
             found[told["event"]["type"]] = told
         else:
-            form = {key: one[0] for key, one in parse_qs(body.decode()).items()}
+            form = {key: value[0] for key, value in parse_qs(body.decode()).items()}
             told = json.loads(form["payload"]) if "payload" in form else form
             found[told.get("type", "command")] = told
     return found
@@ -97,9 +97,9 @@ def decoded(requests):
 def fields(value, path=""):
     """The paths of all fields; blocks are not looked into."""
     if isinstance(value, dict):
-        return {one for key, inner in value.items() for one in ({f"{path}/{key}"} | fields(inner, f"{path}/{key}"))}
+        return {text for key, inner in value.items() for text in ({f"{path}/{key}"} | fields(inner, f"{path}/{key}"))}
     if isinstance(value, list) and not path.endswith("/blocks"):
-        return {one for inner in value for one in fields(inner, f"{path}/*")}
+        return {field for inner in value for field in fields(inner, f"{path}/*")}
     return set()
 
 

@@ -59,11 +59,11 @@ def connected(made, mode, address, hear, count=1):
 
 def ended(mode, *clients):
     """Close clients: the server goes first, for which they would wait three seconds each."""
-    for one in clients:
-        one.auto_reconnect_enabled = one.default_auto_reconnect_enabled = False
+    for client in clients:
+        client.auto_reconnect_enabled = client.default_auto_reconnect_enabled = False
     mode.drop()
-    for one in clients:
-        one.close()
+    for client in clients:
+        client.close()
 
 
 def test_a_bolt_app_works_over_socket_mode():
@@ -80,7 +80,7 @@ def test_a_bolt_app_works_over_socket_mode():
             assert made.until(lambda: made.messages(ALERTS))
             made.click(ANN, ALERTS, made.messages(ALERTS)[0].ts, "close_out")
             assert made.until(lambda: made.modal(ANN))
-            assert [one["value"] for one in made.suggest(ANN, "other_fault", "ecc").options] == ["gpu-ecc"]
+            assert [option["value"] for option in made.suggest(ANN, "other_fault", "ecc").options] == ["gpu-ecc"]
             made.submit(ANN, {"cause": "other"})
             assert made.modal(ANN).errors == {"note": "Say what it was"}
             assert made.mention(ANN, ALERTS, "hello").acknowledged
@@ -100,11 +100,11 @@ def test_each_envelope_goes_to_one_connection():
         switched_on() as (made, mode, address),
         connected(made, mode, address, hear, count=2),
     ):
-        for one in range(4):
-            assert made.command(ANN, ALERTS, "/diagnose", f"{one}").acknowledged
+        for number in range(4):
+            assert made.command(ANN, ALERTS, "/diagnose", f"{number}").acknowledged
         assert made.until(lambda: len(heard) == 4)
-    assert [("slash_commands", f"{one}", True) for one in range(4)] == sorted(one[1:] for one in heard)
-    assert [[one[0] for one in heard].count(client) for client in {one[0] for one in heard}] == [2, 2]
+    assert [("slash_commands", f"{item}", True) for item in range(4)] == sorted(item[1:] for item in heard)
+    assert [[item[0] for item in heard].count(client) for client in {item[0] for item in heard}] == [2, 2]
 
 
 def test_what_is_not_acknowledged_goes_to_another_connection():
@@ -122,8 +122,8 @@ def test_what_is_not_acknowledged_goes_to_another_connection():
     ):
         assert made.mention(ANN, ALERTS, "hello").acknowledged
         assert made.until(lambda: len(heard) == 2)
-        assert [one[1:] for one in heard] == [(0, ""), (1, "http_timeout")]
-        assert len({one[0] for one in heard}) == 1
+        assert [item[1:] for item in heard] == [(0, ""), (1, "http_timeout")]
+        assert len({item[0] for item in heard}) == 1
         assert made.command(ANN, ALERTS, "/diagnose").trouble == '/diagnose failed with the error "operation_timeout"'
 
 
@@ -156,7 +156,7 @@ def test_the_eleventh_connection_is_turned_away():
         urls = [opener(made, address).apps_connections_open(app_token=made.app.app_token)["url"] for _ in range(11)]
         with ExitStack() as stack:
             ends = [stack.enter_context(connect(url)) for url in urls[:MOST_CONNECTIONS]]
-            assert all('"hello"' in one.recv(5) for one in ends)
+            assert all('"hello"' in end.recv(5) for end in ends)
             last, again = (stack.enter_context(connect(url)) for url in (urls[10], urls[0]))
             assert "too_many_websockets" in last.recv(5)
             assert '"disconnect"' in again.recv(5)

@@ -85,21 +85,21 @@ VIEW = {
     "close": plain("c"),
     "clear_on_close": True,
     "external_id": "x",
-    "blocks": [*modal("h")["blocks"], *(one for one in BLOCKS if one["type"] != "table")],
+    "blocks": [*modal("h")["blocks"], *(item for item in BLOCKS if item["type"] != "table")],
 }
-VIEW["blocks"] = [{**one, "block_id": f"b{index}"} for index, one in enumerate(VIEW["blocks"])]
+VIEW["blocks"] = [{**item, "block_id": f"b{index}"} for index, item in enumerate(VIEW["blocks"])]
 
 
 def places(value):
     """Each container in a structure, with each key in it."""
     if isinstance(value, dict):
-        for key, one in value.items():
+        for key, item in value.items():
             yield value, key
-            yield from places(one)
+            yield from places(item)
     elif isinstance(value, list):
-        for index, one in enumerate(value):
+        for index, item in enumerate(value):
             yield value, index
-            yield from places(one)
+            yield from places(item)
 
 
 def bent(chance, sound):
@@ -134,14 +134,14 @@ def test_bent_blocks_are_refused_or_can_be_shown_and_worked(seed):
             message = made.messages(ALERTS)[-1]
             taken += 1
             assert client.get(f"/at/{ANN}/{ALERTS}").status_code == 200
-            for name, element in ((one["block_id"], el) for one, el in elements(list(message.blocks))):
+            for name, element in ((pair["block_id"], el) for pair, el in elements(list(message.blocks))):
                 with contextlib.suppress(NotPossible):
                     made.click(ANN, ALERTS, message.ts, element["action_id"], "1", block_id=name)
             made.state.drop(message)
         view = (
             bent(chance, VIEW)
             if chance.random() < 0.5
-            else {**VIEW, "blocks": [bent(chance, one) for one in VIEW["blocks"]]}
+            else {**VIEW, "blocks": [bent(chance, item) for item in VIEW["blocks"]]}
         )
         with contextlib.suppress(ApiError, NotPossible):
             call(made.state, "views.open", {"trigger_id": made.state.trigger(ANN), "view": view})
@@ -177,7 +177,7 @@ def test_strange_arguments_are_refused_or_taken(seed):
         }
         answer = client.post(
             f"/api/{name}",
-            json={key: one for key, one in given.items() if one != "\ud800"},
+            json={key: value for key, value in given.items() if value != "\ud800"},
             headers={"Authorization": f"Bearer {made.app.bot_token}"},
         )
         assert (answer.status_code, type(answer.get_json()["ok"])) == (200, bool)

@@ -50,7 +50,7 @@ def test_too_many_blocks_leave_the_buttons_and_say_how_many_are_gone():
     fitted = fit(Message("text", blocks))
     assert len(fitted.blocks) == 50
     assert fitted.blocks[-3]["elements"][0]["text"] == "… 33 more parts are left out for their length; Evidence has all"
-    assert [one["type"] for one in fitted.blocks[-2:]] == ["context", "actions"]
+    assert [block["type"] for block in fitted.blocks[-2:]] == ["context", "actions"]
     assert faults_of_message(fitted.text, fitted.blocks) == []
 
 
@@ -58,7 +58,7 @@ def test_the_sum_of_a_message_is_kept():
     """Slack refuses a message as a whole that is too long, however short its blocks."""
     fitted = fit(Message("text", tuple(section("z" * 2900) for _ in range(9))))
     assert weight(fitted.blocks) <= WHOLE
-    assert [one["type"] for one in fitted.blocks] == ["section"] * 3 + ["context"]
+    assert [block["type"] for block in fitted.blocks] == ["section"] * 3 + ["context"]
 
 
 def test_texts_are_cut_wherever_they_stand():

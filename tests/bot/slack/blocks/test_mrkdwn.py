@@ -43,8 +43,8 @@ def test_hostile_characters_are_seen(told: str, expected: str):
 def test_secrets_are_masked(secret: str, hidden: str):
     """Also where a colour sequence stands in the middle of one."""
     middle = len(secret) // 2
-    for one in (secret, f"{secret[:middle]}\x1b[0m{secret[middle:]}"):
-        told = hidden.format(one)
+    for word in (secret, f"{secret[:middle]}\x1b[0m{secret[middle:]}"):
+        told = hidden.format(word)
         assert secret not in f"{safe(told, 300)}{escaped(told, 300)}{quoted(told, 5, 300)}"
 
 

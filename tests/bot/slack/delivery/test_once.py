@@ -37,22 +37,22 @@ def play(tmp_path, known, monkeypatch, database):
 def counts(ledger, *tables):
     """How many rows each table has."""
     with ledger.session() as session:
-        return {one.__tablename__: session.exec(select(func.count()).select_from(one)).one() for one in tables}
+        return {table.__tablename__: session.exec(select(func.count()).select_from(table)).one() for table in tables}
 
 
 def left(play):
     """What is not sent yet, for the report of a test that fails."""
     with play.ledger.session() as session:
         return [
-            (one.method, one.state, one.tries, one.error, str(one.lease_until))
-            for one in session.exec(select(OutboxRow))
-            if one.state != "sent"
+            (row.method, row.state, row.tries, row.error, str(row.lease_until))
+            for row in session.exec(select(OutboxRow))
+            if row.state != "sent"
         ]
 
 
 def answered_by_both(delivery):
     """Whether both replicas heard of it and took it."""
-    return [one.error for one in delivery.answers] == [None, None]
+    return [answer.error for answer in delivery.answers] == [None, None]
 
 
 def test_every_gesture_once(play, tmp_path):
@@ -62,13 +62,16 @@ def test_every_gesture_once(play, tmp_path):
     tables = (IncidentRow, WorkRow, RequestRow, PostingRow)
     first = counts(play.ledger, *tables)
     assert (first["incident"], first["work"], first["request"]) == (1, 1, 1)
-    assert [one.name for one in play.workspace.files] == ["lm-tiny-timeline.png", "lm-tiny-evidence.txt"]
+    assert [file.name for file in play.workspace.files] == ["lm-tiny-timeline.png", "lm-tiny-evidence.txt"]
 
     assert answered_by_both(press(play, answer.ts, "wrong"))
     form(play)
     assert answered_by_both(play.workspace.submit(ADA, {"cause": "no_rule", "note": "once"}))
     play.settle()
-    assert [(one.said.verdict, one.said.note) for one in play.ledger.said(1)] == [("wrong", ""), ("wrong", "once")]
+    assert [(annotation.said.verdict, annotation.said.note) for annotation in play.ledger.said(1)] == [
+        ("wrong", ""),
+        ("wrong", "once"),
+    ]
 
     assert answered_by_both(press(play, answer.ts, "more", value=option(only(play.answers()), "mute_rule")))
     form(play)
@@ -77,28 +80,34 @@ def test_every_gesture_once(play, tmp_path):
 
     assert answered_by_both(press(play, answer.ts, "more", value=option(only(play.answers()), "again")))
     assert len(play.answers()) == 2
-    assert sum("Looking again" in one for one in play.told()) == 1
+    assert sum("Looking again" in text for text in play.told()) == 1
 
     head, _ = play.workspace.say(ADA, CHANNEL, "what is with demo?")
     assert answered_by_both(play.workspace.mention(ADA, CHANNEL, "diagnose fine", head.ts))
     play.settle()
-    assert len([one for one in play.workspace.thread(CHANNEL, head.ts) if one.by_app and not one.files]) == 1
+    assert (
+        len([message for message in play.workspace.thread(CHANNEL, head.ts) if message.by_app and not message.files])
+        == 1
+    )
 
     prepare(tmp_path, "other")
     alert, _ = play.workspace.say(GRACE, CHANNEL, "GPUHang: job_name=other is silent")
     assert answered_by_both(play.workspace.shortcut(ADA, CHANNEL, alert.ts, "diagnose_message"))
     play.settle()
-    assert len([one for one in play.workspace.thread(CHANNEL, alert.ts) if one.by_app and not one.files]) == 1
+    assert (
+        len([message for message in play.workspace.thread(CHANNEL, alert.ts) if message.by_app and not message.files])
+        == 1
+    )
 
     before = len(play.workspace.ephemerals(CHANNEL, ADA))
     play.diagnose("lm-tny")
     offered = play.workspace.ephemerals(CHANNEL, ADA)[before + 1 :]
-    first = next(one["block_id"] for one in only(offered).blocks if "pick_job" in str(one))
+    first = next(block["block_id"] for block in only(offered).blocks if "pick_job" in str(block))
     assert answered_by_both(play.workspace.click(ADA, CHANNEL, only(offered).ts, "pick_job", block_id=first))
     play.settle()
     assert counts(play.ledger, IncidentRow) == {"incident": 3}
     assert len(play.answers()) == 3  # the job's name is another wish than its other name
-    assert all(one.status == 200 for one in play.workspace.traffic)
+    assert all(call.status == 200 for call in play.workspace.traffic)
 
 
 def test_at_the_same_moment(play, tmp_path, known):
@@ -110,33 +119,35 @@ def test_at_the_same_moment(play, tmp_path, known):
     with ExitStack() as ledgers, ThreadPoolExecutor(20) as pool, ExitStack() as ends:
         ends.callback(over.set)  # first of all: then the pool waits for those at work, then their ledgers are closed
         url = str(play.ledger._engine.url)
-        for one in play.senders:
+        for sender in play.senders:
             ledger = ledgers.enter_context(Ledger(url))
             answering = DiagnoseHandler(ledger, known, play.config)
             pool.submit(run, url, {DIAGNOSE: answering.do}, over.is_set, idle=0.05)
             composer = Composer(ledger, known, play.config)
-            pool.submit(Sender(ledger, one.client, composer, pace=0.0).run, over.is_set)
+            pool.submit(Sender(ledger, sender.client, composer, pace=0.0).run, over.is_set)
         asked = [
             pool.submit(play.workspace.command, user, CHANNEL, "/diagnose", job)
             for job in jobs
             for user in (ADA, GRACE)
         ]
-        assert all(answered_by_both(one.result()) for one in asked)
+        assert all(answered_by_both(item.result()) for item in asked)
         assert play.workspace.until(
-            lambda: all(any(is_answer(one, job) for one in play.answers()) for job in jobs), 60.0
+            lambda: all(any(is_answer(answer, job) for answer in play.answers()) for job in jobs), 60.0
         )
         assert play.workspace.until(lambda: len(play.workspace.files) == 8, 60.0), left(play)
-        found = [next(one for one in play.answers() if is_answer(one, job)) for job in jobs]
+        found = [next(answer for answer in play.answers() if is_answer(answer, job)) for job in jobs]
         pressed = [
-            pool.submit(play.workspace.click, user, CHANNEL, one.ts, "right") for one in found for user in (ADA, GRACE)
+            pool.submit(play.workspace.click, user, CHANNEL, item.ts, "right")
+            for item in found
+            for user in (ADA, GRACE)
         ]
-        assert all(answered_by_both(one.result()) for one in pressed)
-        assert play.workspace.until(lambda: all("closed" in text_of(one) for one in play.answers()), 30.0)
+        assert all(answered_by_both(item.result()) for item in pressed)
+        assert play.workspace.until(lambda: all("closed" in text_of(answer) for answer in play.answers()), 30.0)
         over.set()
-    assert sorted(job for job in jobs for one in play.answers() if job in one.text) == jobs
+    assert sorted(job for job in jobs for answer in play.answers() if job in answer.text) == jobs
     assert len(play.answers()) == 4
     assert counts(play.ledger, IncidentRow, WorkRow, AnnotationRow) == {"incident": 4, "work": 4, "annotation": 8}
-    assert sorted(Counter(one.name for one in play.workspace.files).values()) == [1] * 8
+    assert sorted(Counter(file.name for file in play.workspace.files).values()) == [1] * 8
     with play.ledger.session() as session:
         states = session.exec(select(OutboxRow.state, func.count()).group_by(col(OutboxRow.state))).all()
     assert [state for state, _ in states] == ["sent"]
@@ -169,7 +180,7 @@ def test_a_sender_that_was_only_slow(play):
     slow._post(posting, datetime.now(UTC))
     play.settle()
     assert "rank 5" in text_of(only(play.answers()))
-    assert [one.method for one in play.workspace.traffic].count("chat.delete") == 1
+    assert [call.method for call in play.workspace.traffic].count("chat.delete") == 1
 
 
 def test_a_database_that_gives_up(play):
@@ -193,4 +204,4 @@ def test_a_database_that_gives_up(play):
 
     with ThreadPoolExecutor(2) as pool:
         done = [pool.submit(crossing, 1, 2, [None]), pool.submit(crossing, 2, 1, [None])]
-        assert [one.result() for one in done] == [1, 2]
+        assert [item.result() for item in done] == [1, 2]

@@ -51,8 +51,8 @@ def test_the_close_out_form_asks_five_things_and_fills_in_what_is_known():
     view = close_out(CloseOutForm("h-7", "llm-70b failed", SHOWN, KNOWN))
     assert read(view["blocks"]) == CLOSE_OUT
     assert (view["callback_id"], view["private_metadata"]) == ("close_out", "h-7")
-    assert all(one["optional"] for one in view["blocks"][1:])
-    assert all(one["block_id"] == one["element"]["action_id"] for one in view["blocks"][1:])
+    assert all(block["optional"] for block in view["blocks"][1:])
+    assert all(block["block_id"] == block["element"]["action_id"] for block in view["blocks"][1:])
 
 
 CLOSE_OUT = """\
@@ -69,7 +69,7 @@ propose_rule: Rule [Propose a rule for this]
 def test_another_fault_has_a_field_and_a_note_stands_where_no_time_is_known():
     """Six fields at most."""
     view = close_out(CloseOutForm("h-7", "llm-70b failed", SHOWN, CloseOut("fault", "rdma_link")))
-    fields = [one["block_id"] for one in view["blocks"] if one["type"] == "input"]
+    fields = [block["block_id"] for block in view["blocks"] if block["type"] == "input"]
     assert fields == ["cause", "other_fault", "verdict", "nodes", "action", "note", "propose_rule"]
     assert view["blocks"][2]["element"]["initial_option"]["value"] == "rdma_link"
 

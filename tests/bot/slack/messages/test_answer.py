@@ -145,18 +145,18 @@ def test_the_notification_says_state_decision_and_cause(report: Report, text: st
     assert text == answer_message(report, CARD).text
 
 
-@pytest.mark.parametrize("report", EVERY, ids=lambda one: one.verdict)
+@pytest.mark.parametrize("report", EVERY, ids=lambda item: item.verdict)
 def test_every_verdict_can_be_closed_looked_into_and_run_again(report: Report):
     """Close out, Evidence and the menu are in every answer."""
     row = answer_message(report, CARD).blocks[-1]["elements"]
-    found = {one["action_id"] for one in row}
+    found = {item["action_id"] for item in row}
     again = row[-1]["options"][0]["value"]
     assert (found >= {"evidence", "close_out", "more"}, again) == (True, "again:h-7")
 
 
 def test_right_and_wrong_are_asked_where_something_was_claimed():
     """An answer that abstains is neither right nor wrong."""
-    asked = ["right" in _actions(answer_message(one, CARD)) for one in EVERY]
+    asked = ["right" in _actions(answer_message(item, CARD)) for item in EVERY]
     assert asked == [True, False, True, False]
 
 
@@ -235,7 +235,7 @@ def test_long_lists_say_how_much_is_left_out():
         "(Also found: gpu_fell_off_bus (likely), gpu_fell_off_bus (likely), gpu_fell_off_bus (likely), gpu_fell_off_bus (likely) and 1 more)",
         "  • … and 7 more\n",
     ]
-    assert [one for one in wanted if one not in told] == []
+    assert [text for text in wanted if text not in told] == []
 
 
 @pytest.mark.parametrize("bundle", ["lab-order", "lab-disk-full", "lab-well-paused", "lab-slow-rank", "healthy"])
@@ -256,8 +256,8 @@ def test_a_handle_that_is_none_is_refused():
 
 
 def _actions(message: Message) -> list[str]:
-    return [one["action_id"] for one in message.blocks[-1]["elements"]]
+    return [element["action_id"] for element in message.blocks[-1]["elements"]]
 
 
 def _more(message: Message) -> list[str]:
-    return [one["value"].partition(":")[0] for one in message.blocks[-1]["elements"][-1]["options"]]
+    return [option["value"].partition(":")[0] for option in message.blocks[-1]["elements"][-1]["options"]]

@@ -23,13 +23,13 @@ def test_a_digest_is_posted_once_with_its_files(tmp_path, known, monkeypatch):
         play.diagnose()
         faults = play.known.rulebook.faults
         made = [tick(play.ledger, play.config, faults, monday(), f"replica-{number % 2}") for number in range(4)]
-        assert [len(one) for one in made] == [1, 0, 0, 0]
+        assert [len(item) for item in made] == [1, 0, 0, 0]
         play.senders[0].clock = monday
         play.send()
-        digest = only([one for one in play.answers() if "week" in one.text.lower()])
+        digest = only([answer for answer in play.answers() if "week" in answer.text.lower()])
         assert "1 failure" in text_of(digest)
-        below = [one for one in play.workspace.thread(CHANNEL, digest.ts) if one.files]
-        names = [one.name for one in play.workspace.files if one.id in only(below).files]
+        below = [message for message in play.workspace.thread(CHANNEL, digest.ts) if message.files]
+        names = [file.name for file in play.workspace.files if file.id in only(below).files]
         assert any(name.endswith(".html") for name in names)
         assert any(name.endswith(".png") for name in names)
 

@@ -87,7 +87,7 @@ def test_whatever_is_in_it_slack_takes_it():
 
 def test_the_span_of_a_shift():
     """Twelve hours unless said; what is none is explained."""
-    assert [read_shift(one) for one in ("", "8h", "since 2d here", "HERE", "30 min")] == [
+    assert [read_shift(text) for text in ("", "8h", "since 2d here", "HERE", "30 min")] == [
         43_200.0,
         28_800.0,
         172_800.0,

@@ -106,4 +106,4 @@ def test_lists_of_hostile_texts_fit():
         clusters = [ClusterState(text(chance), sources) for _ in range(min(many, 20))]
         for message in (incidents(found, 1, many), rules(known, 2, many, text(chance)), config(clusters), guide()):
             assert faults_of_message(message.text, message.blocks) == []
-            assert [one for one in SECRETS if one in "".join(texts(message.body))] == []
+            assert [secret for secret in SECRETS if secret in "".join(texts(message.body))] == []

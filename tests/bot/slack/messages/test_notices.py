@@ -160,4 +160,4 @@ def test_notices_of_hostile_texts_fit():
             reminder(text(chance), text(chance), "h"),
         ):
             assert faults_of_message(message.text, message.blocks) == []
-            assert [one for one in SECRETS if one in "".join(texts(message.body))] == []
+            assert [secret for secret in SECRETS if secret in "".join(texts(message.body))] == []

@@ -16,7 +16,7 @@ def option(text="a", value="v", **more):
 
 def options(count):
     """So many options."""
-    return [option(value=f"v{one}") for one in range(count)]
+    return [option(value=f"v{number}") for number in range(count)]
 
 
 def actions(*elements):
@@ -55,7 +55,7 @@ SOUND = {
     "10 fields of 1300": [{"type": "section", "fields": [plain("x" * 1300)] * 10}],
     "header of 150": [{"type": "header", "text": plain("x" * 150)}],
     "context of 10": [{"type": "context", "elements": [plain("x")] * 10}],
-    "25 buttons": [actions(*(pressed("x" * 75, f"a{one}", "v" * 2000) for one in range(25)))],
+    "25 buttons": [actions(*(pressed("x" * 75, f"a{number}", "v" * 2000) for number in range(25)))],
     "overflow of 5": [actions({"type": "overflow", "action_id": "o", "options": options(5)})],
     "select of 100": [actions(select(options=options(100)))],
     "groups": [actions(select(option_groups=[{"label": plain("g"), "options": options(2)}]))],
@@ -105,7 +105,7 @@ UNSOUND = {
         "no more than 10 items allowed [json-pointer:/blocks/0/elements]",
     ),
     "26 buttons": (
-        [actions(*(pressed("x", f"a{one}", "v") for one in range(26)))],
+        [actions(*(pressed("x", f"a{number}", "v") for number in range(26)))],
         "no more than 25 items allowed [json-pointer:/blocks/0/elements]",
     ),
     "button text of 76": (
@@ -292,7 +292,7 @@ BAD_VIEWS = {
         "no more than 100 items allowed [json-pointer:/view/blocks]",
     ),
     "inputs that cannot be sent": (
-        {key: one for key, one in modal("h").items() if key != "submit"},
+        {key: value for key, value in modal("h").items() if key != "submit"},
         "missing required field: submit [json-pointer:/view]",
     ),
     "a Home tab with a title": (

@@ -47,9 +47,9 @@ class Forms(HTMLParser):
 
 def form_of(page, action, **fields):
     """The form that is sent to `action` and has these fields."""
-    for one in Forms(page.text).forms:
-        if one["action"].endswith(action) and all(one["fields"].get(key) == value for key, value in fields.items()):
-            return one
+    for form in Forms(page.text).forms:
+        if form["action"].endswith(action) and all(form["fields"].get(key) == value for key, value in fields.items()):
+            return form
     raise AssertionError(f"no form is sent to {action} with {fields}")
 
 
@@ -102,7 +102,7 @@ def test_threads_mentions_shortcuts_and_the_home_tab_are_used_by_forms(page):
     assert made.until(lambda: made.thread(ALERTS, ts))
     assert "1 reply" in client.get(at).text
     shown = client.post(f"{at}/say", data={"text": "thanks", "thread": ts})
-    assert (shown.url.params["thread"], [one.text for one in made.thread(ALERTS, ts)][-1]) == (ts, "thanks")
+    assert (shown.url.params["thread"], [message.text for message in made.thread(ALERTS, ts)][-1]) == (ts, "thanks")
     shown = client.post(f"{at}/say", data={"text": "/diagnose 7", "thread": ts})
     assert "do not work in threads" in shown.text
     client.post(f"{at}/shortcut", data={"ts": ts, "callback_id": "diagnose_message"})
@@ -122,7 +122,7 @@ def test_what_is_not_possible_is_told_on_the_page(page):
     shown = client.post(f"/at/{ANN}/{ALERTS}/say", data={"text": "/explode now"})
     assert "/explode is not a valid command" in shown.text
     made.command(ANN, ALERTS, "/diagnose", "7")
-    ts = next(one.ts for one in made.ephemerals(ALERTS, ANN) if one.by_app)
+    ts = next(ephemeral.ts for ephemeral in made.ephemerals(ALERTS, ANN) if ephemeral.by_app)
     shown = client.post(f"/at/{ANN}/{ALERTS}/dismiss", data={"ts": ts})
     assert "looking at 7" not in shown.text
 
@@ -170,8 +170,8 @@ def everywhere(made):
     call(made.state, "chat.postMessage", {"channel": ALERTS, "text": HOSTILE, "blocks": blocks})
     view = {**modal(HOSTILE), "title": plain(HOSTILE[:24])}
     view["blocks"] = [
-        {**one, "label": plain(HOSTILE), "hint": plain(HOSTILE), "block_id": HOSTILE + one["block_id"]}
-        for one in view["blocks"]
+        {**block, "label": plain(HOSTILE), "hint": plain(HOSTILE), "block_id": HOSTILE + block["block_id"]}
+        for block in view["blocks"]
     ]
     call(made.state, "views.open", {"trigger_id": made.state.trigger(ANN), "view": view})
     call(made.state, "views.publish", {"user_id": ANN, "view": {"type": "home", "blocks": blocks[:4]}})
@@ -284,8 +284,8 @@ def test_uploaded_pictures_are_shown_and_others_are_not_fetched():
 def test_a_page_of_a_channel_with_thousands_of_messages_is_bounded():
     """The newest are shown."""
     made = workspace()
-    for one in range(700):
-        made.say(ANN, RANDOM, f"message {one}.")
+    for number in range(700):
+        made.say(ANN, RANDOM, f"message {number}.")
     shown = create_app(made).test_client().get(f"/at/{ANN}/{RANDOM}").text
     assert shown.count("<article") == 300
     assert "message 699." in shown
