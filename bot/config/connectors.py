@@ -39,9 +39,9 @@ KINDS: Mapping[str, Kind] = {
     "loki": Kind("connectors.log_stores.loki", "LokiSettings", "Loki"),
     "mlflow": Kind("connectors.metrics.mlflow", "MlflowSettings", "Mlflow"),
     "wandb": Kind("connectors.metrics.wandb", "WandbSettings", "Wandb"),
-    "folders": Kind("connectors.files.job_folders", "FoldersSettings", "Folders"),
+    "folders": Kind("connectors.files.job_folders", "FoldersSettings", "JobFolders"),
     "journals": Kind("connectors.nodes.journals", "JournalsSettings", "Journals"),
-    "prometheus": Kind("connectors.metrics.prometheus", "PrometheusSettings", "configured"),
-    "remote": Kind("connectors.nodes.remote", "RemoteSettings", "Remote"),
+    "prometheus": Kind("connectors.metrics.prometheus", "PrometheusSettings", "from_settings"),
+    "remote": Kind("connectors.nodes.remote", "RemoteSettings", "RemoteNodes"),
     "slurm": Kind("connectors.slurm.connector", "SlurmSettings", "Slurm", ends=True),
 }
