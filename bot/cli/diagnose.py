@@ -256,11 +256,13 @@ def _deliver(
 
 
 def _draw(answer: Answer, file: Path) -> None:
+    from bot.render.raster import png
     from bot.render.timeline import loads
-    from bot.render.timeline_png import draw
+    from bot.render.timeline_svg import draw
 
     try:
-        file.write_bytes(draw(loads(answer.timeline())))
+        svg = draw(loads(answer.timeline()))
+        file.write_bytes(svg.encode() if file.suffix.lower() == ".svg" else png(svg))
     except (OSError, ValueError) as error:
         refuse(f"{file}: the picture cannot be written: {getattr(error, 'strerror', None) or error}")
 

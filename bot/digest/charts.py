@@ -1,27 +1,27 @@
 """The digest as pictures: the Pareto of the classes, the trend of eight weeks, the heat map of nodes. Drawn from the numbers alone.
 
-Placed in pixels, in the colours and with the letters of `bot.render.timeline_png`; a colour never tells alone what a word or number does
+SVG placed in pixels, in the colours and with the font of `bot.render`; a colour never tells alone what a word or number does
 not tell too.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from bot.digest.phrases import fine, hours, percent, short_week
 from bot.render.phrases import shown
-from bot.render.timeline_png import BODY, DPI, MARGIN, MOST_ALT, PALETTES, SMALL, TITLE, Letters, Palette, Theme, rgb
+from bot.render.raster import png
+from bot.render.svg import Canvas
+from bot.render.text_metrics import fitted, width
+from bot.render.theme import PICTURES, Palette, Theme, luminance, mixed
+from bot.render.timeline_words import MOST_ALT
 from bot.runtime.redaction import redact
 from kb.digest.figures import ClassLine, Digest, TrendPoint
 from kb.digest.repeat_offenders import LEMON_JOBS, LEMON_SCORE
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-WIDTH = 1200
+WIDTH, MARGIN = 1200, 20
+TITLE, BODY, SMALL = 20.0, 13.0, 12.0  # pixels of letters
 CLASSES = 8  # bars of a Pareto; the rest is one more
 # Okabe and Ito; each with the shade that stands out on a dark ground
 _DOMAINS: Mapping[str, tuple[str, str]] = {
@@ -32,21 +32,27 @@ _DOMAINS: Mapping[str, tuple[str, str]] = {
     "training": ("#a8578a", "#d98fbb"),
     "none": ("#6b7078", "#a7abb2"),
 }
+_HEAT: Mapping[Theme, tuple[str, str]] = {"light": ("#b7d3e8", "#0072b2"), "dark": ("#27506b", "#56b4e9")}  # few, many
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture with its name, its title, and its content in words."""
+    """A picture with its name, its title, its content as SVG and in words."""
 
     name: str
     title: str
-    png: bytes
+    svg: str
     alt: str
+
+    @property
+    def png(self) -> bytes:
+        """The content for places that show no SVG."""
+        return png(self.svg)
 
 
 @dataclass(frozen=True, slots=True)
 class Caption:
-    """A picture without its content, which takes a second to draw."""
+    """A picture without its content."""
 
     name: str
     title: str
@@ -58,7 +64,7 @@ def captions(digest: Digest) -> list[Caption]:
     found = []
     if digest.failures:
         found.append(_caption("pareto", "Failures by class", _pareto_words(digest)))
-    if any(one.failures for one in digest.trend):
+    if any(row.failures for row in digest.trend):
         found.append(_caption("trend", "Eight weeks", _trend_words(digest)))
     if digest.offenders.nodes:
         found.append(_caption("nodes", "Nodes that were named", _heat_words(digest)))
@@ -67,79 +73,38 @@ def captions(digest: Digest) -> list[Caption]:
 
 def pictures(digest: Digest, theme: Theme = "light") -> list[Picture]:
     """All pictures that the digest has something for."""
-    return [Picture(one.name, one.title, drawn(digest, one.name, theme), one.alt) for one in captions(digest)]
+    return [Picture(row.name, row.title, drawn(digest, row.name, theme), row.alt) for row in captions(digest)]
 
 
-def drawn(digest: Digest, name: str, theme: Theme) -> bytes:
-    """One picture as PNG, by its name."""
+def drawn(digest: Digest, name: str, theme: Theme) -> str:
+    """One picture as SVG, by its name."""
     sheets: dict[str, type[_Pareto | _Trend | _Heat]] = {"pareto": _Pareto, "trend": _Trend, "nodes": _Heat}
-    return sheets[name](digest, theme).png()
+    return sheets[name](digest, theme).svg()
 
 
 def _caption(name: str, title: str, alt: str) -> Caption:
-    told = redact(shown(alt))
-    return Caption(name, title, told if len(told) <= MOST_ALT else f"{told[: MOST_ALT - 1]}…")
+    words = redact(shown(alt))
+    return Caption(name, title, words if len(words) <= MOST_ALT else f"{words[: MOST_ALT - 1]}…")
 
 
 class _Sheet:
-    """A picture on its way: one set of axes in pixels from the upper left."""
+    """A picture being drawn, in pixels from the upper left."""
 
     def __init__(self, height: float, theme: Theme) -> None:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - slow, for pictures alone
-        from matplotlib.figure import Figure  # noqa: PLC0415
-
         self._theme: Theme = theme
-        self._colours: Palette = PALETTES[theme]
-        self._letters = Letters()
-        self._ground = {"facecolor": self._colours.ground, "edgecolor": "none", "pad": 0.8}
-        figure = Figure(figsize=(WIDTH / DPI, height / DPI), dpi=DPI, facecolor=self._colours.ground)
-        self._canvas = FigureCanvasAgg(figure)
-        self._axes: Axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-        self._axes.set_axis_off()
-        self._axes.set_xlim(0, WIDTH)
-        self._axes.set_ylim(height, 0)
+        self._colours: Palette = PICTURES[theme]
+        self._canvas = Canvas(WIDTH, height, self._colours.ground, self._colours.ink)
+        self._title = ""
 
-    def png(self) -> bytes:
-        """Draw it."""
-        held = io.BytesIO()
-        self._canvas.print_png(held, metadata={"Software": None})  # type: ignore[no-untyped-call]
-        return held.getvalue()
+    def svg(self) -> str:
+        """The whole picture."""
+        return self._canvas.document(self._title)
 
-    def _text(self, x: float, y: float, text: str, size: float = BODY, colour: str = "", **more: Any) -> None:
-        bold = more.pop("bold", False)
-        self._axes.text(
-            x,
-            y,
-            self._letters.known(shown(text)),
-            color=colour or self._colours.ink,
-            fontproperties=self._letters.font(size, bold=bold),
-            parse_math=False,
-            usetex=False,
-            **{"va": "center", "ha": "left", **more},
-        )
-
-    def _fitted(self, text: str, room: float, size: float = BODY) -> str:
-        return self._letters.fitted(shown(text), room, size)
-
-    def _line(
-        self, xs: Sequence[float], ys: Sequence[float], colour: str, width: float = 1.0, style: str = "-"
-    ) -> None:
-        self._axes.plot(xs, ys, color=colour, linewidth=width, linestyle=style, marker="None")
-
-    def _dot(self, x: float, y: float, colour: str, size: float = 5.0) -> None:
-        self._axes.plot(
-            [x], [y], marker="o", markersize=size, markerfacecolor=colour, markeredgecolor=self._colours.ground,
-            markeredgewidth=0.8, linestyle="None", zorder=4,
-        )  # fmt: skip
-
-    def _box(self, x: float, y: float, width: float, height: float, colour: str) -> None:
-        from matplotlib.patches import Rectangle  # noqa: PLC0415
-
-        self._axes.add_patch(Rectangle((x, y), width, height, facecolor=colour, edgecolor="none", zorder=2))
-
-    def _head(self, title: str, told: str) -> None:
-        self._text(MARGIN, MARGIN + 10, self._fitted(title, WIDTH - 2 * MARGIN, TITLE), TITLE, bold=True)
-        self._text(MARGIN, MARGIN + 36, self._fitted(told, WIDTH - 2 * MARGIN), BODY, self._colours.faint)
+    def _head(self, title: str, remark: str) -> None:
+        self._title = title
+        room = WIDTH - 2 * MARGIN
+        self._canvas.text(MARGIN, MARGIN + 10, fitted(title, room, TITLE, bold=True), TITLE, bold=True)
+        self._canvas.text(MARGIN, MARGIN + 38, fitted(remark, room, BODY), BODY, colour=self._colours.faint)
 
     def _domain(self, name: str) -> str:
         light, dark = _DOMAINS.get(name, _DOMAINS["none"])
@@ -152,7 +117,7 @@ class _Pareto(_Sheet):
     TOP, PITCH, BAR = 124, 46, 14
 
     def __init__(self, digest: Digest, theme: Theme) -> None:
-        dear = sorted(digest.classes, key=lambda one: (-one.gpu_hours.value, one.fault))
+        dear = sorted(digest.classes, key=lambda row: (-row.gpu_hours.value, row.fault))
         rows = min(len(dear), CLASSES) + (len(dear) > CLASSES)
         super().__init__(self.TOP + rows * self.PITCH + 46, theme)
         self._head(
@@ -163,9 +128,9 @@ class _Pareto(_Sheet):
             "The dots are the share of all up to there.",
         )
         half = (WIDTH - 2 * MARGIN - 60) / 2
-        self._column((MARGIN, half), "GPU-hours lost", dear, lambda one: one.gpu_hours.value)
-        self._column((MARGIN + half + 60, half), "Failures", digest.classes, lambda one: one.failures)
-        self._legend(self.TOP + rows * self.PITCH + 22, [one.domain for one in digest.classes])
+        self._column((MARGIN, half), "GPU-hours lost", dear, lambda row: row.gpu_hours.value)
+        self._column((MARGIN + half + 60, half), "Failures", digest.classes, lambda row: row.failures)
+        self._legend(self.TOP + rows * self.PITCH + 22, [row.domain for row in digest.classes])
 
     def _column(
         self,
@@ -175,43 +140,48 @@ class _Pareto(_Sheet):
         value: Callable[[ClassLine], float],
     ) -> None:
         """`place`: its left edge and its width."""
-        x, width = place
-        self._text(x, self.TOP - 30, name, BODY + 1.5, bold=True)
-        self._text(x + width, self.TOP - 30, "up to here", SMALL, self._colours.faint, ha="right")
-        bars = [(one.title, one.domain, value(one)) for one in lines[:CLASSES]]
+        x, wide = place
+        self._canvas.text(x, self.TOP - 30, name, BODY + 2, bold=True)
+        self._canvas.text(x + wide, self.TOP - 30, "up to here", SMALL, self._colours.faint, anchor="end")
+        bars = [(row.title, row.domain, value(row)) for row in lines[:CLASSES]]
         if len(lines) > CLASSES:
             bars.append((f"{len(lines) - CLASSES} more classes", "none", sum(map(value, lines[CLASSES:]))))
-        whole, room = sum(map(value, lines)), width - 132
-        longest = max(one for _, _, one in bars) or 1.0
-        told = "{:.1f}" if name != "Failures" and longest < 100 else "{:,.0f}"
+        whole, room = sum(map(value, lines)), wide - 132
+        longest = max(amount for _, _, amount in bars) or 1.0
+        words = "{:.1f}" if name != "Failures" and longest < 100 else "{:,.0f}"
         done, dots = 0.0, []
-        for at, (label, domain, one) in enumerate(bars):
+        for at, (_, domain, amount) in enumerate(bars):
+            y = self.TOP + at * self.PITCH + 11
+            done += amount
+            dots.append((x + room * done / whole if whole else x, y + self.BAR / 2))
+            self._canvas.box(x, y, room, self.BAR, self._colours.lane)
+            self._canvas.box(x, y, max(room * amount / longest, 1.0), self.BAR, self._domain(domain))
+        if whole:
+            self._canvas.line(dots, self._colours.ink, 1.0, "1.5 3")
+            for dot in dots:
+                self._canvas.dot(*dot, self._colours.ink, 3.4)
+        done = 0.0
+        for at, (label, _, amount) in enumerate(bars):
             y = self.TOP + at * self.PITCH
-            middle = y + 11 + self.BAR / 2
-            self._text(x, y, self._fitted(label, width - 60), bbox=self._ground, zorder=3)
-            self._box(x, y + 11, room, self.BAR, self._colours.lane)
-            self._box(x, y + 11, max(room * one / longest, 1.0), self.BAR, self._domain(domain))
-            self._text(x + room + 8, middle, told.format(one), bold=True)
-            done += one
+            done += amount
+            self._canvas.text(x, y, fitted(label, wide - 60, BODY), halo=True)
+            self._canvas.text(x + room + 8, y + 11 + self.BAR / 2, words.format(amount), bold=True)
             if whole:
-                self._text(x + width, middle, percent(done / whole), SMALL, self._colours.faint, ha="right")
-                dots.append((x + room * done / whole, middle))
-        self._line([one for one, _ in dots], [one for _, one in dots], self._colours.ink, 0.9, ":")
-        for spot in dots:
-            self._dot(*spot, self._colours.ink, 4.5)
+                share = percent(done / whole)
+                self._canvas.text(x + wide, y + 11 + self.BAR / 2, share, SMALL, self._colours.faint, anchor="end")
 
     def _legend(self, y: float, domains: Sequence[str]) -> None:
         x = float(MARGIN)
-        for name in [one for one in _DOMAINS if one in domains]:
-            self._box(x, y - 6, 12, 12, self._domain(name))
+        for name in [domain for domain in _DOMAINS if domain in domains]:
+            self._canvas.box(x, y - 6, 12, 12, self._domain(name), radius=2)
             words = "no cause named" if name == "none" else name
-            self._text(x + 18, y, words, SMALL, self._colours.faint)
-            x += 18 + self._letters.width(words, SMALL) + 24
+            self._canvas.text(x + 18, y, words, SMALL, self._colours.faint)
+            x += 18 + width(words, SMALL) + 24
 
 
 @dataclass(frozen=True, slots=True)
 class _Chart:
-    """A small chart of the trend: bars from nought, or a line with a scale of its own."""
+    """A small chart of the trend: bars from zero, or a line with a scale of its own."""
 
     name: str
     values: Sequence[float | None]
@@ -222,7 +192,7 @@ class _Chart:
     @property
     def scale(self) -> tuple[float, float]:
         """What is at the bottom and at the top."""
-        known = [one for one in self.values if one is not None]
+        known = [value for value in self.values if value is not None]
         return (0.0, max(known, default=0.0)) if self.bars else _span(known)
 
 
@@ -236,15 +206,15 @@ class _Trend(_Sheet):
         weeks = digest.trend
         self._head(
             f"{digest.failures} failures in {digest.week}, {_against(digest.failures, digest.before.failures)}",
-            "Shares and means over fewer than 5 failures are left out. The lines have a scale of their own, not from nought.",
+            "Shares and means over fewer than 5 failures are left out. Each line has a scale of its own, which does not start at zero.",
         )
         blue, amber = self._domain("hardware"), self._domain("software")
         half = (WIDTH - 2 * MARGIN - 60) / 2
         charts = (
-            _Chart("Failures", [float(one.failures) for one in weeks], "{:.0f}".format, blue, bars=True),
-            _Chart("GPU-hours lost (known)", [one.gpu_hours.value for one in weeks], hours, amber, bars=True),
-            _Chart("Mean time between failures, hours", [one.between.value for one in weeks], hours, blue),
-            _Chart("Effective ratio of the jobs that were interrupted", [one.effective for one in weeks], fine, amber),
+            _Chart("Failures", [float(row.failures) for row in weeks], "{:.0f}".format, blue, bars=True),
+            _Chart("GPU-hours lost (known)", [row.gpu_hours.value for row in weeks], hours, amber, bars=True),
+            _Chart("Mean time between failures, hours", [row.between.value for row in weeks], hours, blue),
+            _Chart("Effective ratio of the jobs that were interrupted", [row.effective for row in weeks], fine, amber),
         )
         for at, chart in enumerate(charts):
             x, y = MARGIN + (at % 2) * (half + 60), self.TOP + (at // 2) * (self.HEIGHT + self.GAP)
@@ -252,36 +222,35 @@ class _Trend(_Sheet):
 
     def _chart(self, place: tuple[float, float, float], chart: _Chart, weeks: Sequence[TrendPoint]) -> None:
         """`place`: left, top, width."""
-        x, y, width = place
-        self._text(x, y, chart.name, BODY + 0.5, bold=True)
-        top, bottom, step = y + 34, y + self.HEIGHT, width / len(weeks)
+        x, y, wide = place
+        self._canvas.text(x, y, chart.name, BODY + 1, bold=True)
+        top, bottom, step = y + 34, y + self.HEIGHT, wide / len(weeks)
         low, high = chart.scale
-        spots: list[tuple[float, float]] = []
+        runs: list[list[tuple[float, float]]] = [[]]  # points of weeks that follow each other
+        labels = []
         for at, (week, value) in enumerate(zip(weeks, chart.values, strict=True)):
             middle, last = x + (at + 0.5) * step, at == len(weeks) - 1
             ink = self._colours.ink if last else self._colours.faint
-            self._text(middle, bottom + 14, short_week(week.week), SMALL, ink, ha="center", bold=last)
+            self._canvas.text(middle, bottom + 14, short_week(week.week), SMALL, ink, anchor="middle", bold=last)
             if value is None:
-                self._text(middle, bottom - 8, "n<5", SMALL, self._colours.faint, ha="center")
-                self._joined(spots, chart)
-                spots = []
+                self._canvas.text(middle, bottom - 10, "n<5", SMALL, self._colours.faint, anchor="middle")
+                runs.append([])
                 continue
             height = (bottom - top) * ((value - low) / (high - low) if high > low else 0.5 * (not chart.bars))
             if chart.bars:
-                colour = chart.colour if last else _mixed(chart.colour, self._colours.lane)
-                self._box(middle - step * 0.32, bottom - height, step * 0.64, max(height, 1.0), colour)
+                colour = chart.colour if last else mixed(chart.colour, self._colours.lane)
+                self._canvas.box(middle - step * 0.32, bottom - height, step * 0.64, max(height, 1.0), colour)
             else:
-                spots.append((middle, bottom - height))
-            words = chart.words(value)
-            self._text(middle, bottom - height - 12, words, SMALL, ha="center", bold=last, bbox=self._ground, zorder=3)
-        self._joined(spots, chart)
-        self._line((x, x + width), (bottom, bottom), self._colours.rule, 1.0)
-
-    def _joined(self, spots: Sequence[tuple[float, float]], chart: _Chart) -> None:
-        """A line through points of weeks that follow each other."""
-        self._line([x for x, _ in spots], [y for _, y in spots], chart.colour, 2.0)
-        for spot in spots:
-            self._dot(*spot, chart.colour, 6.5)
+                runs[-1].append((middle, bottom - height))
+            below = not chart.bars and _is_dip(chart.values, at)
+            labels.append((middle, bottom - height + (14 if below else -12), chart.words(value), last))
+        for points in runs:
+            self._canvas.line(points, chart.colour, 2.0)
+            for point in points:
+                self._canvas.dot(*point, chart.colour, 4.5)
+        for middle, y_of_label, words, last in labels:
+            self._canvas.text(middle, y_of_label, words, SMALL, anchor="middle", bold=last, halo=True)
+        self._canvas.line(((x, bottom), (x + wide, bottom)), self._colours.rule)
 
 
 class _Heat(_Sheet):
@@ -292,7 +261,7 @@ class _Heat(_Sheet):
     def __init__(self, digest: Digest, theme: Theme) -> None:
         found = digest.offenders
         super().__init__(self.TOP + len(found.nodes) * self.PITCH + 30, theme)
-        lemons = [one.name for one in found.nodes if one.lemon]
+        lemons = [row.name for row in found.nodes if row.lemon]
         self._head(
             f"{', '.join(lemons[:3])}{f' and {found.lemons - 3} more' if found.lemons > 3 else ''}: named far more often than chance explains"
             if lemons
@@ -303,49 +272,45 @@ class _Heat(_Sheet):
         right = self.LEFT + self.CELL * len(digest.trend)
         for at, week in enumerate(digest.trend):
             last = at == len(digest.trend) - 1
-            self._text(
+            self._canvas.text(
                 self.LEFT + (at + 0.5) * self.CELL, self.TOP - 18, short_week(week.week), SMALL,
-                self._colours.ink if last else self._colours.faint, ha="center", bold=last,
+                self._colours.ink if last else self._colours.faint, anchor="middle", bold=last,
             )  # fmt: skip
-        self._text(right + 60, self.TOP - 18, "jobs", SMALL, self._colours.faint, ha="right")
-        self._text(right + 160, self.TOP - 18, "lemon score", SMALL, self._colours.faint, ha="right")
-        most = max(max(one.weeks) for one in found.nodes) or 1
+        self._canvas.text(right + 60, self.TOP - 18, "jobs", SMALL, self._colours.faint, anchor="end")
+        self._canvas.text(right + 160, self.TOP - 18, "lemon score", SMALL, self._colours.faint, anchor="end")
+        most = max(max(row.weeks) for row in found.nodes) or 1
         for at, node in enumerate(found.nodes):
             y = self.TOP + at * self.PITCH
             middle = y + (self.PITCH - 3) / 2
-            self._text(MARGIN, middle, self._fitted(node.name, self.LEFT - MARGIN - 12), BODY, bold=node.lemon)
+            self._canvas.text(
+                MARGIN, middle, fitted(node.name, self.LEFT - MARGIN - 12, BODY, bold=node.lemon), BODY, bold=node.lemon
+            )
             for column, count in enumerate(node.weeks):
                 self._cell(self.LEFT + column * self.CELL, y, count, most)
-            self._text(right + 60, middle, str(node.jobs), BODY, ha="right")
-            self._text(right + 160, middle, f"{node.score:.1f}", BODY, ha="right", bold=node.lemon)
+            self._canvas.text(right + 60, middle, str(node.jobs), BODY, anchor="end")
+            self._canvas.text(right + 160, middle, f"{node.score:.1f}", BODY, anchor="end", bold=node.lemon)
             if node.lemon:
-                self._text(right + 176, middle, "lemon", SMALL, self._domain("software"), bold=True)
+                self._canvas.text(right + 176, middle, "lemon", SMALL, self._domain("software"), bold=True)
 
     def _cell(self, x: float, y: float, count: int, most: int) -> None:
-        low, high = self._colours.usual
+        low, high = _HEAT[self._theme]
         part = (count - 1) / (most - 1) if most > 1 else 1.0
-        colour = _mixed(low, high, part) if count else self._colours.lane
-        self._box(x, y, self.CELL - 3, self.PITCH - 3, colour)
+        colour = mixed(low, high, part) if count else self._colours.lane
+        self._canvas.box(x, y, self.CELL - 3, self.PITCH - 3, colour, radius=2)
         if count:
-            ink = "#ffffff" if _luminance(colour) < 0.36 else "#111111"
-            self._text(x + (self.CELL - 3) / 2, y + (self.PITCH - 3) / 2, str(count), BODY, ink, ha="center")
+            ink = "#ffffff" if luminance(colour) < 0.36 else "#111111"
+            self._canvas.text(x + (self.CELL - 3) / 2, y + (self.PITCH - 3) / 2, str(count), BODY, ink, anchor="middle")
 
 
 # --- colours and scales ----------------------------------------------------------------------------------------------
 
 
-def _mixed(one: str, other: str, part: float = 0.5) -> str:
-    """A colour between two, `part` of the way to the other."""
-    mixed = (round(255 * (a + (b - a) * part)) for a, b in zip(rgb(one), rgb(other), strict=True))
-    return "#" + "".join(f"{value:02x}" for value in mixed)
-
-
-def _luminance(colour: str) -> float:
-    """Relative luminance, 0 to 1 (WCAG 2)."""
-    red, green, blue = (
-        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in rgb(colour)
-    )
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+def _is_dip(values: Sequence[float | None], at: int) -> bool:
+    """Whether the lines to both neighbours rise, so that a label above would lie on them."""
+    value = values[at]
+    beside = [values[other] for other in (at - 1, at + 1) if 0 <= other < len(values)]
+    known = [other for other in beside if other is not None]
+    return value is not None and bool(known) and all(other > value for other in known)
 
 
 def _span(values: Sequence[float]) -> tuple[float, float]:
@@ -368,24 +333,24 @@ def _against(now: int, before: int) -> str:
 
 def _pareto_words(digest: Digest) -> str:
     lines = [
-        f"{one.title}: {one.failures} failures, {hours(one.gpu_hours.value)} GPU-hours" for one in digest.classes[:12]
+        f"{row.title}: {row.failures} failures, {hours(row.gpu_hours.value)} GPU-hours" for row in digest.classes[:12]
     ]
     return f"Failures of {digest.week} by class. {'; '.join(lines)}."
 
 
 def _trend_words(digest: Digest) -> str:
     lines = []
-    for one in digest.trend:
-        told = f"{one.week}: {one.failures} failures, {hours(one.gpu_hours.value)} GPU-hours"
-        told += "" if one.between.value is None else f", {hours(one.between.value)} hours between failures"
-        told += "" if one.effective is None else f", effective ratio {fine(one.effective)}"
-        lines.append(told)
+    for row in digest.trend:
+        words = f"{row.week}: {row.failures} failures, {hours(row.gpu_hours.value)} GPU-hours"
+        words += "" if row.between.value is None else f", {hours(row.between.value)} hours between failures"
+        words += "" if row.effective is None else f", effective ratio {fine(row.effective)}"
+        lines.append(words)
     return f"Eight weeks. {'; '.join(lines)}."
 
 
 def _heat_words(digest: Digest) -> str:
     lines = [
-        f"{one.name}: {one.jobs} jobs, score {one.score:.1f}{', a lemon' if one.lemon else ''}"
-        for one in digest.offenders.nodes
+        f"{row.name}: {row.jobs} jobs, score {row.score:.1f}{', a lemon' if row.lemon else ''}"
+        for row in digest.offenders.nodes
     ]
     return f"Nodes named in hardware and network failures of eight weeks. {'; '.join(lines)}."

@@ -14,13 +14,11 @@ from markupsafe import Markup
 
 from bot.digest import phrases
 from bot.digest.charts import captions, drawn
-from bot.render.timeline_png import Theme
 from kb.digest.definitions import DEFINITIONS
 from kb.digest.figures import Digest
 from kb.digest.recovery_times import TERMS
 from kb.digest.statistics import Spread
 
-Draw = Callable[[Digest, str, Theme], bytes]  # a picture by its name, as PNG
 _HOURS = "%a %d %b %H:%M"
 
 
@@ -33,8 +31,8 @@ class Tile:
     told: str
 
 
-def page(digest: Digest, to: Callable[[int], str] | None = None, draw: Draw = drawn) -> bytes:
-    """The page, UTF-8. `to`: the address of an incident's page, where there are any; `draw`: gives the pictures."""
+def page(digest: Digest, to: Callable[[int], str] | None = None) -> bytes:
+    """The page, UTF-8. `to`: the address of an incident's page, where there are any."""
     text: str = _template().render(
         d=digest,
         span=phrases.span(digest),
@@ -44,7 +42,7 @@ def page(digest: Digest, to: Callable[[int], str] | None = None, draw: Draw = dr
         tiles=tiles(digest),
         news=list(phrases.news(digest)),
         definitions=DEFINITIONS,
-        pictures=_pictures(digest, draw),
+        pictures=_pictures(digest),
         terms=[(name, getattr(digest.recovery, name)) for name in TERMS],
         parts=list(_parts(digest)),
         formula=phrases.formula(digest),
@@ -94,20 +92,20 @@ def tiles(digest: Digest) -> list[Tile]:
     ]
 
 
-def _pictures(digest: Digest, draw: Draw) -> dict[str, dict[str, str]]:
+def _pictures(digest: Digest) -> dict[str, dict[str, str]]:
     return {
-        one.name: {
-            "title": one.title,
-            "alt": one.alt,
-            "light": _uri(draw(digest, one.name, "light")),
-            "dark": _uri(draw(digest, one.name, "dark")),
+        caption.name: {
+            "title": caption.title,
+            "alt": caption.alt,
+            "light": _uri(drawn(digest, caption.name, "light")),
+            "dark": _uri(drawn(digest, caption.name, "dark")),
         }
-        for one in captions(digest)
+        for caption in captions(digest)
     }
 
 
-def _uri(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+def _uri(svg: str) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
 def _parts(digest: Digest) -> Iterator[Mapping[str, str]]:

@@ -1,12 +1,10 @@
-"""The digests that were given, for pages: the last one's captions at once, pictures and page when they are asked for, drawn once."""
+"""The digests that were given, for pages: the last one's captions at once, its pictures and its page on request."""
 
 from __future__ import annotations
 
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import zstandard
 from sqlmodel import col, select
@@ -15,14 +13,12 @@ from bot.digest.charts import Caption, captions, drawn
 from bot.digest.codec import loads
 from bot.digest.html import page
 from bot.digest.schedule import MOST
-from bot.render.timeline_png import Theme
 from bot.store.database import Database
 from bot.store.tables import DigestRow
 from kb.digest.figures import Digest
 from kb.errors import SignalboxError
 
-KEPT = 24  # pictures and pages in memory: of some weeks, light and dark
-_PICTURE = re.compile(r"(pareto|trend|nodes)-(light|dark)\.png")
+_PICTURE = re.compile(r"(pareto|trend|nodes)-(light|dark)\.svg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +30,11 @@ class Week:
     captions: tuple[Caption, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Weeks:
-    """The digests of one database. Drawing takes a second, so one thread draws and others wait for it."""
+    """The digests of one database."""
 
     store: Database
-    _drawn: OrderedDict[tuple[object, ...], bytes] = field(default_factory=OrderedDict)
-    _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def last(self, tenant: str) -> Week | None:
         """The digest of the newest week of a tenant, given or asked for; None where there is none that can be read."""
@@ -51,31 +45,20 @@ class Weeks:
             kept_as = "" if row is None else row.week
         return None if digest is None else Week(digest.week, kept_as, tuple(captions(digest)))
 
-    def picture(self, tenant: str, week: str, name: str) -> bytes | None:
-        """A picture as PNG, by a name like pareto-light.png; None where the digest has none of that name."""
+    def picture(self, tenant: str, week: str, name: str) -> str | None:
+        """A picture as SVG, by a name like pareto-light.svg; None where the digest has none of that name."""
         known = _PICTURE.fullmatch(name)
         if known is None:
             return None
-
-        with self._turn:
-            digest = self._numbers(tenant, week)
-            if digest is None or all(one.name != known[1] for one in captions(digest)):
-                return None
-            return self._draw(digest, known[1], "dark" if known[2] == "dark" else "light")
+        digest = self._numbers(tenant, week)
+        if digest is None or all(caption.name != known[1] for caption in captions(digest)):
+            return None
+        return drawn(digest, known[1], "dark" if known[2] == "dark" else "light")
 
     def page(self, tenant: str, week: str, to: Callable[[int], str]) -> bytes | None:
         """The whole digest as a page; None where it is not kept any more. `to`: the address of an incident's page."""
-        with self._turn:
-            digest = self._numbers(tenant, week)
-            return None if digest is None else page(digest, to, self._draw)
-
-    def _draw(self, digest: Digest, name: str, theme: Theme) -> bytes:
-        key = (digest.tenant, digest.week, digest.until, name, theme)
-        found = self._drawn.pop(key, None) or drawn(digest, name, theme)
-        self._drawn[key] = found  # the last one asked for goes last
-        while len(self._drawn) > KEPT:
-            self._drawn.popitem(last=False)
-        return found
+        digest = self._numbers(tenant, week)
+        return None if digest is None else page(digest, to)
 
     def _numbers(self, tenant: str, week: str) -> Digest | None:
         with self.store.errors(), self.store.session() as session:

@@ -12,12 +12,10 @@ from urllib.parse import urlsplit
 from bot.incidents.lifecycle import told as step_words
 from bot.pages.attachments import Kept
 from bot.pages.log_context import Passage, named
-from bot.pages.svg_charts import Drawn, draw
-from bot.pages.svg_timeline import Lanes, lanes
 from bot.pages.templates import render
-from bot.render import phrases
+from bot.render import curves_svg, phrases, timeline_svg
 from bot.render.report_json import iso
-from bot.render.timeline_png import alt_text
+from bot.render.timeline_words import alt_text
 from kb.report import EvidenceItem, Report, StackBranch
 
 if TYPE_CHECKING:
@@ -126,7 +124,7 @@ def incident_page(
         tone=_tone(report),
         facts=tuple(_facts(report)),
         timeline=kept.timeline,
-        lanes=_lanes(kept),
+        drawn=_timeline(kept),
         alt=alt_text(kept.timeline) if kept.timeline else "",
         diagnoses=[(one, tuple(_items(one.evidence, kept)), tuple(one.suspects[:MOST_SUSPECTS])) for one in first],
         left_out=len(report.diagnoses) - len(first),
@@ -174,12 +172,12 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield from ((label, value) for label, value in found if value)
 
 
-def _lanes(kept: Kept) -> Lanes | None:
-    return None if kept.timeline is None else lanes(kept.timeline)
+def _timeline(kept: Kept) -> timeline_svg.Panels | None:
+    return None if kept.timeline is None else timeline_svg.panels(kept.timeline)
 
 
-def _charts(kept: Kept) -> tuple[Drawn, ...]:
-    return tuple(drawn for chart in kept.curves.charts if (drawn := draw(chart)) is not None)
+def _charts(kept: Kept) -> tuple[curves_svg.ChartPanels, ...]:
+    return tuple(drawn for chart in kept.curves.charts if (drawn := curves_svg.panels(chart)) is not None)
 
 
 def _items(items: Sequence[EvidenceItem], kept: Kept) -> Iterator[_Item]:

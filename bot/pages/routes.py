@@ -76,7 +76,7 @@ def pages(ledger: Ledger, known: Knowledge, settings: Pages, *, now: Callable[[]
         if found is None:
             return _refused(404, "there is no such picture")
         return Response(
-            found, 200, headers=HEADERS | {"Cache-Control": "private, max-age=600"}, content_type="image/png"
+            found, 200, headers=HEADERS | {"Cache-Control": "private, max-age=600"}, content_type="image/svg+xml"
         )
 
     return served
@@ -88,7 +88,8 @@ def _pictured(week: Week | None, to: To) -> Pictured | None:
         return None
     address = to(None, week.kept_as)
     pictures = tuple(
-        (one, f"{address}/{one.name}-light.png", f"{address}/{one.name}-dark.png") for one in week.captions
+        (caption, f"{address}/{caption.name}-light.svg", f"{address}/{caption.name}-dark.svg")
+        for caption in week.captions
     )
     return Pictured(week.name, address, pictures)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
@@ -16,12 +15,12 @@ from markupsafe import Markup
 
 from bot.render import phrases
 from bot.render.phrases import shown
+from bot.render.theme import page_style
 
 _TEMPLATES = Path(__file__).with_name("templates")
 LONGEST = 600  # characters of a line of a log
 MOST_LINES = 40  # of one item
 MOST_TEXT = 1200  # characters of any text
-_OUTLINE = re.compile(r"[MLhvz0-9. -]*")
 
 
 def render(template: str, **values: Any) -> str:
@@ -43,7 +42,6 @@ def _environment() -> Environment:
         "clock": phrases.clock,
         "lines": lines,
         "many": phrases.many,
-        "outline": outline,
         "web": web,
     }
     made.globals |= {"w": phrases, "style": Markup(style()), "policy": policy(framed=True)}  # noqa: S704 - our own file
@@ -53,7 +51,7 @@ def _environment() -> Environment:
 @cache
 def style() -> str:
     """The style of all pages."""
-    return (_TEMPLATES / "style.css").read_text(encoding="utf-8")
+    return page_style() + (_TEMPLATES / "style.css").read_text(encoding="utf-8")
 
 
 def policy(*, framed: bool = False) -> str:
@@ -69,13 +67,6 @@ def _visible(value: Any) -> Any:
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     return phrases.cut(shown(value[: 2 * MOST_TEXT]), MOST_TEXT) if len(value) > MOST_TEXT else shown(value)
-
-
-def outline(path: str) -> Markup:
-    """The outline of a shape, which is never cut; refused where it is anything else."""
-    if not _OUTLINE.fullmatch(path):
-        raise ValueError("no outline")
-    return Markup(path)  # noqa: S704 - nothing in it but what the pattern knows
 
 
 def lines(text: str) -> Sequence[str]:

@@ -126,11 +126,12 @@ def _rehearse(known: Any) -> None:
     import connectors.bundles.connector  # noqa: F401
     from bot.diagnosis.diagnose import diagnose_bundle
     from bot.incidents.ledger import Ledger
+    from bot.render.raster import png
     from bot.render.timeline import loads
-    from bot.render.timeline_png import draw
+    from bot.render.timeline_svg import draw
 
     answer = diagnose_bundle(known, DEMO, workers=1)
-    draw(loads(answer.timeline()))
+    png(draw(loads(answer.timeline())))
     with Ledger("sqlite://"):
         pass
     gc.freeze()  # what is there is not looked at again in each life

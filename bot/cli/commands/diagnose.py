@@ -66,7 +66,10 @@ def diagnose(
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="More diagnoses, all reasons, all gaps.")] = False,
     picture: Annotated[
-        Path | None, typer.Option("--picture", metavar="FILE.png", help="Draw all ranks over time: who stopped first.")
+        Path | None,
+        typer.Option(
+            "--picture", metavar="FILE.png", help="Draw all ranks over time: who stopped first. FILE.svg for SVG."
+        ),
     ] = None,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Write the whole report as one page for browsers.")

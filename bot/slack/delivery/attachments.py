@@ -6,8 +6,12 @@ import re
 from dataclasses import dataclass
 
 from bot.incidents.ledger import Ledger
+from bot.render.raster import png
 from bot.render.report_json import from_json
 from bot.render.terminal import plain
+from bot.render.timeline import loads
+from bot.render.timeline_svg import draw
+from bot.render.timeline_words import alt_text
 from bot.runtime.redaction import redact
 from kb.errors import SignalboxError
 
@@ -45,13 +49,10 @@ def attachments(ledger: Ledger, incident: int, *, asked: bool = False) -> list[A
 
 def _picture(kept: bytes, stem: str) -> Attachment | None:
     """The timeline as a picture; None where there is nothing in it, or an older version wrote it."""
-    from bot.render.timeline import loads  # noqa: PLC0415
-    from bot.render.timeline_png import alt_text, draw  # noqa: PLC0415 - matplotlib is slow to import
-
     try:
         timeline = loads(kept)
     except SignalboxError:
         return None
     if not timeline.rows:
         return None
-    return Attachment(f"{stem}-timeline.png", "Ranks and time", draw(timeline), redact(alt_text(timeline))[:_ALT])
+    return Attachment(f"{stem}-timeline.png", "Ranks and time", png(draw(timeline)), redact(alt_text(timeline))[:_ALT])

@@ -168,7 +168,7 @@ def test_nothing_runs_and_nothing_is_asked_of_others(browser, served, name):
 
 def _ours(address: str, own: str | None) -> bool:
     """Whether it is a picture that the page itself has, or one of the service's."""
-    return address.startswith("data:image/png") or (own is not None and own in address and address.endswith(".png"))
+    return address.startswith("data:image/svg+xml") or (own is not None and own in address and address.endswith(".svg"))
 
 
 @pytest.mark.parametrize("name", ["weekly", "digest"])
@@ -191,7 +191,7 @@ def test_the_pictures_are_there(browser, served, screen, name, scheme):
     if name == "weekly":
         assert served["digest"].partition("/pages/")[0] + "/pages/" in links[0]
         used = browser.execute_script("return [...document.images].map(one => one.currentSrc)")
-        assert [one.rpartition("-")[2] for one in used] == [f"{scheme}.png"] * 3
+        assert [one.rpartition("-")[2] for one in used] == [f"{scheme}.svg"] * 3
     else:
         followed(browser, browser.find_element("css selector", "#open ~ .scroll a"))
         assert "of this incident" in browser.find_element("tag name", "body").text  # it has no report that can be read

@@ -164,19 +164,19 @@ def test_the_digest_and_its_pictures(served):
     assert page.faults == []
     address = next(one for one in page.links if one.count("/") == 4 and "?" not in one and served.get(one).text.startswith("<!doctype html>")
                    and "Failures of training jobs" in served.get(one).text)  # fmt: skip
-    names = {name: served.get(f"{address}/{name}") for name in ("pareto-light.png", "trend-dark.png")}
+    names = {name: served.get(f"{address}/{name}") for name in ("pareto-light.svg", "trend-dark.svg")}
     assert {(one.status_code, one.content_type, one.data[:4]) for one in names.values()} == {
-        (200, "image/png", b"\x89PNG")
+        (200, "image/svg+xml", b"<svg")
     }
-    for name in ("nodes-dark.png", "pareto-blue.png", "other-light.png", "..", "pareto-light.png%00"):
+    for name in ("nodes-dark.svg", "pareto-blue.svg", "other-light.svg", "..", "pareto-light.svg%00"):
         assert served.get(f"{address}/{name}").status_code == 404
-    assert served.get(f"{SETTINGS.incident('default', 1, served.now)}/pareto-light.png").status_code == 404
+    assert served.get(f"{SETTINGS.incident('default', 1, served.now)}/pareto-light.svg").status_code == 404
     assert "in pictures" not in served.get(SETTINGS.overview("b", served.now)).text
     foreign = signed(SECRET, Allowed("b", None, int(served.now + 99), str(WEEK)))
     assert served.get(f"/pages/{foreign}").status_code == 404
-    assert served.get(f"/pages/{foreign}/pareto-light.png").status_code == 404
+    assert served.get(f"/pages/{foreign}/pareto-light.svg").status_code == 404
     served.now += 3601.0
-    assert [served.get(one).status_code for one in (address, f"{address}/pareto-light.png")] == [410, 410]
+    assert [served.get(one).status_code for one in (address, f"{address}/pareto-light.svg")] == [410, 410]
 
 
 def test_a_merged_incident_and_its_whole_lead_to_each_other(served):

@@ -1,4 +1,7 @@
-"""A timeline as shapes for an SVG that fits any width: across in per cent or columns, down in pixels. No text is drawn here."""
+"""Where everything of a timeline is, for an SVG of any width: across in per cent or columns, down in pixels.
+
+Pages and pictures share it; nothing is drawn here.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from bot.render.timeline_png import clock, day, ticks
+from bot.render.timeline_words import clock, day, ticks
 from kb.timeline.timeline import Mark, Row, Timeline, lasting
 
-TALL, USUAL, LEAST = 34, 17, 4  # pixels of a row that stands out, of another one, of one among very many
+TALL = 34  # pixels of a row that stands out
+PITCHES = ((8, 26), (20, 22))  # pixels of the other rows, where there are at most so many of them
+USUAL, LEAST = 17, 4  # pixels of one among more, of one among very many
 FLEET = 560  # pixels for all rows that do not stand out, where they need so many
 BETWEEN = 12  # pixels between the two
 LABELLED = 15  # pixels that a name needs
 APART = 6.0  # per cent; flags nearer than that stand one above the other
 FLAG = 17  # pixels of a flag
+SILENT = 0.15  # of the span; a silence so long is written on its row
 SPARSE = 3  # of the times below so many are one on a narrow screen
 EDGE = 6.0  # per cent from the edge, from where on words run inwards
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class RowLayout:
     """One row: its upper edge and its height in pixels, its names and figures where there is room; `last`, `error`: per cent."""
 
     row: Row
@@ -61,13 +67,13 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class TimelineLayout:
     """The picture of a timeline. `paths`: class of the style → outline of all cells of that class, `columns` wide."""
 
     columns: int
     top: int
     height: int
-    lanes: tuple[Lane, ...]
+    rows: tuple[RowLayout, ...]
     paths: tuple[tuple[str, str], ...]
     flags: tuple[Flag, ...]
     ticks: tuple[Tick, ...]
@@ -76,24 +82,28 @@ class Lanes:
     def has(self, sign: str) -> bool:
         """Whether there is a sign of a first "cause", or of another first "error"."""
         return any(
-            one.error is not None and one.row.error is not None and one.row.error.cause == (sign == "cause")
-            for one in self.lanes
+            row.error is not None and row.row.error is not None and row.row.error.cause == (sign == "cause")
+            for row in self.rows
         )
 
 
-def lanes(made: Timeline) -> Lanes | None:
-    """The shapes; None where the logs have no times, or there are none."""
+def layout(made: Timeline, top: int | None = None) -> TimelineLayout | None:
+    """The layout; None where the logs have no times, or there are none.
+
+    `top`: pixels above the rows; by default the room that flags with letters need.
+    """
     if made.start is None or made.end is None or not made.rows or not made.end > made.start:
         return None
     flags = _flags(made, made.start, made.end)
-    top = FLAG * (1 + max((flag.y for flag in flags), default=-1)) + 6
+    if top is None:
+        top = FLAG * (1 + max((flag.y for flag in flags), default=-1)) + 6
     placed = list(_placed(made, top))
     bottom = placed[-1][1] + placed[-1][2]
-    return Lanes(
+    return TimelineLayout(
         columns=made.columns,
         top=top,
         height=bottom,
-        lanes=tuple(_lanes(placed, made.start, made.end)),
+        rows=tuple(_rows(placed, made.start, made.end)),
         paths=tuple(_paths(placed, made.columns)),
         flags=tuple(flags),
         ticks=tuple(_ticks(made.start, made.end)),
@@ -115,31 +125,35 @@ def _placed(made: Timeline, top: int) -> Iterator[tuple[Row, int, int]]:
         yield row, y, TALL
         y += TALL
     y += BETWEEN if odd and rest else 0
-    pitch = max(LEAST, min(USUAL, FLEET // max(1, len(rest))))
+    pitch = next(
+        (pixels for most, pixels in PITCHES if len(rest) <= most), max(LEAST, min(USUAL, FLEET // max(1, len(rest))))
+    )
     for row in rest:
         yield row, y, pitch
         y += pitch
 
 
-def _lanes(placed: Sequence[tuple[Row, int, int]], start: float, end: float) -> Iterator[Lane]:
+def _rows(placed: Sequence[tuple[Row, int, int]], start: float, end: float) -> Iterator[RowLayout]:
     free, before = -LABELLED, ""
     tenth = end - start < 60.0
     for row, y, height in placed:
         named = bool(row.why) or y - free >= LABELLED
         free = y if named else free
         figures = _figures(row, tenth=tenth)
-        told = figures if named and (height >= USUAL or figures != before) else ""
+        words = figures if named and (height >= USUAL or figures != before) else ""
         before = figures if named else before
         last = None if row.last is None or not start <= row.last <= end else row.last
         error = row.error.time if row.error is not None else None
-        yield Lane(
+        yield RowLayout(
             row=row,
             y=y,
             height=height - (3 if height >= LABELLED else 1),
             named=named,
-            figures=told,
+            figures=words,
             happened=happened(row) if height == TALL else "",
-            silent=f"silent for {lasting(end - last)}" if row.why and last and end - last > 0.2 * (end - start) else "",
+            silent=f"silent for {lasting(end - last)}"
+            if row.why and last and end - last > SILENT * (end - start)
+            else "",
             last=None if last is None else across(last, start, end),
             error=None if error is None or not start <= error <= end else across(error, start, end),
         )
@@ -155,8 +169,9 @@ def happened(row: Row) -> str:
     """A row's first error, or why it stands out; the first cause is told above all."""
     if row.error is None or row.error.cause:
         return "" if row.why == "suspect" else row.why
+    when = "" if row.error.time is None else f"{clock(row.error.time)} "
     many = f" ({row.erred} of {row.count})" if row.count > 1 else ""
-    return f"{row.error.what}{many}"
+    return f"{when}{row.error.what}{many}"
 
 
 def _paths(placed: Sequence[tuple[Row, int, int]], columns: int) -> Iterator[tuple[str, str]]:
@@ -165,7 +180,7 @@ def _paths(placed: Sequence[tuple[Row, int, int]], columns: int) -> Iterator[tup
     for row, y, height in placed:
         tall = height - (3 if height >= LABELLED else 1)
         kind, x = "s" if row.suspect else "u", 0
-        levels = "".join(one if one in "0123456789" else "0" for one in row.heard[:columns]).ljust(columns, "0")
+        levels = "".join(level if level in "0123456789" else "0" for level in row.heard[:columns]).ljust(columns, "0")
         for level, run in groupby(levels):
             wide = len(list(run))
             cells.setdefault(f"{kind}{level}" if level != "0" else "u0", []).append(f"M{x} {y}h{wide}v{tall}h-{wide}z")

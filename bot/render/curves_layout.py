@@ -1,4 +1,4 @@
-"""A chart as shapes for an SVG that fits any width: 1,000 units across, 100 down. No text of others is drawn here."""
+"""Where everything of a chart of curves is, for an SVG of any width: 1,000 units across, 100 down. Nothing is drawn here."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from bot.pages.svg_timeline import SPARSE, Tick, across, anchor
-from bot.render.timeline_png import clock, ticks
+from bot.render.timeline_layout import SPARSE, Tick, across, anchor
+from bot.render.timeline_words import clock, ticks
 from kb.timeline.curves import Chart, Line
 
 WIDE, HIGH = 1000.0, 100.0
@@ -43,7 +43,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class ChartLayout:
     """A chart. `band`: outline of what most rows lie in; `curves`: the thin ones first, those that stand out last."""
 
     title: str
@@ -60,13 +60,13 @@ class Drawn:
     others: int
 
     @property
-    def told(self) -> tuple[Curve, ...]:
+    def named(self) -> tuple[Curve, ...]:
         """The lines that have a name below the chart."""
-        return tuple(one for one in self.curves if one.label)
+        return tuple(curve for curve in self.curves if curve.label)
 
 
-def draw(chart: Chart) -> Drawn | None:
-    """The shapes of a chart; None where nothing of it can be drawn."""
+def layout(chart: Chart) -> ChartLayout | None:
+    """The layout of a chart; None where nothing of it can be drawn."""
     known = [value for values in _all(chart) for value in values if value is not None and math.isfinite(value)]
     columns = max((len(values) for values in _all(chart)), default=0)
     if not known or columns == 0 or not (math.isfinite(chart.start) and math.isfinite(chart.width) and chart.width > 0):
@@ -81,13 +81,13 @@ def draw(chart: Chart) -> Drawn | None:
     if chart.median:
         curves.append(Curve("middle", scale.path(chart.median), f"median of {chart.rows:,}"))
     curves += [_curve(line, f"odd c{index % COLOURS}", scale, line.label) for index, line in enumerate(odd)]
-    return Drawn(
+    return ChartLayout(
         title=chart.title + (f", {_UNITS.get(chart.unit, chart.unit)}" if chart.unit and chart.unit != BYTES else ""),
         axis=chart.axis,
         rows=chart.rows,
         curves=tuple(curves),
         band=scale.band(chart.low, chart.high) if chart.low and chart.high else "",
-        levels=tuple(Level(round(100 - scale.up(one), 2), told(one, chart.unit)) for one in scale.levels()),
+        levels=tuple(Level(round(100 - scale.up(level), 2), value_text(level, chart.unit)) for level in scale.levels()),
         ticks=tuple(_ticks(chart, end)),
         at=at,
         at_text="" if chart.at is None else f"step {chart.at:,.0f}" if chart.axis == "step" else clock(chart.at),
@@ -158,12 +158,12 @@ class _Scale:
         if self.logarithmic:
             first, last = math.ceil(self._bottom), math.floor(self._top)
             every = max(1, math.ceil((last - first + 1) / 5))
-            return [10.0**one for one in range(first, last + 1, every)]
+            return [10.0**power for power in range(first, last + 1, every)]
         span = self._top - self._bottom
         unit = 10.0 ** math.floor(math.log10(span / 4))
         step = next(unit * many for many in (1, 2, 2.5, 5, 10) if span / (unit * many) <= 4.5)
         first = math.ceil(self._bottom / step)
-        return [one * step for one in range(first, math.floor(self._top / step) + 1)]
+        return [at * step for at in range(first, math.floor(self._top / step) + 1)]
 
 
 def _runs(values: _Values) -> Iterator[list[tuple[int, float]]]:
@@ -172,11 +172,11 @@ def _runs(values: _Values) -> Iterator[list[tuple[int, float]]]:
     gaps = [after[0] - before[0] for before, after in pairwise(known)]
     longest = HOLE * median(gaps) if gaps else 1.0
     run: list[tuple[int, float]] = []
-    for one in known:
-        if run and one[0] - run[-1][0] > longest:
+    for point in known:
+        if run and point[0] - run[-1][0] > longest:
             yield run
             run = []
-        run.append(one)
+        run.append(point)
     if run:
         yield run
 
@@ -185,13 +185,13 @@ def _ticks(chart: Chart, end: float) -> Iterator[Tick]:
     found: Iterable[tuple[float, str]]
     if chart.axis == "time":
         short = end - chart.start < 6 * 3600
-        found = [(one, clock(one, seconds=short)) for one in ticks(chart.start, end)]
+        found = [(time, clock(time, seconds=short)) for time in ticks(chart.start, end)]
     else:
         span = end - chart.start
         unit = 10.0 ** math.floor(math.log10(max(span, 2.0) / 5))
         step = max(1.0, next(unit * many for many in (1, 2, 5, 10) if span / (unit * many) <= 7))
         first = math.ceil(chart.start / step)
-        found = [(one * step, f"{one * step:,.0f}") for one in range(first, math.floor(end / step) + 1)]
+        found = [(at * step, f"{at * step:,.0f}") for at in range(first, math.floor(end / step) + 1)]
     for at, (value, text) in enumerate(found):
         x = across(value, chart.start, end)
         yield Tick(x, text, at % SPARSE == 0, anchor(x))
@@ -200,7 +200,7 @@ def _ticks(chart: Chart, end: float) -> Iterator[Tick]:
 _SIZES = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e4))  # four digits are read as they are
 
 
-def told(value: float, unit: str = "") -> str:
+def value_text(value: float, unit: str = "") -> str:
     """A value for people, in few letters; bytes with their unit."""
     if value != 0 and (abs(value) < 1e-3 or abs(value) >= 1e15):
         return f"{value:.0e}"

@@ -1,0 +1,64 @@
+"""The words of a timeline: its times, the ticks of its axis, and all of it as text for people who do not see the picture."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+from kb.timeline.timeline import Mark, Row, Timeline
+
+MOST_ALT = 2000  # characters; Slack takes no more
+
+_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
+
+
+def ticks(start: float, end: float) -> list[float]:
+    """About six round times in a span."""
+    step = next((step for step in _STEPS if (end - start) / step <= 7), math.ceil((end - start) / 7 / 86400) * 86400)
+    first = math.ceil(start / step) * step
+    return [first + at * step for at in range(int((end - first) // step) + 1)] if first <= end else []
+
+
+def clock(time: float, *, seconds: bool = True) -> str:
+    """A time of the day in UTC; a time out of the calendar is a question mark."""
+    try:
+        return datetime.fromtimestamp(time, UTC).strftime("%H:%M:%S" if seconds else "%d %b %H:%M")
+    except (ValueError, OverflowError, OSError):
+        return "?"
+
+
+def day(time: float) -> str:
+    """The day of a time in UTC."""
+    try:
+        return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d")
+    except (ValueError, OverflowError, OSError):
+        return "?"
+
+
+def named(mark: Mark) -> str:
+    """An instant in words."""
+    return f"{mark.text} {clock(mark.time)}"
+
+
+def alt_text(made: Timeline) -> str:
+    """The picture in a few sentences, at most 2,000 characters."""
+    parts = [f"{made.finding}."]
+    if made.start is not None and made.end is not None:
+        rows = sum(row.count for row in made.rows)
+        span = f"{day(made.start)} {clock(made.start)} to {clock(made.end)} UTC"
+        parts.append(f"Log activity of {rows:,} ranks, nodes and logs, {span}.")
+    parts += [_row_words(row) for row in made.standing_out[:6]]
+    if made.marks:
+        parts.append(", ".join(named(mark) for mark in made.marks) + ".")
+    parts += [f"{note}." for note in (made.folded, *made.notes) if note]
+    text = " ".join(parts)
+    return text if len(text) <= MOST_ALT else text[: MOST_ALT - 1].rstrip() + "…"
+
+
+def _row_words(row: Row) -> str:
+    told = [row.why]
+    told += [f"last line {clock(row.last)}"] if row.last is not None else []
+    told += [f"step {row.step:,}"] if row.step is not None else []
+    if row.error is not None:
+        told.append(f"first error {'' if row.error.time is None else clock(row.error.time) + ' '}{row.error.what}")
+    return f"{row.label}{f' ({row.node})' if row.node and row.node != row.label else ''}: {', '.join(told)}."

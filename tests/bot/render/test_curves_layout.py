@@ -1,0 +1,72 @@
+"""Layouts of curves: in their frame, without text, and small."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from bot.render import curves_layout
+from bot.render.curves_layout import value_text
+from kb.timeline.curves import Chart, Line
+from tests.support.made_pages import curves
+
+NUMBERS = re.compile(r"-?\d+(?:\.\d+)?")
+
+
+def test_a_chart_stays_in_its_frame():
+    """All points between 0 and 1,000 across and 0 and 100 down; the failing step where it is."""
+    drawn = curves_layout.layout(curves().charts[0])
+    for one in (*(line.path for line in drawn.curves), drawn.band):
+        pairs = list(zip(*[iter(NUMBERS.findall(one.replace("h0", "")))] * 2, strict=True))
+        assert pairs
+        assert all(0 <= float(x) <= 1000 and 0 <= float(y) <= 100 for x, y in pairs)
+    assert (drawn.at, drawn.at_text, drawn.anchor) == (97.5, "step 390", "end")
+    assert [(one.label, one.why) for one in drawn.named] == [("median of 3", ""), ("Loss", "apart")]
+    assert drawn.named[1].broken == (98.75,)
+
+
+def test_long_holes_are_not_drawn_over():
+    """A line that stops for ten columns and goes on is two pieces; one that has a value every third column is one."""
+    hole = Line("a", (1.0, 2.0, 3.0, *(None,) * 10, 4.0, 5.0))
+    thin = Line("b", tuple(float(at) if at % 3 == 0 else None for at in range(15)))
+    drawn = curves_layout.layout(Chart("loss", "Loss", "", "step", 0.0, 1.0, 2, (hole, thin)))
+    assert [one.path.count("M") for one in drawn.curves] == [2, 1]
+
+
+def test_very_unlike_values_are_drawn_by_their_logarithm():
+    """With powers of ten on the axis; not where there is nothing or less."""
+    values = (1.0, 10.0, 1e6)
+    assert curves_layout.layout(Chart("loss", "Loss", "", "step", 0.0, 1.0, 1, (Line("a", values),))).logarithmic
+    assert not curves_layout.layout(
+        Chart("loss", "Loss", "", "step", 0.0, 1.0, 1, (Line("a", (-1.0, 1e9, 2.0)),))
+    ).logarithmic
+
+
+@pytest.mark.parametrize("values", [(), (None,), (None, None)])
+def test_nothing_is_no_chart(values):
+    """And no crash."""
+    assert curves_layout.layout(Chart("loss", "Loss", "", "step", 0.0, 1.0, 1, (Line("a", values),))) is None
+
+
+@pytest.mark.parametrize("value", [0.0, 5.0, -3.25, 1e-9, 1e14])
+def test_a_constant_line_is_a_chart(value):
+    """In the middle, with a level beside it."""
+    drawn = curves_layout.layout(Chart("loss", "Loss", "", "step", 0.0, 1.0, 1, (Line("a", (value,) * 5),)))
+    assert drawn.levels
+    assert {y for _, y in zip(*[iter(NUMBERS.findall(drawn.curves[0].path))] * 2, strict=True)} == {"50.0"}
+
+
+def test_values_are_told_in_few_letters():
+    """Bytes with their unit."""
+    found = [
+        value_text(0.0),
+        value_text(1755.0),
+        value_text(65e9, "bytes"),
+        value_text(12_000),
+        value_text(2.5e6),
+        value_text(0.000012),
+        value_text(0.25),
+        value_text(-30e6),
+    ]
+    assert found == ["0", "1,755", "65 GB", "12 k", "2.5 M", "1e-05", "0.25", "-30 M"]
