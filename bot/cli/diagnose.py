@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bot.cli.console import ProgressBar, complain, load_rules, must_be_configured, must_be_folder, refuse, until_closed
 from bot.cli.incident_store import Remembering
+from bot.cli.targets import STDIN, resolve_targets
 
 if TYPE_CHECKING:
     from bot.collection.collect import Spare, Spared
@@ -23,9 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DiagnoseOptions:
-    """The options of `signalbox diagnose` as they were given; `targets` are paths with `logs`, else the name of a job."""
+    """The options of `signalbox diagnose`; `targets` are paths with `logs`, else the name of a job. `job`: it is one for sure."""
 
     targets: tuple[str, ...] = ()
+    job: bool = False
     bundle: Path | None = None
     logs: bool = False
     each: Path | None = None
@@ -63,6 +65,7 @@ def run(options: DiagnoseOptions) -> int:
         SignalboxError: nothing could be read, or the rule base cannot be used.
     """
     _check(options)
+    options = resolve_targets(options)
     known = load_rules(options.rules, options.site)
     if options.each is not None:
         if options.picture is not None or options.html is not None:
@@ -71,8 +74,11 @@ def run(options: DiagnoseOptions) -> int:
         return 1 if options.fail_on and failed else 0
     if options.engine == "ray" and find_spec("ray") is None:
         refuse("--engine ray needs Ray: pip install 'signalbox[ray]'")
-    with Remembering(options.tenant, on=options.store) as memory:
-        answer, bundle = _diagnose(known, options, memory)
+    with ExitStack() as stack:
+        piped = options.logs and options.targets == (STDIN,)
+        folder = stack.enter_context(_standard_input()) if piped else None
+        memory = stack.enter_context(Remembering(options.tenant, on=options.store))
+        answer, bundle = _diagnose(known, options, memory, folder)
         _deliver(known, options, answer, bundle, memory)
     if options.exit_decision:
         from bot.runtime.errors import decision_status
@@ -113,18 +119,26 @@ def _check(options: DiagnoseOptions) -> None:
 # -- where the evidence comes from ---------------------------------------------------------------------------------------
 
 
-def _diagnose(known: Knowledge, options: DiagnoseOptions, memory: Remembering) -> tuple[Answer, Path | None]:
-    """The answer, and the bundle that it is of."""
+def _standard_input() -> AbstractContextManager[Path]:
+    from bot.cli.standard_input import spooled_stdin
+
+    return spooled_stdin()
+
+
+def _diagnose(
+    known: Knowledge, options: DiagnoseOptions, memory: Remembering, piped: Path | None
+) -> tuple[Answer, Path | None]:
+    """The answer, and the bundle that it is of. `piped`: the folder with what came by standard input."""
     if options.names_a_job:
         if options.baseline is not None:
             refuse("--baseline goes with --bundle and --logs")
         return _diagnose_job(known, options, memory)
     if options.save is not None or options.window is not None:
         refuse("--save-bundle and --window go with a JOB")
-    return _diagnose_files(known, options, memory), options.bundle
+    return _diagnose_files(known, options, memory, piped), options.bundle
 
 
-def _diagnose_files(known: Knowledge, options: DiagnoseOptions, memory: Remembering) -> Answer:
+def _diagnose_files(known: Knowledge, options: DiagnoseOptions, memory: Remembering, piped: Path | None) -> Answer:
     """The answer on a bundle, or on log files and folders."""
     compare = _compare(options, memory)
     recall = memory.recall(known, options.cluster)
@@ -138,9 +152,11 @@ def _diagnose_files(known: Knowledge, options: DiagnoseOptions, memory: Remember
                 known, options.bundle, workers=options.workers, tell=bar.tell, compare=compare, recall=recall
             )
         if not options.targets:
-            refuse("say what to diagnose: --logs PATH…, --bundle DIR, or a JOB")
-        paths = [Path(target) for target in options.targets]
-        return diagnose_paths(known, paths, workers=options.workers, tell=bar.tell, compare=compare, recall=recall)
+            refuse("say what to diagnose: a path (log, folder of logs, bundle), --logs - for standard input, or a JOB")
+        paths = [piped] if piped is not None else [Path(target) for target in options.targets]
+        return diagnose_paths(
+            known, paths, root=piped, workers=options.workers, tell=bar.tell, compare=compare, recall=recall
+        )
 
 
 def _diagnose_job(known: Knowledge, options: DiagnoseOptions, memory: Remembering) -> tuple[Answer, Path]:

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -28,11 +29,38 @@ from kb.errors import RuleError, SignalboxError
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},  # of all commands below it too
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain text: quick to import, an error is one line
-    help="Finds the first cause of failed and hung large-model training runs, from their logs.",
 )
+
+
+def _show_version(wanted: bool) -> None:
+    """The versions of the program and of the rules that it came with."""
+    if not wanted:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    from bot.rulebase.loader import default_folder
+
+    try:
+        program = version("signalbox")
+    except PackageNotFoundError:  # a checkout that was not installed
+        program = "(not installed)"
+    rulebook = (default_folder() / "VERSION").read_text("utf-8").strip()
+    typer.echo(f"signalbox {program}, rulebook {rulebook}")
+    raise typer.Exit
+
+
+@app.callback()
+def signalbox(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the versions and exit.")
+    ] = False,
+) -> None:
+    """Finds the first cause of failed and hung large-model training runs, from their logs."""
+
+
 for command in (diagnose, watch, serve, logs, evaluate, backfill, digest, demo):
     app.command()(command)
 app.add_typer(rules, name="rules", help="The rule base: look at it, test it, change it.")
@@ -53,7 +81,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files may hold anything
     try:
-        app(standalone_mode=True)
+        app(prog_name="signalbox", standalone_mode=True)  # also where it is started as a module
     except RuleError as error:
         for fault in error.faults[:FEW]:
             complain(str(fault))

@@ -16,6 +16,12 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="signalbox.yam
 
 # of the commands that take a job, or with --logs its files
 Targets = Annotated[list[str] | None, typer.Argument(metavar="JOB | PATH…", help="With --logs: files and folders.")]
+JobOrPaths = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="PATH… | JOB", help="Logs, a folder of logs, a bundle, - for standard input; or a job's name."
+    ),
+]
 BundleFolder = Annotated[Path | None, typer.Option("--bundle", help="A folder that holds the evidence of one job.")]
 AreLogs = Annotated[bool, typer.Option("--logs", help="All positionals are log files or folders.")]
 OfCluster = Annotated[str | None, typer.Option("--cluster", help="With JOB: look for it in this cluster only.")]

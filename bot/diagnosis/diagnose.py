@@ -129,15 +129,16 @@ def diagnose_paths(
     knowledge: Knowledge,
     paths: Sequence[Path],
     *,
+    root: Path | None = None,
     workers: int | None = None,
     tell: Tell | None = None,
     compare: Compare | None = None,
     recall: Recall | None = None,
 ) -> Answer:
-    """Diagnose log files and folders."""
+    """Diagnose log files and folders. `root`: a folder of ours that no source is named with; it stays until the answer is kept."""
     begun = time.perf_counter()
-    evidence = from_paths(knowledge, paths, workers=workers, tell=tell)
-    return _answer(knowledge, evidence, None, begun, compare=compare, recall=recall)
+    evidence = from_paths(knowledge, paths, root=root, workers=workers, tell=tell)
+    return _answer(knowledge, evidence, root, begun, compare=compare, recall=recall)
 
 
 def _looked_deeper(report: Report, evidence: Evidence, root: Path | None, compare: Compare | None) -> Report:
@@ -207,7 +208,7 @@ def _answer(
     compare: Compare | None = None,
     recall: Recall | None = None,
 ) -> Answer:
-    if not evidence.streams and root is None:
+    if not evidence.streams and evidence.bundle is None:
         told = [f"{gap.source}: {gap.reason}" for gap in evidence.gaps[:FEW]]
         more = [f"{len(evidence.gaps) - FEW} more"] if len(evidence.gaps) > FEW else []
         raise NothingCollected("; ".join((*told, *more)) or "there is no file in what was named")

@@ -89,11 +89,23 @@ def _panels(series: Sequence[MetricSeries]) -> tuple[Mapping[str, Panel], tuple[
 
 
 def from_paths(
-    knowledge: Knowledge, paths: Sequence[Path], *, workers: int | None = None, tell: Tell | None = None
+    knowledge: Knowledge,
+    paths: Sequence[Path],
+    *,
+    root: Path | None = None,
+    workers: int | None = None,
+    tell: Tell | None = None,
 ) -> Evidence:
-    """The evidence of log files and folders."""
+    """The evidence of log files and folders. `root`: a folder of ours that no source is named with."""
     found = discover(paths)
-    return Evidence(streams=scan_all(knowledge, found.streams, workers=workers, tell=tell), gaps=found.gaps)
+    streams = scan_all(knowledge, found.streams, workers=workers, tell=tell)
+    if root is None:
+        return Evidence(streams=streams, gaps=found.gaps)
+    named = tuple(
+        replace(stream, ref=_relative(stream.ref, root), gaps=tuple(_placed(gap, root) for gap in stream.gaps))
+        for stream in streams
+    )
+    return Evidence(streams=named, gaps=tuple(_placed(gap, root) for gap in found.gaps))
 
 
 def _relative(ref: StreamRef, folder: Path) -> StreamRef:

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from bot.cli.console import load_rules, until_closed
-from bot.cli.diagnose import print_answer
 
 INCIDENT = Path(__file__).parents[2] / "demo" / "incidents" / "shard-corrupt"
 
@@ -36,6 +35,7 @@ def demo(
 
         fill_store(days, seed)
         return
+    from bot.cli.diagnose import print_answer
     from bot.diagnosis.diagnose import diagnose_bundle
 
     with until_closed():

@@ -7,25 +7,25 @@ from typing import Annotated, Literal
 
 import typer
 
-from bot.cli.diagnose import DiagnoseOptions, run
 from bot.cli.options import (
     AreLogs,
     BundleFolder,
     ConfigFile,
+    JobOrPaths,
     OfCluster,
     OfNamespace,
     OfTenant,
     RulesFolder,
     SiteFolder,
-    Targets,
     Workers,
 )
 
 
 def diagnose(
-    targets: Targets = None,
+    targets: JobOrPaths = None,
     bundle: BundleFolder = None,
     logs: AreLogs = False,
+    job: Annotated[bool, typer.Option("--job", help="It is a job's name, though a path has the same.")] = False,
     config: ConfigFile = None,
     cluster: OfCluster = None,
     tenant: OfTenant = "default",
@@ -80,8 +80,11 @@ def diagnose(
     workers: Workers = None,
 ) -> None:
     """Say why a job failed: the first cause, who is at fault, the lines that show it, what to do."""
+    from bot.cli.diagnose import DiagnoseOptions, run
+
     options = DiagnoseOptions(
         targets=tuple(targets or ()),
+        job=job,
         bundle=bundle,
         logs=logs,
         each=each,

@@ -178,9 +178,10 @@ def test_no_arguments_give_help(signalbox, words):
     assert "Usage:" in ran.err + ran.out.decode()
 
 
-def test_a_path_without_the_option_gets_a_hint(signalbox, logs):
-    """Who forgets `--logs` is told what was meant."""
-    assert f"did you mean `signalbox diagnose --logs {logs}`?" in signalbox("diagnose", logs).err
+def test_a_path_without_the_option_is_read(signalbox, logs):
+    """Whoever leaves `--logs` out gets the same report; who says that it is a job is told what may be meant."""
+    assert faults(diagnose(signalbox, logs))[0] == "disk_full"
+    assert f"did you mean `signalbox diagnose --logs {logs}`?" in signalbox("diagnose", "--job", logs).err
 
 
 def test_an_empty_folder_has_nothing_to_collect(signalbox, tmp_path):

@@ -1,0 +1,143 @@
+"""What the words behind `signalbox diagnose` name: a job of the connected systems, a bundle, or logs.
+
+A name that exists as a path is read as one; where it could also be a job's name, one line on stderr says what was read and how
+to get the other.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from bot.cli.console import complain, refuse
+
+if TYPE_CHECKING:
+    from bot.cli.diagnose import DiagnoseOptions
+
+STDIN = "-"
+MOST_LOOKED_AT = 20_000  # entries of a folder tree, until one is a log
+
+Kind = Literal["bundle", "bundles", "logs", "empty"]
+
+
+def resolve_targets(options: DiagnoseOptions) -> DiagnoseOptions:
+    """The options with paths that were given without an option in their place: `bundle`, or `logs` with its targets."""
+    targets = options.targets
+    if options.job:
+        if options.logs or options.bundle is not None or options.each is not None:
+            refuse("--job goes with a JOB, and not with --bundle, --logs and --each")
+        return options
+    if options.bundle is not None or options.each is not None:
+        return options
+    if STDIN in targets and len(targets) > 1:
+        refuse("- is standard input, and goes alone; a file of that name is ./-")
+    if options.logs or not targets:
+        return options
+    if targets == (STDIN,):
+        return replace(options, logs=True)
+    found = [target for target in targets if os.path.exists(target)]  # noqa: PTH110 - never raises
+    if not found:
+        return options
+    return _one_path(options, found[0]) if len(targets) == 1 else _several(options, found)
+
+
+def _several(options: DiagnoseOptions, found: list[str]) -> DiagnoseOptions:
+    """Several words are log files and folders, all of them."""
+    for target in options.targets:
+        if target not in found:
+            refuse(f"{target}: there is no such file or folder")
+        if os.path.isdir(target) and _kind(Path(target)) in ("bundle", "bundles"):  # noqa: PTH112 - never raises
+            refuse(f"{target}: this is a bundle: diagnose it alone, or a folder of bundles with --each")
+    return replace(options, logs=True)
+
+
+def _one_path(options: DiagnoseOptions, target: str) -> DiagnoseOptions:
+    path, may_be_job = Path(target), "/" not in target and _configured(options)
+    if may_be_job and _only_for_jobs(options):
+        complain(f"{target}: taken for the job; for the path of that name: --logs {_word(target)}")
+        return options
+    kind = _kind(path) if path.is_dir() else "logs"
+    if kind == "empty":
+        if may_be_job:
+            complain(f"{target}: taken for the job; the folder of that name holds no logs and no parts of a bundle")
+            return options
+        refuse(f"{target}: no logs and no parts of a bundle are in it; name a log file, a folder of logs, or a bundle")
+    if kind == "bundles":
+        refuse(f"{target}: its folders are bundles: name one of them, or diagnose all with --each {_word(target)}")
+    if may_be_job:
+        what = "bundle" if kind == "bundle" else "log" if not path.is_dir() else "folder of logs"
+        complain(f"{target}: read as the {what} of that name; for the job: signalbox diagnose --job {_word(target)}")
+    if kind == "bundle":
+        return replace(options, targets=(), bundle=path)
+    return replace(options, logs=True)
+
+
+def _only_for_jobs(options: DiagnoseOptions) -> bool:
+    """Whether an option was given that means nothing for a path."""
+    given = (options.config, options.cluster, options.namespace, options.window, options.deadline, options.save)
+    return any(value is not None for value in given)
+
+
+def _configured(options: DiagnoseOptions) -> bool:
+    from bot.runtime.paths import config_path
+
+    return options.config is not None or config_path() is not None
+
+
+def _kind(folder: Path) -> Kind:
+    """What a folder holds, by the names in it.
+
+    Raises:
+        UnreadableInput: it cannot be listed.
+    """
+    from connectors.base.bundle_layout import ATTEMPTS, DESCRIPTIONS, FILES, FOLDERS
+    from kb.errors import UnreadableInput
+
+    try:
+        with os.scandir(folder) as listed:
+            entries = {entry.name: entry.is_dir() for entry in listed}
+    except OSError as error:
+        raise UnreadableInput(f"{folder}: cannot be read: {error.strerror or error}") from error
+    if any(entries.get(name) is True for name in ("logs", *FOLDERS, ATTEMPTS)):
+        return "bundle"
+    if any(entries.get(name) is False for name in (*FILES, *DESCRIPTIONS)):
+        return "bundle"
+    inner = [folder / name for name, is_folder in entries.items() if is_folder and not name.startswith(".")]
+    if inner and all(entries.values()) and all(_is_bundle(sub) for sub in inner):
+        return "bundles"
+    return "logs" if _holds_a_log(folder) else "empty"
+
+
+def _is_bundle(folder: Path) -> bool:
+    from kb.errors import UnreadableInput
+
+    try:
+        return _kind(folder) == "bundle"
+    except UnreadableInput:
+        return False
+
+
+def _holds_a_log(folder: Path) -> bool:
+    """Whether any file in the tree may be a log, by its name; a tree that is too large to tell holds one."""
+    from connectors.base.filenames import NO_LOG
+
+    count, seen = 0, set()
+    for where, folders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(where)
+        if real in seen:  # a link to a folder above it
+            folders.clear()
+            continue
+        seen.add(real)
+        if any(not name.startswith(".") and not NO_LOG.search(name) for name in files):
+            return True
+        count += len(folders) + len(files)
+        if count > MOST_LOOKED_AT:
+            return True
+    return False
+
+
+def _word(target: str) -> str:
+    return shlex.quote(target)
