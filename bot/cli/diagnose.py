@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bot.cli.console import ProgressBar, complain, load_rules, must_be_configured, must_be_folder, refuse, until_closed
+from bot.cli.diagnose_options import DiagnoseOptions
 from bot.cli.incident_store import Remembering
 from bot.cli.targets import STDIN, resolve_targets
 
@@ -18,44 +19,7 @@ if TYPE_CHECKING:
     from bot.collection.collect import Spare, Spared
     from bot.config.file import Config
     from bot.diagnosis.diagnose import Answer, Compare
-    from bot.diagnosis.template_pool import Engine
     from bot.rulebase.loader import Knowledge
-
-
-@dataclass(frozen=True, slots=True)
-class DiagnoseOptions:
-    """The options of `signalbox diagnose`; `targets` are paths with `logs`, else the name of a job. `job`: it is one for sure."""
-
-    targets: tuple[str, ...] = ()
-    job: bool = False
-    bundle: Path | None = None
-    logs: bool = False
-    each: Path | None = None
-    config: Path | None = None
-    cluster: str | None = None
-    tenant: str = "default"
-    namespace: str | None = None
-    window: str | None = None
-    deadline: str | None = None
-    save: Path | None = None
-    deep: bool = False
-    baseline: Path | None = None
-    engine: Engine = "local"
-    as_json: bool = False
-    fail_on: str | None = None
-    exit_decision: bool = False
-    verbose: bool = False
-    picture: Path | None = None
-    html: Path | None = None
-    store: bool = True
-    rules: Path | None = None
-    site: Path | None = None
-    workers: int | None = None
-
-    @property
-    def names_a_job(self) -> bool:
-        """Whether the evidence is that of a job which the configured systems know."""
-        return bool(self.targets) and not self.logs and self.bundle is None
 
 
 def run(options: DiagnoseOptions) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, cast
 
 from bot.cli.console import refuse
 from bot.runtime.errors import NothingCollected
@@ -47,7 +47,7 @@ def spooled_stdin() -> Iterator[Path]:
         raise UnreadableInput(f"{where}: {_no_room(error)}") from error
     try:
         with _asked_to_end(), (folder / NAME).open("xb") as file:
-            spool(sys.stdin.buffer, file, room_in(where))
+            spool(cast("_Readable", sys.stdin.buffer), file, room_in(where))
             file.close()
             yield folder
     finally:

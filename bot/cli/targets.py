@@ -10,12 +10,10 @@ import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from bot.cli.console import complain, refuse
-
-if TYPE_CHECKING:
-    from bot.cli.diagnose import DiagnoseOptions
+from bot.cli.diagnose_options import DiagnoseOptions
 
 STDIN = "-"
 MOST_LOOKED_AT = 20_000  # entries of a folder tree, until one is a log

@@ -80,7 +80,8 @@ def diagnose(
     workers: Workers = None,
 ) -> None:
     """Say why a job failed: the first cause, who is at fault, the lines that show it, what to do."""
-    from bot.cli.diagnose import DiagnoseOptions, run
+    from bot.cli.diagnose import run
+    from bot.cli.diagnose_options import DiagnoseOptions
 
     options = DiagnoseOptions(
         targets=tuple(targets or ()),

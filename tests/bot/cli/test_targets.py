@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from bot.cli.diagnose import DiagnoseOptions
+from bot.cli.diagnose_options import DiagnoseOptions
 from bot.cli.targets import resolve_targets
 from kb.errors import UnreadableInput
 
