@@ -23,12 +23,13 @@ from bot.notify.outbox import enqueue_item
 from bot.store.database import Database, StoreError
 from bot.store.digest_rows import compute
 from bot.store.leases import claim_period, complete_period
+from bot.store.states import PostingState
 from bot.store.tables import DigestRow, PostingRow
 from kb.digest.weeks import DueDigest, due
 from kb.rulebase.rule import FaultClass
 
-STATE = "digest"  # of a posting that is one
 FILES = "digest_files"  # the item with its files
+KIND = "digest"  # of its claims and messages
 LEASE = timedelta(minutes=5)  # who has claimed a week and not ended by then is dead
 MOST = 64 << 20  # bytes of numbers
 _log = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ def numbers_of(store: Database, tenant: str, week: str) -> bytes | None:
 def _claim(store: Database, tenant: str, week: str, now: datetime, name: str) -> bool:
     """Whether the week is this replica's to do: nobody's before, or of one that died over it."""
     with store.errors(), store.session(write=True) as session:
-        return claim_period(session, f"{STATE}:{tenant}", week, now=now, holder=name, lease=LEASE)
+        return claim_period(session, f"{KIND}:{tenant}", week, now=now, holder=name, lease=LEASE)
 
 
 def _keep(
@@ -102,13 +103,13 @@ def _post(store: Database, tenant: str, weekly: Weekly, week: str, *, now: datet
     """Have it sent, and end the claim; None where another has taken the claim meanwhile."""
     with store.errors(), store.session(write=True) as session:
         kept = session.get(DigestRow, (tenant, week))
-        if kept is None or not complete_period(session, f"{STATE}:{tenant}", week, holder=name):
+        if kept is None or not complete_period(session, f"{KIND}:{tenant}", week, holder=name):
             return None
         return _posted(session, kept, weekly.channel, now)
 
 
 def _posted(session: Session, kept: DigestRow, channel: str, now: datetime) -> int | None:
-    once = f"{STATE}:{kept.tenant}:{kept.week}"
+    once = f"{KIND}:{kept.tenant}:{kept.week}"
     there = session.exec(select(PostingRow.id).where(col(PostingRow.once) == once)).first()
     if there is not None:
         return None
@@ -118,7 +119,7 @@ def _posted(session: Session, kept: DigestRow, channel: str, now: datetime) -> i
         once=once,
         tenant=kept.tenant,
         channel=channel,
-        state=STATE,
+        state=PostingState.DIGEST,
         facts=msgspec.json.encode(facts).decode(),
         created_at=now,
         ready_at=now,

@@ -19,6 +19,7 @@ from bot.render.phrases import cut, many, shown
 from bot.runtime.redaction import redact
 from bot.store.database import Database
 from bot.store.incident_state import in_state, state_of, to_do
+from bot.store.states import PostingState, WorkState
 from bot.store.tables import AnnotationRow, BarRow, IncidentRow, PostingRow, ProposalRow, WorkRow
 
 SCHEMA = "signalbox.handover/1"
@@ -237,8 +238,8 @@ def _waiting(session: Session, tenant: str, since: datetime, now: datetime) -> W
                 col(WorkRow.tenant) == tenant,
                 col(WorkRow.kind) == DIAGNOSE,
                 or_(
-                    col(WorkRow.state).in_(("waiting", "running")),
-                    (col(WorkRow.state) == "failed") & (col(WorkRow.done_at) >= since),
+                    col(WorkRow.state).in_((WorkState.WAITING, WorkState.RUNNING)),
+                    (col(WorkRow.state) == WorkState.FAILED) & (col(WorkRow.done_at) >= since),
                 ),
             )
             .group_by(col(WorkRow.state))
@@ -260,7 +261,7 @@ def _questions(session: Session, tenant: str, now: datetime) -> Listed:
     """Reminders that stand in the chat and have no answer."""
     asked = (
         col(PostingRow.tenant) == tenant,
-        col(PostingRow.state) == "reminder",
+        col(PostingRow.state) == PostingState.REMINDER,
         col(PostingRow.sent).is_not(None),
         col(PostingRow.facts).not_like('%"dismissed":true%'),
         to_do(now),

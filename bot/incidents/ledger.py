@@ -14,8 +14,9 @@ from bot.notify.messages import Messages
 from bot.notify.mutes import MuteStore
 from bot.notify.outbox import Outbox
 from bot.notify.requests import NOBODY, Requests
-from bot.queue.tasks import OPEN, QueuedTask, TaskQueue, TaskRequest, enqueue_task
+from bot.queue.tasks import QueuedTask, TaskQueue, TaskRequest, enqueue_task
 from bot.store.incidents import Store
+from bot.store.states import OPEN_WORK
 from bot.store.tables import RequestRow
 
 
@@ -29,7 +30,7 @@ class Ledger(Store, TaskQueue, Requests, Choices, Messages, Outbox, Closings, Li
             work, new = enqueue_task(session, wanted, now, fold)
             key = f"unasked:{work.id}"
             there = session.exec(select(RequestRow.id).where(col(RequestRow.key) == key)).first()
-            if work.state in OPEN and there is None:
+            if work.state in OPEN_WORK and there is None:
                 # a request of nobody in particular, one for each piece of work: its row is locked by `enqueue_task`
                 session.add(
                     RequestRow(key=key, tenant=wanted.tenant, work_id=work.id, channel="", who=NOBODY, created_at=now)

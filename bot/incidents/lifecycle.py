@@ -17,6 +17,7 @@ from bot.incidents.resolution import NoIncident
 from bot.notify.messages import refresh_messages
 from bot.store.database import Database, insert_new
 from bot.store.incident_state import State, state_of
+from bot.store.states import PostingState
 from bot.store.tables import IncidentRow, PostingRow, StepRow
 from kb.errors import SignalboxError
 
@@ -164,7 +165,7 @@ def _snoozed(session: Session, row: IncidentRow, until: datetime | None, now: da
         update(PostingRow)
         .where(
             col(PostingRow.incident_id) == row.id,
-            col(PostingRow.state) == "reminder",
+            col(PostingRow.state) == PostingState.REMINDER,
             col(PostingRow.sent).is_(None),
             col(PostingRow.ready_at) < until,
         )

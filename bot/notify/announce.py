@@ -16,6 +16,7 @@ from bot.notify.mutes import active_mutes, load_flap, load_verdicts, notificatio
 from bot.policy.notifications import Decision, Subject, decide, rollout_channels, subject_of
 from bot.policy.routing import Destination, JobFacts, Link, continues, destinations, link_of
 from bot.store.idempotency import add_if_new
+from bot.store.states import PostingState
 from bot.store.tables import IncidentRow, PostingRow
 from kb.report import Report
 
@@ -144,7 +145,7 @@ def _count(session: Session, channel: str, subject: Subject, decision: Decision)
         .where(
             col(PostingRow.channel) == channel,
             col(PostingRow.chain) == subject.chain,
-            col(PostingRow.state) == "answered",
+            col(PostingRow.state) == PostingState.ANSWERED,
             col(PostingRow.asked_by).is_(None),
         )
         .order_by(col(PostingRow.id).desc())
@@ -180,7 +181,7 @@ def _hold(
             facts={"held": []},
             now=now,
         )
-        row.state, row.incident_id = "rest", None
+        row.state, row.incident_id = PostingState.HELD_BACK, None
     facts: Mapping[str, Any] = msgspec.json.decode(row.facts)
     row.facts = msgspec.json.encode({"held": [*facts.get("held", []), line][-200:]}).decode()
     row.version += 1

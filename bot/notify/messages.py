@@ -22,6 +22,7 @@ from sqlmodel import Session, col, select
 
 from bot.store.database import Database
 from bot.store.leases import claim_row, lease_free
+from bot.store.states import PostingState
 from bot.store.tables import PostingRow
 
 LEASE = timedelta(seconds=60)  # a sender that says nothing for so long is dead
@@ -59,7 +60,7 @@ class Messages(Database):
         with self.errors(), self.session(write=True) as session:
             session.execute(
                 update(PostingRow)
-                .where(col(PostingRow.work_id) == work_id, col(PostingRow.state) == "collecting")
+                .where(col(PostingRow.work_id) == work_id, col(PostingRow.state) == PostingState.COLLECTING)
                 .values(facts=encode_json(facts), version=col(PostingRow.version) + 1)
             )
 
@@ -78,7 +79,7 @@ class Messages(Database):
                 or_(col(PostingRow.sent).is_(None), col(PostingRow.sent) < col(PostingRow.version)),
                 col(PostingRow.ready_at) <= now,
                 lease_free(PostingRow.lease_until, now),
-                col(PostingRow.state) != "gone",
+                col(PostingRow.state) != PostingState.GONE,
                 or_(
                     col(PostingRow.parent).is_(None),
                     col(PostingRow.ts).is_not(None),
@@ -100,7 +101,7 @@ class Messages(Database):
         soon = now if sent == 0 else now + PROGRESS
         values = {"ts": ts, "channel": channel, "sent": sent, "lease_until": None, "tries": 0, "error": None}
         # only what tells how far collecting is waits for the next edit: an answer may have come meanwhile
-        ready = case((col(PostingRow.state) == "collecting", soon), else_=now)
+        ready = case((col(PostingRow.state) == PostingState.COLLECTING, soon), else_=now)
 
         def change(session: Session) -> bool:
             changed: Any = session.execute(
@@ -118,7 +119,7 @@ class Messages(Database):
 
     def mark_gone(self, posting: Posting, error: str) -> None:
         """It cannot be sent at all, or was deleted in the chat."""
-        self._update(posting.id, {"lease_until": None, "state": "gone", "error": error[:500]})
+        self._update(posting.id, {"lease_until": None, "state": PostingState.GONE, "error": error[:500]})
 
     def redirect(self, posting: Posting, channel: str, facts: Mapping[str, Any], now: datetime) -> None:
         """It goes elsewhere: the chat would not have it where it was to stand."""
@@ -170,7 +171,7 @@ def add_notification(
             col(PostingRow.chain) == chain,
             col(PostingRow.channel) == channel,
             col(PostingRow.parent).is_(None),
-            col(PostingRow.state) != "gone",
+            col(PostingRow.state) != PostingState.GONE,
             col(PostingRow.created_at) > now - timedelta(days=1),
             col(PostingRow.once) != once,
         )
@@ -186,7 +187,7 @@ def add_notification(
             parent=None if head is None else head.id,
             chain=chain,
             incident_id=incident,
-            state="answered",
+            state=PostingState.ANSWERED,
             facts=encode_json(facts),
             created_at=now,
             ready_at=now,
@@ -231,7 +232,7 @@ def add_reminder(session: Session, posting: int, at: datetime, now: datetime) ->
             channel=row.asked_by,
             incident_id=row.incident_id,
             asked_by=row.asked_by,
-            state="reminder",
+            state=PostingState.REMINDER,
             created_at=now,
             ready_at=at,
         ),

@@ -12,6 +12,7 @@ from sqlmodel import Session, col, select
 from bot.policy.notifications import Flap, Mute, RuleRecord, Verdict, WeakRuleThreshold, rule_records
 from bot.policy.resolution_codes import JUDGED
 from bot.store.database import Database
+from bot.store.states import PostingState
 from bot.store.tables import AnnotationRow, FlapRow, IncidentRow, LookedRow, MuteRow, PostingRow
 
 MOST_VERDICTS = 20_000  # the latest; more change no decision
@@ -124,7 +125,7 @@ def notification_times(session: Session, channel: str, since: datetime) -> tuple
         select(PostingRow.created_at).where(
             col(PostingRow.channel) == channel,
             col(PostingRow.asked_by).is_(None),
-            col(PostingRow.state) == "answered",
+            col(PostingRow.state) == PostingState.ANSWERED,
             col(PostingRow.created_at) > since,
         )
     )

@@ -14,6 +14,7 @@ from sqlmodel import Session, col, select
 from bot.notify.messages import LEASE, Posting, encode_json, posting_of
 from bot.store.database import Database, insert_new
 from bot.store.leases import claim_row, lease_free
+from bot.store.states import OutboxState
 from bot.store.tables import OutboxRow, PostingRow
 
 GIVEN_UP = timedelta(days=1)  # what could not be sent for so long is not sent
@@ -21,7 +22,7 @@ GIVEN_UP = timedelta(days=1)  # what could not be sent for so long is not sent
 
 @dataclass(frozen=True, slots=True)
 class OutboxItem:
-    """Something of the outbox that is to be sent. `state`: "completing" where the last call may have had its effect."""
+    """Something of the outbox that is to be sent. `state`: COMPLETING if the last call may have had its effect."""
 
     id: int
     key: str
@@ -43,7 +44,7 @@ class Outbox(Database):
             select(OutboxRow.id)
             .outerjoin(PostingRow, col(PostingRow.id) == col(OutboxRow.posting_id))
             .where(
-                col(OutboxRow.state).in_(("waiting", "sending", "completing")),
+                col(OutboxRow.state).in_((OutboxState.WAITING, OutboxState.SENDING, OutboxState.COMPLETING)),
                 col(OutboxRow.ready_at) <= now,
                 lease_free(OutboxRow.lease_until, now),
                 or_(col(OutboxRow.posting_id).is_(None), col(PostingRow.sent) > 0),
@@ -56,8 +57,8 @@ class Outbox(Database):
             if row is None:
                 return None
             item = _outbox_item(session, row)
-            if row.state == "waiting":
-                row.state = "sending"
+            if row.state == OutboxState.WAITING:
+                row.state = OutboxState.SENDING
                 session.add(row)
             return item
 
@@ -66,7 +67,7 @@ class Outbox(Database):
     ) -> None:
         """A item is sent, failed, completing, or waiting for another try."""
         values: dict[str, Any] = {"state": state, "error": None if error is None else error[:500]}
-        if state != "completing":
+        if state != OutboxState.COMPLETING:
             values["lease_until"] = None
         if ready_at is not None:
             values["ready_at"] = ready_at

@@ -14,6 +14,7 @@ from bot.notify.messages import Posting, add_once, encode_json, new_handle, post
 from bot.notify.outbox import enqueue_files, enqueue_item
 from bot.queue.tasks import QueuedTask, TaskRequest, enqueue_task
 from bot.store.database import Database, insert_new
+from bot.store.states import PostingState, WorkState
 from bot.store.tables import PostingRow, RequestRow, WorkRow
 
 REPLY = timedelta(minutes=29)  # a chat's address for replies lives half an hour
@@ -58,8 +59,8 @@ class Requests(Database):
 
     def answer_failed(self, now: datetime) -> int:
         """Tell those who wait for work that failed; how many. Whoever gave it up: a worker, or the list after its death."""
-        lost = select(WorkRow.id, WorkRow.error).where(col(WorkRow.state) == "failed")
-        waiting = select(PostingRow.work_id).where(col(PostingRow.state) == "collecting")
+        lost = select(WorkRow.id, WorkRow.error).where(col(WorkRow.state) == WorkState.FAILED)
+        waiting = select(PostingRow.work_id).where(col(PostingRow.state) == PostingState.COLLECTING)
         asked = select(RequestRow.work_id).where(col(RequestRow.settled).is_(False))
         either = or_(col(WorkRow.id).in_(waiting), col(WorkRow.id).in_(asked))
         with self.errors(), self.session() as session:  # every sender asks every second: no lock for nothing
@@ -71,9 +72,9 @@ class Requests(Database):
             for work_id, error in session.exec(lost.where(col(WorkRow.id).in_(waiting))).all():
                 session.execute(
                     update(PostingRow)
-                    .where(col(PostingRow.work_id) == work_id, col(PostingRow.state) == "collecting")
+                    .where(col(PostingRow.work_id) == work_id, col(PostingRow.state) == PostingState.COLLECTING)
                     .values(
-                        state="failed",
+                        state=PostingState.FAILED,
                         facts=encode_json({"error": error or "", "work": work_id}),
                         version=col(PostingRow.version) + 1,
                         ready_at=now,
@@ -103,7 +104,7 @@ def request_diagnosis(
     if number is None:
         return RequestOutcome(None, second=True)
     work, new = enqueue_task(session, wanted, now, 0.0 if wish.again else fold)
-    if work.state == "done" and not (work.result or "").isdecimal():
+    if work.state == WorkState.DONE and not (work.result or "").isdecimal():
         work, new = enqueue_task(session, wanted, now, 0.0)  # it came to nothing: that is no answer to point to
     session.execute(update(RequestRow).where(col(RequestRow.id) == number).values(work_id=work.id))
     if new:
@@ -112,7 +113,9 @@ def request_diagnosis(
     here = session.exec(
         select(PostingRow)
         .where(
-            col(PostingRow.work_id) == work.id, col(PostingRow.channel) == wish.channel, col(PostingRow.state) != "gone"
+            col(PostingRow.work_id) == work.id,
+            col(PostingRow.channel) == wish.channel,
+            col(PostingRow.state) != PostingState.GONE,
         )
         .order_by(col(PostingRow.id).desc())
     ).first()
@@ -121,9 +124,9 @@ def request_diagnosis(
         request.posting_id = here.id
         session.add(request)
         return RequestOutcome(work, posting=posting_of(session, here))
-    if work.state == "done" and work.result and work.result.isdecimal():
+    if work.state == WorkState.DONE and work.result and work.result.isdecimal():
         posting = add_answer_message(session, request, now)
-        posting.state, posting.incident_id = "answered", int(work.result)
+        posting.state, posting.incident_id = PostingState.ANSWERED, int(work.result)
         session.add(posting)
         enqueue_files(session, posting.id or 0, posting.incident_id, now)
     return RequestOutcome(work)
@@ -145,7 +148,7 @@ def add_answer_message(
         select(PostingRow).where(
             col(PostingRow.work_id) == request.work_id,
             col(PostingRow.channel) == channel,
-            col(PostingRow.state) != "gone",
+            col(PostingRow.state) != PostingState.GONE,
         )
     ).first()
     if here is not None:  # two people asked before there was a message
@@ -180,10 +183,10 @@ def answer_requests(
         if request.who != NOBODY:
             add_answer_message(session, request, now)
     rows = session.exec(
-        select(PostingRow).where(col(PostingRow.work_id) == work_id, col(PostingRow.state) == "collecting")
+        select(PostingRow).where(col(PostingRow.work_id) == work_id, col(PostingRow.state) == PostingState.COLLECTING)
     ).all()
     for row in rows:
-        row.state, row.incident_id, row.facts = "answered", incident, encode_json(facts)
+        row.state, row.incident_id, row.facts = PostingState.ANSWERED, incident, encode_json(facts)
         row.version += 1
         row.ready_at = now
         session.add(row)

@@ -47,7 +47,7 @@ class JobWatcherSettings:
     timeouts: bool = True
     """Include jobs that ran into their time limit."""
     catch_up: Seconds = 21600.0
-    """How far back ends are picked up after Signalbox was down."""
+    """How far back ends are picked up after Signalbox was down; 7 days at most."""
     most: int = 50
     """The most diagnoses started in one check."""
 

@@ -16,11 +16,11 @@ from sqlmodel import Session, col, select
 
 from bot.store.database import Database, insert_new
 from bot.store.leases import claim_row
+from bot.store.states import OPEN_WORK, WorkState
 from bot.store.tables import WorkRow
 
 MOST_TRIES = 3
 LOST_AFTER = 60.0  # seconds without a sign of life of its worker: then somebody else takes it up
-OPEN = ("waiting", "running")
 InTransaction = Callable[
     [Session], str | None
 ]  # written in the same transaction; gives the result where it is known only there
@@ -65,13 +65,13 @@ class TaskQueue(Database):
 
     def claim(self, worker: str, now: datetime) -> QueuedTask | None:
         """The oldest work that waits, now this worker's; None where there is none."""
-        first = select(WorkRow.id).where(col(WorkRow.state) == "waiting").order_by(col(WorkRow.id)).limit(1)
+        first = select(WorkRow.id).where(col(WorkRow.state) == WorkState.WAITING).order_by(col(WorkRow.id)).limit(1)
         with self.errors(), self.session() as session:
             if session.exec(first).first() is None:
                 return None
-        values = {"state": "running", "worker": worker, "beat_at": now, "tries": col(WorkRow.tries) + 1}
+        values = {"state": WorkState.RUNNING, "worker": worker, "beat_at": now, "tries": col(WorkRow.tries) + 1}
         with self.errors(), self.session(write=True) as session:
-            row = claim_row(session, WorkRow, first, values, col(WorkRow.state) == "waiting")
+            row = claim_row(session, WorkRow, first, values, col(WorkRow.state) == WorkState.WAITING)
             return None if row is None else _queued_task(row)
 
     def heartbeat(self, work_id: int, worker: str, now: datetime) -> bool:
@@ -86,16 +86,16 @@ class TaskQueue(Database):
         self, work_id: int, worker: str, now: datetime, result: str, within: InTransaction | None = None
     ) -> bool:
         """Say what came of it; whether it was still this worker's. `within` is done in the same transaction, if it was."""
-        values = {"state": "done", "done_at": now, "result": result[:2000], "error": None}
+        values = {"state": WorkState.DONE, "done_at": now, "result": result[:2000], "error": None}
         return self._change(work_id, worker, values, within)
 
     def fail(self, work_id: int, worker: str, now: datetime, error: str, within: InTransaction | None = None) -> bool:
         """Say that it cannot be done."""
-        return self._change(work_id, worker, {"state": "failed", "done_at": now, "error": error[:2000]}, within)
+        return self._change(work_id, worker, {"state": WorkState.FAILED, "done_at": now, "error": error[:2000]}, within)
 
     def reclaim(self, now: datetime) -> int:
         """Put back what lost its worker, and give up what was begun too often; how many were touched."""
-        lost = (col(WorkRow.state) == "running", col(WorkRow.beat_at) < now - timedelta(seconds=LOST_AFTER))
+        lost = (col(WorkRow.state) == WorkState.RUNNING, col(WorkRow.beat_at) < now - timedelta(seconds=LOST_AFTER))
         given_up = "its worker died, and so did those that took it up again"
         with self.errors(), self.session() as session:  # every worker asks every second: no lock for nothing
             if session.exec(select(WorkRow.id).where(*lost).limit(1)).first() is None:
@@ -104,9 +104,9 @@ class TaskQueue(Database):
             over: Any = session.execute(
                 update(WorkRow)
                 .where(*lost, col(WorkRow.tries) >= MOST_TRIES)
-                .values(state="failed", done_at=now, error=given_up)
+                .values(state=WorkState.FAILED, done_at=now, error=given_up)
             )
-            back: Any = session.execute(update(WorkRow).where(*lost).values(state="waiting", worker=None))
+            back: Any = session.execute(update(WorkRow).where(*lost).values(state=WorkState.WAITING, worker=None))
             return int(over.rowcount) + int(back.rowcount)
 
     def work(self, work_id: int) -> QueuedTask | None:
@@ -122,7 +122,7 @@ class TaskQueue(Database):
             return dict(sorted(found.all()))
 
     def _change(self, work_id: int, worker: str, values: dict[str, Any], within: InTransaction | None = None) -> bool:
-        own = (col(WorkRow.id) == work_id, col(WorkRow.worker) == worker, col(WorkRow.state) == "running")
+        own = (col(WorkRow.id) == work_id, col(WorkRow.worker) == worker, col(WorkRow.state) == WorkState.RUNNING)
 
         def change(session: Session) -> bool:
             changed: Any = session.execute(update(WorkRow).where(*own).values(**values))
@@ -155,7 +155,9 @@ def _fold_into_existing(session: Session, key: str, now: datetime, fold: float) 
     recent = now - timedelta(seconds=fold)
     wanted = select(WorkRow).where(col(WorkRow.key) == key).order_by(col(WorkRow.id).desc()).limit(1)
     row = session.exec(wanted.with_for_update()).first()  # SQLite has one writer at a time anyway, and leaves it out
-    if row is None or not (row.state in OPEN or (row.state == "done" and row.done_at and row.done_at > recent)):
+    if row is None or not (
+        row.state in OPEN_WORK or (row.state == WorkState.DONE and row.done_at and row.done_at > recent)
+    ):
         return None
     row.repeats += 1
     row.asked_at = now

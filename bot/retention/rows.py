@@ -9,6 +9,8 @@ from sqlalchemy import ColumnElement, delete, update
 from sqlmodel import Session, SQLModel, col
 
 from bot.store.database import Database
+from bot.store.idempotency import KEPT_DAYS
+from bot.store.states import OutboxState, WorkState
 from bot.store.tables import (
     AuditRow,
     ChoiceRow,
@@ -23,7 +25,7 @@ from bot.store.tables import (
 )
 
 DAYS: Mapping[type[SQLModel], int] = {
-    SeenRow: 7,  # Slack delivers again for an hour at most
+    SeenRow: KEPT_DAYS,  # Slack delivers again for an hour at most
     ChoiceRow: 7,  # buttons that offer one of several
     OutboxRow: 30,  # what was sent
     WorkRow: 30,  # what is done
@@ -51,9 +53,9 @@ def prune_rows(store: Database, now: datetime) -> dict[str, int]:
 def _over(table: type[SQLModel], before: datetime) -> tuple[ColumnElement[bool], ...]:
     """What holds of the rows that go."""
     if table is OutboxRow:
-        return col(OutboxRow.state) == "sent", col(OutboxRow.created_at) < before
+        return col(OutboxRow.state) == OutboxState.SENT, col(OutboxRow.created_at) < before
     if table is WorkRow:
-        return col(WorkRow.state).in_(("done", "failed")), col(WorkRow.done_at) < before
+        return col(WorkRow.state).in_((WorkState.DONE, WorkState.FAILED)), col(WorkRow.done_at) < before
     if table is MuteRow:
         return (col(MuteRow.until) < before,)
     if table is ChoiceRow:

@@ -24,6 +24,7 @@ from bot.policy.job_end import JobWatcherSettings, classify_end, describe_end, f
 from bot.policy.routing import JobFacts
 from bot.queue.payloads import DiagnosePayload
 from bot.queue.tasks import TaskQueue
+from bot.store.idempotency import KEPT_DAYS
 from connectors.base.contract import Deadline, Finder, JobSummary, SourceFailed
 from kb.errors import SignalboxError
 from kb.model import Window
@@ -44,7 +45,7 @@ class IdempotencyStore(Protocol):
         """Those of the keys, at most 500, that were added before."""
 
     def add(self, keys: Collection[str]) -> None:
-        """Add keys, at most 500; one that is there becomes new again. What is older than 60 days may be forgotten."""
+        """Add keys, at most 500; one that is there becomes new again. Keys are forgotten after KEPT_DAYS."""
 
 
 class Stop(Protocol):
@@ -223,7 +224,8 @@ class JobWatcher:
         return lambda: place.finder.recent(window, deadline)
 
     def _start(self, place: WatchedScheduler, now: float) -> float:
-        oldest = now - self.watching.catch_up
+        known = KEPT_DAYS * 86400.0  # of what ended earlier nobody knows whether it was diagnosed
+        oldest = now - min(self.watching.catch_up, known)
         return oldest if place.looked is None else max(oldest, place.looked - OVERLAP)
 
     def _failed(self, place: WatchedScheduler, error: SignalboxError, now: float) -> None:

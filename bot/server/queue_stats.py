@@ -10,6 +10,7 @@ from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from bot.store.database import Database
+from bot.store.states import OutboxState, WorkState
 from bot.store.tables import IncidentRow, OutboxRow, PostingRow, WorkRow
 
 
@@ -37,10 +38,12 @@ def queue_stats(database: Database, now: datetime) -> QueueStats:
         StoreError: it cannot be used.
     """
     with database.errors(), database.session() as session:
-        kinds = select(WorkRow.kind, WorkRow.state, func.count()).where(col(WorkRow.state) != "done")
+        kinds = select(WorkRow.kind, WorkRow.state, func.count()).where(col(WorkRow.state) != WorkState.DONE)
         work = {(kind, state): count for kind, state, count in session.exec(kinds.group_by("kind", "state")).all()}
         first = session.exec(
-            select(func.min(WorkRow.created_at)).where(col(WorkRow.state) != "done", col(WorkRow.state) != "failed")
+            select(func.min(WorkRow.created_at)).where(
+                col(WorkRow.state) != WorkState.DONE, col(WorkRow.state) != WorkState.FAILED
+            )
         ).one()
         unsent, since, given_up = _unsent_counts(session, now)
         closed = func.count(col(IncidentRow.closed_at))
@@ -64,11 +67,17 @@ def _unsent_counts(session: Session, now: datetime) -> tuple[int, datetime | Non
     messages, first = session.exec(
         select(func.count(), func.min(PostingRow.ready_at)).select_from(PostingRow).where(due)
     ).one()
-    waiting = (col(OutboxRow.state) != "sent") & (col(OutboxRow.state) != "failed") & (col(OutboxRow.ready_at) <= now)
+    waiting = (
+        (col(OutboxRow.state) != OutboxState.SENT)
+        & (col(OutboxRow.state) != OutboxState.FAILED)
+        & (col(OutboxRow.ready_at) <= now)
+    )
     items, earliest = session.exec(
         select(func.count(), func.min(OutboxRow.ready_at)).select_from(OutboxRow).where(waiting)
     ).one()
-    failed = session.exec(select(func.count()).select_from(OutboxRow).where(col(OutboxRow.state) == "failed")).one()
+    failed = session.exec(
+        select(func.count()).select_from(OutboxRow).where(col(OutboxRow.state) == OutboxState.FAILED)
+    ).one()
     times = [item for item in (first, earliest) if item is not None]
     return messages + items, min(times, default=None), failed
 

@@ -12,6 +12,7 @@ from sqlmodel import Session, col, select
 from bot.store.database import Database
 from bot.store.tables import SeenRow
 
+KEPT_DAYS = 7  # then a key is forgotten (bot.retention.rows)
 _MANY = 500  # keys in one question: SQLite takes 999 values
 
 

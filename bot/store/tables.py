@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from sqlalchemy import DateTime, Dialect, Index, TypeDecorator, text
 from sqlmodel import Field, SQLModel
 
+from bot.store.states import OutboxState, PostingState, WorkState
+
 
 class UtcDateTime(TypeDecorator[datetime]):
     """A time with a zone, kept as UTC without one, and given back with UTC: the same on every database."""
@@ -215,7 +217,7 @@ class PostingRow(SQLModel, table=True):
     """A message of ours in a chat that is edited in place. What it says is composed when it is sent.
 
     `version` is raised by every change of what it should say; `sent` is the version that stands there, 0 for the opening words,
-    None where nothing does. `state`: collecting, answered, failed, linked. `facts`: JSON, what it says beyond its incident.
+    None where nothing does. `state`: a PostingState. `facts`: JSON, what it says beyond its incident.
     `parent`: the posting in whose thread it stands. `lease_until`: a sender is at it. `ready_at`: not to be sent before.
     `once`: the same for two deliveries of one wish and for two workers at one piece of work.
     """
@@ -239,7 +241,7 @@ class PostingRow(SQLModel, table=True):
     work_id: int | None = Field(default=None, index=True)
     incident_id: int | None = Field(default=None, index=True)
     asked_by: str | None = None
-    state: str = "collecting"
+    state: str = PostingState.COLLECTING
     facts: str = "{}"
     version: int = 1
     sent: int | None = None
@@ -280,7 +282,7 @@ class RequestRow(SQLModel, table=True):
 class OutboxRow(SQLModel, table=True):
     """Something to be sent once besides the postings. `key`: of equal ones one is sent. `method`: how; `payload`: JSON.
 
-    `state`: waiting, sending, completing (the last call may have had its effect), sent, failed.
+    `state`: an OutboxState.
     """
 
     __tablename__ = "outbox"
@@ -291,7 +293,7 @@ class OutboxRow(SQLModel, table=True):
     method: str
     payload: str
     posting_id: int | None = Field(default=None, index=True)
-    state: str = Field(default="waiting", index=True)
+    state: str = Field(default=OutboxState.WAITING, index=True)
     created_at: datetime = Field(sa_type=UtcDateTime)
     ready_at: datetime = Field(sa_type=UtcDateTime)
     lease_until: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -551,7 +553,7 @@ class GoodEndRow(SQLModel, table=True):
 class WorkRow(SQLModel, table=True):
     """Something to be done by a worker, once. Of one `key` at most one row is open (waiting or running).
 
-    `payload`: JSON. `repeats`: how often it was asked for again meanwhile. `tries`: how often a worker has begun it.
+    `state`: a WorkState. `state`: a WorkState. `payload`: JSON. `repeats`: how often it was asked for again meanwhile. `tries`: how often a worker has begun it.
     `spooled`: JSON, what a worker has got so far that another one need not get again.
     """
 
@@ -571,7 +573,7 @@ class WorkRow(SQLModel, table=True):
     key: str = Field(index=True, max_length=200)
     tenant: str
     payload: str
-    state: str = Field(default="waiting", index=True)
+    state: str = Field(default=WorkState.WAITING, index=True)
     created_at: datetime = Field(sa_type=UtcDateTime)
     asked_at: datetime = Field(sa_type=UtcDateTime)
     beat_at: datetime | None = Field(default=None, sa_type=UtcDateTime)

@@ -24,10 +24,10 @@ from bot.learning.replay.backtest import Backtest
 from bot.notify.messages import add_message
 from bot.queue.tasks import TaskRequest, enqueue_task
 from bot.store.database import Database, insert_new
+from bot.store.states import PostingState
 from bot.store.tables import PostingRow, ProposalRow
 
 PROPOSE = "propose"
-PROPOSAL = "proposal"  # the state of the message that tells of one
 LIVE = ("asked", "open")
 HOUR = timedelta(hours=1)
 _LARGEST = 64 << 20  # bytes of what was packed
@@ -407,7 +407,7 @@ def told_of_within(session: Session, number: int, *, channel: str, parent: int |
             row.tenant,
             channel=channel,
             parent=parent,
-            state=PROPOSAL,
+            state=PostingState.PROPOSAL,
             facts=facts,
             now=now,
         )

@@ -12,7 +12,7 @@ from typing import Any
 from bot.config.file import Config
 from bot.digest.schedule import numbers_of
 from bot.incidents.ledger import Ledger
-from bot.learning.proposals.store import PROPOSAL, proposal_of
+from bot.learning.proposals.store import proposal_of
 from bot.notify.messages import Posting
 from bot.render.report_json import from_json
 from bot.rulebase.loader import Knowledge
@@ -23,9 +23,15 @@ from bot.slack.delivery.list_composer import ListComposer
 from bot.slack.forms.rule import proposed
 from bot.slack.messages import digest, notices, replies
 from bot.slack.messages.answer import answer_message
+from bot.store.states import PostingState
 from kb.model import Gap
 
-WHOLE_AT_ONCE = ("rest", "reminder", "digest", PROPOSAL)  # states whose opening words are all there is to say
+WHOLE_AT_ONCE = (
+    PostingState.HELD_BACK,
+    PostingState.REMINDER,
+    PostingState.DIGEST,
+    PostingState.PROPOSAL,
+)  # states whose opening words are all there is to say
 HOUR, MINUTES = 3600.0, 60
 
 
@@ -56,7 +62,7 @@ class Composer:
         """What is posted first; all that matters comes by an edit of it."""
         if posting.state in WHOLE_AT_ONCE:
             return self.message(posting)
-        if posting.state == "collecting":
+        if posting.state == PostingState.COLLECTING:
             return self._collecting(posting)
         record = self.ledger.answer(posting.incident_id) if posting.incident_id else None
         job = "A job" if record is None else record.incident.job_name or record.incident.job_id or "A job"
@@ -65,7 +71,7 @@ class Composer:
 
     def wanted(self, posting: Posting) -> bool:
         """Whether it is still to be posted: a reminder is not, once somebody has said what it was."""
-        if posting.state != "reminder" or posting.incident_id is None:
+        if posting.state != PostingState.REMINDER or posting.incident_id is None:
             return True
         record = self.ledger.answer(posting.incident_id)
         said = record is None or record.incident.closed_at is not None or record.incident.merged_into is not None
@@ -74,11 +80,11 @@ class Composer:
     def message(self, posting: Posting) -> Message:
         """What it says now."""
         besides: Mapping[str, Callable[[Posting], Message]] = {
-            "reminder": self._reminder,
-            "collecting": self._collecting,
-            "digest": self._weekly,
-            "rest": self._held_back,
-            PROPOSAL: self._proposal,
+            PostingState.REMINDER: self._reminder,
+            PostingState.COLLECTING: self._collecting,
+            PostingState.DIGEST: self._weekly,
+            PostingState.HELD_BACK: self._held_back,
+            PostingState.PROPOSAL: self._proposal,
         }
         if posting.state in besides:
             return besides[posting.state](posting)

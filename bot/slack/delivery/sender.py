@@ -30,6 +30,7 @@ from bot.slack.delivery.attachments import Attachment, attachments
 from bot.slack.delivery.compose import WHOLE_AT_ONCE, Composer
 from bot.slack.messages.home import home
 from bot.store.database import StoreError
+from bot.store.states import OutboxState, PostingState
 
 IDLE = 0.2  # seconds between two looks at the ledger when there is nothing to send
 A_CHANNEL = 1.1  # seconds between two new messages in one channel
@@ -136,7 +137,7 @@ class Sender:
                 self._call("chat.delete", {"channel": channel, "ts": ts})
 
     def _edit(self, posting: Posting, now: datetime) -> None:
-        if posting.state == "collecting" and not self._room(now):
+        if posting.state == PostingState.COLLECTING and not self._room(now):
             self.ledger.retry_later(posting, now + timedelta(seconds=3), "")
             return
         message = self.composer.message(posting)
@@ -191,31 +192,33 @@ class Sender:
             **self.more,
         }.get(item.method)
         if send is None:
-            self.ledger.set_item_state(item, "failed", f"nobody knows how to send {item.method!r}")
+            self.ledger.set_item_state(item, OutboxState.FAILED, f"nobody knows how to send {item.method!r}")
             return
         try:
-            if item.state == "completing":
+            if item.state == OutboxState.COMPLETING:
                 # Slack had all it needed; whether it did it is not known, and a second time might double it
-                self.ledger.set_item_state(item, "sent", "the sender died while Slack was at it")
+                self.ledger.set_item_state(item, OutboxState.SENT, "the sender died while Slack was at it")
                 return
             send(item)
         except _NotSent as problem:
             if problem.kind == "later" and now - item.created_at < GIVEN_UP:
                 pause = timedelta(seconds=problem.pause) if problem.pause is not None else self._pause(item.tries)
-                self.ledger.set_item_state(item, "waiting", str(problem), now + pause)
+                self.ledger.set_item_state(item, OutboxState.WAITING, str(problem), now + pause)
             else:
                 _log.warning("%s %d is given up: %s", item.method, item.id, problem)
-                self.ledger.set_item_state(item, "failed", str(problem))
+                self.ledger.set_item_state(item, OutboxState.FAILED, str(problem))
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - as above; what another system refuses (SourceFailed) is tried again
             _log.exception("%s %d could not be made", item.method, item.id)
             if item.tries >= 5:
-                self.ledger.set_item_state(item, "failed", f"{type(error).__name__}: {error}")
+                self.ledger.set_item_state(item, OutboxState.FAILED, f"{type(error).__name__}: {error}")
             else:
-                self.ledger.set_item_state(item, "waiting", type(error).__name__, now + self._pause(item.tries))
+                self.ledger.set_item_state(
+                    item, OutboxState.WAITING, type(error).__name__, now + self._pause(item.tries)
+                )
         else:
-            self.ledger.set_item_state(item, "sent")
+            self.ledger.set_item_state(item, OutboxState.SENT)
 
     def _reply(self, item: OutboxItem) -> None:
         """Words for one person: by the address for replies where there is one, else as an ephemeral message."""
@@ -272,7 +275,7 @@ class Sender:
         if not files:
             return
         uploaded = [self._upload(file) for file in files]
-        self.ledger.set_item_state(item, "completing")
+        self.ledger.set_item_state(item, OutboxState.COMPLETING)
         self._call(
             "files.completeUploadExternal",
             {"files": uploaded, "channel_id": posting.channel, "thread_ts": posting.thread or posting.ts},

@@ -22,6 +22,7 @@ from bot.slack.forms.close_out import CloseOut
 from bot.slack.forms.lifecycle import SPANS, StepForm
 from bot.slack.use_cases.access import AccessControl, Person, Subject, record_of
 from bot.store.incidents import Answered
+from bot.store.states import PostingState
 
 _LISTED = 100
 _NEAR = 55.0
@@ -123,14 +124,14 @@ class IncidentActions:
     def postpone_reminder(self, person: Person, subject: Subject) -> None:
         """The reminder comes once more."""
         self.access.allow(person, "read", "a reminder")
-        if subject.posting is not None and subject.posting.state == "reminder":
+        if subject.posting is not None and subject.posting.state == PostingState.REMINDER:
             zone = self.access.settings(subject.tenant).zone
             self.ledger.postpone_reminder(subject.posting.id, next_working_day(self.access.time(), zone))
 
     def dismiss_reminder(self, person: Person, subject: Subject) -> None:
         """The reminder is not needed."""
         self.access.allow(person, "read", "a reminder")
-        if subject.posting is not None and subject.posting.state == "reminder":
+        if subject.posting is not None and subject.posting.state == PostingState.REMINDER:
             self.ledger.dismiss_reminder(subject.posting.id)
 
     def search_faults(self, text: str) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from bot.digest import schedule
 from bot.digest.attachments import files_of
 from bot.digest.charts import pictures
 from bot.digest.codec import loads
-from bot.digest.schedule import FILES, LEASE, STATE, numbers_of, tick
+from bot.digest.schedule import FILES, KIND, LEASE, numbers_of, tick
 from bot.incidents.ledger import Ledger
 from bot.store.tables import ClaimRow, DigestRow, OutboxRow, PostingRow
 from tests.support.filled_store import FAULTS, fill
@@ -49,9 +49,9 @@ def put_out(ledger):
 
 
 WHOLE = (
-    [(f"{STATE}:default:2026-W47", "C0TEAM", STATE, '{"week":"2026-W47"}', "default")],
+    [(f"{KIND}:default:2026-W47", "C0TEAM", KIND, '{"week":"2026-W47"}', "default")],
     [(FILES, '{"week":"2026-W47"}')],
-    [(f"{STATE}:default", "2026-W47", "done")],
+    [(f"{KIND}:default", "2026-W47", "done")],
     [("2026-W47", None)],
 )
 

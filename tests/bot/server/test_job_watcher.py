@@ -175,6 +175,13 @@ def test_looks_are_a_minute_apart_and_reach_back_half_an_hour() -> None:
     assert watch.pause(NOW + 130) == 50.0
 
 
+def test_no_end_is_asked_for_whose_key_may_be_forgotten() -> None:
+    """However far back `catch_up` reaches: a restart would diagnose such ends again."""
+    bench = Bench(watching=JobWatcherSettings(catch_up=30 * 86400.0))
+    bench.watch().look(NOW)
+    assert bench.scheduler.windows == [Window(NOW - 7 * 86400, NOW + 1)]
+
+
 def test_an_outage_is_caught_up_with() -> None:
     """After hours without a look all ends in between come, the oldest first and so many a minute; none is lost."""
     bench = Bench(Scheduler([failed("old", NOW - 100)]), watching=JobWatcherSettings(most=10))
