@@ -30,7 +30,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 import metrics_sim  # it lies beside this script
 from metrics_sim import Made, made_job
 
-from kb.metrics.change_points import slower, track
+from kb.metrics.change_points.step_time import slower
+from kb.metrics.change_points.track import track
 from kb.metrics.panel import Panel, Row, make_panel
 from kb.metrics.peer_outliers import odd_rows
 from kb.model import Resource

@@ -16,7 +16,7 @@ from bot.pages.log_context import Passage
 from bot.render.timeline import loads as timeline_of
 from kb.errors import UnreadableInput
 from kb.timeline.curves import COLUMNS, LINES, Curves, curves
-from kb.timeline.timeline import Timeline
+from kb.timeline.picture import Timeline
 
 TIMELINE, CURVES, PASSAGES = "timeline", "curves", "passages"
 SCHEMA = "signalbox.curves/1"

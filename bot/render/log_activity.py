@@ -22,8 +22,8 @@ from kb.parsers.logs.prefixes import peel
 from kb.parsers.logs.structured import rank_of, stamp_of
 from kb.parsers.logs.timestamps import HEAD, find_time
 from kb.scanning.summary import StreamSummary
+from kb.timeline.picture import COLUMNS
 from kb.timeline.rows import CLOSE, Heard, Span, Voice, is_log, known_stamps, shared
-from kb.timeline.timeline import COLUMNS
 
 READS = 20_000  # of all logs of one rank together
 MOST, LEAST = 64, 6  # reads of one log; where there is room for fewer, what the summary keeps must do

@@ -13,7 +13,8 @@ from bot.render.log_activity import listen
 from kb.errors import UnreadableInput
 from kb.facts.evidence import Evidence
 from kb.report import Report
-from kb.timeline.timeline import MOST_ROWS, Row, Timeline, timeline
+from kb.timeline.picture import MOST_ROWS, Timeline, TimelineRow
+from kb.timeline.timeline import timeline
 
 SCHEMA = "signalbox.timeline/1"
 MOST_BYTES = 64 * 1024
@@ -36,7 +37,7 @@ def dumps(made: Timeline) -> bytes:
     return msgspec.json.encode(body)
 
 
-_USUAL: Mapping[str, Any] = {one.name: one.default for one in fields(Row) if one.default is not MISSING}
+_USUAL: Mapping[str, Any] = {one.name: one.default for one in fields(TimelineRow) if one.default is not MISSING}
 
 
 def _unusual(row: Mapping[str, Any]) -> dict[str, Any]:

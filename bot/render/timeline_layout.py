@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from bot.render.timeline_words import clock, day, ticks
-from kb.timeline.timeline import Mark, Row, Timeline, lasting
+from kb.timeline.headline import lasting
+from kb.timeline.picture import Mark, Timeline, TimelineRow
 
 TALL = 34  # pixels of a row that stands out
 PITCHES = ((8, 26), (20, 22))  # pixels of the other rows, where there are at most so many of them
@@ -29,7 +30,7 @@ EDGE = 6.0  # per cent from the edge, from where on words run inwards
 class RowLayout:
     """One row: its upper edge and its height in pixels, its names and figures where there is room; `last`, `error`: per cent."""
 
-    row: Row
+    row: TimelineRow
     y: int
     height: int
     named: bool
@@ -116,7 +117,7 @@ def across(time: float, start: float, end: float) -> float:
     return round(100.0 * min(1.0, max(0.0, (time - start) / (end - start))), 2)
 
 
-def _placed(made: Timeline, top: int) -> Iterator[tuple[Row, int, int]]:
+def _placed(made: Timeline, top: int) -> Iterator[tuple[TimelineRow, int, int]]:
     """Each row with its upper edge and its height."""
     odd = [row for row in made.rows if row.why]
     rest = [row for row in made.rows if not row.why]
@@ -133,7 +134,7 @@ def _placed(made: Timeline, top: int) -> Iterator[tuple[Row, int, int]]:
         y += pitch
 
 
-def _rows(placed: Sequence[tuple[Row, int, int]], start: float, end: float) -> Iterator[RowLayout]:
+def _rows(placed: Sequence[tuple[TimelineRow, int, int]], start: float, end: float) -> Iterator[RowLayout]:
     free, before = -LABELLED, ""
     tenth = end - start < 60.0
     for row, y, height in placed:
@@ -159,13 +160,13 @@ def _rows(placed: Sequence[tuple[Row, int, int]], start: float, end: float) -> I
         )
 
 
-def _figures(row: Row, *, tenth: bool) -> str:
+def _figures(row: TimelineRow, *, tenth: bool) -> str:
     """When a row was last heard, and its step."""
     last = "no times" if row.last is None else clock(row.last) + (f".{int(row.last * 10) % 10}" if tenth else "")
     return last if row.step is None else f"{last} · {row.step:,}"
 
 
-def happened(row: Row) -> str:
+def happened(row: TimelineRow) -> str:
     """A row's first error, or why it stands out; the first cause is told above all."""
     if row.error is None or row.error.cause:
         return "" if row.why == "suspect" else row.why
@@ -174,7 +175,7 @@ def happened(row: Row) -> str:
     return f"{when}{row.error.what}{many}"
 
 
-def _paths(placed: Sequence[tuple[Row, int, int]], columns: int) -> Iterator[tuple[str, str]]:
+def _paths(placed: Sequence[tuple[TimelineRow, int, int]], columns: int) -> Iterator[tuple[str, str]]:
     """All cells by their class: `u` and `s` for usual rows and suspects, with their level; equal neighbours are one."""
     cells: dict[str, list[str]] = {}
     for row, y, height in placed:

@@ -15,7 +15,8 @@ from bot.render.text_metrics import fitted, width, wrapped
 from bot.render.theme import PAGE_TEXT, PICTURE_TEXT, PICTURES, TextSizes, Theme, picture_style
 from bot.render.timeline_layout import Flag, RowLayout, TimelineLayout, across, layout
 from bot.render.timeline_words import alt_text, clock, day, named
-from kb.timeline.timeline import Mark, Row, Timeline, lasting
+from kb.timeline.headline import lasting
+from kb.timeline.picture import Mark, Timeline, TimelineRow
 
 WIDTH = 1200
 MARGIN = 20
@@ -200,7 +201,7 @@ def _names(placed: TimelineLayout, room: float, sizes: TextSizes, *, beside: boo
 
 
 def _name(
-    row: Row, middle: float, room: float, sizes: TextSizes, *, beside: bool, x: float | None = None
+    row: TimelineRow, middle: float, room: float, sizes: TextSizes, *, beside: bool, x: float | None = None
 ) -> Iterator[Markup]:
     bold, node = bool(row.why), row.node if row.node != row.label else ""
     style = "suspect" if row.suspect else "odd" if row.why else None

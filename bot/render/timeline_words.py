@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 
-from kb.timeline.timeline import Mark, Row, Timeline
+from kb.timeline.picture import Mark, Timeline, TimelineRow
 
 MOST_ALT = 2000  # characters; Slack takes no more
 
@@ -55,7 +55,7 @@ def alt_text(made: Timeline) -> str:
     return text if len(text) <= MOST_ALT else text[: MOST_ALT - 1].rstrip() + "…"
 
 
-def _row_words(row: Row) -> str:
+def _row_words(row: TimelineRow) -> str:
     told = [row.why]
     told += [f"last line {clock(row.last)}"] if row.last is not None else []
     told += [f"step {row.step:,}"] if row.step is not None else []

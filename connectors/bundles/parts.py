@@ -15,7 +15,8 @@ from pathlib import Path
 
 from connectors.base.bundle_layout import CHECKS
 from kb.model import Event, Gap, Resource, StackSample
-from kb.parsers.artefacts.ebpf import EbpfReading, read_ebpf
+from kb.parsers.artefacts.ebpf.read import read_ebpf
+from kb.parsers.artefacts.ebpf.reading import EbpfReading
 from kb.parsers.artefacts.health import read_health
 from kb.parsers.artefacts.processes import read_processes
 from kb.parsers.artefacts.promql.answer import read_prometheus

@@ -13,7 +13,9 @@ from kb.diagnosis.confidence import CALIBRATION, band
 from kb.diagnosis.findings import Finding, find
 from kb.diagnosis.ranking import Ranked, rank
 from kb.diagnosis.recovery import Run, decide, price
-from kb.diagnosis.suspects import SUSPECTS, Layout, at_fault
+from kb.diagnosis.suspects.at_fault import at_fault
+from kb.diagnosis.suspects.claims import SUSPECTS
+from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.verdict import failure_signs, judge, last_words, phase, progress
 from kb.facts.evidence import Evidence, Facts, History, Signal
 from kb.facts.topology import Places
@@ -53,7 +55,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
     verdict, ranked, signs = answered(judged.findings, facts)
     done = progress(facts)
     numbers = _Numbering(facts)
-    layout = Layout(facts, Places(facts), tuple(judged.findings))
+    layout = JobLayout(facts, Places(facts), tuple(judged.findings))
     diagnoses = tuple(
         _diagnosis(rulebook, place, one, layout, numbers) for place, one in enumerate(ranked[:DIAGNOSES], 1)
     )
@@ -141,7 +143,7 @@ class _Numbering:
         )
 
 
-def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: Layout, numbers: _Numbering) -> Diagnosis:
+def _diagnosis(rulebook: Rulebook, place: int, ranked: Ranked, layout: JobLayout, numbers: _Numbering) -> Diagnosis:
     quoted = _quoted(ranked, numbers)
     suspects = at_fault(ranked, layout, quoted)
     best = _named(ranked.best, suspects)

@@ -14,19 +14,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from kb.metrics.change_points import (
-    Change,
-    Slowing,
-    Track,
-    decline,
-    gradient_jump,
-    loss_broken,
-    memory_growth,
-    off_schedule,
-    slower,
-    throughput_drop,
-    track,
-)
+from kb.metrics.change_points.learning_rate import off_schedule
+from kb.metrics.change_points.memory import memory_growth
+from kb.metrics.change_points.step_time import Slowing, decline, slower, throughput_drop
+from kb.metrics.change_points.track import SeriesChange, Track, track
+from kb.metrics.change_points.training import gradient_jump, loss_broken
 from kb.metrics.panel import Bools, Panel, make_panel
 from kb.metrics.series_detectors.detect import comparable_runs
 from kb.metrics.series_detectors.pace import BARS
@@ -175,7 +167,7 @@ def _share(panels: Mapping[str, Panel]) -> Panel | None:
     return make_panel(SHARE, used.rows, used.start, used.step, share, "%")
 
 
-def _changes(test: SeriesTest, series: Track) -> tuple[Change, ...]:
+def _changes(test: SeriesTest, series: Track) -> tuple[SeriesChange, ...]:
     if test.after and series.steps.size:
         series = replace(series, skip=series.skip | (series.steps < series.steps[0] + test.after))
     if test.change is None:
@@ -184,7 +176,7 @@ def _changes(test: SeriesTest, series: Track) -> tuple[Change, ...]:
     return tuple(one for one in found if not (test.change in PASSING and _over(series, one)))
 
 
-def _over(series: Track, change: Change) -> bool:
+def _over(series: Track, change: SeriesChange) -> bool:
     """Whether the series is back where it was, for good as far as can be seen."""
     later = series.values[(series.steps > change.found) & np.isfinite(series.values) & ~series.skip]
     if later.size < BACK:
@@ -194,7 +186,7 @@ def _over(series: Track, change: Change) -> bool:
     return bool(now * np.sign(rise) <= 0.25 * abs(rise))
 
 
-def _more_work(line: _Line, change: Change) -> bool:
+def _more_work(line: _Line, change: SeriesChange) -> bool:
     """Whether as much is done a second as before while steps take longer: they are larger ones."""
     if line.track.metric != "step_time":
         return False
@@ -204,11 +196,11 @@ def _more_work(line: _Line, change: Change) -> bool:
     return len(before) >= 2 and len(after) >= 2 and bool(np.median(after) >= WORK * np.median(before))
 
 
-def _one(change: Change | None) -> tuple[Change, ...]:
+def _one(change: SeriesChange | None) -> tuple[SeriesChange, ...]:
     return () if change is None else (change,)
 
 
-def _slower(series: Track, params: Mapping[str, float]) -> tuple[Change, ...]:
+def _slower(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, ...]:
     usual = Slowing()
     return slower(
         series,
@@ -221,7 +213,7 @@ def _slower(series: Track, params: Mapping[str, float]) -> tuple[Change, ...]:
     )
 
 
-def _broken(series: Track, params: Mapping[str, float]) -> tuple[Change, ...]:
+def _broken(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, ...]:
     """A loss that is lost though a number; where it ends as none that says more than how it came to that."""
     if not _known(series)[-1:].all():
         return ()
@@ -229,7 +221,7 @@ def _broken(series: Track, params: Mapping[str, float]) -> tuple[Change, ...]:
     return () if found is None or found.kind == "not_finite" else (found,)
 
 
-def _not_finite(series: Track, _: Mapping[str, float]) -> tuple[Change, ...]:
+def _not_finite(series: Track, _: Mapping[str, float]) -> tuple[SeriesChange, ...]:
     """A loss that is no number at its end, or twice on end with nothing wrong before. Of numbers alone nothing is worked out."""
     known = _known(series)
     if known.all():
@@ -245,12 +237,12 @@ def _known(series: Track) -> Bools:
     return np.isfinite(series.values[~series.skip])
 
 
-def _decline(series: Track, params: Mapping[str, float]) -> tuple[Change, ...]:
+def _decline(series: Track, params: Mapping[str, float]) -> tuple[SeriesChange, ...]:
     worse = not series.metric.startswith(_LOW_IS_BAD)
     return _one(decline(series, params.get("share", 0.05), higher_is_worse=worse, blocks=int(params.get("blocks", 30))))
 
 
-CHANGES: Mapping[str, Callable[[Track, Mapping[str, float]], tuple[Change, ...]]] = {
+CHANGES: Mapping[str, Callable[[Track, Mapping[str, float]], tuple[SeriesChange, ...]]] = {
     "slower": _slower,
     "decline": _decline,
     "drop": lambda series, params: throughput_drop(series, params.get("share", 0.7), int(params.get("logged", 3))),
@@ -264,7 +256,7 @@ CHANGES: Mapping[str, Callable[[Track, Mapping[str, float]], tuple[Change, ...]]
 }
 
 
-def _level(test: SeriesTest, series: Track) -> tuple[Change, ...]:
+def _level(test: SeriesTest, series: Track) -> tuple[SeriesChange, ...]:
     """The first run of points that are all above or below the number asked for, for as long as asked."""
     usable = np.flatnonzero(np.isfinite(series.values) & ~series.skip)
     steps, times = series.steps[usable], series.times[usable]
@@ -287,7 +279,7 @@ def _level(test: SeriesTest, series: Track) -> tuple[Change, ...]:
             level = float(np.median(past)) if past else limit
             since = float(times[begun])
             return (
-                Change(
+                SeriesChange(
                     series.metric,
                     way,
                     int(steps[begun]),
@@ -313,7 +305,7 @@ def _limit(test: SeriesTest, past: Sequence[float]) -> float | None:
     return number * known[test.of]
 
 
-def _spot(line: _Line, change: Change, *, alone: bool) -> Spot:
+def _spot(line: _Line, change: SeriesChange, *, alone: bool) -> Spot:
     point = line.points.get(change.since) or line.points.get(change.found)
     captures = {
         "metric": change.metric,

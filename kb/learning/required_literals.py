@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kb.parsers.logs import crashes, exceptions, launchers, stacks
+from kb.parsers.logs import crashes, launchers, stacks
+from kb.parsers.logs.exceptions.readers import READERS as EXCEPTION_READERS
 from kb.parsers.logs.progress.formats import FORMATS
 from kb.parsers.logs.registry import ALL_READERS
 from kb.parsers.reader import Reader
@@ -126,5 +127,5 @@ _READERS: Mapping[str, tuple[str, ...]] = {
     "stack_dump": tuple(one.name for one in stacks.READERS),
     "xid": ("xid", "off_bus"),
 }
-_EXCEPTIONS: Group = frozenset(_trigger(one) for one in exceptions.READERS)
+_EXCEPTIONS: Group = frozenset(_trigger(one) for one in EXCEPTION_READERS)
 _STEPS: Group = frozenset(ScanPattern(scan_form(one.detector).expression) for one in FORMATS)

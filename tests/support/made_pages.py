@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 from bot.pages.attachments import Kept
 from bot.pages.log_context import Passage
 from kb.timeline.curves import Chart, Curves, Line
+from kb.timeline.picture import COLUMNS, Mark, Timeline, TimelineRow
 from kb.timeline.rows import Mishap
-from kb.timeline.timeline import COLUMNS, Mark, Row, Timeline
 from tests.support.bot_samples import NOON
 
 ATTACKS = (
@@ -27,9 +27,9 @@ ATTACKS = (
 EVERYTHING = " ".join(ATTACKS)
 
 
-def row(label: str = "rank 0", until: int = 200, **more: object) -> Row:
+def row(label: str = "rank 0", until: int = 200, **more: object) -> TimelineRow:
     """A row that writes up to a column."""
-    return Row(label, heard="9" * until + "0" * (COLUMNS - until), last=NOON + until, step=until, **more)
+    return TimelineRow(label, heard="9" * until + "0" * (COLUMNS - until), last=NOON + until, step=until, **more)
 
 
 def timeline(text: str = "Boom") -> Timeline:

@@ -6,7 +6,6 @@ from kb.parsers.logs import (
     checkpoints,
     crashes,
     elastic,
-    exceptions,
     gputests,
     jobids,
     kernel,
@@ -15,10 +14,11 @@ from kb.parsers.logs import (
     recoveries,
     stacks,
 )
+from kb.parsers.logs.exceptions.readers import READERS as EXCEPTION_READERS
 from kb.parsers.reader import Reader
 
 ALL_READERS: tuple[Reader, ...] = (
-    *exceptions.READERS,
+    *EXCEPTION_READERS,
     *elastic.READERS,
     *nccl.READERS,
     *kernel.READERS,

@@ -16,7 +16,7 @@ from kb.facts.evidence import Evidence
 from kb.model import Resource, StreamRef
 from kb.report import Hang, Report, Versions
 from kb.scanning.summary import StreamSummary
-from kb.timeline.timeline import COLUMNS, MOST_ROWS
+from kb.timeline.picture import COLUMNS, MOST_ROWS
 from tests.bot.conftest import copy
 from tests.support.paths import DEMO, ROOT
 

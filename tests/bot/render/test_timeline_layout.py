@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bot.render.timeline_layout import across, anchor, layout
-from kb.timeline.timeline import COLUMNS, Mark, Timeline
+from kb.timeline.picture import COLUMNS, Mark, Timeline
 from tests.support.bot_samples import NOON
 from tests.support.made_pages import row, timeline
 

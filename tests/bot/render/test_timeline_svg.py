@@ -15,8 +15,8 @@ from bot.render.text_metrics import width
 from bot.render.theme import PICTURE_TEXT
 from bot.render.timeline_svg import LEFT, RIGHT, WIDTH, draw
 from bot.render.timeline_words import MOST_ALT, alt_text, clock, ticks
+from kb.timeline.picture import COLUMNS, Mark, Timeline, TimelineRow
 from kb.timeline.rows import Mishap
-from kb.timeline.timeline import COLUMNS, Mark, Row, Timeline
 from tests.support.paths import DEMO
 
 NOON = 1_772_366_400.0  # 2026-03-01 12:00:00 UTC
@@ -26,7 +26,7 @@ HOSTILE = "$\\frac{a}{b$ \u4e2d\u6587 \U0001f525 <b>&amp; ^_{}%#~\\"
 
 def row(label="rank 0", until=200, **more):
     """A row that writes up to a column."""
-    return Row(label, heard="9" * until + "0" * (COLUMNS - until), last=NOON + until, step=until, **more)
+    return TimelineRow(label, heard="9" * until + "0" * (COLUMNS - until), last=NOON + until, step=until, **more)
 
 
 def picture(*rows, **more):
@@ -89,10 +89,12 @@ def test_no_text_is_read_as_markup_and_none_warns(theme):
     "odd",
     [
         Timeline("Not enough was seen to say anything"),
-        Timeline("", rows=(Row("rank 0"), Row("rank 1", step=7, why="behind", error=Mishap(None, "Boom")))),
+        Timeline(
+            "", rows=(TimelineRow("rank 0"), TimelineRow("rank 1", step=7, why="behind", error=Mishap(None, "Boom")))
+        ),
         picture(row(), end=NOON + 1e-6),
         picture(row(), start=-1e18, end=1e18),
-        picture(Row("rank 0", heard="12"), Row("", heard="0" * 999)),
+        picture(TimelineRow("rank 0", heard="12"), TimelineRow("", heard="0" * 999)),
         picture(row(error=Mishap(1e300, "Boom"), first=-1e300)),
     ],
     ids=["empty", "no times", "no span", "all time", "levels", "out of the calendar"],

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from connectors.host.ebpf import PROGRAMS as FOLDER
-from kb.parsers.artefacts.ebpf import read_ebpf
+from kb.parsers.artefacts.ebpf.read import read_ebpf
 
 PROGRAMS = sorted(FOLDER.glob("*.bt"))
 NAMES = ["cuda", "dstate", "gloo", "nccl", "offcpu", "step", "syscalls", "verbs"]

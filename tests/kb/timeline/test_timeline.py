@@ -10,8 +10,10 @@ from kb.diagnosis.engine import diagnose
 from kb.facts.evidence import Evidence
 from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
 from kb.report import Diagnosis, EvidenceItem, Hang, Report, Suspect, Versions, Vote
+from kb.timeline.picture import COLUMNS, MOST_ROWS, Timeline
 from kb.timeline.rows import Heard, Mishap, Voice, cleaned, levels
-from kb.timeline.timeline import COLUMNS, MOST_ROWS, STANDOUTS, Timeline, timeline
+from kb.timeline.standouts import STANDOUTS
+from kb.timeline.timeline import timeline
 from tests.support.kb_samples import BOOK, place, ref, stream
 
 NOON = 1_772_366_400.0  # 2026-03-01 12:00:00 UTC

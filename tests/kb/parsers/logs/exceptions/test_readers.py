@@ -2,7 +2,9 @@
 
 import pytest
 
-from kb.parsers.logs.exceptions import MAX_FRAMES, MAX_MESSAGE, READERS
+from kb.parsers.logs.exceptions.exception_line import MAX_MESSAGE
+from kb.parsers.logs.exceptions.frames import MAX_FRAMES
+from kb.parsers.logs.exceptions.readers import READERS
 from tests.support.parsing import one, structures
 
 

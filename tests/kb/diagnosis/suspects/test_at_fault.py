@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kb.diagnosis.engine import diagnose
-from kb.diagnosis.suspects import SUSPECTS
+from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.facts.evidence import Evidence
 from kb.model import Job, Resource, StreamRef
 from kb.report import Suspect

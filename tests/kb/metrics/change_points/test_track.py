@@ -9,17 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kb.metrics.change_points import (
-    Track,
-    decline,
-    gradient_jump,
-    loss_broken,
-    memory_growth,
-    off_schedule,
-    slower,
-    throughput_drop,
-    track,
-)
+from kb.metrics.change_points.learning_rate import off_schedule
+from kb.metrics.change_points.memory import memory_growth
+from kb.metrics.change_points.step_time import decline, slower, throughput_drop
+from kb.metrics.change_points.track import Track, track
+from kb.metrics.change_points.training import gradient_jump, loss_broken
 
 
 def paces(count: int, sigma: float = 0.02, seed: int = 1, level: float = 6.0) -> np.ndarray:

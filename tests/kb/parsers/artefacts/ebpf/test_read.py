@@ -5,7 +5,9 @@ import json
 import pytest
 
 from kb.model import Resource
-from kb.parsers.artefacts.ebpf import EbpfLimits, blocked_on, read_ebpf
+from kb.parsers.artefacts.ebpf.blocked import blocked_on
+from kb.parsers.artefacts.ebpf.read import read_ebpf
+from kb.parsers.artefacts.ebpf.reading import EbpfLimits
 
 BOOT = 1_000_000_000_000  # nanoseconds since boot at the first tick
 NOON = 1_790_942_400

@@ -1,0 +1,131 @@
+"""Suspects from what they show themselves, and from what others say of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kb.diagnosis.suspects.claims import SUSPECTS, EvidenceWeight, SuspectClaim, has_place
+from kb.diagnosis.suspects.ranking import first_in_time, to_suspect, whole_job, with_scores
+from kb.facts.topology import Place, Places
+from kb.report import EvidenceItem, Suspect
+
+ALL_ALIKE = 0.8  # of the ranks (nodes) show it: it is the job's
+MANY_NODES = 4  # whose kernels say so, and it is no longer a matter of nodes
+FIRST_ALONE = 60.0  # seconds by which one must be before all others to be another case than they
+
+
+# Who stands out
+
+
+def shared_by_job(
+    claims: Sequence[SuspectClaim], ranks: frozenset[int], places: Places, quoted: Sequence[EvidenceItem]
+) -> tuple[Suspect, ...]:
+    """The job, where nearly all ranks, or nodes where ranks are not known, show it at about the same time."""
+    if _one_before_all(claims):
+        return ()
+    seen = frozenset(one.place.rank for one in claims if one.place.rank is not None) | ranks
+    of_kernels = bool(claims) and claims[0].weight is EvidenceWeight.HARDWARE
+    if 1 < len(seen) >= ALL_ALIKE * places.world and claims and not of_kernels:
+        return whole_job(quoted, f"seen on {len(seen)} of {places.world} ranks")
+    nodes = {one.place.node for one in claims} & set(places.nodes)
+    fewest = MANY_NODES if of_kernels else 2
+    if len(nodes) >= max(fewest, ALL_ALIKE * len(places.nodes)) and len(seen) < len(nodes):
+        return whole_job(quoted, f"seen on {len(nodes)} of {len(places.nodes)} nodes")
+    return ()
+
+
+def _one_before_all(claims: Sequence[SuspectClaim]) -> bool:
+    """Whether one process shows it a good while before any other does."""
+    first: dict[tuple[int | None, str | None, int | None], float] = {}
+    for one in claims:
+        if one.signal.time is None:
+            return False
+        unit = one.place.unit
+        first[unit] = min(first.get(unit, one.signal.time), one.signal.time)
+    times = sorted(first.values())
+    return len(times) > 1 and times[1] - times[0] > FIRST_ALONE
+
+
+def hardware_suspects(
+    hardware: Sequence[SuspectClaim], own: Sequence[SuspectClaim], places: Places
+) -> tuple[Suspect, ...]:
+    """What kernels and checks say of nodes, with the ranks of those nodes that show it themselves."""
+    speaking: dict[str | None, list[SuspectClaim]] = {}
+    for one in own:
+        speaking.setdefault(one.place.node, []).append(one)
+    found: dict[tuple[str | None, int | None], Suspect] = {}
+    for one in hardware:
+        node, rank = one.place.node, one.place.rank
+        if not has_place(one.place):
+            continue
+        beside = {other.place.rank for other in speaking.get(node, ())} - {None} if node is not None else set()
+        if rank is None and len(beside) == 1:
+            (rank,) = beside
+        why = "the kernel or a check on its node says so"
+        if beside:
+            why = "the kernel or a check on its node says so, and its own process too"
+        found.setdefault((node, rank), to_suspect(replace(one, place=replace(one.place, rank=rank)), why))
+    told = {one.node for one in found.values() if one.rank is not None or one.gpu is not None}
+    kept = [one for one in found.values() if one.kind != "node" or one.node not in told]
+    nodes = {one.node for one in kept}
+    others = [one for one in first_in_time(own) if one.node not in nodes]
+    if kept:
+        return with_scores((*kept, *others))
+    return first_in_time(own) or _node_of_unplaced(hardware, places)
+
+
+def _node_of_unplaced(hardware: Sequence[SuspectClaim], places: Places) -> tuple[Suspect, ...]:
+    """A kernel log of nobody knows where: of the node, where the job has but one; else a GPU by its address."""
+    if len(places.nodes) == 1:
+        place = Place(None, places.nodes[0])
+        return with_scores(
+            to_suspect(replace(one, place=place), "the kernel of its node says so") for one in hardware[:1]
+        )
+    return ()
+
+
+def named_by_others(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
+    """Whom launchers, schedulers and lists of late ranks name; else the side of failed connections that fails most."""
+    plain = [one for one in claims if not one.peer]
+    return most_named(plain, "the launcher, the scheduler or another rank names it") or _failing_connections(claims)
+
+
+def most_named(claims: Sequence[SuspectClaim], why: str, waits: Sequence[SuspectClaim] = ()) -> tuple[Suspect, ...]:
+    """Whom most name, and before others those who do not wait themselves."""
+    votes = Counter((one.place.rank, one.place.node) for one in claims)
+    waiting = {one.place.node for one in waits}
+    first: dict[tuple[int | None, str | None], SuspectClaim] = {}
+    for one in claims:
+        first.setdefault((one.place.rank, one.place.node), one)
+    ordered = sorted(first, key=lambda key: (key[1] in waiting, -votes[key]))
+    return with_scores(to_suspect(first[key], why) for key in ordered[:SUSPECTS])
+
+
+def _failing_connections(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
+    """Of failed connections the ends that stand in most of them, whether they complain or are complained of."""
+    edges: dict[tuple[Place, Place], SuspectClaim] = {}
+    for one in claims:
+        mine, its = _connection_end(one.teller) or Place(), _connection_end(one.place)
+        if its is not None and mine != its:
+            edges.setdefault((mine, its), one)
+    chosen: list[Suspect] = []
+    while edges and len(chosen) < SUSPECTS:
+        ends = Counter(its for _, its in edges) + Counter(mine for mine, _ in edges if has_place(mine))
+        accused = Counter(its for _, its in edges)
+        worst = max(ends, key=lambda place: (ends[place], accused[place]))
+        if ends[worst] < 2 and chosen:
+            break
+        claim = next(one for pair, one in edges.items() if worst in pair)
+        why = f"it stands in {ends[worst]} of the failed connections" if ends[worst] > 1 else "its peer names it"
+        chosen.append(to_suspect(replace(claim, place=worst), why))
+        edges = {pair: one for pair, one in edges.items() if worst not in pair}
+    return with_scores(chosen)
+
+
+def _connection_end(place: Place | None) -> Place | None:
+    """One side of a connection: the node, or the rank where no node is known."""
+    if place is None or not has_place(place):
+        return None
+    return Place(None, place.node) if place.node is not None else Place(place.rank)

@@ -1,0 +1,103 @@
+"""Name who is at fault, by the best evidence there is."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kb.diagnosis.findings import Finding
+from kb.diagnosis.ranking import Ranked
+from kb.diagnosis.suspects.accused import hardware_suspects, most_named, named_by_others, shared_by_job
+from kb.diagnosis.suspects.claims import SUSPECTS, EvidenceWeight, SuspectClaim, claims_of, recent_claims
+from kb.diagnosis.suspects.launcher import from_launcher
+from kb.diagnosis.suspects.mismatch import mismatching_ranks
+from kb.diagnosis.suspects.missing import JobLayout, missing_among_waiting
+from kb.diagnosis.suspects.ranking import first_in_time, whole_job, with_evidence
+from kb.facts.topology import Places
+from kb.report import EvidenceItem, GpuRef, Suspect
+
+_JOB_FAULTS = frozenset({"time_limit", "cancelled", "unschedulable"})  # what comes over a job as a whole
+_CANCELLED = re.compile(r"\*\*\* (?:JOB|STEP) \S{1,80} ON \S{1,80} CANCELLED AT ")
+
+
+def at_fault(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:
+    """Name who is at fault, at most so many; nobody where nothing tells."""
+    best, facts, places = ranked.best, layout.facts, layout.places
+    found = whole_job(quoted, "it ends the whole job") if best.fault.id in _JOB_FAULTS else _compared(best, places)
+    if not found and not best.ranks:  # that the job hangs is of no rank; who is missing stands in a finding beside it
+        found = next(filter(None, (_compared(one, places) for one in ranked.findings)), ())
+    found = found or mismatching_ranks(ranked, facts, places)
+    if not found:
+        claims = recent_claims([claim for one in ranked.findings for claim in claims_of(one, places, facts)], best)
+        found = _by_evidence(claims, ranked, layout, quoted)
+    return tuple(with_evidence(one, place, quoted) for place, one in enumerate(found[:SUSPECTS]))
+
+
+def _compared(best: Finding, places: Places) -> tuple[Suspect, ...]:
+    """Those whom a comparison of all ranks singled out (kb.hangs.observe), in its own order."""
+    chosen = [one for one in best.signals if one.compared]
+    chosen = [one for one in chosen if one.resource.rank is not None or one.resource.node is not None]
+    chosen.sort(key=lambda one: int(one.captures.get("place") or 0))
+    return tuple(
+        Suspect(
+            kind="rank" if one.resource.rank is not None else "gpu" if one.resource.gpu is not None else "node",
+            node=one.resource.node or places.node_of(one.resource.rank),
+            rank=one.resource.rank,
+            local_rank=one.resource.local_rank,
+            pod=one.resource.container,
+            gpu=GpuRef(index=int(one.resource.gpu)) if one.resource.gpu and one.resource.gpu.isdigit() else None,
+            score=round(1.0 / (at + 1), 3),
+            why="it stands apart from all others" if at == 0 else "it stands apart too",
+        )
+        for at, one in enumerate(chosen[:SUSPECTS])
+    )
+
+
+def _by_evidence(
+    claims: Sequence[SuspectClaim], ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]
+) -> tuple[Suspect, ...]:
+    """The best evidence there is, by its weight."""
+    places = layout.places
+    by = {weight: [one for one in claims if one.weight is weight] for weight in EvidenceWeight}
+    own, waits = by[EvidenceWeight.OWN], by[EvidenceWeight.WAITS]
+    hardware = by[EvidenceWeight.HARDWARE]
+    found = (
+        shared_by_job(hardware, frozenset(), places, quoted) or hardware_suspects(hardware, own, places)
+        if hardware
+        else ()
+    )
+    if found:
+        return found
+    if own:
+        if ranked.best.fault.id == "killed" and (first := _lost_before(own, ranked, layout)):
+            return first
+        return shared_by_job(own, ranked.best.ranks, places, quoted) or first_in_time(own)
+    if by[EvidenceWeight.TOLD]:
+        return named_by_others(by[EvidenceWeight.TOLD])
+    if waits or ranked.best.is_symptom:
+        rumours = Counter(one.place.node for one in by[EvidenceWeight.RUMOUR])
+        return (
+            missing_among_waiting(waits, ranked, layout, rumours)
+            or most_named(by[EvidenceWeight.RUMOUR], "its peers name it", waits)
+            or shared_by_job(waits, ranked.best.ranks, places, quoted)
+            or tuple(replace(one, why="one of those that wait; for whom is not told") for one in first_in_time(waits))
+        )
+    return _without_claims(ranked, layout, quoted)
+
+
+def _lost_before(own: Sequence[SuspectClaim], ranked: Ranked, layout: JobLayout) -> tuple[Suspect, ...]:
+    """Where all that were killed had lost a peer before: the one that says nothing."""
+    symptoms = [finding.ranks for finding in layout.findings if finding.is_symptom]
+    victims = frozenset[int]().union(*symptoms)
+    return missing_among_waiting((), ranked, layout, {}) if all(one.place.rank in victims for one in own) else ()
+
+
+def _without_claims(ranked: Ranked, layout: JobLayout, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:
+    """Where no line tells whose it is."""
+    if ranked.best.fault.id == "node_lost":
+        return missing_among_waiting((), ranked, layout, {})
+    if any(_CANCELLED.search(signal.line) for signal in ranked.best.signals):  # `ON` names where the message comes from
+        return whole_job(quoted, "the scheduler ended the whole job")
+    return from_launcher(ranked.best, layout, quoted)

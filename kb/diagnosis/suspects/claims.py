@@ -1,0 +1,170 @@
+"""What each signal says of whom, and how much that weighs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from kb.diagnosis.conditions import by_time
+from kb.diagnosis.findings import Finding
+from kb.facts.evidence import Facts, Signal
+from kb.facts.topology import Place, Places
+
+SUSPECTS = 16
+LONG_BEFORE = 3600.0  # seconds; what a kernel said earlier than that before the failure is old news
+WAITING_FAULTS = frozenset({"rendezvous", "collective_timeout", "peer_failure", "deadlock"})
+_KERNEL = re.compile(
+    r"\d\d:\d\d:\d\d\S{0,24} [\w.-]{1,64} kernel: |NVRM: |\bSXid \(|\bEDAC |\bmce: \[|\boom-kill:|Out of memory: Kill|\bpcieport |\bAER: "
+    r"|\bmlx[45]_(?:core|ib) \S{4,20}[ :]"
+)
+_WAITS = re.compile(
+    r"(?i)timed? ?-?out|waiting for|clients joined|store_based_barrier|still waiting|connection (?:was )?(?:closed|reset|refused|aborted)"
+    r"|closed by (?:remote )?peer|reset by peer|remote process exited|broken pipe"
+)
+_OF_PEER = re.compile(r"Got completion|retry counter exceeded|RETRY_EXC_ERR")
+_LOCAL_STATUS = frozenset({"1", "2", "4", "5", "6", "8"})  # of a work completion: the fault lies on this side
+_LAUNCHER = re.compile(
+    r"\*\*\* (?:JOB|STEP) |\b(?:srun|salloc|sbatch|slurmstepd|slurmctld|mpirun|mpiexec|pdsh@\S{1,64}): |\bORTE\b|\bPRTE\b|\(raylet\b"
+)
+_HOST = r"[\w][\w.-]{1,63}"
+_NAMED = re.compile(
+    rf"Node failure on ({_HOST})|\b[Nn]odes? ({_HOST}) (?:not responding|unexpectedly rebooted|is (?:down|not ready))"
+    rf"|RUNNING AT ({_HOST})|node-name=({_HOST})|\bon failed node ({_HOST})|failure of node ({_HOST})"
+    r"|[Nn]odes? ([A-Za-z][\w.-]{0,62}\[[\d,-]{1,120}\]) (?:not responding|are|is)\b"
+    rf"|error: ({_HOST}): tasks? [\d,\[\]-]{{1,200}}: |[lL]ost connection to (?:node|slurmstepd|slurmd) ?({_HOST})?"
+    r"|\((?:IP|node_ip)[:=] ?([0-9.]{7,15})|\bIP: ([0-9.]{7,15})|\bip=([0-9.]{7,15})|NodeName=([\w.-]{2,63})"
+    rf"|\bpeer \[?({_HOST})\]?[:<]|from peer ([0-9.]{{7,15}})|from ([0-9.]{{7,15}})<"
+)
+_PID = re.compile(r"\bpid[=: ]{1,2}(\d{1,9})\b")
+_NAMING = ("failed", "peer", "host", "ip")  # captures that name a machine
+_MACHINE = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}|[A-Za-z][\w-]{0,62}(?:\.[\w-]{1,62}){0,6}")
+_LIST = re.compile(r"([A-Za-z][\w.-]{0,62})\[(\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?){0,15})\]")
+_DIGITS = re.compile(r"\d{1,7}")
+
+
+class EvidenceWeight(IntEnum):
+    """What a piece of evidence is worth against a suspect, the best first."""
+
+    HARDWARE = 0
+    OWN = 1
+    TOLD = 2
+    RUMOUR = 3  # of a peer, by one that waits
+    WAITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SuspectClaim:
+    """One signal as evidence against a place. `pci`: the GPU that it names; `teller`: who says it, where that is another."""
+
+    weight: EvidenceWeight
+    place: Place
+    signal: Signal
+    pci: str = ""
+    teller: Place | None = None
+    peer: bool = False
+
+
+# What the signals say of whom
+
+
+def claims_of(finding: Finding, places: Places, facts: Facts) -> Iterator[SuspectClaim]:
+    """What each signal says of whom."""
+    for signal in by_time(finding.signals):
+        speaker = places.place(signal.stream, signal.resource)
+        weight = _weight_of(finding, signal, facts)
+        if weight is EvidenceWeight.HARDWARE:
+            yield _hardware_claim(signal, speaker, places)
+        elif late := _ranks_named(signal, places):
+            yield from (SuspectClaim(EvidenceWeight.TOLD, place, signal) for place in late)
+        else:
+            yield from _claims_of_line(SuspectClaim(weight, speaker, signal), _machines_named(finding, signal, places))
+
+
+def _claims_of_line(own: SuspectClaim, named: Sequence[Place]) -> Iterator[SuspectClaim]:
+    """What a line of a job's process says: of itself, or of the machines that it names."""
+    line, placed = own.signal.line, has_place(own.place)
+    of_peer = _OF_PEER.search(line) is not None
+    if own.signal.captures.get("status", "") in _LOCAL_STATUS:
+        yield replace(own, weight=EvidenceWeight.OWN)
+    elif own.weight is EvidenceWeight.OWN and placed:
+        yield own
+    elif named:
+        weight = EvidenceWeight.RUMOUR if own.weight is EvidenceWeight.WAITS else EvidenceWeight.TOLD
+        peer = of_peer and own.weight is EvidenceWeight.TOLD
+        yield from (SuspectClaim(weight, place, own.signal, teller=own.place, peer=peer) for place in named)
+        if own.weight is EvidenceWeight.WAITS:
+            yield own
+    elif placed and (own.weight is not EvidenceWeight.TOLD or of_peer or not _LAUNCHER.search(line)):
+        yield replace(own, weight=EvidenceWeight.OWN) if own.weight is EvidenceWeight.TOLD else own
+
+
+def has_place(place: Place) -> bool:
+    """Whether a rank or a node is known."""
+    return place.rank is not None or place.node is not None
+
+
+def _weight_of(finding: Finding, signal: Signal, facts: Facts) -> EvidenceWeight:
+    line = signal.line
+    if facts.streams[signal.stream].summary.ref.kind in ("kernel", "health") or _KERNEL.search(line):
+        return EvidenceWeight.HARDWARE
+    if finding.is_symptom or (finding.fault.id in WAITING_FAULTS and _WAITS.search(line)):
+        return EvidenceWeight.WAITS
+    if _OF_PEER.search(line) or _LAUNCHER.search(line) or signal.captures.get("launcher"):
+        return EvidenceWeight.TOLD
+    return EvidenceWeight.OWN
+
+
+def _hardware_claim(signal: Signal, speaker: Place, places: Places) -> SuspectClaim:
+    node = speaker.node
+    pci = signal.captures.get("pci", "") or (signal.resource.gpu or "")
+    pid = signal.captures.get("pid", "")
+    rank = speaker.rank if speaker.rank is not None else places.rank_at(node, pid=pid, pci=pci)
+    return SuspectClaim(EvidenceWeight.HARDWARE, Place(rank, node or places.node_of(rank), speaker.local), signal, pci)
+
+
+def _machines_named(finding: Finding, signal: Signal, places: Places) -> list[Place]:
+    """The machines that a line names, other than by its prefix; unknown ones only where launchers and schedulers say so."""
+    captures = signal.captures
+    names = [captures.get(name, "") for name in _NAMING]
+    if captures.get("launcher"):
+        names.append(captures.get("node", ""))
+    told = [one for name in names for one in _expand_hosts(name)]
+    found = [node for node in map(places.known, told) if node is not None]
+    if not found and finding.fault.id == "node_lost":
+        found = told
+    if not found and (match := _NAMED.search(signal.line)):
+        name = next((part for part in match.groups() if part), "")
+        found = [node for one in _expand_hosts(name) if (node := places.node(one))]
+    pid = _PID.search(signal.line)
+    number = captures.get("pid", "") or (pid[1] if pid else "")
+    return [Place(places.rank_at(node, pid=number), node) for node in dict.fromkeys(found)]
+
+
+def _expand_hosts(name: str) -> list[str]:
+    """The hosts of a name as it stands in a line: without port and brackets, a short Slurm list one by one."""
+    listed = _LIST.match(name)
+    if listed is None:
+        found = _MACHINE.search(name)
+        return [found[0]] if found else []
+    hosts = []
+    for part in listed[2].split(","):
+        low, _, high = part.partition("-")
+        numbers = range(int(low), int(high or low) + 1)[:SUSPECTS]
+        hosts += [f"{listed[1]}{number:0{len(low)}d}" for number in numbers]
+    return hosts[:SUSPECTS]
+
+
+def _ranks_named(signal: Signal, places: Places) -> list[Place]:
+    """The ranks that a line says are late, absent or slow."""
+    numbers = [int(found) for found in _DIGITS.findall(signal.captures.get("ranks", ""))[:SUSPECTS]]
+    return [Place(rank, places.node_of(rank)) for rank in dict.fromkeys(numbers) if rank < places.world]
+
+
+def recent_claims(claims: Sequence[SuspectClaim], best: Finding) -> list[SuspectClaim]:
+    """Without what a kernel said long before the failure, as at boot."""
+    when = min((signal.time for signal in best.signals if signal.time is not None), default=None)
+    if when is None:
+        return list(claims)
+    return [one for one in claims if one.signal.time is None or one.signal.time > when - LONG_BEFORE]

@@ -1,0 +1,63 @@
+"""What the launchers' failure blocks say, where no line names its rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kb.diagnosis.findings import Finding
+from kb.diagnosis.suspects.accused import ALL_ALIKE
+from kb.diagnosis.suspects.claims import SUSPECTS
+from kb.diagnosis.suspects.missing import JobLayout
+from kb.diagnosis.suspects.ranking import whole_job, with_scores
+from kb.facts.evidence import Facts
+from kb.model import Structure
+from kb.report import EvidenceItem, Suspect
+
+_EXIT_SIGNALS: Mapping[str, frozenset[str]] = {
+    "host_oom": frozenset({"SIGKILL"}),
+    "killed": frozenset({"SIGKILL"}),
+    "segfault": frozenset({"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT"}),
+}
+
+
+# What launchers saw
+
+
+def from_launcher(best: Finding, layout: JobLayout, quoted: Sequence[EvidenceItem]) -> tuple[Suspect, ...]:
+    """Where no line names its rank: what the launchers' failure blocks say, as far as it fits how the deciding line ends."""
+    places = layout.places
+    items = [one for _, one in layout.facts.structures("elastic_failure") if _ends_like(one, best)]
+    ranks = {rank for one in items if isinstance(rank := one.fields.get("rank"), int)}
+    if len(ranks) > 1 and len(ranks) >= ALL_ALIKE * places.world:
+        return whole_job(quoted, f"{len(ranks)} of {places.world} ranks ended alike")
+    if best.first.kind == "exception" and places.world > 1 and best.count >= ALL_ALIKE * places.world:
+        return whole_job(quoted, f"seen {best.count} times on {places.world} ranks")
+    if _in_all_logs(best, layout.facts):
+        return whole_job(quoted, "it stands in all logs of the job")
+    items = [one for one in items if one.fields.get("root") == "yes"]
+    items.sort(key=lambda one: (str(one.fields.get("time") or "~"), one.offset))
+    found: dict[int, Suspect] = {}
+    for one in items[:SUSPECTS]:
+        number = one.fields.get("rank")
+        if isinstance(number, int) and number >= 0:
+            host = places.node_of(number) or str(one.fields.get("host") or "") or None
+            found.setdefault(number, Suspect("rank", host, number, why="the launcher saw it fail first"))
+    return with_scores(found.values())
+
+
+def _in_all_logs(best: Finding, facts: Facts) -> bool:
+    """Whether nearly all of several logs show it: nobody stands out, whoever wrote them."""
+    logs = sum(1 for _ in facts.of_kind("job"))
+    shown = {signal.stream for signal in best.signals}
+    return len(shown) > 1 and len(shown) >= ALL_ALIKE * logs
+
+
+def _ends_like(one: Structure, best: Finding) -> bool:
+    """Whether a process of the launcher's block may be the one that printed the deciding line."""
+    signal = str(one.fields.get("signal") or "")
+    wanted = _EXIT_SIGNALS.get(best.fault.id)
+    if signal == "SIGTERM":
+        return False
+    if wanted is not None and (best.first.kind != "exception" or signal):
+        return signal in wanted
+    return not signal or best.first.kind != "exception"

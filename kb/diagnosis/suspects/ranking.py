@@ -1,0 +1,60 @@
+"""Claims as suspects, with a score and their evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from kb.diagnosis.suspects.claims import SuspectClaim, has_place
+from kb.report import EvidenceItem, GpuRef, Suspect
+
+EVIDENCE_SHOWN = 5  # pieces of evidence a suspect
+
+
+def whole_job(quoted: Sequence[EvidenceItem], why: str) -> tuple[Suspect, ...]:
+    """Return the job itself as the only suspect."""
+    return (Suspect("job", why=why, evidence=tuple(one.id for one in quoted)),)
+
+
+def first_in_time(claims: Sequence[SuspectClaim]) -> tuple[Suspect, ...]:
+    """Those who show it, the first in time first; a node only where none of its ranks is told."""
+    first: dict[tuple[int | None, str | None, int | None], SuspectClaim] = {}
+    for one in claims:
+        if has_place(one.place):
+            first.setdefault(one.place.unit, one)
+    ranked = {one.place.node for one in first.values() if one.place.rank is not None}
+    chosen = [one for one in first.values() if one.place.rank is not None or one.place.node not in ranked]
+    by_place = {(one.place.rank, one.place.node): one for one in reversed(chosen)}
+    found = [one for one in chosen if by_place[one.place.rank, one.place.node] is one]
+    return with_scores(
+        to_suspect(one, "the first to show it" if at == 0 else "shows it too") for at, one in enumerate(found)
+    )
+
+
+def to_suspect(claim: SuspectClaim, why: str) -> Suspect:
+    """Return the place of a claim as a suspect, without a score."""
+    place, resource = claim.place, claim.signal.resource
+    return Suspect(
+        kind="gpu" if claim.pci else "rank" if place.rank is not None else "node",
+        node=place.node,
+        rank=place.rank,
+        local_rank=place.local if place.rank is not None else None,
+        pod=resource.container,
+        gpu=GpuRef(pci=claim.pci) if claim.pci else None,
+        why=why,
+    )
+
+
+def with_scores(found: Iterable[Suspect]) -> tuple[Suspect, ...]:
+    """Score suspects by their order: 1, 1/2, 1/3 and so on."""
+    return tuple(replace(one, score=round(1.0 / (at + 1), 3)) for at, one in enumerate(found))
+
+
+def with_evidence(one: Suspect, place: int, quoted: Sequence[EvidenceItem]) -> Suspect:
+    """Attach the quoted evidence of the suspect's rank or node; for the first suspect all of it where none matches."""
+    if one.evidence or one.kind == "job":
+        return one
+    same = [item for item in quoted if item.rank == one.rank and (one.rank is not None or item.node == one.node)]
+    same = same or ([item for item in quoted if item.node == one.node] if one.node is not None else [])
+    same = same or (list(quoted) if place == 0 else [])
+    return replace(one, evidence=tuple(item.id for item in same[:EVIDENCE_SHOWN]))

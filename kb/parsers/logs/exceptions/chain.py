@@ -1,0 +1,88 @@
+"""What led to an exception: earlier ones of its chain, and the thread that raised it."""
+
+from __future__ import annotations
+
+import re
+
+from kb.model import Scalar, Structure
+from kb.parsers.logs.exceptions.exception_line import HEADER, MAX_MESSAGE, RaisedException
+from kb.parsers.logs.exceptions.voice import Voice
+from kb.parsers.logs.lines import line_at, line_start, plain, resource, text
+from kb.parsers.logs.prefixes import Prefix, peel
+
+_MAX_LINKS = 16  # of a chain, counted backwards
+_PHRASES = (
+    (b"direct cause of the following exception", "cause"),
+    (b"During handling of the above exception, another exception occurred", "context"),
+)
+_THREAD = re.compile(rb"(?:.{0,200}\b)?Exception in thread (.{1,120}?):?$|Process ([\w.-]{1,80}):$")
+
+
+def _phrase_before(window: bytes, start: int, voice: Voice) -> tuple[int, str] | None:
+    """Where the words that tie the traceback at `start` to an earlier one stand, and which they are."""
+    near = window[max(0, start - 4096) : start]
+    if not any(words in near for words, _ in _PHRASES):
+        return None  # the common case, without a walk over lines
+    for _ in range(12):
+        if start <= 0:
+            return None
+        start = line_start(window, start - 1)
+        line = line_at(window, start)[0]
+        kind = next((kind for words, kind in _PHRASES if words in line), "")
+        if kind:
+            return start, kind
+        rest = voice.rest(line)
+        if rest is not None and rest.strip(b" \t|"):
+            return None
+    return None
+
+
+def links_before(window: bytes, start: int, voice: Voice) -> tuple[int, str]:
+    """How many exceptions came before the one at `start` in its chain, and its relation to the last of them."""
+    count, relation = 0, ""
+    while count < _MAX_LINKS:
+        phrase = _phrase_before(window, start, voice)
+        if phrase is None:
+            break
+        count, relation = count + 1, relation or phrase[1]
+        head = window.rfind(HEADER, 0, phrase[0])
+        if head < 0:
+            break
+        start = line_start(window, head)
+    return count, relation
+
+
+def thread_before(window: bytes, start: int, voice: Voice) -> str:
+    """The thread or child process that the line before the header names."""
+    if start <= 0:
+        return ""
+    line = line_at(window, line_start(window, start - 1))[0]
+    said = _THREAD.match((voice.rest(line) or b"")[:400].rstrip())
+    return text(said[1] or said[2], 120) if said else ""
+
+
+def to_structures(
+    window: bytes, found: list[RaisedException], prefix: Prefix, links: tuple[int, str], shared: dict[str, Scalar]
+) -> tuple[Structure, ...]:
+    """Structures of exceptions that are given outermost first."""
+    result = []
+    inner_of_last = int(found[-1].original_follows)
+    for index, one in enumerate(found):
+        below = len(found) - 1 - index + inner_of_last
+        relation = "cause" if below else links[1]
+        line, _ = line_at(window, one.offset)
+        own = peel(line)
+        fields: dict[str, Scalar] = {
+            "type": text(one.name, 200),
+            "module": text(one.module, 200),
+            "message": text(one.message, MAX_MESSAGE),
+            "frames": "\n".join(one.frames),
+            "last_frame": one.frames[-1] if one.frames else "",
+            "chain": below + links[0],
+            "chained": relation,
+            "has_traceback": "yes" if one.frames else "no",
+        }
+        when = prefix.time if own.time is None else own.time
+        said = text(plain(line))
+        result.append(Structure("exception", one.offset, one.end, said, fields | shared, resource(prefix), when))
+    return tuple(result)

@@ -1,0 +1,140 @@
+"""The line that names an exception, and the message that follows it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from kb.parsers.logs.exceptions.frames import FRAME_LINE, MAX_FRAMES, FrameList, frame_of_line
+from kb.parsers.logs.exceptions.voice import Voice, indentation, next_line_of_voice
+from kb.parsers.logs.lines import line_at, lines_from
+
+MAX_MESSAGE = 2000  # characters
+_MAX_MESSAGE_LINES = 60
+HEADER = b"Traceback (most recent call last)"
+_ORIGINAL = b"Original Traceback (most recent call last)"
+MODULE = rb"((?:(?:[A-Za-z_]\w*|<locals>)\.)*)"
+CLASS_SUFFIX = rb"(?:Error|Exception|Interrupt|Exit|Timeout|Expired|ExceptionGroup|StopIteration|StopAsyncIteration)"
+_STRONG = re.compile(
+    MODULE
+    + rb"([A-Z_]\w*"
+    + CLASS_SUFFIX
+    + rb"|Exception|Stop(?:Async)?Iteration)(\(\w{1,80}\))?(?::(?!:)(.*)|[ \t]*)$"
+)
+_WEAK = re.compile(MODULE + rb"([A-Za-z_]\w*)(?:(:)(?!:)(?:[ \t]+(.*))?|[ \t]*)$")
+# these say all they have in one line; what follows is another's
+_ONE_LINE = frozenset(
+    b"ArithmeticError AttributeError BrokenPipeError ChildFailedError ConnectionRefusedError ConnectionResetError"
+    b" EOFError FileExistsError FileNotFoundError FloatingPointError IndexError IsADirectoryError JSONDecodeError"
+    b" KeyError KeyboardInterrupt ModuleNotFoundError NameError NotADirectoryError OverflowError PermissionError"
+    b" RecursionError StopIteration SystemExit UnboundLocalError UnicodeDecodeError ZeroDivisionError".split()
+)
+# what starts something else, and so ends a message of several lines
+_OTHER_START = re.compile(
+    rb"\[?\d{4}-\d\d-\d\d[ T_]|\[?\d\d:\d\d:\d\d|\[?(?:INFO|WARNING|WARN|ERROR|DEBUG|CRITICAL|FATAL)\b|[IWEF]\d{3,4} \d"
+    rb"|[\w.-]{1,64}:\d+:\d+ \[-?\d+\]|srun: |slurmstepd: |[=*#~-]{5}|\"\"\"|terminate called|frame #\d|Exception "
+    rb"|wandb: |Killing subprocess|Process [\w-]+-\d+:|[ ]?iteration +\d+/|\s*\d+%\||Fatal Python error|Killed\b|Aborted\b"
+    rb"|Original Traceback|Segmentation fault|The above exception was|During handling of|\[rank\d+\]:|Thread 0x|from user code:"
+    rb"|\+-|\| |\xe2\x95"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RaisedException:
+    """An exception line as read: where it stands, what it says, what led to it."""
+
+    offset: int
+    end: int
+    module: bytes
+    name: bytes
+    message: bytes
+    frames: tuple[str, ...] = ()
+    original_follows: bool = False
+
+
+def match_exception(rest: bytes, *, after_frame: bool) -> tuple[bytes, bytes, bytes] | None:
+    """Module, class name and message, where the text is an exception's last line.
+
+    Names that do not look like an exception's count only right behind a frame's lines.
+    """
+    strong = _STRONG.match(rest)
+    if strong:
+        return strong[1].rstrip(b"."), strong[2], (strong[4] or b"").strip()
+    weak = _WEAK.match(rest) if after_frame else None
+    if not weak:
+        return None
+    # a bare word is output, not a class; so is INFO: and the like
+    likely = weak[1] or (weak[3] and weak[2][:1].isupper() and not weak[2].isupper())
+    return (weak[1].rstrip(b"."), weak[2], (weak[4] or b"").strip()) if likely else None
+
+
+def _undoubled(name: bytes) -> bytes:
+    """The class name where two or more ranks wrote it at the same time, one behind the other."""
+    for times in (2, 3, 4):
+        part = name[: len(name) // times]
+        if len(part) > 4 and part * times == name:
+            return part
+    return name
+
+
+def _read_message(window: bytes, first: bytes, position: int, voice: Voice, *, alone: bool) -> tuple[bytes, int]:
+    """The whole message and the index behind it: the lines that follow the exception's, up to what starts anew."""
+    parts, size, end, foreign = [first], len(first), position, 0
+    deep = not first.strip()  # a text that begins on the next line is mostly indented as a whole
+    for _, after, line in lines_from(window, position, 0 if alone else _MAX_MESSAGE_LINES):
+        rest = voice.rest(line)
+        if rest is None:
+            foreign += 1
+            if foreign > 8:
+                break
+            continue
+        told = rest.strip() if deep and indentation(rest) < 20 and FRAME_LINE.match(rest) is None else rest
+        if not rest.strip() or _ends_message(told) or size >= 4 * MAX_MESSAGE:
+            break
+        parts.append(rest.rstrip())
+        size, end = size + len(rest), after
+    return b"\n".join(parts).strip(), end
+
+
+def _ends_message(rest: bytes) -> bool:
+    # four spaces: a source line of somebody's traceback
+    return bool(
+        rest.startswith(b"    ")
+        or _OTHER_START.match(rest)
+        or HEADER in rest
+        or FRAME_LINE.match(rest)
+        or match_exception(rest, after_frame=False)
+    )
+
+
+def _user_code(window: bytes, position: int, voice: Voice) -> tuple[str, ...]:
+    """Frames under `from user code:`, which the compiler prints behind its own message; `position` is behind it."""
+    frames = []
+    for _, _, line in lines_from(window, position, 4 * MAX_FRAMES):
+        rest = voice.rest(line)
+        if rest is not None:
+            frame = frame_of_line(rest)
+            if frame:
+                frames.append(frame)
+            elif not rest[:1].isspace():
+                break
+    return tuple(frames)
+
+
+def read_exception(
+    window: bytes, place: tuple[int, int], said: tuple[bytes, bytes, bytes], voice: Voice, frames: FrameList
+) -> RaisedException:
+    """The exception of the line at `place` (its start and the index behind it), with the rest of its message."""
+    start, after = place
+    module, name, first = said
+    interleaved = frames.interleaved > 0 or _undoubled(name) != name
+    name, first = _undoubled(name), first.lstrip(b": ") if interleaved else first
+    line = line_at(window, start)[0]
+    alone = name in _ONE_LINE or interleaved or not (first or line.rstrip().endswith(b":"))
+    message, end = _read_message(window, first, after, voice, alone=alone)
+    following, behind = next_line_of_voice(window, end, voice)
+    # some libraries put the first traceback into the message of the second
+    quoted = _ORIGINAL in following or (message.endswith(b":") and following.startswith(HEADER))
+    traced = following.lstrip().startswith(b"from user code:")
+    all_frames = frames.kept() + (_user_code(window, behind, voice) if traced else ())
+    return RaisedException(start, end, module, name, message, all_frames[-MAX_FRAMES:], quoted)

@@ -1,0 +1,43 @@
+"""The frames of a traceback."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from kb.parsers.logs.lines import text
+
+MAX_FRAMES = 60
+FRAME_LINE = re.compile(rb'[ \t]*File "([^"\n]{1,400})", line (\d{1,9})(?:, in ([^\n]{1,200}))?')
+_NOTEBOOK_FRAME = re.compile(rb"File (\S{1,400}):(\d{1,9}),? in ([\w<>.]{1,200})")
+
+
+@dataclass(slots=True)
+class FrameList:
+    """Frames collected so far. `interleaved`: how many tracebacks started in between; then each frame counts once."""
+
+    found: list[str] = field(default_factory=list)
+    seen: set[str] = field(default_factory=set)
+    interleaved: int = 0
+
+    def add(self, frame: str) -> None:
+        """Keep a frame. Where tracebacks are interleaved, a frame seen before is dropped."""
+        if not (self.interleaved and frame in self.seen):
+            self.found.append(frame)
+            self.seen.add(frame)
+
+    def kept(self) -> tuple[str, ...]:
+        """Return the innermost frames, at most `MAX_FRAMES`."""
+        return tuple(self.found[-MAX_FRAMES:])
+
+
+def format_frame(path: bytes, line: bytes, function: bytes | None) -> str:
+    """Return a frame as `path:line in function`."""
+    where = f"{text(path, 400)}:{text(line, 9)}"
+    return f"{where} in {text(function, 200)}" if function else where
+
+
+def frame_of_line(rest: bytes) -> str | None:
+    """The frame that a line names, as `path:line in function`."""
+    frame = FRAME_LINE.match(rest) or _NOTEBOOK_FRAME.match(rest)
+    return format_frame(frame[1], frame[2], frame[3]) if frame else None

@@ -1,0 +1,162 @@
+"""The readers of exceptions: tracebacks, lines that stand alone, and what Hydra shows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from kb.model import Scalar, Structure
+from kb.parsers.logs.exceptions.chain import links_before, thread_before, to_structures
+from kb.parsers.logs.exceptions.exception_line import (
+    CLASS_SUFFIX,
+    HEADER,
+    MAX_MESSAGE,
+    MODULE,
+    match_exception,
+    read_exception,
+)
+from kb.parsers.logs.exceptions.frames import MAX_FRAMES, FrameList, frame_of_line
+from kb.parsers.logs.exceptions.survived import TRAILING, in_finalizer, survived_by_program
+from kb.parsers.logs.exceptions.traceback import BOX_CORNERS, GROUP_HEADER, read_box, read_frames, voice_of, with_nested
+from kb.parsers.logs.exceptions.voice import Voice, prefix_key
+from kb.parsers.logs.lines import line_at, line_start, plain, resource, text
+from kb.parsers.logs.prefixes import peel
+from kb.parsers.reader import Reader
+
+# a logger's level, with what it puts around it: `ERROR:    `, `[ERROR] `, `ERROR 08-12 10:00:00 [core.py:12] `,
+# `ERROR | module:run:12 - `, `name - ERROR - `
+_LEVEL = re.compile(
+    rb"(?:[\w.]{1,60} - )?\[?(?:ERROR|CRITICAL|FATAL)\b\]?(?: \d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d{1,6})?)?"
+    rb"(?: ?\[[\w./-]{1,60}:\d{1,6}\])?(?:[ \t]{0,8}[:|-][ \t]{1,8}|[ \t]{1,8})(?:[\w.:<>-]{1,80} [|-] )?(?=[A-Za-z_])"
+)
+_HOST = re.compile(rb"([a-z][\w.-]{0,62}\d[a-z0-9.-]{0,20}): (?=[A-Z])")
+
+
+def _read_traceback(window: bytes, at: int) -> tuple[Structure, ...]:
+    line, after = line_at(window, at)
+    column = line.find(HEADER)
+    if column < 0:
+        return ()
+    prefix = peel(line)
+    boxed = any(corner in line[:column] for corner in BOX_CORNERS) or line[:column].endswith(b"-- ")
+    if boxed:
+        voice = Voice(line[: prefix.end], prefix_key(prefix))
+        raised = read_box(window, after, voice)
+    else:
+        voice = voice_of(window, line, after, column)
+        raised = read_frames(window, after, voice)
+    if raised is None:
+        return ()
+    if GROUP_HEADER in line:  # its members were raised before it
+        raised = replace(raised, original_follows=True)
+    shared: dict[str, Scalar] = {"thread": thread_before(window, at, voice), "start": at, "has_traceback": "yes"}
+    by_hand = raised.name == b"KeyboardInterrupt"  # met in a finaliser, it is still how the run was ended
+    if not by_hand and (
+        in_finalizer(raised.frames) or survived_by_program(window, line_start(window, at), raised.offset)
+    ):
+        shared["lived_with"] = "yes"
+    links = links_before(window, at, voice)
+    return to_structures(window, with_nested(window, raised, voice), prefix, links, shared)
+
+
+def _frames_before(window: bytes, at: int, voice: Voice) -> tuple[FrameList, int]:
+    """The frames right above an exception line, and where they or the header above them start; `at` without any."""
+    found: list[str] = []
+    top = at
+    for _ in range(4 * MAX_FRAMES):
+        above = line_start(window, top - 1) if top > 0 else -1
+        rest = voice.rest(line_at(window, above)[0]) if above >= 0 else None
+        frame = frame_of_line(rest) if rest is not None else None
+        if rest is None or not (frame or rest[:1] in (b" ", b"\t")):
+            headed = rest is not None and (HEADER in rest or b"ray::" in rest)
+            top = above if headed else top
+            break
+        top = above
+        found += [frame] if frame else []
+    return (FrameList(found=found[::-1][-MAX_FRAMES:]), top) if found else (FrameList(), at)
+
+
+def _read_alone(window: bytes, at: int) -> tuple[Structure, ...]:
+    line, after = line_at(window, at)
+    prefix = peel(line)
+    rest = plain(line[prefix.end :])
+    host = _HOST.match(rest) if prefix.node is None else None
+    prefix, rest = (replace(prefix, node=text(host[1])), rest[host.end() :]) if host else (prefix, rest)
+    rest = rest[1:].lstrip() if rest.startswith(b"E   ") else rest
+    level = _LEVEL.match(rest)
+    rest = rest[level.end() :] if level else rest
+    rest = rest[1:] if rest[:1] == b" " else rest
+    said = match_exception(rest, after_frame=False)
+    if said is None or not _is_exception_name(*said[:2]):
+        return ()
+    voice = Voice(line[: prefix.end], prefix_key(peel(line)))
+    frames, start = _frames_before(window, at, voice)
+    shared: dict[str, Scalar] = {"thread": "", "start": start}
+    excused = survived_by_program(window, start, at) if start != at else bool(TRAILING.search(said[2]))
+    if excused or in_finalizer(frames.kept()):
+        shared["lived_with"] = "yes"
+    found = with_nested(window, read_exception(window, (at, after), said, voice, frames), voice)
+    links = links_before(window, start, voice)
+    return to_structures(window, found, prefix, links, shared)
+
+
+def _is_exception_name(module: bytes, name: bytes) -> bool:
+    """Whether a line of this class name is an exception without a traceback above it; `Error:` alone is any program's."""
+    if module or name in (b"SystemExit", b"KeyboardInterrupt", b"Exception"):
+        return name.endswith((b"Error", b"Exception", b"Interrupt", b"Exit"))
+    return name.endswith((b"Error", b"Exception")) and name[:1].isupper()
+
+
+_HYDRA_TARGET = re.compile(rb"Error in call to target '[^'\n]{1,300}':[ \t]*$")
+_EXCEPTION_REPR = re.compile(
+    MODULE + rb"([A-Z]\w*" + CLASS_SUFFIX + rb")\((?P<quote>['\"])(?P<message>.*)(?P=quote),?\)[ \t]*$"
+)
+
+
+def _read_target(window: bytes, at: int) -> tuple[Structure, ...]:
+    """What Hydra caught in the target that it called, which it shows as the exception's `repr` on the next line.
+
+    Only where Hydra prints it without a traceback: under one, the lines are the message of its own exception.
+    """
+    line, after = line_at(window, at)
+    prefix = peel(line)
+    if _HYDRA_TARGET.fullmatch(plain(line[prefix.end :])) is None:
+        return ()
+    shown_line, end = line_at(window, after)
+    shown = _EXCEPTION_REPR.match(plain(shown_line[peel(shown_line).end :]))
+    if shown is None:
+        return ()
+    fields: dict[str, Scalar] = {
+        "type": text(shown[2], 200),
+        "module": text(shown[1].rstrip(b"."), 200),
+        "message": text(shown["message"], MAX_MESSAGE),
+        "frames": "",
+        "last_frame": "",
+        "chain": 0,
+        "chained": "",
+        "has_traceback": "no",
+        "thread": "",
+        "start": at,
+    }
+    return (Structure("exception", after, end, text(plain(shown_line)), fields, resource(prefix), prefix.time),)
+
+
+READERS: tuple[Reader, ...] = (
+    Reader(
+        name="traceback",
+        trigger=r"Traceback \(most recent call last\)",
+        read=_read_traceback,
+        before=16 * 1024,
+        after=48 * 1024,
+        keep=256,
+    ),
+    Reader(
+        name="exception_line",
+        trigger=r"(?:[A-Za-z]Error|Exception|KeyboardInterrupt|SystemExit)(?:\(\w{1,80}\))?(?::|[ \t]*$)",
+        read=_read_alone,
+        before=4 * 1024,
+        after=16 * 1024,
+        keep=256,
+    ),
+    Reader(name="hydra_target", trigger=r"Error in call to target '", read=_read_target),
+)

@@ -1,0 +1,54 @@
+"""Exceptions that the program itself says it goes on after.
+
+A word such as "retrying" above a traceback is not enough: the last of the tries looks the same.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kb.parsers.logs.exceptions.exception_line import HEADER
+from kb.parsers.logs.lines import line_at, line_start, lines_from
+
+# Exceptions that the program itself says it lives with. A word such as "retrying" above a traceback is no such saying:
+# the last of the tries looks the same.
+_IGNORED = re.compile(rb"Exception ignored (?:in|on)\b")
+_CARRIES_ON = re.compile(
+    rb"(?i)(?:fail(?:ed|ure)|error|could not|cannot|can't|unable|exception|corrupt|bad sample).{0,160}"
+    rb"(?:\b(?:skipping|skipped|ignoring|ignored|continuing|falling back|going on|carrying on|doing without)\b|will try again at the next)"
+)
+_GUARDED = re.compile(rb"[Ii]mport of .{1,200} failed with: ?$")
+TRAILING = re.compile(
+    rb"(?:--|[;,(]) ?(?:(?:we are |is )?(?:falling back|skipping|skipped|retrying|ignored|ignoring|continuing)|will (?:be )?retr)"
+    rb"|\b(?:batch|sample|step) skipped\b|[,;] [\w ]{1,40} (?:disabled|off)$"
+)
+_TROUBLE_WORDS = re.compile(
+    rb"(?i)error|fail|traceback|exception|kill|abort|signal|srun|slurm|wandb|elastic|launch|terminat|process.?group|exit|dumped"
+)
+_CALM_LINES = 3
+_FINALIZERS = re.compile(r"multiprocessing/util\.py:\d+ in _run_finalizers$")
+
+
+def survived_by_program(window: bytes, start: int, last: int) -> bool:
+    """Whether the header at `start`, or the line above it, says that the program goes on, and what follows agrees.
+
+    `last` is where the exception's own line starts.
+    """
+    own = line_at(window, start)[0]
+    own = own[: max(0, own.find(HEADER))]
+    above = line_at(window, line_start(window, start - 1))[0][-1000:] if start > 0 else b""
+    if _GUARDED.search(own) or _IGNORED.search(above):
+        return True
+    said = _CARRIES_ON.search(own) or (_CARRIES_ON.search(above) and not above[:1].isspace())
+    return bool(said) and _calm_after(window, line_at(window, last)[1])
+
+
+def _calm_after(window: bytes, position: int) -> bool:
+    """Whether the next lines are there and none of them is of trouble."""
+    following = [line for _, _, line in lines_from(window, position, 2 * _CALM_LINES) if line.strip()][:_CALM_LINES]
+    return len(following) == _CALM_LINES and not any(_TROUBLE_WORDS.search(line) for line in following)
+
+
+def in_finalizer(frames: tuple[str, ...]) -> bool:
+    """Whether it is multiprocessing's clean-up at exit, which prints what it meets and goes on."""
+    return any(_FINALIZERS.search(frame) for frame in frames[:2])

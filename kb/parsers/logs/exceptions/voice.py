@@ -1,0 +1,45 @@
+"""Who writes a traceback, and which lines are theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kb.parsers.logs.lines import lines_from, plain
+from kb.parsers.logs.prefixes import Prefix, peel
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """Who writes a traceback: the bytes before its header, and what its prefix says."""
+
+    before: bytes
+    key: tuple[object, ...]
+
+    def rest(self, line: bytes) -> bytes | None:
+        """What this voice says on the line, indentation kept; None where it is another's line."""
+        if self.before:
+            if line.startswith(self.before):
+                return plain(line[len(self.before) :])
+        elif line[:1] in (b" ", b"\t", b""):
+            return plain(line)
+        prefix = peel(line)
+        return plain(line[prefix.end :]) if prefix_key(prefix) == self.key else None
+
+
+def prefix_key(prefix: Prefix) -> tuple[object, ...]:
+    """What tells one voice from another; whether there is a prefix at all, too."""
+    return (prefix.rank, prefix.local_rank, prefix.node, prefix.pid, prefix.end == 0)
+
+
+def indentation(rest: bytes) -> int:
+    """Count the blanks and tabs at the start of a line."""
+    return len(rest) - len(rest.lstrip(b" \t"))
+
+
+def next_line_of_voice(window: bytes, position: int, voice: Voice) -> tuple[bytes, int]:
+    """The next line of this voice that is not blank, and the index behind it; at most eight lines on."""
+    for _, after, line in lines_from(window, position, 8):
+        rest = voice.rest(line)
+        if rest is not None and rest.strip(b" \t|"):
+            return rest, after
+    return b"", position

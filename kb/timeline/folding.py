@@ -1,0 +1,97 @@
+"""Fold the rows that are alike, so that a timeline stays bounded whatever the size of the job."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from kb.report import ranges
+from kb.timeline.picture import COLUMNS, LABEL, TEXT, TimelineRow
+from kb.timeline.rows import Spoken, cleaned, levels
+
+# -- rows ----------------------------------------------------------------------------------------------------------------
+
+
+def fold_rows(rows: Sequence[Spoken], odd: Mapping[int, str], most: int) -> tuple[list[TimelineRow], str]:
+    """The rows to show, and in words what was put together."""
+    first = [_row([rows[index]], why) for index, why in list(odd.items())[:most]]
+    rest = [row for index, row in enumerate(rows) if index not in odd]
+    room = max(1, most - len(first))
+    if len(rest) <= room:
+        return [*first, *(_row([row]) for row in rest)], ""
+    groups = list(_groups(rest, max(1, min(room, 64))))
+    alike = max(len(one) for one in groups)
+    told = f"{len(rest):,} of {len(rows):,} rows are folded into {len(groups)}, of up to {alike} each"
+    return [*first, *(_row(one) for one in groups)], told
+
+
+def _groups(rows: Sequence[Spoken], most: int) -> Iterator[list[Spoken]]:
+    """Neighbours of one kind together, in at most so many groups; whole nodes where ranks are numbered along them."""
+    nodes = Counter(row.place.node for row in rows if row.key[0] == "rank" and row.place.node)
+    whole = max(nodes.values(), default=1) if nodes else 8
+    kinds = {kind: [row for row in rows if row.key[0] == kind] for kind in dict.fromkeys(row.key[0] for row in rows)}
+    room = max(1, most - len(kinds))
+    for kind, own in kinds.items():
+        share = max(1, room * len(own) // len(rows))
+        size = math.ceil(len(own) / share)
+        if kind == "rank":
+            span = max(row.key[2] for row in own) + 1
+            size = math.ceil(math.ceil(max(size, span / share)) / whole) * whole
+            if span > 4 * len(own):  # numbers that nobody counts up to
+                size = 0
+        chunks: dict[int, list[Spoken]] = {}
+        each = math.ceil(len(own) / share)
+        for at, row in enumerate(own):
+            chunks.setdefault(row.key[2] // size if kind == "rank" and size else at // each, []).append(row)
+        yield from chunks.values()
+
+
+def _row(rows: Sequence[Spoken], why: str = "") -> TimelineRow:
+    """Rows as one to show."""
+    one = rows[0]
+    nodes = {row.place.node for row in rows}
+    cells: dict[int, float] = {}
+    for row in rows:
+        for column, size in row.cells.items():
+            cells[column] = cells.get(column, 0.0) + size
+    steps = [(row.step, row.stepped) for row in rows if row.step is not None]
+    step, stepped = min(steps, key=lambda pair: pair[0], default=(None, None))
+    erred = [row.error for row in rows if row.error is not None]
+    error = min(erred, key=lambda e: (math.inf if e.time is None else e.time, not e.cause), default=None)
+    ranks = ranges(row.key[2] for row in rows if row.key[0] == "rank")
+    return TimelineRow(
+        label=row_label(rows, ranks),
+        node=cleaned(next(iter(nodes)) or "", LABEL) if len(nodes) == 1 else f"{len(nodes)} nodes",
+        ranks=ranks if len(ranks) <= LABEL else "",
+        count=len(rows),
+        heard=levels(cells, COLUMNS),
+        first=min((row.first for row in rows if row.first is not None), default=None),
+        last=max((row.last for row in rows if row.last is not None), default=None),
+        step=step,
+        stepped=stepped,
+        error=None if error is None else replace(error, what=cleaned(error.what, TEXT)),
+        erred=len(erred),
+        suspect=why == "suspect",
+        why=why,
+        clock=round(one.clock, 3) if len(rows) == 1 else 0.0,
+    )
+
+
+def row_label(rows: Sequence[Spoken], ranks: str) -> str:
+    """Return the name of a row, or of several rows folded into one."""
+    kind, name, number = rows[0].key
+    if len(rows) > 1:
+        if kind == "rank":
+            edges = f"{number}-{rows[-1].key[2]}"
+            return f"ranks {ranks}" if len(ranks) <= 16 else f"ranks {edges}"
+        return cleaned(f"{len(rows)} {_MANY[kind]}", LABEL)
+    if kind == "rank":
+        return f"rank {number}"
+    if kind == "process":
+        return cleaned(f"{name or 'local rank'} #{number}", LABEL)
+    return cleaned(name if kind == "node" else name.rpartition("/")[2], LABEL)
+
+
+_MANY = {"process": "processes", "node": "nodes", "log": "logs"}

@@ -1,0 +1,92 @@
+"""The finding of a timeline in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kb.report import Report, ranges
+from kb.timeline.folding import row_label
+from kb.timeline.picture import LABEL, TEXT
+from kb.timeline.rows import Span, Spoken, cleaned
+from kb.timeline.standouts import LEAD, has_trouble, silent_early
+
+
+def lasting(seconds: float) -> str:
+    """Seconds for people: `0.4 s`, `12 s`, `00:03:12`."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours:02d}:{minutes:02d}:{rest:02d}"
+
+
+# -- in words ------------------------------------------------------------------------------------------------------------
+
+
+def headline(report: Report, rows: Sequence[Spoken], odd: Mapping[int, str], span: Span | None) -> str:
+    """What the picture shows, in a sentence without its stop."""
+    silent = dict(silent_early(rows, span))
+    if report.diagnoses:
+        suspects = [index for index, why in odd.items() if why == "suspect"]
+        return cleaned(
+            _suspects_in_words(rows, suspects, silent, failed=report.phase == "failed") + report.diagnoses[0].title,
+            2 * TEXT,
+        )
+    first = next((index for index, why in odd.items() if why == "silent first"), None)
+    if first is not None and has_trouble(report):
+        return f"{_row_names(rows, [first])} fell silent first, {lasting(silent[first])} before the others"
+    step = report.progress.last_iteration
+    at = f", last step {step:,}" if step is not None else ""
+    if report.hang.called or report.hang.suspected:
+        return f"No rank gets on, and none stands out{at}"
+    return _OTHERWISE.get(report.verdict, "Not enough was seen to say anything") + at
+
+
+_OTHERWISE = {"no_fault": "Nothing failed", "no_match": "Something failed and no rule says what"}
+
+
+def _suspects_in_words(
+    rows: Sequence[Spoken], suspects: Sequence[int], silent: Mapping[int, float], *, failed: bool
+) -> str:
+    """The suspects and what they did before the others, with a colon; nothing where there are none."""
+    if not suspects:
+        return ""
+    lead = _lead_seconds(rows, suspects, failed=failed)
+    if lead is not None:
+        return f"{_row_names(rows, suspects)} failed first, {lasting(lead)} before the others: "
+    if len(suspects) == 1 and suspects[0] in silent:
+        return f"{_row_names(rows, suspects)} fell silent first, {lasting(silent[suspects[0]])} before the others: "
+    return f"{_row_names(rows, suspects)}: "
+
+
+def _row_names(rows: Sequence[Spoken], indices: Sequence[int]) -> str:
+    """The rows by name: `Rank 17 (node-c)`, `Ranks 8-15 (node-b)`."""
+    if not indices:
+        return ""
+    own = [rows[index] for index in indices]
+    ranks = ranges(row.key[2] for row in own if row.key[0] == "rank")
+    nodes = list(dict.fromkeys(row.place.node for row in own if row.place.node))
+    where = f" ({cleaned(nodes[0], LABEL)})" if len(nodes) == 1 and own[0].key[0] != "node" else ""
+    if ranks:
+        return f"Rank{'s' if len(own) > 1 else ''} {cleaned(ranks, LABEL)}{where}"
+    return f"{row_label(own[:1], '')}" + (f" and {len(own) - 1} more" if len(own) > 1 else "")
+
+
+def _lead_seconds(rows: Sequence[Spoken], suspects: Sequence[int], *, failed: bool) -> float | None:
+    """Seconds by which the suspects' own error comes before those of all others; None where that is not clear.
+
+    Where the run `failed`, who tells of no error failed with its last line.
+    """
+    own = [e.time for index in suspects if (e := rows[index].error) and e.cause and e.time is not None]
+    others = [
+        row.error.time if row.error else row.last if failed and len(row.cells) > 1 else None
+        for index, row in enumerate(rows)
+        if index not in suspects and row.key[0] in ("rank", "process")
+    ]
+    known = [time for time in others if time is not None]
+    if not own or not known:
+        return None
+    lead = min(known) - min(own)
+    return lead if lead >= LEAD else None

@@ -1,0 +1,72 @@
+"""The picture of an incident as a value: rows of ranks, marks and notes, and its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kb.timeline.rows import Heard, Mishap, Span
+
+COLUMNS = 240
+MOST_ROWS = 96
+LABEL, TEXT = 40, 100  # characters of a name, of a few words
+Listen = Callable[[Span], Mapping[int, Heard]]
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineRow:
+    """One rank, node or log, or several folded (`count`). Times are seconds since the epoch, by the common clock.
+
+    `heard`: a digit a column, 0 silence, 9 its own usual volume; `first` and `last` line; `step`: the last one that it
+    logged, of several the lowest; `error`: the first one, `erred` of so many of them; `why`: what makes it stand out;
+    `clock`: seconds that its own clock was found to be ahead.
+    """
+
+    label: str
+    node: str = ""
+    ranks: str = ""
+    count: int = 1
+    heard: str = ""
+    first: float | None = None
+    last: float | None = None
+    step: int | None = None
+    stepped: float | None = None
+    error: Mishap | None = None
+    erred: int = 0
+    suspect: bool = False
+    why: str = ""
+    clock: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An instant of the whole job. `kind`: cause, end, looked, attempt, or the name of a hang probe."""
+
+    kind: str
+    time: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Ranks over time. Rows that stand out come first, who stopped first at the top; then the others in their order.
+
+    `finding`: what it shows, in words; `start`, `end`: the span shown in `columns`, None where the logs have no times;
+    `began`: the first line of all; `folded`: what was put together, `notes`: what cannot be seen and what was corrected.
+    """
+
+    finding: str
+    job: str = ""
+    start: float | None = None
+    end: float | None = None
+    began: float | None = None
+    columns: int = COLUMNS
+    rows: tuple[TimelineRow, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    folded: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def standing_out(self) -> tuple[TimelineRow, ...]:
+        """The rows that are not like the others."""
+        return tuple(row for row in self.rows if row.why)
