@@ -32,7 +32,7 @@ from hang_sim import ANEW, BASE, FIRST, KINDS, LOOK, THIRD, Made, World, made_jo
 
 from bot.live.probe_cycle import HELD
 from bot.rulebase.loader import knowledge
-from kb.facts.evidence import Facts
+from kb.facts.job_facts import Facts
 from kb.hangs.observe import NonLogEvidence, hang_votes
 from kb.hangs.pace import Lateness
 from kb.model import StackSample
@@ -94,7 +94,7 @@ def watch(job: Made, begin: float = 0.0) -> Watched:
                 rings=hang_sim.rings(job, now),
                 ras=tuple(polls),
                 panels=hang_sim.panels(job, now),
-                late=late.seen(Facts(evidence, ()).streams, BASE + now),
+                late=late.seen(Facts(evidence).streams, BASE + now),
             )
             _note(job, now, hang_votes(evidence, parts, book), out, last)
         now += LOOK

@@ -41,7 +41,9 @@ from bot.rulebase.loader import Knowledge, default_folder, engine, knowledge, re
 from bot.runtime.redaction import redact_bytes  # noqa: E402
 from kb.diagnosis.engine import diagnose  # noqa: E402
 from kb.diagnosis.findings import find  # noqa: E402
-from kb.facts.evidence import Evidence, Facts, History  # noqa: E402
+from kb.facts.evidence import Evidence  # noqa: E402
+from kb.facts.history import History  # noqa: E402
+from kb.facts.job_facts import Facts  # noqa: E402
 from kb.learning.cases import Candidate, Case, Observation, Refusal  # noqa: E402
 from kb.learning.miner import mine  # noqa: E402
 from kb.learning.negative_corpus import Background, background, negative_text  # noqa: E402
@@ -329,7 +331,7 @@ def _try(path: Path) -> tuple[tuple[str, ...], str | None]:
     """The learned rules that speak on an incident, and the first answer of the base with all of those that were given three."""
     assert _known is not None
     evidence = evidence_of(_known, path)
-    heard = find(_known.rulebook, Facts(evidence, _known.rulebook.rules), History()).findings
+    heard = find(_known.rulebook, Facts(evidence), History()).findings
     spoke = tuple(sorted({one.rule.id for one in heard if one.rule.id.startswith("learned-")}))
     report = diagnose(evidence, _known.rulebook) if spoke else None
     return spoke, report.diagnoses[0].fault if report is not None and report.diagnoses else None

@@ -16,7 +16,9 @@ from connectors.base.filenames import name_hints
 from connectors.bundles.streams import BLOCK, discover
 from kb.diagnosis.findings import Finding, find
 from kb.errors import Fault
-from kb.facts.evidence import Evidence, Facts, History, PastIncident
+from kb.facts.evidence import Evidence
+from kb.facts.history import History, PastIncident
+from kb.facts.job_facts import Facts
 from kb.model import Gap, StreamRef
 from kb.plugin import view, wanted
 from kb.rulebase.rule import Rule
@@ -80,7 +82,7 @@ def names_of(tests: Sequence[RuleTest]) -> dict[str, list[str]]:
 def run(knowledge: Knowledge, matcher: Matcher, test: RuleTest) -> Outcome:
     """Try one test with the whole rule base."""
     evidence, history = evidence_at(knowledge, matcher, test.path)
-    heard = list(find(knowledge.rulebook, Facts(evidence, knowledge.rulebook.rules), history).findings)
+    heard = list(find(knowledge.rulebook, Facts(evidence), history).findings)
     spoke = any(finding.rule.id == test.rule for finding in heard)
     return Outcome(test, spoke == test.speaks, tuple(heard))
 
@@ -164,7 +166,7 @@ def findings_in(
 ) -> list[Finding]:
     """What the rules find in streams that were scanned."""
     evidence = with_plugins(Evidence(streams=tuple(streams)), knowledge.rulebook)
-    facts = Facts(evidence, knowledge.rulebook.rules)
+    facts = Facts(evidence)
     return list(find(knowledge.rulebook, facts, history or History()).findings)
 
 

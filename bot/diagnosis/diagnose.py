@@ -21,7 +21,8 @@ from connectors.base.bundle_layout import ATTEMPTS
 from kb.anomalies.core.run import has_failed
 from kb.diagnosis.engine import diagnose
 from kb.errors import SignalboxError
-from kb.facts.evidence import Evidence, History, PastIncident, Try, history_digest
+from kb.facts.evidence import Evidence
+from kb.facts.history import EarlierAttempt, History, PastIncident, history_digest
 from kb.model import Gap
 from kb.plugin import wanted
 from kb.report import Report, Suspect
@@ -119,10 +120,10 @@ def remember(reports: Sequence[Report]) -> History:
     return History(told, history_digest(told, tries), tries)
 
 
-def _tried(report: Report) -> Try:
+def _tried(report: Report) -> EarlierAttempt:
     """An attempt as an earlier try. What would have been advised was told to nobody, so it was not tried."""
     faults = dict.fromkeys(one.fault for one in report.diagnoses if one.band != "weak")
-    return Try(tuple(faults), reached=report.progress.last_iteration)
+    return EarlierAttempt(tuple(faults), reached=report.progress.last_iteration)
 
 
 def diagnose_paths(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from kb.errors import UnreadableInput
-from kb.facts.evidence import Evidence, Facts
+from kb.facts.evidence import Evidence
+from kb.facts.job_facts import Facts
 from kb.facts.series_tests import look
 from kb.learning.cases import Observation
 from kb.learning.structural_conditions import ASKED
@@ -37,7 +38,7 @@ def observed(evidence: Evidence) -> tuple[Observation, ...]:
         for one in summary.structures
         if one.kind in ASKED
     ]
-    facts = Facts(evidence, ())
+    facts = Facts(evidence)
     streams = [(index, one.summary) for index, one in enumerate(facts.streams)]
     for metric, change in _SERIES:
         if look(SeriesTest(metric, change=change), streams, evidence.panels):

@@ -26,7 +26,8 @@ from bot.store.digest_rows import rows_between
 from bot.store.fault_library import known_within
 from bot.store.tables import GoodEndRow, IncidentRow, KeptRow
 from kb.digest.rows import DigestRow, ends
-from kb.facts.evidence import Barred, Evidence
+from kb.facts.evidence import Evidence
+from kb.facts.history import ExcludedNode
 from kb.model import Job
 from kb.precedents.advice_outcomes import AdviceStep
 from kb.precedents.history import EarlierIncident, history_of
@@ -101,7 +102,9 @@ def recall_within(
     near = tuple(one for one in earlier if at.timestamp() - one.row.at <= NEAR)
     names = jobs_of((evidence.job.name, evidence.job.id))
     bars = in_force_within(session, who.tenant, who.cluster, nodes=nodes_of(evidence), jobs=names, now=now)
-    barred = tuple(Barred(one.node, one.scope, f"{one.since:%Y-%m-%d}", _by(one.decided_by), one.why) for one in bars)
+    barred = tuple(
+        ExcludedNode(one.node, one.scope, f"{one.since:%Y-%m-%d}", _by(one.decided_by), one.why) for one in bars
+    )
     return Precedents(
         at=at.timestamp(),
         earlier=near,

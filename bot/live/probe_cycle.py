@@ -24,7 +24,8 @@ from connectors.host.nccl_ras import RasSource
 from connectors.host.process_table import Process
 from connectors.host.processes import ProcessSelector, RankProcess, StackDump
 from kb.collectives.trace import Ring
-from kb.facts.evidence import Evidence, Facts
+from kb.facts.evidence import Evidence
+from kb.facts.job_facts import Facts
 from kb.hangs.observe import NonLogEvidence, observe
 from kb.hangs.pace import Lateness
 from kb.hangs.votes import limits_of
@@ -238,7 +239,7 @@ class Looking:
             dumped=min((dump.written for dump, _ in self._rings.values()), default=None),
         )
         evidence = Evidence(job=job, streams=streams, gaps=self.gaps)
-        parts = replace(parts, late=self._late.seen(Facts(evidence, ()).streams, now))
+        parts = replace(parts, late=self._late.seen(Facts(evidence).streams, now))
         return observe(evidence, parts, self._rulebook)
 
     def _look_at_kernel(self, now: float) -> bool:

@@ -6,7 +6,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kb.facts.evidence import CLOCK_SKEW, Facts, History, Seen, Signal
+from kb.facts.history import History
+from kb.facts.job_facts import CLOCK_SKEW
+from kb.facts.pattern_lookup import PatternLookup
+from kb.facts.signals import PatternResult, Signal
 from kb.rulebase.conditions import names
 from kb.rulebase.rule import Absent, All, Any, Condition, Count, Join, Name, Not, Past, Ranks, Rule, Span
 from kb.rulebase.rule import Sequence as InOrder
@@ -15,7 +18,7 @@ Truth = bool | None
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ConditionResult:
     """What a condition came to. `signals` support a true one; `needs` says what an unknown one lacks."""
 
     truth: Truth
@@ -23,18 +26,20 @@ class Answer:
     needs: str = ""
 
 
-NO = Answer(False)
+NO = ConditionResult(False)
 
 
 class Evaluator:
     """Judges one rule on the facts of one job."""
 
-    def __init__(self, rule: Rule, facts: Facts, history: History) -> None:
-        self._facts, self._history = facts, history
-        self._seen: Mapping[str, Seen] = {pattern.name: facts.seen(rule, pattern) for pattern in rule.patterns}
+    def __init__(self, rule: Rule, lookup: PatternLookup, history: History) -> None:
+        self._facts, self._history = lookup.facts, history
+        self._seen: Mapping[str, PatternResult] = {
+            pattern.name: lookup.look_up(rule, pattern) for pattern in rule.patterns
+        }
         self._rule = rule
 
-    def judge(self) -> Answer:
+    def judge(self) -> ConditionResult:
         """The rule's condition, less its exceptions."""
         if not any(seen.count or seen.needs for seen in self._seen.values()):
             return NO
@@ -53,26 +58,26 @@ class Evaluator:
         ranks = frozenset(rank for one in seen for rank in one.ranks if rank is not None)
         return sum(one.count for one in seen), ranks
 
-    def condition(self, condition: Condition) -> Answer:
+    def condition(self, condition: Condition) -> ConditionResult:
         """Dispatch on the kind of condition."""
         if isinstance(condition, Name):
             seen = self._seen[condition.name]
             if seen.needs:
-                return Answer(None, needs=seen.needs)
-            return Answer(True, seen.signals) if seen.count else NO
+                return ConditionResult(None, needs=seen.needs)
+            return ConditionResult(True, seen.signals) if seen.count else NO
         if isinstance(condition, All):
             return self._all(condition)
         if isinstance(condition, Any):
             return _either([self.condition(part) for part in condition.parts])
         if isinstance(condition, Not):
             inner = self.condition(condition.part)
-            return Answer(None, needs=inner.needs) if inner.truth is None else Answer(not inner.truth)
+            return ConditionResult(None, needs=inner.needs) if inner.truth is None else ConditionResult(not inner.truth)
         return self._over_places(condition)
 
-    def _over_places(self, condition: InOrder | Count | Absent | Ranks | Past) -> Answer:
+    def _over_places(self, condition: InOrder | Count | Absent | Ranks | Past) -> ConditionResult:
         lacking = [self._seen[name].needs for name in sorted(names(condition)) if self._seen[name].needs]
         if lacking:
-            return Answer(None, needs=lacking[0])
+            return ConditionResult(None, needs=lacking[0])
         if isinstance(condition, InOrder):
             return self._sequence(condition)
         if isinstance(condition, Count):
@@ -83,7 +88,7 @@ class Evaluator:
             return self._ranks(condition)
         return self._past(condition)
 
-    def _all(self, condition: All) -> Answer:
+    def _all(self, condition: All) -> ConditionResult:
         answers = [self.condition(part) for part in condition.parts]
         joined = _both(answers)
         if joined.truth is not True or (condition.same is None and condition.within == Span()):
@@ -91,7 +96,7 @@ class Evaluator:
         positive = [answer.signals for answer in answers if answer.signals]
         return _together(positive, condition.same, condition.within)
 
-    def _sequence(self, condition: InOrder) -> Answer:
+    def _sequence(self, condition: InOrder) -> ConditionResult:
         steps = [self._seen[name].signals for name in condition.order]
         if not all(steps):
             return NO
@@ -100,7 +105,7 @@ class Evaluator:
             return _apart(steps, condition.same)
         return _either([_in_order(group, condition.within) for group in groups])
 
-    def _count(self, condition: Count) -> Answer:
+    def _count(self, condition: Count) -> ConditionResult:
         seen = self._seen[condition.of]
         if condition.same is not None or condition.within != Span():
             groups = [group[0] for group in _grouped([seen.signals], condition.same)]
@@ -109,13 +114,13 @@ class Evaluator:
             answer = _either([_dense(group, condition) for group in groups])
             partial = seen.count > len(seen.signals)
             if partial and (answer.truth is False if condition.at_most is None else answer.truth is True):
-                return Answer(None, needs="the places of all lines, not of the first and last few")
+                return ConditionResult(None, needs="the places of all lines, not of the first and last few")
             return answer
         low = condition.at_least is None or seen.count >= condition.at_least
         high = condition.at_most is None or seen.count <= condition.at_most
-        return Answer(True, seen.signals) if low and high and seen.count else NO
+        return ConditionResult(True, seen.signals) if low and high and seen.count else NO
 
-    def _absent(self, condition: Absent) -> Answer:
+    def _absent(self, condition: Absent) -> ConditionResult:
         anchors = self._seen[condition.anchor].signals
         others = self._seen[condition.of].signals
         if not anchors:
@@ -124,26 +129,26 @@ class Evaluator:
         near = [(anchor, _any_of(_on_side(condition, anchor, other) for other in others)) for anchor in anchors]
         alone = tuple(anchor for anchor, truth in near if truth is False)
         if alone and not partial:
-            return Answer(True, alone)
+            return ConditionResult(True, alone)
         if alone:
-            return Answer(None, needs="the places of all lines, not of the first and last few")
-        return Answer(None, needs="times of the lines") if any(truth is None for _, truth in near) else NO
+            return ConditionResult(None, needs="the places of all lines, not of the first and last few")
+        return ConditionResult(None, needs="times of the lines") if any(truth is None for _, truth in near) else NO
 
-    def _ranks(self, condition: Ranks) -> Answer:
+    def _ranks(self, condition: Ranks) -> ConditionResult:
         seen = self._seen[condition.of]
         ranks = {rank for rank in seen.ranks if rank is not None}
         if not seen.count:
             return NO
         if not ranks:
-            return Answer(None, needs="ranks of the lines")
+            return ConditionResult(None, needs="ranks of the lines")
         if condition.first:
-            return Answer(True, tuple(by_time(seen.signals)[:1]))
+            return ConditionResult(True, tuple(by_time(seen.signals)[:1]))
         enough = _of_total(condition, len(ranks), self._facts.ranks_known())
         if enough is None:
-            return Answer(None, needs="the number of ranks")
-        return Answer(True, seen.signals) if enough and _within(condition, len(ranks)) else NO
+            return ConditionResult(None, needs="the number of ranks")
+        return ConditionResult(True, seen.signals) if enough and _within(condition, len(ranks)) else NO
 
-    def _past(self, condition: Past) -> Answer:
+    def _past(self, condition: Past) -> ConditionResult:
         here = self._places(condition.same)
         matching = [
             one
@@ -153,8 +158,8 @@ class Evaluator:
             and (condition.rule is None or one.rule == condition.rule)
         ]
         if not here and len(matching) >= condition.at_least:
-            return Answer(None, needs=f"which {condition.same} this is")
-        return Answer(sum(getattr(one, condition.same) in here for one in matching) >= condition.at_least)
+            return ConditionResult(None, needs=f"which {condition.same} this is")
+        return ConditionResult(sum(getattr(one, condition.same) in here for one in matching) >= condition.at_least)
 
     def _places(self, same: str) -> set[str]:
         """The node (GPU, job) of what was seen, as far as it is known."""
@@ -168,21 +173,21 @@ class Evaluator:
         return {name for name in found if name is not None}
 
 
-def _both(answers: Sequence[Answer]) -> Answer:
+def _both(answers: Sequence[ConditionResult]) -> ConditionResult:
     if any(answer.truth is False for answer in answers):
         return NO
     unknown = [answer for answer in answers if answer.truth is None]
     if unknown:
-        return Answer(None, needs=unknown[0].needs)
-    return Answer(True, tuple(signal for answer in answers for signal in answer.signals))
+        return ConditionResult(None, needs=unknown[0].needs)
+    return ConditionResult(True, tuple(signal for answer in answers for signal in answer.signals))
 
 
-def _either(answers: Sequence[Answer]) -> Answer:
+def _either(answers: Sequence[ConditionResult]) -> ConditionResult:
     signals = tuple(signal for answer in answers if answer.truth for signal in answer.signals)
     if any(answer.truth for answer in answers):
-        return Answer(True, signals)
+        return ConditionResult(True, signals)
     unknown = [answer for answer in answers if answer.truth is None]
-    return Answer(None, needs=unknown[0].needs) if unknown else NO
+    return ConditionResult(None, needs=unknown[0].needs) if unknown else NO
 
 
 def _any_of(truths: Iterable[Truth]) -> Truth:
@@ -234,30 +239,30 @@ def _grouped(lists: Sequence[Sequence[Signal]], same: Join | None) -> list[list[
     return [[tuple(signals) for signals in groups[key]] for key in sorted(groups, key=repr)]
 
 
-def _apart(lists: Sequence[Sequence[Signal]], same: Join | None) -> Answer:
+def _apart(lists: Sequence[Sequence[Signal]], same: Join | None) -> ConditionResult:
     """No node (rank, …) has all of it: unknown where some line does not tell its own."""
     unknown = same is not None and any(_key(s, same) is None for signals in lists for s in signals)
-    return Answer(None, needs=f"which {same} each line came from") if unknown else NO
+    return ConditionResult(None, needs=f"which {same} each line came from") if unknown else NO
 
 
-def _together(lists: Sequence[Sequence[Signal]], same: Join | None, within: Span) -> Answer:
+def _together(lists: Sequence[Sequence[Signal]], same: Join | None, within: Span) -> ConditionResult:
     groups = [group for group in _grouped(lists, same) if all(group)]
     if not groups:
         return _apart(lists, same)
     return _either([_close(group, within) for group in groups])
 
 
-def _close(group: Sequence[Sequence[Signal]], within: Span) -> Answer:
+def _close(group: Sequence[Sequence[Signal]], within: Span) -> ConditionResult:
     everything = tuple(signal for signals in group for signal in signals)
     if within == Span():
-        return Answer(True, everything)
+        return ConditionResult(True, everything)
     unknown = False
     for anchor in group[0]:
         near = [[s for s in signals if _distance(anchor, s, within) is True] for signals in group[1:]]
         if all(near):
-            return Answer(True, (anchor, *(s for signals in near for s in signals)))
+            return ConditionResult(True, (anchor, *(s for signals in near for s in signals)))
         unknown |= any(_distance(anchor, s, within) is None for signals in group[1:] for s in signals)
-    return Answer(None, needs="times of the lines") if unknown else NO
+    return ConditionResult(None, needs="times of the lines") if unknown else NO
 
 
 def _distance(left: Signal, right: Signal, within: Span) -> Truth:
@@ -281,7 +286,7 @@ def _before(left: Signal, right: Signal) -> Truth:
     return left.time <= right.time + CLOCK_SKEW
 
 
-def _in_order(steps: Sequence[Sequence[Signal]], within: Span) -> Answer:
+def _in_order(steps: Sequence[Sequence[Signal]], within: Span) -> ConditionResult:
     """Whether some path leads through the steps; every signal that a step can reach is carried on to the next."""
     unknown = False
     paths: list[tuple[Signal, ...]] = [(signal,) for signal in by_time(steps[0])]
@@ -294,8 +299,8 @@ def _in_order(steps: Sequence[Sequence[Signal]], within: Span) -> Answer:
                 reached.append((*path, signal))
         paths = reached
     if paths:
-        return Answer(True, paths[0])
-    return Answer(None, needs="times of the lines") if unknown else NO
+        return ConditionResult(True, paths[0])
+    return ConditionResult(None, needs="times of the lines") if unknown else NO
 
 
 def _reached(paths: Sequence[tuple[Signal, ...]], signal: Signal, within: Span) -> tuple[Truth, tuple[Signal, ...]]:
@@ -316,18 +321,18 @@ def _follows(left: Signal, right: Signal, within: Span) -> Truth:
     return None if before is None or near is None else True
 
 
-def _dense(signals: Sequence[Signal], condition: Count) -> Answer:
+def _dense(signals: Sequence[Signal], condition: Count) -> ConditionResult:
     """Whether enough (few enough) of the signals stand within the span."""
     low = condition.at_least or 1
     if condition.within.seconds is not None and any(signal.time is None for signal in signals):
-        return Answer(None, needs="times of the lines")
+        return ConditionResult(None, needs="times of the lines")
     ordered = by_time(signals)
     best: tuple[Signal, ...] = ()
     for index, first in enumerate(ordered):
         near = tuple(s for s in ordered[index:] if _distance(first, s, condition.within))
         best = max(best, near, key=len)
     enough = len(best) >= low and (condition.at_most is None or len(best) <= condition.at_most)
-    return Answer(True, best) if enough else NO
+    return ConditionResult(True, best) if enough else NO
 
 
 def _on_side(condition: Absent, anchor: Signal, other: Signal) -> Truth:

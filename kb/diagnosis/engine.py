@@ -12,12 +12,15 @@ from typing import Literal
 from kb.diagnosis.confidence import CALIBRATION, band
 from kb.diagnosis.findings import Finding, find
 from kb.diagnosis.ranking import Ranked, rank
-from kb.diagnosis.recovery import Run, decide, price
+from kb.diagnosis.recovery import RunFacts, decide, price
 from kb.diagnosis.suspects.at_fault import at_fault
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.verdict import failure_signs, judge, last_words, phase, progress
-from kb.facts.evidence import Evidence, Facts, History, Signal
+from kb.facts.evidence import Evidence
+from kb.facts.history import History
+from kb.facts.job_facts import Facts
+from kb.facts.signals import Signal
 from kb.facts.topology import Places
 from kb.model import Attempt, Gap, Structure, Verdict
 from kb.report import (
@@ -50,7 +53,7 @@ _TELLING = re.compile(
 
 def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = None) -> Report:
     """Say what went wrong in a job, or that nothing did, or that it cannot be told."""
-    facts = Facts(evidence, rulebook.rules)
+    facts = Facts(evidence)
     judged = find(rulebook, facts, history or History())
     verdict, ranked, signs = answered(judged.findings, facts)
     done = progress(facts)
@@ -60,7 +63,7 @@ def diagnose(evidence: Evidence, rulebook: Rulebook, history: History | None = N
         _diagnosis(rulebook, place, one, layout, numbers) for place, one in enumerate(ranked[:DIAGNOSES], 1)
     )
     suspects = diagnoses[0].suspects if diagnoses else ()
-    run = Run(done, price(facts), history or History(), frozenset(evidence.job.nodes))
+    run = RunFacts(done, price(facts), history or History(), frozenset(evidence.job.nodes))
     decision = decide(rulebook, ranked, suspects, run)
     report = Report(
         id="",

@@ -7,7 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kb.diagnosis.conditions import Evaluator, by_time
-from kb.facts.evidence import Facts, History, Signal, begin, fits
+from kb.facts.history import History
+from kb.facts.job_facts import Facts
+from kb.facts.pattern_lookup import PatternLookup
+from kb.facts.pattern_tests import fits
+from kb.facts.signals import Signal
+from kb.facts.stream_facts import structure_start
 from kb.model import Gap, Role
 from kb.report import NotEvaluated
 from kb.rulebase.rule import FaultClass, Row, Rule, Rulebook, SiteException
@@ -46,7 +51,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class RuleResults:
     """What came of all rules: the findings that stand, the rules that could not be judged, and what a site excepted."""
 
     findings: tuple[Finding, ...] = ()
@@ -54,24 +59,25 @@ class Judged:
     excepted: tuple[Gap, ...] = ()
 
 
-def find(rulebook: Rulebook, facts: Facts, history: History) -> Judged:
+def find(rulebook: Rulebook, facts: Facts, history: History) -> RuleResults:
     """Judge every active rule."""
-    heard = hear(
+    heard = evaluate_rules(
         rulebook, (rule for rule in rulebook.rules if active(rule) and rule.status != "shadow"), facts, history
     )
-    return replace(heard, findings=settled(heard.findings, facts))
+    return replace(heard, findings=combine_findings(heard.findings, facts))
 
 
-def hear(rulebook: Rulebook, rules: Iterable[Rule], facts: Facts, history: History) -> Judged:
+def evaluate_rules(rulebook: Rulebook, rules: Iterable[Rule], facts: Facts, history: History) -> RuleResults:
     """Judge some rules, each for itself: what each finds hangs on no other rule. `settled` then weighs them together."""
     found: list[Finding] = []
     open_: list[NotEvaluated] = []
     excepted: list[Gap] = []
     framework = facts.evidence.job.framework
+    lookup = PatternLookup(facts)
     for rule in rules:
         if not _applies(rule, framework):
             continue
-        evaluator = Evaluator(rule, facts, history)
+        evaluator = Evaluator(rule, lookup, history)
         answer = evaluator.judge()
         if answer.truth is None:
             open_.append(NotEvaluated(rule.id, answer.needs))
@@ -83,10 +89,10 @@ def hear(rulebook: Rulebook, rules: Iterable[Rule], facts: Facts, history: Histo
                 count, ranks = evaluator.tally(split[0].signals)
                 split = [replace(split[0], count=count, ranks=split[0].ranks | ranks)]
             found.extend(split)
-    return Judged(tuple(found), tuple(open_), tuple(excepted))
+    return RuleResults(tuple(found), tuple(open_), tuple(excepted))
 
 
-def settled(heard: Iterable[Finding], facts: Facts) -> tuple[Finding, ...]:
+def combine_findings(heard: Iterable[Finding], facts: Facts) -> tuple[Finding, ...]:
     """What stands of findings in the order of their rules: without what the run lived with, last resorts only where nothing else is."""
     return tuple(_without_fallbacks([living for one in heard if (living := _living(one)) is not None], facts))
 
@@ -230,7 +236,7 @@ def chain_span(signal: Signal, facts: Facts) -> tuple[int, int]:
     """The bytes of the whole chain of exceptions that a signal is part of, or its own."""
     low, high = signal.span
     for one in facts.streams[signal.stream].exceptions:
-        start = begin(one)
+        start = structure_start(one)
         linked = int(one.fields.get("chain") or 0) > 0 or bool(one.fields.get("chained"))
         if start <= signal.offset < one.end or (linked and start - 400 <= high and one.end + 400 >= low):
             low, high = min(low, start), max(high, one.end)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from kb.diagnosis.confidence import Trait, confidence
 from kb.diagnosis.findings import Finding
-from kb.facts.evidence import CLOCK_SKEW, Facts, Signal
+from kb.facts.job_facts import CLOCK_SKEW, Facts
+from kb.facts.signals import Signal
 
 ROLE = {"root_cause": 4.0, "contributing": 2.0, "symptom": 0.0, "context": -9.0}
 FALLBACK = -2.0

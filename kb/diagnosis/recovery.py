@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from kb.diagnosis.ranking import Ranked
-from kb.facts.evidence import Facts, History, Try, nodes_digest
+from kb.facts.history import EarlierAttempt, History, nodes_digest
+from kb.facts.job_facts import Facts
 from kb.report import Advice, Decision, Exclusion, Option, Progress, Suspect
 from kb.rulebase.rule import Rulebook
 
@@ -39,7 +40,7 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunFacts:
     """What is known of the run that a decision hangs on. `nodes`: those that it had, as far as they are known."""
 
     progress: Progress = field(default_factory=Progress)
@@ -63,7 +64,7 @@ def price(facts: Facts) -> Price:
     return Price(gpus, step, start_up)
 
 
-def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Suspect], run: Run) -> Decision:
+def decide(rulebook: Rulebook, ranked: Sequence[Ranked], suspects: Sequence[Suspect], run: RunFacts) -> Decision:
     """Requeue or not, without whom, from where, how much is lost, and who owns it."""
     done, cost = run.progress, run.price
     lost = None
@@ -109,7 +110,7 @@ def _barred(ranked: Ranked, suspects: Sequence[Suspect]) -> tuple[Exclusion, ...
     return tuple(Exclusion(node, scope, title) for node in named)  # type: ignore[arg-type]
 
 
-def _already(named: Sequence[Exclusion], run: Run) -> tuple[Exclusion, ...]:
+def _already(named: Sequence[Exclusion], run: RunFacts) -> tuple[Exclusion, ...]:
     """The nodes of this run that people have barred, which it must not get again."""
     new = {one.node for one in named}
     return tuple(
@@ -124,9 +125,9 @@ def _names(barred: Sequence[Exclusion]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _alike(tries: Sequence[Try], fault: str) -> tuple[Try, ...]:
+def _alike(tries: Sequence[EarlierAttempt], fault: str) -> tuple[EarlierAttempt, ...]:
     """The last tries in a row that ended with this fault, oldest first."""
-    found: list[Try] = []
+    found: list[EarlierAttempt] = []
     for one in reversed(tries):
         if fault not in one.faults:
             break
@@ -134,7 +135,9 @@ def _alike(tries: Sequence[Try], fault: str) -> tuple[Try, ...]:
     return tuple(reversed(found))
 
 
-def _raised(advice: Advice, why: str, named: Sequence[Exclusion], alike: Sequence[Try], run: Run) -> tuple[Advice, str]:
+def _raised(
+    advice: Advice, why: str, named: Sequence[Exclusion], alike: Sequence[EarlierAttempt], run: RunFacts
+) -> tuple[Advice, str]:
     """What is advised where it was tried already and ended alike: after the same nodes others, after others a person."""
     if not alike or advice not in _BEGUN_AGAIN:
         return advice, why
@@ -157,20 +160,20 @@ def _raised(advice: Advice, why: str, named: Sequence[Exclusion], alike: Sequenc
     return advice, why
 
 
-def _moved(one: Try, place: str) -> bool:
+def _moved(one: EarlierAttempt, place: str) -> bool:
     """Whether the try after it had other nodes: by what is known of both, else by what was advised."""
     if one.ran_on and place:
         return one.ran_on != place
     return one.advice in ("requeue_without", "resubmit")
 
 
-def _stayed(one: Try, place: str) -> bool:
+def _stayed(one: EarlierAttempt, place: str) -> bool:
     if one.ran_on and place:
         return one.ran_on == place
     return one.advice == "restart_in_place"
 
 
-def _told(tries: Sequence[Try]) -> str:
+def _told(tries: Sequence[EarlierAttempt]) -> str:
     numbers = [str(one.incident) for one in tries if one.incident is not None]
     if not numbers:
         return ""

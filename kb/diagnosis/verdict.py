@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kb.diagnosis.confidence import band
 from kb.diagnosis.ranking import Ranked
-from kb.facts.evidence import Facts
+from kb.facts.job_facts import Facts
 from kb.model import Phase, Structure, Verdict
 from kb.parsers.logs.recoveries import quoted
 from kb.report import Progress

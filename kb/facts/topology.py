@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from kb.facts.evidence import Facts
+from kb.facts.job_facts import Facts
 from kb.model import Resource, Structure
 from kb.scanning.summary import StreamSummary
 

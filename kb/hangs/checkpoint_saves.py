@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
-from kb.facts.evidence import Evidence, Facts, StreamFacts
+from kb.facts.evidence import Evidence
+from kb.facts.job_facts import Facts
+from kb.facts.stream_facts import StreamFacts
 from kb.model import Resource, Structure
 
 LEAST = 60.0  # seconds
@@ -68,7 +70,7 @@ def longest_save(facts: Facts) -> float | None:
 
 def time_saving(evidence: Evidence) -> float | None:
     """Seconds that the job spent writing checkpoints: what the steps after each waited; None where its logs do not tell."""
-    facts = Facts(evidence, ())
+    facts = Facts(evidence)
     begun, ended = _save_events(facts, "save_begin"), _save_events(facts, "save_end")
     times = _times(facts.streams) if begun and ended else {}
     durations = _durations(begun, ended, times) if len(times) >= EARLIER else []

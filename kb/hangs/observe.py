@@ -17,7 +17,8 @@ from kb.collectives.analyse import judge_rings
 from kb.collectives.result import CollectiveVerdict
 from kb.collectives.size_mismatch import Overrun, overrun_in, settle_sizes
 from kb.collectives.trace import Ring, size
-from kb.facts.evidence import Evidence, Facts
+from kb.facts.evidence import Evidence
+from kb.facts.job_facts import Facts
 from kb.hangs.checkpoint_saves import longest_save, slow_save
 from kb.hangs.exonerations import HangContext, explain_phase, launching
 from kb.hangs.kubernetes_events import relevant_events
@@ -91,7 +92,7 @@ class _HangState:
 
 def observe(evidence: Evidence, parts: NonLogEvidence, rulebook: Rulebook) -> Evidence:
     """The evidence with the probes' votes and with structures of what the other parts show."""
-    facts = Facts(evidence, ())
+    facts = Facts(evidence)
     look = _look(facts, parts, limits_of(rulebook, evidence.job.params))
     found = [
         *_of_hang(look.hang, evidence),
@@ -123,7 +124,7 @@ def observe(evidence: Evidence, parts: NonLogEvidence, rulebook: Rulebook) -> Ev
 
 def hang_votes(evidence: Evidence, parts: NonLogEvidence, rulebook: Rulebook) -> Hang:
     """The probes' votes alone, for who looks at a running job every few seconds."""
-    return _look(Facts(evidence, ()), parts, limits_of(rulebook, evidence.job.params)).hang
+    return _look(Facts(evidence), parts, limits_of(rulebook, evidence.job.params)).hang
 
 
 def _look(facts: Facts, parts: NonLogEvidence, limits: HangLimits) -> _HangState:

@@ -11,7 +11,7 @@ from heapq import nsmallest
 from itertools import pairwise
 from statistics import median
 
-from kb.facts.evidence import StreamFacts
+from kb.facts.stream_facts import StreamFacts
 from kb.model import ProgressPoint, Stage
 
 LOGS = 32  # from so many logs the job's own pace and pauses are taken

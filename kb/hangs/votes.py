@@ -11,7 +11,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from kb.facts.evidence import Facts, StreamFacts
+from kb.facts.job_facts import Facts
+from kb.facts.stream_facts import StreamFacts
 from kb.hangs.checkpoint_saves import longest_save
 from kb.hangs.pace import PHASES, pauses, usual_gap
 from kb.report import Ballot, Hang, Vote

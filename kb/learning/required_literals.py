@@ -2,7 +2,7 @@
 
 A rule speaks only through its patterns, and each kind of pattern through something that stands in the text: a line's own
 regex, words of an exception, the trigger of a reader. A text without any of it has no finding of the rule, and a rule without
-a finding changes no answer: every rule is judged for itself (`kb.diagnosis.findings.hear`).
+a finding changes no answer: every rule is judged for itself (`kb.diagnosis.findings.evaluate_rules`).
 """
 
 from __future__ import annotations

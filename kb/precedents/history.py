@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kb.digest.rows import SOUND, UNKNOWN, DigestRow
-from kb.facts.evidence import Barred, History, PastIncident, Try, history_digest
+from kb.facts.history import EarlierAttempt, ExcludedNode, History, PastIncident, history_digest
 from kb.precedents.incident_trace import FaultPlace, IncidentTrace
 
 DAY = 86400.0
@@ -47,7 +47,7 @@ class EarlierIncident:
         return tuple(known) if known and not row.said_nodes else tuple(said)
 
 
-def history_of(earlier: Sequence[EarlierIncident], at: float, barred: Sequence[Barred] = ()) -> History:
+def history_of(earlier: Sequence[EarlierIncident], at: float, barred: Sequence[ExcludedNode] = ()) -> History:
     """What rules and the decision are told. `at`: when this job ended, seconds since the epoch."""
     failed = [one for one in earlier if one.failed]
     past = {
@@ -77,10 +77,10 @@ def with_attempts(history: History, attempts: History) -> History:
     return History(past, history_digest(past, tries, history.barred), tries, history.barred)
 
 
-def _try(one: EarlierIncident) -> Try:
+def _try(one: EarlierIncident) -> EarlierAttempt:
     first = (one.row.known,) if one.row.known != UNKNOWN else ()
     faults = tuple(dict.fromkeys((*first, *(place.fault for place in one.places))))
-    return Try(
+    return EarlierAttempt(
         faults, one.advice, one.trace.without, one.trace.ran_on, one.row.id or None, one.reached, one.trace.shards
     )
 

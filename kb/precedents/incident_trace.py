@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kb.anomalies.build_run import settings_in
-from kb.facts.evidence import Evidence, nodes_digest
+from kb.facts.evidence import Evidence
+from kb.facts.history import nodes_digest
 from kb.precedents.data_shards import shards_of
 from kb.report import Report
 

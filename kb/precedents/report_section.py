@@ -13,7 +13,8 @@ from itertools import pairwise
 from statistics import median
 
 from kb.anomalies.runs.shared_settings import Witness, shared_settings
-from kb.facts.evidence import Evidence, History, Try
+from kb.facts.evidence import Evidence
+from kb.facts.history import EarlierAttempt, History
 from kb.precedents.advice_outcomes import AdviceStep, outcomes
 from kb.precedents.data_shards import decisive, in_common, shards_of
 from kb.precedents.history import DAY, EarlierIncident
@@ -172,7 +173,7 @@ def _barred(history: History) -> Iterator[Recalled]:
 # --- the job's own tries ---------------------------------------------------------------------------------------------
 
 
-def _same_data(report: Report, evidence: Evidence, tries: Sequence[Try]) -> Iterator[Recalled]:
+def _same_data(report: Report, evidence: Evidence, tries: Sequence[EarlierAttempt]) -> Iterator[Recalled]:
     """The same part of the data at this end and at those before, the last ones in a row.
 
     What the deciding lines name counts by itself; what was only being read, where it is one or two parts: with as many readers
@@ -193,7 +194,7 @@ def _same_data(report: Report, evidence: Evidence, tries: Sequence[Try]) -> Iter
             return
 
 
-def _same_step(report: Report, evidence: Evidence, tries: Sequence[Try]) -> Iterator[Recalled]:
+def _same_step(report: Report, evidence: Evidence, tries: Sequence[EarlierAttempt]) -> Iterator[Recalled]:
     """The same step at each end: the program or its data; never the same: rather the machines."""
     here = report.progress.last_iteration
     if not tries or here is None:
@@ -226,5 +227,5 @@ def _interval(evidence: Evidence) -> int:
     return max(0, int(median(gaps)) - 1) if gaps else 0
 
 
-def _numbers(tries: Sequence[Try]) -> tuple[int, ...]:
+def _numbers(tries: Sequence[EarlierAttempt]) -> tuple[int, ...]:
     return tuple(one.incident for one in reversed(tries) if one.incident is not None)[:MOST_NUMBERS]

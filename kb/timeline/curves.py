@@ -14,7 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from kb.facts.evidence import Evidence, Facts
+from kb.facts.evidence import Evidence
+from kb.facts.job_facts import Facts
 from kb.facts.topology import Places
 from kb.metrics.panel import Bools, Floats, Panel
 from kb.model import ProgressPoint, Resource
@@ -146,7 +147,7 @@ def _failing(report: Report) -> int | None:
 
 def _points(evidence: Evidence) -> dict[Resource, list[ProgressPoint]]:
     """Rank or node → its iteration lines of training."""
-    facts = Facts(evidence, ())
+    facts = Facts(evidence)
     places = Places(facts)
     found: dict[Resource, list[ProgressPoint]] = {}
     for index, stream in enumerate(facts.streams):

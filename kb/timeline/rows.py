@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median, median_low
 
-from kb.facts.evidence import Evidence, Facts
+from kb.facts.evidence import Evidence
+from kb.facts.job_facts import Facts
 from kb.facts.topology import Place, Places
 from kb.model import ProgressPoint, Resource, Structure
 from kb.report import Diagnosis, Report
@@ -100,7 +101,7 @@ class Rows:
     """The rows of a job. Filled by `look`, once the span to be shown is known."""
 
     def __init__(self, evidence: Evidence, report: Report) -> None:
-        self.facts = Facts(evidence, ())
+        self.facts = Facts(evidence)
         self.places = Places(self.facts)
         self.rows: dict[Key, Spoken] = {}
         self._report = report

@@ -15,7 +15,7 @@ from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths
 from bot.rulebase.loader import default_folder, knowledge
 from kb.diagnosis.findings import find
 from kb.diagnosis.ranking import explains, rank
-from kb.facts.evidence import Facts
+from kb.facts.job_facts import Facts
 from kb.rulebase.patterns import check, scan_form
 from kb.scanning.matcher import HyperscanMatcher, Matcher, Re2Matcher
 from tests.support.paths import BUNDLES, DEMO, ROOT
@@ -139,7 +139,7 @@ def test_no_stranger_is_heard_first(engine: Matcher) -> None:
         if not test.speaks or rule.role == "context":
             continue
         evidence, history = selftest.evidence_at(KNOWN, engine, test.path)
-        facts = Facts(evidence, KNOWN.rulebook.rules)
+        facts = Facts(evidence)
         found = find(KNOWN.rulebook, facts, history).findings
         own = [one for one in found if one.rule.id == test.rule]
         best = rank(found, facts)[0].best

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kb.diagnosis.findings import find
 from kb.diagnosis.ranking import Ranked, rank
-from kb.facts.evidence import Facts, History
+from kb.facts.history import History
+from kb.facts.job_facts import Facts
 from kb.rulebase.rule import Pattern
 from tests.support.kb_samples import facts, place, rule, rulebook, steps, stream
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kb.facts.evidence import Evidence, Facts
+from kb.facts.evidence import Evidence
+from kb.facts.job_facts import Facts
 from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
 from kb.rulebase.rule import ActionWord, FaultClass, Name, Pattern, Rule, Rulebook
 from kb.scanning.matcher import HyperscanMatcher
@@ -169,6 +170,6 @@ def exception(
     return Structure("exception", offset, offset + len(line) + 1, line, values, Resource(rank=rank), time)
 
 
-def facts(*streams: StreamSummary, job: Job | None = None, rules: Iterable[Rule] = ()) -> Facts:
+def facts(*streams: StreamSummary, job: Job | None = None) -> Facts:
     """The facts of a job with these streams."""
-    return Facts(Evidence(job or Job(), streams=streams), rules)
+    return Facts(Evidence(job or Job(), streams=streams))

@@ -19,7 +19,8 @@ from bot.rulebase.loader import Knowledge, engine
 from bot.runtime.redaction import redact_bytes
 from kb.diagnosis.findings import find
 from kb.errors import Fault
-from kb.facts.evidence import Facts, History
+from kb.facts.history import History
+from kb.facts.job_facts import Facts
 from kb.learning.cases import MINER, Candidate
 from kb.learning.events import raised
 from kb.learning.regex_generalisation import aligned
@@ -210,7 +211,7 @@ class _Judge:
     def speaks(self, streams: Mapping[str, bytes]) -> bool:
         """Whether the rule speaks on some streams."""
         evidence = evidence_of(self._knowledge, self._matcher, streams)
-        return bool(find(self._knowledge.rulebook, Facts(evidence, self._knowledge.rulebook.rules), History()).findings)
+        return bool(find(self._knowledge.rulebook, Facts(evidence), History()).findings)
 
 
 def _vocabularies(base: Mapping[str, str]) -> dict[str, str]:

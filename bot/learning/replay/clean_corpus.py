@@ -10,7 +10,8 @@ from bot.rulebase.loader import Knowledge
 from kb.diagnosis.engine import answered
 from kb.diagnosis.findings import find
 from kb.errors import UnreadableInput
-from kb.facts.evidence import Facts, History
+from kb.facts.history import History
+from kb.facts.job_facts import Facts
 
 LARGEST = 8 << 20  # bytes of a log that are looked at
 
@@ -30,7 +31,7 @@ def clean_logs(known: Knowledge, rules: Path, folders: Sequence[Path] = ()) -> d
         if test.speaks:
             continue
         streams = _logs(test.path)
-        facts = Facts(evidence_of(known, matcher, streams), known.rulebook.rules)
+        facts = Facts(evidence_of(known, matcher, streams))
         judged = find(known.rulebook, facts, History()).findings
         if answered(judged, facts)[0] in ("no_fault", "insufficient_evidence"):
             found[f"{test.rule}/silent/{test.path.name}"] = streams

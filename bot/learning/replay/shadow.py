@@ -17,8 +17,10 @@ from bot.learning.outcomes import Told, told_within
 from bot.rulebase.loader import Knowledge
 from bot.store.tables import ShadowHitRow
 from kb.diagnosis.engine import answered
-from kb.diagnosis.findings import Finding, hear, settled
-from kb.facts.evidence import Evidence, Facts, History
+from kb.diagnosis.findings import Finding, combine_findings, evaluate_rules
+from kb.facts.evidence import Evidence
+from kb.facts.history import History
+from kb.facts.job_facts import Facts
 from kb.learning.precision import HitRate, fits
 from kb.learning.yaml_edits import with_value
 from kb.rulebase.codec import meaning
@@ -81,11 +83,13 @@ def shadowed(known: Knowledge, evidence: Evidence, history: History | None = Non
     if not shadows or not any(_hit(rule, evidence) for rule in shadows):
         return ()
     book, history = known.rulebook, history or History()
-    facts = Facts(evidence, book.rules)
-    heard = hear(book, shadows, facts, history).findings
+    facts = Facts(evidence)
+    heard = evaluate_rules(book, shadows, facts, history).findings
     if not heard:
         return ()
-    shown = hear(book, (rule for rule in book.rules if active(rule) and rule.status != "shadow"), facts, history)
+    shown = evaluate_rules(
+        book, (rule for rule in book.rules if active(rule) and rule.status != "shadow"), facts, history
+    )
     found = (_found(book, rule, heard, shown.findings, facts) for rule in shadows)
     return tuple(one for one in found if one is not None)
 
@@ -101,7 +105,7 @@ def _found(
 ) -> ShadowHit | None:
     """What stands of a shadow's findings beside all that is shown."""
     own = [one for one in heard if one.rule.id == rule.id]
-    standing = settled(sorted((*own, *shown), key=lambda one: one.rule.id), facts) if own else ()
+    standing = combine_findings(sorted((*own, *shown), key=lambda one: one.rule.id), facts) if own else ()
     kept = [one for one in standing if one.rule.id == rule.id and one.role != "context"]
     if not kept:
         return None

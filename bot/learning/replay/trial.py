@@ -1,6 +1,6 @@
 """A change of rules, and what the rule bases before and after it say of a text.
 
-A text is scanned once for both, and the rules that are the same are asked once: a rule speaks for itself (`kb.diagnosis.findings.hear`),
+A text is scanned once for both, and the rules that are the same are asked once: a rule speaks for itself (`kb.diagnosis.findings.evaluate_rules`),
 so only the touched ones can say anything else. Rules that are not shown yet, drafts and shadows, are tried as if they spoke.
 """
 
@@ -14,9 +14,10 @@ from bot.authoring.selftest import evidence_of
 from bot.learning.outcomes import faults_of
 from bot.rulebase.loader import Knowledge, engine, knowledge, read_files, site_files, today
 from kb.diagnosis.engine import answered
-from kb.diagnosis.findings import Finding, hear, settled
+from kb.diagnosis.findings import Finding, combine_findings, evaluate_rules
 from kb.errors import RuleError
-from kb.facts.evidence import Facts, History
+from kb.facts.history import History
+from kb.facts.job_facts import Facts
 from kb.learning.required_literals import Sieve, sieve
 from kb.rulebase.codec import meaning
 from kb.rulebase.overlay import NAME
@@ -208,15 +209,15 @@ class Judge:
         """What both say of some streams; None where no touched rule speaks, before or after, so that nothing changes."""
         if self._matcher is None:
             self._matcher = _Both(self.trial.known.matcher(), self._more, len(self.trial.known.plan.patterns))
-        facts = Facts(evidence_of(self._known, self._matcher, streams), self.trial.old.rules)
-        old = hear(self.trial.old, self._old, facts, History()).findings
+        facts = Facts(evidence_of(self._known, self._matcher, streams))
+        old = evaluate_rules(self.trial.old, self._old, facts, History()).findings
         new = [
             replace(one, rule=self._will[one.rule.id])
-            for one in hear(self.trial.new, self._new, facts, History()).findings
+            for one in evaluate_rules(self.trial.new, self._new, facts, History()).findings
         ]
         if not new and not old:
             return None
-        same = hear(self.trial.new, self._same, facts, History()).findings
+        same = evaluate_rules(self.trial.new, self._same, facts, History()).findings
         after, before = _ordered((*same, *new), facts), _ordered((*same, *old), facts)
         touched = {rule.id for rule in self._will.values()}
         spoke: dict[str, frozenset[str]] = {}
@@ -248,7 +249,7 @@ class _Both:
 
 
 def _ordered(heard: Sequence[Finding], facts: Facts) -> tuple[Finding, ...]:
-    return settled(sorted(heard, key=lambda one: one.rule.id), facts)
+    return combine_findings(sorted(heard, key=lambda one: one.rule.id), facts)
 
 
 def _first(findings: Sequence[Finding], facts: Facts) -> First:

@@ -9,7 +9,8 @@ from enum import IntEnum
 
 from kb.diagnosis.conditions import by_time
 from kb.diagnosis.findings import Finding
-from kb.facts.evidence import Facts, Signal
+from kb.facts.job_facts import Facts
+from kb.facts.signals import Signal
 from kb.facts.topology import Place, Places
 
 SUSPECTS = 16

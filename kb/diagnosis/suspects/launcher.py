@@ -9,7 +9,7 @@ from kb.diagnosis.suspects.accused import ALL_ALIKE
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.missing import JobLayout
 from kb.diagnosis.suspects.ranking import whole_job, with_scores
-from kb.facts.evidence import Facts
+from kb.facts.job_facts import Facts
 from kb.model import Structure
 from kb.report import EvidenceItem, Suspect
 

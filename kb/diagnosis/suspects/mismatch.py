@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.suspects.claims import SUSPECTS
 from kb.diagnosis.suspects.ranking import with_scores
-from kb.facts.evidence import Facts
+from kb.facts.job_facts import Facts
 from kb.facts.topology import Places
 from kb.report import Suspect
 

@@ -10,7 +10,7 @@ from kb.diagnosis.findings import Finding
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.suspects.claims import SUSPECTS, WAITING_FAULTS, SuspectClaim
 from kb.diagnosis.suspects.ranking import with_scores
-from kb.facts.evidence import Facts
+from kb.facts.job_facts import Facts
 from kb.facts.topology import Place, Places
 from kb.report import Suspect
 

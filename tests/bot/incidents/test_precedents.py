@@ -23,7 +23,8 @@ from bot.render.report_json import dumps
 from bot.rulebase.loader import Knowledge
 from bot.store.incidents import Origin, StoreError, add_within, file
 from bot.store.tables import IncidentRow
-from kb.facts.evidence import Evidence, Try
+from kb.facts.evidence import Evidence
+from kb.facts.history import EarlierAttempt
 from kb.model import Attempt, Gap, Job
 from kb.precedents.advice_outcomes import outcomes
 from kb.precedents.incident_trace import FaultPlace, IncidentTrace
@@ -119,7 +120,9 @@ def test_the_tries_of_a_job_are_told_from_other_jobs(ledger: Ledger) -> None:
     assert numbers(past, own=True) == [second]
     assert numbers(recall(ledger, "100", attempt=2), own=True) == [first, second]
     assert numbers(past, own=False) == [first, other]
-    assert past.history.tries == (Try(("gpu_fell_off_bus",), "restart_in_place", incident=second, reached=20),)
+    assert past.history.tries == (
+        EarlierAttempt(("gpu_fell_off_bus",), "restart_in_place", incident=second, reached=20),
+    )
 
 
 def test_without_a_scheduler_tries_are_told_by_id_and_name(ledger: Ledger) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kb.diagnosis.conditions import Answer, Evaluator, by_time
-from kb.facts.evidence import History, PastIncident
+from kb.diagnosis.conditions import ConditionResult, Evaluator, by_time
+from kb.facts.history import History, PastIncident
+from kb.facts.pattern_lookup import PatternLookup
 from kb.model import Job
 from kb.rulebase.rule import (
     Absent,
@@ -42,13 +43,13 @@ def judge(
     job: Job | None = None,
     history: History = NO_HISTORY,
     not_when: tuple[Exception_, ...] = (),
-) -> Answer:
+) -> ConditionResult:
     """The answer of a rule with this condition over patterns a, b, c."""
     one = rule("r", "code_bug", *PATTERNS, when=when, not_when=not_when)
-    return Evaluator(one, facts(*streams, job=job), history).judge()
+    return Evaluator(one, PatternLookup(facts(*streams, job=job)), history).judge()
 
 
-def offsets(answer: Answer) -> list[tuple[int, int]]:
+def offsets(answer: ConditionResult) -> list[tuple[int, int]]:
     """Which places support an answer, as (stream, offset)."""
     return [(signal.stream, signal.offset) for signal in answer.signals]
 

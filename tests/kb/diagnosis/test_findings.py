@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kb.diagnosis.findings import Finding, Judged, chain_span, find
-from kb.facts.evidence import Evidence, Facts, History
+from kb.diagnosis.findings import Finding, RuleResults, chain_span, find
+from kb.facts.evidence import Evidence
+from kb.facts.history import History
+from kb.facts.job_facts import Facts
+from kb.facts.pattern_lookup import PatternLookup
 from kb.model import Job, Structure
 from kb.report import NotEvaluated
 from kb.rulebase.rule import Count, ExceptionTest, Name, Pattern, Row, Rule, Span, StructureTest, Table
@@ -19,7 +22,7 @@ def found(*rules: Rule, streams: tuple[StreamSummary, ...]) -> dict[str, list[Fi
     """The findings of these rules, by rule."""
     book = rulebook(*rules)
     answer: dict[str, list[Finding]] = {}
-    for one in find(book, facts(*streams, rules=rules), History()).findings:
+    for one in find(book, facts(*streams), History()).findings:
         answer.setdefault(one.rule.id, []).append(one)
     return answer
 
@@ -119,8 +122,8 @@ def test_a_rule_that_cannot_be_judged_is_listed() -> None:
     """With what it would need."""
     one = rule("r", "code_bug", LINE, when=Count("line", at_least=2, within=Span(seconds=5)))
     book = rulebook(one)
-    seen = facts(stream(found={"r#line": [place(1), place(2)]}), rules=book.rules)
-    assert find(book, seen, History()) == Judged((), (NotEvaluated("r", "times of the lines"),))
+    seen = facts(stream(found={"r#line": [place(1), place(2)]}))
+    assert find(book, seen, History()) == RuleResults((), (NotEvaluated("r", "times of the lines"),))
 
 
 def test_what_the_run_survived_is_no_finding() -> None:
@@ -208,7 +211,7 @@ def test_the_span_of_a_chain_covers_its_parts_and_nothing_else() -> None:
     far = exception(9900, "OSError", start=9500)
     known = facts(stream(found={"r#line": [place(700)]}, structures=[*chain, far]))
     one = rule("r", "code_bug", LINE, when=Name("line"))
-    (signal,) = known.seen(one, LINE).signals
+    (signal,) = PatternLookup(known).look_up(one, LINE).signals
     assert chain_span(signal, known) == (500, chain[1].end)
 
 
@@ -217,6 +220,6 @@ def test_a_rule_for_a_framework_is_passed_over_on_another():
     book = rulebook(rule("r", "code_bug", Pattern("line", literal="x"), applies_to={"framework": "megatron"}))
     heard = {}
     for name in (None, "Megatron-LM", "deepspeed"):
-        known = Facts(Evidence(Job(framework=name), streams=(stream(found={"r#line": [place(1)]}),)), book.rules)
+        known = Facts(Evidence(Job(framework=name), streams=(stream(found={"r#line": [place(1)]}),)))
         heard[name] = len(find(book, known, History()).findings)
     assert heard == {None: 1, "Megatron-LM": 1, "deepspeed": 0}

@@ -7,7 +7,9 @@ import pytest
 from kb.diagnosis.confidence import band
 from kb.diagnosis.findings import find
 from kb.diagnosis.ranking import Ranked, explains, precedes, rank
-from kb.facts.evidence import Facts, History
+from kb.facts.history import History
+from kb.facts.job_facts import Facts
+from kb.facts.pattern_lookup import PatternLookup
 from kb.model import Resource, StreamRef
 from kb.rulebase.rule import ExceptionTest, Pattern, Rule
 from kb.scanning.summary import Place, StreamSummary
@@ -23,7 +25,7 @@ CLOSED = rule("closed", "peer_failure", LINE, role="symptom")
 
 def ranked(*rules: Rule, streams: tuple[StreamSummary, ...]) -> list[Ranked]:
     """What is found, in its order."""
-    known = facts(*streams, rules=rules)
+    known = facts(*streams)
     return rank(find(rulebook(*rules), known, History()).findings, known)
 
 
@@ -180,7 +182,10 @@ def test_within_a_stream_the_offset_tells_which_came_first(
 ) -> None:
     """Also without times."""
     known = facts(stream(found={"oom#line": at(left[1]), "bug#line": at(right[1])}))
-    assert precedes(known.seen(OOM, LINE).signals[0], known.seen(BUG, LINE).signals[0]) == expected
+    assert (
+        precedes(PatternLookup(known).look_up(OOM, LINE).signals[0], PatternLookup(known).look_up(BUG, LINE).signals[0])
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -191,7 +196,10 @@ def test_between_streams_the_time_tells_with_two_seconds_of_skew(
 ) -> None:
     """Closer than the clocks agree it cannot be told."""
     known = facts(stream(ref("a"), {"oom#line": at(1, left)}), stream(ref("b"), {"bug#line": at(1, right)}))
-    assert precedes(known.seen(OOM, LINE).signals[0], known.seen(BUG, LINE).signals[0]) == expected
+    assert (
+        precedes(PatternLookup(known).look_up(OOM, LINE).signals[0], PatternLookup(known).look_up(BUG, LINE).signals[0])
+        == expected
+    )
 
 
 def test_the_order_of_the_rules_does_not_matter() -> None:

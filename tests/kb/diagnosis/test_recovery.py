@@ -8,8 +8,10 @@ import pytest
 
 from kb.diagnosis.findings import find
 from kb.diagnosis.ranking import rank
-from kb.diagnosis.recovery import Price, Run, decide, price
-from kb.facts.evidence import Barred, Evidence, Facts, History, Try, nodes_digest
+from kb.diagnosis.recovery import Price, RunFacts, decide, price
+from kb.facts.evidence import Evidence
+from kb.facts.history import EarlierAttempt, ExcludedNode, History, nodes_digest
+from kb.facts.job_facts import Facts
 from kb.model import Job, Resource, Structure
 from kb.report import Exclusion, Progress, Suspect
 from kb.rulebase.rule import Pattern, Row, StructureTest, Table
@@ -29,9 +31,9 @@ from tests.support.kb_samples import facts, place, ref, rule, rulebook, steps, s
 def test_the_steps_that_are_lost(done: Progress, lost: int | None) -> None:
     """Those since the last complete checkpoint; not known where one of the two is not."""
     known = seen("oom")
-    assert decide(BOOK, places(known), (), Run(done)).steps_lost == lost
-    assert decide(BOOK, [], (), Run(done)).steps_lost == lost
-    assert decide(BOOK, [], (), Run(done)).advice == "none"
+    assert decide(BOOK, places(known), (), RunFacts(done)).steps_lost == lost
+    assert decide(BOOK, [], (), RunFacts(done)).steps_lost == lost
+    assert decide(BOOK, [], (), RunFacts(done)).advice == "none"
 
 
 NODES = (
@@ -54,7 +56,7 @@ NODES = (
 def test_advice_and_the_nodes_to_leave_out(name: str, advice: str, owner: str, exclude: list[tuple[str, str]]) -> None:
     """Hardware is taken out of the cluster, links out of the job; a fault of the code bars no node."""
     known = seen(name)
-    decision = decide(BOOK, places(known), NODES, Run())
+    decision = decide(BOOK, places(known), NODES, RunFacts())
     assert (decision.advice, decision.owner) == (advice, owner)
     assert [(one.node, one.scope) for one in decision.exclude] == exclude
 
@@ -64,15 +66,15 @@ def test_a_lock_up_that_comes_again_wants_a_person() -> None:
     book = rulebook(rule("stuck", "deadlock", LINE))
     known = facts(stream(found={"stuck#line": [place(5000)]}, points=steps(1, 9)))
     ranked = rank(find(book, known, History()).findings, known)
-    assert decide(book, ranked, (), Run()).advice == "requeue"
-    before = History(tries=(Try(("deadlock",)),))
-    assert decide(book, ranked, (), Run(history=before)).advice == "fix_first"
+    assert decide(book, ranked, (), RunFacts()).advice == "requeue"
+    before = History(tries=(EarlierAttempt(("deadlock",)),))
+    assert decide(book, ranked, (), RunFacts(history=before)).advice == "fix_first"
 
 
 def test_a_node_that_is_not_named_cannot_be_left_out() -> None:
     """The advice stands and says what is missing."""
     known = seen("ecc")
-    decision = decide(BOOK, places(known), (Suspect("rank", rank=9), Suspect("job")), Run())
+    decision = decide(BOOK, places(known), (Suspect("rank", rank=9), Suspect("job")), RunFacts())
     assert (decision.advice, decision.exclude) == ("requeue_without", ())
     assert "not named" in decision.why
 
@@ -84,7 +86,7 @@ def test_the_row_of_a_table_says_why_a_node_is_left_out() -> None:
     one = Structure("xid", 10, 50, "NVRM: Xid", {"xid": 48}, Resource(node="node-c"))
     known = facts(stream(ref("dmesg.log", node="node-c", kind="kernel"), structures=[one]))
     ranked = rank(find(book, known, History()).findings, known)
-    decision = decide(book, ranked, (Suspect("node", node="node-c"),), Run())
+    decision = decide(book, ranked, (Suspect("node", node="node-c"),), RunFacts())
     assert decision.exclude == (Exclusion("node-c", "cluster", "Double-bit error"),)
 
 
@@ -92,14 +94,14 @@ def test_a_fault_that_only_comparison_shows_bars_a_node_for_this_job_alone() -> 
     """Nobody said that it is broken; it only differs from its peers."""
     book = rulebook(rule("slow", "gpu_memory_ecc", Pattern("observed", structure=StructureTest("peer_outlier"))))
     one = Structure("peer_outlier", 0, 1, "node-c is slow", {}, Resource(node="node-c"))
-    known = facts(stream(ref("metrics.json", node="node-c", kind="health"), structures=[one]), rules=book.rules)
+    known = facts(stream(ref("metrics.json", node="node-c", kind="health"), structures=[one]))
     ranked = rank(find(book, known, History()).findings, known)
-    decision = decide(book, ranked, (Suspect("node", node="node-c"),), Run())
+    decision = decide(book, ranked, (Suspect("node", node="node-c"),), RunFacts())
     assert [(one.node, one.scope) for one in decision.exclude] == [("node-c", "job")]
-    nobody = decide(book, ranked, (), Run())
+    nobody = decide(book, ranked, (), RunFacts())
     assert nobody.advice == "restart_in_place"
-    before = History(tries=(Try(("gpu_memory_ecc",)),))
-    assert decide(book, ranked, (), Run(history=before)).advice == "resubmit"
+    before = History(tries=(EarlierAttempt(("gpu_memory_ecc",)),))
+    assert decide(book, ranked, (), RunFacts(history=before)).advice == "resubmit"
 
 
 def test_steps_done_again_cost_gpu_hours() -> None:
@@ -109,22 +111,22 @@ def test_steps_done_again_cost_gpu_hours() -> None:
     assert Price(None, 9.0).hours(100) is None
     assert Price(8).hours(100) is None
     assert Price(8).hours(0) == 0.0
-    decision = decide(BOOK, places(seen("ecc")), NODES, Run(Progress(1198, None, 1000), Price(16, 10.0)))
+    decision = decide(BOOK, places(seen("ecc")), NODES, RunFacts(Progress(1198, None, 1000), Price(16, 10.0)))
     assert decision.gpu_hours_lost == 8.8
     assert {one.advice for one in decision.options} == {"requeue_without", "restart_in_place", "resubmit"}
     assert {one.gpu_hours for one in decision.options} == {8.8}
-    assert decide(BOOK, places(seen("oom")), NODES, Run()).options == ()
+    assert decide(BOOK, places(seen("oom")), NODES, RunFacts()).options == ()
 
 
 def test_the_price_comes_from_the_jobs_size_and_its_last_steps() -> None:
     """The median length of a step; without it the times of steps tell; the first step tells the start-up."""
     size = Job(world_size=64, start=0.0)
-    told = Facts(Evidence(size, streams=(stream(points=steps(1, 40, seconds=6.5)),)), BOOK.rules)
+    told = Facts(Evidence(size, streams=(stream(points=steps(1, 40, seconds=6.5)),)))
     assert price(told) == Price(64, 6.5)
     timed = [replace(one, time=600.0 + 5.0 * (one.step or 0)) for one in steps(1, 40)]
-    known = Facts(Evidence(size, streams=(stream(points=timed),)), BOOK.rules)
+    known = Facts(Evidence(size, streams=(stream(points=timed),)))
     assert price(known) == Price(64, 5.0, 605.0)
-    assert price(Facts(Evidence(), BOOK.rules)) == Price()
+    assert price(Facts(Evidence())) == Price()
 
 
 # --- what was tried before -------------------------------------------------------------------------------------------
@@ -133,18 +135,20 @@ STUCK = rulebook(rule("stuck", "peer_failure", LINE, role="symptom"))
 HERE, ELSEWHERE = nodes_digest(["a", "b"]), nodes_digest(["a", "c"])
 
 
-def tried(*tries: Try, nodes: str = "ab", barred: tuple[Barred, ...] = ()) -> tuple[str, str, list[str]]:
+def tried(
+    *tries: EarlierAttempt, nodes: str = "ab", barred: tuple[ExcludedNode, ...] = ()
+) -> tuple[str, str, list[str]]:
     """The decision on a lost peer, which wants a restart in place, after these tries: advice, why, nodes to leave out."""
     known = facts(stream(found={"stuck#line": [place(5000)]}, points=steps(1, 9)))
     ranked = rank(find(STUCK, known, History()).findings, known)
-    run = Run(history=History(tries=tries, barred=barred), nodes=frozenset(nodes))
+    run = RunFacts(history=History(tries=tries, barred=barred), nodes=frozenset(nodes))
     decision = decide(STUCK, ranked, (), run)
     return decision.advice, decision.why, [one.node for one in decision.exclude]
 
 
-def before(number: int, advice: str = "restart_in_place", ran_on: str = "", **parts: object) -> Try:
+def before(number: int, advice: str = "restart_in_place", ran_on: str = "", **parts: object) -> EarlierAttempt:
     """A try that ended with the same lost peer."""
-    return Try(("peer_failure",), advice, ran_on=ran_on, incident=number, **parts)  # type: ignore[arg-type]
+    return EarlierAttempt(("peer_failure",), advice, ran_on=ran_on, incident=number, **parts)  # type: ignore[arg-type]
 
 
 def test_after_a_restart_on_the_same_nodes_others_are_taken() -> None:
@@ -164,14 +168,14 @@ def test_after_other_nodes_a_person_must_look() -> None:
 
 def test_another_fault_in_between_begins_anew() -> None:
     """What was tried against one fault says nothing of another one."""
-    assert tried(before(40, ran_on=ELSEWHERE), Try(("code_bug",)))[0] != "fix_first"
+    assert tried(before(40, ran_on=ELSEWHERE), EarlierAttempt(("code_bug",)))[0] != "fix_first"
 
 
 def test_a_node_that_was_to_be_left_out_and_was_not() -> None:
     """Then nothing was tried, and the advice stands and says it."""
     known = seen("ecc")
-    last = Try(("gpu_memory_ecc",), "requeue_without", ("node-b",), ELSEWHERE, 41)
-    run = Run(history=History(tries=(last,)), nodes=frozenset({"node-a", "node-b"}))
+    last = EarlierAttempt(("gpu_memory_ecc",), "requeue_without", ("node-b",), ELSEWHERE, 41)
+    run = RunFacts(history=History(tries=(last,)), nodes=frozenset({"node-a", "node-b"}))
     decision = decide(BOOK, places(known), NODES, run)
     assert decision.advice == "requeue_without"
     assert decision.why.endswith("node-b was to be left out (incident 41) and was used again")
@@ -180,8 +184,8 @@ def test_a_node_that_was_to_be_left_out_and_was_not() -> None:
 def test_the_same_fault_on_another_named_node_is_left_out_too() -> None:
     """Two bad GPUs in a row are no fault of the program; but what the nodes share may be."""
     known = seen("ecc")
-    last = Try(("gpu_memory_ecc",), "requeue_without", ("node-x",), ELSEWHERE, 41)
-    run = Run(history=History(tries=(last,)), nodes=frozenset({"node-a", "node-b"}))
+    last = EarlierAttempt(("gpu_memory_ecc",), "requeue_without", ("node-x",), ELSEWHERE, 41)
+    run = RunFacts(history=History(tries=(last,)), nodes=frozenset({"node-a", "node-b"}))
     decision = decide(BOOK, places(known), NODES, run)
     assert (decision.advice, [one.node for one in decision.exclude]) == ("requeue_without", ["node-b", "node-a"])
     assert decision.why.endswith("it came back with other nodes (incident 41): look for what they share")
@@ -189,8 +193,10 @@ def test_the_same_fault_on_another_named_node_is_left_out_too() -> None:
 
 def test_barred_nodes_are_left_out_of_what_is_begun_again() -> None:
     """A restart in place would use them again; those that this job does not have are not its matter."""
-    bars = (Barred("b", "cluster", "2026-02-01", "ana", "ECC"), Barred("z", "cluster", "2026-02-01", "ana"))
+    bars = (ExcludedNode("b", "cluster", "2026-02-01", "ana", "ECC"), ExcludedNode("z", "cluster", "2026-02-01", "ana"))
     assert tried(barred=bars) == ("requeue_without", "A peer was lost; b is barred already", ["b"])
     known = seen("ecc")
-    run = Run(history=History(barred=(Barred("node-b", "job", "2026-02-01", "ana"),)), nodes=frozenset({"node-b"}))
+    run = RunFacts(
+        history=History(barred=(ExcludedNode("node-b", "job", "2026-02-01", "ana"),)), nodes=frozenset({"node-b"})
+    )
     assert [one.node for one in decide(BOOK, places(known), NODES, run).exclude] == ["node-b", "node-a"]

@@ -8,7 +8,7 @@ import pytest
 
 from kb.diagnosis.ranking import Ranked
 from kb.diagnosis.verdict import failure_signs, judge, last_words, phase, progress
-from kb.facts.evidence import Facts
+from kb.facts.job_facts import Facts
 from kb.model import Structure
 from kb.report import Hang, Progress, Vote
 from kb.scanning.summary import StageMark
@@ -113,7 +113,7 @@ def test_a_rule_about_hangs_of_a_run_that_ended() -> None:
     known = seen("odd")
     running = replace(known.evidence, hang=Hang(votes=(Vote("silence", "no", ""),)))
     assert phase("fault", places(known), known) == "failed"
-    assert phase("fault", places(known), Facts(running, ())) == "hung"
+    assert phase("fault", places(known), Facts(running)) == "hung"
 
 
 def test_the_phase_without_a_fault() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kb.facts.evidence import Evidence, Facts
+from kb.facts.evidence import Evidence
+from kb.facts.job_facts import Facts
 from kb.facts.topology import Place, Places
 from kb.model import Job, Resource, StreamRef, Structure
 from kb.scanning.summary import StreamSummary
@@ -13,7 +14,7 @@ from tests.support.kb_samples import BOOK, scanned, stream
 
 def places(*streams: StreamSummary, job: Job | None = None) -> Places:
     """The places of a job with these streams."""
-    return Places(Facts(Evidence(job or Job(), streams=streams), ()))
+    return Places(Facts(Evidence(job or Job(), streams=streams)))
 
 
 def start(host: str, rank: int, size: int, bus: str = "18000") -> Structure:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kb.facts.evidence import Evidence, Facts
+from kb.facts.evidence import Evidence
+from kb.facts.job_facts import Facts
 from kb.hangs.checkpoint_saves import longest_save, slow_save, time_saving
 from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
 from kb.scanning.summary import Series, StreamSummary
@@ -30,7 +31,7 @@ def run(pause: float, *, saves: int = 4, ended: bool = False, timed: bool = True
                 )
     writer = StreamSummary(StreamRef("logs/rank-0.log", Resource(node="node-a", rank=0)), structures=tuple(marks))
     teller = StreamSummary(StreamRef("logs/rank-3.log"), series=Series(tuple(points), len(points)))
-    return Facts(Evidence(Job(), streams=(writer, teller)), ()), time
+    return Facts(Evidence(Job(), streams=(writer, teller))), time
 
 
 def test_a_save_of_many_times_the_usual_is_told() -> None:

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from kb.facts.evidence import Evidence, Facts, StreamFacts
+from kb.facts.evidence import Evidence
+from kb.facts.job_facts import Facts
+from kb.facts.stream_facts import StreamFacts
 from kb.hangs.pace import Lateness, has_begun, long_step, pace_of, pauses, usual_gap
 from kb.model import Job, ProgressPoint, Resource, StreamRef
 from kb.scanning.summary import Series, StageMark, StreamSummary
@@ -20,7 +22,7 @@ def log(points: list[ProgressPoint], *marks: tuple[int, str]) -> list[StreamFact
     series = Series(tuple(points), len(points), 0, points[0], points[-1])
     places = tuple(StageMark(at, stage) for at, stage in marks)  # type: ignore[arg-type]
     one = StreamSummary(StreamRef("logs/rank-0.log", Resource(rank=0)), 100_000, series=series, marks=places)
-    return Facts(Evidence(Job(), streams=(one,)), ()).streams
+    return Facts(Evidence(Job(), streams=(one,))).streams
 
 
 def points(times: list[float]) -> list[ProgressPoint]:

@@ -8,7 +8,8 @@ from dataclasses import asdict, replace
 import pytest
 
 from bot.rulebase.loader import knowledge
-from kb.facts.evidence import Evidence, Facts
+from kb.facts.evidence import Evidence
+from kb.facts.job_facts import Facts
 from kb.hangs.votes import RULE, HangLimits, Phase, Probe, count_votes, limits_of, phase_of, silence, unknown_params
 from kb.model import Job, ProgressPoint, Resource, StreamRef, Structure
 from kb.rulebase.rule import Pattern, SiteFiles
@@ -48,7 +49,7 @@ def log(
 
 def facts(*streams: StreamSummary, **job: object) -> Facts:
     """Facts of these logs."""
-    return Facts(Evidence(Job(**job), streams=streams), ())  # type: ignore[arg-type]
+    return Facts(Evidence(Job(**job), streams=streams))  # type: ignore[arg-type]
 
 
 def steady(count: int = 40, every: float = 6.0) -> list[float | None]:

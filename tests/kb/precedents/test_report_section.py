@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from kb.digest.rows import DigestRow
-from kb.facts.evidence import Barred, Evidence, History, PastIncident, Try
+from kb.facts.evidence import Evidence
+from kb.facts.history import EarlierAttempt, ExcludedNode, History, PastIncident
 from kb.model import Job, ProgressPoint
 from kb.precedents.advice_outcomes import AdviceStep
 from kb.precedents.history import EarlierIncident, history_of, with_attempts
@@ -111,7 +112,7 @@ def test_rules_are_told_of_all_faults_with_their_places() -> None:
 def test_the_digest_is_of_all_that_was_told() -> None:
     """The same past gives the same digest; another try, another bar, another one."""
     one = EarlierIncident(row(1, 1), own=True, reached=5)
-    bar = Barred("n", "cluster", "2026-01-01", "ana")
+    bar = ExcludedNode("n", "cluster", "2026-01-01", "ana")
     found = [history_of([one], NOW), history_of([one], NOW), history_of([replace(one, reached=6)], NOW)]
     found.append(history_of([one], NOW, [bar]))
     assert found[0] == found[1]
@@ -121,7 +122,7 @@ def test_the_digest_is_of_all_that_was_told() -> None:
 
 def test_attempts_of_the_bundle_come_with_what_the_store_knows() -> None:
     """The store's tries have numbers and go before."""
-    attempts = History((PastIncident("r", "f", 0.0),), "x", (Try(("f",)),))
+    attempts = History((PastIncident("r", "f", 0.0),), "x", (EarlierAttempt(("f",)),))
     stored = history_of([EarlierIncident(row(1, 1), own=True)], NOW)
     both = with_attempts(stored, attempts)
     assert [one.fault for one in both.past] == ["f", "gpu_memory_ecc"]
@@ -191,7 +192,7 @@ def test_with_many_readers_some_part_is_always_the_same() -> None:
 
 def test_a_barred_node_that_is_used_again_is_told() -> None:
     """With why it was barred."""
-    bars = (Barred("gpu-017", "cluster", "2026-02-01", "ana", "ECC twice"),)
+    bars = (ExcludedNode("gpu-017", "cluster", "2026-02-01", "ana", "ECC twice"),)
     assert remembered_sentences(BARE, known_=past(history=History(barred=bars))) == [
         "gpu-017 was barred for the cluster on 2026-02-01 by ana, and is used again: ECC twice."
     ]

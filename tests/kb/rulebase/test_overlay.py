@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from kb.diagnosis.findings import Judged, find
-from kb.facts.evidence import Evidence, Facts, History
+from kb.diagnosis.findings import RuleResults, find
+from kb.facts.evidence import Evidence
+from kb.facts.history import History
+from kb.facts.job_facts import Facts
 from kb.model import Job, Resource, StreamRef
 from kb.rulebase.codec import decode, encode
 from kb.rulebase.rule import SiteFiles
@@ -43,7 +45,7 @@ def laid(site: str | None = None, today: str | None = "2026-11-20", base: str = 
     return load(files, SiteFiles("/site", over), today)
 
 
-def seen(loaded: Loaded, *nodes: str, line: str = "the moon has set", job: str = "tide") -> Judged:
+def seen(loaded: Loaded, *nodes: str, line: str = "the moon has set", job: str = "tide") -> RuleResults:
     """What is found where each of these nodes wrote the line once."""
     streams = []
     for node in nodes:
@@ -51,7 +53,7 @@ def seen(loaded: Loaded, *nodes: str, line: str = "the moon has set", job: str =
         hits = {"moon-set#line": PatternHits(1, (place,), (), (RankTally(None, 1, 0),))}
         streams.append(StreamSummary(StreamRef(f"{node}.log", Resource(node=node)), size=99, hits=hits))
     evidence = Evidence(Job(name=job), streams=tuple(streams))
-    return find(loaded.rulebook, Facts(evidence, loaded.rulebook.rules), History())
+    return find(loaded.rulebook, Facts(evidence), History())
 
 
 EXCEPTION = "version: 1\nexceptions:\n  - {{rule: moon-set, reason: a drill, expires: 2027-01-31, {}}}\n"

@@ -15,9 +15,10 @@ from bot.learning.replay.trial import First, Judge, base_of, trial
 from bot.rulebase.loader import default_folder, engine
 from bot.store.tables import ReplayRow
 from kb.diagnosis.engine import diagnose
-from kb.diagnosis.findings import hear
+from kb.diagnosis.findings import evaluate_rules
 from kb.errors import RuleError, UnreadableInput
-from kb.facts.evidence import Facts, History
+from kb.facts.history import History
+from kb.facts.job_facts import Facts
 from kb.learning.precision import HitRate
 from kb.learning.required_literals import sieve
 from tests.support.learning_views import FULL, GOOD, LEASE, OOM, add, right, rule, wrong
@@ -183,8 +184,8 @@ def test_no_rule_speaks_where_its_needles_are_not(known):
         needles = engine()(sifting.patterns) if sifting.patterns else None
         for test in [test for test in beside([one]) if test.speaks and test.path.is_file()][:2]:
             text = test.path.read_bytes()
-            facts = Facts(evidence_of(known, matcher, {test.path.name: text}), ())
-            if hear(known.rulebook, [one], facts, History()).findings:
+            facts = Facts(evidence_of(known, matcher, {test.path.name: text}))
+            if evaluate_rules(known.rulebook, [one], facts, History()).findings:
                 spoke.add(one.id)
                 if not sifting.lets({at for at, _ in needles.hits(text)} if needles else set()):
                     missed.append(f"{one.id}: {test.path.name}")

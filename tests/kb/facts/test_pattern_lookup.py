@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kb.facts.evidence import Seen, StreamFacts, exception_test, structure_test
+from kb.facts.pattern_lookup import PatternLookup
+from kb.facts.pattern_tests import exception_test, structure_test
+from kb.facts.signals import PatternResult
+from kb.facts.stream_facts import StreamFacts
 from kb.model import Job, Structure
 from kb.rulebase.rule import DetectorTest, ExceptionTest, Pattern, StructureTest, Where
 from kb.scanning.summary import StageMark
@@ -15,9 +18,9 @@ RULE = rule("r", "code_bug", LINE)
 KEY = "r#line"
 
 
-def seen(pattern: Pattern, *streams: object, job: Job | None = None) -> Seen:
+def seen(pattern: Pattern, *streams: object, job: Job | None = None) -> PatternResult:
     """A pattern of RULE looked up."""
-    return facts(*streams, job=job).seen(RULE, pattern)  # type: ignore[arg-type]
+    return PatternLookup(facts(*streams, job=job)).look_up(RULE, pattern)  # type: ignore[arg-type]
 
 
 def test_the_stage_is_that_of_the_last_mark_or_step() -> None:

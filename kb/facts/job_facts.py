@@ -1,0 +1,167 @@
+"""The facts of all streams of a job together: stages and steps by time, and how the run ended."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kb.facts.evidence import Evidence
+from kb.facts.stream_facts import PROGRESS_AFTER, StreamFacts
+from kb.model import ProgressPoint, Resource, SourceKind, Stage, Structure
+
+UNINFORMATIVE_STAGES = (None, "launch", "init", "teardown")  # stages that a stream of errors alone seems to be in
+CLOCK_SKEW = 2.0  # seconds by which clocks of two nodes may differ
+_FAILURE_KINDS = ("elastic_failure", "elastic_exit", "launcher_exit", "native_crash", "oom_kill", "slurm_end")
+_SCHEDULER = re.compile(r"\b_?slurm_rpc_\w+|\bslurmctld\b|\bsched: ")
+_JOB_FILE = re.compile(r"slurm-(\d{2,12})(?:_\d+)?\.(?:out|err|log)$")
+_JOB = re.compile(r"\b[Jj]ob(?:_?[Ii][Dd])?(?:=| |: ?|=Job)#?(\d{2,12})\b")
+
+
+def _progress_structure(facts: StreamFacts) -> Structure:
+    """That a stream has iteration lines, as a structure: the last of them."""
+    last = facts.points[-1]
+    seen = facts.summary.series.seen or len(facts.points)
+    text = f"{seen} iteration lines, the last of step {last.step}"
+    return Structure("progress", last.offset, last.offset + 1, text, {"seen": seen, "last": last.step}, time=last.time)
+
+
+class Facts:
+    """All streams' facts, and what they say together: stages and steps by time, how the run ended, whose lines they are."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+        self.streams = [StreamFacts(summary) for summary in evidence.streams]
+        self._times = sorted(
+            p.time
+            for facts in self.streams
+            for p in facts.points
+            if p.time is not None and facts.summary.ref.kind == "job"
+        )
+        self.timed = sorted(
+            (p.time, p.step)
+            for facts in self.streams
+            for p in facts.points
+            if p.time is not None and p.step is not None
+        )
+        self._by_kind: dict[str, list[tuple[int, Structure]]] = {}
+        self._hit: dict[str, list[int]] = {}  # key of a pattern → the streams that it hit
+        for index, facts in enumerate(self.streams):
+            for key in facts.summary.hits:
+                self._hit.setdefault(key, []).append(index)
+            for one in facts.summary.structures:
+                self._by_kind.setdefault(one.kind, []).append((index, one))
+            if facts.points:
+                self._by_kind.setdefault("progress", []).append((index, _progress_structure(facts)))
+        self.end = self._end_of_steps()
+        ends = [one.time for _, one in self.structures("run_end") if one.fields.get("how") == "completed"]
+        self._completed = max((time for time in ends if time is not None), default=None)
+        self.ended_well = any(facts.stopped_itself for facts in self.streams) and not any(
+            True
+            for kind in _FAILURE_KINDS
+            for index, one in self.structures(kind)
+            if not self.streams[index].went_on(one.offset)
+        )
+        self._own_jobs = {str(one.fields.get("id")) for _, one in self.structures("job_id")}
+        if evidence.job.id:
+            self._own_jobs.add(evidence.job.id)
+        named = (_JOB_FILE.search(facts.summary.ref.uri) for facts in self.streams)
+        self._own_jobs.update(found[1] for found in named if found)
+        self._nodes = {rank: node for node, ranks in evidence.job.nodes.items() for rank in ranks}
+
+    def streams_hit(self, key: str) -> list[int]:
+        """Return the indices of the streams that a line pattern hit, by the pattern's key."""
+        return self._hit.get(key, [])
+
+    def structures(self, kind: str) -> list[tuple[int, Structure]]:
+        """All structures of a kind with the index of their stream."""
+        return self._by_kind.get(kind, [])
+
+    def when(self, stream: int, offset: int, time: float | None) -> tuple[Stage | None, int | None]:
+        """Stage and iteration at a place: from its own stream, else from the stream that logs the steps, by time."""
+        facts = self.streams[stream]
+        stage, step = facts.stage(offset), facts.iteration(offset)
+        if step is None and time is not None:
+            at = bisect_right(self.timed, (time, 1 << 62)) - 1
+            step = self.timed[at][1] if at >= 0 else None
+            if step is not None and stage in UNINFORMATIVE_STAGES:
+                stage = "iterating"
+        if (
+            step is None
+            and time is None
+            and not facts.points
+            and stage in UNINFORMATIVE_STAGES
+            and self.end is not None
+        ):
+            # a rank's own error file has neither steps nor times: what ended the run stands where the run ended
+            return self.end
+        return stage, step
+
+    def _end_of_steps(self) -> tuple[Stage | None, int | None] | None:
+        """Stage and step at the end of the stream that logged the furthest step."""
+        furthest = max(
+            (
+                (p.step, index, p.offset)
+                for index, facts in enumerate(self.streams)
+                for p in facts.points[-1:]
+                if p.step
+            ),
+            default=None,
+        )
+        if furthest is None:
+            return None
+        facts = self.streams[furthest[1]]
+        later = [mark.stage for mark in facts.summary.marks if mark.offset > furthest[2] and mark.stage != "teardown"]
+        return (later[-1] if later else "iterating"), furthest[0]
+
+    def placed(self, resource: Resource) -> Resource:
+        """A resource with its node, where only the job's layout tells on which node its rank ran."""
+        if resource.node is not None or resource.rank not in self._nodes:
+            return resource
+        return replace(resource, node=self._nodes[resource.rank])
+
+    def ranks_known(self) -> int:
+        """How many ranks the job has, as far as anything tells."""
+        if self.evidence.job.world_size:
+            return self.evidence.job.world_size
+        named = {s.summary.ref.resource.rank for s in self.streams} - {None}
+        return len(named)
+
+    def of_another_job(self, stream: int, line: str) -> bool:
+        """Whether a line of a scheduler's own log speaks of jobs, and none of them is this one."""
+        if not self._own_jobs:
+            return False
+        if self.streams[stream].summary.ref.kind != "scheduler" and not _SCHEDULER.search(line):
+            return False
+        named = _JOB.findall(line)
+        return bool(named) and self._own_jobs.isdisjoint(named)
+
+    def survived(self, stream: int, offset: int, time: float | None, rank: int | None = None) -> bool:
+        """Whether the run demonstrably went on behind a place: in its own stream, or by the clock in the log of steps."""
+        facts = self.streams[stream]
+        if facts.went_on(offset) or facts.recovered(offset, rank):
+            return True
+        if self.ended_well and facts.summary.ref.kind == "job" and facts.ends_cleanly_after(offset):
+            return True
+        if facts.points or time is None:
+            return False
+        if self._completed is not None and self._completed > time + CLOCK_SKEW:
+            return True
+        if not self._times:
+            return False
+        later = len(self._times) - bisect_right(self._times, time + 60.0)
+        return later >= PROGRESS_AFTER
+
+    def last_point(self) -> ProgressPoint | None:
+        """The furthest step of the job."""
+        points = [p for facts in self.streams for p in facts.points if p.step is not None]
+        return max(points, key=lambda p: p.step or 0, default=None)
+
+    def text_bytes(self) -> int:
+        """How much text was seen."""
+        return sum(facts.summary.size for facts in self.streams)
+
+    def of_kind(self, kind: SourceKind) -> Iterator[StreamFacts]:
+        """The streams of one kind."""
+        return (facts for facts in self.streams if facts.summary.ref.kind == kind)

@@ -1,0 +1,262 @@
+"""The patterns of rules, looked up in the facts of a job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import islice
+
+from kb.facts.job_facts import Facts
+from kb.facts.pattern_tests import compiled, exception_test, line_passes, searches, structure_test
+from kb.facts.signals import PatternResult, Signal
+from kb.facts.stream_facts import structure_start
+from kb.metrics.series_detectors.detect import detect
+from kb.metrics.series_detectors.finding import SeriesFinding
+from kb.metrics.series_detectors.watchdog import collective_behind
+from kb.model import Resource, Structure
+from kb.parsers.logs.recoveries import quoted
+from kb.plugin import Observed, Plugged, plugin_key
+from kb.rulebase.rule import MEASURED, DetectorTest, Pattern, PluginTest, Rule, SeriesTest
+from kb.scanning.summary import Place
+
+LEAST_POINTS = 5  # of a metric; fewer are no series
+
+
+class PatternLookup:
+    """Every pattern of every rule looked up in the facts of one job."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self._classes: set[str] | None = None  # of the exceptions
+        self._detected: dict[tuple[str, tuple[tuple[str, float], ...]], tuple[tuple[int, SeriesFinding], ...]] = {}
+
+    def look_up(self, rule: Rule, pattern: Pattern) -> PatternResult:
+        """Look one pattern up."""
+        key = f"{rule.id}#{pattern.name}"
+        if pattern.exception is not None:
+            return self._structured(
+                key, pattern, self._raised(pattern.exception.type), exception_test(pattern.exception)
+            )
+        if pattern.structure is not None:
+            found = self.facts.structures(pattern.structure.kind)
+            return self._structured(key, pattern, found, structure_test(pattern.structure))
+        if pattern.detect is not None:
+            return self._detector(key, pattern.detect)
+        if pattern.series is not None:
+            return self._series(key, pattern, pattern.series)
+        if pattern.plugin is not None:
+            return self._plugged(key, pattern, pattern.plugin)
+        return self._lines(key, pattern)
+
+    def _raised(self, kind: str | None) -> list[tuple[int, Structure]]:
+        """The exceptions whose class a regex matches whole: there are few classes, and many ranks that raise one."""
+        everything = self.facts.structures("exception")
+        if kind is None:
+            return everything
+        if self._classes is None:
+            self._classes = {str(one.fields.get("type") or "") for _, one in everything}
+        wanted = {name for name in self._classes if compiled(kind).fullmatch(name) is not None}
+        return [item for item in everything if str(item[1].fields.get("type") or "") in wanted] if wanted else []
+
+    def _lines(self, key: str, pattern: Pattern) -> PatternResult:
+        signals: list[Signal] = []
+        ranks: dict[int | None, int] = {}
+        count = 0
+        for index in self.facts.streams_hit(key):
+            facts = self.facts.streams[index]
+            hits = facts.summary.hits[key]
+            here = [self._line_signal(key, index, place) for place in hits.places()]
+            kept = [signal for signal in here if self._in_scope(pattern, signal)]
+            signals.extend(kept)
+            count += hits.count if len(kept) == len(here) else len(kept)
+            if kept:
+                for tally in hits.ranks:
+                    ranks[tally.rank] = ranks.get(tally.rank, 0) + tally.count
+        return PatternResult(count, tuple(signals), ranks)
+
+    def _line_signal(self, key: str, index: int, place: Place) -> Signal:
+        return Signal(
+            key,
+            index,
+            place.offset,
+            place.line,
+            "line",
+            self.facts.placed(place.resource),
+            place.time,
+            dict(place.captures),
+            *self.facts.when(index, place.offset, place.time),
+            (place.offset, place.offset + 1),
+            self.facts.survived(index, place.offset, place.time, place.resource.rank) or quoted(place.line.encode()),
+        )
+
+    def _structured(
+        self,
+        key: str,
+        pattern: Pattern,
+        found: Iterable[tuple[int, Structure]],
+        test: Callable[[Structure], Mapping[str, str] | None],
+    ) -> PatternResult:
+        signals = []
+        for index, one in found:
+            captures = test(one)
+            if captures is None or not line_passes(pattern, one.line):
+                continue
+            signal = self._structure_signal(key, index, one, captures)
+            if self._in_scope(pattern, signal):
+                signals.append(signal)
+        ranks: dict[int | None, int] = {}
+        for signal in signals:
+            ranks[signal.resource.rank] = ranks.get(signal.resource.rank, 0) + 1
+        return PatternResult(len(signals), tuple(signals), ranks)
+
+    def _structure_signal(self, key: str, index: int, one: Structure, captures: Mapping[str, str]) -> Signal:
+        start = structure_start(one)
+        return Signal(
+            key,
+            index,
+            one.offset,
+            one.line,
+            "exception" if one.kind == "exception" else "structure",
+            self.facts.placed(one.resource),
+            one.time,
+            captures,
+            *self.facts.when(index, start, one.time),
+            (start, max(one.end, one.offset + 1)),
+            self.facts.survived(index, one.offset, one.time, one.resource.rank) or quoted(one.line.encode()),
+            int(one.fields.get("chain") or 0),
+        )
+
+    def _detector(self, key: str, test: DetectorTest) -> PatternResult:
+        if test.name == "collective_behind":
+            return self._behind(key)
+        which = (test.name, tuple(sorted(test.params.items())))
+        if which not in self._detected:
+            self._detected[which] = tuple(
+                (index, found)
+                for index, facts in enumerate(self.facts.streams)
+                if facts.summary.ref.kind == "job"
+                for found in detect(test.name, facts.summary.series.points, test.params)
+            )
+        signals = tuple(
+            Signal(
+                key,
+                index,
+                point.offset,
+                found.text,
+                "series",
+                Resource(rank=None),
+                point.time,
+                {**dict(found.captures), "finding": found.text},
+                "iterating",
+                point.step,
+                (point.offset, point.offset + 1),
+            )
+            for index, found in self._detected[which]
+            for point in (found.point, *found.more)
+        )
+        return PatternResult(len(signals), signals, {None: len(signals)} if signals else {})
+
+    def _series(self, key: str, pattern: Pattern, test: SeriesTest) -> PatternResult:
+        """Where a series is as the test asks; a metric of the bundle speaks from the stream of its metrics."""
+        if not self._measured(test.metric):
+            return PatternResult()
+        from kb.facts.series_tests import look  # noqa: PLC0415 - numpy is slow to import, and only a few jobs measure what rules ask for
+
+        logs = [(at, one.summary) for at, one in enumerate(self.facts.streams) if one.summary.ref.kind == "job"]
+        metrics = next((at for at, one in enumerate(self.facts.streams) if one.summary.ref.group == "metrics"), None)
+        signals = []
+        for spot in look(test, logs, self.facts.evidence.panels, self.facts.timed):
+            stream = metrics if spot.stream is None else spot.stream
+            if stream is None:
+                continue
+            who = self.facts.placed(spot.resource)
+            signal = Signal(
+                key,
+                stream,
+                spot.offset,
+                spot.text,
+                "series",
+                who,
+                spot.time,
+                {**spot.captures, "finding": spot.text},
+                "iterating",
+                spot.step,
+                (spot.offset, spot.offset + 1),
+            )
+            if line_passes(pattern, signal.line) and self._in_scope(pattern, signal):
+                signals.append(signal)
+        return PatternResult(len(signals), tuple(signals), Counter(signal.resource.rank for signal in signals))
+
+    def _measured(self, metric: str) -> bool:
+        """Whether anything of the job measures it."""
+        if metric in self.facts.evidence.panels or (
+            metric == "gpu_memory_share" and "gpu_memory" in self.facts.evidence.panels
+        ):
+            return True
+        field = MEASURED.get(metric)
+        if field is None:
+            return False
+        points = (p for one in self.facts.streams for p in one.summary.series.points if getattr(p, field) is not None)
+        return sum(1 for _ in islice(points, LEAST_POINTS)) == LEAST_POINTS
+
+    def _plugged(self, key: str, pattern: Pattern, test: PluginTest) -> PatternResult:
+        """What a user's detector gave; the streams that it speaks of must be there."""
+        gave = self.facts.evidence.plugged.get(plugin_key(test), Plugged(failure="it did not run"))
+        if gave.failure:
+            return PatternResult(needs=f"detector {test.name}: {gave.failure}")
+        made = [self._observed(key, one) for one in gave.observed if 0 <= one.stream < len(self.facts.streams)]
+        signals = tuple(one for one in made if line_passes(pattern, one.line) and self._in_scope(pattern, one))
+        ranks = Counter(signal.resource.rank for signal in signals)
+        return PatternResult(len(signals), signals, ranks)
+
+    def _observed(self, key: str, one: Observed) -> Signal:
+        facts = self.facts.streams[one.stream]
+        known = facts.summary.ref.resource
+        resource = replace(
+            known,
+            rank=known.rank if one.rank is None else one.rank,
+            node=known.node if one.node is None else one.node,
+        )
+        stage, step = self.facts.when(one.stream, one.offset, one.time)
+        return Signal(
+            key,
+            one.stream,
+            one.offset,
+            one.text,
+            "series",
+            self.facts.placed(resource),
+            one.time,
+            one.captures,
+            stage,
+            step if one.iteration is None else one.iteration,
+            (one.offset, one.offset + 1),
+        )
+
+    def _behind(self, key: str) -> PatternResult:
+        found = collective_behind(self.facts.structures("watchdog_status"))
+        signals = tuple(self._structure_signal(key, one.stream, one.status, dict(one.captures)) for one in found)
+        return PatternResult(len(signals), signals, {signal.resource.rank: 1 for signal in signals})
+
+    def _in_scope(self, pattern: Pattern, signal: Signal) -> bool:
+        where = pattern.where
+        facts = self.facts.streams[signal.stream]
+        if self.facts.of_another_job(signal.stream, signal.line):
+            return False
+        if where.sources and facts.summary.ref.kind not in where.sources:
+            return False
+        if where.stages and signal.stage not in where.stages:
+            return False
+        if (
+            where.in_traceback is not None
+            and signal.kind == "line"
+            and facts.in_traceback(signal.offset) != where.in_traceback
+        ):
+            return False
+        if where.last_frame is not None:
+            return any(
+                searches(where.last_frame, str(one.fields.get("last_frame") or ""))
+                for one in facts.exceptions
+                if structure_start(one) <= signal.offset < one.end
+            )
+        return True

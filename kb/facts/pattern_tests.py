@@ -1,0 +1,72 @@
+"""The tests of exceptions and structures that patterns ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from kb.model import Structure
+from kb.rulebase.rule import ExceptionTest, Pattern, StructureTest
+
+
+@lru_cache(maxsize=4096)
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Compile a regex, or return the cached one."""
+    return re.compile(pattern)
+
+
+def searches(pattern: str | None, text: str) -> bool:
+    """Whether a regex is found somewhere in the text; no regex always is."""
+    return pattern is None or compiled(pattern).search(text) is not None
+
+
+def fits(pattern: str, text: str, *, whole: bool = True) -> bool:
+    """Whether a regex matches a whole text, or is somewhere in it."""
+    regex = compiled(pattern)
+    return (regex.fullmatch(text) if whole else regex.search(text)) is not None
+
+
+def line_passes(pattern: Pattern, line: str) -> bool:
+    """`confirm` and `not_line` on the line of a structure; the scanner has done it for line patterns."""
+    if pattern.confirm is not None and not searches(pattern.confirm, line):
+        return False
+    return pattern.not_line is None or not searches(pattern.not_line, line)
+
+
+def exception_test(test: ExceptionTest) -> Callable[[Structure], Mapping[str, str] | None]:
+    """A test of exception structures: gives what was captured, or None."""
+
+    def judge(one: Structure) -> Mapping[str, str] | None:
+        kind, message = str(one.fields.get("type") or ""), str(one.fields.get("message") or "")
+        last, frames = str(one.fields.get("last_frame") or ""), str(one.fields.get("frames") or "")
+        if test.type is not None and compiled(test.type).fullmatch(kind) is None:
+            return None
+        captures = {"type": kind, "message": message[:200], "last_frame": last}
+        if test.message is not None:
+            match = compiled(test.message).search(message)
+            if match is None:
+                return None
+            captures.update({name: value for name, value in match.groupdict().items() if value})
+        if not (searches(test.frame, frames) and searches(test.last_frame, last)):
+            return None
+        denied = ((test.not_message, message), (test.not_frame, frames), (test.not_last_frame, last))
+        if any(pattern is not None and searches(pattern, text) for pattern, text in denied):
+            return None
+        return captures
+
+    return judge
+
+
+def structure_test(test: StructureTest) -> Callable[[Structure], Mapping[str, str] | None]:
+    """A test of structures' fields: gives all fields as text, or None."""
+
+    def judge(one: Structure) -> Mapping[str, str] | None:
+        fields = {name: "" if value is None else str(value) for name, value in one.fields.items()}
+        if any(compiled(pattern).fullmatch(fields.get(name, "")) is None for name, pattern in test.fields.items()):
+            return None
+        if any(compiled(pattern).fullmatch(fields.get(name, "")) for name, pattern in test.not_fields.items()):
+            return None
+        return {name: value for name, value in fields.items() if value}
+
+    return judge

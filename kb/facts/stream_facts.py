@@ -1,0 +1,92 @@
+"""The facts of one stream by offset: stage, iteration, tracebacks, and whether the run went on."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+
+from kb.model import Stage, Structure
+from kb.scanning.summary import StreamSummary, tail_lines
+
+PROGRESS_AFTER = 3  # so many further steps and an error before them did not end the run
+RECOVERY = 2048  # bytes behind trouble in which a line may say that it is over
+_TROUBLE = re.compile(
+    r"(?i)error|fail|traceback|exception|kill|abort|signal|terminat|exit|dumped|time(?:d )?.?out|cancel"
+)
+
+
+def structure_start(one: Structure) -> int:
+    """The byte at which a structure begins, which may be before its decisive line."""
+    start = one.fields.get("start")
+    return one.offset if start is None else int(start)
+
+
+class StreamFacts:
+    """One stream's facts by offset: stage, iteration, traceback spans, what came after."""
+
+    def __init__(self, summary: StreamSummary) -> None:
+        self.summary = summary
+        points = [p for p in summary.series.points if not p.validation]
+        self.points = points
+        self._point_offsets = [p.offset for p in points]
+        self._mark_offsets = [mark.offset for mark in summary.marks]
+        self.exceptions = [one for one in summary.structures if one.kind == "exception"]
+        self._spans = sorted((structure_start(one), one.end) for one in self.exceptions)
+        excused = [one for one in self.exceptions if one.fields.get("lived_with")]
+        self._excused = [(structure_start(one), one.end) for one in excused]
+        ends = [one for one in summary.structures if one.kind == "run_end"]
+        self.completed = max((one.offset for one in ends if one.fields.get("how") == "completed"), default=None)
+        self.stopped_itself = any(
+            one.fields.get("how") in ("completed", "duration_limit", "exit_interval") for one in ends
+        )
+        self._recoveries = [one for one in summary.structures if one.kind == "recovery"]
+        self._recovered = [one.offset for one in self._recoveries]
+
+    def stage(self, offset: int) -> Stage | None:
+        """The stage that the stream was in at an offset: the last mark before it, or iterating after an iteration line."""
+        mark = bisect_right(self._mark_offsets, offset) - 1
+        point = bisect_right(self._point_offsets, offset) - 1
+        if mark < 0 and point < 0:
+            return None
+        if point >= 0 and (mark < 0 or self._point_offsets[point] > self._mark_offsets[mark]):
+            return "iterating"
+        return self.summary.marks[mark].stage
+
+    def iteration(self, offset: int) -> int | None:
+        """The last step logged before an offset."""
+        for index in range(bisect_right(self._point_offsets, offset) - 1, -1, -1):
+            step = self.points[index].step
+            if step is not None:
+                return step
+        return None
+
+    def in_traceback(self, offset: int) -> bool:
+        """Whether a line stands inside a traceback or is its last."""
+        index = bisect_right(self._spans, (offset, 1 << 62)) - 1
+        return any(start <= offset < end for start, end in self._spans[max(0, index - 3) : index + 1])
+
+    def steps_after(self, offset: int) -> int:
+        """How many further training steps were logged behind an offset."""
+        later = self.points[bisect_right(self._point_offsets, offset) :]
+        # where every epoch ends at the same step, each such line is progress of its own
+        steps = {p.step if p.step is not None and p.step != p.total else -p.offset for p in later}
+        return len(steps)
+
+    def went_on(self, offset: int) -> bool:
+        """Whether the run demonstrably went on behind an offset, ended well, or says that it lives with what stands there."""
+        if any(start <= offset < end for start, end in self._excused):
+            return True
+        if self.completed is not None and self.completed > offset:
+            return True
+        return self.steps_after(offset) >= PROGRESS_AFTER
+
+    def recovered(self, offset: int, rank: int | None) -> bool:
+        """Whether a line a little further on says that the trouble at an offset is over; not one of another rank."""
+        low = bisect_right(self._recovered, offset - 1)
+        high = bisect_right(self._recovered, offset + RECOVERY)
+        return any(rank is None or one.resource.rank in (None, rank) for one in self._recoveries[low:high])
+
+    def ends_cleanly_after(self, offset: int) -> bool:
+        """Whether the stream goes on behind an offset and its last line is not of trouble."""
+        last = next(((at, line) for at, line in reversed(list(tail_lines(self.summary))) if line.strip()), None)
+        return last is not None and last[0] > offset and not _TROUBLE.search(last[1])
