@@ -12,7 +12,7 @@ from pathlib import Path
 FONTS = Path(__file__).with_name("fonts")
 REGULAR, SEMIBOLD = FONTS / "Inter-Regular.ttf", FONTS / "Inter-SemiBold.ttf"
 # What our drawings consist of. The renderer opens files that other elements name, <image> above all.
-_ELEMENTS = frozenset({"svg", "title", "style", "rect", "path", "line", "circle", "text"})
+_ELEMENTS = frozenset({"svg", "title", "style", "rect", "path", "line", "circle", "text", "tspan"})
 _OPENED = re.compile(r"<(?!/)([^\s/>]*)")
 
 

@@ -38,9 +38,13 @@ def element(name: str, *content: str, **attributes: Value) -> Markup:
     return Markup(f"<{name}{pairs}>{inner}</{name}>" if inner else f"<{name}{pairs}/>")  # noqa: S704 - all escaped
 
 
-def text(words: str, **attributes: Value) -> Markup:
-    """A text element. Characters that nobody sees are made visible."""
-    return element("text", shown(words[:MOST_TEXT]), **attributes)
+def text(words: str, remark: str = "", **attributes: Value) -> Markup:
+    """A text element. Characters that nobody sees are made visible.
+
+    `remark`: words that follow in small letters, wherever the font that draws them ends the others.
+    """
+    after = [element("tspan", shown(remark[:MOST_TEXT]), dx=8)] if remark else []
+    return element("text", shown(words[:MOST_TEXT]), *after, **attributes)
 
 
 def joined(parts: Iterable[Markup]) -> Markup:

@@ -208,12 +208,11 @@ def _name(
     label = fitted(row.label, room, sizes.text, bold=bold)
     below = bool(row.why and node and not beside)
     baseline = middle - 3 if below else middle + MIDDLE * sizes.text
-    yield text(label, x=x, y=baseline, class_=style)
+    left = room - width(label, sizes.text, bold=bold) - 8
+    remark = fitted(node, left, sizes.small) if beside and node and left > 40 else ""
+    yield text(label, remark, x=x, y=baseline, class_=style)
     if below:
         yield text(fitted(node, room, sizes.small), y=middle + 11, class_="small")
-    used = width(label, sizes.text, bold=bold) + 8
-    if beside and node and room - used > 40:
-        yield text(fitted(node, room - used, sizes.small), x=(x or 0) + used, y=baseline, class_="small")
 
 
 def _activity(placed: TimelineLayout) -> Iterator[Markup]:

@@ -172,7 +172,7 @@ def test_the_picture_says_everything_in_words():
             marks=(Mark("cause", NOON + 200.0, "first cause"), Mark("end", NOON + 240.0, "end of the job")),
         )
     )  # fmt: skip
-    words = [text for _, text in elements(svg, "text")]
+    words = [text for tag in ("text", "tspan") for _, text in elements(svg, tag)]
     for wanted in (
         "Rank 0 fell silent first, 12 s before the others",
         "lm-7b  ·  2026-03-01 12:00:00 to 12:04:00 UTC  ·  it ran for 00:01:00 before",
@@ -206,7 +206,16 @@ def test_a_drawing_is_one_svg_without_anything_foreign():
     """Whatever its texts hold: well-formed, no element but our own, nothing that is loaded or run."""
     hostile = HOSTILE + "\x00\x1b]8;;\ud800<script>alert(1)</script><image href='/etc/passwd'/>]]>&xxe;<!ENTITY"
     odd = row(hostile, why="suspect", suspect=True, node=hostile, error=Mishap(NOON + 9.0, hostile))
-    svg = draw(picture(odd, finding=hostile, job=hostile, notes=(hostile,), marks=(Mark("x y", NOON + 9.0, hostile),)))
+    svg = draw(
+        picture(
+            odd,
+            row("rank 1", 220, node=hostile),
+            finding=hostile,
+            job=hostile,
+            notes=(hostile,),
+            marks=(Mark("x y", NOON + 9.0, hostile),),
+        )
+    )
     tree = ET.fromstring(svg)  # noqa: S314 - our own
     assert {found.tag.removeprefix(SVG) for found in tree.iter()} == {
         "svg",
@@ -216,6 +225,7 @@ def test_a_drawing_is_one_svg_without_anything_foreign():
         "path",
         "line",
         "text",
+        "tspan",
     }
     names = {name.rpartition("}")[2] for found in tree.iter() for name in found.attrib}
     assert not [name for name in names if name == "href" or name.startswith("on")]
