@@ -33,7 +33,8 @@ from hang_sim import ANEW, BASE, FIRST, KINDS, LOOK, THIRD, Made, World, made_jo
 from bot.live.probe_cycle import HELD
 from bot.rulebase.loader import knowledge
 from kb.facts.job_facts import Facts
-from kb.hangs.observe import NonLogEvidence, hang_votes
+from kb.hangs.non_log_evidence import NonLogEvidence
+from kb.hangs.observe import hang_votes
 from kb.hangs.pace import Lateness
 from kb.model import StackSample
 from kb.parsers.nccl_ras.values import RasReport

@@ -68,7 +68,8 @@ def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written:
         return evidence
     from bot.diagnosis.flight_recorder_pool import read_dumps  # noqa: PLC0415 - most bundles are logs alone; a start must not wait for the rest
     from connectors.bundles.parts import read_parts  # noqa: PLC0415
-    from kb.hangs.observe import NonLogEvidence, observe  # noqa: PLC0415
+    from kb.hangs.non_log_evidence import NonLogEvidence  # noqa: PLC0415
+    from kb.hangs.observe import observe  # noqa: PLC0415
 
     read = read_parts(folder, evidence.job.id)
     rings, odd = read_dumps(read.dumps) if read.dumps else ((), ())

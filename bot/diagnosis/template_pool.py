@@ -21,10 +21,11 @@ from bot.diagnosis.scan_pool import keep_memory, leave_interrupts, process_conte
 from connectors.bundles.streams import StreamReader, is_plain
 from kb.errors import UnreadableInput
 from kb.model import Gap, StreamRef
-from kb.templates.line_blocks import ShapeIndex
 from kb.templates.lookup_budget import FEWEST_LOOKS, LOOKS
 from kb.templates.miner import AFTER, WARM, Miner
-from kb.templates.table import VERSION, TemplateTable, merge
+from kb.templates.shape_index import ShapeIndex
+from kb.templates.table import TemplateTable, merge
+from kb.templates.template import VERSION
 from kb.templates.wrapped_lines import HEAD, width_of
 
 Engine = Literal["local", "ray"]

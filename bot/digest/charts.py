@@ -17,7 +17,7 @@ from bot.render.text_metrics import fitted, width
 from bot.render.theme import PICTURES, Palette, Theme, luminance, mixed
 from bot.render.timeline_words import MOST_ALT
 from bot.runtime.redaction import redact
-from kb.digest.figures import ClassLine, Digest, TrendPoint
+from kb.digest.digest import ClassLine, Digest, TrendPoint
 from kb.digest.repeat_offenders import LEMON_JOBS, LEMON_SCORE
 
 WIDTH, MARGIN = 1200, 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from kb.digest.figures import SCHEMA, Digest
+from kb.digest.digest import SCHEMA, Digest
 from kb.errors import UnreadableInput
 
 

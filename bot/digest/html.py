@@ -15,7 +15,7 @@ from markupsafe import Markup
 from bot.digest import phrases
 from bot.digest.charts import captions, drawn
 from kb.digest.definitions import DEFINITIONS
-from kb.digest.figures import Digest
+from kb.digest.digest import Digest
 from kb.digest.recovery_times import TERMS
 from kb.digest.statistics import Spread
 

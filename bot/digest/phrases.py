@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from kb.digest.figures import Digest, SizeClass
+from kb.digest.digest import Digest, SizeClass
 from kb.digest.statistics import LEAST, Rate, Share, Spread, Sum
 from kb.digest.statistics import share as share_of
 from kb.errors import UnreadableInput

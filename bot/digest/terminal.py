@@ -9,7 +9,7 @@ from bot.digest import phrases
 from bot.digest.html import tiles
 from bot.render.phrases import shown
 from kb.digest.definitions import DEFINITIONS
-from kb.digest.figures import Breakdown, Digest
+from kb.digest.digest import Breakdown, Digest
 from kb.digest.recovery_times import TERMS
 
 _WIDTH = 100

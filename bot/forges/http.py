@@ -12,7 +12,8 @@ from bot.forges.base import HOUR, MINUTE, ForgeFailed, Kind, failed_of
 from bot.forges.pull_request_body import hidden
 from bot.render.phrases import shown
 from connectors.base.contract import Deadline, SourceFailed
-from connectors.base.http import Endpoint, HttpClient, HttpRequest, HttpResponse
+from connectors.base.http import Endpoint, HttpClient, HttpRequest
+from connectors.base.http_response import HttpResponse
 
 PATIENCE = 30.0  # seconds for one call
 PACE = 1.0  # seconds between two writes, as GitHub asks

@@ -26,7 +26,8 @@ from connectors.host.processes import ProcessSelector, RankProcess, StackDump
 from kb.collectives.trace import Ring
 from kb.facts.evidence import Evidence
 from kb.facts.job_facts import Facts
-from kb.hangs.observe import NonLogEvidence, observe
+from kb.hangs.non_log_evidence import NonLogEvidence
+from kb.hangs.observe import observe
 from kb.hangs.pace import Lateness
 from kb.hangs.votes import limits_of
 from kb.model import Gap, Job, JobRecord, Resource, StackSample, StreamRef

@@ -15,7 +15,7 @@ from bot.digest.html import page
 from bot.digest.schedule import MOST
 from bot.store.database import Database
 from bot.store.tables import DigestRow
-from kb.digest.figures import Digest
+from kb.digest.digest import Digest
 from kb.errors import SignalboxError
 
 _PICTURE = re.compile(r"(pareto|trend|nodes)-(light|dark)\.svg")

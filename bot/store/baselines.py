@@ -23,7 +23,7 @@ from bot.store.database import Database, StoreError
 from bot.store.tables import BaselineRow
 from kb.anomalies.runs.baseline_diff import Baseline
 from kb.model import Job
-from kb.templates.table import VERSION
+from kb.templates.template import VERSION
 
 MOST_FAMILIES = 500  # of a tenant
 LONGEST_NAME = 100

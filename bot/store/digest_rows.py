@@ -19,7 +19,8 @@ from bot.render.phrases import cut, shown
 from bot.runtime.redaction import redact
 from bot.store.database import Database
 from bot.store.tables import AnnotationRow, IncidentRow, UtcDateTime
-from kb.digest.figures import Digest, FaultTitle, figures, first_of
+from kb.digest.digest import Digest, FaultTitle
+from kb.digest.figures import figures, first_of
 from kb.digest.repeat_offenders import Offenders, offenders
 from kb.digest.rows import JUDGED, AttemptTimes, DigestRow, ends
 from kb.digest.weeks import Week

@@ -18,7 +18,7 @@ from bot.runtime.redaction import redact
 from bot.store.tables import IncidentRow, PatternRow, ReportRow
 from kb.errors import UnreadableInput
 from kb.precedents.signature import KnownIncident, Signature, signature_of
-from kb.templates.table import VERSION
+from kb.templates.template import VERSION
 
 MOST = 1000  # entries that a run is compared with, the newest
 MOST_BYTES = 64 * 1024  # of one, unpacked

@@ -8,15 +8,12 @@ what was asked and what to change.
 from __future__ import annotations
 
 import random
-import re
 import ssl
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -25,7 +22,19 @@ import httpx
 import msgspec
 
 from connectors.base.budget import Budget, Load
-from connectors.base.contract import Deadline, Failure, SourceFailed
+from connectors.base.contract import Deadline, SourceFailed
+from connectors.base.http_response import (
+    AGAIN,
+    MEANING_OF_STATUS,
+    SHOWN,
+    HttpResponse,
+    StreamedResponse,
+    error_text,
+    failure,
+    printable,
+    retry_after,
+    shortened,
+)
 from connectors.base.secret import Secret
 
 LARGEST = 64 << 20  # bytes of an answer, unless the caller says otherwise
@@ -33,8 +42,6 @@ TRIES = 4
 HOPS = 3  # redirects within the same host
 PAUSE = 0.25  # seconds before the second try; doubled for each further one
 LONGEST_WAIT = 30.0  # seconds for a connection or for the next piece of an answer
-AGAIN = frozenset({429, 500, 502, 503, 504})
-_SHOWN = 300  # characters of what was asked or answered, in messages
 
 Params = Mapping[str, str | int | float | None] | tuple[tuple[str, str], ...]
 
@@ -102,23 +109,13 @@ class HttpRequest:
     def summary(self) -> str:
         """The request for people, cut: no header is in it, so no secret."""
         query = "&".join(f"{key}={value}" for key, value in (*self.pairs(), *(self.form or {}).items()))
-        return _cut(f"{self.path}?{query}" if query else self.path)
-
-
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
-    """A whole answer: status, headers (lower-case names), body. `cut`: the body was longer and was cut at the bound."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    cut: bool = False
+        return shortened(f"{self.path}?{query}" if query else self.path)
 
 
 def url_path(*parts: str) -> str:
     """A path whose parts may hold anything: each is quoted, and none can climb."""
     if any(part in ("", ".", "..") for part in parts):
-        raise SourceFailed("refused", f"{'/'.join(parts)[:_SHOWN]!r} is no path: a part of it is empty or made of dots")
+        raise SourceFailed("refused", f"{'/'.join(parts)[:SHOWN]!r} is no path: a part of it is empty or made of dots")
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
@@ -152,7 +149,7 @@ class HttpClient:
         try:
             return msgspec.json.decode(answer.body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            told = f"{str(error)[:100]}); it begins with {_printable(answer.body[:80])!r}"
+            told = f"{str(error)[:100]}); it begins with {printable(answer.body[:80])!r}"
             raise SourceFailed("bad_answer", f"its answer is no JSON ({told}", asked=call.summary()) from None
 
     def get(self, call: HttpRequest, deadline: Deadline, *, largest: int = LARGEST) -> HttpResponse:
@@ -175,7 +172,7 @@ class HttpClient:
             try:
                 response = self._sent(self._request(call), deadline, asked)
             except httpx.HTTPError as error:
-                raise _failure(error, asked) from None
+                raise failure(error, asked) from None
             try:
                 return StreamedResponse(response, deadline, asked, self.budget).whole(largest)
             finally:
@@ -237,7 +234,7 @@ class HttpClient:
             try:
                 response = self._sent(request, deadline, asked)
             except httpx.HTTPError as error:
-                failed = _failure(error, asked)
+                failed = failure(error, asked)
                 pause = PAUSE * 2 ** (count - 1)
             else:
                 if response.is_success:
@@ -274,131 +271,14 @@ class HttpClient:
     ) -> tuple[SourceFailed, float | None]:
         """The failure that a status means, and how long to wait before trying again; None: it is final."""
         status = response.status_code
-        told = _error_text(response, deadline)
+        told = error_text(response, deadline)
         response.close()
-        kind, hint = _MEANING.get(status, ("server_error" if status >= 500 else "refused", ""))
+        kind, hint = MEANING_OF_STATUS.get(status, ("server_error" if status >= 500 else "refused", ""))
         failed = SourceFailed(kind, f"it answered {status}{f': {told}' if told else ''}", asked=asked, hint=hint)
         if status not in AGAIN:
             return failed, None
-        asked_for = _retry_after(response.headers)
+        asked_for = retry_after(response.headers)
         return failed, asked_for if asked_for is not None else PAUSE * 2 ** (count - 1)
-
-
-class StreamedResponse:
-    """An answer whose body is still to be read, once."""
-
-    def __init__(self, response: httpx.Response, deadline: Deadline, asked: str, budget: Budget) -> None:
-        self.status = response.status_code
-        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
-        self._response = response
-        self._deadline = deadline
-        self._asked = asked
-        self._budget = budget
-
-    def pieces(self) -> Iterator[bytes]:
-        """The body, piece by piece, decoded.
-
-        Raises:
-            SourceFailed: the connection broke, the body was cut short, or the deadline passed.
-        """
-        try:
-            for piece in self._response.iter_bytes():
-                self._budget.read(len(piece))
-                self._deadline.check(self._asked)
-                yield piece
-        except httpx.HTTPError as error:
-            raise _failure(error, self._asked, cut=True) from None
-        except httpx.StreamError as error:
-            raise SourceFailed("bad_answer", f"its answer cannot be read: {error}", asked=self._asked) from None
-
-    def whole(self, largest: int) -> HttpResponse:
-        """The body as one, cut at `largest` bytes."""
-        held = bytearray()
-        for piece in self.pieces():
-            held += piece
-            if len(held) > largest:
-                return HttpResponse(self.status, self.headers, bytes(held[:largest]), cut=True)
-        return HttpResponse(self.status, self.headers, bytes(held))
-
-    def lines(self, longest: int = 1 << 20) -> Iterator[bytes]:
-        """The body as lines without their ends; longer ones are cut at `longest` bytes."""
-        held = bytearray()
-        skipping = False
-        for piece in self.pieces():
-            held += piece
-            *whole, rest = bytes(held).split(b"\n")
-            held = bytearray(rest)
-            for line in whole:
-                if not skipping:
-                    yield line[:longest]
-                skipping = False
-            if len(held) > longest:
-                if not skipping:
-                    yield bytes(held[:longest])
-                held, skipping = bytearray(), True
-        if held and not skipping:
-            yield bytes(held)
-
-
-_MEANING: Mapping[int, tuple[Failure, str]] = {
-    401: ("unauthorised", "the token or password is missing, wrong or expired: see `login` of this connector"),
-    403: ("forbidden", "these credentials lack a right: docs/privileges.md lists what is needed"),
-    404: ("missing", ""),
-    407: ("unauthorised", "a proxy wants credentials"),
-    408: ("timeout", ""),
-    429: ("rate_limited", "it is asked too often: lower `load` of this connector"),
-    504: ("timeout", ""),
-}
-
-
-def _failure(error: httpx.HTTPError, asked: str, *, cut: bool = False) -> SourceFailed:
-    said = _cut(" ".join(str(error).split())) or type(error).__name__
-    if isinstance(error, httpx.TimeoutException):
-        return SourceFailed("timeout", "it did not answer in time", asked=asked)
-    if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError | httpx.DecodingError) and cut:
-        return SourceFailed("bad_answer", f"its answer broke off: {said}", asked=asked)
-    if isinstance(error, httpx.RemoteProtocolError | httpx.DecodingError):
-        return SourceFailed("bad_answer", f"it does not speak HTTP as it should: {said}", asked=asked)
-    return SourceFailed("unreachable", f"it cannot be reached: {said}", asked=asked, hint="check address, port and TLS")
-
-
-def _error_text(response: httpx.Response, deadline: Deadline) -> str:
-    """What a refusal says of itself, cut."""
-    held = b""
-    try:
-        for piece in response.iter_bytes():
-            held += piece
-            if len(held) > 4096 or deadline.left() <= 0:
-                break
-    except (httpx.HTTPError, httpx.StreamError):
-        pass
-    return _cut(_printable(held[:4096]))
-
-
-def _printable(text: bytes) -> str:
-    decoded = text.decode("utf-8", errors="replace")
-    return " ".join(re.sub(r"[^\x20-\x7e\u00a0-\uffff]+", " ", decoded).split())
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-
-
-def _retry_after(headers: httpx.Headers) -> float | None:
-    """Seconds to wait, by the header; a date is read against the server's own clock, which may be wrong."""
-    told = headers.get("retry-after", "").strip()
-    if told.isascii() and told.isdigit():
-        return float(told[:9])
-    try:
-        when = parsedate_to_datetime(told)
-    except ValueError:
-        return None
-    try:
-        now = parsedate_to_datetime(headers.get("date", ""))
-    except ValueError:
-        now = datetime.now(UTC)
-    when, now = (one if one.tzinfo else one.replace(tzinfo=UTC) for one in (when, now))
-    return max(0.0, (when - now).total_seconds())
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:

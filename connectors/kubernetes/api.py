@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from connectors.base.contract import Deadline, SourceFailed
-from connectors.base.http import HttpClient, HttpRequest, HttpResponse, url_path
+from connectors.base.http import HttpClient, HttpRequest, url_path
+from connectors.base.http_response import HttpResponse
 from kb.parsers.schedulers.jsondocs import mapping, objects, string
 
 PAGE = 500  # objects of an answer

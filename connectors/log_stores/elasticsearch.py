@@ -15,7 +15,9 @@ from connectors.base.contract import (
     Spool,
 )
 from connectors.base.http import HttpClient
-from connectors.log_stores.elasticsearch_client import ElasticsearchSettings, ElasticStore, window_bounds
+from connectors.log_stores.elasticsearch_client import ElasticStore
+from connectors.log_stores.elasticsearch_documents import window_bounds
+from connectors.log_stores.elasticsearch_settings import ElasticsearchSettings
 from connectors.log_stores.query_plan import NS, fetch_lines
 from kb.model import Gap, Job, JobRecord, Member, Window
 

@@ -10,18 +10,23 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
 from connectors.base.contract import Deadline, JobSummary, SourceFailed
-from connectors.base.http import Endpoint, HttpClient, HttpRequest, url_path
-from connectors.base.secret import Secret
-from connectors.log_stores.line_buffer import LogOrigin, StoredLine, usual_names
-from connectors.log_stores.query_plan import NS, LineQuery, QueryMeter, Tally
-from kb.model import Gap, Window
+from connectors.base.http import HttpClient, HttpRequest, url_path
+from connectors.log_stores.elasticsearch_documents import (
+    field_text,
+    hits_of,
+    object_at,
+    shard_failure,
+    timestamp,
+    wildcard,
+)
+from connectors.log_stores.elasticsearch_settings import ElasticsearchSettings
+from connectors.log_stores.line_buffer import LogOrigin, StoredLine
+from connectors.log_stores.query_plan import LineQuery, QueryMeter, Tally
+from kb.model import Gap
 
-PAGE = 2000
 LEAST_PAGE = 50
 LARGEST_PAGE = 10_000  # index.max_result_window
 BUCKETS = 16_000  # of one answer; search.max_buckets is 65,535
@@ -34,43 +39,6 @@ SHORTEST = 3  # letters of a piece of a word
 ROLES = ("rank", "node", "pod", "container")
 _PIECE = re.compile(r"[a-z]{3,}|[0-9]{3,}")
 _RUN = re.compile(r"[a-z0-9]+")
-
-Flavour = Literal["elasticsearch", "opensearch"]
-
-
-@dataclass(frozen=True, slots=True)
-class ElasticsearchSettings:
-    """The lines of a job in Elasticsearch or OpenSearch, by fields of their documents."""
-
-    endpoint: Endpoint
-    """The server."""
-    index: str = "logs-*"
-    """Indices, data streams or patterns, joined by commas."""
-    flavour: Flavour = "elasticsearch"
-    """elasticsearch or opensearch, which open and close a point in time by other paths."""
-    api_key: Secret | None = None
-    """An encoded API key, instead of a user."""
-    message: str = "message"
-    """The field that holds the line."""
-    search_in: str | None = None
-    """The field that is searched for words, if it is not `message`: a subfield of type wildcard, for example."""
-    time: str = "@timestamp"
-    """The field that holds the time."""
-    order: str | None = None
-    """A field that orders lines with equal times, as log.offset."""
-    tie: str = "_id"
-    """OpenSearch only: a field that no two documents share."""
-    fields: Mapping[str, str] = field(default_factory=usual_names)
-    """What other fields are called here: role → field. The role `job` names the job, `namespace` its namespace,
-    `rank`, `node`, `pod` and `container` who speaks."""
-    job_is: tuple[str, ...] = ("id", "name")
-    """Which of the job's words the field holds, id or name."""
-    also: Mapping[str, str] = field(default_factory=dict)
-    """What every document must match besides, as {cluster: east}."""
-    folder: str = "elasticsearch"
-    """The folder under logs/ of the bundle that its lines go to."""
-    page: int = PAGE
-    """The number of lines in one answer."""
 
 
 class ElasticStore:
@@ -181,12 +149,12 @@ class ElasticStore:
         for _ in range(MOST_TALLY_PAGES):
             composite = {"size": BUCKETS, "sources": sources, **({"after": after} if after else {})}
             body = {"size": 0, "query": self._filter(LineQuery(start, end)), "aggs": {"who": {"composite": composite}}}
-            found = _part(self._search(body), "aggregations", "who")
+            found = object_at(self._search(body), "aggregations", "who")
             buckets = found.get("buckets")
             if not isinstance(buckets, list):
                 raise SourceFailed("bad_answer", "its answer has no buckets")
             for one in buckets:
-                key = _part(one, "key")
+                key = object_at(one, "key")
                 who = LogOrigin(*("" if key.get(role) is None else str(key[role]) for role in ROLES))
                 held = counts.setdefault(who, {})
                 at = int(key["at"]) * 1_000_000
@@ -208,7 +176,7 @@ class ElasticStore:
             }
         }
         body = {"size": 0, "query": self._filter(LineQuery(start, end, words=words)), "aggs": aggs}
-        found = _part(self._search(body), "aggregations", "at").get("buckets", [])
+        found = object_at(self._search(body), "aggregations", "at").get("buckets", [])
         return {int(one["key"]) * 1_000_000: int(one["doc_count"]) for one in found}
 
     def jobs(self, name: str, start: int, end: int) -> Iterator[JobSummary]:
@@ -221,8 +189,8 @@ class ElasticStore:
             "query": self._filter(LineQuery(start, end)),
             "aggs": {"jobs": {"terms": terms, "aggs": times}},
         }
-        for one in _part(self._search(body), "aggregations", "jobs").get("buckets", []):
-            first, last = _part(one, "first").get("value"), _part(one, "last").get("value")
+        for one in object_at(self._search(body), "aggregations", "jobs").get("buckets", []):
+            first, last = object_at(one, "first").get("value"), object_at(one, "last").get("value")
             ends = [value / 1000 if isinstance(value, int | float) else None for value in (first, last)]
             yield JobSummary(str(one.get("key")), str(one.get("key")), start=ends[0], end=ends[1])
 
@@ -252,7 +220,7 @@ class ElasticStore:
             except SourceFailed as failed:
                 self._lessen(failed)
                 continue
-            hits = _hits(_part(answer, "hits"))
+            hits = hits_of(object_at(answer, "hits"))
             if hits:
                 yield [self._line(hit) for hit in hits]
                 after = hits[-1].get("sort")
@@ -272,12 +240,12 @@ class ElasticStore:
             "min_doc_count": 1,
         }
         aggs = {"at": {"date_histogram": histogram, "aggs": {"one": top}}}
-        found = _part(self._search({"size": 0, "query": self._filter(ask), "aggs": aggs}), "aggregations", "at")
-        hits = [hit for one in found.get("buckets", []) for hit in _hits(_part(one, "one", "hits"))]
+        found = object_at(self._search({"size": 0, "query": self._filter(ask), "aggs": aggs}), "aggregations", "at")
+        hits = [hit for one in found.get("buckets", []) for hit in hits_of(object_at(one, "one", "hits"))]
         return sorted((self._line(hit) for hit in hits), key=lambda line: line.at)
 
     def _filter(self, ask: LineQuery) -> dict[str, Any]:
-        span = {"gte": _stamp(ask.start), "lt": _stamp(ask.end), "format": "strict_date_optional_time_nanos"}
+        span = {"gte": timestamp(ask.start), "lt": timestamp(ask.end), "format": "strict_date_optional_time_nanos"}
         chosen = {**self._chosen, **{name: (value,) for name, value in self._settings.also.items()}, **self._of(ask.of)}
         must: list[dict[str, Any]] = [{"range": {self._settings.time: span}}]
         must += [{"terms": {self._exact(name): list(values)}} for name, values in chosen.items()]
@@ -302,7 +270,7 @@ class ElasticStore:
         name = self._search_in()
         kind = self.kinds.get(name)
         if kind in _KEYWORDS:
-            return [_wildcard(name, word) for word in words]
+            return [wildcard(name, word) for word in words]
         if kind not in _TEXTS:
             raise SourceFailed("refused", self.how(), hint="name another field under search_in")
         found: dict[tuple[str, ...], None] = {}
@@ -310,9 +278,9 @@ class ElasticStore:
             pieces = sorted(set(_PIECE.findall(word) or _RUN.findall(word)), key=lambda one: (-len(one), one))
             found[tuple(pieces[: 1 if self._one_piece else 3])] = None
         return [
-            _wildcard(name, pieces[0])
+            wildcard(name, pieces[0])
             if len(pieces) == 1
-            else {"bool": {"filter": [_wildcard(name, one) for one in pieces]}}
+            else {"bool": {"filter": [wildcard(name, one) for one in pieces]}}
             for pieces in found
         ]
 
@@ -334,9 +302,9 @@ class ElasticStore:
         sort, source = hit.get("sort"), hit.get("_source")
         if not isinstance(sort, list) or not sort or not isinstance(sort[0], int) or not isinstance(source, dict):
             raise SourceFailed("bad_answer", "its answer has a hit without a time or a source")
-        who = LogOrigin(*(_text(source, self._settings.fields.get(role, "")) for role in ROLES))
+        who = LogOrigin(*(field_text(source, self._settings.fields.get(role, "")) for role in ROLES))
         return StoredLine(
-            sort[0], who, _text(source, self._settings.message), (str(hit.get("_index")), str(hit.get("_id")))
+            sort[0], who, field_text(source, self._settings.message), (str(hit.get("_index")), str(hit.get("_id")))
         )
 
     def _lessen(self, failed: SourceFailed) -> None:
@@ -376,7 +344,9 @@ class ElasticStore:
             self._gaps["shards"] = Gap(
                 "partial_answer",
                 self._settings.flavour,
-                f"{failed} of its {shards.get('total')} shards did not answer: {_reason(shards)}" if shards else "",
+                f"{failed} of its {shards.get('total')} shards did not answer: {shard_failure(shards)}"
+                if shards
+                else "",
                 rules_out="what they hold",
             )
         return answer
@@ -413,62 +383,3 @@ class ElasticStore:
 
 _TEXTS = ("text", "match_only_text")
 _KEYWORDS = ("keyword", "wildcard", "constant_keyword")
-
-
-def _wildcard(name: str, word: str) -> dict[str, Any]:
-    plain = re.sub(r"([*?\\])", r"\\\1", word)
-    return {"wildcard": {name: {"value": f"*{plain}*", "case_insensitive": True}}}
-
-
-def _part(answer: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    """A part of an answer that is an object itself."""
-    found: Any = answer
-    for name in names:
-        found = found.get(name) if isinstance(found, dict) else None
-    if not isinstance(found, dict):
-        raise SourceFailed("bad_answer", f"its answer has no {'.'.join(names)}")
-    return found
-
-
-def _hits(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    hits = part.get("hits")
-    if not isinstance(hits, list) or not all(isinstance(one, dict) for one in hits):
-        raise SourceFailed("bad_answer", "its answer has no hits")
-    return hits
-
-
-def _text(source: Mapping[str, Any], name: str) -> str:
-    """A field of a document, whether its name is written with dots or as objects within objects."""
-    if not name:
-        return ""
-    found: Any = source.get(name)
-    if found is None:
-        head, _, rest = name.partition(".")
-        inner = source.get(head)
-        return _text(inner, rest) if rest and isinstance(inner, dict) else ""
-    if isinstance(found, list):
-        found = found[0] if found else ""
-    return found if isinstance(found, str) else str(found)
-
-
-def _reason(shards: Mapping[str, Any]) -> str:
-    failures = shards.get("failures")
-    first = failures[0] if isinstance(failures, list) and failures else {}
-    reason = first.get("reason") if isinstance(first, dict) else None
-    return str(reason.get("reason") or reason.get("type"))[:200] if isinstance(reason, dict) else "it does not say why"
-
-
-def window_bounds(window: Window) -> tuple[int, int]:
-    """Both ends of a window in nanoseconds.
-
-    Raises:
-        SourceFailed: it lacks one.
-    """
-    if window.start is None or window.end is None:
-        raise SourceFailed("refused", "a window with both ends is needed")
-    return round(window.start * NS), round(window.end * NS)
-
-
-def _stamp(at: int) -> str:
-    seconds, rest = divmod(at, NS)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"

@@ -11,7 +11,8 @@ from kb.anomalies.core.run import LineRef, NodeEvent, RunEvent, RunProfile, RunS
 from kb.model import OWN, RESIZED, Job, StreamRef
 from kb.parsers.logs.timestamps import find_time
 from kb.scanning.summary import StreamSummary
-from kb.templates.table import Occurrence, TemplatePlace, TemplateTable
+from kb.templates.table import TemplateTable
+from kb.templates.template import Occurrence, TemplatePlace
 
 MOST_EVENTS = 6000
 MOST_SPOTS = 12  # of an event on one node

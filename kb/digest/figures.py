@@ -14,13 +14,26 @@ from datetime import tzinfo
 from itertools import pairwise
 from typing import NamedTuple
 
-from kb.digest.recovery_times import JobRuns, Recoveries, Recovery, jobs, recoveries, recovery
-from kb.digest.repeat_offenders import Offenders, offenders
+from kb.digest.digest import (
+    AccuracyRecord,
+    Breakdown,
+    BreakdownLine,
+    ClassLine,
+    Digest,
+    FaultTitle,
+    Ineffective,
+    NewThisWeek,
+    OpenFailure,
+    RuleLine,
+    SizeClass,
+    TrendPoint,
+)
+from kb.digest.recovery_times import JobRuns, Recovery, jobs, recoveries, recovery
+from kb.digest.repeat_offenders import offenders
 from kb.digest.rows import JUDGED, UNKNOWN, DigestRow, counted
-from kb.digest.statistics import LEAST, Rate, Share, Spread, Sum, rate, share, spread, total
+from kb.digest.statistics import LEAST, Share, Sum, rate, share, spread, total
 from kb.digest.weeks import Week
 
-SCHEMA = "signalbox.digest/1"
 WEEKS = 8  # in the trend, the last one is the digest's own
 MOST = 10  # lines of a list
 SIZES = (8, 64, 512, 4096)  # GPUs: the largest of each class of sizes but the last
@@ -32,179 +45,6 @@ CUTS: Mapping[str, Callable[[DigestRow], str | None]] = {
     "framework": lambda row: row.framework,
     "image": lambda row: row.image,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class FaultTitle:
-    """A class of faults by its title, and who acts on it (hardware, network, platform, software, training, none)."""
-
-    title: str
-    domain: str = "none"
-
-
-@dataclass(frozen=True, slots=True)
-class ClassLine:
-    """Failures of one class; `before`: in the week before."""
-
-    fault: str
-    title: str
-    domain: str
-    failures: int
-    gpu_hours: Sum
-    before: int
-
-
-@dataclass(frozen=True, slots=True)
-class TrendPoint:
-    """One week of the trend; times in seconds since the epoch, `hours` as many as the week has had."""
-
-    week: str
-    start: float
-    end: float
-    hours: float
-    failures: int
-    gpu_hours: Sum
-    between: Rate
-    unknown: Share
-    effective: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class SizeClass:
-    """Mean time to failure of jobs of one size: hours run per failure. `low`, `high`: GPUs; None for no upper end."""
-
-    low: int
-    high: int | None
-    to_failure: Rate
-    runs: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ineffective:
-    """Hours of job time. `recovery`: mean hours of the failures whose recovery time is known; `saving`: writing checkpoints.
-
-    `wall`: hours from the first start to the last stop of the interrupted jobs, within the week; `jobs`: how many these are.
-    `value` and `effective` are None where fewer than five recovery times are known.
-    """
-
-    interruptions: int
-    known: int
-    recovery: float | None
-    saving: Sum
-    wall: float
-    jobs: int
-    value: float | None
-    effective: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class AccuracyRecord:
-    """The bot's own record over `weeks` weeks, by close-outs: of its answers, and of the failures that it had none for."""
-
-    weeks: int
-    closed: Share
-    top1: Share
-    top3: Share
-    abstained: Share
-
-
-@dataclass(frozen=True, slots=True)
-class RuleLine:
-    """A rule: how often it was first this week, and of its answers of the last weeks that people judged, how many were wrong."""
-
-    rule: str
-    fired: int
-    wrong: Share
-
-
-@dataclass(frozen=True, slots=True)
-class OpenFailure:
-    """A failure that nobody has closed."""
-
-    incident: int
-    job: str
-    fault: str
-    title: str
-    gpu_hours: float | None
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class NewThisWeek:
-    """What this week had and the weeks before had not. `compared`: how many of the weeks before had any report."""
-
-    compared: int
-    classes: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
-    nodes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BreakdownLine:
-    """Failures with one value of a cut."""
-
-    value: str
-    failures: int
-    gpu_hours: Sum
-
-
-@dataclass(frozen=True, slots=True)
-class Breakdown:
-    """Failures by something that is known of their jobs; `unknown`: those of which it is not; `rest`: in lines left out."""
-
-    name: str
-    lines: tuple[BreakdownLine, ...]
-    unknown: int
-    rest: int
-
-
-@dataclass(frozen=True, slots=True)
-class Digest:
-    """All figures of one week. Times are seconds since the epoch; `until`: what came later is not in here.
-
-    `late`: it was given later than it was due. `classes`: by count, the most first.
-    """
-
-    tenant: str
-    week: str
-    zone: str
-    start: float
-    end: float
-    until: float
-    reports: int
-    failures: int
-    jobs: int
-    gpu_hours: Sum
-    lost_each: Spread
-    classes: tuple[ClassLine, ...]
-    trend: tuple[TrendPoint, ...]
-    sizes: tuple[SizeClass, ...]
-    recovery: Recoveries
-    ineffective: Ineffective
-    offenders: Offenders
-    unknown: Share
-    record: AccuracyRecord
-    long_record: AccuracyRecord
-    fired: tuple[RuleLine, ...]
-    wrong: tuple[RuleLine, ...]
-    thinly_judged: int
-    open_week: int
-    open_all: int
-    open: tuple[OpenFailure, ...]
-    new: NewThisWeek
-    cuts: tuple[Breakdown, ...]
-    late: bool = False
-    schema: str = SCHEMA
-
-    @property
-    def before(self) -> TrendPoint:
-        """The week before."""
-        return self.trend[-2]
-
-    @property
-    def this(self) -> TrendPoint:
-        """The week itself, as a point of the trend."""
-        return self.trend[-1]
 
 
 class _Failure(NamedTuple):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kb.templates.table import COARSE_WINDOWS, LAST_WINDOWS, Windows
+from kb.templates.windows import COARSE_WINDOWS, LAST_WINDOWS, Windows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from kb.templates.masking import LineKind, LineShape, level_of
-from kb.templates.table import OTHER, OTHER_TROUBLE
+from kb.templates.template import OTHER, OTHER_TROUBLE
 
 LOOKS = 50_000  # of a stream, if nothing else is said: some ten seconds
 FEWEST_LOOKS = 8192  # of a part of a stream, however small its share: more than a table has templates

@@ -18,30 +18,27 @@ import numpy as np
 from kb.model import StreamRef
 from kb.parsers.logs.timestamps import find_time
 from kb.templates.counts import NONE, OriginCounts, WindowCounts
-from kb.templates.line_blocks import SHAPES, LineBlock, ShapeIndex
+from kb.templates.line_blocks import LineBlock
 from kb.templates.lookup_budget import LOOKS, LookupBudget
 from kb.templates.masking import LOOKED_AT, LineShape, Range
 from kb.templates.multiline import CutLines, Tracebacks
+from kb.templates.shape_index import SHAPES, ShapeIndex
 from kb.templates.similarity import FoldedGroups
-from kb.templates.table import (
+from kb.templates.table import TableSpan, TemplateTable, merge, renamed
+from kb.templates.template import (
     FIRST,
     KEEP,
     LAST,
     MOST,
-    SECONDS,
-    STEPS,
     Occurrence,
-    TableSpan,
     Template,
     TemplatePlace,
-    TemplateTable,
     common,
     folding,
-    merge,
-    renamed,
     standing_for,
     voices,
 )
+from kb.templates.windows import SECONDS, STEPS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 
-from kb.templates.line_blocks import FOLDED, SHAPES, LineBlock
+from kb.templates.line_blocks import LineBlock
 from kb.templates.masking import LineKind, LineShape, frame_of, with_frame
+from kb.templates.shape_index import FOLDED, SHAPES
 
 LONGEST_TRACEBACK = 32 * 1024  # bytes from its head on, those of others in between included
 FAR = 64  # lines that may stand between a line's start and its rest

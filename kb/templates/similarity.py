@@ -11,20 +11,9 @@ import re
 from dataclasses import dataclass, field, replace
 
 from kb.templates.lookup_budget import LookupBudget, unlike_shape
-from kb.templates.masking import (
-    MAY_STEP,
-    SHOWN,
-    TROUBLE,
-    LineKind,
-    LineShape,
-    is_iteration,
-    is_simple,
-    kind_of,
-    level_of,
-    shape_of,
-    words_masked,
-)
-from kb.templates.table import FAMILY, KEEP, WIDEST, Template, standing_for
+from kb.templates.masking import MAY_STEP, TROUBLE, LineKind, LineShape, is_iteration, kind_of, level_of, shape_of
+from kb.templates.template import FAMILY, KEEP, WIDEST, Template, standing_for
+from kb.templates.variables import SHOWN, is_simple, words_masked
 
 HEADS = 1024  # prefixes remembered
 LIKES = 50_000

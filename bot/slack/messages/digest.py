@@ -8,7 +8,7 @@ from bot.digest.html import tiles
 from bot.render.phrases import many
 from bot.slack.blocks.builders import actions, bullets, button, header, newline, note, paragraph, rich, words
 from bot.slack.blocks.limits import Json, Message, fit
-from kb.digest.figures import Digest
+from kb.digest.digest import Digest
 
 OPEN = "digest_open"  # the button that lists what nobody has closed
 _CLASSES = 5

@@ -149,7 +149,7 @@ def test_what_is_kept_comes_back_as_it_was() -> None:
 def test_a_damaged_row_is_an_error_of_the_store(tmp_path: Path) -> None:
     """Bytes that are no good run are told as such."""
     from bot.store.tables import BaselineRow
-    from kb.templates.table import VERSION
+    from kb.templates.template import VERSION
 
     with Database(f"sqlite:///{tmp_path}/s.db") as database:
         row = BaselineRow(

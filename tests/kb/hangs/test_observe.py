@@ -10,7 +10,8 @@ import pytest
 
 from kb.collectives.trace import Ring, digest
 from kb.facts.evidence import Evidence
-from kb.hangs.observe import NonLogEvidence, hang_votes, observe
+from kb.hangs.non_log_evidence import NonLogEvidence
+from kb.hangs.observe import hang_votes, observe
 from kb.metrics.panel import Panel, Row, make_panel
 from kb.model import (
     OWN,

@@ -6,7 +6,8 @@ import random
 
 from kb.templates.lookup_budget import LOOKS, LookupBudget
 from kb.templates.miner import Miner
-from kb.templates.table import MOST, OTHER, OTHER_TROUBLE, TemplateTable, merge
+from kb.templates.table import TemplateTable, merge
+from kb.templates.template import MOST, OTHER, OTHER_TROUBLE
 from tests.support.template_samples import REF, log
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kb.templates.masking import LineKind, fold, frame_of, masked, shape_of, template_of, with_frame
+from kb.templates.masking import LineKind, fold, frame_of, shape_of, template_of, with_frame
+from kb.templates.variables import masked
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,15 @@ from itertools import cycle
 
 import pytest
 
-from kb.templates import line_blocks
 from kb.templates import miner as templates_miner
-from kb.templates.line_blocks import ShapeIndex
+from kb.templates import shape_index
 from kb.templates.lookup_budget import LookupBudget
 from kb.templates.masking import LineShape, fold, shape_of
 from kb.templates.miner import Miner
+from kb.templates.shape_index import ShapeIndex
 from kb.templates.similarity import FoldedGroups, ShapeCache
-from kb.templates.table import KEEP, TemplateTable
+from kb.templates.table import TemplateTable
+from kb.templates.template import KEEP
 from tests.support.template_samples import REF
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -80,7 +81,7 @@ def test_what_is_learned_changes_no_table(seed, monkeypatch):
     text, shapes = random_log(seed), ShapeIndex(dated=False)
     table(random_log(seed + 100), shapes)
     known, fresh = table(text, shapes), table(text)
-    monkeypatch.setattr(line_blocks, "ShapeCache", Full)
+    monkeypatch.setattr(shape_index, "ShapeCache", Full)
     assert [table(text)] * 2 == [fresh, known]
 
 
@@ -104,7 +105,7 @@ def test_lines_of_few_forms_are_what_a_full_look_says(forms, monkeypatch):
     lines = zip(cycle(forms), [*words, "error", "warning"], strict=False)
     text = "".join(form.format(word, word[::-1]) + "\n" for form, word in lines).encode()
     shapes = [table(text[: len(text) * part // 7]) for part in (1, 7)]
-    monkeypatch.setattr(line_blocks, "ShapeCache", Full)
+    monkeypatch.setattr(shape_index, "ShapeCache", Full)
     assert [table(text[: len(text) * part // 7]) for part in (1, 7)] == shapes
 
 

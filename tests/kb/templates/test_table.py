@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kb.templates import miner, multiline, table
+from kb.templates import miner, multiline, template, windows
 from kb.templates.masking import template_of
-from kb.templates.table import VARIABLE, Occurrence, TableSpan, TemplatePlace, TemplateTable, bounded, fold_alike, merge
+from kb.templates.table import TableSpan, TemplateTable, bounded, fold_alike, merge
+from kb.templates.template import VARIABLE, Occurrence, TemplatePlace
 from tests.support.template_samples import REF, log, mined, part
 
 WARM = 2048
@@ -22,10 +23,10 @@ WARM = 2048
 @pytest.fixture
 def tight(monkeypatch):
     """Bounds so narrow that small logs meet them."""
-    monkeypatch.setattr(table, "MOST", 60)
-    monkeypatch.setattr(table, "LAST_WINDOWS", 6)
-    monkeypatch.setattr(table, "COARSE_WINDOWS", 8)
-    monkeypatch.setattr(table, "MOST_VOICES", 2)
+    monkeypatch.setattr(template, "MOST", 60)
+    monkeypatch.setattr(windows, "LAST_WINDOWS", 6)
+    monkeypatch.setattr(windows, "COARSE_WINDOWS", 8)
+    monkeypatch.setattr(template, "MOST_VOICES", 2)
     monkeypatch.setattr(miner, "PART", 9000)
     monkeypatch.setattr(miner, "FEWEST", 300)
     monkeypatch.setattr(multiline, "LONGEST_TRACEBACK", 500)
@@ -56,7 +57,7 @@ def test_cuts_do_not_change_a_table_that_is_full(seed):
     """Folding and leaving out do not depend on cuts either."""
     text = log(400, seed)
     whole = mined(text)
-    assert whole.keep < table.KEEP
+    assert whole.keep < template.KEEP
     order = random.Random(seed)
     for _ in range(4):
         assert whole == in_parts(text, [order.randrange(len(text)) for _ in range(5)], order, WARM)
@@ -110,7 +111,7 @@ def test_few_variants_are_kept_apart():
 
 def test_trouble_is_left_out_last(monkeypatch):
     """When even folded families are too many, those that tell of an error stay."""
-    monkeypatch.setattr(table, "MOST", 40)
+    monkeypatch.setattr(template, "MOST", 40)
     calm = [" ".join(["word"] * width) for width in range(1, 200)]
     found = made(*calm, "disk failed at last")
     assert "disk failed at last" in {one.template.text for one in found.templates.values()}

@@ -1,0 +1,147 @@
+"""Answers of HTTP servers: read piece by piece up to a bound, and failures as SourceFailed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import httpx
+
+from connectors.base.budget import Budget
+from connectors.base.contract import Deadline, Failure, SourceFailed
+
+AGAIN = frozenset({429, 500, 502, 503, 504})
+SHOWN = 300  # characters of what was asked or answered, in messages
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """A whole answer: status, headers (lower-case names), body. `cut`: the body was longer and was cut at the bound."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    cut: bool = False
+
+
+class StreamedResponse:
+    """An answer whose body is still to be read, once."""
+
+    def __init__(self, response: httpx.Response, deadline: Deadline, asked: str, budget: Budget) -> None:
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
+        self._response = response
+        self._deadline = deadline
+        self._asked = asked
+        self._budget = budget
+
+    def pieces(self) -> Iterator[bytes]:
+        """The body, piece by piece, decoded.
+
+        Raises:
+            SourceFailed: the connection broke, the body was cut short, or the deadline passed.
+        """
+        try:
+            for piece in self._response.iter_bytes():
+                self._budget.read(len(piece))
+                self._deadline.check(self._asked)
+                yield piece
+        except httpx.HTTPError as error:
+            raise failure(error, self._asked, cut=True) from None
+        except httpx.StreamError as error:
+            raise SourceFailed("bad_answer", f"its answer cannot be read: {error}", asked=self._asked) from None
+
+    def whole(self, largest: int) -> HttpResponse:
+        """The body as one, cut at `largest` bytes."""
+        held = bytearray()
+        for piece in self.pieces():
+            held += piece
+            if len(held) > largest:
+                return HttpResponse(self.status, self.headers, bytes(held[:largest]), cut=True)
+        return HttpResponse(self.status, self.headers, bytes(held))
+
+    def lines(self, longest: int = 1 << 20) -> Iterator[bytes]:
+        """The body as lines without their ends; longer ones are cut at `longest` bytes."""
+        held = bytearray()
+        skipping = False
+        for piece in self.pieces():
+            held += piece
+            *whole, rest = bytes(held).split(b"\n")
+            held = bytearray(rest)
+            for line in whole:
+                if not skipping:
+                    yield line[:longest]
+                skipping = False
+            if len(held) > longest:
+                if not skipping:
+                    yield bytes(held[:longest])
+                held, skipping = bytearray(), True
+        if held and not skipping:
+            yield bytes(held)
+
+
+MEANING_OF_STATUS: Mapping[int, tuple[Failure, str]] = {
+    401: ("unauthorised", "the token or password is missing, wrong or expired: see `login` of this connector"),
+    403: ("forbidden", "these credentials lack a right: docs/privileges.md lists what is needed"),
+    404: ("missing", ""),
+    407: ("unauthorised", "a proxy wants credentials"),
+    408: ("timeout", ""),
+    429: ("rate_limited", "it is asked too often: lower `load` of this connector"),
+    504: ("timeout", ""),
+}
+
+
+def failure(error: httpx.HTTPError, asked: str, *, cut: bool = False) -> SourceFailed:
+    """Return the failure that an error of the HTTP library means. `cut`: the body had begun."""
+    said = shortened(" ".join(str(error).split())) or type(error).__name__
+    if isinstance(error, httpx.TimeoutException):
+        return SourceFailed("timeout", "it did not answer in time", asked=asked)
+    if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError | httpx.DecodingError) and cut:
+        return SourceFailed("bad_answer", f"its answer broke off: {said}", asked=asked)
+    if isinstance(error, httpx.RemoteProtocolError | httpx.DecodingError):
+        return SourceFailed("bad_answer", f"it does not speak HTTP as it should: {said}", asked=asked)
+    return SourceFailed("unreachable", f"it cannot be reached: {said}", asked=asked, hint="check address, port and TLS")
+
+
+def error_text(response: httpx.Response, deadline: Deadline) -> str:
+    """What a refusal says of itself, cut."""
+    held = b""
+    try:
+        for piece in response.iter_bytes():
+            held += piece
+            if len(held) > 4096 or deadline.left() <= 0:
+                break
+    except (httpx.HTTPError, httpx.StreamError):
+        pass
+    return shortened(printable(held[:4096]))
+
+
+def printable(text: bytes) -> str:
+    """Return bytes as one line of printable text."""
+    decoded = text.decode("utf-8", errors="replace")
+    return " ".join(re.sub(r"[^\x20-\x7e\u00a0-\uffff]+", " ", decoded).split())
+
+
+def shortened(text: str) -> str:
+    """Return a text cut to what a message shows."""
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def retry_after(headers: httpx.Headers) -> float | None:
+    """Seconds to wait, by the header; a date is read against the server's own clock, which may be wrong."""
+    told = headers.get("retry-after", "").strip()
+    if told.isascii() and told.isdigit():
+        return float(told[:9])
+    try:
+        when = parsedate_to_datetime(told)
+    except ValueError:
+        return None
+    try:
+        now = parsedate_to_datetime(headers.get("date", ""))
+    except ValueError:
+        now = datetime.now(UTC)
+    when, now = (one if one.tzinfo else one.replace(tzinfo=UTC) for one in (when, now))
+    return max(0.0, (when - now).total_seconds())

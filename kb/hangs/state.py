@@ -1,0 +1,259 @@
+"""Whether a job hangs: the votes of the hang probes over its logs, stacks, collectives, RAS answers and metrics."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from kb.collectives.analyse import judge_rings
+from kb.collectives.result import CollectiveVerdict
+from kb.collectives.size_mismatch import Overrun, overrun_in, settle_sizes
+from kb.collectives.trace import Ring, size
+from kb.facts.evidence import Evidence
+from kb.facts.job_facts import Facts
+from kb.hangs.checkpoint_saves import longest_save, slow_save
+from kb.hangs.exonerations import HangContext, explain_phase, launching
+from kb.hangs.nccl_ras.standstill import RasVote, last_launch, ras_vote
+from kb.hangs.non_log_evidence import NonLogEvidence, expected_ranks
+from kb.hangs.pace import has_begun, long_step, pace_of, pauses
+from kb.hangs.votes import SKEW, HangLimits, Phase, Probe, count_votes, phase_of, silence
+from kb.model import Scalar, StackSample, Structure
+from kb.report import Hang
+from kb.stacks.outliers import Comparison, compare
+from kb.stacks.stall_vote import StackVote, Stillness, probe_stillness
+
+_OVER = re.compile(
+    r"(?i)(?:completed|failed|cancelled|canceled|timeout|node_fail|out_of_memory|preempted|boot_fail|deadline|succeeded)\b.{0,80}"
+)
+_APART = frozenset({"missing", "disagrees", "out_of_order"})
+_ENDS = ("elastic_failure", "elastic_exit", "launcher_exit", "slurm_end")
+
+
+@dataclass(frozen=True, slots=True)
+class HangState:
+    """What the parts say together. `phase` explains the votes where it is held; `ended`: the processes are gone.
+
+    `overdue`: a checkpoint takes many times as long as those before it.
+    """
+
+    now: float | None
+    limits: HangLimits
+    collectives: CollectiveVerdict | None
+    polls: RasVote | None
+    seen: Comparison | None
+    hang: Hang
+    phase: Phase
+    ended: bool
+    overdue: bool = False
+
+
+def hang_state(facts: Facts, parts: NonLogEvidence, limits: HangLimits) -> HangState:
+    """Let the probes vote on a job, and work out the phase that may explain its silence."""
+    world = facts.evidence.job.world_size
+    now = _now(facts.evidence, parts)
+    limits = replace(limits, pending=_pending(facts, limits))
+    dumped = parts.dumped if parts.dumped is not None else now  # what pended then may have ended since
+    collectives = settle_sizes(judge_rings(_own(parts.rings, facts), dumped), _received(facts)) if parts.rings else None
+    polls = ras_vote(parts.ras, limits.pending, world_size=world) if parts.ras else None
+    if _ended(facts):
+        return HangState(now, limits, collectives, polls, None, Hang(), Phase(), True)
+    timeout = min((one.timeout for one in (collectives.pending if collectives else ()) if one.timeout), default=None)
+    samples = _answering(parts.stacks)
+    stacks, vote = _stillness(samples, facts, limits)
+    moved = _moved(parts, now)
+    probes: tuple[Probe, ...] = (
+        silence(facts, now, limits, timeout, late=parts.late),
+        stacks,
+        _spin(parts, now),
+        _collective(facts, _recorded(collectives, dumped, limits), polls, now, limits),
+    )
+    yes = [one for one in probes if one.vote == "yes"]
+    if not yes:
+        return HangState(now, limits, collectives, polls, None, count_votes(probes, limits), Phase(), False)
+    seen = compare(samples, expected_ranks(facts), stillness_limits(limits)) if samples else None
+    missing = _gone(parts, samples) or _lacking(collectives, polls)
+    lasted = pauses(facts.streams)
+    saved = None if "saving" in lasted else longest_save(facts)
+    lasted |= {"saving": saved} if saved is not None else {}
+    overdue = slow_save(facts, now) is not None
+    step = long_step(facts.streams)
+    scene = HangContext(
+        now, seen, vote, _span(samples), missing, moved, lasted, timeout, step, parts.late, _traffic(parts), overdue
+    )
+    probes = tuple(launching(one, polls, scene, limits) if one.name == "collective" else one for one in probes)
+    yes = [one for one in probes if one.vote == "yes"]
+    phase = explain_phase(phase_of(facts, now, limits, timeout), yes, scene, limits)
+    return HangState(now, limits, collectives, polls, seen, count_votes(probes, limits, phase), phase, False, overdue)
+
+
+def _pending(facts: Facts, limits: HangLimits) -> float:
+    """For how long a collective may pend, beside the job's own steps; the first ones may take long and nobody knows how long."""
+    pace = max((pace_of(facts.streams) or 0.0), (long_step(facts.streams) or 0.0))
+    known = pace > 0.0 or has_begun(facts.streams) or not any(one.points for one in facts.streams)
+    return max(limits.pending if known else limits.data_wait, limits.pending_steps * pace)
+
+
+def _answering(stacks: Sequence[StackSample]) -> Sequence[StackSample]:
+    """The stacks of ranks that could be asked in one of the two newest rounds: of the others nothing is known now."""
+    newest: dict[str, float] = {}
+    for one in stacks:
+        newest[one.sample] = max(newest.get(one.sample, -math.inf), one.time if one.time is not None else -math.inf)
+    if len(newest) < 3 or -math.inf in newest.values():  # without times nobody knows which rounds are the newest
+        return stacks
+    late = set(sorted(newest, key=newest.__getitem__)[-2:])
+    there = {one.resource.rank for one in stacks if one.sample in late}
+    return [one for one in stacks if one.resource.rank in there]
+
+
+def _gone(parts: NonLogEvidence, answering: Sequence[StackSample]) -> bool:
+    """Whether a rank answers no more, neither with stacks nor with a dump."""
+    there = {one.resource.rank for one in answering} | {one.rank for one in parts.rings}
+    return bool(parts.rings) and any(one.resource.rank not in there for one in parts.stacks)
+
+
+def _span(stacks: Sequence[StackSample]) -> float:
+    times = [one.time for one in stacks if one.time is not None]
+    return max(times) - min(times) if times else 0.0
+
+
+def _moved(parts: NonLogEvidence, now: float | None) -> float | None:
+    """The newest progress that collectives prove: an operation that was queued or ended, a launch that RAS counted."""
+    stamps = [one.time for one in parts.rings if one.time is not None and (now is None or one.time <= now + SKEW)]
+    counted = last_launch(parts.ras)
+    return max((*stamps, *((counted,) if counted is not None else ())), default=None)
+
+
+def _traffic(parts: NonLogEvidence) -> float | None:
+    """When the links of most ranks last carried half of what they usually do, or more; None where nobody looked."""
+    panel = parts.panels.get("rdma_tx")
+    if panel is None or not panel.times.size:
+        return None
+    from kb.metrics.panel import last_at_usual  # noqa: PLC0415 - numpy, as below
+
+    return last_at_usual(panel)
+
+
+def _lacking(verdict: CollectiveVerdict | None, polls: RasVote | None) -> bool:
+    """Whether somebody is known not to be in what the others wait in: then they do not wait for the transport."""
+    apart = verdict is not None and any(one.kind in _APART for one in verdict.culprits)
+    return apart or (polls is not None and any(one.kind != "init" for one in polls.pending))
+
+
+def _now(evidence: Evidence, parts: NonLogEvidence) -> float | None:
+    """When the evidence was taken: as the job says, else the newest time of its stacks or RAS answers.
+
+    Dumps do not say when they were written: the newest stamp in them is that of the last operation.
+    """
+    if evidence.job.collected_at is not None:
+        return evidence.job.collected_at
+    times = [
+        *(one.time for one in parts.stacks),
+        *(one.time for one in parts.ras),
+    ]
+    return max((time for time in times if time is not None), default=None)
+
+
+def _ended(facts: Facts) -> bool:
+    """Whether the run's processes are gone: then nothing hangs any more."""
+    job = facts.evidence.job
+    over = job.end is not None and (job.collected_at is None or job.end <= job.collected_at)
+    if over or _OVER.fullmatch((job.state or "").strip()) or any(one.stopped_itself for one in facts.streams):
+        return True
+    return any(_stopped(facts, at, one) for kind in _ENDS for at, one in facts.structures(kind))
+
+
+def stillness_limits(limits: HangLimits) -> Stillness:
+    """Return when stacks count as unchanged."""
+    return Stillness(int(limits.stack_samples), limits.stack_apart, limits.stack_share)
+
+
+def _stillness(stacks: Sequence[StackSample], facts: Facts, limits: HangLimits) -> tuple[Probe, StackVote | None]:
+    if not stacks:
+        return Probe("stacks", "not_observable", "no stacks were taken"), None
+    vote = probe_stillness(stacks, stillness_limits(limits), expected_ranks(facts))
+    times = [one.time for one in stacks if one.time is not None]
+    return Probe("stacks", vote.vote, vote.detail, vote.since, max(times, default=None)), vote
+
+
+def _spin(parts: NonLogEvidence, now: float | None) -> Probe:
+    ends = [float(one.times[-1]) for one in parts.panels.values() if one.times.size]
+    if not ends:
+        return Probe("spin", "not_observable", "no metrics of GPUs and links were given")
+    from kb.metrics.spinning import spinning  # noqa: PLC0415 - numpy is slow to import, and only metrics need it
+
+    at = now if now is not None else max(ends)
+    vote = spinning(parts.panels, at)
+    return Probe("spin", vote.vote, vote.detail, vote.since, at)
+
+
+def _collective(
+    facts: Facts, recorded: Probe | None, polls: RasVote | None, now: float | None, limits: HangLimits
+) -> Probe:
+    """Probe (d): from the recorders, from RAS, else from what the watchdogs wrote; who sees one pending is believed."""
+    if recorded is not None and recorded.vote == "yes":
+        return recorded
+    if polls is not None and (recorded is None or polls.vote == "yes"):
+        since = min((one.since for one in polls.pending), default=None)
+        return Probe("collective", polls.vote, f"by NCCL RAS: {polls.detail}", since, now)
+    if recorded is not None:
+        return recorded
+    ran = [_number(one.fields.get("ran_ms")) for at, one in facts.structures("watchdog") if _stopped(facts, at, one)]
+    if ran and max(ran) > 1000.0 * limits.pending:
+        return Probe("collective", "yes", f"a watchdog saw an operation run for {max(ran) / 1000:.0f} s", None, now)
+    return Probe("collective", "not_observable", "neither Flight Recorder dumps nor RAS answers were given")
+
+
+def _recorded(verdict: CollectiveVerdict | None, now: float | None, limits: HangLimits) -> Probe | None:
+    """What the Flight Recorder says; without the time at which it was dumped only what is old by its own stamps."""
+    if verdict is None or not verdict.seen:
+        return None
+    oldest = max(verdict.pending, key=lambda one: -1.0 if one.age is None else one.age, default=None)
+    if oldest is None or oldest.age is None:
+        if verdict.groups:
+            told = f"{verdict.groups} groups have unfinished operations, of unknown age"
+            return Probe("collective", "not_observable", f"by the Flight Recorder {told}")
+        told = f"by the Flight Recorder nothing is pending on {verdict.seen} ranks"
+        return Probe("collective", "no", told, None, now)
+    if oldest.age > limits.pending:
+        since = None if now is None else now - oldest.age
+        group = oldest.name or f"group {oldest.pg}"
+        told = f"{oldest.op} {oldest.seq} of {group} is pending for {oldest.age:.0f} s on {size(oldest.ranks)} ranks"
+        return Probe("collective", "yes", told, since, now)
+    if now is None:
+        told = "by the Flight Recorder operations are unfinished, of unknown age: it is not known when it was dumped"
+        return Probe("collective", "not_observable", told)
+    told = f"by the Flight Recorder the oldest of {verdict.seen} ranks is pending for {oldest.age:.0f} s"
+    return Probe("collective", "no", told, None, now)
+
+
+def _stopped(facts: Facts, stream: int, one: Structure) -> bool:
+    """Whether the run did not go on behind what stands in a log."""
+    return not facts.streams[stream].went_on(one.offset)
+
+
+def _number(value: Scalar) -> float:
+    """A field as a finite number; 0 where it is none."""
+    try:
+        number = float(value or 0)
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+    return number if math.isfinite(number) else 0.0
+
+
+def _own(rings: Sequence[Ring], facts: Facts) -> Sequence[Ring]:
+    """The dumps without those of ranks that the job does not have (a gap tells of them), unless they are most."""
+    world = expected_ranks(facts)
+    kept = [one for one in rings if one.rank is None or not world or one.rank in world]
+    return kept if 2 * len(kept) > len(rings) else rings
+
+
+def _received(facts: Facts) -> Iterator[Overrun]:
+    """Ranks whose own last words are that they got more than they had room for."""
+    for kind in ("native_crash", "exception", "nccl_warn"):
+        for at, one in facts.structures(kind):
+            rank = one.resource.rank if one.resource.rank is not None else facts.streams[at].summary.ref.resource.rank
+            found = None if rank is None else overrun_in(rank, f"{one.line} {one.fields.get('what') or ''}")
+            if found is not None:
+                yield found

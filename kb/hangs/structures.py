@@ -1,0 +1,325 @@
+"""What stacks, collectives, metrics, RAS answers and events show, as structures that rules match.
+
+A rule sees no stack and no recorder, only structures (kinds `hang`, `stack_outlier`, `collective_culprit`, `peer_outlier`,
+`platform_event` of docs/structures.md). Each source gets a stream of its own that names the file it came from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kb.collectives.trace import size
+from kb.facts.evidence import Evidence
+from kb.facts.job_facts import Facts
+from kb.hangs.checkpoint_saves import slow_save
+from kb.hangs.kubernetes_events import relevant_events
+from kb.hangs.late_ranks import last_within, late_ranks
+from kb.hangs.non_log_evidence import NonLogEvidence, expected_ranks
+from kb.hangs.rank_timing import slow_group, slow_ranks
+from kb.hangs.state import HangState, stillness_limits
+from kb.hangs.votes import phase_of
+from kb.hangs.warmup import stuck_warm_up, warm_up_of
+from kb.model import Event, Resource, Scalar, SourceKind, StreamRef, Structure
+from kb.report import Hang, short_ranges
+from kb.scanning.summary import StreamSummary
+from kb.stacks.activity import ProcessActivity
+from kb.stacks.outliers import Outlier, compare
+
+MOST = 16  # structures of one kind
+EVENTS = 64  # newest events of one kind
+
+
+@dataclass(frozen=True, slots=True)
+class SourcedStructure:
+    """A structure and where it comes from."""
+
+    source: str
+    kind: SourceKind
+    group: str
+    structure: Structure
+
+
+_KINDS: Mapping[str, str] = {
+    "stacks": "stack_outlier",
+    "collectives": "collective_culprit",
+    "metrics": "peer_outlier",
+    "events": "platform_event",
+    "probes": "hang",
+    "phases": "slow_phase",
+    "plan": "off_plan",
+}
+
+
+def _made(source: str, group: str, line: str, fields: Mapping[str, Scalar], who: Resource) -> SourcedStructure:
+    told = {name: value for name, value in fields.items() if value is not None and value != ""}
+    where: SourceKind = "stack" if group == "stacks" else "event"
+    kind = _KINDS[group]
+    return SourcedStructure(source, where, group, Structure(kind, 0, 1, line[:512], told, who))
+
+
+def structures(evidence: Evidence, parts: NonLogEvidence, state: HangState, facts: Facts) -> list[SourcedStructure]:
+    """Return the structures of everything that the evidence shows besides its logs."""
+    return [
+        *_of_hang(state.hang, evidence),
+        *_of_stacks(parts, state, facts),
+        *_of_collectives(state),
+        *_of_ras(state),
+        *_of_panels(parts, state.hang),
+        *_of_ranks(evidence, parts, state),
+        *_of_saves(facts, state),
+        *_of_plan(facts),
+        *_of_compound(parts, facts, state),
+        *_of_events(relevant_events(parts.events, evidence.job)),
+    ]
+
+
+def _of_hang(hang: Hang, evidence: Evidence) -> Iterator[SourcedStructure]:
+    yes = [one for one in hang.votes if one.vote == "yes"]
+    if yes and (hang.called or hang.suspected):
+        line = "; ".join(f"{one.probe}: {one.detail}" for one in yes)
+        state = "called" if hang.called else "suspected"
+        fields: dict[str, Scalar] = {"state": state, "votes": len(yes), "probes": ", ".join(one.probe for one in yes)}
+        yield _made("hang probes", "probes", line, fields, Resource(cluster=evidence.job.cluster))
+
+
+def has_stalled(parts: NonLogEvidence, state: HangState, facts: Facts) -> bool:
+    """Whether there are stacks of a run that does not get on, or that was ended because it did not."""
+    died = state.ended and bool(facts.structures("watchdog"))
+    return bool(parts.stacks) and (state.hang.called or state.hang.suspected or died)
+
+
+def _of_stacks(parts: NonLogEvidence, state: HangState, facts: Facts) -> Iterator[SourcedStructure]:
+    """Who stands elsewhere than the others; only where something says that the run does not get on, or that it had not."""
+    if not has_stalled(parts, state, facts):
+        return
+    seen = state.seen or compare(parts.stacks, expected_ranks(facts), stillness_limits(state.limits))
+    ordered = sorted(parts.stacks, key=lambda one: (one.time is not None, one.time or 0.0, one.source))
+    sources = {one.resource.rank: one.source for one in ordered if not one.child}
+    if seen.outliers and not seen.shared:
+        for place, one in enumerate(seen.outliers[:MOST]):
+            yield _outlier(one, place, seen.fault, sources.get(one.rank, "stacks"), overdue=state.overdue)
+    elif seen.fault:
+        group = seen.groups[0] if seen.groups else None
+        fields: dict[str, Scalar] = {
+            "class": seen.fault,
+            "shared": "yes",
+            "activity": group.doing.activity if group else "",
+            "frame": _frame(group.doing) if group else "",
+        }
+        yield _made("stacks", "stacks", seen.reason, fields, Resource())
+
+
+def _outlier(one: Outlier, place: int, fault: str, source: str, *, overdue: bool) -> SourcedStructure:
+    """Whose save was quick before, and is far beyond that now, is held by what it writes to."""
+    fault = one.doing.fault or fault
+    held = overdue and fault == "checkpoint_save"
+    fields: dict[str, Scalar] = {
+        "class": "storage_io" if held else fault,
+        "shared": "no",
+        "sure": "yes" if one.sure else "no",
+        "activity": one.doing.activity,
+        "frame": _frame(one.doing),
+        "context": one.doing.context,
+        "place": place,
+    }
+    line = f"rank {one.rank}: {one.why}" if f"rank {one.rank}" not in one.why else one.why
+    line += "; the saves before took a small part of this time" if held else ""
+    return _made(source, "stacks", line, fields, replace(one.resource, rank=one.rank))
+
+
+def _frame(doing: ProcessActivity) -> str:
+    """The frame that tells, or where that is one of the C side the nearest of the run's own code."""
+    frame = doing.frame if doing.frame is not None and doing.frame.line else doing.caller or doing.frame
+    if frame is None:
+        return ""
+    place = frame.file.rsplit("/", 1)[-1] + (f":{frame.line}" if frame.line else "")
+    return f"{frame.function} ({place})" if place else frame.function
+
+
+def _of_collectives(state: HangState) -> Iterator[SourcedStructure]:
+    """Ranks that others wait for; only where something is pending for long (or nobody knows how long), or ranks disagree."""
+    verdict = state.collectives
+    if verdict is None:
+        return
+    old = any(state.now is None or one.age is None or one.age > state.limits.pending for one in verdict.pending)
+    odd = any(one.state == "mismatch" for one in verdict.communicators)
+    if not odd and (not old or state.phase.known):
+        return
+    for place, one in enumerate(verdict.culprits[:MOST]):
+        fields: dict[str, Scalar] = {
+            "why": one.kind,
+            "op": one.op,
+            "seq": one.seq,
+            "group": ", ".join(one.groups[:4]),
+            "score": round(one.score, 3),
+            "place": place,
+        }
+        line = f"rank {one.rank}: {'; '.join(one.reasons[:3])}"
+        yield _made(one.source or "flight_recorder", "collectives", line, fields, Resource(rank=one.rank))
+    if not verdict.culprits and verdict.waiting:
+        line = f"{size(verdict.waiting)} ranks wait in {verdict.groups} groups, and nobody is told who does not"
+        yield _made("flight_recorder", "collectives", line, {"why": "nobody"}, Resource())
+
+
+def _of_ras(state: HangState) -> Iterator[SourcedStructure]:
+    vote = state.polls
+    if vote is None or vote.vote != "yes" or state.phase.known:
+        return
+    for place, one in enumerate(vote.suspects[:MOST]):
+        where = one.place
+        name = f"rank {where.world_rank}" if where.world_rank is not None else f"process {where.pid} on {where.host}"
+        line = f"{name}: {one.state} in {one.lacks} communicators in which others wait"
+        fields: dict[str, Scalar] = {
+            "why": "missing" if one.state != "behind" else "behind",
+            "state": one.state,
+            "place": place,
+        }
+        who = Resource(node=where.host or None, rank=where.world_rank, pid=where.pid)
+        yield _made("ras", "collectives", line, fields, who)
+
+
+def _of_panels(parts: NonLogEvidence, hang: Hang) -> Iterator[SourcedStructure]:
+    if not parts.panels:
+        return
+    from kb.metrics.peer_outliers import odd_rows  # noqa: PLC0415 - numpy, as above
+    from kb.metrics.spinning import idle_among_spinning  # noqa: PLC0415 - numpy, as above
+
+    util = parts.panels.get("gpu_util")
+    if util is not None and (hang.called or hang.suspected):
+        now = float(util.times[-1]) if util.times.size else 0.0
+        for row in idle_among_spinning(util, now):
+            line = f"{row.name}: GPU utilisation about 0 while the others are at 100 %"
+            yield _made("metrics", "metrics", line, {"metric": "gpu_idle", "way": "below"}, row.resource)
+    for place, odd in enumerate(odd_rows([panel for _, panel in sorted(parts.panels.items())])[:MOST]):
+        worst = odd.outliers[0]
+        way = "above" if worst.value > worst.median else "below"
+        fields: dict[str, Scalar] = {
+            "metric": worst.metric,
+            "way": way,
+            "size": round(worst.size, 4),
+            "place": place,
+            "standing": "yes" if worst.standing else "no",
+        }
+        yield _made("metrics", "metrics", worst.text, fields, odd.row.resource)
+
+
+def _of_ranks(evidence: Evidence, parts: NonLogEvidence, state: HangState) -> Iterator[SourcedStructure]:
+    """Who is slow by the ranks' own lines, and by the order in which they join; nobody is where the run stands still."""
+    if state.hang.called or state.hang.suspected:
+        return
+    odd = slow_ranks(evidence.streams, uneven=any(lane.pairs for ring in parts.rings for lane in ring.lanes))
+    for place, one in enumerate(odd[:MOST]):
+        standing = "yes" if one.standing else "no"
+        size = round(one.value / one.usual - 1, 4) if one.usual else None
+        fields: dict[str, Scalar] = {"metric": one.metric, "way": "above", "size": size, "place": place}
+        yield _made(one.source, "metrics", one.text, fields | {"standing": standing}, Resource(rank=one.rank))
+    if odd:
+        return
+    group = slow_group(evidence.streams)
+    last = last_within(parts.rings, group.ranks, group.value - group.usual) if group else None
+    if group is not None and last is not None:
+        rank, name = last
+        line = (
+            f"ranks {short_ranges(group.ranks)} work {group.value:.4g} s a step, the others {group.usual:.4g} s; "
+            f"of them rank {rank} joins {name} last, and the others wait for it within their own step"
+        )
+        fields = {"metric": "compute_time", "way": "above", "place": 0, "standing": "yes"}
+        yield _made(group.source, "metrics", line, fields, Resource(rank=rank))
+        return
+    for place, late in enumerate(late_ranks(parts.rings)[:MOST]):
+        line = (
+            f"rank {late.rank} joins {late.op} of {late.group} last in {late.often:.0%} of {late.count} times, "
+            f"{late.lag:.3g} s behind the others, of {late.period:.3g} s from one to the next"
+        )
+        fields = {"metric": "arrival", "way": "above", "size": round(late.lag / late.period, 4), "place": place}
+        yield _made(late.source or "flight_recorder", "metrics", line, fields, Resource(rank=late.rank))
+
+
+def _of_saves(facts: Facts, state: HangState) -> Iterator[SourcedStructure]:
+    """A checkpoint that takes many times as long as the job's own before; where a hang is called, its stacks say more."""
+    found = None if state.ended or state.hang.called else slow_save(facts, state.now)
+    if found is not None:
+        fields: dict[str, Scalar] = {
+            "phase": "saving",
+            "seconds": round(found.seconds, 1),
+            "usual": round(found.longest, 1),
+            "step": found.step,
+        }
+        yield _made(found.source, "phases", found.text, fields, found.resource)
+
+
+def _of_plan(facts: Facts) -> Iterator[SourcedStructure]:
+    """A learning rate that does not do what the job's command line asks for."""
+    planned = warm_up_of(facts.evidence.job.args)
+    for one in facts.streams if planned else ():
+        stuck = stuck_warm_up(one.points, planned) if one.summary.ref.kind == "job" else None
+        if stuck is not None:
+            fields: dict[str, Scalar] = {
+                "what": "learning_rate",
+                "value": stuck.rate,
+                "planned": stuck.planned,
+                "step": stuck.point.step,
+            }
+            yield _made(one.summary.ref.uri, "plan", stuck.text, fields, Resource())
+            return
+
+
+def _of_compound(parts: NonLogEvidence, facts: Facts, state: HangState) -> Iterator[SourcedStructure]:
+    """A GPU that spins with no progress, a queue pair that completes nothing and a process in D state, all on one node.
+
+    Nothing in a phase that explains it: who waits for another rank's checkpoint spins too, and who writes it sits in D state.
+    """
+    stalled = [one for one in parts.events if one.kind == "cq_stall"]
+    blocked = [one for one in parts.events if one.kind == "d_state" and not one.fields.get("ended")]
+    if state.now is None or state.ended or not (stalled and blocked and "sm_active" in parts.panels):
+        return
+    if state.phase.held or phase_of(facts, state.now, state.limits).held:
+        return
+    from kb.metrics.spinning import stalled_compound  # noqa: PLC0415 - numpy, as above
+
+    progress = max((one.points[-1].time or 0.0 for one in facts.streams if one.points), default=0.0)
+    vote = stalled_compound(parts.panels["sm_active"], stalled, blocked, state.now, progress or None)
+    if vote.vote == "yes":
+        named = {one.resource.node for one in blocked} & {one.resource.node for one in stalled}
+        there = [one for one in blocked if not named or one.resource.node in named]
+        on = Counter(str(one.fields["blocked_on"]) for one in there if one.fields.get("blocked_on"))
+        fields: dict[str, Scalar] = {
+            "state": "stalled",
+            "votes": 3,
+            "probes": vote.probe,
+            "blocked_on": on.most_common(1)[0][0] if on else "unknown",
+        }
+        who = Resource(node=next(iter(named)) if len(named) == 1 else None)
+        yield _made(
+            "hang probes", "probes", f"{vote.detail}; {there[0].message}" if there else vote.detail, fields, who
+        )
+
+
+def _of_events(events: Sequence[Event]) -> Iterator[SourcedStructure]:
+    """The newest events of each kind; the number of an Xid that a node's condition tells is one more structure."""
+    kept: dict[str, int] = {}
+    newest = sorted(enumerate(events), key=lambda one: (one[1].time is not None, one[1].time or 0.0, one[0]))
+    found = []
+    for _, one in reversed(newest):
+        kept[one.kind] = kept.get(one.kind, 0) + 1
+        if kept[one.kind] <= EVENTS and len(kept) <= MOST:
+            found.append(one)
+    for one in reversed(found):
+        fields: dict[str, Scalar] = {**dict(list(one.fields.items())[:16]), "kind": one.kind, "reason": one.reason}
+        made = _made(one.source, "events", one.message or one.reason, fields, one.resource)
+        yield replace(made, structure=replace(made.structure, time=one.time))
+        if one.kind == "node_problem" and one.fields.get("xid") is not None:
+            parts = {"xid": one.fields["xid"], "pci": one.fields.get("pci") or "unknown", "detail": one.message[:200]}
+            yield replace(made, structure=replace(made.structure, kind="xid", fields=parts, time=one.time))
+
+
+def streams_of(found: Iterable[SourcedStructure]) -> Iterator[StreamSummary]:
+    """One stream a source; its structures one after another."""
+    sources: dict[tuple[str, SourceKind, str], list[Structure]] = {}
+    for one in found:
+        sources.setdefault((one.source, one.kind, one.group), []).append(one.structure)
+    for (uri, kind, group), members in sources.items():
+        placed = tuple(replace(one, offset=at, end=at + 1) for at, one in enumerate(members))
+        yield StreamSummary(StreamRef(uri, kind=kind, group=group), structures=placed)

@@ -1,0 +1,167 @@
+"""A log template, where it occurred, and the rules for when several templates fold into one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from heapq import nsmallest
+from typing import TypeVar
+
+VERSION = 2  # of masking and folding; tables of different versions do not compare
+VARIABLE = "<*>"
+MOST = 4096  # templates of a table, nearly: what `_weight` may come to
+KEEP = 64  # different templates of a group before it folds; a family folds at FAMILY times as many
+FAMILY = 16
+FIRST, LAST = 4, 4  # places kept of a template
+MOST_VOICES = 1024  # ranks, and nodes, counted of a template
+WIDEST = 32  # words that are told apart; the rest of a text is one more
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A line with its variables masked as `<*>`.
+
+    `id` is the same in all runs: a digest of level and text. `level` is "debug", "info", "warning", "error" or "critical" as
+    the line told it, else None. `width` is the number of words. Alike templates share `group`, alike groups `family`; a
+    template whose `id` is its group or family stands for all of it, and its text has what all of them have in common.
+    """
+
+    id: str
+    text: str
+    level: str | None
+    width: int
+    group: str
+    family: str
+
+    @property
+    def folded(self) -> bool:
+        """Whether this stands for a whole group or family, too many to be told apart."""
+        return self.id in (self.group, self.family)
+
+
+@dataclass(frozen=True, slots=True)
+class TemplatePlace:
+    """Where a template stood: byte offset of the line, its number from 1, and its text of at most 512 characters.
+
+    `number` counts from the start of the part that was read (see `TemplateTable.numbered`). `step` is the last that a line
+    of the stream named up to here; `time` the line's own or else the last before it. None where none is known.
+    """
+
+    offset: int
+    number: int
+    line: str
+    time: float | None = None
+    step: int | None = None
+    rank: int | None = None
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Occurrence:
+    """How often a template came, the first and last few places, and how often by rank and node where lines name them."""
+
+    template: Template
+    count: int
+    first: tuple[TemplatePlace, ...]
+    last: tuple[TemplatePlace, ...]
+    ranks: Mapping[int, int] = field(default_factory=dict)
+    nodes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def places(self) -> tuple[TemplatePlace, ...]:
+        """The places kept, by offset, none twice."""
+        return by_offset((*self.first, *self.last))
+
+
+# Lines that were counted and not looked at (kb.templates.lookup_budget): their family comes first, so that it is never left out.
+OTHER = Template("other", "<lines unlike all others>", None, 4, "gother", "f0" + 16 * "0")
+OTHER_TROUBLE = Template("othertrouble", "<errors unlike all others>", "error", 4, "gothertrouble", "f0" + 16 * "0")
+
+
+def add_occurrences(left: Occurrence, right: Occurrence) -> Occurrence:
+    """Return two occurrences of one template as one."""
+    template = left.template
+    if template.text != right.template.text:  # of what is folded, since everything else is its text
+        template = replace(template, text=common(template.text, right.template.text))
+    return Occurrence(
+        template,
+        left.count + right.count,
+        by_offset((*left.first, *right.first))[:FIRST],
+        by_offset((*left.last, *right.last))[-LAST:],
+        voices(left.ranks, right.ranks),
+        voices(left.nodes, right.nodes),
+    )
+
+
+def by_offset(places: Iterable[TemplatePlace]) -> tuple[TemplatePlace, ...]:
+    """Return places by offset, each once."""
+    found = {place.offset: place for place in places}
+    return tuple(found[offset] for offset in sorted(found))
+
+
+_Voice = TypeVar("_Voice", int, str)
+
+
+def voices(left: Mapping[_Voice, int], right: Mapping[_Voice, int]) -> Mapping[_Voice, int]:
+    """Counts by rank or node, of the smallest where there are too many."""
+    if not right:
+        return left
+    counts = dict(left)
+    for voice, count in right.items():
+        counts[voice] = counts.get(voice, 0) + count
+    return counts if len(counts) <= MOST_VOICES else {voice: counts[voice] for voice in nsmallest(MOST_VOICES, counts)}
+
+
+def folding(
+    templates: Mapping[str, Template], keep: int, limit: str | None
+) -> tuple[int, str | None, dict[str, str | None]]:
+    """How far to fold, and the new id of each template that gets one; None for one that is left out."""
+    kept = [one for one in templates.values() if limit is None or one.family < limit]
+    names: dict[str, str | None] = {key: None for key, one in templates.items() if limit and one.family >= limit}
+    groups, families = _weights(kept, keep)
+    while keep > 1 and sum(families.values()) > MOST:
+        keep //= 2
+        groups, families = _weights(kept, keep)
+    weight = 0
+    for family in sorted(families):
+        weight += families[family]
+        if weight > MOST:
+            limit = family
+            break
+    for one in kept:
+        if limit is not None and one.family >= limit:
+            names[one.id] = None
+        elif families[one.family] > FAMILY * keep:
+            names[one.id] = one.family
+        elif groups[one.group] > keep:
+            names[one.id] = one.group
+    return keep, limit, {key: name for key, name in names.items() if key != name}
+
+
+def _weights(templates: Iterable[Template], keep: int) -> tuple[dict[str, int], dict[str, int]]:
+    """What each group and each family counts: a folded one as much as it takes to fold, so that weights only grow."""
+    groups: dict[str, int] = {}
+    family_of: dict[str, str] = {}
+    families: dict[str, int] = {}
+    for one in templates:
+        if one.id == one.family:
+            families[one.family] = FAMILY * keep + 1
+        else:
+            family_of[one.group] = one.family
+            groups[one.group] = keep + 1 if one.id == one.group else min(groups.get(one.group, 0) + 1, keep + 1)
+    for group, family in family_of.items():
+        families[family] = min(families.get(family, 0) + groups[group], FAMILY * keep + 1)
+    return groups, families
+
+
+def standing_for(template: Template, name: str) -> Template:
+    """The template that stands for this one's group or family, which `name` is."""
+    return replace(template, id=name, group=template.group if name == template.group else name)
+
+
+def common(left: str, right: str) -> str:
+    """What two texts of as many words have in common, word by word; the rest is variable."""
+    if left == right:
+        return left
+    pairs = zip(left.split(" ", WIDEST - 1), right.split(" ", WIDEST - 1), strict=False)
+    return " ".join(one if one == other else VARIABLE for one, other in pairs)
