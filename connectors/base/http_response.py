@@ -143,5 +143,5 @@ def retry_after(headers: httpx.Headers) -> float | None:
         now = parsedate_to_datetime(headers.get("date", ""))
     except ValueError:
         now = datetime.now(UTC)
-    when, now = (one if one.tzinfo else one.replace(tzinfo=UTC) for one in (when, now))
+    when, now = (item if item.tzinfo else item.replace(tzinfo=UTC) for item in (when, now))
     return max(0.0, (when - now).total_seconds())

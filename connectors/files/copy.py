@@ -92,7 +92,9 @@ def copy_tasks(entries: Iterable[tuple[str, FileEntry]], gaps: list[Gap], where:
             break
         dump = _DUMP.match(base) is not None or (bool(folders) and folders[-1] == "flight_recorder")
         found.append(CopyTask(entry, inside, _place(inside, places, dump=dump), dump))
-    return sorted(found, key=lambda one: (one.entry.name != "error.json", one.entry.size, one.inside))
+    return sorted(
+        found, key=lambda copy_task: (copy_task.entry.name != "error.json", copy_task.entry.size, copy_task.inside)
+    )
 
 
 def _place(inside: str, taken: set[str], *, dump: bool) -> str:
@@ -151,18 +153,20 @@ class FileCopier:
     def copy(self, jobs: Sequence[CopyTask]) -> None:
         """Copy all of them, or what can be by the deadline."""
         sizes = [
-            one.entry.size * (PACKED_RATIO if PACKED.search(one.entry.name) else 1) for one in jobs if not one.dump
+            copy_task.entry.size * (PACKED_RATIO if PACKED.search(copy_task.entry.name) else 1)
+            for copy_task in jobs
+            if not copy_task.dump
         ]
         share = quota_of(sizes, self.request.bounds.log_bytes, deep=self.request.deep)
         waiting: queue.SimpleQueue[CopyTask] = queue.SimpleQueue()
         ended: queue.SimpleQueue[tuple[CopyTask | None, list[Gap]]] = queue.SimpleQueue()
-        for one in jobs:
-            waiting.put(one)
+        for copy_task in jobs:
+            waiting.put(copy_task)
         total = max(1, sum(max(0, size - share.most) for size in sizes))
         for _ in range(min(SIDE_BY_SIDE, len(jobs))):
             work = _CopyWorker(self, waiting, ended, share, total)
             threading.Thread(target=work.run, daemon=True).start()
-        left = {one.inside for one in jobs}
+        left = {copy_task.inside for copy_task in jobs}
         while left:
             try:
                 job, gaps = ended.get(timeout=max(0.001, self.request.deadline.left()))
@@ -186,7 +190,7 @@ class FileCopier:
     def _told(self, jobs: Sequence[CopyTask], left: set[str]) -> None:
         rules_out = "what only the parts that are not here say"
         if self.cut:
-            kept, all_of = sum(one for _, one, _ in self.cut), sum(out + kept for _, kept, out in self.cut)
+            kept, all_of = sum(item for _, item, _ in self.cut), sum(out + kept for _, kept, out in self.cut)
             between = "" if self.request.deep else " and between them the lines that rules look for"
             reason = f"{len(self.cut)} large logs are here in part only: their beginnings and ends{between}"
             self.gaps.append(

@@ -37,7 +37,7 @@ class PatternPart:
 
     def filled(self, known: Values) -> str | None:
         """The one name that it can have; None where there are several."""
-        if self.wild or any(one not in known for one in self.fields):
+        if self.wild or any(item not in known for item in self.fields):
             return None
         return re.sub(r"\{(\w+)\}", lambda hit: known[hit[1]], self.text)
 
@@ -132,7 +132,7 @@ class FolderSearch:
         part = self.pattern.parts[place]
         only = part.filled(known)
         last = place == len(self.pattern.parts) - 1 or (
-            self.quick and not any(one.fields or one.wild for one in self.pattern.parts[place + 1 :])
+            self.quick and not any(item.fields or item.wild for item in self.pattern.parts[place + 1 :])
         )
         if only is not None:
             path = f"{folder}/{only}"

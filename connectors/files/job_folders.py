@@ -72,7 +72,7 @@ class FoldersSettings:
         parse_pattern(self.pattern)
         if (self.access_key is None) != (self.secret_key is None):
             raise ValueError("access_key and secret_key go together")
-        if any(not one.startswith(("/", "~")) for one in self.allowed):
+        if any(not text.startswith(("/", "~")) for text in self.allowed):
             raise ValueError("the folders under `allowed` are absolute paths")
 
 
@@ -89,7 +89,7 @@ class JobFolders:
 
     def __post_init__(self) -> None:
         known, pattern = self.settings, parse_pattern(self.settings.pattern)
-        self._allowed = tuple(host_root(one) for one in known.allowed)
+        self._allowed = tuple(host_root(text) for text in known.allowed)
         if pattern.scheme == "s3":
             login = ObjectLogin(
                 known.url,
@@ -130,8 +130,8 @@ class JobFolders:
         for values, entry in found.values():
             groups.setdefault(_key(values), []).append((values, entry))
         newest = sorted(groups.values(), key=_last, reverse=True)[:MOST_FOUND]
-        records = [self._record(one, deadline) for one in newest]
-        return tuple(sorted(records, key=lambda one: -(one.job.end or one.job.start or 0.0)))
+        records = [self._record(group, deadline) for group in newest]
+        return tuple(sorted(records, key=lambda record: -(record.job.end or record.job.start or 0.0)))
 
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """Jobs whose folders were written to in the window (of object stores: all), newest first, at most 2,000."""
@@ -142,7 +142,7 @@ class JobFolders:
                 continue
             one = JobSummary(_id(values, entry), values.get("name", ""), None, None, entry.written, values.get("user"))
             jobs.setdefault(_key(values), one)
-        return tuple(sorted(jobs.values(), key=lambda one: -(one.end or 0.0))[:MOST_RECENT])
+        return tuple(sorted(jobs.values(), key=lambda job: -(job.end or 0.0))[:MOST_RECENT])
 
     def _record(self, places: Sequence[tuple[Values, FileEntry]], deadline: Deadline) -> JobRecord:
         values, first = places[0]
@@ -165,7 +165,7 @@ class JobFolders:
         """When the first log begins, as its first lines say; else when the first file was last written to."""
         written = [entry.written for _, entry in files if entry.written is not None]
         logs = sorted(
-            (entry for _, entry in files if entry.name.endswith((".log", ".out", ".txt"))), key=lambda one: one.path
+            (entry for _, entry in files if entry.name.endswith((".log", ".out", ".txt"))), key=lambda item: item.path
         )
         for entry in logs[:1]:
             try:
@@ -175,7 +175,7 @@ class JobFolders:
             except (SourceFailed, OSError):
                 continue
             times = (peel(line).time for line in head.split(b"\n")[:20])
-            found = next((one for one in times if one is not None), None)
+            found = next((item for item in times if item is not None), None)
             if found is not None and found <= min(written, default=found):
                 return found
         return min(written, default=None)
@@ -192,7 +192,7 @@ class JobFolders:
         ):
             found = copy_tasks(files, gaps, self.settings.pattern)
             copying = FileCopier(store, request, spool, "folders", gaps)
-            wanted = [one for one in found if request.wants("collectives" if one.dump else "logs")]
+            wanted = [copy_task for copy_task in found if request.wants("collectives" if copy_task.dump else "logs")]
             copying.copy(wanted)
             copied += len(wanted)
         if isinstance(self._store, HostFolders) and self._store.refused:

@@ -77,9 +77,9 @@ class HostFolders:
             except (FileNotFoundError, NotADirectoryError):
                 return
             with entries:
-                for one in entries:
+                for entry in entries:
                     deadline.check(folder)
-                    found = self._entry(one)
+                    found = self._entry(entry)
                     if found is not None:
                         yield found
 
@@ -94,11 +94,11 @@ class HostFolders:
                     continue
                 seen.add((status.st_dev, status.st_ino))
             try:
-                for one in self.listed(at, deadline):
-                    if not one.folder:
-                        yield one
-                    elif depth < DEEPEST and not one.name.startswith("."):
-                        waiting.append((one.path, depth + 1))
+                for item in self.listed(at, deadline):
+                    if not item.folder:
+                        yield item
+                    elif depth < DEEPEST and not item.name.startswith("."):
+                        waiting.append((item.path, depth + 1))
             except SourceFailed as failed:
                 if failed.kind == "timeout" or depth == 0:
                     raise
@@ -125,15 +125,15 @@ class HostFolders:
             raise SourceFailed("refused", f"{entry.path}: {why}")
         return handle
 
-    def _entry(self, one: os.DirEntry[str]) -> FileEntry | None:
+    def _entry(self, dir_entry: os.DirEntry[str]) -> FileEntry | None:
         try:
-            status = one.stat()
-            link = one.is_symlink()
+            status = dir_entry.stat()
+            link = dir_entry.is_symlink()
         except OSError:
             return None
-        if link and not self._inside(one.path):
+        if link and not self._inside(dir_entry.path):
             return None
-        return self._checked(one.path, status)
+        return self._checked(dir_entry.path, status)
 
     def _checked(self, path: str, status: os.stat_result) -> FileEntry | None:
         folder = stat.S_ISDIR(status.st_mode)
@@ -148,8 +148,8 @@ class HostFolders:
         return inside
 
     def _within(self, real: str) -> bool:
-        roots = (os.path.realpath(one) for one in self.roots)
-        return any(real == one or real.startswith(one.rstrip("/") + "/") for one in roots)
+        roots = (os.path.realpath(root) for root in self.roots)
+        return any(real == root or real.startswith(root.rstrip("/") + "/") for root in roots)
 
 
 class _os_errors:  # noqa: N801 - reads as a statement

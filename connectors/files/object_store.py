@@ -46,8 +46,8 @@ class ObjectStore:
     def listed(self, folder: str, deadline: Deadline) -> Iterator[FileEntry]:
         """See Store."""
         for page in self._pages(folder, deadline, "/"):
-            for one in page.get("CommonPrefixes", ()):
-                path = f"{_bucket(folder)}/{one['Prefix'].rstrip('/')}"
+            for commonprefix in page.get("CommonPrefixes", ()):
+                path = f"{_bucket(folder)}/{commonprefix['Prefix'].rstrip('/')}"
                 yield FileEntry(path, path.rsplit("/", 1)[-1], folder=True)
             yield from _objects(page, _bucket(folder))
 
@@ -65,7 +65,7 @@ class ObjectStore:
         if inside.get("KeyCount"):
             return FileEntry(path, path.rsplit("/", 1)[-1], folder=True)
         page = self._ask("list_objects_v2", deadline, Bucket=bucket, Prefix=key, MaxKeys=1)
-        return next((one for one in _objects(page, bucket) if one.path == path), None)
+        return next((file_entry for file_entry in _objects(page, bucket) if file_entry.path == path), None)
 
     def opened(self, entry: FileEntry, deadline: Deadline) -> FileHandle:
         """See Store."""
@@ -123,7 +123,7 @@ class ObjectStore:
     def _system(self) -> Any:
         """The file system of fsspec, made anew when the keys have changed."""
         login = self._login
-        keys = tuple(one.value() if one else "" for one in (login.access_key, login.secret_key, login.session_token))
+        keys = tuple(item.value() if item else "" for item in (login.access_key, login.secret_key, login.session_token))
         with self._lock:
             if self._made is None or self._made[0] != keys:
                 self._made = (keys, _system(login, keys))
@@ -155,7 +155,7 @@ def _system(login: ObjectLogin, keys: tuple[str, ...]) -> Any:
     }
     style = {"s3": {"addressing_style": "path"}} if login.url else {}
     known = {"endpoint_url": login.url, "region_name": login.region, "verify": login.ca_file}
-    key, secret, token = (one or None for one in keys)
+    key, secret, token = (text or None for text in keys)
     made = S3FileSystem(
         anon=login.anonymous,
         key=key,
@@ -196,12 +196,12 @@ class _RangeReader:
 
 
 def _objects(page: dict[str, Any], bucket: str) -> Iterator[FileEntry]:
-    for one in page.get("Contents", ()):
-        path = f"{bucket}/{one['Key']}"
+    for content in page.get("Contents", ()):
+        path = f"{bucket}/{content['Key']}"
         if not path.endswith("/"):  # an empty object that stands for a folder
-            written = one.get("LastModified")
+            written = content.get("LastModified")
             yield FileEntry(
-                path, path.rsplit("/", 1)[-1], False, int(one["Size"]), written.timestamp() if written else None
+                path, path.rsplit("/", 1)[-1], False, int(content["Size"]), written.timestamp() if written else None
             )
 
 
@@ -247,9 +247,9 @@ _HINTS: dict[Failure, str] = {
 
 def _failed(error: Exception, asked: str) -> SourceFailed:
     """What went wrong, by the store's own code where it gave one."""
-    kind = next((found for one in _chain(error) if (found := _kind_of_answer(one))), None)
+    kind = next((found for cause in _chain(error) if (found := _kind_of_answer(cause))), None)
     kind = kind or next(
-        (_OF_ERROR[type(one).__name__] for one in _chain(error) if type(one).__name__ in _OF_ERROR), None
+        (_OF_ERROR[type(cause).__name__] for cause in _chain(error) if type(cause).__name__ in _OF_ERROR), None
     )
     kind = kind or ("unreachable" if isinstance(error, OSError) else "bad_answer")
     words = "".join(char if char.isprintable() else " " for char in f"{type(error).__name__}: {error}")[:300]
@@ -287,5 +287,7 @@ def _kind_of_answer(error: BaseException) -> Failure | None:
 
 def _wait_of(error: BaseException) -> float:
     """Seconds to wait before the next try, as the store says; else a moment."""
-    told = next((headers["retry-after"] for one in _chain(error) if "retry-after" in (headers := _answer(one)[2])), "")
+    told = next(
+        (headers["retry-after"] for cause in _chain(error) if "retry-after" in (headers := _answer(cause)[2])), ""
+    )
     return max(PAUSE, float(told)) if told.strip().isdecimal() else PAUSE

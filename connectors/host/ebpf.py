@@ -73,14 +73,14 @@ class Probes:
     def poll(self) -> tuple[Gap, ...]:
         """Stop what wrote too much; tell what ended by itself."""
         gaps = []
-        for name, one in list(self._running.items()):
-            size = one.output.stat().st_size if one.output.exists() else 0
-            if one.child.poll() is not None:
-                said = " ".join(head(one.said, 600).decode("utf-8", "replace").split()) if one.said.exists() else ""
+        for name, item in list(self._running.items()):
+            size = item.output.stat().st_size if item.output.exists() else 0
+            if item.child.poll() is not None:
+                said = " ".join(head(item.said, 600).decode("utf-8", "replace").split()) if item.said.exists() else ""
                 gaps.append(Gap("ebpf_ended", f"ebpf/{name}", f"bpftrace ended: {said or 'it said nothing'}"))
                 self._ended[name] = self._running.pop(name).output
             elif size > MOST_OUTPUT:
-                stop(one.child)
+                stop(item.child)
                 gaps.append(Gap("ebpf_stopped", f"ebpf/{name}", f"stopped after {size} bytes of output"))
                 self._ended[name] = self._running.pop(name).output
         return tuple(gaps)
@@ -88,7 +88,7 @@ class Probes:
     def outputs(self) -> dict[str, bytes]:
         """What each has written so far, up to its last whole line."""
         found = {}
-        for name, path in (*self._ended.items(), *((name, one.output) for name, one in self._running.items())):
+        for name, path in (*self._ended.items(), *((name, item.output) for name, item in self._running.items())):
             with suppress(OSError):
                 text = head(path, MOST_OUTPUT)
                 if whole := text[: text.rfind(b"\n") + 1]:
@@ -97,6 +97,6 @@ class Probes:
 
     def stop(self) -> None:
         """Stop all of them."""
-        for name, one in list(self._running.items()):
-            stop(one.child)
+        for name, item in list(self._running.items()):
+            stop(item.child)
             self._ended[name] = self._running.pop(name).output

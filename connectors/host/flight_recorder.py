@@ -46,21 +46,21 @@ class RecorderSource:
         gaps: list[Gap] = []
         before, self._seen = self._seen, {}
         for prefix in sorted(self.prefixes):
-            for count, one in enumerate(_dump_files(prefix)):
+            for count, item in enumerate(_dump_files(prefix)):
                 if count >= MOST:
                     gaps.append(Gap("too_many_files", prefix, f"more than {MOST} dumps; the rest is not read"))
                     break
-                key = (one.size, one.written)
-                self._seen[one.path] = key
-                if one.written < self.begun - BEFORE or not one.size or self._given.get(one.path) == key:
+                key = (item.size, item.written)
+                self._seen[item.path] = key
+                if item.written < self.begun - BEFORE or not item.size or self._given.get(item.path) == key:
                     continue
-                if one.size > LARGEST:
-                    gaps.append(Gap("too_large", str(one.path), f"{one.size} bytes; at most {LARGEST} are read"))
-                elif now - one.written >= SETTLED or before.get(one.path) == key:
-                    self._given[one.path] = key
-                    found.append(one)
+                if item.size > LARGEST:
+                    gaps.append(Gap("too_large", str(item.path), f"{item.size} bytes; at most {LARGEST} are read"))
+                elif now - item.written >= SETTLED or before.get(item.path) == key:
+                    self._given[item.path] = key
+                    found.append(item)
         self._given = {path: key for path, key in self._given.items() if path in self._seen}
-        return tuple(sorted(found, key=lambda one: one.path)), tuple(gaps)
+        return tuple(sorted(found, key=lambda dump_file: dump_file.path)), tuple(gaps)
 
 
 def _dump_files(prefix: str) -> Iterator[DumpFile]:

@@ -98,8 +98,8 @@ class Host:
         if len(mains) > MOST_RANKS:
             gaps.append(Gap("too_many_ranks", self.name, f"{len(mains)} ranks run here; {MOST_RANKS} are sampled"))
         families = _descendants(known)
-        members = {rank: tuple(_family(one, families, known)) for rank, one in sorted(mains.items())[:MOST_RANKS]}
-        ours = {one.pid for one in chosen} | {one.pid for children in members.values() for one in children}
+        members = {rank: tuple(_family(item, families, known)) for rank, item in sorted(mains.items())[:MOST_RANKS]}
+        ours = {item.pid for item in chosen} | {child.pid for children in members.values() for child in children}
         if process_table.in_first_namespace():
             self.others = (self.others if len(self.others) < process_table.MOST_PROCESSES else set()) | set(known)
             self.others -= ours
@@ -137,9 +137,9 @@ class Host:
         if program is None:
             return (), (Gap("py_spy_missing", "stacks", _INSTALL, rules_out="the probe of stacks that stand still"),)
         deadline = monotonic() + ROUND_SECONDS
-        mains = [(one.rank, one.main, False) for one in ranks]
+        mains = [(rank.rank, rank.main, False) for rank in ranks]
         children = [
-            (one.rank, child, True) for one in ranks for child in one.children if process_table.is_python(child)
+            (rank.rank, child, True) for rank in ranks for child in rank.children if process_table.is_python(child)
         ]
         left = [0]
 
@@ -150,12 +150,12 @@ class Host:
             return self._dump(program, *task)
 
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-            found = [one for one in pool.map(dump, [*mains, *children]) if one is not None]
+            found = [item for item in pool.map(dump, [*mains, *children]) if item is not None]
         gaps = list(_failure_gaps(found))
         if left[0]:
             reason = f"{left[0]} processes were not sampled in this round: no time was left"
             gaps.append(Gap("stacks_left_out", self.name, reason))
-        return tuple(one for one in found if one.data), tuple(gaps)
+        return tuple(item for item in found if item.data), tuple(gaps)
 
     def _program(self) -> str | None:
         if self.py_spy:
@@ -219,52 +219,52 @@ def _ancestors(pid: int, known: Mapping[int, Process]) -> Iterator[int]:
 
 def _with_ranks(chosen: Sequence[Process], gaps: list[Gap]) -> list[Process]:
     """Those that have a rank by the best name that any of them has it by; numbered in order where none has one."""
-    names = {one.named_by for one in chosen}
+    names = {process.named_by for process in chosen}
     best = next((name for name in RANK_NAMES if name in names), "")
     if best:  # a launcher started by Slurm has a SLURM_PROCID of its own beside its workers' RANK
-        return [one for one in chosen if one.named_by == best]
+        return [process for process in chosen if process.named_by == best]
     reason = "no rank stands in the environment of these processes; they are numbered by pid"
-    gaps.append(Gap("ranks_by_pid", ",".join(str(one.pid) for one in chosen[:16]), reason))
-    inner = {one.pid for one in chosen}
-    roots = sorted((one for one in chosen if one.parent not in inner), key=lambda one: one.pid)
-    below = sorted((one for one in chosen if one.parent in inner), key=lambda one: one.pid)
+    gaps.append(Gap("ranks_by_pid", ",".join(str(process.pid) for process in chosen[:16]), reason))
+    inner = {process.pid for process in chosen}
+    roots = sorted((process for process in chosen if process.parent not in inner), key=lambda process: process.pid)
+    below = sorted((process for process in chosen if process.parent in inner), key=lambda process: process.pid)
     # a parent with several children of the same kind is their launcher, not a rank
     ranks = below if len(roots) == 1 and len(below) > 1 else roots
-    return [replace(one, rank=number) for number, one in enumerate(ranks)]
+    return [replace(item, rank=number) for number, item in enumerate(ranks)]
 
 
 def _mains(chosen: Iterable[Process], known: Mapping[int, Process], gaps: list[Gap]) -> dict[int, Process]:
     """Of each rank the process that is no child of another of the same rank; the older one where two are not related."""
     by_rank: dict[int, dict[int, Process]] = {}
-    for one in chosen:
-        if one.rank is not None:
-            by_rank.setdefault(one.rank, {})[one.pid] = one
+    for item in chosen:
+        if item.rank is not None:
+            by_rank.setdefault(item.rank, {})[item.pid] = item
     found: dict[int, Process] = {}
     for rank, members in by_rank.items():
-        tops = [one for one in members.values() if not _inside(one, members, known)]
+        tops = [member for member in members.values() if not _inside(member, members, known)]
         tops.sort(key=lambda process: (process_table.started(process), process.pid))
         if len(tops) > 1:
             reason = f"{len(tops)} processes say that they are rank {rank}; the oldest is taken"
-            gaps.append(Gap("rank_twice", ",".join(str(one.pid) for one in tops[:8]), reason))
-        found[rank] = tops[0] if tops else min(members.values(), key=lambda one: one.pid)
+            gaps.append(Gap("rank_twice", ",".join(str(top.pid) for top in tops[:8]), reason))
+        found[rank] = tops[0] if tops else min(members.values(), key=lambda member: member.pid)
     return found
 
 
-def _inside(one: Process, members: Collection[int], known: Mapping[int, Process]) -> bool:
-    return any(pid in members for pid in _ancestors(one.parent, known))
+def _inside(item: Process, members: Collection[int], known: Mapping[int, Process]) -> bool:
+    return any(pid in members for pid in _ancestors(item.parent, known))
 
 
 def _descendants(known: Mapping[int, Process]) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
-    for one in known.values():
-        found.setdefault(one.parent, []).append(one.pid)
+    for process in known.values():
+        found.setdefault(process.parent, []).append(process.pid)
     return found
 
 
-def _family(one: Process, families: Mapping[int, Sequence[int]], known: Mapping[int, Process]) -> Iterator[Process]:
+def _family(item: Process, families: Mapping[int, Sequence[int]], known: Mapping[int, Process]) -> Iterator[Process]:
     """All descendants, nearest first, by pid."""
-    seen = {one.pid}
-    row = [one.pid]
+    seen = {item.pid}
+    row = [item.pid]
     while row:
         row = [pid for parent in row for pid in sorted(families.get(parent, ())) if pid not in seen]
         seen.update(row)
@@ -274,11 +274,11 @@ def _family(one: Process, families: Mapping[int, Sequence[int]], known: Mapping[
 def _failure_gaps(found: Iterable[StackDump]) -> Iterator[Gap]:
     """One gap for each kind of trouble, with how many processes it struck."""
     struck: dict[str, list[StackDump]] = {}
-    for one in found:
-        if one.trouble and not (one.child and one.trouble == "gone"):
-            struck.setdefault(_ALLOW if _denied(one.trouble) else one.trouble, []).append(one)
+    for stack_dump in found:
+        if stack_dump.trouble and not (stack_dump.child and stack_dump.trouble == "gone"):
+            struck.setdefault(_ALLOW if _denied(stack_dump.trouble) else stack_dump.trouble, []).append(stack_dump)
     for reason, members in struck.items():
-        pids = ", ".join(f"{one.pid} (rank {one.rank})" for one in members[:4])
+        pids = ", ".join(f"{member.pid} (rank {member.rank})" for member in members[:4])
         code = "process_gone" if reason == "gone" else "stacks_not_taken"
         told = "the process was gone before its stack was taken" if reason == "gone" else reason
         yield Gap(code, f"pid {pids}", told, got=f"{len(members)} processes", rules_out="where these processes stand")

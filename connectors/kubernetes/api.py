@@ -78,9 +78,9 @@ class KubernetesApi:
         """
         told = _object(self.client.json(HttpRequest("/apis"), deadline, largest=LARGEST), "/apis")
         found = {}
-        for one in objects(told.get("groups"), 2000):
-            versions = (string(version.get("version"), 40) for version in objects(one.get("versions"), 20))
-            found[string(one.get("name"), 253)] = frozenset(version for version in versions if version)
+        for group in objects(told.get("groups"), 2000):
+            versions = (string(version.get("version"), 40) for version in objects(group.get("versions"), 20))
+            found[string(group.get("name"), 253)] = frozenset(version for version in versions if version)
         return found
 
     def get(self, where: ResourcePath, name: str, deadline: Deadline) -> Mapping[str, Any] | None:
@@ -115,7 +115,7 @@ class KubernetesApi:
         for attempt in (1, 2):
             try:
                 for count, (items, more) in enumerate(self._pages(where, selected, deadline), 1):
-                    held.update({_key(one): one for one in items})
+                    held.update({_key(item): item for item in items})
                     if more and count >= pages:
                         return ObjectList(tuple(held.values()), whole=False, why=f"more than {pages} pages of {PAGE}")
                 return ObjectList(tuple(held.values()))

@@ -169,9 +169,9 @@ def _read(file: Path) -> Mapping[str, Any]:
 
 def _named(told: Mapping[str, Any], plural: str, singular: str, name: str) -> Mapping[str, Any]:
     listed = told.get(plural)
-    for one in listed if isinstance(listed, list) else ():
-        if isinstance(one, dict) and one.get("name") == name and isinstance(one.get(singular), dict):
-            found: Mapping[str, Any] = one[singular]
+    for item in listed if isinstance(listed, list) else ():
+        if isinstance(item, dict) and item.get("name") == name and isinstance(item.get(singular), dict):
+            found: Mapping[str, Any] = item[singular]
             return found
     raise SourceFailed("not_configured", f"the kubeconfig has no {singular} {name[:80]!r}", hint=_KUBECONFIG)
 
@@ -201,7 +201,7 @@ def _plugin(told: Mapping[str, Any], allowed: Sequence[str]) -> ExecPlugin:
             f"the kubeconfig wants to run {command[:100]!r} for a token, which is not allowed",
             hint="add it to plugins: of this connector if you trust it, or use a service account's token",
         )
-    pairs = tuple((str(one.get("name", "")), str(one.get("value", ""))) for one in env if isinstance(one, dict))
+    pairs = tuple((str(pair.get("name", "")), str(pair.get("value", ""))) for pair in env if isinstance(pair, dict))
     odd = [key for key, _ in pairs if not _ENV.fullmatch(key)]
     if odd:  # PATH or LD_PRELOAD would make another command of the allowed one
         raise SourceFailed(
@@ -249,7 +249,7 @@ def _pem(file: Path, told: Mapping[str, Any], key: str, keep: Path) -> str | Non
 
 
 def _client_cert(file: Path, user: Mapping[str, Any], keep: Path) -> str | None:
-    cert, key = (_pem(file, user, one, keep) for one in ("client-certificate", "client-key"))
+    cert, key = (_pem(file, user, text, keep) for text in ("client-certificate", "client-key"))
     if cert is None or key is None:
         return cert
     try:

@@ -114,7 +114,7 @@ class Kubernetes:
         """
         jobs = self._jobs()
         found = jobs.find(query.text, query.namespace, deadline)
-        return tuple(replace(one.meaning.record, last_good=_last_good(jobs, one, deadline)) for one in found)
+        return tuple(replace(item.meaning.record, last_good=_last_good(jobs, item, deadline)) for item in found)
 
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """Jobs of the window, newest first.
@@ -136,7 +136,7 @@ class Kubernetes:
         gaps = list(_found_gaps(found))
         tasks: list[Callable[[], list[Gap]]] = []
         if request.wants("events"):
-            spool.write("pods.json", _object_list("Pod", "v1", (_pod(one) for one in found.pods)))
+            spool.write("pods.json", _object_list("Pod", "v1", (_pod(pod) for pod in found.pods)))
             tasks += [
                 lambda: list(self._nodes(found, request, spool)),
                 lambda: list(self._events(found, request, spool)),
@@ -154,7 +154,7 @@ class Kubernetes:
     def _found(self, request: CollectionRequest) -> FoundWorkload:
         record = request.record
         ours = record.system == SOURCE
-        names = dict.fromkeys(one for one in (record.job.name, record.job.id) if one)
+        names = dict.fromkeys(item for item in (record.job.name, record.job.id) if item)
         for name in names if not ours else list(names)[:1]:
             word = record.labels.get("kind") if ours else None
             if found := self._jobs().find(name, record.namespace, request.deadline, word):
@@ -171,14 +171,14 @@ class Kubernetes:
             return
         leases: list[Mapping[str, Any]] = []
         where = ResourcePath("coordination.k8s.io", "v1", "leases", "kube-node-lease")
-        gone = [one for one in found.nodes if not _ready(one)][:MOST_LEASES]
+        gone = [node for node in found.nodes if not _ready(node)][:MOST_LEASES]
         try:
-            for one in gone:
-                lease = self._api().get(where, str(mapping(one.get("metadata")).get("name")), request.deadline)
+            for item in gone:
+                lease = self._api().get(where, str(mapping(item.get("metadata")).get("name")), request.deadline)
                 leases += [] if lease is None else [{**lease, "kind": "Lease", "apiVersion": "coordination.k8s.io/v1"}]
         except SourceFailed as failed:
             yield failed.gap(SOURCE, scope="leases", rules_out="when a node that is gone was last there")
-        items = [_selected_fields(one, _NODE) | {"kind": "Node", "apiVersion": "v1"} for one in found.nodes]
+        items = [_selected_fields(node, _NODE) | {"kind": "Node", "apiVersion": "v1"} for node in found.nodes]
         spool.write("nodes.json", _encoded([*items, *leases]))
 
     def _events(self, found: FoundWorkload, request: CollectionRequest, spool: Spool) -> Iterator[Gap]:
@@ -245,10 +245,10 @@ class Kubernetes:
                     lacking.append(right)
         except SourceFailed as failed:
             return CheckResult(False, str(failed), failed.asked or sent, failed.hint)
-        kinds = ", ".join(one.word for one in KINDS if served.get(one.group, frozenset()) & set(one.versions))
+        kinds = ", ".join(kind.word for kind in KINDS if served.get(kind.group, frozenset()) & set(kind.versions))
         if not lacking:
             return CheckResult(True, f"it can be read: {kinds}, pods with their logs, events", sent)
-        needed = any(one.resource in ("pods", "pods/log") for one in lacking)
+        needed = any(item.resource in ("pods", "pods/log") for item in lacking)
         words = f"it answers, and does not allow: {', '.join(map(str, lacking))}"
         return CheckResult(
             not needed, words, sent, "apply the roles of docs/privileges.md, or set namespaces: and nodes: false"
@@ -338,7 +338,7 @@ def _found_gaps(found: FoundWorkload) -> Iterator[Gap]:
 
 def _ready(node: Mapping[str, Any]) -> bool:
     conditions = objects(mapping(node.get("status")).get("conditions"), 200)
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
 
 
 def _pod(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -346,7 +346,7 @@ def _pod(item: Mapping[str, Any]) -> dict[str, Any]:
     kept = _selected_fields(item, _POD)
     for part in ("initContainers", "containers"):
         listed = objects(mapping(item.get("spec")).get(part), 100)
-        kept["spec"][part] = [{key: one[key] for key in _CONTAINER if key in one} for one in listed]
+        kept["spec"][part] = [{key: entry[key] for key in _CONTAINER if key in entry} for entry in listed]
     return {**kept, "status": mapping(item.get("status"))}
 
 
@@ -359,7 +359,7 @@ def _selected_fields(item: Mapping[str, Any], parts: Mapping[str, tuple[str, ...
 
 
 def _object_list(kind: str, version: str, items: Iterable[Mapping[str, Any]]) -> bytes:
-    return _encoded([{"apiVersion": version, "kind": kind, **one} for one in items])
+    return _encoded([{"apiVersion": version, "kind": kind, **item} for item in items])
 
 
 def _encoded(items: list[Any]) -> bytes:

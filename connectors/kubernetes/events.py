@@ -31,13 +31,13 @@ def events_about(
     listed = _listed(api, ours, None, budget, gaps=gaps, source=source)
     if listed is not None:
         told = _ours(listed, found)
-    nodes = {one.node for one in found.meaning.pods if one.node}
+    nodes = {pod.node for pod in found.meaning.pods if pod.node}
     if nodes and of_nodes:
         where = ResourcePath("", "v1", "events", NODES_IN)
         others = _listed(api, where, "involvedObject.kind=Node", budget, gaps=gaps, source=source)
         if others is not None:
-            told = [*(told or []), *(one for one in others if _involved_object(one)[1] in nodes)]
-    return None if told is None else [_slim(one) for one in told], gaps
+            told = [*(told or []), *(other for other in others if _involved_object(other)[1] in nodes)]
+    return None if told is None else [_slim(entry) for entry in told], gaps
 
 
 def _listed(
@@ -65,14 +65,14 @@ def _listed(
 def _ours(listed: Iterable[Mapping[str, Any]], found: FoundWorkload) -> list[Mapping[str, Any]]:
     """Those about the job, what it made, and its pods: also pods that are gone, of which the events of their maker tell."""
     events = list(listed)
-    pods = {one.name for one in found.meaning.pods}
-    for one in events:
-        if _involved_object(one)[1] in found.names and (made := _MADE.search(string(one.get("message"), 1000))):
+    pods = {pod.name for pod in found.meaning.pods}
+    for event in events:
+        if _involved_object(event)[1] in found.names and (made := _MADE.search(string(event.get("message"), 1000))):
             pods.add(made[1])
     return [
-        one
-        for one in events
-        for kind, name in [_involved_object(one)]
+        event
+        for event in events
+        for kind, name in [_involved_object(event)]
         if kind != "Node" and (name in pods if kind == "Pod" else name in found.names)
     ]
 
@@ -83,5 +83,5 @@ def _involved_object(event: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _slim(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    meta = {key: one for key, one in mapping(event.get("metadata")).items() if key not in _DROPPED}
+    meta = {key: item for key, item in mapping(event.get("metadata")).items() if key not in _DROPPED}
     return {**event, "metadata": meta}

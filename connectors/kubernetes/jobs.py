@@ -59,16 +59,16 @@ class WorkloadFinder:
         if not is_name(name) or spaces is None:
             return ()
         refused: list[SourceFailed] = []
-        kinds = [one for one in self._served(deadline) if word is None or one.word.lower() == word]
+        kinds = [entry for entry in self._served(deadline) if word is None or entry.word.lower() == word]
         tasks = [self._named(kind, name, space, deadline) for kind in kinds for space in spaces]
-        items = [pair for one in _answers(tasks, refused) for pair in one]
+        items = [pair for answer in _answers(tasks, refused) for pair in answer]
         jobs = self._with_pods(self._roots(items, deadline), deadline)
         if not jobs and word in (None, "pod"):
             jobs = self._bare(name, spaces, deadline, refused)
         if not jobs and refused:
             raise refused[0]
         found = [self._found(kind, item, pods, deadline) for kind, item, pods in jobs]
-        return tuple(sorted(found, key=lambda one: one.meaning.record.job.start or 0.0, reverse=True))
+        return tuple(sorted(found, key=lambda entry: entry.meaning.record.job.start or 0.0, reverse=True))
 
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """The workloads of a window that no other one controls, newest first.
@@ -86,19 +86,19 @@ class WorkloadFinder:
         ]
         if not found and refused:
             raise refused[0]
-        found.sort(key=lambda one: one.created or 0.0, reverse=True)
+        found.sort(key=lambda entry: entry.created or 0.0, reverse=True)
         return tuple(
             JobSummary(
-                f"{one.namespace}/{one.name}",
-                one.name,
-                one.state,
-                one.start or one.created,
-                one.end,
-                one.owner,
-                one.namespace,
-                attempt=one.restarts,
+                f"{entry.namespace}/{entry.name}",
+                entry.name,
+                entry.state,
+                entry.start or entry.created,
+                entry.end,
+                entry.owner,
+                entry.namespace,
+                attempt=entry.restarts,
             )
-            for one in found[:RECENT]
+            for entry in found[:RECENT]
         )
 
     def last_good(self, found: FoundWorkload, deadline: Deadline) -> str | None:
@@ -106,18 +106,18 @@ class WorkloadFinder:
         job, space = found.meaning.record.job, found.meaning.record.namespace
         if found.kind is PODS or job.name is None or space is None:
             return None
-        kind = next((one for one in self._served(deadline) if one.word == found.kind.word), found.kind)
+        kind = next((entry for entry in self._served(deadline) if entry.word == found.kind.word), found.kind)
         told = (outline(item, self.site.owners) for item in self._all(kind, space, deadline)().items)
         good = [
-            one
-            for one in told
-            if one.state == "COMPLETED"
-            and one.name != job.name
-            and stem(one.name) == stem(job.name)
-            and one.owner == job.owner
-            and (one.end or 0.0) <= (job.start or float("inf"))
+            entry
+            for entry in told
+            if entry.state == "COMPLETED"
+            and entry.name != job.name
+            and stem(entry.name) == stem(job.name)
+            and entry.owner == job.owner
+            and (entry.end or 0.0) <= (job.start or float("inf"))
         ]
-        best = max(good, key=lambda one: one.end or 0.0, default=None)
+        best = max(good, key=lambda entry: entry.end or 0.0, default=None)
         return None if best is None else f"{best.namespace}/{best.name}"
 
     # -- what is asked ---------------------------------------------------------------------------------------------
@@ -130,7 +130,9 @@ class WorkloadFinder:
 
     def _served(self, deadline: Deadline) -> tuple[Kind, ...]:
         served = self.api.groups(deadline)
-        versions = [(kind, [one for one in kind.versions if one in served.get(kind.group, ())]) for kind in KINDS]
+        versions = [
+            (kind, [version for version in kind.versions if version in served.get(kind.group, ())]) for kind in KINDS
+        ]
         return tuple(replace(kind, versions=(known[0],)) for kind, known in versions if known)
 
     def _named(
@@ -186,7 +188,7 @@ class WorkloadFinder:
         if not _controlled(told) or told.parent is None:
             return None
         group, word, name = told.parent
-        kind = next((one for one in self._served(deadline) if (one.group, one.kind) == (group, word)), None)
+        kind = next((entry for entry in self._served(deadline) if (entry.group, entry.kind) == (group, word)), None)
         if kind is None or not is_name(name) or not is_namespace(told.namespace):
             return None
         above = self.api.get(ResourcePath(kind.group, kind.versions[0], kind.plural, told.namespace), name, deadline)
@@ -200,9 +202,9 @@ class WorkloadFinder:
             told = outline(item)
             pods: dict[str, Mapping[str, Any]] = {}
             why = ""
-            for one in _selectors(kind, item):
+            for text in _selectors(kind, item):
                 listed = self.api.list(
-                    ResourcePath("", "v1", "pods", told.namespace or None), deadline, labels=one, pages=POD_PAGES
+                    ResourcePath("", "v1", "pods", told.namespace or None), deadline, labels=text, pages=POD_PAGES
                 )
                 pods.update({_uid(pod): pod for pod in listed.items})
                 why = why or listed.why
@@ -226,7 +228,7 @@ class WorkloadFinder:
                 for pod in listed.items:
                     by_space.setdefault(string(mapping(pod.get("metadata")).get("namespace"), 253), []).append(pod)
             if by_space:
-                why = next((one for one in whys if one), "")
+                why = next((item for item in whys if item), "")
                 return [
                     (PODS, {"metadata": {"name": name, "namespace": space}}, ObjectList(tuple(pods), not why, why))
                     for space, pods in by_space.items()
@@ -240,12 +242,12 @@ class WorkloadFinder:
         return lambda: self.api.list(where, deadline, labels=labels, fields=fields, pages=POD_PAGES)
 
     def _found(self, kind: Kind, item: Mapping[str, Any], listed: ObjectList, deadline: Deadline) -> FoundWorkload:
-        pods = [read_pod(one, self.containers) for one in listed.items]
+        pods = [read_pod(entry, self.containers) for entry in listed.items]
         lacking: list[tuple[str, SourceFailed]] = []
         if not listed.whole:
             lacking.append(("pods", SourceFailed("bad_answer", f"not all pods were listed: {listed.why}")))
         nodes = self._nodes(pods, lacking, deadline) if self.nodes else ()
-        names = {told[2] for one in listed.items if (told := outline(one).parent) is not None}
+        names = {told[2] for entry in listed.items if (told := outline(entry).parent) is not None}
         meaning = workload(kind, item, pods, nodes, self.site)
         return FoundWorkload(
             kind, meaning, listed.items, nodes, frozenset({*names, outline(item).name}), tuple(lacking)
@@ -254,17 +256,17 @@ class WorkloadFinder:
     def _nodes(
         self, pods: Iterable[Pod], lacking: list[tuple[str, SourceFailed]], deadline: Deadline
     ) -> tuple[Mapping[str, Any], ...]:
-        wanted = list(dict.fromkeys(one.node for one in pods if one.node and is_name(one.node)))
+        wanted = list(dict.fromkeys(pod.node for pod in pods if pod.node and is_name(pod.node)))
         where = ResourcePath("", "v1", "nodes")
         refused: list[SourceFailed] = []
         if len(wanted) <= ONE_BY_ONE:
             got = _answers([_getting(self.api, where, name, deadline) for name in wanted], refused)
-            found = tuple(one for one in got if one is not None)
+            found = tuple(item for item in got if item is not None)
         else:
             told = _answers([lambda: self.api.list(where, deadline, pages=NODE_PAGES)], refused)
             names = set(wanted)
             found = tuple(
-                one for listed in told for one in listed.items if mapping(one.get("metadata")).get("name") in names
+                item for listed in told for item in listed.items if mapping(item.get("metadata")).get("name") in names
             )
         if refused:
             lacking.append(("nodes", refused[0]))
@@ -274,7 +276,7 @@ class WorkloadFinder:
 def _parts(text: str, namespace: str | None, word: str | None) -> tuple[str, str | None, str | None]:
     """What a person typed: the job's name, its namespace, its kind."""
     head, _, name = text.rpartition("/")
-    if head and word is None and head.lower() in {one.word.lower() for one in (*KINDS, PODS)}:
+    if head and word is None and head.lower() in {kind.word.lower() for kind in (*KINDS, PODS)}:
         return name, namespace, head.lower()
     return name, head or namespace, word.lower() if word else None
 
@@ -289,7 +291,7 @@ def _selectors(kind: Kind, item: Mapping[str, Any]) -> list[str]:
 
 
 def _controlled(told: Outline) -> bool:
-    return told.parent is not None and any((one.group, one.kind) == told.parent[:2] for one in KINDS)
+    return told.parent is not None and any((kind.group, kind.kind) == told.parent[:2] for kind in KINDS)
 
 
 def _within(told: Outline, window: Window) -> bool:
@@ -309,7 +311,7 @@ def _answers(tasks: Sequence[Callable[[], _T]], refused: list[SourceFailed]) -> 
     """What the tasks give, at most `SIDE_BY_SIDE` at a time: each request keeps the deadline itself. Failures are put aside."""
     found: list[_T] = []
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        for future in [pool.submit(one) for one in tasks]:
+        for future in [pool.submit(task) for task in tasks]:
             try:
                 found.append(future.result())
             except SourceFailed as failed:

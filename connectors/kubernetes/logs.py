@@ -62,9 +62,9 @@ class LogOutcome:
 
 def plan_logs(pods: Sequence[Pod], ranks: Ranks, request: CollectionRequest, folder: str) -> tuple[LogRequest, ...]:
     """Which logs are fetched, in what order and how far: all together stay within the bounds of the request."""
-    good = [one for one in pods if is_name(one.name) and is_namespace(one.namespace)]
-    known = {one.uid: ranks.of.get(one.uid, ()) for one in good}
-    good.sort(key=lambda one: (not one.suspicious, known[one.uid][:1] or (1 << 40,), one.name))
+    good = [item for item in pods if is_name(item.name) and is_namespace(item.namespace)]
+    known = {item.uid: ranks.of.get(item.uid, ()) for item in good}
+    good.sort(key=lambda item: (not item.suspicious, known[item.uid][:1] or (1 << 40,), item.name))
     whole = len(good) if request.deep else min(WHOLE, len(good))
     logs = [
         (at < whole, pod, name) for at, pod in enumerate(good) for name in (pod.container, *pod.odd) if is_name(name)
@@ -105,7 +105,7 @@ def fetch_logs(
 ) -> Iterator[Gap]:
     """Fetch the logs and write them; give what is missing of them, one gap for each reason."""
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        outcomes = list(pool.map(lambda one: _fetch_log(api, one, request, spool), wanted))
+        outcomes = list(pool.map(lambda log_request: _fetch_log(api, log_request, request, spool), wanted))
     yield from _gaps(wanted, outcomes, source)
 
 
@@ -170,7 +170,7 @@ def _iso(time: float) -> str:
 
 def _stamped(body: bytes, request: CollectionRequest, out: LogOutcome) -> list[bytes]:
     """The lines that are of the window, each with its time in UTC and nine digits. A last line without an end was cut."""
-    since, until = (b"" if one is None else _iso(one).encode() for one in (request.window.start, request.window.end))
+    since, until = (b"" if item is None else _iso(item).encode() for item in (request.window.start, request.window.end))
     found: list[bytes] = []
     last = b""
     for line in body.split(b"\n")[:-1]:
@@ -211,20 +211,20 @@ class _GapGroup:
 
 def _gaps(wanted: Sequence[LogRequest], outcomes: Sequence[LogOutcome], source: str) -> Iterator[Gap]:
     heaps: dict[str, _GapGroup] = {}
-    for one, out in zip(wanted, outcomes, strict=True):
+    for item, out in zip(wanted, outcomes, strict=True):
         if out.failed is not None:
             heap = heaps.setdefault(f"source_{out.failed.kind}", _GapGroup())
             heap.example = heap.example or out.failed
-            heap.logs.append(one)
+            heap.logs.append(item)
         for word, holds in (
             ("cut", out.cut),
-            ("ended", out.ended and one.whole),
+            ("ended", out.ended and item.whole),
             ("lost", out.lost),
             ("undated", bool(out.undated)),
         ):
             if holds:
-                heaps.setdefault(word, _GapGroup()).logs.append(one)
-    ends = [one for one in wanted if not one.whole]
+                heaps.setdefault(word, _GapGroup()).logs.append(item)
+    ends = [log_request for log_request in wanted if not log_request.whole]
     if ends:
         heaps["ends"] = _GapGroup(ends)
     for word, heap in heaps.items():
@@ -232,7 +232,7 @@ def _gaps(wanted: Sequence[LogRequest], outcomes: Sequence[LogOutcome], source: 
 
 
 def _gap(word: str, heap: _GapGroup, of: int, source: str) -> Gap:
-    scope = _names(one.pod.name for one in heap.logs)
+    scope = _names(log.pod.name for log in heap.logs)
     first = heap.logs[0]
     asked, got = f"logs of {of} containers", f"{of - len(heap.logs)} of {of} without this"
     if heap.example is not None:

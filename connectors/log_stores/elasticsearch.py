@@ -89,7 +89,8 @@ class Elasticsearch:
         if not speakers:
             return ()
         members = tuple(
-            Member(one.name(), one.node or None, one.resource().rank, container=one.pod or None) for one in speakers
+            Member(speaker.name(), speaker.node or None, speaker.resource().rank, container=speaker.pod or None)
+            for speaker in speakers
         )
         return (JobRecord(Job(id=query.text, name=query.text), self._settings.flavour, members=members),)
 
@@ -112,8 +113,8 @@ class Elasticsearch:
     def _words(self, record: JobRecord) -> Mapping[str, Sequence[str]]:
         names = self._settings.fields
         words = {"id": record.job.id, "name": record.job.name}
-        jobs = tuple(dict.fromkeys(word for one in self._settings.job_is if (word := words.get(one))))
-        pods = tuple(dict.fromkeys(pod for one in record.members if (pod := one.container or one.name)))
+        jobs = tuple(dict.fromkeys(word for text in self._settings.job_is if (word := words.get(text))))
+        pods = tuple(dict.fromkeys(pod for member in record.members if (pod := member.container or member.name)))
         if names.get("job") and jobs:
             found: dict[str, Sequence[str]] = {names["job"]: jobs}
         elif names.get("pod") and pods:

@@ -79,8 +79,8 @@ class ElasticStore:
     def capabilities(self) -> HttpRequest:
         """The question for the kinds of the fields; it needs no more than the right to read."""
         named = (*self._settings.fields.values(), *self._settings.also, self._settings.message, self._settings.time)
-        more = [one for one in (self._settings.order, self._settings.search_in) if one]
-        names = dict.fromkeys(one for name in (*named, *more) if name for one in (name, f"{name}.keyword"))
+        more = [item for item in (self._settings.order, self._settings.search_in) if item]
+        names = dict.fromkeys(text for name in (*named, *more) if name for text in (name, f"{name}.keyword"))
         params = {"fields": ",".join(names), "ignore_unavailable": "true", "allow_no_indices": "true"}
         return HttpRequest(url_path(self._settings.index, "_field_caps"), params=params)
 
@@ -99,7 +99,7 @@ class ElasticStore:
                 raise SourceFailed("bad_answer", "its answer has no fields", hint="is this address an Elasticsearch?")
             for name, kinds in found.items():
                 if isinstance(kinds, dict) and kinds:
-                    told = sorted(one for one in kinds if one != "unmapped")
+                    told = sorted(kind for kind in kinds if kind != "unmapped")
                     self.kinds[name] = told[0] if len(told) == 1 else " and ".join(told)
 
     def how(self) -> str:
@@ -153,12 +153,12 @@ class ElasticStore:
             buckets = found.get("buckets")
             if not isinstance(buckets, list):
                 raise SourceFailed("bad_answer", "its answer has no buckets")
-            for one in buckets:
-                key = object_at(one, "key")
+            for item in buckets:
+                key = object_at(item, "key")
                 who = LogOrigin(*("" if key.get(role) is None else str(key[role]) for role in ROLES))
                 held = counts.setdefault(who, {})
                 at = int(key["at"]) * 1_000_000
-                held[at] = held.get(at, 0) + int(one["doc_count"])
+                held[at] = held.get(at, 0) + int(item["doc_count"])
             after = found.get("after_key")
             if len(buckets) < BUCKETS or not after:
                 return Tally(step * 1_000_000, counts)
@@ -177,7 +177,7 @@ class ElasticStore:
         }
         body = {"size": 0, "query": self._filter(LineQuery(start, end, words=words)), "aggs": aggs}
         found = object_at(self._search(body), "aggregations", "at").get("buckets", [])
-        return {int(one["key"]) * 1_000_000: int(one["doc_count"]) for one in found}
+        return {int(item["key"]) * 1_000_000: int(item["doc_count"]) for item in found}
 
     def jobs(self, name: str, start: int, end: int) -> Iterator[JobSummary]:
         """The values of a field, the latest first."""
@@ -189,10 +189,10 @@ class ElasticStore:
             "query": self._filter(LineQuery(start, end)),
             "aggs": {"jobs": {"terms": terms, "aggs": times}},
         }
-        for one in object_at(self._search(body), "aggregations", "jobs").get("buckets", []):
-            first, last = object_at(one, "first").get("value"), object_at(one, "last").get("value")
+        for bucket in object_at(self._search(body), "aggregations", "jobs").get("buckets", []):
+            first, last = object_at(bucket, "first").get("value"), object_at(bucket, "last").get("value")
             ends = [value / 1000 if isinstance(value, int | float) else None for value in (first, last)]
-            yield JobSummary(str(one.get("key")), str(one.get("key")), start=ends[0], end=ends[1])
+            yield JobSummary(str(bucket.get("key")), str(bucket.get("key")), start=ends[0], end=ends[1])
 
     def _roles(self) -> dict[str, str]:
         """Who speaks: the fields that there are."""
@@ -241,7 +241,7 @@ class ElasticStore:
         }
         aggs = {"at": {"date_histogram": histogram, "aggs": {"one": top}}}
         found = object_at(self._search({"size": 0, "query": self._filter(ask), "aggs": aggs}), "aggregations", "at")
-        hits = [hit for one in found.get("buckets", []) for hit in hits_of(object_at(one, "one", "hits"))]
+        hits = [hit for bucket in found.get("buckets", []) for hit in hits_of(object_at(bucket, "one", "hits"))]
         return sorted((self._line(hit) for hit in hits), key=lambda line: line.at)
 
     def _filter(self, ask: LineQuery) -> dict[str, Any]:
@@ -256,7 +256,7 @@ class ElasticStore:
     def _of(self, speakers: Sequence[LogOrigin]) -> dict[str, Sequence[str]]:
         found: dict[str, Sequence[str]] = {}
         for role, name in self._roles().items():
-            values = tuple(dict.fromkeys(getattr(one, role) for one in speakers))
+            values = tuple(dict.fromkeys(getattr(speaker, role) for speaker in speakers))
             if values and all(values) and name not in self._chosen:
                 found[name] = values
         return found
@@ -275,12 +275,12 @@ class ElasticStore:
             raise SourceFailed("refused", self.how(), hint="name another field under search_in")
         found: dict[tuple[str, ...], None] = {}
         for word in words:
-            pieces = sorted(set(_PIECE.findall(word) or _RUN.findall(word)), key=lambda one: (-len(one), one))
+            pieces = sorted(set(_PIECE.findall(word) or _RUN.findall(word)), key=lambda item: (-len(item), item))
             found[tuple(pieces[: 1 if self._one_piece else 3])] = None
         return [
             wildcard(name, pieces[0])
             if len(pieces) == 1
-            else {"bool": {"filter": [wildcard(name, one) for one in pieces]}}
+            else {"bool": {"filter": [wildcard(name, piece) for piece in pieces]}}
             for pieces in found
         ]
 

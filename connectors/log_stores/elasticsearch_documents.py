@@ -35,7 +35,7 @@ def hits_of(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         SourceFailed: There is no list of hits.
     """
     hits = part.get("hits")
-    if not isinstance(hits, list) or not all(isinstance(one, dict) for one in hits):
+    if not isinstance(hits, list) or not all(isinstance(hit, dict) for hit in hits):
         raise SourceFailed("bad_answer", "its answer has no hits")
     return hits
 

@@ -120,7 +120,7 @@ class LineBuffer:
         times = self._of.setdefault(who, {})
         held = times.get(at, [])
         known = {key for key, _ in held}
-        new = [one for one in group if one[0] not in known]
+        new = [pair for pair in group if pair[0] not in known]
         if not new:
             return
         fuller = len(known) + len(new) == len(group)
@@ -161,4 +161,4 @@ class _Clock:
             self._text = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         stamp = f"{self._text}.{rest:09d}Z "
         text = text[:LONGEST_LINE].rstrip("\n")
-        return f"{stamp}{text}\n" if "\n" not in text else "".join(f"{stamp}{one}\n" for one in text.split("\n"))
+        return f"{stamp}{text}\n" if "\n" not in text else "".join(f"{stamp}{word}\n" for word in text.split("\n"))

@@ -15,7 +15,7 @@ Labels = Mapping[str, Sequence[str]]
 def quoted(text: str) -> str:
     """A text as LogQL's string, which is Go's: no character of it ends the string or the line."""
     plain = text.encode("utf-8", "replace").decode()
-    return '"' + "".join(_ESCAPES.get(one) or (one if one >= " " else f"\\x{ord(one):02x}") for one in plain) + '"'
+    return '"' + "".join(_ESCAPES.get(item) or (item if item >= " " else f"\\x{ord(item):02x}") for item in plain) + '"'
 
 
 def literal(text: str) -> str:
@@ -53,4 +53,4 @@ def _matcher(label: str, values: Sequence[str]) -> str:
         raise ValueError(f"not a label with values: {label[:100]!r}")
     if len(values) == 1:
         return f"{label}={quoted(values[0])}"
-    return f"{label}=~{quoted('|'.join(literal(one) for one in values))}"
+    return f"{label}=~{quoted('|'.join(literal(value) for value in values))}"

@@ -102,15 +102,16 @@ class Loki:
             url_path("loki", "api", "v1", "series"), params={"match[]": selector(labels), **window_params(query.window)}
         )
         series = data_of(self._client.json(call, deadline), call)
-        if not isinstance(series, list) or not all(isinstance(one, dict) for one in series):
+        if not isinstance(series, list) or not all(isinstance(series_item, dict) for series_item in series):
             raise unexpected_answer(call, "a list of labels")
         if not series:
             return ()
-        speakers = sorted({speaker_of(self._settings, one) for one in series})
+        speakers = sorted({speaker_of(self._settings, series_item) for series_item in series})
         members = tuple(
-            Member(one.name(), one.node or None, one.resource().rank, container=one.pod or None) for one in speakers
+            Member(speaker.name(), speaker.node or None, speaker.resource().rank, container=speaker.pod or None)
+            for speaker in speakers
         )
-        spaces = {str(one.get(self._settings.labels.get("namespace", ""), "")) for one in series} - {""}
+        spaces = {str(series_item.get(self._settings.labels.get("namespace", ""), "")) for series_item in series} - {""}
         space = spaces.pop() if len(spaces) == 1 else None
         return (JobRecord(Job(id=query.text, name=query.text), "loki", namespace=space, members=members),)
 
@@ -127,7 +128,7 @@ class Loki:
         params = {**window_params(window), "query": selector(also) if also else None}
         call = HttpRequest(url_path("loki", "api", "v1", "label", label, "values"), params=params)
         names = strings_of(data_of(self._client.json(call, deadline), call), call)
-        return tuple(JobSummary(id=one, name=one) for one in sorted(names)[:MOST_JOBS])
+        return tuple(JobSummary(id=name, name=name) for name in sorted(names)[:MOST_JOBS])
 
     def _streams(self, record: JobRecord) -> Labels:
         """The labels of a job's streams.
@@ -138,8 +139,8 @@ class Loki:
         names = self._settings.labels
         found: dict[str, Sequence[str]] = fixed_labels(self._settings)
         words = {"id": record.job.id, "name": record.job.name}
-        jobs = tuple(dict.fromkeys(word for one in self._settings.job_is if (word := words.get(one))))
-        pods = tuple(dict.fromkeys(pod for one in record.members if (pod := one.container or one.name)))
+        jobs = tuple(dict.fromkeys(word for text in self._settings.job_is if (word := words.get(text))))
+        pods = tuple(dict.fromkeys(pod for member in record.members if (pod := member.container or member.name)))
         if names.get("job") and jobs:
             found[names["job"]] = jobs
         elif names.get("pod") and pods:

@@ -96,7 +96,7 @@ class LokiStore:
         if self._many:
             with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
                 parts = pool.map(lambda part: self._count(start, end, step, part), self._parts(start, end))
-                for who, held in (one for part in parts for one in part.items()):
+                for who, held in (item for part in parts for item in part.items()):
                     known = counts.setdefault(who, {})
                     for at, number in held.items():
                         known[at] = known.get(at, 0) + number
@@ -108,16 +108,16 @@ class LokiStore:
         step = -(-bucket // NS)
         query = f"sum(count_over_time({selector(self._streams)}{with_words(words)}[{step}s]))"
         result = self._result("query_range", {"query": query, **_steps(start, end, step)}, "matrix")
-        return {(round(float(at)) - step) * NS: int(float(value)) for one in result for at, value in _pairs(one)}
+        return {(round(float(at)) - step) * NS: int(float(value)) for entry in result for at, value in _pairs(entry)}
 
     def _count(self, start: int, end: int, step: int, part: Labels) -> dict[LogOrigin, dict[int, int]]:
         by = ", ".join(label for role in ROLES if (label := self._settings.labels.get(role)))
         streams = selector({**self._streams, **part})
         form = {"query": f"sum by ({by}) (count_over_time({streams}[{step}s]))", **_steps(start, end, step)}
         counts: dict[LogOrigin, dict[int, int]] = {}
-        for one in self._result("query_range", form, "matrix"):
-            held = counts.setdefault(speaker_of(self._settings, one.get("metric")), {})
-            for at, value in _pairs(one):
+        for entry in self._result("query_range", form, "matrix"):
+            held = counts.setdefault(speaker_of(self._settings, entry.get("metric")), {})
+            for at, value in _pairs(entry):
                 bucket = (round(float(at)) - step) * NS
                 held[bucket] = held.get(bucket, 0) + int(float(value))
         return counts
@@ -150,7 +150,7 @@ class LokiStore:
             lines = self._lines(ask._replace(start=first, end=last), limit)
             if lines is None:
                 continue
-            fresh = [one for one in lines if (one.at, one.who, one.key) not in seen]
+            fresh = [line for line in lines if (line.at, line.who, line.key) not in seen]
             fresh = fresh if left is None else fresh[:left]
             if fresh:
                 yield fresh
@@ -163,11 +163,11 @@ class LokiStore:
                 continue
             border = lines[-1].at
             if lines[0].at == border:
-                seen |= {(one.at, one.who, one.key) for one in lines}
+                seen |= {(line.at, line.who, line.key) for line in lines}
                 yield from self._one_time(ask, border, seen)
                 low, high, seen = (low, border, set()) if ask.backward else (border + 1, high, set())
                 continue
-            seen = {(one.at, one.who, one.key) for one in lines if one.at == border}
+            seen = {(line.at, line.who, line.key) for line in lines if line.at == border}
             low, high = (low, border + 1) if ask.backward else (border, high)
 
     def sampled(self, ask: LineQuery, every: int) -> Sequence[StoredLine]:
@@ -197,7 +197,7 @@ class LokiStore:
             self._lessen(failed, ask)
             return None
         self._halved = 0
-        lines = [line for one in result for line in self._of_stream(one)]
+        lines = [line for entry in result for line in self._of_stream(entry)]
         lines.sort(key=lambda line: line.at, reverse=ask.backward)
         return lines
 
@@ -236,10 +236,10 @@ class LokiStore:
                     "lines_of_one_time",
                     "loki",
                     f"more lines of one speaker have the same time than fit into an answer ({self.page}); the rest is not here",
-                    scope=", ".join(one.name() for one in group),
+                    scope=", ".join(item.name() for item in group),
                 )
-            fresh = [one for one in lines if (one.at, one.who, one.key) not in seen]
-            seen.update((one.at, one.who, one.key) for one in fresh)
+            fresh = [line for line in lines if (line.at, line.who, line.key) not in seen]
+            seen.update((stored_line.at, stored_line.who, stored_line.key) for stored_line in fresh)
             if fresh:
                 yield fresh
 
@@ -257,19 +257,19 @@ class LokiStore:
         found: dict[str, Sequence[str]] = {}
         for role in ROLES:
             label = self._settings.labels.get(role)
-            values = tuple(dict.fromkeys(getattr(one, role) for one in speakers))
+            values = tuple(dict.fromkeys(getattr(speaker, role) for speaker in speakers))
             if label and all(values) and (label not in self._streams):
                 found[label] = values
         return found
 
-    def _of_stream(self, one: Mapping[str, Any]) -> Iterator[StoredLine]:
-        labels = one.get("stream")
+    def _of_stream(self, mapping: Mapping[str, Any]) -> Iterator[StoredLine]:
+        labels = mapping.get("stream")
         if not isinstance(labels, dict):
             raise SourceFailed("bad_answer", "its answer has a stream without labels")
         self._in_streams.update(labels)
         plain = speaker_of(self._settings, labels)
         stream = hash(tuple(sorted(labels.items())))
-        for entry in _pairs(one):
+        for entry in _pairs(mapping):
             metadata = entry[2].get("structuredMetadata") if len(entry) > 2 and isinstance(entry[2], dict) else None
             who = speaker_of(self._settings, {**labels, **metadata}) if metadata else plain
             yield StoredLine(int(entry[0]), who, str(entry[1]), (stream, entry[1]))
@@ -295,7 +295,7 @@ class LokiStore:
         result: list[Mapping[str, Any]] = data["result"]
         if result and data.get("resultType") != kind:
             raise unexpected_answer(call, kind)
-        if not all(isinstance(one, dict) for one in result):
+        if not all(isinstance(entry, dict) for entry in result):
             raise unexpected_answer(call, kind)
         return result
 
@@ -329,9 +329,9 @@ def speaker_of(settings: LokiSettings, labels: object) -> LogOrigin:
     return LogOrigin(*(str(labels.get(settings.labels.get(role, ""), "")) for role in ROLES))
 
 
-def _pairs(one: Mapping[str, Any]) -> Iterator[list[Any]]:
+def _pairs(mapping: Mapping[str, Any]) -> Iterator[list[Any]]:
     """The values of a stream or a series: time, then a text."""
-    values = one.get("values")
+    values = mapping.get("values")
     if not isinstance(values, list):
         raise SourceFailed("bad_answer", "its answer has a stream without values")
     for entry in values:
@@ -363,7 +363,7 @@ def strings_of(data: Any, call: HttpRequest) -> list[str]:
     """
     if data is None:  # Loki's way of saying that there are none
         return []
-    if not isinstance(data, list) or not all(isinstance(one, str) for one in data):
+    if not isinstance(data, list) or not all(isinstance(datum, str) for datum in data):
         raise unexpected_answer(call, "a list of texts")
     return data
 

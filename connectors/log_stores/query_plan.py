@@ -62,7 +62,7 @@ class Tally(NamedTuple):
 
     def total(self) -> int:
         """All lines."""
-        return sum(sum(one.values()) for one in self.counts.values())
+        return sum(sum(count.values()) for count in self.counts.values())
 
 
 class LogStore(Protocol):

@@ -66,7 +66,7 @@ class Mlflow:
         Raises:
             SourceFailed: the server cannot be asked, or knows no run of the job.
         """
-        runs = [one for one in self._runs(request.record, request.deadline) if _within(one, request.window)]
+        runs = [item for item in self._runs(request.record, request.deadline) if _within(item, request.window)]
         if not runs:
             tags = ", ".join(self.settings.tags)
             raise SourceFailed(
@@ -74,7 +74,7 @@ class Mlflow:
                 "it has no run of this job in the window",
                 hint=f"runs are found by the tags {tags}; see `tags`",
             )
-        runs.sort(key=lambda one: -_started(one))
+        runs.sort(key=lambda item: -_started(item))
         if len(runs) > MOST_RUNS:
             yield Gap(
                 "runs_cut",
@@ -90,7 +90,7 @@ class Mlflow:
         self, run: Mapping[str, Any], request: CollectionRequest, spool: Spool, pages: Iterator[int]
     ) -> Iterator[Gap]:
         run_id, name = string(mapping(run.get("info")).get("run_id"), 100), _name(run)
-        known = [string(one.get("key"), 250) for one in objects(mapping(run.get("data")).get("metrics"), 100_000)]
+        known = [string(metric.get("key"), 250) for metric in objects(mapping(run.get("data")).get("metrics"), 100_000)]
         metrics = choose_metrics(known, self.settings.metrics)
         if not metrics:
             names = ", ".join(known[:10]) or "none"
@@ -128,7 +128,10 @@ class Mlflow:
     def _experiments(self, deadline: Deadline) -> list[str]:
         if not self.settings.experiments:
             answer = self._post("/experiments/search", {"max_results": SEARCH_PAGE}, deadline)
-            return [string(one.get("experiment_id"), 40) for one in objects(answer.get("experiments"), SEARCH_PAGE)]
+            return [
+                string(experiment.get("experiment_id"), 40)
+                for experiment in objects(answer.get("experiments"), SEARCH_PAGE)
+            ]
         found = []
         for name in self.settings.experiments:
             call = HttpRequest(f"{API}/experiments/get-by-name", {"experiment_name": name})
@@ -153,10 +156,10 @@ class Mlflow:
             }
             call = HttpRequest(f"{API}/metrics/get-history", params)
             answer = mapping(self._client.json(call, request.deadline, largest=LARGEST))
-            for one in objects(answer.get("metrics"), PAGE):
-                time, value = integer(one.get("timestamp")), _number(one.get("value"))
+            for metric in objects(answer.get("metrics"), PAGE):
+                time, value = integer(metric.get("timestamp")), _number(metric.get("value"))
                 if time is not None and value is not None and start <= time / 1000 < end:
-                    yield MetricPoint(time / 1000, integer(one.get("step")) or 0, value)
+                    yield MetricPoint(time / 1000, integer(metric.get("step")) or 0, value)
             token = string(answer.get("next_page_token"), 10_000)
             if not token:
                 return

@@ -252,8 +252,8 @@ class Prometheus:
         start, end = request.window.start or 0.0, request.window.end or 0.0
         step = max(1.0, (end - start) / 4)
         bodies = self.query_range(query, Window(start, end), step, request.deadline)
-        series = (one for body in bodies for one in read_prometheus(body, "metrics", query)[0] or ())
-        return tuple(sorted({one.resource.node for one in series if one.resource.node}))
+        series = (item for body in bodies for item in read_prometheus(body, "metrics", query)[0] or ())
+        return tuple(sorted({series_item.resource.node for series_item in series if series_item.resource.node}))
 
     def _write(
         self, request: CollectionRequest, spool: Spool, chosen: Selection, counts: Mapping[str, int], gaps: list[Gap]
@@ -330,9 +330,9 @@ def _counted(body: bytes, query: str) -> Iterator[tuple[str, int]]:
         SourceFailed: it is not what is documented.
     """
     try:
-        for one in msgspec.json.decode(body, type=_Body).data.result:
-            points = [*one.values, *([one.value] if one.value is not None else [])]
-            if points and "__name__" in one.metric:
-                yield one.metric["__name__"], max(int(float(value)) for _, value in points)
+        for result in msgspec.json.decode(body, type=_Body).data.result:
+            points = [*result.values, *([result.value] if result.value is not None else [])]
+            if points and "__name__" in result.metric:
+                yield result.metric["__name__"], max(int(float(value)) for _, value in points)
     except (msgspec.MsgspecError, RecursionError, ValueError, OverflowError) as error:
         raise SourceFailed("bad_answer", f"its answer is not one of Prometheus: {error}", asked=query) from None

@@ -48,7 +48,7 @@ class Selection:
 
     def each(self, name: str, form: str = "{}") -> str:
         """A vector of all of them; `form` is put around each selector, as `rate({}[5m])`."""
-        return " or ".join(form.replace("{}", one) for one in self.selectors(name))
+        return " or ".join(form.replace("{}", selector) for selector in self.selectors(name))
 
 
 def selection(
@@ -56,8 +56,8 @@ def selection(
 ) -> Selection:
     """Alternatives without those that lack a value. `also`: labels that all of them must have besides."""
     found: list[Labels] = []
-    for one in alternatives:
-        labels = {name: _values(value) for name, value in one.items()}
+    for alternative in alternatives:
+        labels = {name: _values(value) for name, value in alternative.items()}
         if labels and all(labels.values()):
             found.append({**(also or {}), **labels})
     return Selection(tuple(found))
@@ -65,7 +65,7 @@ def selection(
 
 def job_selection(record: JobRecord, also: Labels | None = None) -> Selection:
     """The series that carry the job's own name: its pods within their namespace, or its number at Slurm."""
-    pods = tuple(dict.fromkeys(one.name for one in record.members if record.namespace))
+    pods = tuple(dict.fromkeys(member.name for member in record.members if record.namespace))
     by_pod = [{space: record.namespace, pod: pods} for space, pod in POD_LABELS]
     number = record.job.id if not record.namespace else None
     return selection([*by_pod, {SLURM_LABEL: number}], also)
@@ -80,18 +80,18 @@ def node_selection(nodes: Iterable[str], also: Labels | None = None) -> Selectio
 def nodes_of(record: JobRecord) -> tuple[str, ...]:
     """The nodes of a job as far as its record tells them."""
     last = record.attempts[-1].nodes if record.attempts else ()
-    members = (one.node for one in record.members if one.node)
+    members = (member.node for member in record.members if member.node)
     return tuple(dict.fromkeys((*record.job.nodes, *last, *members)))
 
 
 def _values(value: str | Sequence[str] | None) -> tuple[str, ...]:
     values = (value,) if isinstance(value, str) else tuple(value or ())
-    return tuple(one.encode("utf-8", "replace").decode() for one in values if one)  # before anything is escaped
+    return tuple(text.encode("utf-8", "replace").decode() for text in values if text)  # before anything is escaped
 
 
 def _selector(name: str, labels: Labels) -> str:
     names = name.split("|")
-    if not all(_LABEL.fullmatch(one.replace(":", "_")) for one in names) or not all(map(_LABEL.fullmatch, labels)):
+    if not all(_LABEL.fullmatch(text.replace(":", "_")) for text in names) or not all(map(_LABEL.fullmatch, labels)):
         raise ValueError(f"not a name of a metric or a label: {name[:100]!r} {sorted(labels)!r:.200}")
     if not labels or not all(labels.values()):
         raise ValueError(f"{name[:100]}: a selector needs labels, and these need values")
@@ -108,12 +108,12 @@ def _matcher(label: str, values: Sequence[str]) -> str:
 
 def _either(values: Sequence[str]) -> str:
     """A regular expression of RE2 that matches these texts alone; the server anchors it."""
-    return "|".join(_META.sub(r"\\\1", one) for one in values)
+    return "|".join(_META.sub(r"\\\1", value) for value in values)
 
 
 def quoted(text: str) -> str:
     """A text as PromQL's string."""
-    return '"' + "".join(_ESCAPES.get(one, one) for one in text) + '"'
+    return '"' + "".join(_ESCAPES.get(item, item) for item in text) + '"'
 
 
 def step_of(window: Window, series: int, least: float = LEAST_STEP) -> float:

@@ -70,7 +70,7 @@ def choose_metrics(known: Iterable[str], own: Mapping[str, str]) -> Mapping[str,
     found = {}
     for measure, usual in MEASURES.items():
         wanted = (own[measure],) if measure in own else usual
-        name = next((by_lower[one.lower()] for one in wanted if one.lower() in by_lower), None)
+        name = next((by_lower[item.lower()] for item in wanted if item.lower() in by_lower), None)
         if name is not None:
             found[measure] = name
     return found
@@ -104,7 +104,7 @@ def log_lines(series: Mapping[str, Sequence[MetricPoint]]) -> bytes:
             row = current[step] = {}
             rows.append((time, step, row))
         row[measure] = value
-    rows.sort(key=lambda one: one[:2])
+    rows.sort(key=lambda item: item[:2])
     return "".join(f"{_stamp(time)} {json.dumps({'step': step, **row})}\n" for time, step, row in rows).encode()
 
 

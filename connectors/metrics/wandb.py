@@ -179,9 +179,9 @@ def _first_step(run: Any) -> int:
 def _guarded_scan(ask: Callable[[], Iterable[Any]], deadline: Deadline) -> Iterator[Any]:
     """What the library gives, one by one; whatever it raises becomes a failure of this source."""
     try:
-        for one in ask():
+        for pair in ask():
             deadline.check("a scan by the library")
-            yield one
+            yield pair
     except SourceFailed:
         raise
     except Exception as error:  # noqa: BLE001 - the library's errors have no common root that it documents

@@ -63,7 +63,9 @@ class Journals:
     def collect(self, request: CollectionRequest, spool: Spool) -> Iterable[Gap]:
         """Take of each node's files what concerns the job."""
         nodes = tuple(
-            dict.fromkeys((*request.record.job.nodes, *(one.node for one in request.record.members if one.node)))
+            dict.fromkeys(
+                (*request.record.job.nodes, *(member.node for member in request.record.members if member.node))
+            )
         )
         gaps: list[Gap] = []
         without: list[str] = []
@@ -172,7 +174,7 @@ def _files(patterns: Sequence[str], node: str, gaps: list[Gap]) -> list[Path]:
     found: dict[Path, float] = {}
     for pattern in patterns:
         *folders, last = pattern.split("/")
-        inside = "/".join(escape(one) for one in folders).replace(escape("{node}"), escape(node))
+        inside = "/".join(escape(folder) for folder in folders).replace(escape("{node}"), escape(node))
         names = islice(glob(f"{inside}/{last.replace('{node}', escape(node))}"), 10_000)  # noqa: PTH207 - whole patterns
         for name in names:
             try:

@@ -136,8 +136,8 @@ _EACH_RANK = frozenset({"rank", "local_rank", "pod"})
 
 
 def _tasks(settings: RemoteSettings, request: CollectionRequest, gaps: list[Gap]) -> Iterator[_Task]:
-    members = [one for one in request.record.members if one.node][:MOST_NODES]
-    nodes = list(dict.fromkeys([*request.record.job.nodes, *(one.node for one in members if one.node)]))[:MOST_NODES]
+    members = [item for item in request.record.members if item.node][:MOST_NODES]
+    nodes = list(dict.fromkeys([*request.record.job.nodes, *(item.node for item in members if item.node)]))[:MOST_NODES]
     for kind in ("stacks", "dumps", "ras", "kernel"):
         words: tuple[str, ...] = getattr(settings, kind)
         if not words:

@@ -130,7 +130,9 @@ class SlurmCommands:
         return self._fields
 
     def _run(self, words: Sequence[str], deadline: Deadline) -> bytes:
-        asked = shlex.join([words[0], *(one for one in words[1:] if not one.startswith(("--delimiter", "--format")))])
+        asked = shlex.join(
+            [words[0], *(word for word in words[1:] if not word.startswith(("--delimiter", "--format")))]
+        )
         asked = asked[:MOST_SHOWN]
         deadline.check(asked)
         around = ["env", "LC_ALL=C.UTF-8", "TZ=UTC", "SLURM_TIME_FORMAT=%s"]

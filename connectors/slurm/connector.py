@@ -105,24 +105,28 @@ class Slurm:
         job_id = query.text.strip().partition(".")[0]  # of a step its job
         if JOB_ID.fullmatch(job_id):
             found = [
-                one for one in self._runs(JobSelection(job_id), deadline, job_id) if query.user in (None, one.job.owner)
+                item
+                for item in self._runs(JobSelection(job_id), deadline, job_id)
+                if query.user in (None, item.job.owner)
             ]
             if found:
                 return self._records(found, deadline, whole=job_id)
         named = self._window(JobSelection(name=query.text, user=query.user or "", steps=False), query.window, deadline)
-        exact = [one for one in named if _same_name(one.job.name, query.text) and query.user in (None, one.job.owner)]
-        ids = list(dict.fromkeys(one.shown_id for one in sorted(exact, key=_when, reverse=True)))[:MOST_FOUND]
+        exact = [
+            item for item in named if _same_name(item.job.name, query.text) and query.user in (None, item.job.owner)
+        ]
+        ids = list(dict.fromkeys(item.shown_id for item in sorted(exact, key=_when, reverse=True)))[:MOST_FOUND]
         if not ids:
             return ()
-        runs = [run for one in ids for run in self._runs(JobSelection(one), deadline, one)]
+        runs = [run for item in ids for run in self._runs(JobSelection(item), deadline, item)]
         return self._records(runs, deadline)
 
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """The jobs of the window, newest first, at most 2,000."""
         runs = self._window(JobSelection(steps=False), window, deadline)
         jobs: dict[str, list[SlurmRun]] = {}
-        for one in sorted(runs, key=_when):
-            jobs.setdefault(one.shown_id, []).append(one)
+        for run in sorted(runs, key=_when):
+            jobs.setdefault(run.shown_id, []).append(run)
         newest = sorted(jobs.values(), key=lambda own: _when(own[-1]), reverse=True)[:MOST_RECENT]
         return tuple(summary_of(own) for own in newest)
 
@@ -161,7 +165,7 @@ class Slurm:
             jobs, sent = self._client.jobs(JobSelection(start=now - SHORTEST, end=now, steps=False), deadline)
         except SourceFailed as failed:
             return CheckResult(works=False, words=str(failed), sent=failed.asked, change=failed.hint)
-        users = {str(one.get("user")) for one in jobs}
+        users = {str(job.get("user")) for job in jobs}
         told = f"{version}: {len(jobs)} jobs of {len(users)} users in the last {SHORTEST / 60:.0f} minutes"
         return CheckResult(works=True, words=told, sent=sent)
 
@@ -237,14 +241,14 @@ class Slurm:
         except SourceFailed:
             return None
         good = [
-            one
-            for one in runs
-            if one.job.state == "COMPLETED"
-            and (one.job.name, one.job.owner) == (run.job.name, run.job.owner)
-            and one.shown_id != run.shown_id
-            and (one.job.end or 0.0) <= before
+            item
+            for item in runs
+            if item.job.state == "COMPLETED"
+            and (item.job.name, item.job.owner) == (run.job.name, run.job.owner)
+            and item.shown_id != run.shown_id
+            and (item.job.end or 0.0) <= before
         ]
-        return max(good, key=lambda one: one.job.end or 0.0).shown_id if good else None
+        return max(good, key=lambda item: item.job.end or 0.0).shown_id if good else None
 
 
 def _document(jobs: Sequence[Mapping[str, Any]]) -> bytes:
@@ -259,7 +263,7 @@ def _same_name(name: str | None, wanted: str) -> bool:
 
 def _when(run: SlurmRun) -> tuple[float, float, tuple[int, ...]]:
     """What orders jobs by time: Slurm counts whole seconds, so within one the numbers of the jobs decide."""
-    numbers = tuple(int(one) for one in re.findall(r"[0-9]{1,12}", run.shown_id))
+    numbers = tuple(int(item) for item in re.findall(r"[0-9]{1,12}", run.shown_id))
     return run.job.start or run.submitted or 0.0, run.submitted or 0.0, numbers
 
 

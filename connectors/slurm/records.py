@@ -23,15 +23,15 @@ def record_of(name: str, runs: Sequence[SlurmRun], places: Mapping[str, Mapping[
     """The record of a job called `name` from its runs, oldest first, or from the parts of a job of several."""
     last = runs[-1]
     parts = (
-        [one for one in runs if one.job.start == last.job.start] if last.het and name == str(last.het[0]) else [last]
+        [run for run in runs if run.job.start == last.job.start] if last.het and name == str(last.het[0]) else [last]
     )
     ranks = _ranks(parts)
     nodes = {node: ranks.get(node, ()) for part in parts for node in part.nodes}
-    world = sum(len(one) for one in ranks.values()) or None
-    worst = next((one for one in parts if one.job.state not in ("COMPLETED", "RUNNING")), last)
-    attempts = _attempts([one for one in runs if one.het is None or one.het == worst.het])
+    world = sum(len(rank) for rank in ranks.values()) or None
+    worst = next((slurm_run for slurm_run in parts if slurm_run.job.state not in ("COMPLETED", "RUNNING")), last)
+    attempts = _attempts([run for run in runs if run.het is None or run.het == worst.het])
     restarts = last.job.attempt if last.job.attempt is not None else (len(attempts) - 1 or None)
-    gpus = sum(one.job.gpus or 0 for one in parts) or None
+    gpus = sum(slurm_run.job.gpus or 0 for slurm_run in parts) or None
     job = replace(worst.job, id=name, nodes=nodes, world_size=world, attempt=restarts, gpus=gpus)
     labels = {"slurm_job_id": last.job.id or name}
     if last.array:
@@ -69,31 +69,31 @@ def _ranks(parts: Sequence[SlurmRun]) -> dict[str, tuple[int, ...]]:
     """Ranks by node where each task is a rank: one task a node with several GPUs is a launcher, which numbers itself."""
     ranks: dict[str, tuple[int, ...]] = {}
     before = 0
-    for one in parts:
-        tasks = sum(len(numbers) for numbers in one.tasks.values())
-        launcher = tasks == len(one.tasks) and (one.job.gpus is None or one.job.gpus > tasks)
-        if not tasks or launcher or set(one.tasks) - set(one.nodes):
+    for part in parts:
+        tasks = sum(len(numbers) for numbers in part.tasks.values())
+        launcher = tasks == len(part.tasks) and (part.job.gpus is None or part.job.gpus > tasks)
+        if not tasks or launcher or set(part.tasks) - set(part.nodes):
             return {}
-        ranks |= {node: tuple(before + number for number in numbers) for node, numbers in one.tasks.items()}
+        ranks |= {node: tuple(before + number for number in numbers) for node, numbers in part.tasks.items()}
         before += tasks
     return ranks
 
 
 def _attempts(runs: Sequence[SlurmRun]) -> tuple[Attempt, ...]:
     found = []
-    for number, one in enumerate(runs):
-        code, signal = one.first_exit if any(one.first_exit) else (one.exit_code, one.signal)
+    for number, item in enumerate(runs):
+        code, signal = item.first_exit if any(item.first_exit) else (item.exit_code, item.signal)
         found.append(
             Attempt(
                 number,
-                one.job.state,
-                one.reason,
+                item.job.state,
+                item.reason,
                 code,
                 signal,
-                queued=one.submitted,
-                scheduled=one.job.start,
-                stopped=one.job.end,
-                nodes=one.nodes,
+                queued=item.submitted,
+                scheduled=item.job.start,
+                stopped=item.job.end,
+                nodes=item.nodes,
             )
         )
     return tuple(found)
@@ -138,7 +138,7 @@ def outputs(run: SlurmRun, shown: SlurmRun, folders: Sequence[str]) -> tuple[str
     """
     told = shown.outputs or run.outputs or ("slurm-%A_%a.out" if run.array else "slurm-%j.out",)
     home = shown.folder or run.folder
-    roots = [posixpath.normpath(one) + "/" for one in folders if one.startswith("/")]
+    roots = [posixpath.normpath(folder) + "/" for folder in folders if folder.startswith("/")]
     found: dict[str, None] = {}
     for pattern in dict.fromkeys(told):
         for text in expanded(pattern, run):
@@ -159,7 +159,7 @@ def expanded(pattern: str, run: SlurmRun) -> tuple[str, ...]:
     def filled(node: str, place: int, task: int) -> str:
         return _PATTERN.sub(lambda found: _part(found, run, node, place, task), pattern)
 
-    return tuple(dict.fromkeys(filled(*one) for one in wanted))
+    return tuple(dict.fromkeys(filled(*item) for item in wanted))
 
 
 def _part(found: re.Match[str], run: SlurmRun, node: str, place: int, task: int) -> str:

@@ -55,8 +55,8 @@ class SlurmRest:
             calls = [HttpRequest(url_path("slurm", version, "nodes"))]
         else:
             calls = [HttpRequest(url_path("slurm", version, "node", name)) for name in names if name.strip(".")]
-        found = [one for call in calls for one in _listed(self._json(call, deadline), "nodes", call)]
-        return tuple(one for one in found if one.get("name") in wanted)
+        found = [entry for call in calls for entry in _listed(self._json(call, deadline), "nodes", call)]
+        return tuple(entry for entry in found if entry.get("name") in wanted)
 
     def version_text(self, deadline: Deadline) -> str:
         """What the server says that it is."""
@@ -124,13 +124,13 @@ def _listed(told: Any, key: str, call: HttpRequest) -> list[Mapping[str, Any]]:
         raise SourceFailed("bad_answer", f"its answer has no {key}", asked=call.summary())
     if not isinstance(found, list):
         raise SourceFailed("bad_answer", f"{key} of its answer is no list", asked=call.summary())
-    return [one for one in found if isinstance(one, dict)]
+    return [entry for entry in found if isinstance(entry, dict)]
 
 
 def _failures(told: Any, call: HttpRequest) -> None:
     errors = told.get("errors") if isinstance(told, dict) else None
-    for one in errors if isinstance(errors, list) else []:
-        if isinstance(one, dict) and one.get("error_number") != _NOTHING_FOUND:
-            said = " ".join(f"{one.get('description') or ''} {one.get('error') or ''}".split())[:200]
+    for error in errors if isinstance(errors, list) else []:
+        if isinstance(error, dict) and error.get("error_number") != _NOTHING_FOUND:
+            said = " ".join(f"{error.get('description') or ''} {error.get('error') or ''}".split())[:200]
             denied = "auth" in said.lower() or "denied" in said.lower()
             raise SourceFailed("forbidden" if denied else "server_error", f"it says: {said}", asked=call.summary())

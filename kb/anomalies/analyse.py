@@ -93,7 +93,7 @@ def measure_run(
         turned = ()  # it went on until something ended it: what was slow before did not
         ending = ending_of(run, course, turned, off)
         measure = EventMeasurer(run, compared, ending, off, known=known or {}, displaced=displaced)
-    fresh = {name: one.fresh for name, one in compared.items()}
+    fresh = {name: item.fresh for name, item in compared.items()}
     return RunView(run, off, course, turned, ending, tuple(measure.all()), fresh)
 
 
@@ -140,7 +140,7 @@ def find_anomalies(
         turned[0] if turned else None,
         still,
         nodes,
-        shared_places([one.node for one in nodes], topology or {}),
+        shared_places([node.node for node in nodes], topology or {}),
         _stage(seen, events),
         step,
         changed(run, good) if good else (),
@@ -155,17 +155,17 @@ def _still(
     """Of nodes whose log ends long before the others', and who do not say why, the last lines that they have."""
     found = []
     for odd in ended_early(run, off, ending.interval)[:MOST_STILL]:
-        ends = [one.last for one in run.voices if one.node == odd.node and one.kind == "job" and one.last]
-        says_why = any(one.raised and odd.node in one.nodes for one in events)
+        ends = [voice.last for voice in run.voices if voice.node == odd.node and voice.kind == "job" and voice.last]
+        says_why = any(event.raised and odd.node in event.nodes for event in events)
         if ends and not says_why:
-            found.append(replace(odd, spot=max(ends, key=lambda one: (one.time or 0.0, one.source, one.offset))))
+            found.append(replace(odd, spot=max(ends, key=lambda end: (end.time or 0.0, end.source, end.offset))))
     return tuple(found)
 
 
 def _by_rarity(run: RunProfile, pool: Baseline | None = None) -> Mapping[str, EventComparison]:
     """Without a good run: what the run prints all the time is usual, and what healthy runs of other jobs say; the rest is not known."""
     nodes = max(1, len(run.heard))
-    usual = {one.event for one in compare(run, pool).values() if one.known} if pool else set()
+    usual = {item.event for item in compare(run, pool).values() if item.known} if pool else set()
     found = {}
     for event in run.events.values():
         often = event.count / nodes
@@ -179,7 +179,7 @@ def _nodes(seen: RunView, events: Sequence[RankedEvent]) -> tuple[OddNode, ...]:
     at = seen.ending.at
     if at is None and events:
         at = corrected(events[0].spot, seen.off)
-    told = [(one.event.id, one.score) for one in events if not one.consequence]
+    told = [(event.event.id, event.score) for event in events if not event.consequence]
     return suspects(seen.run, seen.fresh, told, TurningPoint(at, seen.ending.interval, seen.ending.crashed), seen.off)
 
 
@@ -207,18 +207,20 @@ def shown(found: RunFindings) -> Indicators:
         events.append(Indicator(f"step {found.turn.step}", found.turn.told, _item(len(events), beat.spot)))
     events += [
         Indicator(
-            one.spot.text.strip()[:SHOWN], "the last line of a node whose log ends early", _item(len(events), one.spot)
+            item.spot.text.strip()[:SHOWN],
+            "the last line of a node whose log ends early",
+            _item(len(events), item.spot),
         )
-        for one in found.absent
-        if one.spot
+        for item in found.absent
+        if item.spot
     ]
-    for one in found.events:
+    for event in found.events:
         why = ", ".join(
-            (*one.why, "a consequence" if one.consequence else "near the end" if one.near > NEAR_END else "")
+            (*event.why, "a consequence" if event.consequence else "near the end" if event.near > NEAR_END else "")
         )
-        events.append(Indicator(_text(one), why.strip(", "), _item(len(events), one.spot)))
+        events.append(Indicator(_text(event), why.strip(", "), _item(len(events), event.spot)))
     nodes = [Indicator(place.place, place.why) for place in found.places[:1]]  # before the nodes: it is one suspect
-    nodes += [Indicator(one.node, one.why) for one in found.nodes]
+    nodes += [Indicator(node.node, node.why) for node in found.nodes]
     if not events and not nodes:
         return Indicators()
     events += [
@@ -226,8 +228,11 @@ def shown(found: RunFindings) -> Indicators:
         for name, before, now in found.changed[:MOST_CHANGED]
     ]
     events += [
-        Indicator(f"{one.name}: {one.value} on {_few(one.nodes)}", f"{one.usual} on the other nodes")
-        for one in found.unlike[:MOST_UNLIKE]
+        Indicator(
+            f"{differing_setting.name}: {differing_setting.value} on {_few(differing_setting.nodes)}",
+            f"{differing_setting.usual} on the other nodes",
+        )
+        for differing_setting in found.unlike[:MOST_UNLIKE]
     ]
     stages = (Indicator(found.stage, "the stage in which it turned"),) if found.stage else ()
     steps = (Indicator(str(found.step), "the step in which it turned"),) if found.step is not None else ()
@@ -239,8 +244,8 @@ def _few(nodes: Sequence[str]) -> str:
     return shown if len(nodes) <= FEW_NODES else f"{shown} and {len(nodes) - FEW_NODES} more"
 
 
-def _text(one: RankedEvent) -> str:
-    return (one.spot.text or one.event.text).strip()[:SHOWN]
+def _text(ranked_event: RankedEvent) -> str:
+    return (ranked_event.spot.text or ranked_event.event.text).strip()[:SHOWN]
 
 
 def _item(place: int, spot: LineRef) -> EvidenceItem:

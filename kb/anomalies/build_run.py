@@ -56,7 +56,7 @@ def build_run(
     """
     growing: dict[str, _EventBuilder] = {}
     voices = []
-    for table in sorted(tables, key=lambda one: one.ref.uri):
+    for table in sorted(tables, key=lambda template_table: template_table.ref.uri):
         last: LineRef | None = None
         for name in table.order[:MOST_EVENTS]:
             spots = _add(growing, table.ref, table.templates[name], numbered=table.numbered)
@@ -64,7 +64,7 @@ def build_run(
                 last = spots[-1]
         who = table.ref.resource
         if last is not None:
-            times = [one.time for one in table.spans if one.time is not None]
+            times = [span.time for span in table.spans if span.time is not None]
             if last.time is None and times:
                 last = replace(last, time=max(times))
         voices.append(
@@ -80,11 +80,14 @@ def build_run(
     events = {
         name: RunEvent(
             name,
-            one.text,
-            one.level,
-            {node: NodeEvent(one.counts[node], _few(one.spots[node]), one.voices[node]) for node in sorted(one.counts)},
+            item.text,
+            item.level,
+            {
+                node: NodeEvent(item.counts[node], _few(item.spots[node]), item.voices[node])
+                for node in sorted(item.counts)
+            },
         )
-        for name, one in growing.items()
+        for name, item in growing.items()
     }
     job = job or Job()
     printed = _printed(events.values())
@@ -162,7 +165,7 @@ def _has_time(place: TemplatePlace) -> bool:
 
 def _few(spots: Sequence[LineRef]) -> tuple[LineRef, ...]:
     """The first and the last few, by source and offset."""
-    ordered = sorted(spots, key=lambda one: (one.time is None, one.time or 0.0, one.source, one.offset))
+    ordered = sorted(spots, key=lambda spot: (spot.time is None, spot.time or 0.0, spot.source, spot.offset))
     if len(ordered) <= MOST_SPOTS:
         return tuple(ordered)
     return tuple(ordered[: MOST_SPOTS // 2] + ordered[-MOST_SPOTS // 2 :])
@@ -171,16 +174,16 @@ def _few(spots: Sequence[LineRef]) -> tuple[LineRef, ...]:
 def _beats(summaries: Iterable[StreamSummary]) -> tuple[StepLine, ...]:
     beats = [
         StepLine(
-            LineRef(one.ref.uri, point.offset, "", None, point.time, node_of(one.ref, None), point.rank),
+            LineRef(summary.ref.uri, point.offset, "", None, point.time, node_of(summary.ref, None), point.rank),
             point.step,
             point.seconds,
             point.loss,
             point.validation,
             point.throughput,
         )
-        for one in summaries
-        if one.ref.kind == "job"
-        for point in one.series.points
+        for summary in summaries
+        if summary.ref.kind == "job"
+        for point in summary.series.points
         if point.step is not None and point.format not in (OWN, RESIZED)
     ]
     return tuple(beats[:MOST_BEATS])
@@ -190,11 +193,12 @@ def _anchors(summaries: Iterable[StreamSummary]) -> tuple[StepLine, ...]:
     """The last steps that ranks name of their own."""
     return tuple(
         StepLine(
-            LineRef(one.ref.uri, point.offset, "", None, point.time, node_of(one.ref, None), point.rank), point.step
+            LineRef(summary.ref.uri, point.offset, "", None, point.time, node_of(summary.ref, None), point.rank),
+            point.step,
         )
-        for one in summaries
-        if one.ref.kind == "job"
-        for point in [one for one in one.series.points if one.format == OWN][-MOST_ANCHORS:]
+        for summary in summaries
+        if summary.ref.kind == "job"
+        for point in [item for item in summary.series.points if item.format == OWN][-MOST_ANCHORS:]
         if point.step is not None
     )
 
@@ -203,11 +207,20 @@ def _turns(summaries: Iterable[StreamSummary]) -> tuple[StageBeginning, ...]:
     """Lines with which stages begin; their times come from the lines beside them."""
     return tuple(
         StageBeginning(
-            LineRef(one.ref.uri, mark.offset, "", None, one.first_time, node_of(one.ref, None), None, dated=False),
+            LineRef(
+                summary.ref.uri,
+                mark.offset,
+                "",
+                None,
+                summary.first_time,
+                node_of(summary.ref, None),
+                None,
+                dated=False,
+            ),
             mark.stage,
         )
-        for one in summaries
-        for mark in one.marks
+        for summary in summaries
+        for mark in summary.marks
     )
 
 
@@ -242,7 +255,7 @@ def _own_settings(printed: _Printed) -> Mapping[str, Mapping[str, str]]:
 def _printed(events: Iterable[RunEvent]) -> _Printed:
     """By name of a setting, by value, the nodes that print it, of lines that come once or so."""
     printed: dict[str, dict[str, set[str]]] = {}
-    for event in sorted(events, key=lambda one: one.id):
+    for event in sorted(events, key=lambda run_event: run_event.id):
         if event.count > FEW_LINES * len(event.nodes):
             continue
         for node, seen in event.nodes.items():

@@ -31,24 +31,24 @@ PENDING = 256
 
 def judge(traces: Iterable[CollectiveTrace], now: float | None = None) -> CollectiveVerdict:
     """The verdict over traces. `now`: when they were taken (seconds since the epoch); without it, the latest stamp in them."""
-    return judge_rings((digest(one) for one in traces), now)
+    return judge_rings((digest(trace) for trace in traces), now)
 
 
 def judge_rings(rings: Iterable[Ring], now: float | None = None) -> CollectiveVerdict:
     """The verdict over digests of traces, in any order."""
     job = gather_traces(rings)
     if now is None:
-        now = max((one.time for one in job.rings.values() if one.time is not None), default=None)
+        now = max((ring.time for ring in job.rings.values() if ring.time is not None), default=None)
     graph, roles = WaitGraph(), GroupRoles(job)
     found = [verdict for comm in job.comms for verdict in judge_group(comm, job, roles, graph, now)]
     if graph.wanted:
         graph.left.update(divergences(job, roles))
         wait_for_left(job, graph)
-    found = [replace(one, origin=is_origin(one, graph)) for one in found]
+    found = [replace(communicator, origin=is_origin(communicator, graph)) for communicator in found]
     culprits, possible = culprits_of(job, graph, found)
-    blamed = {one.rank for one in culprits}
+    blamed = {culprit.rank for culprit in culprits}
     waiting = sorted(graph.pending - blamed)
-    found.sort(key=lambda one: (one.state != "mismatch", -size(one.joined), one.pg, one.seq))
+    found.sort(key=lambda item: (item.state != "mismatch", -size(item.joined), item.pg, item.seq))
     return CollectiveVerdict(
         culprits=culprits,
         possible=as_ranges(possible),
@@ -83,5 +83,5 @@ def _pending(job: JobTraces, now: float | None) -> tuple[Pending, ...]:
         started = sum(state == STARTED for *_, state in waits)
         ranks = as_ranges(tuple(sorted(rank for rank, *_ in waits)))
         out.append(Pending(comm.pg, comm.name, seq, op, ranks, started, age, timeout and timeout / 1e3))
-    out.sort(key=lambda one: (-(one.age or 0.0), one.pg, one.seq, one.op))
+    out.sort(key=lambda item: (-(item.age or 0.0), item.pg, item.seq, item.op))
     return tuple(out[:PENDING])

@@ -42,7 +42,7 @@ def corrected(ring: Ring, ahead: float) -> Ring:
         replace(
             lane,
             waits=tuple(_earlier(lane.waits, ahead)),
-            pairs=tuple(replace(one, first=one.first and _earlier([one.first], ahead)[0]) for one in lane.pairs),
+            pairs=tuple(replace(pair, first=pair.first and _earlier([pair.first], ahead)[0]) for pair in lane.pairs),
         )
         for lane in ring.lanes
     )
@@ -50,4 +50,4 @@ def corrected(ring: Ring, ahead: float) -> Ring:
 
 
 def _earlier(waits: Iterable[PendingOp], ahead: float) -> list[PendingOp]:
-    return [one if one.created is None else replace(one, created=one.created - ahead) for one in waits]
+    return [wait if wait.created is None else replace(wait, created=wait.created - ahead) for wait in waits]

@@ -46,7 +46,7 @@ class JobTraces:
     def home(self, rank: int, lane: int) -> GroupTraces:
         """The communicator of a rank's lane."""
         if not self._homes:
-            self._homes = {(one, lane.pg): comm for comm in self.comms for one, lane in comm.lanes.items()}
+            self._homes = {(item, lane.pg): comm for comm in self.comms for item, lane in comm.lanes.items()}
         return self._homes[rank, self.rings[rank].lanes[lane].pg]
 
     def gap(self, code: str, reason: str, *, got: str = "", rules_out: str = "") -> None:
@@ -58,7 +58,7 @@ def gather_traces(rings: Iterable[Ring]) -> JobTraces:
     """The rings of a job, one a rank, by communicator."""
     job = JobTraces()
     nameless = twice = 0
-    for ring in sorted(rings, key=lambda one: (one.source, one.time or 0.0)):
+    for ring in sorted(rings, key=lambda item: (item.source, item.time or 0.0)):
         if ring.rank is None:
             nameless += 1
             continue
@@ -111,8 +111,11 @@ def _sorted_by_group(job: JobTraces) -> None:
         by_name[comm.pg].append(comm)
     for pg, lanes in open_.items():
         _placed(job, pg, lanes, by_name.get(pg, []), told)
-    job.comms = sorted(told.values(), key=lambda one: (one.pg, one.members and one.members[0].start))
-    if any(one.inferred for one in job.comms):
+    job.comms = sorted(
+        told.values(),
+        key=lambda group_traces: (group_traces.pg, group_traces.members and group_traces.members[0].start),
+    )
+    if any(group_traces.inferred for group_traces in job.comms):
         reason = "members of process groups were worked out from who recorded operations in them"
         job.gap("groups_inferred", reason, rules_out="a rank that never used a group is not known to belong to it")
 
@@ -148,8 +151,8 @@ def _everybody(job: JobTraces) -> Iterable[int]:
 
 
 def _world(job: JobTraces) -> None:
-    world = [one for one in job.comms if one.name == "default_pg"] or job.comms
-    members: Members = max((one.members for one in world), key=size, default=())
+    world = [comm for comm in job.comms if comm.name == "default_pg"] or job.comms
+    members: Members = max((group_traces.members for group_traces in world), key=size, default=())
     if not members:
         return
     job.world = size(members)

@@ -22,16 +22,16 @@ _TIED = 0.5  # of a disagreement without a majority
 _FEW_PEERS = 0.75  # of an order that differs from that of two others, or of the rounds before
 
 
-def is_origin(one: Communicator, graph: WaitGraph) -> bool:
+def is_origin(communicator: Communicator, graph: WaitGraph) -> bool:
     """Whether it is stuck, and nothing that its ranks queued before holds them."""
-    if one.state != "stuck":
+    if communicator.state != "stuck":
         return False
     ends = (-1, -1)
-    ranks: Iterable[int | None] = (rank for part in one.joined for rank in part)
-    if one.p2p:
-        ends = _ends(one.op)
-        ranks = (rank_at(one.members, ends[0]), rank_at(one.members, ends[1]))
-    where = (one.pg, one.members, *ends)
+    ranks: Iterable[int | None] = (rank for part in communicator.joined for rank in part)
+    if communicator.p2p:
+        ends = _ends(communicator.op)
+        ranks = (rank_at(communicator.members, ends[0]), rank_at(communicator.members, ends[1]))
+    where = (communicator.pg, communicator.members, *ends)
     firsts = [graph.first.get(rank) for rank in ranks if rank is not None]
     return bool(firsts) and all(first is not None and first.where == where for first in firsts)
 
@@ -53,11 +53,11 @@ def culprits_of(
     hot: list[bool] = []
     for index, part in enumerate(parts):
         onward = {of[to] for node in part for to in graph.edges.get(node, ())} - {index}
-        leads.append(any(leads[one] or hot[one] for one in onward))
-        blames.append(any(blames[one] or not asked.isdisjoint(parts[one]) for one in onward))
+        leads.append(any(leads[item] or hot[item] for item in onward))
+        blames.append(any(blames[item] or not asked.isdisjoint(parts[item]) for item in onward))
         hot.append(any(node in asked or node in graph.unseen for node in part))
     culprits: list[Culprit] = []
-    origins = {rank for one in found if one.origin for ranks in one.joined for rank in ranks}
+    origins = {rank for communicator in found if communicator.origin for ranks in communicator.joined for rank in ranks}
     if not any(
         lane.done > 0 or (lane.status and lane.status[2] > 0) for comm in job.comms for lane in comm.lanes.values()
     ):
@@ -71,7 +71,7 @@ def culprits_of(
     possible = sorted(node for node in graph.unseen if not leads[of[node]])
     if not culprits and not possible:
         culprits = _by_state(job, found)
-    culprits.sort(key=lambda one: (-one.score, -len(one.reasons), one.rank))
+    culprits.sort(key=lambda item: (-item.score, -len(item.reasons), item.rank))
     return tuple(culprits), tuple(possible)
 
 
@@ -121,12 +121,12 @@ def _left_order(job: JobTraces, graph: WaitGraph, rank: int) -> Culprit:
     return _culprit(job, rank, "out_of_order", (*told, *_where(graph, rank)), graph, score=score, about=missed)
 
 
-def _divergence_text(job: JobTraces, rank: int, one: Divergence) -> str:
-    did = _op_reference(job, rank, one.did)
-    if one.instead is None:
-        return f"queued {did}, where {one.peers} ranks placed alike queued another operation"
-    peers = f"{one.peers} rank{'s' * (one.peers != 1)} placed alike queued {_op_reference(job, rank, one.instead)}"
-    return f"queued {did}, where {peers}{', as all did in the rounds before' if one.by == 'rounds' else ''}"
+def _divergence_text(job: JobTraces, rank: int, divergence: Divergence) -> str:
+    did = _op_reference(job, rank, divergence.did)
+    if divergence.instead is None:
+        return f"queued {did}, where {divergence.peers} ranks placed alike queued another operation"
+    peers = f"{divergence.peers} rank{'s' * (divergence.peers != 1)} placed alike queued {_op_reference(job, rank, divergence.instead)}"
+    return f"queued {did}, where {peers}{', as all did in the rounds before' if divergence.by == 'rounds' else ''}"
 
 
 def _op_reference(job: JobTraces, rank: int, step: QueuedOp) -> str:
@@ -158,13 +158,13 @@ def _odd(job: JobTraces, graph: WaitGraph, rank: int) -> Culprit:
     reasons = []
     about = []
     tied = True
-    for comm, one in graph.odd[rank][:4]:
-        ran = next((text for text, ranks in one.odd if rank in ranks), "")
-        about.append((comm.title, ran.partition(" ")[0], one.seq))
-        word = {-1: "; as if it had skipped one", 1: "; as if it had made one too many", 0: ""}[one.shift]
-        reasons.append(f"{comm.title} number {one.seq}: {ran}, others {one.expected} ({one.what} differs{word})")
-        tied = tied and one.tied
-    reasons += [one.because for _, one in graph.odd[rank][:4] if one.because]
+    for comm, item in graph.odd[rank][:4]:
+        ran = next((text for text, ranks in item.odd if rank in ranks), "")
+        about.append((comm.title, ran.partition(" ")[0], item.seq))
+        word = {-1: "; as if it had skipped one", 1: "; as if it had made one too many", 0: ""}[item.shift]
+        reasons.append(f"{comm.title} number {item.seq}: {ran}, others {item.expected} ({item.what} differs{word})")
+        tied = tied and item.tied
+    reasons += [item.because for _, item in graph.odd[rank][:4] if item.because]
     if tied:
         reasons.append("no side is the larger: which one is wrong cannot be told from the dumps")
     score = _TIED if tied else _SCORE["disagrees"]
@@ -206,17 +206,17 @@ def _culprit(
 
 
 def _most_waited(graph: WaitGraph, rank: int) -> list[tuple[str, str, int, int]]:
-    return sorted(graph.wanted.get(rank, ()), key=lambda one: (-one[3], one[0], one[2]))
+    return sorted(graph.wanted.get(rank, ()), key=lambda item: (-item[3], item[0], item[2]))
 
 
 def _by_state(job: JobTraces, found: Sequence[Communicator]) -> list[Culprit]:
     """Everybody joined and nobody gets on: the few whose device did not start, or not finish, what the others did."""
     out: dict[int, Culprit] = {}
     comms = {(comm.pg, comm.members): comm for comm in job.comms}
-    for one in found:
-        states = one.states
+    for communicator in found:
+        states = communicator.states
         started, scheduled, completed = (states.get(name, 0) for name in ("started", "scheduled", "completed"))
-        if one.p2p or one.state != "stuck":
+        if communicator.p2p or communicator.state != "stuck":
             continue
         kind: Kind
         if completed > started + scheduled > 0:
@@ -225,14 +225,24 @@ def _by_state(job: JobTraces, found: Sequence[Communicator]) -> list[Culprit]:
             kind, code, text = "not_started", STARTED, "has not started here and has on the other ranks"
         else:
             continue
-        comm = comms[one.pg, one.members]
-        reason = f"{one.op} number {one.seq} of {comm.title} {text}"
+        comm = comms[communicator.pg, communicator.members]
+        reason = f"{communicator.op} number {communicator.seq} of {comm.title} {text}"
         for rank, lane in comm.lanes.items():
-            state = lane.states[one.seq - lane.first] if 0 <= lane.first <= one.seq <= lane.last else DONE
+            state = (
+                lane.states[communicator.seq - lane.first] if 0 <= lane.first <= communicator.seq <= lane.last else DONE
+            )
             if state < (code or DONE) and rank not in out:
                 ring = job.rings[rank]
                 frames = ring.oldest.frames if ring.oldest else ()
                 out[rank] = Culprit(
-                    rank, kind, _SCORE[kind], (reason,), (comm.title,), one.op, one.seq, ring.source, frames
+                    rank,
+                    kind,
+                    _SCORE[kind],
+                    (reason,),
+                    (comm.title,),
+                    communicator.op,
+                    communicator.seq,
+                    ring.source,
+                    frames,
                 )
     return list(out.values())

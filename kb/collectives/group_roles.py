@@ -41,13 +41,13 @@ class GroupRoles:
         if (role, seq) not in self._ran:
             if len(self._ran) >= _ASKED:
                 return Counter()
-            self._ran[role, seq] = sum((_ran(self._job, one, seq) for one in self._alike(role)), Counter[int]())
+            self._ran[role, seq] = sum((_ran(self._job, item, seq) for item in self._alike(role)), Counter[int]())
         return self._ran[role, seq] - _ran(self._job, comm, seq)
 
     def _alike(self, role: int) -> Sequence[GroupTraces]:
         if not self._comms:
-            for one in self._job.comms:
-                self._comms.setdefault(self._role(one), []).append(one)
+            for comm in self._job.comms:
+                self._comms.setdefault(self._role(comm), []).append(comm)
         return self._comms[role]
 
     def _role(self, comm: GroupTraces) -> int:
@@ -58,7 +58,7 @@ class GroupRoles:
     def _told(self, lanes: Sequence[GroupLane]) -> tuple[int, ...]:
         met: dict[tuple[str, int], int] = defaultdict(int)
         out = [0] * len(lanes)
-        for index in sorted(range(len(lanes)), key=lambda one: _place(lanes[one].pg)):
+        for index in sorted(range(len(lanes)), key=lambda item: _place(lanes[item].pg)):
             lane = lanes[index]
             name = _common(lane.name)
             key = (name, 0 if name else size(lane.members))

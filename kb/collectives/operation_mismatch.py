@@ -54,7 +54,7 @@ def mismatch_of(
             if column[place]:
                 here[column[place]] += ranks
         if len(here) > 1:
-            worked = low + place != last and all(one.done >= low + place for one in counts.values())
+            worked = low + place != last and all(count.done >= low + place for count in counts.values())
             found = _mismatch_at(ours, (low + place, place), here, ran, worked=worked)
             if found is not None:
                 return found
@@ -79,7 +79,7 @@ def _mismatch_at(
     because = ""
     if tied and len(order) == 2 and (backed := _backed(ours, seq, order)):
         kind, ranks = backed
-        order.sort(key=lambda one: one != kind)
+        order.sort(key=lambda item: item != kind)
         tied = False
         because = f"{ranks} ranks in other groups of this kind ran {op_text(shapes[kind])} there"
     odd = [kind for kind in order if tied or kind != order[0]]
@@ -131,5 +131,5 @@ def _shift(main: Sequence[int], other: Sequence[int], place: int) -> int:
 
 def op_text(shape: OpShape) -> str:
     """An operation with its sizes and types, cut."""
-    sizes = " -> ".join(str([list(one) for one in part]) for part in (shape.inputs, shape.outputs) if part)
+    sizes = " -> ".join(str([list(number) for number in part]) for part in (shape.inputs, shape.outputs) if part)
     return " ".join(part for part in (shape.op, sizes[:120], ",".join(shape.dtypes)[:60]) if part)

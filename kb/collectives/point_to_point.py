@@ -15,23 +15,23 @@ from kb.collectives.wait_graph import FirstPending, WaitGraph
 def judge_pairs(comm: GroupTraces, job: JobTraces, graph: WaitGraph, now: float | None) -> Iterator[Communicator]:
     """Sends and receives: for every one that pends, whether the other side has its half."""
     halves = {
-        (rank, one.source, one.destination, one.receives): one
+        (rank, pair.source, pair.destination, pair.receives): pair
         for rank, lane in comm.lanes.items()
-        for one in lane.pairs
+        for pair in lane.pairs
     }
-    for (rank, *_), one in halves.items():
-        if not one.pending or one.first is None:
+    for (rank, *_), item in halves.items():
+        if not item.pending or item.first is None:
             continue
         graph.pending.add(rank)
         graph.held.add(rank)
-        if one.first.created is not None:
-            graph.stands(rank, FirstPending(one.first.created, (comm.pg, comm.members, one.source, one.destination)))
-        index = one.source if one.receives else one.destination
+        if item.first.created is not None:
+            graph.stands(rank, FirstPending(item.first.created, (comm.pg, comm.members, item.source, item.destination)))
+        index = item.source if item.receives else item.destination
         other = rank_at(comm.members, index)
         if other is None or other == rank:
             continue
         verdict = _half(
-            comm, job, graph, (rank, other, one), halves.get((other, one.source, one.destination, not one.receives))
+            comm, job, graph, (rank, other, item), halves.get((other, item.source, item.destination, not item.receives))
         )
         if verdict is None:
             continue
@@ -41,12 +41,12 @@ def judge_pairs(comm: GroupTraces, job: JobTraces, graph: WaitGraph, now: float 
             name=comm.name,
             members=comm.members,
             state="mismatch" if mismatch else "missing" if missing else "unseen" if unseen else "stuck",
-            seq=one.first.seq,
-            op=f"{'recv' if one.receives else 'send'} {one.source}->{one.destination}",
+            seq=item.first.seq,
+            op=f"{'recv' if item.receives else 'send'} {item.source}->{item.destination}",
             joined=as_ranges((rank,)),
             missing=as_ranges(missing),
             unseen=as_ranges(unseen),
-            age=None if now is None or one.first.created is None else max(0.0, now - one.first.created),
+            age=None if now is None or item.first.created is None else max(0.0, now - item.first.created),
             p2p=True,
             inferred=comm.inferred,
             mismatch=mismatch,

@@ -88,7 +88,7 @@ def _placed_alike(job: JobTraces, roles: GroupRoles) -> Iterator[list[_OpSequenc
         if ring.order:
             ranks[roles.of(rank), ring.order].append(rank)
     recorded = [
-        (own, alike, tuple(RoleOp(own[one.lane], one.seq, one.p2p) for one in steps(job.rings[alike[0]])))
+        (own, alike, tuple(RoleOp(own[step.lane], step.seq, step.p2p) for step in steps(job.rings[alike[0]])))
         for (own, _), alike in ranks.items()
     ]
     lines = {deed.role for _, _, deeds in recorded for deed in deeds if deed.p2p}
@@ -142,7 +142,7 @@ def _walk(runs: list[_OpSequence]) -> Iterator[_Left]:
         if len(sides) > 1:
             places += 1
             yield from _divergences_at(sides, at)
-            work += [(one, at + 1) for one in sides.values() if len(one) > 1]
+            work += [(group, at + 1) for group in sides.values() if len(group) > 1]
 
 
 def _divergences_at(sides: Mapping[RoleOp, Sequence[_OpSequence]], at: int) -> Iterator[_Left]:
@@ -159,7 +159,7 @@ def _divergences_at(sides: Mapping[RoleOp, Sequence[_OpSequence]], at: int) -> I
     for deed in order:
         if deed == main and by != "none":
             continue
-        other = next(one for one in order if one != deed) if by == "none" else main
+        other = next(group for group in order if group != deed) if by == "none" else main
         if other not in later[deed] or deed not in later[other]:
             for run in sides[deed]:
                 for rank in run.ranks:

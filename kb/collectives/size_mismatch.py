@@ -34,13 +34,13 @@ def overrun_in(rank: int, text: str) -> Overrun | None:
     found = _SAID.search(text)
     if found is None:
         return None
-    got, room = (int(one) for one in found.groups() if one is not None)
+    got, room = (int(group) for group in found.groups() if group is not None)
     return Overrun(rank, got, room) if got > room > 0 else None
 
 
 def settle_sizes(verdict: CollectiveVerdict, told: Iterable[Overrun]) -> CollectiveVerdict:
     """The verdict, in which two sides alike are told apart where what was received tells."""
-    told = tuple({one.rank: one for one in told}.values())
+    told = tuple({overrun.rank: overrun for overrun in told}.values())
     for place, comm in enumerate(verdict.communicators if told else ()):
         found = comm.mismatch and _settled(comm.mismatch, told)
         if found is not None:
@@ -51,15 +51,15 @@ def settle_sizes(verdict: CollectiveVerdict, told: Iterable[Overrun]) -> Collect
     return verdict
 
 
-def _settled(one: Mismatch, told: Sequence[Overrun]) -> Mismatch | None:
-    if not one.tied or one.what != "size" or len(one.odd) != 2 or 0 in one.elements:
+def _settled(mismatch: Mismatch, told: Sequence[Overrun]) -> Mismatch | None:
+    if not mismatch.tied or mismatch.what != "size" or len(mismatch.odd) != 2 or 0 in mismatch.elements:
         return None
-    small, large = sorted((0, 1), key=lambda side: one.elements[side])
-    ratio = one.elements[large] / one.elements[small]
+    small, large = sorted((0, 1), key=lambda side: mismatch.elements[side])
+    ratio = mismatch.elements[large] / mismatch.elements[small]
     backers = [each for each in told if abs(each.got / each.room / ratio - 1.0) < _NEAR]
-    if any(each.rank in one.odd[large][1] for each in backers):
+    if any(each.rank in mismatch.odd[large][1] for each in backers):
         return None
-    more = sorted({each.rank for each in backers} - {*one.odd[small][1]})
+    more = sorted({each.rank for each in backers} - {*mismatch.odd[small][1]})
     if not more:
         return None
     first = next(each for each in backers if each.rank == more[0])
@@ -67,11 +67,11 @@ def _settled(one: Mismatch, told: Sequence[Overrun]) -> Mismatch | None:
         f"rank {first.rank} got {first.got} bytes where its own operation takes {first.room}: it sides with the smaller"
     )
     return replace(
-        one,
-        expected=one.odd[small][0],
-        odd=(one.odd[large],),
+        mismatch,
+        expected=mismatch.odd[small][0],
+        odd=(mismatch.odd[large],),
         tied=False,
-        elements=(one.elements[large],),
+        elements=(mismatch.elements[large],),
         because=because,
     )
 
@@ -80,9 +80,9 @@ def _culprits(before: Iterable[Culprit], comm: Communicator, found: Mismatch) ->
     """The culprits without the side that is right now."""
     ranks = found.odd[0][1]
     sides = {rank for _, side in comm.mismatch.odd for rank in side} if comm.mismatch else set()
-    for one in before:
-        if one.rank in ranks and one.kind == "disagrees":
+    for culprit in before:
+        if culprit.rank in ranks and culprit.kind == "disagrees":
             reason = f"{title(comm.pg, comm.name)} number {found.seq}: {found.odd[0][0]}, others {found.expected} ({found.what} differs)"
-            yield replace(one, score=_SCORE, reasons=(reason, found.because))
-        elif one.rank not in sides or one.kind != "disagrees":
-            yield one
+            yield replace(culprit, score=_SCORE, reasons=(reason, found.because))
+        elif culprit.rank not in sides or culprit.kind != "disagrees":
+            yield culprit

@@ -138,22 +138,22 @@ class _LaneBuilder:
 
 def digest(trace: CollectiveTrace) -> Ring:
     """A trace boiled down. Linear in its entries."""
-    has_states = any(one.state in _STATE for one in trace.entries)
+    has_states = any(entry.state in _STATE for entry in trace.entries)
     lanes: dict[str, _LaneBuilder] = {}
     shapes: dict[OpShape, int] = {OpShape(""): 0}
     by_index: list[OpShape] = [OpShape("")]
     oldest: Collective | None = None
-    for one in trace.entries:
-        lane = lanes.get(one.pg)
+    for entry in trace.entries:
+        lane = lanes.get(entry.pg)
         if lane is None:
-            lane = lanes[one.pg] = _LaneBuilder()
-        state = _state(one, has_states=has_states)
-        if state != DONE and (oldest is None or (one.created or 0) < (oldest.created or 0)):
-            oldest = one
-        if one.p2p:
-            _add_p2p(lane, one)
-        elif 0 <= one.seq < 1 << 62:
-            _add(lane, one, state, shapes, by_index)
+            lane = lanes[entry.pg] = _LaneBuilder()
+        state = _state(entry, has_states=has_states)
+        if state != DONE and (oldest is None or (entry.created or 0) < (oldest.created or 0)):
+            oldest = entry
+        if entry.p2p:
+            _add_p2p(lane, entry)
+        elif 0 <= entry.seq < 1 << 62:
+            _add(lane, entry, state, shapes, by_index)
     status = trace.status
     names = dict.fromkeys([*trace.groups, *lanes, *(name for name in status if not name.startswith("#"))])
     order, moments = _order(trace.entries, {name: index for index, name in enumerate(names)})
@@ -290,11 +290,11 @@ def _order(entries: Sequence[Collective], lanes: Mapping[str, int]) -> tuple[byt
     """
     out: list[int] = []
     moments: list[float] = []
-    for one in reversed(entries):
-        key = [lanes[one.pg] * 2 + one.p2p, one.seq]
-        if 0 <= one.seq < 1 << 62 and out[-2:] != key:
+    for entry in reversed(entries):
+        key = [lanes[entry.pg] * 2 + entry.p2p, entry.seq]
+        if 0 <= entry.seq < 1 << 62 and out[-2:] != key:
             out += key
-            moments.append(math.nan if one.created is None else one.created)
+            moments.append(math.nan if entry.created is None else entry.created)
         if len(out) == 2 * ORDER:
             break
     numbers = array("q", out)
@@ -338,7 +338,7 @@ def _close(
         if numbers
         else b"",
         states=bytes(numbers.get(seq, (0, 0))[1] for seq in range(first, last + 1)) if numbers else b"",
-        waits=tuple(sorted(lane.waits, key=lambda one: one.seq)),
+        waits=tuple(sorted(lane.waits, key=lambda wait: wait.seq)),
         pairs=tuple(_pair(key, ops, whole, shapes, has_states) for key, ops in sorted(lane.sent.items())),
         ended=lane.ended[1],
     )
@@ -351,7 +351,7 @@ def _pair(
     shapes: tuple[dict[OpShape, int], list[OpShape]],
     has_states: bool,
 ) -> PeerTraffic:
-    unfinished = [one for one in ops if _state(one, has_states=has_states) != DONE]
+    unfinished = [collective for collective in ops if _state(collective, has_states=has_states) != DONE]
     first = unfinished[0] if unfinished else None
     index = 0
     if first is not None:

@@ -26,7 +26,7 @@ def judge_group(
     if p2p:
         yield from judge_pairs(comm, job, graph, now)
     counts = counts_of(comm, job, p2p=p2p)
-    pending = {rank for rank, one in counts.items() if one.done < one.queued}
+    pending = {rank for rank, item in counts.items() if item.done < item.queued}
     last = _last_of_all(comm, job)
     mismatch = mismatch_of(comm, job, roles, counts, last) if pending or last else None
     if not pending and mismatch is None:
@@ -71,11 +71,11 @@ def wait_for_left(job: JobTraces, graph: WaitGraph) -> None:
     """
     left: dict[tuple[str, Members, int], list[int]] = defaultdict(list)
     homes: dict[tuple[str, Members], GroupTraces] = {}
-    for rank, one in graph.left.items():
-        if one.by != "none" and one.instead is not None and not one.instead.p2p:
-            home = job.home(rank, one.instead.lane)
+    for rank, item in graph.left.items():
+        if item.by != "none" and item.instead is not None and not item.instead.p2p:
+            home = job.home(rank, item.instead.lane)
             homes[home.pg, home.members] = home
-            left[home.pg, home.members, one.instead.seq].append(rank)
+            left[home.pg, home.members, item.instead.seq].append(rank)
     for (pg, members, seq), ranks in left.items():
         comm = homes[pg, members]
         stand = [rank for rank in comm.lanes if rank not in graph.pending and _last(job.rings[rank]) == (pg, seq)]
@@ -106,12 +106,12 @@ def _note_pending(
     comm: GroupTraces, counts: Mapping[int, RankProgress], inside: Collection[int], graph: WaitGraph
 ) -> None:
     """Note what the ranks stand in, and for whom it is something that nobody finished."""
-    top = max(one.done for one in counts.values())
+    top = max(count.done for count in counts.values())
     where = (comm.pg, comm.members, -1, -1)
-    for rank, one in counts.items():
-        if one.done >= one.queued:
+    for rank, item in counts.items():
+        if item.done >= item.queued:
             continue
-        if rank in inside or one.queued > top:
+        if rank in inside or item.queued > top:
             graph.held.add(rank)
         lane = comm.lanes.get(rank)
         made = lane.waits[0].created if lane is not None and lane.waits else None
@@ -128,15 +128,15 @@ def _ranks_without_data(comm: GroupTraces, job: JobTraces, counts: Mapping[int, 
 
 def _inside(comm: GroupTraces, counts: Mapping[int, RankProgress]) -> set[int]:
     """Ranks that stand in an operation which nobody finished: that they queued no later one says nothing."""
-    finished = sorted(one.done for one in counts.values())
+    finished = sorted(count.done for count in counts.values())
     top = finished[-1]
     middle = finished[len(finished) // 2]
     out: set[int] = set()
     names: dict[int, bool] = {}
-    for rank, one in counts.items():
-        if one.done >= one.queued:
+    for rank, item in counts.items():
+        if item.done >= item.queued:
             continue
-        first = one.done + 1
+        first = item.done + 1
         if first not in names:
             names[first] = op_name(comm, first) in _ONE_SIDED
         if first > (middle if names[first] else top):
@@ -149,8 +149,8 @@ def _levels(
 ) -> tuple[int, list[int]]:
     """Edges from who waits to who has not queued; the first number that is not queued by all, and who has not."""
     by_queued: dict[int, list[int]] = defaultdict(list)
-    for rank, one in counts.items():
-        by_queued[one.queued].append(rank)
+    for rank, item in counts.items():
+        by_queued[item.queued].append(rank)
     levels = sorted(by_queued)
     late: list[int] = []
     seq, below = -1, 0
@@ -179,7 +179,7 @@ def _note_missing(
 ) -> list[int]:
     """Note who of the late ones somebody waits for."""
     seq, ranks = late
-    ahead = [rank for rank, one in counts.items() if one.queued >= seq and one.done < one.queued]
+    ahead = [rank for rank, item in counts.items() if item.queued >= seq and item.done < item.queued]
     top = max(counts[rank].queued for rank in ahead)
     missing = sorted(rank for rank in ranks if counts[rank].queued < top)
     for rank in missing:
@@ -190,7 +190,7 @@ def _note_missing(
 
 def _clustered(counts: Mapping[int, RankProgress], absent: Sequence[int], graph: WaitGraph) -> None:
     """All who stand in one operation that nobody gets out of depend on each other, and on who gave no dump."""
-    stuck = [rank for rank, one in counts.items() if one.done < one.queued]
+    stuck = [rank for rank, item in counts.items() if item.done < item.queued]
     first = min(counts[rank].done for rank in stuck) + 1
     node = graph.node()
     for rank in stuck:

@@ -67,7 +67,7 @@ class _Week:
 
     @property
     def rows(self) -> list[DigestRow]:
-        return [one.row for one in self.failures]
+        return [failure.row for failure in self.failures]
 
     @property
     def hours(self) -> float:
@@ -104,14 +104,14 @@ def figures(
     every = [row for row in rows if row.made <= until]
     weeks = _weeks(every, week, zone, until)
     whole = jobs(every)
-    for one in weeks:
-        one.failures = [_failure(failure, whole) for failure in one.failures]
+    for item in weeks:
+        item.failures = [_failure(failure, whole) for failure in item.failures]
     this, before = weeks[-1], weeks[-2]
-    judged = [row for one in weeks for row in one.rows]
+    judged = [row for item in weeks for row in item.rows]
     standing = _standing(judged)
     fired = Counter(row.rule for row in this.rows if row.rule is not None and not row.unanswered)
-    still_open = [one for each in weeks for one in each.failures if not (one.row.closed or one.row.quiet)]
-    domains = {name: one.domain for name, one in known.items()}
+    still_open = [item for each in weeks for item in each.failures if not (item.row.closed or item.row.quiet)]
+    domains = {name: item.domain for name, item in known.items()}
     return Digest(
         tenant=tenant,
         week=str(week),
@@ -123,19 +123,19 @@ def figures(
         failures=len(this.failures),
         jobs=len({row.one_job for row in this.rows}),
         gpu_hours=_lost(this.failures),
-        lost_each=spread(one.gpu_hours for one in this.failures if one.gpu_hours is not None),
+        lost_each=spread(item.gpu_hours for item in this.failures if item.gpu_hours is not None),
         classes=_classes(this, before, known),
-        trend=tuple(_point(one, whole) for one in weeks),
+        trend=tuple(_point(item, whole) for item in weeks),
         sizes=_sizes(this, every, whole),
-        recovery=recoveries([one.recovery for one in this.failures]),
+        recovery=recoveries([item.recovery for item in this.failures]),
         ineffective=_ineffective(this, whole),
-        offenders=offenders([one.rows for one in weeks], domains),
+        offenders=offenders([item.rows for item in weeks], domains),
         unknown=_unknown(this.rows),
         record=_record(this.rows, 1),
         long_record=_record(judged, WEEKS),
         fired=tuple(RuleLine(rule, count, standing.get(rule, Share(0, 0))) for rule, count in _most(fired)[:MOST]),
         wrong=_wrong(standing, fired),
-        thinly_judged=sum(one.n < LEAST for one in standing.values()),
+        thinly_judged=sum(item.n < LEAST for item in standing.values()),
         open_week=sum(not (row.closed or row.quiet) for row in this.rows),
         open_all=len(still_open),
         open=_open(still_open, known),
@@ -181,7 +181,7 @@ def _gpu_hours(row: DigestRow, found: Recovery) -> float | None:
 
 
 def _lost(failures: Sequence[_Failure]) -> Sum:
-    return total(one.gpu_hours for one in failures)
+    return total(failure.gpu_hours for failure in failures)
 
 
 def _point(week: _Week, whole: JobRuns) -> TrendPoint:
@@ -208,8 +208,8 @@ def _unknown(rows: Sequence[DigestRow]) -> Share:
 def _classes(this: _Week, before: _Week, known: Mapping[str, FaultTitle]) -> tuple[ClassLine, ...]:
     earlier = Counter(row.known for row in before.rows)
     groups: dict[str, list[_Failure]] = {}
-    for one in this.failures:
-        groups.setdefault(one.row.known, []).append(one)
+    for failure in this.failures:
+        groups.setdefault(failure.row.known, []).append(failure)
     lines = [
         ClassLine(fault, title(fault, known), _domain(fault, known), len(group), _lost(group), earlier[fault])
         for fault, group in groups.items()
@@ -233,10 +233,10 @@ def _domain(fault: str, known: Mapping[str, FaultTitle]) -> str:
 def _cut(name: str, of: Callable[[DigestRow], str | None], failures: Sequence[_Failure]) -> Breakdown:
     groups: dict[str, list[_Failure]] = {}
     unknown = 0
-    for one in failures:
-        value = of(one.row)
+    for failure in failures:
+        value = of(failure.row)
         if value:
-            groups.setdefault(value, []).append(one)
+            groups.setdefault(value, []).append(failure)
         else:
             unknown += 1
     lines = [BreakdownLine(value, len(group), _lost(group)) for value, group in groups.items()]
@@ -263,18 +263,18 @@ def _sizes(this: _Week, rows: Sequence[DigestRow], whole: JobRuns) -> tuple[Size
             failures[at] += key in failed
     ranges = [(low + 1, high) for low, high in pairwise((0, *SIZES))] + [(SIZES[-1] + 1, None)]
     return tuple(
-        SizeClass(low, high, rate(math.fsum(one), count), len(one))
-        for (low, high), one, count in zip(ranges, hours, failures, strict=True)
-        if one
+        SizeClass(low, high, rate(math.fsum(item), count), len(item))
+        for (low, high), item, count in zip(ranges, hours, failures, strict=True)
+        if item
     )
 
 
 def _ineffective(week: _Week, whole: JobRuns) -> Ineffective:
     """Baidu's: interruptions x recovery time + time for writing checkpoints."""
-    again = [one for one in week.failures if one.recovery.again]
-    known = [value for one in again if (value := one.recovery.whole) is not None]
-    saving = total(None if one.row.saving is None else one.row.saving / 3600.0 for one in again)
-    interrupted = {one.row.one_job for one in again}
+    again = [failure for failure in week.failures if failure.recovery.again]
+    known = [value for failure in again if (value := failure.recovery.whole) is not None]
+    saving = total(None if failure.row.saving is None else failure.row.saving / 3600.0 for failure in again)
+    interrupted = {failure.row.one_job for failure in again}
     wall = math.fsum(_wall(job, week, whole) for job in sorted(interrupted)) / 3600.0
     mean = spread(known).mean
     if mean is None:
@@ -319,12 +319,12 @@ def _standing(rows: Sequence[DigestRow]) -> dict[str, Share]:
 
 
 def _wrong(standing: Mapping[str, Share], fired: Counter[str]) -> tuple[RuleLine, ...]:
-    lines = [RuleLine(rule, fired[rule], one) for rule, one in standing.items() if one.n >= LEAST and one.hits]
+    lines = [RuleLine(rule, fired[rule], item) for rule, item in standing.items() if item.n >= LEAST and item.hits]
     return tuple(sorted(lines, key=lambda line: (-(line.wrong.value or 0.0), -line.wrong.n, line.rule))[:MOST])
 
 
 def _most(counts: Counter[str]) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    return sorted(counts.items(), key=lambda count: (-count[1], count[0]))
 
 
 # --- what is to be done, what is new ---------------------------------------------------------------------------------
@@ -332,23 +332,23 @@ def _most(counts: Counter[str]) -> list[tuple[str, int]]:
 
 def _open(failures: Iterable[_Failure], known: Mapping[str, FaultTitle]) -> tuple[OpenFailure, ...]:
     """The dearest first."""
-    ordered = sorted(failures, key=lambda one: (-(one.gpu_hours or 0.0), -one.row.at, -one.row.id))
+    ordered = sorted(failures, key=lambda failure: (-(failure.gpu_hours or 0.0), -failure.row.at, -failure.row.id))
     return tuple(
         OpenFailure(
-            one.row.id,
-            one.row.name or one.row.job or "?",
-            one.row.known,
-            title(one.row.known, known),
-            one.gpu_hours,
-            one.row.at,
+            failure.row.id,
+            failure.row.name or failure.row.job or "?",
+            failure.row.known,
+            title(failure.row.known, known),
+            failure.gpu_hours,
+            failure.row.at,
         )
-        for one in ordered[:MOST]
+        for failure in ordered[:MOST]
     )
 
 
 def _new(weeks: Sequence[_Week], known: Mapping[str, FaultTitle]) -> NewThisWeek:
-    this, earlier = weeks[-1].rows, [row for one in weeks[:-1] for row in one.rows]
-    compared = sum(one.reports > 0 for one in weeks[:-1])
+    this, earlier = weeks[-1].rows, [row for week in weeks[:-1] for row in week.rows]
+    compared = sum(week.reports > 0 for week in weeks[:-1])
     if not compared:
         return NewThisWeek(0)
     classes = {row.known for row in this} - {row.known for row in earlier} - {UNKNOWN}
@@ -356,7 +356,7 @@ def _new(weeks: Sequence[_Week], known: Mapping[str, FaultTitle]) -> NewThisWeek
     nodes = {node for row in this for node in row.blamed} - {node for row in earlier for node in row.blamed}
     return NewThisWeek(
         compared,
-        tuple(sorted(title(one, known) for one in classes)),
-        tuple(sorted(one for one in rules if one)),
+        tuple(sorted(title(fault_class, known) for fault_class in classes)),
+        tuple(sorted(rule for rule in rules if rule)),
         tuple(sorted(nodes)[:MOST]),
     )

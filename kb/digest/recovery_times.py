@@ -32,13 +32,13 @@ class Recovery(NamedTuple):
     @property
     def whole(self) -> float | None:
         """The recovery time, where the job ran again and all four terms are known."""
-        known = [one for one in self[1:] if one is not None]
+        known = [item for item in self[1:] if item is not None]
         return math.fsum(known) if self.again and len(known) == len(TERMS) else None
 
     @property
     def lost(self) -> float | None:
         """Seconds lost as far as any term is known: a lower bound."""
-        known = [one for one in self.terms if one is not None]
+        known = [term for term in self.terms if term is not None]
         return math.fsum(known) if known else None
 
 
@@ -67,7 +67,7 @@ def jobs(rows: Iterable[DigestRow]) -> JobRuns:
     """Lay the attempts of all reports together: a later report's word counts, an earlier one fills what that leaves open."""
     runs: dict[Key, AttemptTimes] = {}
     of_job: dict[str, dict[Key, None]] = {}
-    for row in sorted(rows, key=lambda one: (one.made, one.id)):
+    for row in sorted(rows, key=lambda digest_row: (digest_row.made, digest_row.id)):
         cluster, job = row.cluster, row.job
         if job is None:
             continue
@@ -103,10 +103,10 @@ def recovery(row: DigestRow, known: JobRuns) -> Recovery:
 
 def recoveries(found: Sequence[Recovery]) -> Recoveries:
     """The spread of each term over the failures whose job ran again."""
-    again = [one for one in found if one.again]
-    columns = (spread(value for one in again if (value := one.terms[at]) is not None) for at in range(len(TERMS)))
+    again = [item for item in found if item.again]
+    columns = (spread(value for item in again if (value := item.terms[at]) is not None) for at in range(len(TERMS)))
     detection, scheduling, initialisation, recomputation = columns
-    whole = spread(one.whole for one in again if one.whole is not None)
+    whole = spread(item.whole for item in again if item.whole is not None)
     return Recoveries(len(again), detection, scheduling, initialisation, recomputation, whole)
 
 
@@ -122,7 +122,7 @@ def _order(key: Key, run: AttemptTimes) -> tuple[float, str, int]:
     if run.scheduled is not None:
         return run.scheduled, key[1], key[2]
     times = (run.initialised, run.first_iterated, run.last_iterated, run.stopped, run.queued)
-    return next((one for one in times if one is not None), -math.inf), key[1], key[2]
+    return next((time for time in times if time is not None), -math.inf), key[1], key[2]
 
 
 def _between(start: float | None, end: float | None) -> float | None:

@@ -47,8 +47,8 @@ def offenders(weeks: Sequence[Sequence[DigestRow]], domains: Mapping[str, str]) 
     """The nodes of the hardware and network failures in each of the weeks, the oldest first. `domains`: class → domain."""
     counted = [_jobs_of_nodes(rows, domains) for rows in weeks]
     whole: dict[str, set[str]] = {}
-    for one in counted:
-        for node, jobs in one.items():
+    for entry in counted:
+        for node, jobs in entry.items():
             whole.setdefault(node, set()).update(jobs)
     width = max((row.width or 0 for rows in weeks for row in rows), default=0)
     fleet, namings = max(len(whole), width), sum(map(len, whole.values()))
@@ -60,7 +60,7 @@ def offenders(weeks: Sequence[Sequence[DigestRow]], domains: Mapping[str, str]) 
     for name, named in whole.items():
         score = scores[len(named)]
         lemon = score >= LEMON_SCORE and len(named) >= LEMON_JOBS
-        found.append(OffenderNode(name, tuple(len(one.get(name, ())) for one in counted), len(named), score, lemon))
+        found.append(OffenderNode(name, tuple(len(entry.get(name, ())) for entry in counted), len(named), score, lemon))
     found.sort(key=lambda node: (-node.score, -node.jobs, tuple(-count for count in reversed(node.weeks)), node.name))
     return Offenders(tuple(found[:MOST]), len(whole), fleet, namings, sum(node.lemon for node in found))
 

@@ -112,7 +112,7 @@ class JobEnd(NamedTuple):
 
 def ends(rows: Sequence[DigestRow]) -> list[DigestRow]:
     """The rows of `counted`."""
-    return [one.row for one in counted(rows)]
+    return [item.row for item in counted(rows)]
 
 
 def counted(rows: Sequence[DigestRow]) -> list[JobEnd]:

@@ -67,7 +67,7 @@ def spread(values: Iterable[float]) -> Spread:
 def total(values: Iterable[float | None]) -> Sum:
     """The sum of what is known."""
     every = list(values)
-    known = [one for one in every if one is not None]
+    known = [value for value in every if value is not None]
     return Sum(math.fsum(known), len(known), len(every))
 
 

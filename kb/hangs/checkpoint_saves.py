@@ -48,7 +48,7 @@ def slow_save(facts: Facts, now: float | None) -> SlowSave | None:
     if now is None or not begun or len(times) < EARLIER:
         return None
     last = max(times)
-    here = [(stream, one) for stream, one in begun.get(last, ()) if not _over(ended.get(last, ()), stream)]
+    here = [(stream, item) for stream, item in begun.get(last, ()) if not _over(ended.get(last, ()), stream)]
     durations = _durations(begun, ended, times)
     seconds = now - times[last]
     if not here or len(durations) < EARLIER or seconds < max(LEAST, TIMES * max(LEAST_USUAL, *durations)):
@@ -89,10 +89,10 @@ def _durations(begun: _SaveEvents, ended: _SaveEvents, times: dict[int, float]) 
 def _save_events(facts: Facts, event: str) -> dict[int, list[tuple[int, Structure]]]:
     """The lines of an event by the step that they name."""
     found: dict[int, list[tuple[int, Structure]]] = {}
-    for stream, one in facts.structures("checkpoint"):
-        step = str(one.fields.get("iteration") or "")
-        if one.fields.get("event") == event and step.isdecimal() and len(step) <= 12:
-            found.setdefault(int(step), []).append((stream, one))
+    for stream, item in facts.structures("checkpoint"):
+        step = str(item.fields.get("iteration") or "")
+        if item.fields.get("event") == event and step.isdecimal() and len(step) <= 12:
+            found.setdefault(int(step), []).append((stream, item))
     return found
 
 
@@ -103,8 +103,8 @@ def _over(ends: Sequence[tuple[int, Structure]], stream: int) -> bool:
 def _times(streams: Sequence[StreamFacts]) -> dict[int, float]:
     """When each step was first told of."""
     times: dict[int, float] = {}
-    for one in streams:
-        for point in one.points if one.summary.ref.kind == "job" else ():
+    for stream in streams:
+        for point in stream.points if stream.summary.ref.kind == "job" else ():
             if point.step is not None and point.time is not None:
                 times[point.step] = min(point.time, times.get(point.step, point.time))
     return times
@@ -113,9 +113,9 @@ def _times(streams: Sequence[StreamFacts]) -> dict[int, float]:
 def _took(times: dict[int, float], step: int) -> float | None:
     """The seconds from the step that was saved to the next line, beyond what its steps take."""
     ordered = sorted(times)
-    after = next((one for one in ordered if one > step), None)
+    after = next((value for value in ordered if value > step), None)
     if step not in times or after is None:
         return None
-    near = [one for one in ordered if abs(one - step) <= 20 * (after - step)]
+    near = [value for value in ordered if abs(value - step) <= 20 * (after - step)]
     paces = [(times[b] - times[a]) / (b - a) for a, b in pairwise(near)]
     return max(0.0, times[after] - times[step] - median(paces) * (after - step))

@@ -70,7 +70,7 @@ def launching(probe: Probe, polls: RasVote | None, scene: HangContext, limits: H
 
 def _quiet(phase: Phase, yes: Sequence[Probe], scene: HangContext) -> float | None:
     """Seconds since the newest progress: a log's line, or a collective that was queued or ended."""
-    since = [one.since for one in yes if one.since is not None and one.name == "collective"]
+    since = [probe.since for probe in yes if probe.since is not None and probe.name == "collective"]
     moved = scene.moved if scene.moved is not None or phase.quiet is not None else max(since, default=None)
     if scene.now is None or moved is None:
         return phase.quiet
@@ -81,16 +81,16 @@ def _quiet(phase: Phase, yes: Sequence[Probe], scene: HangContext) -> float | No
 def _unsettled(phase: Phase, yes: Sequence[Probe], scene: HangContext, limits: HangLimits) -> Phase | None:
     """Collectives that go on, or stacks that moved while another probe saw nothing move: no vote stands yet."""
     going_on = scene.moved is not None and scene.now is not None and scene.now - scene.moved <= limits.pending
-    if going_on or _busy_links(scene, yes, limits) or _stacks_moved(scene, {one.name for one in yes}, limits):
+    if going_on or _busy_links(scene, yes, limits) or _stacks_moved(scene, {probe.name for probe in yes}, limits):
         return replace(phase, name="moving", ceiling=float("inf"), quiet=0.0)
-    if _too_short(scene, {one.name for one in yes}, limits):
+    if _too_short(scene, {probe.name for probe in yes}, limits):
         return replace(phase, name="", ceiling=max(phase.ceiling, limits.silence_most + scene.late))
     return None
 
 
 def _busy_links(scene: HangContext, yes: Sequence[Probe], limits: HangLimits) -> bool:
     """Whether the links carry what they usually do: logs and stacks may stand by themselves, but data does not move so."""
-    if scene.traffic is None or scene.now is None or any(one.name == "collective" for one in yes):
+    if scene.traffic is None or scene.now is None or any(probe.name == "collective" for probe in yes):
         return False
     return scene.now - scene.traffic <= limits.silence_least
 
@@ -121,7 +121,7 @@ def _stacks_moved(scene: HangContext, names: set[str], limits: HangLimits) -> bo
 
 def _still_for(stacks: StackVote) -> float | None:
     """For how long the ranks that stand still did so, by the one that moved last."""
-    spans = [one.seconds for one in stacks.ranks if one.vote == "yes" and one.seconds is not None]
+    spans = [rank.seconds for rank in stacks.ranks if rank.vote == "yes" and rank.seconds is not None]
     return min(spans, default=None)
 
 
@@ -130,16 +130,16 @@ def _by_stacks(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase | 
     seen = scene.seen
     if seen is None or not seen.groups:
         return None
-    busy = [one.doing for one in seen.outliers] or ([seen.groups[0].doing] if seen.shared else [])
-    shown = next((name for one in busy if (name := one.context or _SHOWN.get(one.activity, ""))), "")
+    busy = [outlier.doing for outlier in seen.outliers] or ([seen.groups[0].doing] if seen.shared else [])
+    shown = next((name for item in busy if (name := item.context or _SHOWN.get(item.activity, ""))), "")
     if shown:
         return _in_phase(phase, shown, scene, limits)
-    if phase.name not in ("starting", "loading") and any(_waits_for_data(one) for one in busy):
+    if phase.name not in ("starting", "loading") and any(_waits_for_data(item) for item in busy):
         return replace(phase, name=DATA, ceiling=_capped(limits.data_wait, scene, limits))
     if phase.name == "starting":
         return phase
     unmoved = scene.stacks is not None and scene.stacks.vote == "yes" and not scene.stacks.moving
-    if unmoved and _all_wait(scene) and {one.doing.activity for one in seen.groups} <= _IN_COLLECTIVE:
+    if unmoved and _all_wait(scene) and {group.doing.activity for group in seen.groups} <= _IN_COLLECTIVE:
         phase = replace(phase, name="", ceiling=0.0)  # nobody is at what the log told of
     if len(busy) == 1 and busy[0].activity == "user" and scene.stacks is not None and scene.stacks.moving:
         return replace(phase, ceiling=max(phase.ceiling, limits.data_wait))  # one rank is at work, and the others wait
@@ -166,9 +166,9 @@ def _moved(scene: HangContext) -> bool:
     """Whether a rank that does something else than wait moved within the rounds at hand."""
     if scene.stacks is None or scene.seen is None:
         return False
-    busy = {one.rank for one in scene.seen.outliers}
+    busy = {outlier.rank for outlier in scene.seen.outliers}
     lately = (
-        one.seconds is not None and one.seconds < 0.9 * scene.span for one in scene.stacks.ranks if one.rank in busy
+        rank.seconds is not None and rank.seconds < 0.9 * scene.span for rank in scene.stacks.ranks if rank.rank in busy
     )
     return bool(scene.stacks.moving) or any(lately)
 
@@ -181,7 +181,7 @@ def _waits_for_data(doing: ProcessActivity) -> bool:
 def _all_wait(scene: HangContext) -> bool:
     """Whether every rank was seen, and none of them at work."""
     seen = scene.seen
-    return seen is not None and not seen.unseen_count and all(one.doing.waiting for one in seen.groups)
+    return seen is not None and not seen.unseen_count and all(group.doing.waiting for group in seen.groups)
 
 
 def _unseen(phase: Phase, scene: HangContext, limits: HangLimits) -> Phase:

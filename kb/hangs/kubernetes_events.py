@@ -51,34 +51,34 @@ class _ClusterEvents:
     @property
     def nodes(self) -> frozenset[str]:
         """The nodes that the job is known to be on."""
-        return frozenset(self.job.nodes) | {one.resource.node for one in self.pods.values() if one.resource.node}
+        return frozenset(self.job.nodes) | {pod.resource.node for pod in self.pods.values() if pod.resource.node}
 
     @property
     def well(self) -> bool:
         """Whether the job ended well."""
-        phases = {one.reason for one in self.pods.values()}
+        phases = {pod.reason for pod in self.pods.values()}
         return (self.job.state or "").upper() in _WELL or phases == {"Succeeded"}
 
-    def ours(self, one: Event) -> bool:
+    def ours(self, event: Event) -> bool:
         """Whether an event is about the job, as far as anybody can tell."""
-        if one.fields.get("object") == "Node":
-            return not self.nodes or one.resource.node in self.nodes
-        pod = str(one.fields.get("pod") or "")
+        if event.fields.get("object") == "Node":
+            return not self.nodes or event.resource.node in self.nodes
+        pod = str(event.fields.get("pod") or "")
         if not pod or pod in self.pods:
             return True
         return pod not in self.strangers and (not self.named or pod.startswith(_plain(self.job)))
 
-    def in_time(self, one: Event) -> bool:
+    def in_time(self, event: Event) -> bool:
         """Whether it came neither long before the run nor long after it."""
-        if one.time is None:
+        if event.time is None:
             return True
-        if self.job.end is not None and one.time > self.job.end + LONG:
+        if self.job.end is not None and event.time > self.job.end + LONG:
             return False
-        if one.kind not in _ENDS:
+        if event.kind not in _ENDS:
             return True
         began = [pod.time for pod in self.pods.values() if pod.time is not None and pod.reason != "Pending"]
-        early = self.job.start is not None and one.time < self.job.start - BLINK
-        return not early and not (began and one.time < min(began) - LONG)
+        early = self.job.start is not None and event.time < self.job.start - BLINK
+        return not early and not (began and event.time < min(began) - LONG)
 
 
 def _plain(job: Job) -> str:
@@ -91,44 +91,48 @@ def relevant_events(events: Sequence[Event], job: Job) -> tuple[Event, ...]:
     One of kind `deleted` is added where pods were taken away while they ran and nothing of the cluster's own says why.
     """
     known = _listing(events, job)
-    cluster = [one for one in events if "object" in one.fields]
+    cluster = [event for event in events if "object" in event.fields]
     if not cluster:
         return tuple(events)
-    settled = [one for one in cluster if one.kind not in _JUDGED or _is_relevant(one, known, cluster)]
-    away = {one.resource.node for one in settled if one.kind == "node_failure" and one.reason not in _FOLLOWS}
-    kept = {id(one) for one in settled if not _follows(one, known, away)}
-    told = tuple(_placed(one, known) for one in events if "object" not in one.fields or id(one) in kept)
+    settled = [event for event in cluster if event.kind not in _JUDGED or _is_relevant(event, known, cluster)]
+    away = {event.resource.node for event in settled if event.kind == "node_failure" and event.reason not in _FOLLOWS}
+    kept = {id(event) for event in settled if not _follows(event, known, away)}
+    told = tuple(_placed(event, known) for event in events if "object" not in event.fields or id(event) in kept)
     return (*told, *_deleted(told, known))
 
 
 def _listing(events: Sequence[Event], job: Job) -> _ClusterEvents:
-    listed = {str(one.fields["pod"]): one for one in events if one.kind == "pod" and one.fields.get("pod")}
-    labels = {str(one.fields.get("job") or "") for one in listed.values()}
+    listed = {str(event.fields["pod"]): event for event in events if event.kind == "pod" and event.fields.get("pod")}
+    labels = {str(item.fields.get("job") or "") for item in listed.values()}
     name = _plain(job)
     if name and name in labels:
-        own = {pod: one for pod, one in listed.items() if one.fields.get("job") in (name, "")}
-        own = {pod: one for pod, one in own.items() if one.fields.get("job") or pod.startswith(name)}
+        own = {pod: item for pod, item in listed.items() if item.fields.get("job") in (name, "")}
+        own = {pod: item for pod, item in own.items() if item.fields.get("job") or pod.startswith(name)}
     else:
-        starting = {pod: one for pod, one in listed.items() if name and pod.startswith(name)}
+        starting = {pod: item for pod, item in listed.items() if name and pod.startswith(name)}
         own = starting or listed
     named = bool(name) and any(pod.startswith(name) for pod in own)
-    hosts = {str(one.fields["pod"]): one.resource.node for one in events if one.fields.get("pod") and one.resource.node}
+    hosts = {
+        str(event.fields["pod"]): event.resource.node
+        for event in events
+        if event.fields.get("pod") and event.resource.node
+    }
     return _ClusterEvents(job, own, frozenset(listed) - own.keys(), named, hosts)
 
 
-def _is_relevant(one: Event, known: _ClusterEvents, events: Sequence[Event]) -> bool:
-    if known.well or not known.ours(one) or not known.in_time(one):
+def _is_relevant(event: Event, known: _ClusterEvents, events: Sequence[Event]) -> bool:
+    if known.well or not known.ours(event) or not known.in_time(event):
         return False
-    if one.kind in _WAITS:
-        return _waits(one, known, events)
-    if one.kind == "oom_kill" and one.fields.get("object") == "Node":
-        return not known.pods or any(_killed(other, one) for other in events if known.ours(other))
-    if one.kind == "node_failure":
-        return not _came_back(one, known, events)
-    if one.kind == "exit":
-        pod = known.pods.get(str(one.fields.get("pod")))
+    if event.kind in _WAITS:
+        return _waits(event, known, events)
+    if event.kind == "oom_kill" and event.fields.get("object") == "Node":
+        return not known.pods or any(_killed(other, event) for other in events if known.ours(other))
+    if event.kind == "node_failure":
+        return not _came_back(event, known, events)
+    if event.kind == "exit":
+        pod = known.pods.get(str(event.fields.get("pod")))
         deleted = _number(pod.fields.get("deleted")) if pod else None
-        return deleted is None or one.time is None or one.time < deleted
+        return deleted is None or event.time is None or event.time < deleted
     return True
 
 
@@ -138,34 +142,34 @@ def _killed(other: Event, node: Event) -> bool:
     return there and (other.kind in {"oom_kill", "eviction"} or other.fields.get("exit_code") == 137)
 
 
-def _waits(one: Event, known: _ClusterEvents, events: Sequence[Event]) -> bool:
+def _waits(event: Event, known: _ClusterEvents, events: Sequence[Event]) -> bool:
     """Whether what a pod waited for has not come; a pod's own state is what it is now."""
-    name = str(one.fields.get("pod") or "")
-    if "index" in one.fields:
+    name = str(event.fields.get("pod") or "")
+    if "index" in event.fields:
         return True
     pod = known.pods.get(name)
     if name and known.pods and pod is None:
         return False  # another pod took its place
-    if pod is not None and (pod.reason in {"Running", "Succeeded", "Failed"} or _found_node(one, pod)):
+    if pod is not None and (pod.reason in {"Running", "Succeeded", "Failed"} or _found_node(event, pod)):
         return False
-    over = _WAITS[one.kind]
+    over = _WAITS[event.kind]
     return not any(
-        other.reason in over and _same(other, one) and (other.time or 0.0) >= (one.time or 0.0) for other in events
+        other.reason in over and _same(other, event) and (other.time or 0.0) >= (event.time or 0.0) for other in events
     )
 
 
-def _found_node(one: Event, pod: Event) -> bool:
-    return one.kind == "not_scheduled" and pod.resource.node is not None
+def _found_node(event: Event, pod: Event) -> bool:
+    return event.kind == "not_scheduled" and pod.resource.node is not None
 
 
 def _same(left: Event, right: Event) -> bool:
     return (left.fields.get("name") or left.fields.get("pod")) == (right.fields.get("name") or right.fields.get("pod"))
 
 
-def _came_back(one: Event, known: _ClusterEvents, events: Sequence[Event]) -> bool:
+def _came_back(event: Event, known: _ClusterEvents, events: Sequence[Event]) -> bool:
     """Whether a node was away for a moment only, and no pod of the job went with it."""
-    node = one.resource.node
-    if one.time is None or one.reason == "Rebooted" or node is None:
+    node = event.resource.node
+    if event.time is None or event.reason == "Rebooted" or node is None:
         return False
     back = [
         other.time
@@ -175,25 +179,25 @@ def _came_back(one: Event, known: _ClusterEvents, events: Sequence[Event]) -> bo
     pods = [pod for pod in known.pods.values() if pod.resource.node == node]
     if any(pod.reason in {"Failed", "Unknown"} for pod in pods):
         return False
-    return any(0 <= time - one.time < (LONG if pods else BLINK) for time in back)
+    return any(0 <= time - event.time < (LONG if pods else BLINK) for time in back)
 
 
-def _follows(one: Event, known: _ClusterEvents, away: set[str | None]) -> bool:
+def _follows(event: Event, known: _ClusterEvents, away: set[str | None]) -> bool:
     """Whether it is only what Kubernetes does with the pods of a node that is away."""
-    if one.reason not in _FOLLOWS or not away:
+    if event.reason not in _FOLLOWS or not away:
         return False
-    pod = known.pods.get(str(one.fields.get("pod")))
+    pod = known.pods.get(str(event.fields.get("pod")))
     return pod is None or pod.resource.node in away
 
 
-def _placed(one: Event, known: _ClusterEvents) -> Event:
-    if one.fields.get("object") != "Pod":
-        return one
-    name = str(one.fields.get("pod") or "")
+def _placed(event: Event, known: _ClusterEvents) -> Event:
+    if event.fields.get("object") != "Pod":
+        return event
+    name = str(event.fields.get("pod") or "")
     pod = known.pods.get(name)
-    node = one.resource.node or (pod.resource.node if pod else None) or known.hosts.get(name)
-    rank = one.resource.rank if one.resource.rank is not None else _rank(pod, node, known)
-    return replace(one, resource=replace(one.resource, node=node, rank=rank))
+    node = event.resource.node or (pod.resource.node if pod else None) or known.hosts.get(name)
+    rank = event.resource.rank if event.resource.rank is not None else _rank(pod, node, known)
+    return replace(event, resource=replace(event.resource, node=node, rank=rank))
 
 
 def _rank(pod: Event | None, node: str | None, known: _ClusterEvents) -> int | None:
@@ -201,7 +205,7 @@ def _rank(pod: Event | None, node: str | None, known: _ClusterEvents) -> int | N
     ranks = known.job.nodes.get(node or "", ())
     if len(ranks) == 1:
         return ranks[0]
-    numbers = sorted(number for one in known.pods.values() if isinstance(number := one.fields.get("index"), int))
+    numbers = sorted(number for item in known.pods.values() if isinstance(number := item.fields.get("index"), int))
     alone = numbers == list(range(known.job.world_size or 0))
     index = pod.fields.get("index") if pod else None
     return index if alone and isinstance(index, int) else None
@@ -213,28 +217,31 @@ def _deleted(events: Sequence[Event], known: _ClusterEvents) -> Iterator[Event]:
         return
     gone = [(time, pod) for pod in known.pods.values() if (time := _number(pod.fields.get("deleted"))) is not None]
     gone += [
-        (one.time, one)
-        for one in events
-        if one.kind == "kill" and one.time is not None and one.message.startswith(_STOPPING) and known.ours(one)
+        (event.time, event)
+        for event in events
+        if event.kind == "kill" and event.time is not None and event.message.startswith(_STOPPING) and known.ours(event)
     ]
     if not gone:
         return
     when, first = min(gone, key=lambda item: item[0])
-    others = [one for one in events if "object" in one.fields and not one.message.startswith(_STOPPING)]
-    if any(_before(one, when) if one.kind == "exit" else one.kind in _EXPLAINS or _controller(one) for one in others):
+    others = [event for event in events if "object" in event.fields and not event.message.startswith(_STOPPING)]
+    if any(
+        _before(other, when) if other.kind == "exit" else other.kind in _EXPLAINS or _controller(other)
+        for other in others
+    ):
         return
     name = first.fields.get("pod")
     message = f"pod {name} was deleted while it ran, and no event of the cluster says why"
     yield Event(first.source, when, "deleted", "Deleted", message, first.resource, {"object": "Pod", "pod": name})
 
 
-def _before(one: Event, when: float) -> bool:
-    return one.time is None or one.time < when
+def _before(event: Event, when: float) -> bool:
+    return event.time is None or event.time < when
 
 
-def _controller(one: Event) -> bool:
+def _controller(event: Event) -> bool:
     """Whether the job's own controller tells of its end: then it took the pods away."""
-    return one.fields.get("object") not in {"Pod", "Node"} and _CONTROLLED.search(one.reason) is not None
+    return event.fields.get("object") not in {"Pod", "Node"} and _CONTROLLED.search(event.reason) is not None
 
 
 def _number(value: object) -> float | None:

@@ -80,24 +80,26 @@ def rounds_of(rings: Sequence[Ring]) -> tuple[CollectiveRound, ...]:
         for (who, name, seq), (kind, times) in met.items()
         if len(times) > 1
     ]
-    return tuple(sorted(made, key=lambda one: (one.name, one.seq)))
+    return tuple(sorted(made, key=lambda collective_round: (collective_round.name, collective_round.seq)))
 
 
 def late_ranks(rings: Sequence[Ring]) -> tuple[LateRank, ...]:
     """The ranks that others wait for in step after step, the longest waits first."""
     kinds: dict[tuple[Members, str, str], list[CollectiveRound]] = {}
     lags: dict[int, list[float]] = {}
-    for one in rounds_of(rings):
-        kinds.setdefault((one.members, one.name, one.kind), []).append(one)
-        middle = median(one.times.values())
-        for rank, time in one.times.items():
+    for item in rounds_of(rings):
+        kinds.setdefault((item.members, item.name, item.kind), []).append(item)
+        middle = median(item.times.values())
+        for rank, time in item.times.items():
             lags.setdefault(rank, []).append(time - middle)
     sources = {ring.rank: ring.source for ring in rings}
     found = []
     for (members, name, _), rounds in kinds.items():
-        ranks = size(members) or max(len(one.times) for one in rounds)
-        whole = [one for one in rounds if len(one.times) == ranks]
-        if len({frozenset(one.times) for one in whole}) > 1:  # groups of one name: it is not known who belongs to which
+        ranks = size(members) or max(len(item.times) for item in rounds)
+        whole = [item for item in rounds if len(item.times) == ranks]
+        if (
+            len({frozenset(item.times) for item in whole}) > 1
+        ):  # groups of one name: it is not known who belongs to which
             continue
         late = _late(whole) if len(whole) >= LEAST else None
         if late is None:
@@ -107,30 +109,30 @@ def late_ranks(rings: Sequence[Ring]) -> tuple[LateRank, ...]:
             continue
         op = whole[0].kind.partition(" ")[0]
         found.append(LateRank(rank, name, op, lag, period, often, len(whole), sources.get(rank) or ""))
-    found.sort(key=lambda one: (-one.lag / one.period, one.rank))
-    return tuple({one.rank: one for one in reversed(found)}[rank] for rank in dict.fromkeys(o.rank for o in found))
+    found.sort(key=lambda item: (-item.lag / item.period, item.rank))
+    return tuple({item.rank: item for item in reversed(found)}[rank] for rank in dict.fromkeys(o.rank for o in found))
 
 
 def _late(rounds: Sequence[CollectiveRound]) -> tuple[int, float, float, float] | None:
     """Who is last in most rounds by a share of the time between them: rank, lag, that time, how often."""
     counts: dict[int, int] = {}
-    for one in rounds:
-        counts[one.last] = counts.get(one.last, 0) + 1
-    rank = max(counts, key=lambda one: (counts[one], -one))
+    for collective_round in rounds:
+        counts[collective_round.last] = counts.get(collective_round.last, 0) + 1
+    rank = max(counts, key=lambda count: (counts[count], -count))
     often = counts[rank] / len(rounds)
-    own = [one.times[rank] for one in rounds]
+    own = [collective_round.times[rank] for collective_round in rounds]
     period = median(later - earlier for earlier, later in pairwise(own))
-    mine = [one for one in rounds if one.last == rank]
-    lag = median(one.lag for one in mine)
-    apart = median(_spread(one) for one in mine)
+    mine = [collective_round for collective_round in rounds if collective_round.last == rank]
+    lag = median(collective_round.lag for collective_round in mine)
+    apart = median(_spread(collective_round) for collective_round in mine)
     if often < OFTEN or not 0 < SHARE * period <= lag <= period or 2 * apart > lag:
         return None
     return rank, lag, period, often
 
 
-def _spread(one: CollectiveRound) -> float:
+def _spread(collective_round: CollectiveRound) -> float:
     """How far the others are apart."""
-    others = [time for rank, time in one.times.items() if rank != one.last]
+    others = [time for rank, time in collective_round.times.items() if rank != collective_round.last]
     return max(others) - min(others)
 
 
@@ -141,12 +143,12 @@ def last_within(rings: Sequence[Ring], ranks: frozenset[int], excess: float) -> 
     operation with the longest wait: the others lose that time inside of the operation, the rank before it.
     """
     rounds = [
-        one
-        for one in rounds_of(rings)
-        if one.times.keys() == ranks and frozenset(_ranks(one.members)) in (ranks, frozenset())
+        item
+        for item in rounds_of(rings)
+        if item.times.keys() == ranks and frozenset(_ranks(item.members)) in (ranks, frozenset())
     ]
-    waited = sorted((one for one in rounds if one.lag >= 0.5 * excess), key=lambda one: -one.lag)
-    last = {one.last for one in waited}
+    waited = sorted((item for item in rounds if item.lag >= 0.5 * excess), key=lambda item: -item.lag)
+    last = {item.last for item in waited}
     return (waited[0].last, waited[0].name) if len(last) == 1 else None
 
 

@@ -40,7 +40,7 @@ def observe(evidence: Evidence, parts: NonLogEvidence, rulebook: Rulebook) -> Ev
     )
     asked = any(pattern.series for rule in rulebook.rules for pattern in rule.patterns)
     measured = asked and any(panel.mask.any() for panel in parts.panels.values())
-    if measured and not any(one.ref.group == "metrics" for one in streams):
+    if measured and not any(stream.ref.group == "metrics" for stream in streams):
         streams = (*streams, StreamSummary(StreamRef("metrics", kind="event", group="metrics")))
     return replace(evidence, streams=(*evidence.streams, *streams), gaps=gaps, hang=hang, panels=parts.panels)
 
@@ -62,13 +62,13 @@ _SEEN_IN = {"stacks": "stacks", "rings": "Flight Recorder dumps"}
 def _ranks_apart(facts: Facts, parts: NonLogEvidence) -> Iterator[Gap]:
     """Ranks that one source shows and another one does not, and ranks that the job should not have."""
     told = {
-        "stacks": {one.resource.rank for one in parts.stacks if one.resource.rank is not None},
-        "rings": {one.rank for one in parts.rings if one.rank is not None},
+        "stacks": {stack.resource.rank for stack in parts.stacks if stack.resource.rank is not None},
+        "rings": {ring.rank for ring in parts.rings if ring.rank is not None},
     }
     world = expected_ranks(facts)
     for source, ranks in told.items():
         name = _SEEN_IN[source]
-        wrong = {one for one in ranks if one < 0 or (world and one not in world)}
+        wrong = {rank for rank in ranks if rank < 0 or (world and rank not in world)}
         if wrong:
             reason = f"ranks {short_ranges(wrong)} are none of the job's {len(world)}: from another job, or misnamed"
             yield Gap("ranks_unknown", name, reason, scope="job")

@@ -39,14 +39,14 @@ class _Gap:
 
 def most_informative(streams: Sequence[StreamFacts]) -> list[StreamFacts]:
     """The job's logs that tell most of steps: all ranks take the same ones, so a few logs of ten thousand will do."""
-    some = [one for one in streams if one.points and one.summary.ref.kind == "job"]
-    return nsmallest(LOGS, some, key=lambda one: (-len(one.summary.marks), -len(one.points), one.summary.ref.uri))
+    some = [stream for stream in streams if stream.points and stream.summary.ref.kind == "job"]
+    return nsmallest(LOGS, some, key=lambda log: (-len(log.summary.marks), -len(log.points), log.summary.ref.uri))
 
 
 def pace_of(streams: Sequence[StreamFacts]) -> float | None:
     """Seconds that a step took lately, from the log that tells most; of the first few the longest; None for none."""
-    for one in most_informative(streams)[:1]:
-        paces = [gap.seconds / gap.steps for gap in _gaps(one.points[-64:], ())]
+    for stream_facts in most_informative(streams)[:1]:
+        paces = [gap.seconds / gap.steps for gap in _gaps(stream_facts.points[-64:], ())]
         if paces:
             return median(paces) if len(paces) >= _FEW // 2 else max(paces)
     return None
@@ -54,13 +54,15 @@ def pace_of(streams: Sequence[StreamFacts]) -> float | None:
 
 def has_begun(streams: Sequence[StreamFacts]) -> bool:
     """Whether a log tells of so many steps that the job is under way, with times or without."""
-    return any(len(one.points) >= _FEW // 2 for one in most_informative(streams))
+    return any(len(stream_facts.points) >= _FEW // 2 for stream_facts in most_informative(streams))
 
 
 def long_step(streams: Sequence[StreamFacts]) -> float | None:
     """Seconds that one of ten steps exceeded lately, by the log that tells most; None for too few lines."""
-    for one in most_informative(streams)[:1]:
-        paces = sorted(gap.seconds / gap.steps for gap in _gaps(one.points[-64:], _marks(one)) if not gap.inside)
+    for stream_facts in most_informative(streams)[:1]:
+        paces = sorted(
+            gap.seconds / gap.steps for gap in _gaps(stream_facts.points[-64:], _marks(stream_facts)) if not gap.inside
+        )
         if len(paces) >= _FEW // 2:
             return paces[int(0.9 * len(paces))]
     return None
@@ -72,8 +74,10 @@ def usual_gap(streams: Sequence[StreamFacts]) -> float | None:
     What lies between two of them while the run evaluated, saved or loaded, by its own word, is no gap between steps. None
     for too few lines.
     """
-    found = [_quantile(list(_gaps(one.points, _marks(one)))) for one in most_informative(streams)]
-    return min((one for one in found if one is not None), default=None)
+    found = [
+        _quantile(list(_gaps(stream_facts.points, _marks(stream_facts)))) for stream_facts in most_informative(streams)
+    ]
+    return min((value for value in found if value is not None), default=None)
 
 
 def pauses(streams: Sequence[StreamFacts]) -> dict[str, float]:
@@ -84,8 +88,8 @@ def pauses(streams: Sequence[StreamFacts]) -> dict[str, float]:
     """
     alone: dict[str, float] = {}
     shared: dict[str, float] = {}
-    for one in most_informative(streams):
-        gaps = list(_gaps(one.points, _marks(one)))
+    for stream_facts in most_informative(streams):
+        gaps = list(_gaps(stream_facts.points, _marks(stream_facts)))
         if len(gaps) < _FEW:
             continue
         pace = median(gap.seconds / gap.steps for gap in gaps)
@@ -112,8 +116,8 @@ class Lateness:
 
         A line that was not there at the last look was late by then for as long as its own time lies before it.
         """
-        for one in most_informative(streams):
-            uri, stamps = one.summary.ref.uri, [p.time for p in one.points if p.time is not None]
+        for stream_facts in most_informative(streams):
+            uri, stamps = stream_facts.summary.ref.uri, [p.time for p in stream_facts.points if p.time is not None]
             last = self.newest.get(uri, math.inf if self.looked is None else -math.inf)
             fresh = next((at for at, time in enumerate(reversed(stamps)) if time <= last), len(stamps))
             if self.looked is not None and fresh:

@@ -76,8 +76,10 @@ def slow_ranks(streams: Iterable[StreamSummary], *, uneven: bool = False) -> tup
     for metric, field in FIELDS.items():
         table = work if field == "compute" else _table(summaries, field)
         least = _level(work) * HEAVY if metric == "data_wait" else 0.0
-        found += [one for one in _odd(metric, table, uneven=uneven) if one.value - one.usual >= least]
-    return tuple(sorted(found, key=lambda one: (one.usual - one.value, one.rank)))
+        found += [
+            slow_rank for slow_rank in _odd(metric, table, uneven=uneven) if slow_rank.value - slow_rank.usual >= least
+        ]
+    return tuple(sorted(found, key=lambda item: (item.usual - item.value, item.rank)))
 
 
 def slow_group(streams: Iterable[StreamSummary]) -> SlowGroup | None:
@@ -86,7 +88,7 @@ def slow_group(streams: Iterable[StreamSummary]) -> SlowGroup | None:
     ratios = _ratios(table, low=True)
     if len(ratios) < LEAST_RANKS:
         return None
-    levels = {rank: median(one.values()) for rank, one in ratios.items()}
+    levels = {rank: median(item.values()) for rank, item in ratios.items()}
     slow = frozenset(rank for rank, level in levels.items() if level >= math.log1p(SHARE))
     quick = [level for rank, level in levels.items() if rank not in slow]
     if not 2 <= len(slow) <= len(levels) // 2:

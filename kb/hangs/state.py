@@ -59,7 +59,7 @@ def hang_state(facts: Facts, parts: NonLogEvidence, limits: HangLimits) -> HangS
     polls = ras_vote(parts.ras, limits.pending, world_size=world) if parts.ras else None
     if _ended(facts):
         return HangState(now, limits, collectives, polls, None, Hang(), Phase(), True)
-    timeout = min((one.timeout for one in (collectives.pending if collectives else ()) if one.timeout), default=None)
+    timeout = min((item.timeout for item in (collectives.pending if collectives else ()) if item.timeout), default=None)
     samples = _answering(parts.stacks)
     stacks, vote = _stillness(samples, facts, limits)
     moved = _moved(parts, now)
@@ -69,7 +69,7 @@ def hang_state(facts: Facts, parts: NonLogEvidence, limits: HangLimits) -> HangS
         _spin(parts, now),
         _collective(facts, _recorded(collectives, dumped, limits), polls, now, limits),
     )
-    yes = [one for one in probes if one.vote == "yes"]
+    yes = [probe for probe in probes if probe.vote == "yes"]
     if not yes:
         return HangState(now, limits, collectives, polls, None, count_votes(probes, limits), Phase(), False)
     seen = compare(samples, expected_ranks(facts), stillness_limits(limits)) if samples else None
@@ -82,8 +82,8 @@ def hang_state(facts: Facts, parts: NonLogEvidence, limits: HangLimits) -> HangS
     scene = HangContext(
         now, seen, vote, _span(samples), missing, moved, lasted, timeout, step, parts.late, _traffic(parts), overdue
     )
-    probes = tuple(launching(one, polls, scene, limits) if one.name == "collective" else one for one in probes)
-    yes = [one for one in probes if one.vote == "yes"]
+    probes = tuple(launching(probe, polls, scene, limits) if probe.name == "collective" else probe for probe in probes)
+    yes = [probe for probe in probes if probe.vote == "yes"]
     phase = explain_phase(phase_of(facts, now, limits, timeout), yes, scene, limits)
     return HangState(now, limits, collectives, polls, seen, count_votes(probes, limits, phase), phase, False, overdue)
 
@@ -91,36 +91,38 @@ def hang_state(facts: Facts, parts: NonLogEvidence, limits: HangLimits) -> HangS
 def _pending(facts: Facts, limits: HangLimits) -> float:
     """For how long a collective may pend, beside the job's own steps; the first ones may take long and nobody knows how long."""
     pace = max((pace_of(facts.streams) or 0.0), (long_step(facts.streams) or 0.0))
-    known = pace > 0.0 or has_begun(facts.streams) or not any(one.points for one in facts.streams)
+    known = pace > 0.0 or has_begun(facts.streams) or not any(stream.points for stream in facts.streams)
     return max(limits.pending if known else limits.data_wait, limits.pending_steps * pace)
 
 
 def _answering(stacks: Sequence[StackSample]) -> Sequence[StackSample]:
     """The stacks of ranks that could be asked in one of the two newest rounds: of the others nothing is known now."""
     newest: dict[str, float] = {}
-    for one in stacks:
-        newest[one.sample] = max(newest.get(one.sample, -math.inf), one.time if one.time is not None else -math.inf)
+    for stack in stacks:
+        newest[stack.sample] = max(
+            newest.get(stack.sample, -math.inf), stack.time if stack.time is not None else -math.inf
+        )
     if len(newest) < 3 or -math.inf in newest.values():  # without times nobody knows which rounds are the newest
         return stacks
     late = set(sorted(newest, key=newest.__getitem__)[-2:])
-    there = {one.resource.rank for one in stacks if one.sample in late}
-    return [one for one in stacks if one.resource.rank in there]
+    there = {stack.resource.rank for stack in stacks if stack.sample in late}
+    return [stack for stack in stacks if stack.resource.rank in there]
 
 
 def _gone(parts: NonLogEvidence, answering: Sequence[StackSample]) -> bool:
     """Whether a rank answers no more, neither with stacks nor with a dump."""
-    there = {one.resource.rank for one in answering} | {one.rank for one in parts.rings}
-    return bool(parts.rings) and any(one.resource.rank not in there for one in parts.stacks)
+    there = {stack_sample.resource.rank for stack_sample in answering} | {ring.rank for ring in parts.rings}
+    return bool(parts.rings) and any(stack.resource.rank not in there for stack in parts.stacks)
 
 
 def _span(stacks: Sequence[StackSample]) -> float:
-    times = [one.time for one in stacks if one.time is not None]
+    times = [stack.time for stack in stacks if stack.time is not None]
     return max(times) - min(times) if times else 0.0
 
 
 def _moved(parts: NonLogEvidence, now: float | None) -> float | None:
     """The newest progress that collectives prove: an operation that was queued or ended, a launch that RAS counted."""
-    stamps = [one.time for one in parts.rings if one.time is not None and (now is None or one.time <= now + SKEW)]
+    stamps = [ring.time for ring in parts.rings if ring.time is not None and (now is None or ring.time <= now + SKEW)]
     counted = last_launch(parts.ras)
     return max((*stamps, *((counted,) if counted is not None else ())), default=None)
 
@@ -137,8 +139,8 @@ def _traffic(parts: NonLogEvidence) -> float | None:
 
 def _lacking(verdict: CollectiveVerdict | None, polls: RasVote | None) -> bool:
     """Whether somebody is known not to be in what the others wait in: then they do not wait for the transport."""
-    apart = verdict is not None and any(one.kind in _APART for one in verdict.culprits)
-    return apart or (polls is not None and any(one.kind != "init" for one in polls.pending))
+    apart = verdict is not None and any(culprit.kind in _APART for culprit in verdict.culprits)
+    return apart or (polls is not None and any(item.kind != "init" for item in polls.pending))
 
 
 def _now(evidence: Evidence, parts: NonLogEvidence) -> float | None:
@@ -149,8 +151,8 @@ def _now(evidence: Evidence, parts: NonLogEvidence) -> float | None:
     if evidence.job.collected_at is not None:
         return evidence.job.collected_at
     times = [
-        *(one.time for one in parts.stacks),
-        *(one.time for one in parts.ras),
+        *(stack.time for stack in parts.stacks),
+        *(item.time for item in parts.ras),
     ]
     return max((time for time in times if time is not None), default=None)
 
@@ -159,9 +161,9 @@ def _ended(facts: Facts) -> bool:
     """Whether the run's processes are gone: then nothing hangs any more."""
     job = facts.evidence.job
     over = job.end is not None and (job.collected_at is None or job.end <= job.collected_at)
-    if over or _OVER.fullmatch((job.state or "").strip()) or any(one.stopped_itself for one in facts.streams):
+    if over or _OVER.fullmatch((job.state or "").strip()) or any(stream.stopped_itself for stream in facts.streams):
         return True
-    return any(_stopped(facts, at, one) for kind in _ENDS for at, one in facts.structures(kind))
+    return any(_stopped(facts, at, item) for kind in _ENDS for at, item in facts.structures(kind))
 
 
 def stillness_limits(limits: HangLimits) -> Stillness:
@@ -173,12 +175,12 @@ def _stillness(stacks: Sequence[StackSample], facts: Facts, limits: HangLimits) 
     if not stacks:
         return Probe("stacks", "not_observable", "no stacks were taken"), None
     vote = probe_stillness(stacks, stillness_limits(limits), expected_ranks(facts))
-    times = [one.time for one in stacks if one.time is not None]
+    times = [stack.time for stack in stacks if stack.time is not None]
     return Probe("stacks", vote.vote, vote.detail, vote.since, max(times, default=None)), vote
 
 
 def _spin(parts: NonLogEvidence, now: float | None) -> Probe:
-    ends = [float(one.times[-1]) for one in parts.panels.values() if one.times.size]
+    ends = [float(panel.times[-1]) for panel in parts.panels.values() if panel.times.size]
     if not ends:
         return Probe("spin", "not_observable", "no metrics of GPUs and links were given")
     from kb.metrics.spinning import spinning  # noqa: PLC0415 - numpy is slow to import, and only metrics need it
@@ -195,11 +197,11 @@ def _collective(
     if recorded is not None and recorded.vote == "yes":
         return recorded
     if polls is not None and (recorded is None or polls.vote == "yes"):
-        since = min((one.since for one in polls.pending), default=None)
+        since = min((item.since for item in polls.pending), default=None)
         return Probe("collective", polls.vote, f"by NCCL RAS: {polls.detail}", since, now)
     if recorded is not None:
         return recorded
-    ran = [_number(one.fields.get("ran_ms")) for at, one in facts.structures("watchdog") if _stopped(facts, at, one)]
+    ran = [_number(item.fields.get("ran_ms")) for at, item in facts.structures("watchdog") if _stopped(facts, at, item)]
     if ran and max(ran) > 1000.0 * limits.pending:
         return Probe("collective", "yes", f"a watchdog saw an operation run for {max(ran) / 1000:.0f} s", None, now)
     return Probe("collective", "not_observable", "neither Flight Recorder dumps nor RAS answers were given")
@@ -209,7 +211,7 @@ def _recorded(verdict: CollectiveVerdict | None, now: float | None, limits: Hang
     """What the Flight Recorder says; without the time at which it was dumped only what is old by its own stamps."""
     if verdict is None or not verdict.seen:
         return None
-    oldest = max(verdict.pending, key=lambda one: -1.0 if one.age is None else one.age, default=None)
+    oldest = max(verdict.pending, key=lambda item: -1.0 if item.age is None else item.age, default=None)
     if oldest is None or oldest.age is None:
         if verdict.groups:
             told = f"{verdict.groups} groups have unfinished operations, of unknown age"
@@ -228,9 +230,9 @@ def _recorded(verdict: CollectiveVerdict | None, now: float | None, limits: Hang
     return Probe("collective", "no", told, None, now)
 
 
-def _stopped(facts: Facts, stream: int, one: Structure) -> bool:
+def _stopped(facts: Facts, stream: int, structure: Structure) -> bool:
     """Whether the run did not go on behind what stands in a log."""
-    return not facts.streams[stream].went_on(one.offset)
+    return not facts.streams[stream].went_on(structure.offset)
 
 
 def _number(value: Scalar) -> float:
@@ -245,15 +247,15 @@ def _number(value: Scalar) -> float:
 def _own(rings: Sequence[Ring], facts: Facts) -> Sequence[Ring]:
     """The dumps without those of ranks that the job does not have (a gap tells of them), unless they are most."""
     world = expected_ranks(facts)
-    kept = [one for one in rings if one.rank is None or not world or one.rank in world]
+    kept = [ring for ring in rings if ring.rank is None or not world or ring.rank in world]
     return kept if 2 * len(kept) > len(rings) else rings
 
 
 def _received(facts: Facts) -> Iterator[Overrun]:
     """Ranks whose own last words are that they got more than they had room for."""
     for kind in ("native_crash", "exception", "nccl_warn"):
-        for at, one in facts.structures(kind):
-            rank = one.resource.rank if one.resource.rank is not None else facts.streams[at].summary.ref.resource.rank
-            found = None if rank is None else overrun_in(rank, f"{one.line} {one.fields.get('what') or ''}")
+        for at, item in facts.structures(kind):
+            rank = item.resource.rank if item.resource.rank is not None else facts.streams[at].summary.ref.resource.rank
+            found = None if rank is None else overrun_in(rank, f"{item.line} {item.fields.get('what') or ''}")
             if found is not None:
                 yield found

@@ -76,11 +76,11 @@ def structures(evidence: Evidence, parts: NonLogEvidence, state: HangState, fact
 
 
 def _of_hang(hang: Hang, evidence: Evidence) -> Iterator[SourcedStructure]:
-    yes = [one for one in hang.votes if one.vote == "yes"]
+    yes = [vote for vote in hang.votes if vote.vote == "yes"]
     if yes and (hang.called or hang.suspected):
-        line = "; ".join(f"{one.probe}: {one.detail}" for one in yes)
+        line = "; ".join(f"{vote.probe}: {vote.detail}" for vote in yes)
         state = "called" if hang.called else "suspected"
-        fields: dict[str, Scalar] = {"state": state, "votes": len(yes), "probes": ", ".join(one.probe for one in yes)}
+        fields: dict[str, Scalar] = {"state": state, "votes": len(yes), "probes": ", ".join(vote.probe for vote in yes)}
         yield _made("hang probes", "probes", line, fields, Resource(cluster=evidence.job.cluster))
 
 
@@ -95,11 +95,11 @@ def _of_stacks(parts: NonLogEvidence, state: HangState, facts: Facts) -> Iterato
     if not has_stalled(parts, state, facts):
         return
     seen = state.seen or compare(parts.stacks, expected_ranks(facts), stillness_limits(state.limits))
-    ordered = sorted(parts.stacks, key=lambda one: (one.time is not None, one.time or 0.0, one.source))
-    sources = {one.resource.rank: one.source for one in ordered if not one.child}
+    ordered = sorted(parts.stacks, key=lambda stack: (stack.time is not None, stack.time or 0.0, stack.source))
+    sources = {item.resource.rank: item.source for item in ordered if not item.child}
     if seen.outliers and not seen.shared:
-        for place, one in enumerate(seen.outliers[:MOST]):
-            yield _outlier(one, place, seen.fault, sources.get(one.rank, "stacks"), overdue=state.overdue)
+        for place, item in enumerate(seen.outliers[:MOST]):
+            yield _outlier(item, place, seen.fault, sources.get(item.rank, "stacks"), overdue=state.overdue)
     elif seen.fault:
         group = seen.groups[0] if seen.groups else None
         fields: dict[str, Scalar] = {
@@ -111,22 +111,22 @@ def _of_stacks(parts: NonLogEvidence, state: HangState, facts: Facts) -> Iterato
         yield _made("stacks", "stacks", seen.reason, fields, Resource())
 
 
-def _outlier(one: Outlier, place: int, fault: str, source: str, *, overdue: bool) -> SourcedStructure:
+def _outlier(outlier: Outlier, place: int, fault: str, source: str, *, overdue: bool) -> SourcedStructure:
     """Whose save was quick before, and is far beyond that now, is held by what it writes to."""
-    fault = one.doing.fault or fault
+    fault = outlier.doing.fault or fault
     held = overdue and fault == "checkpoint_save"
     fields: dict[str, Scalar] = {
         "class": "storage_io" if held else fault,
         "shared": "no",
-        "sure": "yes" if one.sure else "no",
-        "activity": one.doing.activity,
-        "frame": _frame(one.doing),
-        "context": one.doing.context,
+        "sure": "yes" if outlier.sure else "no",
+        "activity": outlier.doing.activity,
+        "frame": _frame(outlier.doing),
+        "context": outlier.doing.context,
         "place": place,
     }
-    line = f"rank {one.rank}: {one.why}" if f"rank {one.rank}" not in one.why else one.why
+    line = f"rank {outlier.rank}: {outlier.why}" if f"rank {outlier.rank}" not in outlier.why else outlier.why
     line += "; the saves before took a small part of this time" if held else ""
-    return _made(source, "stacks", line, fields, replace(one.resource, rank=one.rank))
+    return _made(source, "stacks", line, fields, replace(outlier.resource, rank=outlier.rank))
 
 
 def _frame(doing: ProcessActivity) -> str:
@@ -143,21 +143,21 @@ def _of_collectives(state: HangState) -> Iterator[SourcedStructure]:
     verdict = state.collectives
     if verdict is None:
         return
-    old = any(state.now is None or one.age is None or one.age > state.limits.pending for one in verdict.pending)
-    odd = any(one.state == "mismatch" for one in verdict.communicators)
+    old = any(state.now is None or item.age is None or item.age > state.limits.pending for item in verdict.pending)
+    odd = any(communicator.state == "mismatch" for communicator in verdict.communicators)
     if not odd and (not old or state.phase.known):
         return
-    for place, one in enumerate(verdict.culprits[:MOST]):
+    for place, item in enumerate(verdict.culprits[:MOST]):
         fields: dict[str, Scalar] = {
-            "why": one.kind,
-            "op": one.op,
-            "seq": one.seq,
-            "group": ", ".join(one.groups[:4]),
-            "score": round(one.score, 3),
+            "why": item.kind,
+            "op": item.op,
+            "seq": item.seq,
+            "group": ", ".join(item.groups[:4]),
+            "score": round(item.score, 3),
             "place": place,
         }
-        line = f"rank {one.rank}: {'; '.join(one.reasons[:3])}"
-        yield _made(one.source or "flight_recorder", "collectives", line, fields, Resource(rank=one.rank))
+        line = f"rank {item.rank}: {'; '.join(item.reasons[:3])}"
+        yield _made(item.source or "flight_recorder", "collectives", line, fields, Resource(rank=item.rank))
     if not verdict.culprits and verdict.waiting:
         line = f"{size(verdict.waiting)} ranks wait in {verdict.groups} groups, and nobody is told who does not"
         yield _made("flight_recorder", "collectives", line, {"why": "nobody"}, Resource())
@@ -167,13 +167,13 @@ def _of_ras(state: HangState) -> Iterator[SourcedStructure]:
     vote = state.polls
     if vote is None or vote.vote != "yes" or state.phase.known:
         return
-    for place, one in enumerate(vote.suspects[:MOST]):
-        where = one.place
+    for place, item in enumerate(vote.suspects[:MOST]):
+        where = item.place
         name = f"rank {where.world_rank}" if where.world_rank is not None else f"process {where.pid} on {where.host}"
-        line = f"{name}: {one.state} in {one.lacks} communicators in which others wait"
+        line = f"{name}: {item.state} in {item.lacks} communicators in which others wait"
         fields: dict[str, Scalar] = {
-            "why": "missing" if one.state != "behind" else "behind",
-            "state": one.state,
+            "why": "missing" if item.state != "behind" else "behind",
+            "state": item.state,
             "place": place,
         }
         who = Resource(node=where.host or None, rank=where.world_rank, pid=where.pid)
@@ -210,11 +210,11 @@ def _of_ranks(evidence: Evidence, parts: NonLogEvidence, state: HangState) -> It
     if state.hang.called or state.hang.suspected:
         return
     odd = slow_ranks(evidence.streams, uneven=any(lane.pairs for ring in parts.rings for lane in ring.lanes))
-    for place, one in enumerate(odd[:MOST]):
-        standing = "yes" if one.standing else "no"
-        size = round(one.value / one.usual - 1, 4) if one.usual else None
-        fields: dict[str, Scalar] = {"metric": one.metric, "way": "above", "size": size, "place": place}
-        yield _made(one.source, "metrics", one.text, fields | {"standing": standing}, Resource(rank=one.rank))
+    for place, item in enumerate(odd[:MOST]):
+        standing = "yes" if item.standing else "no"
+        size = round(item.value / item.usual - 1, 4) if item.usual else None
+        fields: dict[str, Scalar] = {"metric": item.metric, "way": "above", "size": size, "place": place}
+        yield _made(item.source, "metrics", item.text, fields | {"standing": standing}, Resource(rank=item.rank))
     if odd:
         return
     group = slow_group(evidence.streams)
@@ -253,8 +253,8 @@ def _of_saves(facts: Facts, state: HangState) -> Iterator[SourcedStructure]:
 def _of_plan(facts: Facts) -> Iterator[SourcedStructure]:
     """A learning rate that does not do what the job's command line asks for."""
     planned = warm_up_of(facts.evidence.job.args)
-    for one in facts.streams if planned else ():
-        stuck = stuck_warm_up(one.points, planned) if one.summary.ref.kind == "job" else None
+    for stream in facts.streams if planned else ():
+        stuck = stuck_warm_up(stream.points, planned) if stream.summary.ref.kind == "job" else None
         if stuck is not None:
             fields: dict[str, Scalar] = {
                 "what": "learning_rate",
@@ -262,7 +262,7 @@ def _of_plan(facts: Facts) -> Iterator[SourcedStructure]:
                 "planned": stuck.planned,
                 "step": stuck.point.step,
             }
-            yield _made(one.summary.ref.uri, "plan", stuck.text, fields, Resource())
+            yield _made(stream.summary.ref.uri, "plan", stuck.text, fields, Resource())
             return
 
 
@@ -271,20 +271,20 @@ def _of_compound(parts: NonLogEvidence, facts: Facts, state: HangState) -> Itera
 
     Nothing in a phase that explains it: who waits for another rank's checkpoint spins too, and who writes it sits in D state.
     """
-    stalled = [one for one in parts.events if one.kind == "cq_stall"]
-    blocked = [one for one in parts.events if one.kind == "d_state" and not one.fields.get("ended")]
+    stalled = [event for event in parts.events if event.kind == "cq_stall"]
+    blocked = [event for event in parts.events if event.kind == "d_state" and not event.fields.get("ended")]
     if state.now is None or state.ended or not (stalled and blocked and "sm_active" in parts.panels):
         return
     if state.phase.held or phase_of(facts, state.now, state.limits).held:
         return
     from kb.metrics.spinning import stalled_compound  # noqa: PLC0415 - numpy, as above
 
-    progress = max((one.points[-1].time or 0.0 for one in facts.streams if one.points), default=0.0)
+    progress = max((stream.points[-1].time or 0.0 for stream in facts.streams if stream.points), default=0.0)
     vote = stalled_compound(parts.panels["sm_active"], stalled, blocked, state.now, progress or None)
     if vote.vote == "yes":
-        named = {one.resource.node for one in blocked} & {one.resource.node for one in stalled}
-        there = [one for one in blocked if not named or one.resource.node in named]
-        on = Counter(str(one.fields["blocked_on"]) for one in there if one.fields.get("blocked_on"))
+        named = {item.resource.node for item in blocked} & {item.resource.node for item in stalled}
+        there = [item for item in blocked if not named or item.resource.node in named]
+        on = Counter(str(item.fields["blocked_on"]) for item in there if item.fields.get("blocked_on"))
         fields: dict[str, Scalar] = {
             "state": "stalled",
             "votes": 3,
@@ -300,26 +300,32 @@ def _of_compound(parts: NonLogEvidence, facts: Facts, state: HangState) -> Itera
 def _of_events(events: Sequence[Event]) -> Iterator[SourcedStructure]:
     """The newest events of each kind; the number of an Xid that a node's condition tells is one more structure."""
     kept: dict[str, int] = {}
-    newest = sorted(enumerate(events), key=lambda one: (one[1].time is not None, one[1].time or 0.0, one[0]))
+    newest = sorted(enumerate(events), key=lambda event: (event[1].time is not None, event[1].time or 0.0, event[0]))
     found = []
-    for _, one in reversed(newest):
-        kept[one.kind] = kept.get(one.kind, 0) + 1
-        if kept[one.kind] <= EVENTS and len(kept) <= MOST:
-            found.append(one)
-    for one in reversed(found):
-        fields: dict[str, Scalar] = {**dict(list(one.fields.items())[:16]), "kind": one.kind, "reason": one.reason}
-        made = _made(one.source, "events", one.message or one.reason, fields, one.resource)
-        yield replace(made, structure=replace(made.structure, time=one.time))
-        if one.kind == "node_problem" and one.fields.get("xid") is not None:
-            parts = {"xid": one.fields["xid"], "pci": one.fields.get("pci") or "unknown", "detail": one.message[:200]}
-            yield replace(made, structure=replace(made.structure, kind="xid", fields=parts, time=one.time))
+    for _, item in reversed(newest):
+        kept[item.kind] = kept.get(item.kind, 0) + 1
+        if kept[item.kind] <= EVENTS and len(kept) <= MOST:
+            found.append(item)
+    for item in reversed(found):
+        fields: dict[str, Scalar] = {**dict(list(item.fields.items())[:16]), "kind": item.kind, "reason": item.reason}
+        made = _made(item.source, "events", item.message or item.reason, fields, item.resource)
+        yield replace(made, structure=replace(made.structure, time=item.time))
+        if item.kind == "node_problem" and item.fields.get("xid") is not None:
+            parts = {
+                "xid": item.fields["xid"],
+                "pci": item.fields.get("pci") or "unknown",
+                "detail": item.message[:200],
+            }
+            yield replace(made, structure=replace(made.structure, kind="xid", fields=parts, time=item.time))
 
 
 def streams_of(found: Iterable[SourcedStructure]) -> Iterator[StreamSummary]:
     """One stream a source; its structures one after another."""
     sources: dict[tuple[str, SourceKind, str], list[Structure]] = {}
-    for one in found:
-        sources.setdefault((one.source, one.kind, one.group), []).append(one.structure)
+    for sourced_structure in found:
+        sources.setdefault((sourced_structure.source, sourced_structure.kind, sourced_structure.group), []).append(
+            sourced_structure.structure
+        )
     for (uri, kind, group), members in sources.items():
-        placed = tuple(replace(one, offset=at, end=at + 1) for at, one in enumerate(members))
+        placed = tuple(replace(item, offset=at, end=at + 1) for at, item in enumerate(members))
         yield StreamSummary(StreamRef(uri, kind=kind, group=group), structures=placed)

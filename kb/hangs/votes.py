@@ -68,7 +68,7 @@ class HangLimits:
     window: float = 300.0
 
 
-LIMITS = frozenset(one.name for one in fields(HangLimits))
+LIMITS = frozenset(field.name for field in fields(HangLimits))
 Params = Mapping[str, Mapping[str, float]]  # rule → parameter → number
 
 
@@ -113,7 +113,7 @@ def limits_of(rulebook: Rulebook, params: Params | None = None) -> HangLimits:
 
     `params`: numbers of the job's own (`Job.params`), which come before both.
     """
-    rule = next((one for one in rulebook.rules if one.id == RULE), None)
+    rule = next((item for item in rulebook.rules if item.id == RULE), None)
     given = {**(rule.params if rule else {}), **(params or {}).get(RULE, {})}
     return HangLimits(**{name: value for name, value in given.items() if name in LIMITS})
 
@@ -131,22 +131,22 @@ def unknown_params(params: Params) -> Iterator[str]:
 
 def count_votes(probes: Sequence[Probe], limits: HangLimits, phase: Phase | None = None) -> Hang:
     """Count the votes. In a `phase` that explains why nothing gets on they are shown, and nothing is called or suspected."""
-    votes = tuple(Vote(one.name, one.vote, one.detail, one.since) for one in probes)
-    yes = [one for one in probes if one.vote == "yes"]
+    votes = tuple(Vote(probe.name, probe.vote, probe.detail, probe.since) for probe in probes)
+    yes = [probe for probe in probes if probe.vote == "yes"]
     if phase is not None and phase.held:
         return Hang(False, votes)
     if phase is not None and phase.name and phase.quiet is None:  # who knows how long it has been at it
         return Hang(False, votes, bool(yes), (_SWITCH_ON["silence"],) if yes else ())
-    together = max((_within(one, yes, limits.window) for one in yes), default=0)
-    blind = [one.name for one in probes if one.vote == "not_observable"]
+    together = max((_within(probe, yes, limits.window) for probe in yes), default=0)
+    blind = [probe.name for probe in probes if probe.vote == "not_observable"]
     suspected = bool(yes) and together < 2
     advice = tuple(_SWITCH_ON[name] for name in blind if name in _SWITCH_ON) if suspected else ()
     return Hang(together >= 2, votes, suspected, advice)
 
 
-def _within(one: Probe, others: Sequence[Probe], window: float) -> int:
+def _within(probe: Probe, others: Sequence[Probe], window: float) -> int:
     """How many probes voted yes within a window of this one; where a time is not known it is taken to be the same."""
-    return sum(one.at is None or other.at is None or abs(one.at - other.at) <= window for other in others)
+    return sum(probe.at is None or other.at is None or abs(probe.at - other.at) <= window for other in others)
 
 
 def silence(
@@ -163,8 +163,8 @@ def silence(
     `timeout`: seconds of the collectives' time-out where it is known; silence must be told before it strikes. `late`: seconds
     by which this job's lines come late (`kb.hangs.pace.Lateness`): a block of them may be on its way, whatever the time-out.
     """
-    streams = [one.summary for one in facts.streams if one.summary.ref.kind == "job"]
-    last = [one.last_time for one in streams if one.last_time is not None]
+    streams = [stream.summary for stream in facts.streams if stream.summary.ref.kind == "job"]
+    last = [stream.last_time for stream in streams if stream.last_time is not None]
     if now is None or not last:
         why = "it is not known when the logs were taken (job.yaml: collected_at)" if now is None else "no log has times"
         return Probe("silence", "not_observable", why)
@@ -193,12 +193,12 @@ def silence(
 
 def _sound(times: Sequence[float], now: float, limits: HangLimits) -> list[float]:
     """The times that may be: not those of a clock ahead of the collector's, where others are not."""
-    return [one for one in times if one <= now + SKEW] or [one for one in times if one <= now + limits.window]
+    return [time for time in times if time <= now + SKEW] or [time for time in times if time <= now + limits.window]
 
 
 def phase_of(facts: Facts, now: float | None, limits: HangLimits, timeout: float | None = None) -> Phase:
     """The phase that the run is in by its logs, with the ceiling that the job's own history, or else the limits, give it."""
-    streams = [one for one in facts.streams if one.summary.ref.kind == "job"]
+    streams = [stream for stream in facts.streams if stream.summary.ref.kind == "job"]
     name = _phase(facts, streams)
     longest = pauses(streams).get(name)
     if longest is None and name == "saving":  # one log may tell of saves and another one of steps
@@ -217,9 +217,9 @@ def ceiling_of(name: str, longest: float | None, limits: HangLimits, timeout: fl
 
 def _quiet(streams: Sequence[StreamFacts], now: float | None, limits: HangLimits) -> float | None:
     """Seconds since the last line; where lines come on and steps do not, since the next step was due."""
-    ends = [p.time for one in streams for p in one.points[-1:] if p.time is not None]
+    ends = [p.time for stream in streams for p in stream.points[-1:] if p.time is not None]
     steps = _sound(ends, now, limits) if now is not None else []
-    lines = [one.summary.last_time for one in streams if one.summary.last_time is not None]
+    lines = [stream.summary.last_time for stream in streams if stream.summary.last_time is not None]
     if now is None or not (steps or lines):
         return None
     gap = usual_gap(streams) or 0.0
@@ -231,8 +231,8 @@ def _phase(facts: Facts, streams: Sequence[StreamFacts]) -> str:
     """What the run was doing when it was last heard: a phase with a ceiling of its own, or nothing special."""
     if facts.end is not None:
         name = PHASES.get(facts.end[0], "")
-        return "" if name and any(_over(one, name) for one in streams) else name
-    stages = [one.stage(one.summary.size) for one in streams]
+        return "" if name and any(_over(stream, name) for stream in streams) else name
+    stages = [stream.stage(stream.summary.size) for stream in streams]
     # before its first step a run compiles, reads, meets: all of that is its start
     return next((PHASES[stage] for stage in stages if stage in PHASES), "starting" if streams else "")
 
@@ -243,9 +243,9 @@ _OVER = {"saving": "save_end", "loading": "load_end"}
 def _over(stream: StreamFacts, name: str) -> bool:
     """Whether a log tells of the end of a phase, and of no begin of it after that."""
     ends = [
-        one.offset
-        for one in stream.summary.structures
-        if one.kind == "checkpoint" and one.fields.get("event") == _OVER.get(name)
+        structure.offset
+        for structure in stream.summary.structures
+        if structure.kind == "checkpoint" and structure.fields.get("event") == _OVER.get(name)
     ]
     begun = [mark.offset for mark in stream.summary.marks if PHASES.get(mark.stage) == name]
     return bool(ends and begun) and ends[-1] >= max(begun)

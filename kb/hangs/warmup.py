@@ -34,7 +34,7 @@ class StuckWarmup:
 
 def warm_up_of(args: str | None) -> int | None:
     """The steps of warm-up that a command line asks for; None where it does not say, or says it twice and differently."""
-    found = {int(one) for one in _WARM_UP.findall((args or "")[:LONGEST])}
+    found = {int(item) for item in _WARM_UP.findall((args or "")[:LONGEST])}
     return found.pop() if len(found) == 1 else None
 
 

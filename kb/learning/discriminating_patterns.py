@@ -65,7 +65,7 @@ def plain_bug(event: CaseEvent, cases: Mapping[int, Case]) -> bool:
         said = raised(lines[0].message)
         file = innermost(cases[number], lines[0])
         own = said is not None and (said[0] in PLAIN or (said[0] in BARE and len(skeleton(said[1])) < TOLD_WORDS))
-        if not own or (file is not None and any(one in file for one in _LIBRARY)):
+        if not own or (file is not None and any(text in file for text in _LIBRARY)):
             return False
     return True
 
@@ -77,7 +77,7 @@ def ranked(
     found = []
     for event in events:
         share = len(event.support) / max(1, len(cases))
-        have = [one for one in background.others if one.fault is not None and one.words.issuperset(event.key)]
+        have = [other for other in background.others if other.fault is not None and other.words.issuperset(event.key)]
         spread = len(have) / max(1, len(background.others))
         score = (
             1.5 * share
@@ -88,7 +88,7 @@ def ranked(
             - 2.0 * min(1.0, 8 * spread)
         )
         found.append((score, event))
-    found.sort(key=lambda one: (-one[0], one[1].key))
+    found.sort(key=lambda item: (-item[0], item[1].key))
     return found
 
 
@@ -114,23 +114,25 @@ def discriminate(
 
 def _patterns(event: CaseEvent, score: float, names: Collection[str], weights: WordWeights) -> Iterator[MinedPattern]:
     """Patterns for an event, the most general first, then those that keep its numbers."""
-    said = {number: [raised(one.message) for one in lines] for number, lines in event.lines.items()}
-    types = sorted({one[0] for own in said.values() for one in own if one is not None}) if event.raised else []
+    said = {number: [raised(item.message) for item in lines] for number, lines in event.lines.items()}
+    types = sorted({item[0] for own in said.values() for item in own if item is not None}) if event.raised else []
     messages = [
-        line.message if one is None else one[1]
+        line.message if item is None else item[1]
         for number, lines in event.lines.items()
-        for line, one in zip(lines[:4], said[number][:4], strict=True)
-        if not event.raised or one is not None
+        for line, item in zip(lines[:4], said[number][:4], strict=True)
+        if not event.raised or item is not None
     ]
     pieces = aligned(messages, names)
     for numbers in (False, True):
-        if numbers and not any(one.fixed and one.token is not None and one.token.kind == "number" for one in pieces):
+        if numbers and not any(
+            piece.fixed and piece.token is not None and piece.token.kind == "number" for piece in pieces
+        ):
             return
         for regex in regexes(pieces, weights, numbers=numbers):
             found = replace(_found(event, score, types, regex), numbers=numbers)
             if len(found.support) == len(event.support):
                 yield found
-    if types and not set(types) & (_ANY_TYPE | PLAIN) and all(weights.of(one) >= 1 for one in types):
+    if types and not set(types) & (_ANY_TYPE | PLAIN) and all(weights.of(item) >= 1 for item in types):
         yield _typed(event, score, types)
 
 
@@ -147,7 +149,7 @@ def _found(event: CaseEvent, score: float, types: Sequence[str], regex: Regex) -
             else f"(?:Exception|Error): .{{0,400}}{regex.text}"
         )
     support = frozenset(
-        number for number, lines in event.lines.items() if any(compiled(search).search(one.message) for one in lines)
+        number for number, lines in event.lines.items() if any(compiled(search).search(line.message) for line in lines)
     )
     return MinedPattern(event, values, search, regex.words, support, score=score)
 
@@ -165,7 +167,11 @@ def _conditioned(found: MinedPattern, cases: Mapping[int, Case], background: Bac
     own = [cases[number] for number in found.support]
     against = [background.others[index] for index in found.counter]
     stages = {case.stage for case in own}
-    if len(stages) == 1 and None not in stages and not any(one.stage in stages or one.stage is None for one in against):
+    if (
+        len(stages) == 1
+        and None not in stages
+        and not any(item.stage in stages or item.stage is None for item in against)
+    ):
         return replace(found, values={**found.values, "where": {"stages": [own[0].stage]}}, counter={})
     frame = _own_frame(found, own, against) if found.event.raised else None
     if frame is not None:
@@ -178,7 +184,7 @@ def _conditioned(found: MinedPattern, cases: Mapping[int, Case], background: Bac
     theirs = [len(lines) for lines in found.counter.values()]
     if max(mine) == 1 and min(theirs) >= WIDE and all(len(case.texts) >= WIDE for case in own):
         return replace(found, when={"ranks": "line", "at_most": 1}, counter={})
-    if min(mine) >= WIDE and max(theirs) == 1 and all(len(one.sections) >= WIDE for one in against):
+    if min(mine) >= WIDE and max(theirs) == 1 and all(len(item.sections) >= WIDE for item in against):
         return replace(found, when={"ranks": "line", "at_least": 2}, counter={})
     return found
 
@@ -195,11 +201,11 @@ def _own_frame(found: MinedPattern, own: Sequence[Case], against: Sequence[Negat
         each.append([hit for source in sorted(sources) for hit in _FUNCTION.findall(case.texts.get(source, ""))])
     shared = set(each[0]).intersection(*each[1:]) if each else set()
     able = [
-        one
-        for one in reversed(each[0] if each else [])
-        if one in shared and not any(lowered(one) in two.words for two in against)
+        item
+        for item in reversed(each[0] if each else [])
+        if item in shared and not any(lowered(item) in two.words for two in against)
     ]
-    return next((one for one in able if len(one) > 5 and not check(one)), None)
+    return next((item for item in able if len(item) > 5 and not check(item)), None)
 
 
 def _others_word(found: MinedPattern, background: Background) -> str | None:
@@ -210,7 +216,7 @@ def _others_word(found: MinedPattern, background: Background) -> str | None:
     own = {word for each in found.event.lines.values() for line in each for word in _WORD.findall(line.whole)}
     shared = frozenset.intersection(*(frozenset(_WORD.findall(line)) for line in lines)) - own
     known = [word for word in shared if background.weights.counts.get(lowered(word), 0) > 2]  # no name of one machine
-    return max(known, key=lambda one: (len(one), one), default=None)
+    return max(known, key=lambda item: (len(item), item), default=None)
 
 
 def together(first: MinedPattern, second: MinedPattern) -> MinedPattern | None:
@@ -234,7 +240,7 @@ def in_order(
     if not all(_is_before(first, second, tuple(cases[number].texts.values())) for number in support):
         return None
     shared = [background.others[index] for index in first.counter if index in second.counter]
-    if not shared or not all(_is_before(second, first, one.sections) for one in shared):
+    if not shared or not all(_is_before(second, first, item.sections) for item in shared):
         return None
     return replace(first, when={"sequence": ["line", "beside"]}, beside=second, counter={}, support=support)
 

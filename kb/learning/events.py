@@ -86,8 +86,8 @@ def _joined(found: Mapping[tuple[str, ...], _EventBuilder]) -> Iterable[CaseEven
     """Events whose words are nearly the same are one."""
     groups: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
     holding: dict[str, list[tuple[str, ...]]] = {}
-    for key in sorted(found, key=lambda one: (-len(found[one].lines), one)):
-        near = [one for one in _alike(key, holding) if found[one].raised == found[key].raised]
+    for key in sorted(found, key=lambda event_builder: (-len(found[event_builder].lines), event_builder)):
+        near = [item for item in _alike(key, holding) if found[item].raised == found[key].raised]
         if near:
             groups[near[0]].append(key)
             continue
@@ -103,10 +103,10 @@ def _joined(found: Mapping[tuple[str, ...], _EventBuilder]) -> Iterable[CaseEven
         yield CaseEvent(
             first,
             lines,
-            all(one.raised for one in each),
-            max(one.harm for one in each),
-            all(one.after for one in each),
-            any(one.told for one in each),
+            all(item.raised for item in each),
+            max(item.harm for item in each),
+            all(item.after for item in each),
+            any(item.told for item in each),
         )
 
 
@@ -119,9 +119,11 @@ def _alike(key: tuple[str, ...], holding: Mapping[str, list[tuple[str, ...]]]) -
     rare = sorted(words, key=lambda word: (len(holding.get(word, ())), word))
     few = rare[: int(len(words) * (1 - ALIKE)) + 2]
     shares = {
-        one: len(words & set(one)) / len(words | set(one)) for word in few for one in holding.get(word, ())[:MOST_NEAR]
+        item: len(words & set(item)) / len(words | set(item))
+        for word in few
+        for item in holding.get(word, ())[:MOST_NEAR]
     }
-    return sorted((one for one, share in shares.items() if share > ALIKE), key=lambda one: (-shares[one], one))
+    return sorted((item for item, share in shares.items() if share > ALIKE), key=lambda item: (-shares[item], item))
 
 
 def _read(case: Case) -> Iterable[tuple[tuple[str, ...], CaseLine, bool, str | None]]:

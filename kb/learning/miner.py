@@ -36,8 +36,8 @@ class _Chosen:
     @property
     def support(self) -> frozenset[int]:
         """The cases that any of it finds."""
-        lines = frozenset[int]().union(*(one.support for one in self.found))
-        return lines.union(*(one.support for one in self.stood))
+        lines = frozenset[int]().union(*(item.support for item in self.found))
+        return lines.union(*(shared_observation.support for shared_observation in self.stood))
 
 
 def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> Candidate | Refusal:
@@ -54,7 +54,7 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
     by_id = {case.id: case for case in alike}
     names = frozenset().union(*(case.names for case in alike))
     besides = frozenset({fault, *rulebook.faults[fault].explains})
-    events = [one for one in events_of(alike) if len(one.support) >= min(2, len(alike))]
+    events = [case_event for case_event in events_of(alike) if len(case_event.support) >= min(2, len(alike))]
     best = ranked(events, by_id, background)[:TRIED]
     if fault == CODE_BUG or _only_plain_bugs(best, by_id):
         return Refusal(
@@ -67,7 +67,11 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
             continue
         found = discriminate(event, score, by_id, besides, background, names=names)
         tried += [found] if found is not None else []
-        whole = [one for one in tried if not one.counter and one.support == frozenset(by_id) and _is_cause(one)]
+        whole = [
+            mined_pattern
+            for mined_pattern in tried
+            if not mined_pattern.counter and mined_pattern.support == frozenset(by_id) and _is_cause(mined_pattern)
+        ]
         if len(whole) >= (MOST_PATTERNS if len(by_id) > 1 else 1):
             break  # the best come first
     chosen = (
@@ -77,7 +81,7 @@ def mine(cases: Sequence[Case], background: Background, rulebook: Rulebook) -> C
     )
     if chosen is None:
         return _no_support(tried, background)
-    told = [line.message for one in chosen.found for lines in one.event.lines.values() for line in lines]
+    told = [line.message for item in chosen.found for lines in item.event.lines.values() for line in lines]
     other = explained(told, rulebook, besides)
     if other is not None and len(chosen.support) == 1:
         return Refusal(
@@ -116,7 +120,7 @@ def _unfit(cases: Sequence[Case], rulebook: Rulebook) -> Refusal | None:
 def _only_plain_bugs(best: Sequence[tuple[float, CaseEvent]], cases: Mapping[int, Case]) -> bool:
     """Whether the event that tells most is a plain error of the run's own code."""
     telling = [event for _, event in best if event.harm >= ENOUGH_HARM and not event.after]
-    return bool(telling) and plain_bug(telling[0], cases) and not any(not one.raised and one.told for one in telling)
+    return bool(telling) and plain_bug(telling[0], cases) and not any(not item.raised and item.told for item in telling)
 
 
 def _chosen(
@@ -132,9 +136,14 @@ def _chosen(
     `harmless`: the best one need not tell of harm.
     """
     least = min(2, len(cases))
-    clean = [one for one in tried if not one.counter and _tells(one, len(cases))]
-    able = sorted((one for one in clean if len(one.support) >= least), key=lambda one: first not in one.support)
-    causes = [one for one in able if _is_cause(one) or one.event.told]
+    clean = [
+        mined_pattern for mined_pattern in tried if not mined_pattern.counter and _tells(mined_pattern, len(cases))
+    ]
+    able = sorted(
+        (mined_pattern for mined_pattern in clean if len(mined_pattern.support) >= least),
+        key=lambda mined_pattern: first not in mined_pattern.support,
+    )
+    causes = [mined_pattern for mined_pattern in able if _is_cause(mined_pattern) or mined_pattern.event.told]
     main = next(iter(able if harmless else causes), None) or _paired(tried, cases, background)
     if main is None:
         return None
@@ -142,16 +151,19 @@ def _chosen(
         return _Chosen((main,))
     kept = [main]
     covered = set(main.support)
-    for one in able:
-        if one.when is None and len(kept) < MOST_PATTERNS and one.support - covered:
-            kept.append(one)
-            covered |= one.support
-    for one in clean:
+    for mined_pattern in able:
+        if mined_pattern.when is None and len(kept) < MOST_PATTERNS and mined_pattern.support - covered:
+            kept.append(mined_pattern)
+            covered |= mined_pattern.support
+    for mined_pattern in clean:
         more = (
-            one.when is None and len(one.support) >= max(2, len(cases) // 2 + 1) and _is_cause(one) and not one.numbers
+            mined_pattern.when is None
+            and len(mined_pattern.support) >= max(2, len(cases) // 2 + 1)
+            and _is_cause(mined_pattern)
+            and not mined_pattern.numbers
         )
-        if more and len(kept) < MOST_PATTERNS and one not in kept:
-            kept.append(one)
+        if more and len(kept) < MOST_PATTERNS and mined_pattern not in kept:
+            kept.append(mined_pattern)
     return _Chosen(tuple(kept))
 
 
@@ -168,10 +180,16 @@ def _is_cause(found: MinedPattern) -> bool:
 
 def _paired(tried: Sequence[MinedPattern], cases: Mapping[int, Case], background: Background) -> MinedPattern | None:
     """Two patterns that tell together what neither tells alone."""
-    able = [one for one in tried if one.when is None and len(one.support) == len(cases) and _is_cause(one)][:12]
-    for index, one in enumerate(able):
+    able = [
+        mined_pattern
+        for mined_pattern in tried
+        if mined_pattern.when is None and len(mined_pattern.support) == len(cases) and _is_cause(mined_pattern)
+    ][:12]
+    for index, item in enumerate(able):
         for two in able[index + 1 :]:
-            found = together(one, two) or in_order(one, two, background, cases) or in_order(two, one, background, cases)
+            found = (
+                together(item, two) or in_order(item, two, background, cases) or in_order(two, item, background, cases)
+            )
             if found is not None:
                 return found
     return None
@@ -179,27 +197,31 @@ def _paired(tried: Sequence[MinedPattern], cases: Mapping[int, Case], background
 
 def _stood(cases: Sequence[Case], background: Background, besides: Collection[str], first: int) -> _Chosen | None:
     """A condition on stacks, recorders or series, where the incidents have any that others lack."""
-    able = [one for one in shared_observations(cases, background, besides) if not one.counter]
-    able.sort(key=lambda one: (first not in one.support, -len(one.support)))
+    able = [
+        shared_observation
+        for shared_observation in shared_observations(cases, background, besides)
+        if not shared_observation.counter
+    ]
+    able.sort(key=lambda item: (first not in item.support, -len(item.support)))
     kept = able[:1]
-    for one in able[1:]:
+    for shared_observation in able[1:]:
         covered = frozenset().union(*(two.support for two in kept))
-        if one.support - covered and len(kept) < MOST_PATTERNS:
-            kept.append(one)
+        if shared_observation.support - covered and len(kept) < MOST_PATTERNS:
+            kept.append(shared_observation)
     return _Chosen(stood=tuple(kept)) if kept else None
 
 
 def _no_support(tried: Sequence[MinedPattern], background: Background) -> Refusal:
     """What stands out stands in incidents of other faults too: the close-out may be wrong, or the lines that tell were not kept."""
     reasons = ["Nothing in the kept lines tells the incidents from those of other faults; the close-out may be wrong."]
-    for one in tried[:2]:
-        against = [background.others[index] for index in list(one.counter)[:SHOWN]]
+    for mined_pattern in tried[:2]:
+        against = [background.others[index] for index in list(mined_pattern.counter)[:SHOWN]]
         where = ", ".join(
             "a good run" if other.healthy else f"incident {other.id} ({other.fault})" for other in against
         )
         if where:
             reasons.append(
-                f"Its line with the words {' '.join(one.words)[:80]!r} stands in {len(one.counter)} others too: {where}."
+                f"Its line with the words {' '.join(mined_pattern.words)[:80]!r} stands in {len(mined_pattern.counter)} others too: {where}."
             )
     return Refusal("no_support", tuple(reasons))
 
@@ -219,12 +241,12 @@ def _candidate(
 ) -> Candidate:
     fault = cases[0].fault or ""
     match, when = _match(chosen)
-    words = [word for one in chosen.found for word in one.words] or [
-        value for one in chosen.stood for value in one.fields.values()
+    words = [word for item in chosen.found for word in item.words] or [
+        value for shared_observation in chosen.stood for value in shared_observation.fields.values()
     ]
     place = place_rule(fault, words, rulebook)
-    counter = {index for one in chosen.found for index in one.counter}
-    tried = [one for one in background.others if one.fault is not None and one.fault not in besides]
+    counter = {index for item in chosen.found for index in item.counter}
+    tried = [item for item in background.others if item.fault is not None and item.fault not in besides]
     support = tuple(number for number in by_id if number in chosen.support)
     return Candidate(
         id=place.id,
@@ -240,7 +262,7 @@ def _candidate(
         tried=len(tried),
         alone=len(support) == 1,
         lines={number: _lines(chosen, by_id[number]) for number in support},
-        near=near_misses([(one.search, one.words) for one in chosen.found], background, besides),
+        near=near_misses([(item.search, item.words) for item in chosen.found], background, besides),
         said=tuple(dict.fromkeys(case.said for case in cases if case.said and case.id in support)),
         remarks=tuple(_remarks(chosen, cases, support, place, other)),
     )
@@ -250,25 +272,25 @@ def _match(chosen: _Chosen) -> tuple[dict[str, Mapping[str, Any]], Any]:
     """The patterns by name, and the condition over them where it is not any of them."""
     if chosen.stood:
         return {
-            ("seen" if index == 0 else f"seen_{index + 1}"): one.values for index, one in enumerate(chosen.stood)
+            ("seen" if index == 0 else f"seen_{index + 1}"): item.values for index, item in enumerate(chosen.stood)
         }, None
     main = chosen.found[0]
     if main.beside is not None:
         return {"line": main.values, "beside": main.beside.values}, main.when
     return {
-        ("line" if index == 0 else f"line_{index + 1}"): one.values for index, one in enumerate(chosen.found)
+        ("line" if index == 0 else f"line_{index + 1}"): item.values for index, item in enumerate(chosen.found)
     }, main.when
 
 
 def _lines(chosen: _Chosen, case: Case) -> dict[str, tuple[str, ...]]:
     """The lines of a case that decide, by source, a few of each pattern."""
-    searches = [one.search for found in chosen.found for one in (found, found.beside) if one is not None]
+    searches = [item.search for found in chosen.found for item in (found, found.beside) if item is not None]
     told = {}
     for source, text in case.texts.items():
         hits = [
             line_at(text, hit.start())
-            for one in searches
-            for hit, _ in zip(compiled(one).finditer(text), range(2), strict=False)
+            for search in searches
+            for hit, _ in zip(compiled(search).finditer(text), range(2), strict=False)
         ]
         if hits:
             told[source] = tuple(dict.fromkeys(hits))

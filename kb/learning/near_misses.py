@@ -21,17 +21,19 @@ def near_misses(
     """
     found: dict[tuple[str, ...], tuple[float, str]] = {}
     for _, words in patterns:
-        telling = sorted({word for word in words if len(word) > 3}, key=lambda one: (-background.weights.of(one), one))
+        telling = sorted(
+            {word for word in words if len(word) > 3}, key=lambda item: (-background.weights.of(item), item)
+        )
         for word in telling[:3]:
             for line in _lines_with(word, background, besides):
-                shared = [one for one in telling if one in line]
-                if len(shared) < min(2, len(telling)) or any(compiled(one).search(line) for one, _ in patterns):
+                shared = [item for item in telling if item in line]
+                if len(shared) < min(2, len(telling)) or any(compiled(pair).search(line) for pair, _ in patterns):
                     continue
-                share = sum(background.weights.of(one) for one in shared)
+                share = sum(background.weights.of(item) for item in shared)
                 key = skeleton(line)
                 if (share, line) > found.get(key, (0.0, "")):
                     found[key] = (share, line)
-    best = sorted(found.values(), key=lambda one: (-one[0], one[1]))
+    best = sorted(found.values(), key=lambda pair: (-pair[0], pair[1]))
     return tuple(line for _, line in best[:MOST])
 
 
@@ -39,12 +41,12 @@ def _lines_with(word: str, background: Background, besides: Collection[str]) -> 
     """The first line of each text that has the word."""
     low = lowered(word)
     found = []
-    for one in [
+    for item in [
         other
         for other in background.others
         if low in other.words and other.fault is not None and other.fault not in besides
     ][:LOOKED_AT]:
-        for text in one.sections:
+        for text in item.sections:
             place = text.find(word)
             if place >= 0:
                 found.append(line_at(text, place)[:LONGEST])

@@ -73,10 +73,10 @@ class Background:
         wanted = frozenset(lowered(word) for word in needles if _WORD.fullmatch(word))
         search = compiled(regex).search
         found = {}
-        for index, one in enumerate(self.others):
-            if one.fault is None or one.fault in besides or not wanted <= one.words:
+        for index, item in enumerate(self.others):
+            if item.fault is None or item.fault in besides or not wanted <= item.words:
                 continue
-            lines = tuple(line_at(text, hit.start()) for text in one.sections if (hit := search(text)) is not None)
+            lines = tuple(line_at(text, hit.start()) for text in item.sections if (hit := search(text)) is not None)
             if lines:
                 found[index] = lines
         return found
@@ -86,8 +86,8 @@ def background(others: Iterable[NegativeText]) -> Background:
     """The texts together with how many of them each word stands in."""
     kept = tuple(others)
     counts: Counter[str] = Counter()
-    for one in kept:
-        counts.update(one.words)
+    for text in kept:
+        counts.update(text.words)
     return Background(kept, WordWeights(len(kept), counts))
 
 

@@ -95,7 +95,7 @@ def calibrated(report: Report, seen: Mapping[str, HitRate]) -> Report:
     return replace(report, diagnoses=(_as_seen(first, share), *rest))
 
 
-def _as_seen(one: Diagnosis, share: HitRate) -> Diagnosis:
-    sure = shrunk(one.confidence, share)
-    why = f"right in {share.hits} of {share.n} close-outs here: {one.confidence:.0%} became {sure:.0%}"
-    return replace(one, confidence=sure, band=band(sure), reasons=(*one.reasons, why))
+def _as_seen(diagnosis: Diagnosis, share: HitRate) -> Diagnosis:
+    sure = shrunk(diagnosis.confidence, share)
+    why = f"right in {share.hits} of {share.n} close-outs here: {diagnosis.confidence:.0%} became {sure:.0%}"
+    return replace(diagnosis, confidence=sure, band=band(sure), reasons=(*diagnosis.reasons, why))

@@ -70,7 +70,7 @@ def exclusion(wrong: Sequence[Case], right: Sequence[Case], able: Able = _any) -
         return None
     against = background(replace(negative_case(case), fault=_RIGHT) for case in right)
     by_id = {case.id: case for case in wrong[:MOST_CASES]}
-    return next((one for one in _apart(by_id, against, "") if not one.counter and able(one)), None)
+    return next((item for item in _apart(by_id, against, "") if not item.counter and able(item)), None)
 
 
 def widening(
@@ -78,10 +78,10 @@ def widening(
 ) -> MinedPattern | None:
     """A pattern for lines like `near` in the incidents that a rule missed, silent in those of other faults; None where none is."""
     by_id = {case.id: case for case in missed[:MOST_CASES]}
-    for one in _apart(by_id, others, fault, all_of_them=False):
-        lines = [line.message for own in one.event.lines.values() for line in own]
-        if not one.counter and able(one) and any(fuzz.ratio(near, line) >= NEAR for line in lines):
-            return one
+    for item in _apart(by_id, others, fault, all_of_them=False):
+        lines = [line.message for own in item.event.lines.values() for line in own]
+        if not item.counter and able(item) and any(fuzz.ratio(near, line) >= NEAR for line in lines):
+            return item
     return None
 
 
@@ -90,7 +90,11 @@ def _apart(
 ) -> Iterator[MinedPattern]:
     """Patterns of what the cases share, each told from the texts against it as well as can be, without a condition."""
     names = frozenset().union(*(case.names for case in cases.values()))
-    events = [one for one in events_of(cases.values()) if not all_of_them or len(one.support) == len(cases)]
+    events = [
+        case_event
+        for case_event in events_of(cases.values())
+        if not all_of_them or len(case_event.support) == len(cases)
+    ]
     for score, event in ranked(events, cases, against)[:TRIED]:
         found = discriminate(event, score, cases, {fault}, against, names=names)
         if found is not None and found.when is None and (not all_of_them or len(found.support) == len(cases)):
@@ -134,7 +138,7 @@ def _words(pattern: Pattern) -> tuple[str, ...]:
     """The literal words that a pattern asks for, of its way with most of them."""
     told = [pattern.literal] if pattern.literal else []
     if pattern.exception is not None:
-        regexes = [one for one in (pattern.exception.type, pattern.exception.message) if one]
+        regexes = [item for item in (pattern.exception.type, pattern.exception.message) if item]
     else:
         regexes = [pattern.regex] if pattern.regex else []
     for regex in regexes:
@@ -162,7 +166,7 @@ def pairs(orders: Mapping[int, Sequence[str]]) -> tuple[FaultPair, ...]:
         together = len(incidents) + len(seen.get((second, first), ()))
         if len(incidents) >= LEAST_PAIRS and len(incidents) >= SAME_ORDER * together:
             found.append(FaultPair(first, second, len(incidents), together, tuple(incidents)))
-    return tuple(sorted(found, key=lambda one: (-one.in_order, one.cause, one.effect)))
+    return tuple(sorted(found, key=lambda item: (-item.in_order, item.cause, item.effect)))
 
 
 def clusters(texts: Mapping[int, str], alike: float = 80.0) -> tuple[Cluster, ...]:
@@ -184,4 +188,4 @@ def clusters(texts: Mapping[int, str], alike: float = 80.0) -> tuple[Cluster, ..
             exact[text] = at
         groups[at].append(incident)
     told = [Cluster(head, tuple(group)) for head, group in zip(heads, groups, strict=True)]
-    return tuple(sorted(told, key=lambda one: (-len(one.incidents), one.incidents)))
+    return tuple(sorted(told, key=lambda cluster: (-len(cluster.incidents), cluster.incidents)))

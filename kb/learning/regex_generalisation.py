@@ -46,7 +46,7 @@ class Regex:
 
 def aligned(messages: Sequence[str], names: Collection[str] = ()) -> tuple[Piece, ...]:
     """What the messages have in common, in order, with stretches where they differ."""
-    cut = [tokens(one, names) for one in dict.fromkeys(messages)][:MOST_MESSAGES]
+    cut = [tokens(fromkey, names) for fromkey in dict.fromkeys(messages)][:MOST_MESSAGES]
     if not cut:
         return ()
     pieces = [Piece(token, fixed=True) for token in cut[0]]
@@ -56,8 +56,8 @@ def aligned(messages: Sequence[str], names: Collection[str] = ()) -> tuple[Piece
 
 
 def _common(pieces: Sequence[Piece], other: Sequence[Token]) -> list[Piece]:
-    left = [one.token.same if one.token is not None else ("", str(index)) for index, one in enumerate(pieces)]
-    matcher = SequenceMatcher(None, left, [one.same for one in other], autojunk=False)
+    left = [item.token.same if item.token is not None else ("", str(index)) for index, item in enumerate(pieces)]
+    matcher = SequenceMatcher(None, left, [item.same for item in other], autojunk=False)
     found: list[Piece] = []
     for what, start, stop, from_, to in matcher.get_opcodes():
         if what == "equal":
@@ -84,7 +84,7 @@ def regexes(pieces: Sequence[Piece], weights: WordWeights, *, numbers: bool = Fa
 
     `numbers`: numbers that are the same everywhere are kept.
     """
-    places = [index for index, one in enumerate(pieces) if one.word]
+    places = [index for index, item in enumerate(pieces) if item.word]
     told = [weights.of(pieces[index].word) for index in places]
     span = _shortest(pieces, places, told) or _whole(pieces, places, told)
     if span is None:
@@ -117,7 +117,7 @@ def _shortest(pieces: Sequence[Piece], places: Sequence[int], told: Sequence[flo
             weight, letters = _weight(words[first : last + 1], told[first : last + 1])
             if weight < ENOUGH or letters < LETTERS:
                 continue
-            wild = sum(one.token is None for one in pieces[places[first] : places[last]])
+            wild = sum(piece.token is None for piece in pieces[places[first] : places[last]])
             harmless = not any(bad[first : last + 1])
             length = last - first + 2 * wild - min(1.0, weight - ENOUGH) + LATE * first + HARMLESS * harmless
             key = (length, -weight, first, last)
@@ -147,7 +147,7 @@ def _written(pieces: Sequence[Piece], start: int, stop: int, weights: WordWeight
     stop = _with_value(pieces, stop, numbers=numbers)
     parts: list[str] = []
     names: set[str] = set()
-    before = next((one.word for one in reversed(pieces[:start]) if one.word), "")
+    before = next((item.word for item in reversed(pieces[:start]) if item.word), "")
     for piece in pieces[start : stop + 1]:
         token = piece.token
         if token is None:
@@ -163,7 +163,7 @@ def _written(pieces: Sequence[Piece], start: int, stop: int, weights: WordWeight
             parts.append(f"(?P<{name}>{gap(token)})" if name is not None and name not in names else gap(token))
             names |= {name} if name is not None else set()
         before = piece.word or ("" if token is None or token.kind in ("number", "varying") else before)
-    words = tuple(one.word for one in pieces[start : stop + 1] if one.word)
+    words = tuple(item.word for item in pieces[start : stop + 1] if item.word)
     return Regex("".join(parts), words, sum(weights.of(word) for word in words))
 
 
@@ -184,5 +184,5 @@ def _with_value(pieces: Sequence[Piece], stop: int, *, numbers: bool) -> int:
 def escaped(text: str) -> str:
     """Text as a part of a regex; what is no printable ASCII may be anything."""
     return "".join(
-        re.escape(one) if one in r"\.^$*+?{}[]|()" else one if " " <= one <= "~" else r".{1,4}" for one in text
+        re.escape(item) if item in r"\.^$*+?{}[]|()" else item if " " <= item <= "~" else r".{1,4}" for item in text
     )

@@ -55,16 +55,16 @@ class Sieve:
 def sieve(rules: Iterable[Rule]) -> Sieve:
     """The sieve of some rules, whatever their status."""
     rules = list(rules)
-    needles = list(dict.fromkeys(one for rule in rules for pattern in rule.patterns for one in needles_of(pattern)))
+    needles = list(dict.fromkeys(item for rule in rules for pattern in rule.patterns for item in needles_of(pattern)))
     patterns = tuple(
-        dict.fromkeys(one for needle in needles for group in needle.groups for one in sorted(group, key=repr))
+        dict.fromkeys(item for needle in needles for group in needle.groups for item in sorted(group, key=repr))
     )
-    place = {one: at for at, one in enumerate(patterns)}
+    place = {item: at for at, item in enumerate(patterns)}
     lines = {_line(pattern) for rule in rules for pattern in rule.patterns if pattern.literal or pattern.regex}
     return Sieve(
         patterns,
-        tuple(tuple(frozenset(place[one] for one in group) for group in needle.groups) for needle in needles),
-        frozenset(place[one] for one in lines),
+        tuple(tuple(frozenset(place[item] for item in group) for group in needle.groups) for needle in needles),
+        frozenset(place[line] for line in lines),
     )
 
 
@@ -111,8 +111,8 @@ def _words(regex: str) -> Group | None:
 def _triggers(kind: str) -> Group:
     """What finds the lines of which structures of a kind are made."""
     names = _READERS.get(kind, (kind,))
-    found = frozenset(_trigger(one) for one in ALL_READERS if one.name in names)
-    return found or frozenset(_trigger(one) for one in ALL_READERS)
+    found = frozenset(_trigger(all_reader) for all_reader in ALL_READERS if all_reader.name in names)
+    return found or frozenset(_trigger(all_reader) for all_reader in ALL_READERS)
 
 
 def _trigger(reader: Reader) -> ScanPattern:
@@ -122,10 +122,10 @@ def _trigger(reader: Reader) -> ScanPattern:
 # kinds whose readers have other names than their own
 _READERS: Mapping[str, tuple[str, ...]] = {
     "elastic_failure": ("elastic_block",),
-    "launcher_exit": tuple(one.name for one in launchers.READERS if one.name not in ("slurm_end", "signal")),
-    "native_crash": tuple(one.name for one in crashes.READERS),
-    "stack_dump": tuple(one.name for one in stacks.READERS),
+    "launcher_exit": tuple(item.name for item in launchers.READERS if item.name not in ("slurm_end", "signal")),
+    "native_crash": tuple(item.name for item in crashes.READERS),
+    "stack_dump": tuple(item.name for item in stacks.READERS),
     "xid": ("xid", "off_bus"),
 }
-_EXCEPTIONS: Group = frozenset(_trigger(one) for one in EXCEPTION_READERS)
-_STEPS: Group = frozenset(ScanPattern(scan_form(one.detector).expression) for one in FORMATS)
+_EXCEPTIONS: Group = frozenset(_trigger(exception_reader) for exception_reader in EXCEPTION_READERS)
+_STEPS: Group = frozenset(ScanPattern(scan_form(item.detector).expression) for item in FORMATS)

@@ -46,7 +46,7 @@ def place_rule(fault: str, words: Sequence[str], rulebook: Rulebook) -> RulePlac
         name, number = f"{wanted[: LONGEST_ID - 4]}-{number}", number + 1
     families = Counter(rule.family for rule in rulebook.rules if rule.fault == fault and rule.family)
     known = rulebook.faults[fault]
-    family = min(families, key=lambda one: (-families[one], one)) if families else _DOMAINS.get(known.domain, "host")
+    family = min(families, key=lambda item: (-families[item], item)) if families else _DOMAINS.get(known.domain, "host")
     head = re.split(r"[:,;]", known.title)[0].strip()
     title = f"{head}: {' '.join(told[:4])}" if told else head
     return RulePlace(name, family, title[:LONGEST_TITLE].rstrip(" :"), wanted if wanted in taken else "")

@@ -41,21 +41,27 @@ def shared_observations(
     """What the cases' observations have in common, those first that no incident of another fault has; few fields before many."""
     found: dict[tuple[str, tuple[tuple[str, str], ...]], set[int]] = {}
     for case in cases:
-        for one in case.observed:
-            for fields in _more_and_more(one):
-                found.setdefault((one.kind, fields), set()).add(case.id)
+        for item in case.observed:
+            for fields in _more_and_more(item):
+                found.setdefault((item.kind, fields), set()).add(case.id)
     told = []
     for (kind, fields), support in found.items():
         counter = tuple(
             index
-            for index, one in enumerate(background.others)
-            if one.fault is not None
-            and one.fault not in besides
-            and any(has(seen, kind, dict(fields)) for seen in one.observed)
+            for index, item in enumerate(background.others)
+            if item.fault is not None
+            and item.fault not in besides
+            and any(has(seen, kind, dict(fields)) for seen in item.observed)
         )
         told.append(SharedObservation(kind, dict(fields), _values(kind, fields), frozenset(support), counter))
     told.sort(
-        key=lambda one: (-len(one.support), len(one.counter) > 0, one.kind in WEAK, len(one.fields), repr(one.values))
+        key=lambda item: (
+            -len(item.support),
+            len(item.counter) > 0,
+            item.kind in WEAK,
+            len(item.fields),
+            repr(item.values),
+        )
     )
     return told
 
@@ -65,11 +71,11 @@ def has(seen: Observation, kind: str, fields: Mapping[str, str]) -> bool:
     return seen.kind == kind and all(_plain(seen.fields.get(name, "")) == value for name, value in fields.items())
 
 
-def _more_and_more(one: Observation) -> list[tuple[tuple[str, str], ...]]:
+def _more_and_more(observation: Observation) -> list[tuple[tuple[str, str], ...]]:
     """The first field, the first two, and so on, of those that the observation has."""
-    names = [name for name in ASKED.get(one.kind, ()) if one.fields.get(name)]
-    fields = [(name, _plain(one.fields[name])) for name in names]
-    if one.kind == "series":
+    names = [name for name in ASKED.get(observation.kind, ()) if observation.fields.get(name)]
+    fields = [(name, _plain(observation.fields[name])) for name in names]
+    if observation.kind == "series":
         return [tuple(fields)] if len(fields) == 2 else []
     return [tuple(fields[: count + 1]) for count in range(len(fields))]
 

@@ -166,7 +166,7 @@ class WordWeights:
     def of(self, word: str) -> float:
         """0 to about 1.5: rare words and long names of programs tell most; what few texts could not show is known beforehand."""
         low = word.lower().strip("_")
-        letters = sum(one.isalpha() for one in low)
+        letters = sum(item.isalpha() for item in low)
         if letters < 2:
             return 0.0
         known = 0.25 if low in COMMON or low in _PLAIN else 1.0
@@ -174,7 +174,7 @@ class WordWeights:
             math.log((self.texts + 2) / (self.counts.get(low, 0) + 1)) / math.log(self.texts + 2) if self.texts else 1.0
         )
         share = min(1.0, self.texts / FEW)
-        made = 0.3 if "_" in word.strip("_") or any(one.isupper() for one in word[1:]) or len(low) > 11 else 0.0
+        made = 0.3 if "_" in word.strip("_") or any(item.isupper() for item in word[1:]) or len(low) > 11 else 0.0
         return (known * (1 - share) + min(1.0, seen + 0.1) * (0.5 + known / 2) * share) * (
             1 if letters > 2 else 0.5
         ) + made * known

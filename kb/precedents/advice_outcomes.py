@@ -51,15 +51,15 @@ class AdviceStep:
 def outcomes(steps: Iterable[AdviceStep], fault: str) -> tuple[Outcomes, ...]:
     """How each advice fared for a fault, the one tried most first; those that were never tried are left out."""
     found: dict[Advice, list[bool | None]] = {}
-    for one in steps:
-        if one.fault == fault and one.tried:
+    for step in steps:
+        if step.fault == fault and step.tried:
             for advice in ADVICE:
-                if one.done == advice:
-                    found.setdefault(advice, []).append(one.helped)
+                if step.done == advice:
+                    found.setdefault(advice, []).append(step.helped)
     told = [_counted(advice, fault, marks) for advice, marks in found.items()]
-    return tuple(sorted((one for one in told if one.tried), key=lambda one: (-one.tried, one.advice)))
+    return tuple(sorted((item for item in told if item.tried), key=lambda item: (-item.tried, item.advice)))
 
 
 def _counted(advice: Advice, fault: str, marks: list[bool | None]) -> Outcomes:
-    known = [one for one in marks if one is not None]
+    known = [mark for mark in marks if mark is not None]
     return Outcomes(advice, fault, sum(known), len(known), len(marks) - len(known))

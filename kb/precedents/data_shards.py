@@ -42,7 +42,7 @@ def shards_of(report: Report, evidence: Evidence) -> tuple[str, ...]:
 
 def decisive(report: Report) -> tuple[str, ...]:
     """The parts of the data that the lines which decide, or stand out, name."""
-    texts = [item.text for one in report.diagnoses[:2] for item in one.evidence]
+    texts = [item.text for diagnosis in report.diagnoses[:2] for item in diagnosis.evidence]
     texts += [sign.evidence.text if sign.evidence is not None else sign.what for sign in report.indicators.events]
     return tuple(dict.fromkeys(name for text in texts for name in named(text)))[:MOST]
 
@@ -50,22 +50,22 @@ def decisive(report: Report) -> tuple[str, ...]:
 def named(text: str) -> list[str]:
     """The parts of the data that a text names, in order."""
     words = (word.strip(".=").rpartition("=")[2] for word in _WORD.findall(text[:4096]))
-    found = [one for one in words if _DIGITS.search(one) and _ENDING.search(one) and not _OTHER.search(one)]
+    found = [item for item in words if _DIGITS.search(item) and _ENDING.search(item) and not _OTHER.search(item)]
     found += [f"{match['kind'].lower()} {int(match['number'])}" for match in _NUMBERED.finditer(text[:4096])]
-    return [one[-LONGEST:] for one in dict.fromkeys(found)]
+    return [fromkey[-LONGEST:] for fromkey in dict.fromkeys(found)]
 
 
 def _last(lines: Sequence[str]) -> list[str]:
     """The last part that lines name, of parts of which they name several in turn: a file named once may be any."""
-    names = [one for line in lines for one in named(line)]
+    names = [item for line in lines for item in named(line)]
     kinds: dict[str, set[str]] = {}
-    for one in names:
-        kinds.setdefault(_DIGITS.sub("#", one), set()).add(one)
-    walked = [one for one in names if len(kinds[_DIGITS.sub("#", one)]) > 1]
+    for name in names:
+        kinds.setdefault(_DIGITS.sub("#", name), set()).add(name)
+    walked = [name for name in names if len(kinds[_DIGITS.sub("#", name)]) > 1]
     return walked[-1:]
 
 
 def in_common(of: Iterable[Iterable[str]]) -> tuple[str, ...]:
     """The names that all have, in the order of the first."""
-    first, *others = [tuple(one) for one in of] or [()]
-    return tuple(one for one in first if all(one in other for other in others))
+    first, *others = [tuple(group) for group in of] or [()]
+    return tuple(item for item in first if all(item in other for other in others))

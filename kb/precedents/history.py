@@ -43,27 +43,27 @@ class EarlierIncident:
         said = [FaultPlace(row.rule or "", row.said_fault, node) for node in row.blamed] or [
             FaultPlace("", row.said_fault)
         ]
-        known = [one for one in self.trace.found if one.fault == row.said_fault]
+        known = [item for item in self.trace.found if item.fault == row.said_fault]
         return tuple(known) if known and not row.said_nodes else tuple(said)
 
 
 def history_of(earlier: Sequence[EarlierIncident], at: float, barred: Sequence[ExcludedNode] = ()) -> History:
     """What rules and the decision are told. `at`: when this job ended, seconds since the epoch."""
-    failed = [one for one in earlier if one.failed]
+    failed = [earlier_incident for earlier_incident in earlier if earlier_incident.failed]
     past = {
         PastIncident(
             place.rule,
             place.fault,
-            round(max(0.0, at - one.row.at) / DAY, 3),
+            round(max(0.0, at - earlier_incident.row.at) / DAY, 3),
             place.node,
             place.gpu,
-            one.row.name,
+            earlier_incident.row.name,
         )
-        for one in failed
-        for place in one.places
+        for earlier_incident in failed
+        for place in earlier_incident.places
     }
-    told = tuple(sorted(past, key=lambda one: (one.days_ago, repr(one)))[:MOST_PAST])
-    tries = tuple(_try(one) for one in failed if one.own)[-MOST_TRIES:]
+    told = tuple(sorted(past, key=lambda past_incident: (past_incident.days_ago, repr(past_incident)))[:MOST_PAST])
+    tries = tuple(_try(earlier_incident) for earlier_incident in failed if earlier_incident.own)[-MOST_TRIES:]
     nodes = tuple(sorted(set(barred), key=repr))
     return History(told, history_digest(told, tries, nodes), tries, nodes)
 
@@ -77,11 +77,17 @@ def with_attempts(history: History, attempts: History) -> History:
     return History(past, history_digest(past, tries, history.barred), tries, history.barred)
 
 
-def _try(one: EarlierIncident) -> EarlierAttempt:
-    first = (one.row.known,) if one.row.known != UNKNOWN else ()
-    faults = tuple(dict.fromkeys((*first, *(place.fault for place in one.places))))
+def _try(earlier_incident: EarlierIncident) -> EarlierAttempt:
+    first = (earlier_incident.row.known,) if earlier_incident.row.known != UNKNOWN else ()
+    faults = tuple(dict.fromkeys((*first, *(place.fault for place in earlier_incident.places))))
     return EarlierAttempt(
-        faults, one.advice, one.trace.without, one.trace.ran_on, one.row.id or None, one.reached, one.trace.shards
+        faults,
+        earlier_incident.advice,
+        earlier_incident.trace.without,
+        earlier_incident.trace.ran_on,
+        earlier_incident.row.id or None,
+        earlier_incident.reached,
+        earlier_incident.trace.shards,
     )
 
 

@@ -48,7 +48,7 @@ def trace_of(report: Report, evidence: Evidence) -> IncidentTrace:
         places(report)[:MOST_PLACES],
         shards_of(report, evidence) if report.verdict in ("fault", "no_match") else (),
         nodes_digest(nodes_of(evidence)),
-        tuple(dict.fromkeys(one.node for one in report.decision.exclude))[:MOST_PLACES],
+        tuple(dict.fromkeys(item.node for item in report.decision.exclude))[:MOST_PLACES],
         installed_on(evidence),
     )
 
@@ -72,10 +72,10 @@ def places(report: Report) -> tuple[FaultPlace, ...]:
     """The faults of a report that are more than a guess, each with the places that were suspected of it."""
     found = report.diagnoses if report.verdict == "fault" else ()
     told = (
-        FaultPlace(one.rule, one.fault, who.node if who else None, who.gpu.pci if who and who.gpu else None)
-        for one in found
-        if one.band != "weak"
-        for who in (one.suspects or (None,))
+        FaultPlace(item.rule, item.fault, who.node if who else None, who.gpu.pci if who and who.gpu else None)
+        for item in found
+        if item.band != "weak"
+        for who in (item.suspects or (None,))
     )
     return tuple(dict.fromkeys(told))
 
@@ -84,5 +84,7 @@ def nodes_of(evidence: Evidence) -> tuple[str, ...]:
     """The nodes of a run: those that its description names, else those that its logs are of."""
     named = tuple(evidence.job.nodes)
     if not named:
-        named = tuple(dict.fromkeys(one.ref.resource.node for one in evidence.streams if one.ref.resource.node))
+        named = tuple(
+            dict.fromkeys(stream.ref.resource.node for stream in evidence.streams if stream.ref.resource.node)
+        )
     return named[:MOST_NODES]

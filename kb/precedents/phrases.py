@@ -15,31 +15,33 @@ _ADVICE: Mapping[str, str] = {
 }
 
 
-def likeness(one: Alike) -> str:
+def likeness(item: Alike) -> str:
     """A likeness: `looks like incident 42 (87% alike), closed as: …; what helped: …`."""
-    how = "looks the same as" if one.similarity >= EXACT else "looks like"
-    helped = f"; what helped: {one.helped}" if one.helped else ""
-    alike = "" if one.similarity >= EXACT else f" ({one.similarity:.0%} alike)"
-    return f"{how} incident {one.incident}{alike}, closed as: {one.closed_as}{helped}"
+    how = "looks the same as" if item.similarity >= EXACT else "looks like"
+    helped = f"; what helped: {item.helped}" if item.helped else ""
+    alike = "" if item.similarity >= EXACT else f" ({item.similarity:.0%} alike)"
+    return f"{how} incident {item.incident}{alike}, closed as: {item.closed_as}{helped}"
 
 
-def advice_outcome(one: Outcomes) -> str:
+def advice_outcome(outcomes: Outcomes) -> str:
     """How advice fared: `restarting in place helped 7 of 9 times for this fault here`."""
-    more = f" ({one.open} more not known)" if one.open else ""
-    times = "time" if one.tried == 1 else "times"
-    return f"{_ADVICE.get(one.advice, one.advice)} helped {one.helped} of {one.tried} {times} for this fault here{more}"
+    more = f" ({outcomes.open} more not known)" if outcomes.open else ""
+    times = "time" if outcomes.tried == 1 else "times"
+    return f"{_ADVICE.get(outcomes.advice, outcomes.advice)} helped {outcomes.helped} of {outcomes.tried} {times} for this fault here{more}"
 
 
 def sentences(memory: Memory) -> Iterator[str]:
     """All of it, a sentence each, the nearest likeness first."""
-    yield from (_sentence(f"it {likeness(one)}") for one in memory.alike)
-    for one in memory.recalled:
-        numbers = ", ".join(str(number) for number in one.incidents)
+    yield from (_sentence(f"it {likeness(alike)}") for alike in memory.alike)
+    for recalled in memory.recalled:
+        numbers = ", ".join(str(number) for number in recalled.incidents)
         named = (
-            f" (incident{'' if len(one.incidents) == 1 else 's'} {numbers})" if numbers and one.kind != "node" else ""
+            f" (incident{'' if len(recalled.incidents) == 1 else 's'} {numbers})"
+            if numbers and recalled.kind != "node"
+            else ""
         )
-        yield _sentence(f"{one.text}{named}") if one.kind not in ("node", "barred") else f"{one.text}."
-    yield from (_sentence(advice_outcome(one)) for one in memory.outcomes)
+        yield _sentence(f"{recalled.text}{named}") if recalled.kind not in ("node", "barred") else f"{recalled.text}."
+    yield from (_sentence(advice_outcome(outcome)) for outcome in memory.outcomes)
 
 
 def _sentence(text: str) -> str:

@@ -55,7 +55,7 @@ def remembered(report: Report, evidence: Evidence, past: Precedents) -> Report:
     """The report with what is remembered of other runs, and then with another id: that of both together."""
     if report.verdict in ("no_fault", "insufficient_evidence"):
         return report
-    alike = tuple(_alike(one, past) for one in past.library.alike(signature_of(report)))
+    alike = tuple(_alike(similar_incident, past) for similar_incident in past.library.alike(signature_of(report)))
     told = (
         *_barred(past.history),
         *_same_data(report, evidence, past.history.tries),
@@ -78,11 +78,11 @@ def _summary(report: Report, alike: Sequence[Alike]) -> str:
     return f"{report.summary} It {likeness(alike[0])}."
 
 
-def _alike(one: SimilarIncident, past: Precedents) -> Alike:
-    known = one.known
+def _alike(similar_incident: SimilarIncident, past: Precedents) -> Alike:
+    known = similar_incident.known
     title = past.titles.get(known.fault, known.closed_as) if known.fault else known.closed_as
-    lines = tuple(_shown(words) for words in one.shared[:MOST_SHARED])
-    return Alike(known.incident, one.similarity, known.fault, title, known.helped, lines)
+    lines = tuple(_shown(words) for words in similar_incident.shared[:MOST_SHARED])
+    return Alike(known.incident, similar_incident.similarity, known.fault, title, known.helped, lines)
 
 
 def _shown(words: Words) -> str:
@@ -95,42 +95,42 @@ def _shown(words: Words) -> str:
 
 def _nodes(report: Report, evidence: Evidence, past: Precedents) -> Iterator[Recalled]:
     """Nodes on which other jobs failed too: those suspected now, or of all nodes of the job those that failed most."""
-    suspected = tuple(dict.fromkeys(node for one in report.diagnoses[:2] for node in one.nodes))
-    suspected = suspected or tuple(one.what for one in report.indicators.nodes)
+    suspected = tuple(dict.fromkeys(node for diagnosis in report.diagnoses[:2] for node in diagnosis.nodes))
+    suspected = suspected or tuple(item.what for item in report.indicators.nodes)
     mine = frozenset(suspected) | frozenset(nodes_of(evidence))
     failures: dict[str, list[tuple[EarlierIncident, str]]] = {}
-    for one in past.earlier:
-        if one.own or not one.failed:
+    for item in past.earlier:
+        if item.own or not item.failed:
             continue
         faults: dict[str, str] = {}
-        for place in one.places:
+        for place in item.places:
             if place.node in mine and (place.node in suspected or past.domains.get(place.fault) in DOMAINS):
                 faults.setdefault(place.node or "", place.fault)
         for node, fault in faults.items():
-            failures.setdefault(node, []).append((one, fault))
+            failures.setdefault(node, []).append((item, fault))
     told = [(node, of) for node, of in failures.items() if node in suspected or _jobs(of) > 1]
-    told.sort(key=lambda one: (one[0] not in suspected, -_jobs(one[1]), one[0]))
+    told.sort(key=lambda item: (item[0] not in suspected, -_jobs(item[1]), item[0]))
     for node, of in told[:MOST_NODES]:
         yield _node(node, of, past)
 
 
 def _fleet(report: Report, evidence: Evidence, past: Precedents) -> Iterator[Recalled]:
     """What the nodes that fail run on and the others do not, over this job and those of the last weeks: a driver since a date."""
-    suspected = frozenset(node for one in report.diagnoses[:2] for node in one.nodes)
-    suspected = suspected or frozenset(one.what for one in report.indicators.nodes)
+    suspected = frozenset(node for diagnosis in report.diagnoses[:2] for node in diagnosis.nodes)
+    suspected = suspected or frozenset(item.what for item in report.indicators.nodes)
     here = installed_on(evidence)
     if not suspected & here.keys():
         return
     witnesses = [Witness(node, node in suspected, told, past.at) for node, told in here.items()]
     by_value: dict[tuple[str, str], list[int]] = {}
-    for one in past.earlier:
+    for item in past.earlier:
         blamed = (
-            {place.node for place in one.places if past.domains.get(place.fault) in DOMAINS} if one.failed else set()
+            {place.node for place in item.places if past.domains.get(place.fault) in DOMAINS} if item.failed else set()
         )
-        for node, told in one.trace.installed.items():
-            witnesses.append(Witness(node, node in blamed, told, one.row.at))
+        for node, told in item.trace.installed.items():
+            witnesses.append(Witness(node, node in blamed, told, item.row.at))
             for pair in told.items() if node in blamed else ():
-                by_value.setdefault(pair, []).append(one.row.id)
+                by_value.setdefault(pair, []).append(item.row.id)
     mine = {pair for node in suspected & here.keys() for pair in here[node].items()}
     for found in shared_settings(witnesses)[:MOST_FLEET]:
         pair = found.name, found.value
@@ -141,17 +141,17 @@ def _fleet(report: Report, evidence: Evidence, past: Precedents) -> Iterator[Rec
 
 
 def _jobs(of: Sequence[tuple[EarlierIncident, str]]) -> int:
-    return len({one.row.one_job for one, _ in of})
+    return len({pair.row.one_job for pair, _ in of})
 
 
 def _node(node: str, of: Sequence[tuple[EarlierIncident, str]], past: Precedents) -> Recalled:
     jobs = _jobs(of)
-    late = [(one, fault) for one, fault in of if past.at - one.row.at <= WEEK * DAY]
+    late = [(pair, fault) for pair, fault in of if past.at - pair.row.at <= WEEK * DAY]
     week = _jobs(late)
     span = "in the 7 days before" if week == jobs else f"in the 30 days before ({week} in the last 7)"
-    numbers = [one.row.id for one, _ in reversed(of)]
-    latest = {fault: one for one, fault in of}
-    faults = [f"{fault} {_ago(past.at - one.row.at)} (incident {one.row.id})" for fault, one in latest.items()][-3:]
+    numbers = [pair.row.id for pair, _ in reversed(of)]
+    latest = {fault: pair for pair, fault in of}
+    faults = [f"{fault} {_ago(past.at - item.row.at)} (incident {item.row.id})" for fault, item in latest.items()][-3:]
     text = f"{node} also failed {jobs} other job{'' if jobs == 1 else 's'} {span}: {', '.join(reversed(faults))}"
     return Recalled("node", text, tuple(numbers[:MOST_NUMBERS]))
 
@@ -164,10 +164,12 @@ def _ago(seconds: float) -> str:
 
 def _barred(history: History) -> Iterator[Recalled]:
     """Nodes of this job that people had barred."""
-    for one in history.barred[:MOST_NODES]:
-        why = f": {one.why}" if one.why else ""
-        scope = "for the cluster" if one.scope == "cluster" else "for this job"
-        yield Recalled("barred", f"{one.node} was barred {scope} on {one.since} by {one.who}, and is used again{why}")
+    for item in history.barred[:MOST_NODES]:
+        why = f": {item.why}" if item.why else ""
+        scope = "for the cluster" if item.scope == "cluster" else "for this job"
+        yield Recalled(
+            "barred", f"{item.node} was barred {scope} on {item.since} by {item.who}, and is used again{why}"
+        )
 
 
 # --- the job's own tries ---------------------------------------------------------------------------------------------
@@ -182,8 +184,8 @@ def _same_data(report: Report, evidence: Evidence, tries: Sequence[EarlierAttemp
     told = decisive(report)
     for names, most in ((told, MOST_NUMBERS), (shards_of(report, evidence), FEW_PARTS)):
         same, count = names, 0
-        for one in reversed(tries):
-            both = in_common((same, one.shards))
+        for earlier_attempt in reversed(tries):
+            both = in_common((same, earlier_attempt.shards))
             if not both:
                 break
             same, count = both, count + 1
@@ -201,8 +203,8 @@ def _same_step(report: Report, evidence: Evidence, tries: Sequence[EarlierAttemp
         return
     slack = _interval(evidence)
     count = 0
-    for one in reversed(tries):
-        if one.reached is None or abs(one.reached - here) > slack:
+    for earlier_attempt in reversed(tries):
+        if earlier_attempt.reached is None or abs(earlier_attempt.reached - here) > slack:
             break
         count += 1
     if count:
@@ -212,20 +214,22 @@ def _same_step(report: Report, evidence: Evidence, tries: Sequence[EarlierAttemp
         )
         yield Recalled("iteration", text, _numbers(tries[-count:]))
         return
-    steps = [one.reached for one in tries if one.reached is not None]
-    if len(steps) + 1 >= FEW_TRIES and len({round(one / (slack + 1)) for one in (*steps, here)}) == len(steps) + 1:
-        listed = ", ".join(str(one) for one in (*steps[-4:], here))
+    steps = [earlier_attempt.reached for earlier_attempt in tries if earlier_attempt.reached is not None]
+    if len(steps) + 1 >= FEW_TRIES and len({round(step / (slack + 1)) for step in (*steps, here)}) == len(steps) + 1:
+        listed = ", ".join(str(step) for step in (*steps[-4:], here))
         text = f"each try ended at another step ({listed}): rather the machines or what is around them than the program"
         yield Recalled("iteration", text, _numbers(tries))
 
 
 def _interval(evidence: Evidence) -> int:
     """Steps between two iteration lines: the last step that is told is the last one to so many."""
-    best = max((one.series.points for one in evidence.streams), key=len, default=())
-    steps = [one.step for one in best if one.step is not None and not one.validation]
+    best = max((stream.series.points for stream in evidence.streams), key=len, default=())
+    steps = [item.step for item in best if item.step is not None and not item.validation]
     gaps = [after - before for before, after in pairwise(steps) if after > before]
     return max(0, int(median(gaps)) - 1) if gaps else 0
 
 
 def _numbers(tries: Sequence[EarlierAttempt]) -> tuple[int, ...]:
-    return tuple(one.incident for one in reversed(tries) if one.incident is not None)[:MOST_NUMBERS]
+    return tuple(
+        earlier_attempt.incident for earlier_attempt in reversed(tries) if earlier_attempt.incident is not None
+    )[:MOST_NUMBERS]

@@ -56,7 +56,7 @@ class Signature:
     @property
     def weight(self) -> float:
         """Of all events together."""
-        return sum(one.weight for one in self.events)
+        return sum(event.weight for event in self.events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +89,21 @@ def signature_of(report: Report) -> Signature:
         event = _event(text)
         if event is not None and event.weight * share > best.get(event.words, 0.0):
             best[event.words] = round(event.weight * share, 3)
-    kept = sorted(best.items(), key=lambda one: (-one[1], one[0]))[:MOST_EVENTS]
-    stages = [one.stage for one in report.diagnoses[:1] if one.stage] + [one.what for one in report.indicators.stages]
+    kept = sorted(best.items(), key=lambda item: (-item[1], item[0]))[:MOST_EVENTS]
+    stages = [diagnosis.stage for diagnosis in report.diagnoses[:1] if diagnosis.stage] + [
+        stage.what for stage in report.indicators.stages
+    ]
     return Signature(
-        tuple(SignatureEvent(*one) for one in kept), next(iter(stages), report.progress.stage), report.verdict
+        tuple(SignatureEvent(*item) for item in kept), next(iter(stages), report.progress.stage), report.verdict
     )
 
 
 def _lines(report: Report) -> Iterator[tuple[str, float]]:
     """The texts that tell a failure, each with how much it counts. What a cause brought about counts for less."""
     found = report.diagnoses if report.verdict == "fault" else ()
-    for place, one in enumerate(found[:4]):
+    for place, entry in enumerate(found[:4]):
         share = 1.0 if place == 0 else 0.4
-        yield from ((text, share) for item in one.evidence for text in _texts(item, one))
+        yield from ((text, share) for item in entry.evidence for text in _texts(item, entry))
     for rank, sign in enumerate(report.indicators.events):
         text = sign.evidence.text if sign.evidence is not None and sign.evidence.text else sign.what
         yield from ((line, max(0.4, 1.0 - 0.1 * rank)) for line in text.splitlines()[-3:])
@@ -152,7 +154,9 @@ class FaultLibrary:
     """Patterns to compare with. An event is looked for among those that share one of its rarer words."""
 
     def __init__(self, known: Iterable[KnownIncident]) -> None:
-        self.entries: Sequence[KnownIncident] = tuple(sorted(known, key=lambda one: (-one.at, -one.incident)))
+        self.entries: Sequence[KnownIncident] = tuple(
+            sorted(known, key=lambda known_incident: (-known_incident.at, -known_incident.incident))
+        )
         self._spread: dict[str, int] = {}
         for entry in self.entries:
             for word in {word for event in entry.pattern.events for word in event.words}:
@@ -170,7 +174,7 @@ class FaultLibrary:
             for entry in self.entries
             if entry.incident not in but and (one := self._like(pattern, mine, entry)) is not None
         ]
-        found.sort(key=lambda one: (-one.similarity, -one.known.at, -one.known.incident))
+        found.sort(key=lambda item: (-item.similarity, -item.known.at, -item.known.incident))
         best: dict[tuple[str | None, str], SimilarIncident] = {}
         for one in found:
             best.setdefault((one.known.fault, one.known.closed_as), one)
@@ -194,21 +198,21 @@ class FaultLibrary:
         return SimilarIncident(entry, round(value, 3), shared)
 
 
-def similarity(one: Signature, other: Signature) -> tuple[float, tuple[Words, ...], float]:
+def similarity(signature: Signature, other: Signature) -> tuple[float, tuple[Words, ...], float]:
     """How alike two patterns are, 0 to 1; the events that both have, the heaviest first; and the weight of those.
 
     Weighted overlap: what both have, by what either has. Events of other words may still be one: the closest pairs first.
     """
-    if not one.events or not other.events:
+    if not signature.events or not other.events:
         return 0.0, (), 0.0
     free = {event.words: event.weight for event in other.events}
     pairs: list[tuple[float, Words, Words]] = []
-    for event in one.events:
+    for event in signature.events:
         if event.words in free:
             pairs.append((1.0, event.words, event.words))
         else:
             pairs += [(value, event.words, words) for words in free if (value := _close(event.words, words))]
-    mine: Mapping[Words, float] = {event.words: event.weight for event in one.events}
+    mine: Mapping[Words, float] = {event.words: event.weight for event in signature.events}
     taken: set[Words] = set()
     shared: list[tuple[float, Words]] = []
     common = 0.0
@@ -225,14 +229,14 @@ def similarity(one: Signature, other: Signature) -> tuple[float, tuple[Words, ..
     return common / (both + rest), tuple(words for _, words in shared), common
 
 
-def _close(one: Words, other: Words) -> float:
+def _close(record: Words, other: Words) -> float:
     """How alike the words of two events are, 0 to 1; 0 for no event in common."""
-    if len(one) <= SPARSE or len(other) <= SPARSE:
+    if len(record) <= SPARSE or len(other) <= SPARSE:
         return 0.0
-    mine, theirs = frozenset(one), frozenset(other)
+    mine, theirs = frozenset(record), frozenset(other)
     if any(word[-1].isdigit() for word in mine ^ theirs):  # another Xid, another signal
         return 0.0
     if 2 * len(mine & theirs) < min(len(mine), len(theirs)):
         return 0.0
-    value = fuzz.token_sort_ratio(" ".join(one), " ".join(other), score_cutoff=CLOSE)
+    value = fuzz.token_sort_ratio(" ".join(record), " ".join(other), score_cutoff=CLOSE)
     return value / 100.0

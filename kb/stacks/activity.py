@@ -110,14 +110,14 @@ def read_stack(frames: tuple[Frame, ...], child: bool) -> StackReading:
         activity, at = leaf, None
     if at is not None and is_native(frames[at]):  # its Python caller says more to a reader than a mangled name
         at = next((index for index in range(at, len(frames)) if not is_native(frames[index])), at)
-    frame = frames[at] if at is not None else leaf_frame or next((one for one in frames if not is_native(one)), None)
+    frame = frames[at] if at is not None else leaf_frame or next((item for item in frames if not is_native(item)), None)
     outside = frames[0 if frame is None else frames.index(frame) :]
-    context: Context = next((traits_of(one).context for one in frames if traits_of(one).context), "")
+    context: Context = next((traits_of(item).context for item in frames if traits_of(item).context), "")
     return StackReading(
         activity,
         frame,
-        next((one for one in frames if not (is_native(one) or traits_of(one).weak)), None),
-        next((one for one in outside if not traits_of(one).library and not is_native(one)), None),
+        next((item for item in frames if not (is_native(item) or traits_of(item).weak)), None),
+        next((item for item in outside if not traits_of(item).library and not is_native(item)), None),
         context,
         leaf,
         place_of(frames),
@@ -128,8 +128,10 @@ def read_stack(frames: tuple[Frame, ...], child: bool) -> StackReading:
 
 def _hands_over_data(frames: Sequence[Frame]) -> bool:
     """Whether the nearest frames that are not Python's own are about data, by their names and their files'."""
-    near = [one for one in frames if not (traits_of(one).weak or is_native(one))][:3]
-    return any(_LOADING_NAMES.search(f"{bare(one.function)[:80]} {one.file.rpartition('/')[2][:80]}") for one in near)
+    near = [frame for frame in frames if not (traits_of(frame).weak or is_native(frame))][:3]
+    return any(
+        _LOADING_NAMES.search(f"{bare(frame.function)[:80]} {frame.file.rpartition('/')[2][:80]}") for frame in near
+    )
 
 
 def _own_part(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
@@ -196,14 +198,14 @@ def doing(sample: StackSample, children: Sequence[StackSample] = ()) -> ProcessA
 
 def principal(sample: StackSample) -> ThreadStack | None:
     """The thread that trains: the main one, unless a host's loop sits there and the run's code is in another."""
-    main = next((one for one in sample.threads if one.thread == MAIN and one.frames), None)
+    main = next((thread for thread in sample.threads if thread.thread == MAIN and thread.frames), None)
     if main is None:
-        named = [one for one in sample.threads if one.frames]
+        named = [thread for thread in sample.threads if thread.frames]
         return named[0] if len(named) == 1 else None
     own = next((frame for frame in main.frames if not (traits_of(frame).native or traits_of(frame).weak)), None)
     if own is None or not _HOST_LOOPS.search(path_of(own.file)):
         return main
-    others = [one for one in sample.threads if one is not main and one.frames and not is_helper(one)]
+    others = [thread for thread in sample.threads if thread is not main and thread.frames and not is_helper(thread)]
     return max(others, key=_depth, default=main)
 
 
@@ -229,16 +231,20 @@ def _behind(
     if read.activity == "user":
         return _locked_out(sample, main, read) or _crossed(sample, main, read)
     found = [
-        (other, one)
-        for one in sample.threads
-        if one is not main and one.frames and not is_helper(one)
-        for other in (read_stack(one.frames, child=False),)
+        (other, thread)
+        for thread in sample.threads
+        if thread is not main and thread.frames and not is_helper(thread)
+        for other in (read_stack(thread.frames, child=False),)
         if other.activity not in {"queue", "thread", "events", "lock", "user", "unknown"}
     ]
     if read.activity == "loader":
-        found = [(other, one) for other, one in found if other.activity in {"storage", "network", "filelock"}]
+        found = [(other, activity) for other, activity in found if other.activity in {"storage", "network", "filelock"}]
     if read.activity == "backward":  # the engine's own threads run what backward does
-        found = [(other, one) for other, one in found if one.thread[:1].isdigit() or WATCHED_THREADS.search(one.thread)]
+        found = [
+            (other, activity)
+            for other, activity in found
+            if activity.thread[:1].isdigit() or WATCHED_THREADS.search(activity.thread)
+        ]
     best = min(found, key=lambda pair: (TELLING.index(pair[0].activity), pair[1].thread), default=None)
     if best is None:
         return None
@@ -262,7 +268,10 @@ def _of_worker(own: StackReading, worker: ThreadStack, sample: StackSample, main
 
 def _locked_out(sample: StackSample, main: ThreadStack, read: StackReading) -> ProcessActivity | None:
     """A main thread that gets no further because another thread keeps the interpreter's lock and does not run."""
-    holder = next((one for one in sample.threads if one is not main and one.state == "gil_idle" and one.frames), None)
+    holder = next(
+        (thread for thread in sample.threads if thread is not main and thread.state == "gil_idle" and thread.frames),
+        None,
+    )
     if holder is None or main.state not in {"idle", ""}:
         return None
     held = read_stack(holder.frames, child=False)
@@ -278,13 +287,13 @@ def _crossed(sample: StackSample, main: ThreadStack, read: StackReading) -> Proc
     """Two threads of the run's own code that both stand idle: likelier a deadlock than a sleep."""
     if main.state != "idle" or read.caller is None:
         return None
-    for one in sample.threads:
-        if one is main or one.state != "idle" or is_helper(one) or not one.frames:
+    for thread in sample.threads:
+        if thread is main or thread.state != "idle" or is_helper(thread) or not thread.frames:
             continue
-        other = read_stack(one.frames, child=False)
+        other = read_stack(thread.frames, child=False)
         if other.activity == "user" and other.caller is not None and other.caller.file == read.caller.file:
             told = _verdict(read, main)
-            reason = f"{told.reason}, idle, and so does its thread {one.thread}{at_frame(other.caller)}"
+            reason = f"{told.reason}, idle, and so does its thread {thread.thread}{at_frame(other.caller)}"
             return replace(told, fault="deadlock", alternatives=("straggler", "code_bug"), reason=reason)
     return None
 
@@ -317,7 +326,7 @@ def _verdict(read: StackReading, thread: ThreadStack, stuck_in: Activity | None 
     leaf = stuck_in or read.leaf
     if activity in {"loader", "loading", "saving"} and leaf in {"storage", "filelock", "network"}:
         beneath = "external_network" if leaf == "network" else "storage_io"
-        fault, others = beneath, (fault, *(one for one in others if one != beneath))
+        fault, others = beneath, (fault, *(other for other in others if other != beneath))
         words += ", inside file input or output" if leaf != "network" else ", at a network service"
     elif activity in {"storage", "queue", "thread", "user", "sleep", "network"} and read.context in {
         "saving",
@@ -326,9 +335,9 @@ def _verdict(read: StackReading, thread: ThreadStack, stuck_in: Activity | None 
         above: Activity = "saving" if read.context == "saving" else "loading"
         first, rest, said = VERDICTS[above]
         order: tuple[str, ...] = (
-            (fault, first) if activity == "storage" else (first, *(one for one in (fault,) if one != "straggler"))
+            (fault, first) if activity == "storage" else (first, *(item for item in (fault,) if item != "straggler"))
         )
-        fault, others, words = order[0], (*order[1:], *(one for one in rest if one not in order)), f"{said}: {words}"
+        fault, others, words = order[0], (*order[1:], *(item for item in rest if item not in order)), f"{said}: {words}"
     elif activity == "queue" and read.loading_data:
         fault, others, words = "dataloader_fault", ("deadlock",), "waits for the next batch"
     elif activity == "user" and thread.state == "gil_idle":

@@ -56,7 +56,7 @@ def branches(lines: Sequence[MergedFrame], most: int = MOST_BRANCHES) -> tuple[S
 
 
 def _branch(run: Sequence[MergedFrame], depth: int) -> StackBranch:
-    said = [_frame_text(one.frame) for one in run]
+    said = [_frame_text(merged_frame.frame) for merged_frame in run]
     if len(said) > BRANCH_FRAMES:
         said = [*said[: BRANCH_FRAMES // 2 - 1], "...", *said[-BRANCH_FRAMES // 2 :]]
     return StackBranch(depth, tuple(said), run[0].count, run[0].inside, run[0].outside, run[-1].folded)
@@ -110,8 +110,8 @@ def _unique(samples: Iterable[StackSample]) -> tuple[list[list[int]], list[tuple
     for rank, rounds in sorted(rounds_of(samples).items()):
         main = principal(rounds[-1])
         if main is not None:
-            own = tuple(one for one in main.frames if not is_native(one))[::-1]
-            key = tuple(_key(one) for one in own)
+            own = tuple(frame for frame in main.frames if not is_native(frame))[::-1]
+            key = tuple(_key(item) for item in own)
             found.setdefault(key, ([], own))[0].append(rank)
     return [ranks for ranks, _ in found.values()], [own for _, own in found.values()]
 

@@ -123,8 +123,8 @@ def _stands(by_rank: Mapping[int, list[StackSample]], children: Mapping[int, lis
         main = principal(newest)
         if main is None:
             continue
-        own = sorted(children.get(rank, ()), key=lambda one: (one.resource.pid or 0, one.source))
-        latest = [one for one in own if one.sample == newest.sample] or own
+        own = sorted(children.get(rank, ()), key=lambda child: (child.resource.pid or 0, child.source))
+        latest = [item for item in own if item.sample == newest.sample] or own
         found.append(_RankStack(rank, newest, doing(newest, latest), read_stack(main.frames, child=False).place))
     return found
 
@@ -140,8 +140,8 @@ def _grouped(stands: Iterable[_RankStack]) -> list[list[_RankStack]]:
 def _group(members: list[_RankStack]) -> StackGroup:
     first = members[0]
     main = principal(first.sample)
-    frames = tuple(one for one in (main.frames if main else ()) if not is_native(one))[:GROUP_FRAMES]
-    return StackGroup(short_ranges(one.rank for one in members), len(members), first.rank, first.doing, frames)
+    frames = tuple(frame for frame in (main.frames if main else ()) if not is_native(frame))[:GROUP_FRAMES]
+    return StackGroup(short_ranges(member.rank for member in members), len(members), first.rank, first.doing, frames)
 
 
 def _crowd(members: list[list[_RankStack]], seen: int) -> int | None:
@@ -162,10 +162,13 @@ def _crowd(members: list[list[_RankStack]], seen: int) -> int | None:
     return best
 
 
-def _only_waits(one: ProcessActivity) -> bool:
-    if one.activity == "network":
-        return at_peer(one.frame)
-    return one.activity in {"queue", "thread", "events", "sleep"} and one.fault in {"deadlock", "straggler"}
+def _only_waits(process_activity: ProcessActivity) -> bool:
+    if process_activity.activity == "network":
+        return at_peer(process_activity.frame)
+    return process_activity.activity in {"queue", "thread", "events", "sleep"} and process_activity.fault in {
+        "deadlock",
+        "straggler",
+    }
 
 
 def _is_informative(group: Sequence[_RankStack]) -> bool:
@@ -207,7 +210,7 @@ def _with_outsiders(base: Comparison, told: _RankGroups, outside: Sequence[int],
     crowd = told.members[base.crowd if base.crowd is not None else waiting[0]][0]
     count = sum(len(told.members[index]) for index in waiting)
     words = f"{count} of {told.seen} ranks wait (rank {crowd.rank} {crowd.doing.reason})"
-    found = [_outlier(told, index, one, words) for index in order for one in told.members[index]]
+    found = [_outlier(told, index, item, words) for index in order for item in told.members[index]]
     first = found[0]
     fault, others = first.doing.fault, first.doing.alternatives
     if first.moving and first.doing.activity in {"user", "loader", "sleep"} and "straggler" not in (fault, *others):
@@ -215,30 +218,32 @@ def _with_outsiders(base: Comparison, told: _RankGroups, outside: Sequence[int],
     return _outlying(base, found, fault, others, f"rank {first.rank} {first.why}")
 
 
-def _outlier(told: _RankGroups, index: int, one: _RankStack, words: str, *, sure: bool = True) -> Outlier:
-    rounds, memo = told.rounds[one.rank], Memo()
+def _outlier(told: _RankGroups, index: int, rank_stack: _RankStack, words: str, *, sure: bool = True) -> Outlier:
+    rounds, memo = told.rounds[rank_stack.rank], Memo()
     moving = None if len(rounds) < 2 else len({watched(each, memo) for each in rounds}) > 1
     group = index if index < MOST_GROUPS else None
-    found = one.doing
+    found = rank_stack.doing
     if moving is not None and found.fault == "straggler":
-        found = _stuck(found, rounds, rank_stillness(one.rank, rounds, told.limits, memo))
-    return Outlier(one.rank, one.sample.resource, found, f"{found.reason}, while {words}", group, sure, moving)
+        found = _stuck(found, rounds, rank_stillness(rank_stack.rank, rounds, told.limits, memo))
+    return Outlier(
+        rank_stack.rank, rank_stack.sample.resource, found, f"{found.reason}, while {words}", group, sure, moving
+    )
 
 
-def _stuck(one: ProcessActivity, rounds: Sequence[StackSample], still: RankStillness) -> ProcessActivity:
+def _stuck(process_activity: ProcessActivity, rounds: Sequence[StackSample], still: RankStillness) -> ProcessActivity:
     """What a rank does that would be slow, were it not idle at the same place in every round: it is stuck there.
 
     A slow rank moves on, or is at work in native code. Which of sleep, lock, file and a stopped process it is does not show
     in frames of Python.
     """
     if still.vote != "yes" or any(_at_work(each) for each in rounds[-still.rounds :]):
-        return one
+        return process_activity
     span = f" and {still.seconds:.0f} s" if still.seconds else ""
-    reason = f"{one.reason}, unmoved for {still.rounds} rounds{span}"
+    reason = f"{process_activity.reason}, unmoved for {still.rounds} rounds{span}"
     return replace(
-        one,
+        process_activity,
         fault="deadlock",
-        alternatives=("straggler", *(x for x in one.alternatives if x != "deadlock")),
+        alternatives=("straggler", *(x for x in process_activity.alternatives if x != "deadlock")),
         reason=reason,
     )
 
@@ -254,7 +259,7 @@ def _outlying(
     return replace(
         base,
         outliers=tuple(found[:MOST_OUTLIERS]),
-        outlier_ranks=short_ranges(one.rank for one in found),
+        outlier_ranks=short_ranges(outlier.rank for outlier in found),
         outlier_count=len(found),
         fault=fault,
         alternatives=others,
@@ -276,7 +281,7 @@ def _all_waiting(base: Comparison, told: _RankGroups, crowd: int | None) -> Comp
     if odd and (not half or any(told.members[i][0].doing.context != main.doing.context for i, _ in odd)):
         odd.sort(key=lambda pair: (not pair[1], -len(told.members[pair[0]]), pair[0]))
         sure = any(pair[1] for pair in odd) and not half
-        found = [_outlier(told, i, one, words, sure=ok and not half) for i, ok in odd for one in told.members[i]]
+        found = [_outlier(told, i, item, words, sure=ok and not half) for i, ok in odd for item in told.members[i]]
         first = told.members[odd[0][0]][0]
         rest: tuple[str, ...] = ("collective_timeout",) if sure else ("collective_timeout", "gpu_fault")
         context = f" ({first.doing.context})" if first.doing.context else ""

@@ -68,10 +68,10 @@ def probe_stillness(
     memo: Memo = {}
     ranks = tuple(rank_stillness(rank, rounds, limits, memo) for rank, rounds in sorted(by_rank.items()))
     missing = sorted(set(expected) - set(by_rank))
-    votes = Counter(one.vote for one in ranks)
-    still, moving = votes["yes"], [one.rank for one in ranks if one.vote == "no"]
+    votes = Counter(stillness.vote for stillness in ranks)
+    still, moving = votes["yes"], [stillness.rank for stillness in ranks if stillness.vote == "no"]
     observed = still + len(moving)
-    unseen = short_ranges([*missing, *(one.rank for one in ranks if one.vote == "not_observable")])
+    unseen = short_ranges([*missing, *(stillness.rank for stillness in ranks if stillness.vote == "not_observable")])
     if not observed:
         return StackVote("not_observable", _blind(by_rank, ranks, limits), unseen=unseen, ranks=ranks)
     few = len(moving) <= max(1, observed // 10) and still >= 2 and _all_wait(by_rank, moving)
@@ -82,7 +82,7 @@ def probe_stillness(
     detail = f"{still} of {observed} ranks unchanged over {limits.samples} rounds"
     if moving:
         detail += f"; moving: {short_ranges(moving)}"
-    starts = [one.seconds for one in ranks if one.vote == "yes" and one.seconds is not None]
+    starts = [stillness.seconds for stillness in ranks if stillness.vote == "yes" and stillness.seconds is not None]
     ends = [last for rank in by_rank if (last := by_rank[rank][-1].time) is not None]
     since = max(ends) - min(starts) if yes and starts and ends else None
     return StackVote("yes" if yes else "no", detail, still, short_ranges(moving), unseen, observed, since, ranks)
@@ -98,7 +98,7 @@ def _blind(by_rank: Mapping[int, Sequence[StackSample]], ranks: Sequence[RankSti
     """Why no rank could be judged: nothing taken, no main threads, too few rounds, or rounds too close in time."""
     if not ranks:
         return "no stacks were taken"
-    if not any(one.rounds for one in ranks):
+    if not any(rank.rounds for rank in ranks):
         return "no rank's stacks show a main thread"
     longest = max(by_rank.values(), key=len)
     needed = f"{limits.samples} rounds of stacks are needed, {limits.apart:.0f} s apart"
@@ -155,12 +155,12 @@ def watched(sample: StackSample, memo: Memo) -> frozenset[tuple[tuple[str, Stack
     if main is None:
         return frozenset()
     found = [(MAIN, _looked_at(main.frames, memo)[1])]
-    for one in sample.threads:
-        if one is main or not one.frames or is_helper(one):
+    for thread in sample.threads:
+        if thread is main or not thread.frames or is_helper(thread):
             continue
-        loads, place = _looked_at(one.frames, memo)
-        if loads or WATCHED_THREADS.search(one.thread):
-            found.append(("" if one.thread[:1].isdigit() else one.thread, place))
+        loads, place = _looked_at(thread.frames, memo)
+        if loads or WATCHED_THREADS.search(thread.thread):
+            found.append(("" if thread.thread[:1].isdigit() else thread.thread, place))
     return frozenset(Counter(found).items())  # tools list threads in no order that holds
 
 

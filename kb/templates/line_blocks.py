@@ -114,9 +114,9 @@ class LineBlock:
         """Let the lines that are the rest of one count with it; before `settle`."""
         if not rest:
             return
-        for one in rest:
-            self.reshape(one, FOLDED)
-        text = b"".join(self.line(one) for one in (index, *rest))[:LOOKED_AT]
+        for number in rest:
+            self.reshape(number, FOLDED)
+        text = b"".join(self.line(number) for number in (index, *rest))[:LOOKED_AT]
         self._joined[index] = text
         size = int(self._ends[index] - self._starts[index])
         self.reshape(index, cut_shape(self._shapes.shape(text, self._looks), size))

@@ -373,7 +373,9 @@ class Miner:
             records[number].ranks[rank] += count
         for number, node, count in self._by_node.counts():
             records[number].nodes[nodes[node]] += count
-        keep, limit, names = folding({key: one.template for key, one in self._records.items()}, KEEP, self._table.limit)
+        keep, limit, names = folding(
+            {key: item.template for key, item in self._records.items()}, KEEP, self._table.limit
+        )
         templates = {key: self._occurrence(record) for key, record in self._folded(names).items()}
         part = TemplateTable(
             self._ref,

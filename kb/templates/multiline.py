@@ -44,7 +44,7 @@ class CutLines:
                 goes_on = goes_on and (bool(who) or block.shape(index).start > 0)
                 block.rejoin(narrow, rest)
                 narrow, rest = (index if goes_on and block.is_narrow(index) else -1), []
-            self._open = {one: age + 1 for one, age in self._open.items() if one != who and age < FAR}
+            self._open = {item: age + 1 for item, age in self._open.items() if item != who and age < FAR}
             if goes_on:
                 self._open[who] = 0
             index += 1
@@ -90,7 +90,7 @@ class Tracebacks:
                     block.reshape(index, heard)
             index += 1
         end = block.offset(len(block) - 1) if len(block) else 0
-        for speaker in [one for one, voice in self._voices.items() if voice.until < end]:
+        for speaker in [item for item, voice in self._voices.items() if voice.until < end]:
             del self._voices[speaker]
 
     def _heard(self, shape: LineShape, line: bytes, offset: int) -> LineShape:  # noqa: PLR0911 - one for each way it may go

@@ -75,13 +75,13 @@ class ShapeIndex:
         numbers = self._keys.find(keys)
         new = np.flatnonzero(numbers < 0)
         if len(new):
-            if loose is not None and any(one in text for one in _UNSURE):
+            if loose is not None and any(item in text for item in _UNSURE):
                 loose = None  # what a line counts as is not known yet
             _, first, which, times = np.unique(keys[new], return_index=True, return_inverse=True, return_counts=True)
             chosen = new[first]
             if looks.spent:
-                for one in chosen[times > 1].tolist():
-                    looks.remember(fold(text[starts[one] : ends[one]]))
+                for item in chosen[times > 1].tolist():
+                    looks.remember(fold(text[starts[item] : ends[item]]))
             order = np.argsort(chosen)  # as they came, so that the same is learned in each run
             spans = zip(starts[chosen[order]].tolist(), ends[chosen[order]].tolist(), strict=True)
             met = np.array([self._met(fold(text[start:end]), loose, looks) for start, end in spans], np.int32)

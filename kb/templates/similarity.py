@@ -140,7 +140,7 @@ class FoldedGroups:
         like = self._likes.get(bare)
         if like is not None:
             differing = _differing(like.words, words)
-            like.differed.update(one for one in differing if not _tells(like.words[one], words[one]))
+            like.differed.update(number for number in differing if not _tells(like.words[number], words[number]))
         elif words:
             if len(self._likes) >= LIKES:
                 self._likes.clear()
@@ -155,7 +155,7 @@ class FoldedGroups:
         if like is None or like.shape.template is None:
             return None
         differing = _differing(like.words, words)
-        if not like.differed.issuperset(differing) or _tells(*(words[one] for one in differing)):
+        if not like.differed.issuperset(differing) or _tells(*(words[number] for number in differing)):
             return None
         name = self._folded(like.shape.template, like.edges_differ())
         if name is None:
@@ -177,7 +177,7 @@ def _parted(key: Key) -> tuple[Key, list[bytes]]:
 
 
 def _differing(words: list[bytes], others: list[bytes]) -> list[int]:
-    return [index for index, (one, other) in enumerate(zip(words, others, strict=True)) if one != other]
+    return [index for index, (item, other) in enumerate(zip(words, others, strict=True)) if item != other]
 
 
 def _tells(*words: bytes) -> bool:

@@ -70,12 +70,12 @@ class TemplateTable:
     @property
     def other(self) -> int:
         """Lines of templates that were left out because there were too many."""
-        return self.events - sum(one.count for one in self.templates.values())
+        return self.events - sum(template.count for template in self.templates.values())
 
     @property
     def unlike(self) -> int:
         """Lines that were only counted, because too many were unlike all others."""
-        return sum(self.templates[one.id].count for one in (OTHER, OTHER_TROUBLE) if one.id in self.templates)
+        return sum(self.templates[item.id].count for item in (OTHER, OTHER_TROUBLE) if item.id in self.templates)
 
     @property
     def numbered(self) -> bool:
@@ -122,7 +122,7 @@ def merge(left: TemplateTable, right: TemplateTable) -> TemplateTable:
 
 def bounded(table: TemplateTable) -> TemplateTable:
     """The table, folded as far as it must be."""
-    keep, limit, names = folding({key: one.template for key, one in table.templates.items()}, table.keep, table.limit)
+    keep, limit, names = folding({key: item.template for key, item in table.templates.items()}, table.keep, table.limit)
     if table.steps.coarse:
         table = replace(table, minutes=Windows(SECONDS))
     table = replace(table, steps=thinned(table.steps), minutes=thinned(table.minutes), keep=keep, limit=limit)
@@ -132,14 +132,14 @@ def bounded(table: TemplateTable) -> TemplateTable:
 def fold_alike(tables: Iterable[TemplateTable]) -> tuple[TemplateTable, ...]:
     """The tables, with all groups folded and left out in each that are so in any: their ids can be compared then."""
     given = tuple(tables)
-    templates = [one.template for table in given for one in table.templates.values()]
-    folded = {one.id for one in templates if one.folded}
+    templates = [occurrence.template for table in given for occurrence in table.templates.values()]
+    folded = {occurrence.id for occurrence in templates if occurrence.folded}
     limit = min((table.limit for table in given if table.limit is not None), default=None)
     found = []
     for table in given:
         names: dict[str, str | None] = {}
-        for key, one in table.templates.items():
-            template = one.template
+        for key, item in table.templates.items():
+            template = item.template
             if limit is not None and template.family >= limit:
                 names[key] = None
             elif key != template.family and template.family in folded:
@@ -193,22 +193,22 @@ def _settled(table: TemplateTable, before: Mapping[int, _Before]) -> TemplateTab
         return table
     starts = sorted(span.start for span in table.spans)
 
-    def place(one: TemplatePlace) -> TemplatePlace:
-        behind = before.get(starts[bisect_right(starts, one.offset) - 1])
+    def place(template_place: TemplatePlace) -> TemplatePlace:
+        behind = before.get(starts[bisect_right(starts, template_place.offset) - 1])
         if behind is None:
-            return one
+            return template_place
         return replace(
-            one,
-            number=one.number + behind.lines,
-            step=behind.step if one.step is None else one.step,
-            time=behind.time if one.time is None else one.time,
+            template_place,
+            number=template_place.number + behind.lines,
+            step=behind.step if template_place.step is None else template_place.step,
+            time=behind.time if template_place.time is None else template_place.time,
         )
 
     return replace(
         table,
         templates={
-            key: replace(one, first=tuple(map(place, one.first)), last=tuple(map(place, one.last)))
-            for key, one in table.templates.items()
+            key: replace(item, first=tuple(map(place, item.first)), last=tuple(map(place, item.last)))
+            for key, item in table.templates.items()
         },
         steps=_headed(table.steps, before, lambda behind: behind.step),
         minutes=_headed(table.minutes, before, lambda behind: behind.time),

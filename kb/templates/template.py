@@ -116,8 +116,8 @@ def folding(
     templates: Mapping[str, Template], keep: int, limit: str | None
 ) -> tuple[int, str | None, dict[str, str | None]]:
     """How far to fold, and the new id of each template that gets one; None for one that is left out."""
-    kept = [one for one in templates.values() if limit is None or one.family < limit]
-    names: dict[str, str | None] = {key: None for key, one in templates.items() if limit and one.family >= limit}
+    kept = [template for template in templates.values() if limit is None or template.family < limit]
+    names: dict[str, str | None] = {key: None for key, item in templates.items() if limit and item.family >= limit}
     groups, families = _weights(kept, keep)
     while keep > 1 and sum(families.values()) > MOST:
         keep //= 2
@@ -128,13 +128,13 @@ def folding(
         if weight > MOST:
             limit = family
             break
-    for one in kept:
-        if limit is not None and one.family >= limit:
-            names[one.id] = None
-        elif families[one.family] > FAMILY * keep:
-            names[one.id] = one.family
-        elif groups[one.group] > keep:
-            names[one.id] = one.group
+    for template in kept:
+        if limit is not None and template.family >= limit:
+            names[template.id] = None
+        elif families[template.family] > FAMILY * keep:
+            names[template.id] = template.family
+        elif groups[template.group] > keep:
+            names[template.id] = template.group
     return keep, limit, {key: name for key, name in names.items() if key != name}
 
 
@@ -143,12 +143,14 @@ def _weights(templates: Iterable[Template], keep: int) -> tuple[dict[str, int], 
     groups: dict[str, int] = {}
     family_of: dict[str, str] = {}
     families: dict[str, int] = {}
-    for one in templates:
-        if one.id == one.family:
-            families[one.family] = FAMILY * keep + 1
+    for template in templates:
+        if template.id == template.family:
+            families[template.family] = FAMILY * keep + 1
         else:
-            family_of[one.group] = one.family
-            groups[one.group] = keep + 1 if one.id == one.group else min(groups.get(one.group, 0) + 1, keep + 1)
+            family_of[template.group] = template.family
+            groups[template.group] = (
+                keep + 1 if template.id == template.group else min(groups.get(template.group, 0) + 1, keep + 1)
+            )
     for group, family in family_of.items():
         families[family] = min(families.get(family, 0) + groups[group], FAMILY * keep + 1)
     return groups, families
@@ -164,4 +166,4 @@ def common(left: str, right: str) -> str:
     if left == right:
         return left
     pairs = zip(left.split(" ", WIDEST - 1), right.split(" ", WIDEST - 1), strict=False)
-    return " ".join(one if one == other else VARIABLE for one, other in pairs)
+    return " ".join(item if item == other else VARIABLE for item, other in pairs)

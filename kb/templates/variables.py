@@ -88,7 +88,7 @@ def _path(match: re.Match[bytes]) -> bytes:
     if match["file"]:
         return ZEROS.sub(b"<*>", match["file"])
     path = match["path"]
-    if path[:1] in b"/~." or (path.count(b"/") > 1 and any(one in path for one in (b"0", b".", b"_"))):
+    if path[:1] in b"/~." or (path.count(b"/") > 1 and any(item in path for item in (b"0", b".", b"_"))):
         return b"<*>"
     return b"/".join(_MASKS.sub(_variable, part) for part in path.split(b"/"))  # words with a slash between: tokens/s
 
@@ -103,4 +103,4 @@ def _is_noise(text: bytes) -> bool:
     if not text.translate(None, _PRINTED):
         return False
     broken = text.decode("utf-8", "replace")
-    return sum(1 for one in broken if one == "\ufffd" or not one.isprintable()) * 5 > len(broken) * 2
+    return sum(1 for item in broken if item == "\ufffd" or not item.isprintable()) * 5 > len(broken) * 2

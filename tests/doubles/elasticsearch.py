@@ -72,7 +72,7 @@ class ElasticDouble:
     ) -> object:
         """The JSON of an answer."""
         self._admit(headers)
-        parts = [unquote(one) for one in path.strip("/").split("/")]
+        parts = [unquote(text) for text in path.strip("/").split("/")]
         elastic = self.flavour == "elasticsearch"
         if parts[1:] == ["_field_caps"] and method in ("GET", "POST"):
             self._there(parts[0])
@@ -113,7 +113,7 @@ class ElasticDouble:
 
     def _there(self, pattern: str) -> None:
         names = pattern.split(",")
-        if not any(fnmatch.fnmatchcase(self.index, one) for one in names) and not any("*" in one for one in names):
+        if not any(fnmatch.fnmatchcase(self.index, name) for name in names) and not any("*" in name for name in names):
             raise Refused(404, "index_not_found_exception", f"no such index [{pattern}]")
 
     def _capabilities(self, names: Sequence[str]) -> object:
@@ -178,14 +178,14 @@ class ElasticDouble:
             ]
         if "aggs" in body:
             answer["aggregations"] = {
-                name: self._aggregate(one, [doc for _, doc in found]) for name, one in body["aggs"].items()
+                name: self._aggregate(item, [doc for _, doc in found]) for name, item in body["aggs"].items()
             }
         return answer
 
     def _hits(self, found: list[tuple[int, Doc]], body: Mapping[str, Any], size: int) -> list[dict[str, Any]]:
         keys: list[tuple[str, bool]] = []
-        for one in body.get("sort", []):
-            ((name, how),) = one.items()
+        for item in body.get("sort", []):
+            ((name, how),) = item.items()
             known = {"order", "numeric_type", "unmapped_type"}
             if set(how) - known:
                 raise Refused(400, "parsing_exception", f"[field_sort] unknown field {sorted(set(how) - known)}")
@@ -234,27 +234,27 @@ class ElasticDouble:
         }
         return {**hit, "sort": values} if values else hit
 
-    def _aggregate(self, one: Mapping[str, Any], docs: list[Doc]) -> dict[str, Any]:
-        inner = one.get("aggs", {})
-        if "composite" in one:
-            return self._composite(one["composite"], docs)
-        if "top_hits" in one:
+    def _aggregate(self, item: Mapping[str, Any], docs: list[Doc]) -> dict[str, Any]:
+        inner = item.get("aggs", {})
+        if "composite" in item:
+            return self._composite(item["composite"], docs)
+        if "top_hits" in item:
             numbered = [(self.docs.index(doc), doc) for doc in docs]
-            return {"hits": {"hits": self._hits(numbered, one["top_hits"], one["top_hits"].get("size", 3))}}
+            return {"hits": {"hits": self._hits(numbered, item["top_hits"], item["top_hits"].get("size", 3))}}
         for name, best in (("min", min), ("max", max)):
-            if name in one:
-                return {"value": best((doc[one[name]["field"]] // 1_000_000 for doc in docs), default=None)}
-        if "terms" in one:
-            self._aggregatable(one["terms"]["field"])
-            groups = _grouped(docs, lambda doc: doc.get(one["terms"]["field"]))
+            if name in item:
+                return {"value": best((doc[item[name]["field"]] // 1_000_000 for doc in docs), default=None)}
+        if "terms" in item:
+            self._aggregatable(item["terms"]["field"])
+            groups = _grouped(docs, lambda doc: doc.get(item["terms"]["field"]))
             buckets = [self._bucket(key, group, inner) for key, group in groups.items() if key is not None]
-            ((by, how),) = one["terms"].get("order", {"_count": "desc"}).items()
+            ((by, how),) = item["terms"].get("order", {"_count": "desc"}).items()
             buckets.sort(
                 key=lambda bucket: bucket[by]["value"] if by in bucket else bucket["doc_count"], reverse=how == "desc"
             )
-            return {"buckets": buckets[: one["terms"].get("size", 10)]}
-        if "date_histogram" in one:
-            step = _millis(one["date_histogram"]["fixed_interval"])
+            return {"buckets": buckets[: item["terms"].get("size", 10)]}
+        if "date_histogram" in item:
+            step = _millis(item["date_histogram"]["fixed_interval"])
             groups = _grouped(docs, lambda doc: doc["@timestamp"] // 1_000_000 // step * step)
             if len(groups) > MOST_BUCKETS:
                 raise Refused(
@@ -263,10 +263,14 @@ class ElasticDouble:
                     f"Trying to create too many buckets. Must be less than or equal to: [{MOST_BUCKETS}]",
                 )
             return {"buckets": [self._bucket(key, groups[key], inner) for key in sorted(groups)]}
-        raise Refused(400, "parsing_exception", f"Unknown aggregation type {sorted(one)}")
+        raise Refused(400, "parsing_exception", f"Unknown aggregation type {sorted(item)}")
 
     def _bucket(self, key: object, docs: list[Doc], inner: Mapping[str, Any]) -> dict[str, Any]:
-        return {"key": key, "doc_count": len(docs), **{name: self._aggregate(one, docs) for name, one in inner.items()}}
+        return {
+            "key": key,
+            "doc_count": len(docs),
+            **{name: self._aggregate(item, docs) for name, item in inner.items()},
+        }
 
     def _composite(self, composite: Mapping[str, Any], docs: list[Doc]) -> dict[str, Any]:
         if composite.get("size", 10) > MOST_BUCKETS:
@@ -283,10 +287,10 @@ class ElasticDouble:
                 millis = _millis(how["date_histogram"]["fixed_interval"])
                 values.append(lambda doc, step=millis: doc["@timestamp"] // 1_000_000 // step * step)
         groups = _grouped(docs, lambda doc: tuple(value(doc) for value in values))
-        ordered = sorted(groups, key=lambda key: [(one is not None, one) for one in key])
+        ordered = sorted(groups, key=lambda key: [(item is not None, item) for item in key])
         if after := composite.get("after"):
             last = [(after[name] is not None, after[name]) for name in names]
-            ordered = [key for key in ordered if [(one is not None, one) for one in key] > last]
+            ordered = [key for key in ordered if [(item is not None, item) for item in key] > last]
         kept = ordered[: composite.get("size", 10)]
         buckets = [{"key": dict(zip(names, key, strict=True)), "doc_count": len(groups[key])} for key in kept]
         return {"buckets": buckets, **({"after_key": buckets[-1]["key"]} if buckets else {})}
@@ -306,11 +310,11 @@ class ElasticDouble:
         if kind == "bool":
             if set(body) - {"filter", "should", "minimum_should_match"}:
                 raise Refused(400, "parsing_exception", f"[bool] query does not support {sorted(body)}")
-            must = [self._query(one) for one in body.get("filter", [])]
-            should = [self._query(one) for one in body.get("should", [])]
+            must = [self._query(item) for item in body.get("filter", [])]
+            should = [self._query(item) for item in body.get("should", [])]
             least = body.get("minimum_should_match", 0 if must else 1)
             return lambda doc: (
-                all(one(doc) for one in must) and (not should or sum(1 for one in should if one(doc)) >= least)
+                all(item(doc) for item in must) and (not should or sum(1 for item in should if item(doc)) >= least)
             )
         if kind == "range":
             ((name, span),) = body.items()
@@ -318,7 +322,7 @@ class ElasticDouble:
             return lambda doc: low <= doc.get(name, -1) < high
         if kind == "terms":
             ((name, values),) = body.items()
-            return lambda doc: any(one in values for one in self._terms(name, doc))
+            return lambda doc: any(term in values for term in self._terms(name, doc))
         if kind == "wildcard":
             ((name, how),) = body.items()
             if not self.expensive:
@@ -328,7 +332,7 @@ class ElasticDouble:
                     "[wildcard] queries cannot be executed when 'search.allow_expensive_queries' is set to false.",
                 )
             pattern = _glob(how["value"], how.get("case_insensitive", False))
-            return lambda doc: any(pattern.fullmatch(one) for one in self._terms(name, doc))
+            return lambda doc: any(pattern.fullmatch(term) for term in self._terms(name, doc))
         raise Refused(400, "parsing_exception", f"unknown query [{kind}]")
 
     def _terms(self, name: str, doc: Doc) -> list[str]:
@@ -337,7 +341,7 @@ class ElasticDouble:
         if value is None or name not in self.mapping:
             return []
         if self.mapping[name] in TEXTS:
-            return [one.lower() for one in _TOKEN.findall(str(value))]
+            return [item.lower() for item in _TOKEN.findall(str(value))]
         return [str(value)]
 
 

@@ -273,9 +273,9 @@ class GitHubDouble(Double):
     def _pulls(self, asked: Asked) -> Said:
         head, state = asked.query.get("head", ""), asked.query.get("state", "open")
         found = [
-            self.told(one)
-            for one in reversed(self.pulls)
-            if state in ("all", one.state) and (not head or head == f"acme:{one.head}")
+            self.told(pull)
+            for pull in reversed(self.pulls)
+            if state in ("all", pull.state) and (not head or head == f"acme:{pull.head}")
         ]
         return self.page(asked, found)
 
@@ -284,7 +284,7 @@ class GitHubDouble(Double):
         wrong = [name for name, branch in (("head", head), ("base", base)) if branch not in self.repository.branches]
         if wrong:
             return self.invalid({"resource": "PullRequest", "field": wrong[0], "code": "invalid"})
-        if any(one.state == "open" and (one.head, one.base) == (head, base) for one in self.pulls):
+        if any(item.state == "open" and (item.head, item.base) == (head, base) for item in self.pulls):
             return self.invalid(
                 {
                     "resource": "PullRequest",
@@ -344,10 +344,10 @@ class GitHubDouble(Double):
         pull = self.pulls[number - 1]
         match asked.method, rest:
             case "POST", "labels":
-                pull.labels += [one for one in asked.body["labels"] if one not in pull.labels]
-                return Said(200, [{"name": one} for one in pull.labels])
+                pull.labels += [label for label in asked.body["labels"] if label not in pull.labels]
+                return Said(200, [{"name": label} for label in pull.labels])
             case "GET", "comments":
-                return self.page(asked, [{"id": at, "body": one} for at, one in enumerate(pull.comments)])
+                return self.page(asked, [{"id": at, "body": item} for at, item in enumerate(pull.comments)])
             case "POST", "comments":
                 pull.comments.append(asked.body["body"])
                 return Said(201, {"id": len(pull.comments)})

@@ -99,18 +99,18 @@ class GitLabDouble(Double):
 
     # -- repository ---------------------------------------------------------------------------------------------------
 
-    def commit(self, one: Commit) -> dict[str, Any]:
+    def commit(self, commit: Commit) -> dict[str, Any]:
         """A commit as JSON."""
         return {
-            "id": one.sha,
-            "parent_ids": list(one.parents),
-            "message": one.message,
-            "title": one.message.splitlines()[0],
-            "author_name": one.author["name"],
-            "author_email": one.author["email"],
-            "authored_date": one.author["date"],
-            "committer_email": one.committer["email"],
-            "committed_date": one.committer["date"],
+            "id": commit.sha,
+            "parent_ids": list(commit.parents),
+            "message": commit.message,
+            "title": commit.message.splitlines()[0],
+            "author_name": commit.author["name"],
+            "author_email": commit.author["email"],
+            "authored_date": commit.author["date"],
+            "committer_email": commit.committer["email"],
+            "committed_date": commit.committer["date"],
         }
 
     def _sha(self, ref: str) -> str | None:
@@ -130,7 +130,9 @@ class GitLabDouble(Double):
         ends = self._sha(start), self._sha(end)
         if None in ends:
             return Said(404, {"message": "404 Ref Not Found"})
-        return Said(200, {"commits": [self.commit(one) for one in self.repository.only(ends[1], ends[0])], "diffs": []})
+        return Said(
+            200, {"commits": [self.commit(commit) for commit in self.repository.only(ends[1], ends[0])], "diffs": []}
+        )
 
     def _committed(self, body: Mapping[str, Any]) -> Said:  # noqa: C901, PLR0911 - one route after the other
         branch = body.get("branch")
@@ -155,19 +157,19 @@ class GitLabDouble(Double):
         if parent not in self.repository.commits:
             return Said(400, {"message": "Invalid start_sha"})
         files = dict(self.repository.trees[self.repository.commits[parent].tree])
-        for one in body["actions"]:
-            path = one["file_path"]
+        for action in body["actions"]:
+            path = action["file_path"]
             if path.startswith("/") or ".." in path.split("/"):
                 return Said(400, {"message": "Path cannot include directory traversal"})
-            if one["action"] == "create" and path in files:
+            if action["action"] == "create" and path in files:
                 return Said(400, {"message": "A file with this name already exists"})
-            if one["action"] in ("update", "delete") and path not in files:
+            if action["action"] in ("update", "delete") and path not in files:
                 return Said(400, {"message": "A file with this name doesn't exist"})
-            if one["action"] == "delete":
+            if action["action"] == "delete":
                 del files[path]
                 continue
-            assert one["encoding"] == "base64"
-            files[path] = self.repository.blob(base64.b64decode(one["content"], validate=True))
+            assert action["encoding"] == "base64"
+            files[path] = self.repository.blob(base64.b64decode(action["content"], validate=True))
         date = f"2026-11-22T10:00:{len(self.repository.commits):02}.000+00:00"
         author = {"name": body["author_name"], "email": body["author_email"], "date": date}
         bot = {"name": "project_7_bot", "email": "project_7_bot@noreply.example", "date": date}
@@ -177,36 +179,38 @@ class GitLabDouble(Double):
 
     # -- merge requests -----------------------------------------------------------------------------------------------
 
-    def told(self, one: MergeRequest) -> dict[str, Any]:
+    def told(self, merge_request: MergeRequest) -> dict[str, Any]:
         """A merge request as JSON."""
-        sha = self.repository.branches.get(one.source)
+        sha = self.repository.branches.get(merge_request.source)
         state = self.pipelines.get(sha or "")
         return {
-            "iid": one.iid,
-            "title": one.title,
-            "description": one.description,
-            "state": one.state,
-            "draft": one.draft,
+            "iid": merge_request.iid,
+            "title": merge_request.title,
+            "description": merge_request.description,
+            "state": merge_request.state,
+            "draft": merge_request.draft,
             "sha": sha,
-            "source_branch": one.source,
-            "target_branch": one.target,
+            "source_branch": merge_request.source,
+            "target_branch": merge_request.target,
             "source_project_id": 7,
             "target_project_id": 7,
-            "labels": one.labels,
-            "web_url": f"https://gitlab.example/acme/tools/rules/-/merge_requests/{one.iid}",
+            "labels": merge_request.labels,
+            "web_url": f"https://gitlab.example/acme/tools/rules/-/merge_requests/{merge_request.iid}",
             "head_pipeline": {"id": 1, "sha": sha, "status": state} if state else None,
         }
 
     def _merges(self, asked: Asked) -> Said:
         state, source = asked.query.get("state", "all"), asked.query.get("source_branch")
-        found = [one for one in reversed(self.merges) if state in ("all", one.state) and source in (None, one.source)]
-        return self.page(asked, [self.told(one) for one in found])
+        found = [
+            merge for merge in reversed(self.merges) if state in ("all", merge.state) and source in (None, merge.source)
+        ]
+        return self.page(asked, [self.told(item) for item in found])
 
     def _merge_made(self, body: Mapping[str, Any]) -> Said:
         source, target = body.get("source_branch"), body.get("target_branch")
         if not all((source, target, body.get("title"))):
             return Said(400, {"error": "title is missing, source_branch is missing, target_branch is missing"})
-        other = next((one for one in self.merges if one.state == "opened" and one.source == source), None)
+        other = next((merge for merge in self.merges if merge.state == "opened" and merge.source == source), None)
         if other is not None:
             return Said(
                 409, {"message": [f"Another open merge request already exists for this source branch: !{other.iid}"]}
@@ -215,7 +219,7 @@ class GitLabDouble(Double):
             return Said(400, {"message": {"base": ["Source branch does not exist"]}})
         description = body.get("description", "")
         self._quick_actions(description)
-        labels = [one for one in body.get("labels", "").split(",") if one]
+        labels = [text for text in body.get("labels", "").split(",") if text]
         made = MergeRequest(len(self.merges) + 1, body["title"], description, source, target, labels=labels)
         self.merges.append(made)
         return Said(201, self.told(made))

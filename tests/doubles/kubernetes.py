@@ -103,13 +103,16 @@ class Cluster:
 
     def allow(self, manifest: Path) -> None:
         """Grant what the RBAC objects of a file grant, and nothing else."""
-        documents = [one for one in yaml.safe_load_all(manifest.read_text()) if one]
-        roles = {(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]): one for one in documents}
-        for one in documents:
-            if one["kind"] not in {"RoleBinding", "ClusterRoleBinding"}:
+        documents = [item for item in yaml.safe_load_all(manifest.read_text()) if item]
+        roles = {
+            (document["kind"], document["metadata"].get("namespace"), document["metadata"]["name"]): document
+            for document in documents
+        }
+        for document in documents:
+            if document["kind"] not in {"RoleBinding", "ClusterRoleBinding"}:
                 continue
-            space = one["metadata"].get("namespace") if one["kind"] == "RoleBinding" else None
-            ref = one["roleRef"]
+            space = document["metadata"].get("namespace") if document["kind"] == "RoleBinding" else None
+            ref = document["roleRef"]
             role = roles[ref["kind"], space if ref["kind"] == "Role" else None, ref["name"]]
             self.rights += [(space, rule) for rule in role["rules"]]
 
@@ -146,7 +149,7 @@ class Cluster:
             raise Refused(401, "Unauthorized", "Unauthorized")
 
     def _route(self, verb: str, path: str, query: dict[str, str], body: bytes) -> object:
-        words = [unquote(one) for one in path.split("/")[1:]]
+        words = [unquote(text) for text in path.split("/")[1:]]
         if verb == "POST":
             return self._review(words, body)
         if words == ["apis"]:  # system:discovery is granted to all who are logged in
@@ -180,7 +183,7 @@ class Cluster:
         listed = [
             {
                 "name": name,
-                "versions": [{"groupVersion": f"{name}/{one}", "version": one} for one in versions],
+                "versions": [{"groupVersion": f"{name}/{item}", "version": item} for item in versions],
                 "preferredVersion": {"groupVersion": f"{name}/{versions[0]}", "version": versions[0]},
             }
             for name, versions in groups.items()
@@ -257,7 +260,7 @@ class Cluster:
     def _log(self, namespace: str, name: str, query: dict[str, str]) -> str:
         pod = self._one("", "pods", namespace, name)
         assert isinstance(pod, dict)
-        names = [one["name"] for part in ("initContainers", "containers") for one in pod["spec"].get(part, ())]
+        names = [item["name"] for part in ("initContainers", "containers") for item in pod["spec"].get(part, ())]
         container = query.get("container") or (names[0] if len(names) == 1 else "")
         if not container:
             listed = " ".join(names)
@@ -269,7 +272,7 @@ class Cluster:
         _check_log_options(query)
         previous = _flag(query, "previous")
         statuses = pod["status"].get("containerStatuses", []) + pod["status"].get("initContainerStatuses", [])
-        status = next((one for one in statuses if one["name"] == container), {})
+        status = next((item for item in statuses if item["name"] == container), {})
         if previous and not status.get("lastState", {}).get("terminated"):
             raise Refused(400, "BadRequest", f'previous terminated container "{container}" in pod "{name}" not found')
         if not pod["spec"].get("nodeName"):
@@ -289,14 +292,14 @@ class Cluster:
         """The lines since, of these the last ones, of these the first bytes: in this order, as the kubelet does."""
         if "sinceTime" in query:
             since = datetime.fromisoformat(query["sinceTime"]).timestamp()
-            lines = [one for one in lines if one.at >= since]
+            lines = [line for line in lines if line.at >= since]
         if "sinceSeconds" in query:
-            lines = [one for one in lines if one.at >= time.time() - int(query["sinceSeconds"])]
+            lines = [line for line in lines if line.at >= time.time() - int(query["sinceSeconds"])]
         if "tailLines" in query:
             lines = lines[len(lines) - min(len(lines), int(query["tailLines"])) :]
         stamps = _flag(query, "timestamps")
         zone = timezone(timedelta(hours=self.zones.get(pod, 0)))
-        text = "".join(f"{_stamp(one.at, zone)} {one.text}\n" if stamps else f"{one.text}\n" for one in lines)
+        text = "".join(f"{_stamp(line.at, zone)} {line.text}\n" if stamps else f"{line.text}\n" for line in lines)
         data = text.encode()
         return data[: int(query["limitBytes"])].decode(errors="ignore") if "limitBytes" in query else text
 
@@ -405,10 +408,10 @@ def label_selector(text: str) -> list:
 def field_selector(text: str, plural: str) -> list[tuple[str, bool, str]]:
     """The requirements of a selector: field, whether it must be equal, value."""
     found = []
-    for one in text.split(",") if text else ():
-        match = re.fullmatch(r"([^=!]+)(==?|!=)([^=!]*)", one)
+    for word in text.split(",") if text else ():
+        match = re.fullmatch(r"([^=!]+)(==?|!=)([^=!]*)", word)
         if not match:
-            raise Refused(400, "BadRequest", f"invalid selector: '{one}'; can't understand '{one}'")
+            raise Refused(400, "BadRequest", f"invalid selector: '{word}'; can't understand '{word}'")
         if match[1] not in ("metadata.name metadata.namespace " + FIELDS.get(plural, "")).split():
             raise Refused(400, "BadRequest", f"field label not supported: {match[1]}")
         found.append((match[1], match[2] != "!=", match[3]))

@@ -62,14 +62,14 @@ class Stream:
         full = [(at, line, dict(rest[0]) if rest else {}) for at, line, *rest in entries]
         seen: set[tuple[int, str]] = set()
         self._entries: list[Entry] = []
-        for entry in sorted(full, key=lambda one: one[0]):
+        for entry in sorted(full, key=lambda item: item[0]):
             if entry[:2] not in seen:
                 seen.add(entry[:2])
                 self._entries.append(entry)
 
     def entries(self, start: int, end: int, words: LineFilter, *, backward: bool) -> Iterator[Entry]:
         """Those with times in [start, end) that the filter lets through, in order."""
-        kept = [one for one in self._entries if start <= one[0] < end and words(one, self.labels)]
+        kept = [entry for entry in self._entries if start <= entry[0] < end and words(entry, self.labels)]
         return reversed(kept) if backward else iter(kept)
 
     def count(self, start: int, end: int, words: LineFilter) -> int:
@@ -118,16 +118,16 @@ class LokiDouble:
             )
         start, end = _bounds(params, 6 * 3600)
         wanted = self._selected(params["query"]) if params.get("query") else list(self.streams)
-        there = [one for one in wanted if one.count(start, end, ALL)]
+        there = [stored for stored in wanted if stored.count(start, end, ALL)]
         if path == "/loki/api/v1/labels":
-            return _success(sorted({label for one in there for label in one.labels}) or None)
+            return _success(sorted({label for stored in there for label in stored.labels}) or None)
         if found := re.fullmatch(r"/loki/api/v1/label/([^/]+)/values", path):
-            return _success(sorted({one.labels[found[1]] for one in there if found[1] in one.labels}) or None)
+            return _success(sorted({stored.labels[found[1]] for stored in there if found[1] in stored.labels}) or None)
         if path == "/loki/api/v1/series":
             if not params.get("match[]"):
                 raise Refused(400, "0 matcher sets provided: at least one is needed")
             chosen = self._selected(params["match[]"])
-            return _success([dict(one.labels) for one in chosen if one.count(start, end, ALL)])
+            return _success([dict(stored.labels) for stored in chosen if stored.count(start, end, ALL)])
         raise Refused(404, "404 page not found")
 
     def _admit(self, headers: Mapping[str, str]) -> None:
@@ -167,7 +167,7 @@ class LokiDouble:
             raise Refused(400, f"max entries limit per query exceeded, {told}")
         chosen = self._matching(parsed)
         if parsed.words.text and self.limits.query_bytes is not None:
-            size = sum(len(e[1]) for one in chosen for e in one.entries(start, end, ALL, backward=False))
+            size = sum(len(e[1]) for stored in chosen for e in stored.entries(start, end, ALL, backward=False))
             if size > self.limits.query_bytes:
                 told = f"(query: {size}B, limit: {self.limits.query_bytes}B)"
                 raise Refused(
@@ -182,10 +182,10 @@ class LokiDouble:
     ) -> object:
         start, end, limit, backward, interval = how
         runs = [
-            zip(one.entries(start, end, parsed.words, backward=backward), repeat(number))
-            for number, one in enumerate(chosen)
+            zip(item.entries(start, end, parsed.words, backward=backward), repeat(number))
+            for number, item in enumerate(chosen)
         ]
-        ordered = merge(*runs, key=lambda one: -one[0][0] if backward else one[0][0])
+        ordered = merge(*runs, key=lambda run: -run[0][0] if backward else run[0][0])
         found: dict[tuple[int, str], list[list[Any]]] = {}
         for (at, line, metadata), number in islice(_spaced(ordered, interval), limit):
             extra = "" if categorised else json.dumps(metadata, sort_keys=True)
@@ -211,10 +211,10 @@ class LokiDouble:
             )
         start, end = start - start % step, -(-end // step) * step  # as the splitting by time does
         series: dict[tuple[tuple[str, str], ...], dict[int, int]] = {}
-        for one in self._matching(parsed.of):
-            metric = tuple((label, one.labels[label]) for label in parsed.by if label in one.labels)
+        for stored in self._matching(parsed.of):
+            metric = tuple((label, stored.labels[label]) for label in parsed.by if label in stored.labels)
             for at in range(start, end + 1, step):
-                count = one.count(at - parsed.span + 1, at + 1, parsed.of.words)
+                count = stored.count(at - parsed.span + 1, at + 1, parsed.of.words)
                 if count:
                     held = series.setdefault(metric, {})
                     held[at] = held.get(at, 0) + count
@@ -237,7 +237,9 @@ class LokiDouble:
 
     def _matching(self, parsed: Selected) -> list[Stored]:
         return [
-            one for one in self.streams if all(match(one.labels.get(label, "")) for label, match in parsed.matchers)
+            stream
+            for stream in self.streams
+            if all(match(stream.labels.get(label, "")) for label, match in parsed.matchers)
         ]
 
 
@@ -254,10 +256,10 @@ ALL = LineFilter("")
 
 def _spaced(entries: Iterator[tuple[Entry, int]], interval: int) -> Iterator[tuple[Entry, int]]:
     last: int | None = None
-    for one in entries:
-        if not interval or last is None or abs(one[0][0] - last) >= interval:
-            last = one[0][0]
-            yield one
+    for entry in entries:
+        if not interval or last is None or abs(entry[0][0] - last) >= interval:
+            last = entry[0][0]
+            yield entry
 
 
 def _success(data: object) -> object:
@@ -322,9 +324,9 @@ class Parser:
             found = Counted((), inner, self._span(r"\[([0-9]+(?:ms|s|m|h|d))\]\)\)"))
         elif self._take(r"sum by \("):
             by = tuple(
-                one.strip()
-                for one in self._need(r"([A-Za-z0-9_, ]*)\)\s*\(\s*count_over_time\(").split(",")
-                if one.strip()
+                text.strip()
+                for text in self._need(r"([A-Za-z0-9_, ]*)\)\s*\(\s*count_over_time\(").split(",")
+                if text.strip()
             )
             inner = self._selected()
             found = Counted(by, inner, self._span(r"\[([0-9]+(?:ms|s|m|h|d))\]\)\)"))
@@ -445,7 +447,7 @@ def serving(double: LokiDouble) -> Iterator[LokiDouble]:
             if self.headers.get("content-type") != "application/x-www-form-urlencoded":
                 body = ""
             _, _, path, query, _ = urlsplit(self.path)
-            query = "&".join(one for one in (query, body) if one)
+            query = "&".join(item for item in (query, body) if item)
             params = {key: values[0] for key, values in parse_qs(query, keep_blank_values=True).items()}
             double.asked.append((path, params))
             time.sleep(double.latency)

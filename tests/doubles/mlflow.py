@@ -82,20 +82,20 @@ class Tracker:
 
     def _search_experiments(self, told: dict) -> dict:
         limit = _limit(told, MOST_RESULTS, required=True)
-        listed = [{"experiment_id": one, "name": name} for one, name in self.experiments.items()]
+        listed = [{"experiment_id": item, "name": name} for item, name in self.experiments.items()]
         return {"experiments": listed[:limit]} if listed else {}
 
     def _experiment(self, told: dict) -> dict:
-        for one, name in self.experiments.items():
+        for item, name in self.experiments.items():
             if name == told.get("experiment_name"):
-                return {"experiment": {"experiment_id": one, "name": name}}
+                return {"experiment": {"experiment_id": item, "name": name}}
         raise Refused(
             404, "RESOURCE_DOES_NOT_EXIST", f"Could not find experiment with name '{told.get('experiment_name')}'"
         )
 
     def _search_runs(self, told: dict) -> dict:
         ids = told.get("experiment_ids", [])
-        if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
+        if not isinstance(ids, list) or not all(isinstance(item, str) for item in ids):
             raise Refused(400, "INVALID_PARAMETER_VALUE", "Invalid value for parameter 'experiment_ids' supplied.")
         wanted = _filter(told.get("filter", ""))
         limit = _limit(told, MOST_RESULTS, required=False)
@@ -108,14 +108,14 @@ class Tracker:
         return {"runs": [_shown(run) for run in runs[:limit]]} if runs else {}
 
     def _history(self, told: dict) -> dict:
-        run = next((one for one in self.runs if one.id == told.get("run_id")), None)
+        run = next((item for item in self.runs if item.id == told.get("run_id")), None)
         if not told.get("metric_key"):
             raise Refused(400, "INVALID_PARAMETER_VALUE", "Missing value for required parameter 'metric_key'.")
         limit = _limit(told, MOST_POINTS, required=False)
         start = _offset(told.get("page_token", ""))
-        points = sorted(run.metrics.get(told["metric_key"], ()) if run else (), key=lambda one: one[:2])
+        points = sorted(run.metrics.get(told["metric_key"], ()) if run else (), key=lambda metric: metric[:2])
         page = points[start : start + limit]
-        answer: dict = {"metrics": [_point(told["metric_key"], *one) for one in page]} if page else {}
+        answer: dict = {"metrics": [_point(told["metric_key"], *item) for item in page]} if page else {}
         if start + limit < len(points):
             answer["next_page_token"] = base64.b64encode(json.dumps({"offset": start + limit}).encode()).decode()
         return answer
@@ -176,7 +176,7 @@ def _shown(run: Run) -> dict:
     latest = [_point(key, *points[-1]) for key, points in run.metrics.items() if points]
     return {
         "info": info,
-        "data": {"metrics": latest, "tags": [{"key": key, "value": one} for key, one in run.tags.items()]},
+        "data": {"metrics": latest, "tags": [{"key": key, "value": item} for key, item in run.tags.items()]},
     }
 
 

@@ -68,7 +68,7 @@ class SocketMode:
         name = secrets.token_hex(16)
         with self._lock:
             now = self._workspace.state.clock()
-            self._tickets = {one: at for one, at in self._tickets.items() if now - at < TICKET_LIFE}
+            self._tickets = {item: at for item, at in self._tickets.items() if now - at < TICKET_LIFE}
             self._tickets[name] = now
         return f"{self.address}/link/?ticket={name}&app_id={self._workspace.app.id}"
 
@@ -128,9 +128,9 @@ class SocketMode:
         """End all connections without a word."""
         with self._lock:
             leaving = list(self._open)
-        for one in leaving:
+        for item in leaving:
             with suppress(OSError):
-                one.socket.shutdown(socket.SHUT_RDWR)
+                item.socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Forget the connections that are still to be ended."""

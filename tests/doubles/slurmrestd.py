@@ -154,7 +154,7 @@ def _answer(where, query):
 def _accounting(where, query):
     match where:
         case ["job", job]:
-            return 200, _nothing([one for one in (JOB, GOOD) if str(one["job_id"]) == job], "jobs")
+            return 200, _nothing([item for item in (JOB, GOOD) if str(item["job_id"]) == job], "jobs")
         case ["jobs"]:
             return _jobs({name: values[-1] for name, values in query.items()})
     return 404, None
@@ -197,16 +197,16 @@ def _jobs(query):
         for key, fallback in (("start_time", "0"), ("end_time", "9e9"))
     )
     found = [
-        one
-        for one in (GOOD, JOB)
-        if (names is None or one["name"] in names)
-        and (users is None or one["user"] in users)
-        and (states is None or one["state"]["current"][0] in states)
-        and one["time"]["end"] >= start
-        and one["time"]["submission"] <= end
+        item
+        for item in (GOOD, JOB)
+        if (names is None or item["name"] in names)
+        and (users is None or item["user"] in users)
+        and (states is None or item["state"]["current"][0] in states)
+        and item["time"]["end"] >= start
+        and item["time"]["submission"] <= end
     ]
     if query.get("skip_steps") == "true":
-        found = [one | {"steps": []} for one in found]
+        found = [item | {"steps": []} for item in found]
     return 200, _nothing(found, "jobs")
 
 

@@ -35,12 +35,12 @@ def align_clocks(run: RunProfile, start: float | None = None) -> RunProfile:
     shift = _shift(run, start)
     near = _Neighbours(run, shift)
 
-    def spot(one: LineRef) -> LineRef:
-        return replace(one, time=near.time(one))
+    def spot(line_ref: LineRef) -> LineRef:
+        return replace(line_ref, time=near.time(line_ref))
 
     moved = _moved(run, spot)
     return replace(
-        moved, turns=tuple(replace(one, spot=replace(one.spot, time=near.before(one.spot))) for one in run.turns)
+        moved, turns=tuple(replace(turn, spot=replace(turn.spot, time=near.before(turn.spot))) for turn in run.turns)
     )
 
 
@@ -53,11 +53,11 @@ def _in_year(run: RunProfile, start: float | None) -> RunProfile:
     if max(times) - middle < YEAR * 0.9 and middle - min(times) < YEAR * 0.9:
         return run
 
-    def spot(one: LineRef) -> LineRef:
-        if one.time is None or abs(one.time - middle) < YEAR * 0.9:
-            return one
-        years = round((middle - one.time) / (YEAR + 0.25 * 86400))
-        return replace(one, time=_years_on(one.time, years))
+    def spot(line_ref: LineRef) -> LineRef:
+        if line_ref.time is None or abs(line_ref.time - middle) < YEAR * 0.9:
+            return line_ref
+        years = round((middle - line_ref.time) / (YEAR + 0.25 * 86400))
+        return replace(line_ref, time=_years_on(line_ref.time, years))
 
     return _moved(run, spot)
 
@@ -81,9 +81,9 @@ def _moved(run: RunProfile, spot: Callable[[LineRef], LineRef]) -> RunProfile:
     return replace(
         run,
         events=events,
-        beats=tuple(replace(one, spot=spot(one.spot)) for one in run.beats),
-        turns=tuple(replace(one, spot=spot(one.spot)) for one in run.turns),
-        voices=tuple(replace(one, last=spot(one.last) if one.last else None) for one in run.voices),
+        beats=tuple(replace(beat, spot=spot(beat.spot)) for beat in run.beats),
+        turns=tuple(replace(turn, spot=spot(turn.spot)) for turn in run.turns),
+        voices=tuple(replace(voice, last=spot(voice.last) if voice.last else None) for voice in run.voices),
     )
 
 
@@ -107,10 +107,10 @@ def _shift(run: RunProfile, start: float | None) -> float:
         for offset, time, zoned in places:
             if zoned and local:
                 fitting = _fitting(time, local, bisect_left(local, (offset, -math.inf)))
-                for one in fitting:
-                    votes[one] += 1 / len(fitting)
+                for value in fitting:
+                    votes[value] += 1 / len(fitting)
     if votes:
-        return max(votes, key=lambda one: (votes[one], -abs(one), one))
+        return max(votes, key=lambda vote: (votes[vote], -abs(vote), vote))
     local_times = [min(t for _, t, zoned in places) for places in dated.values() if not any(z for *_, z in places)]
     if start is None or not local_times or not any(zoned for places in dated.values() for *_, zoned in places):
         return 0.0
@@ -126,7 +126,7 @@ def _fitting(time: float, local: Sequence[tuple[int, float]], at: int) -> Sequen
         beside = before if math.isfinite(before) else after
         return (round((beside - time) / HALF_HOUR) * HALF_HOUR,)
     first, last = math.ceil((before - time - ROOM) / HALF_HOUR), math.floor((after - time + ROOM) / HALF_HOUR)
-    return [one * HALF_HOUR for one in range(first, last + 1)]
+    return [item * HALF_HOUR for item in range(first, last + 1)]
 
 
 class _Neighbours:
@@ -159,7 +159,7 @@ class _Neighbours:
         beside = self.before(spot) if self._shift else None
         if beside is None:
             return spot.time
-        return min((spot.time, spot.time + self._shift), key=lambda one: abs(one - beside))
+        return min((spot.time, spot.time + self._shift), key=lambda item: abs(item - beside))
 
 
 def skews(run: RunProfile) -> Mapping[str, float]:
@@ -167,7 +167,7 @@ def skews(run: RunProfile) -> Mapping[str, float]:
     nodes = run.heard
     if len(nodes) < 3:
         return {}
-    of_job = {one.source for one in run.voices if one.kind == "job"}
+    of_job = {voice.source for voice in run.voices if voice.kind == "job"}
     apart: dict[str, list[float]] = defaultdict(list)
     for event in run.events.values():
         for place in (0, -1):

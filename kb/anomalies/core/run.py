@@ -49,7 +49,7 @@ class RunEvent:
     @property
     def count(self) -> int:
         """Lines of all nodes."""
-        return sum(one.count for one in self.nodes.values())
+        return sum(node.count for node in self.nodes.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class RunProfile:
     @property
     def heard(self) -> frozenset[str]:
         """The nodes that said anything."""
-        return frozenset(one.node for one in self.voices if one.lines)
+        return frozenset(voice.node for voice in self.voices if voice.lines)
 
 
 def has_failed(job: Job) -> bool:

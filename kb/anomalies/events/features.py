@@ -96,7 +96,7 @@ class EventMeasurer:
     def all(self) -> list[MeasuredEvent]:
         """All events that may tell a failure, by id."""
         found = []
-        for event in sorted(self._run.events.values(), key=lambda one: one.id):
+        for event in sorted(self._run.events.values(), key=lambda item: item.id):
             spots = (spot for seen in event.nodes.values() for spot in seen.spots)
             if is_body(event.text) or any((spot.source, spot.offset) in self._steps for spot in spots):
                 continue  # the words of a step line name what it measures; `temporal` reads its numbers
@@ -225,12 +225,12 @@ class EventMeasurer:
             for seen in where.values()
             for spot in seen.spots
         ]
-        by_hand = [one for one in timed if by_signal(one[2].text)]
+        by_hand = [item for item in timed if by_signal(item[2].text)]
         timed = by_hand or timed
-        near = max(one[0] for one in timed)
+        near = max(item[0] for item in timed)
         return min(
-            (one for one in timed if one[0] >= near - 1e-9),
-            key=lambda one: (one[1] is None, one[1] or 0.0, one[2].source, one[2].offset),
+            (item for item in timed if item[0] >= near - 1e-9),
+            key=lambda item: (item[1] is None, item[1] or 0.0, item[2].source, item[2].offset),
         )
 
     def _of_place(self, event: RunEvent, where: Mapping[str, NodeEvent], spot: LineRef) -> dict[str, float]:

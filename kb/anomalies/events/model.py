@@ -61,7 +61,7 @@ def event_probabilities(measured: Sequence[MeasuredEvent], model: EventModel, *,
 
 def alone(measured: Sequence[MeasuredEvent], weights: Weights) -> tuple[float, ...]:
     """The first look: each by itself."""
-    return tuple(probability(one.features, weights.first) for one in measured)
+    return tuple(probability(measured_event.features, weights.first) for measured_event in measured)
 
 
 def probability(features: Mapping[str, float], weights: Mapping[str, float]) -> float:
@@ -93,18 +93,18 @@ def among(measured: Sequence[MeasuredEvent], first: Sequence[float]) -> list[Map
     words = {i: frozenset(skeleton(measured[i].event.text)) for i in order[:TOPS]}
     said = sum(p for p in first if p > SURE_ENOUGH)
     found: list[Mapping[str, float]] = []
-    for i, one in enumerate(measured):
+    for i, item in enumerate(measured):
         other = next((j for j in order[:2] if j != i), i)
         above = order[: min(TOPS, place[i])]
-        mine = frozenset(skeleton(one.event.text))
+        mine = frozenset(skeleton(item.event.text))
         found.append(
             {
-                **one.features,
+                **item.features,
                 "odds": _odds(first[i]),
                 "top": float(place[i] == 0),
                 "top chance": first[other],
                 "margin": min(6.0, max(-6.0, _odds(first[i]) - _odds(first[other]))),
-                **_beside(one, measured[other]),
+                **_beside(item, measured[other]),
                 "rest": min(5.0, said - (first[i] if first[i] > SURE_ENOUGH else 0.0)),
                 "above": min(8.0, float(place[i])),
                 "alike": max((len(mine & words[j]) / max(1, len(mine | words[j])) for j in above), default=0.0),
@@ -117,15 +117,15 @@ def _odds(p: float) -> float:
     return math.log(p / (1.0 - p))
 
 
-def _beside(one: MeasuredEvent, top: MeasuredEvent) -> dict[str, float]:
+def _beside(measured_event: MeasuredEvent, top: MeasuredEvent) -> dict[str, float]:
     few = bool(top.features["one node"] or top.features["few nodes"])
-    timed = one.when is not None and top.when is not None
-    gap = (one.when or 0.0) - (top.when or 0.0) if timed else 0.0
+    timed = measured_event.when is not None and top.when is not None
+    gap = (measured_event.when or 0.0) - (top.when or 0.0) if timed else 0.0
     return {
-        "with top": float(few and one.nodes <= top.nodes),
-        "off top": float(few and not one.nodes & top.nodes),
+        "with top": float(few and measured_event.nodes <= top.nodes),
+        "off top": float(few and not measured_event.nodes & top.nodes),
         "top wide": top.features["most nodes"],
-        "same source": float(one.spot.source == top.spot.source),
+        "same source": float(measured_event.spot.source == top.spot.source),
         "gap": min(12.0, math.log2(1 + abs(gap))),
         "after top": float(timed and gap > _APART),
         "untimed": float(not timed),

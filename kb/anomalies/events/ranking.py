@@ -61,20 +61,29 @@ def rank_events(
 ) -> tuple[RankedEvent, ...]:
     """All events by how likely they tell the failure. `nodes` of the run that said anything; `filtered`: a good run is known."""
     scores = event_probabilities(measured, model, filtered=filtered)
-    found = [_weighed(one, score, nodes) for one, score in zip(measured, scores, strict=True)]
-    return tuple(sorted(found, key=lambda one: (-one.score, one.event.id)))
+    found = [_weighed(item, score, nodes) for item, score in zip(measured, scores, strict=True)]
+    return tuple(sorted(found, key=lambda item: (-item.score, item.event.id)))
 
 
-def _weighed(one: MeasuredEvent, score: float, nodes: int) -> RankedEvent:
-    why = [one.why] if one.why else []
-    if nodes > 2 and len(one.nodes) <= max(1, nodes // 8):
-        why.append(f"on {len(one.nodes)} of {nodes} nodes")
+def _weighed(measured_event: MeasuredEvent, score: float, nodes: int) -> RankedEvent:
+    why = [measured_event.why] if measured_event.why else []
+    if nodes > 2 and len(measured_event.nodes) <= max(1, nodes // 8):
+        why.append(f"on {len(measured_event.nodes)} of {nodes} nodes")
     return RankedEvent(
-        one.event, score, one.spot, one.fresh, one.harm, one.near, one.consequence, tuple(why), one.nodes, one.raised
+        measured_event.event,
+        score,
+        measured_event.spot,
+        measured_event.fresh,
+        measured_event.harm,
+        measured_event.near,
+        measured_event.consequence,
+        tuple(why),
+        measured_event.nodes,
+        measured_event.raised,
     )
 
 
 def choose_events(weighed: Sequence[RankedEvent]) -> tuple[RankedEvent, ...]:
     """The events worth telling: the likely ones, or else the likeliest if it is not too unlikely."""
-    told = tuple(one for one in weighed[:MOST] if one.score >= TOLD)
-    return told or tuple(one for one in weighed[:1] if one.score >= ALONE)
+    told = tuple(ranked_event for ranked_event in weighed[:MOST] if ranked_event.score >= TOLD)
+    return told or tuple(ranked_event for ranked_event in weighed[:1] if ranked_event.score >= ALONE)

@@ -167,7 +167,7 @@ class _EvidenceCollector:
             if (is_body(event.text) or is_consequence(event.text)) and not signal:
                 continue
             told = 1.0 if signal else harm(event.text, event.level)
-            seen = {node: self._times(one) for node, one in event.nodes.items() if node in self.found}
+            seen = {node: self._times(item) for node, item in event.nodes.items() if node in self.found}
             self._alike(event, told, seen)
             self._together(event, told, seen)
             new = self._new(event)
@@ -178,7 +178,7 @@ class _EvidenceCollector:
                 if told >= TROUBLE and times.first_since is not None and len(seen) <= MANY * len(self._heard):
                     first.append((times.first_since, node, event.id, told * (0.3 + 0.7 * new)))
         for node, several in says.items():
-            self._said(node, sorted(several, key=lambda one: (-one[0], one[1])))
+            self._said(node, sorted(several, key=lambda item: (-item[0], item[1])))
         start = min(first, default=(0.0,))[0]
         for time, node, name, worth in first:
             odd = OddNode(node, worth, "it was the first to speak of trouble", (name,))
@@ -188,8 +188,8 @@ class _EvidenceCollector:
         worth, name, few = several[0]
         why = "it alone says this" if few == 1 else "it says what few others do"
         self.found[node].take("says", worth, OddNode(node, worth, why, (name,)))
-        rest = sum(one[0] / (1 + place) for place, one in enumerate(several[1:5])) / 1.5
-        names = tuple(one[1] for one in several[1:4])
+        rest = sum(item[0] / (1 + place) for place, item in enumerate(several[1:5])) / 1.5
+        names = tuple(item[1] for item in several[1:4])
         self.found[node].take(
             "says more", rest, OddNode(node, rest, "it says several things that few others do", names)
         )
@@ -197,19 +197,19 @@ class _EvidenceCollector:
     def _alike(self, event: RunEvent, told: float, seen: Mapping[str, _Times]) -> None:
         """New lines of few, lines that come oftener than elsewhere, lines that come since the turn."""
         new = self._new(event)
-        for node, one in seen.items():
+        for node, item in seen.items():
             found = self.found[node]
-            worth = one.near * max(0.0, new - 0.3) / 0.7 * self._rare(len(seen)) * min(1.0, (1 + one.soon) / 3)
+            worth = item.near * max(0.0, new - 0.3) / 0.7 * self._rare(len(seen)) * min(1.0, (1 + item.soon) / 3)
             why = "it alone prints new lines since it turned" if len(seen) == 1 else "few nodes print these new lines"
-            found.take("new", worth * (0.5 if one.before else 1.0), OddNode(node, worth, why, (event.id,)))
-            if one.count > 1:
-                alike = self._rare(sum(other.count * 2 >= one.count for other in seen.values()))
-                worth = alike * min(1.0, one.count / 5) * (0.3 + 0.7 * one.near) * (0.1 + 0.9 * told)
+            found.take("new", worth * (0.5 if item.before else 1.0), OddNode(node, worth, why, (event.id,)))
+            if item.count > 1:
+                alike = self._rare(sum(other.count * 2 >= item.count for other in seen.values()))
+                worth = alike * min(1.0, item.count / 5) * (0.3 + 0.7 * item.near) * (0.1 + 0.9 * told)
                 found.take("often", worth, OddNode(node, worth, "it says often what others seldom do", (event.id,)))
-            if one.since > 1:
-                alike = self._rare(sum(other.since * 2 >= one.since for other in seen.values()))
-                only = max(0.1, 1 - one.before / one.since)
-                worth = alike * min(1.0, one.since / 4) * (0.15 + 0.85 * told) * only * (0.4 + 0.6 * one.near)
+            if item.since > 1:
+                alike = self._rare(sum(other.since * 2 >= item.since for other in seen.values()))
+                only = max(0.1, 1 - item.before / item.since)
+                worth = alike * min(1.0, item.since / 4) * (0.15 + 0.85 * told) * only * (0.4 + 0.6 * item.near)
                 found.take(
                     "onset", worth, OddNode(node, worth, "it says this since it turned, others do not", (event.id,))
                 )
@@ -218,10 +218,10 @@ class _EvidenceCollector:
         """What several nodes say at one time, and the others do not: they are odd alike."""
         if not 2 <= len(seen) <= len(self._heard) / 3:
             return
-        starts = [one.first for one in seen.values() if one.first is not None]
+        starts = [times.first for times in seen.values() if times.first is not None]
         close = len(starts) == len(seen) and max(starts) - min(starts) <= max(TOGETHER, self._moment.interval)
-        for node, one in seen.items():
-            worth = one.near * (0.2 + 0.8 * told) * self._new(event) * (1.0 if close else 0.3)
+        for node, item in seen.items():
+            worth = item.near * (0.2 + 0.8 * told) * self._new(event) * (1.0 if close else 0.3)
             why = f"{len(seen)} nodes say so together, the others do not"
             self.found[node].take("together", worth, OddNode(node, worth, why, (event.id,)))
 

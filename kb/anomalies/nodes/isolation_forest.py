@@ -61,7 +61,7 @@ def isolate(rows: Sequence[Sequence[float]], *, seed: int = 7, trees: int = TREE
     usual = _average(size)
     scores = tuple(2.0 ** (-path / trees / usual) for path in paths)
     return Isolation(
-        scores, tuple(tuple(c for c, _ in sorted(one.items(), key=lambda x: (-x[1], x[0]))) for one in used)
+        scores, tuple(tuple(c for c, _ in sorted(counter.items(), key=lambda x: (-x[1], x[0]))) for counter in used)
     )
 
 

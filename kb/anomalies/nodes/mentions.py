@@ -37,12 +37,12 @@ class NodeNames:
         """The nodes other than the speaker that its line names; by rank only if asked, for many numbers stand behind that word."""
         text = spot.text
         found = {self._nodes[word] for word in _WORD.findall(text) if word in self._nodes}
-        found |= {self._addresses[one] for one in _ADDRESS.findall(text)[:MOST_ADDRESSES] if one in self._addresses}
+        found |= {self._addresses[item] for item in _ADDRESS.findall(text)[:MOST_ADDRESSES] if item in self._addresses}
         if ranks:
             found |= {
                 self._ranks[rank]
-                for one in _RANK.findall(text)[:MOST_ADDRESSES]
-                if (rank := int("".join(one))) in self._ranks
+                for item in _RANK.findall(text)[:MOST_ADDRESSES]
+                if (rank := int("".join(item))) in self._ranks
             }
         return frozenset(found - {spot.node})
 
@@ -51,8 +51,8 @@ def _ranks(run: RunProfile) -> Mapping[int, str]:
     """The node of each rank, where most of its lines stand on one."""
     seen: dict[int, Counter[str]] = defaultdict(Counter)
     for event in run.events.values():
-        for node, one in event.nodes.items():
-            for (_, rank), lines in one.voices.items():
+        for node, item in event.nodes.items():
+            for (_, rank), lines in item.voices.items():
                 if rank is not None and node != JOB:
                     seen[rank][node] += lines
     found = {}

@@ -81,7 +81,7 @@ def ended_early(run: RunProfile, off: Mapping[str, float], interval: float) -> t
     if len(ends) < 3:
         return ()
     usual = median(ends.values())
-    spread = median([abs(one - usual) for one in ends.values()])
+    spread = median([abs(value - usual) for value in ends.values()])
     room = max(EARLY, 3 * interval, 6 * spread)
     early = [(node, usual - end) for node, end in ends.items() if usual - end > room]
     if len(early) * 3 > len(ends):
@@ -91,11 +91,11 @@ def ended_early(run: RunProfile, off: Mapping[str, float], interval: float) -> t
 
 def lacking(run: RunProfile) -> tuple[OddNode, ...]:
     """Nodes with a voice that printed an event less often than nearly all others of its kind, which print it equally often."""
-    kinds = Counter(one.kind for one in run.voices)
+    kinds = Counter(item.kind for item in run.voices)
     if not kinds:
         return ()
     found: dict[tuple[str, tuple[str, int | None]], tuple[float, list[str]]] = {}
-    for event in sorted(run.events.values(), key=lambda one: one.id):
+    for event in sorted(run.events.values(), key=lambda item: item.id):
         counts = {(node, voice): n for node, seen in event.nodes.items() for voice, n in seen.voices.items()}
         if len(counts) < 3:
             continue
@@ -116,7 +116,9 @@ def lacking(run: RunProfile) -> tuple[OddNode, ...]:
         )
         for who, (score, events) in found.items()
     ]
-    return tuple(sorted(odd, key=lambda one: (-one.score, one.node, one.spot.offset if one.spot else 0)))
+    return tuple(
+        sorted(odd, key=lambda odd_node: (-odd_node.score, odd_node.node, odd_node.spot.offset if odd_node.spot else 0))
+    )
 
 
 def _last_line(run: RunProfile, node: str, voice: tuple[str, int | None]) -> LineRef | None:
@@ -129,13 +131,15 @@ def _last_line(run: RunProfile, node: str, voice: tuple[str, int | None]) -> Lin
         for spot in seen.spots
         if spot.source == source and spot.rank == rank and not is_consequence(spot.text) and not is_body(spot.text)
     ]
-    return max(spots, key=lambda one: one.offset, default=None)
+    return max(spots, key=lambda item: item.offset, default=None)
 
 
 def isolated(run: RunProfile, weight: Mapping[str, float]) -> tuple[OddNode, ...]:
     """The isolation forest over the nodes' counts of the given events; `weight` by event says which count."""
     nodes = sorted(run.heard - {JOB})[:MOST_NODES]
-    columns = sorted((one for one in weight if one in run.events), key=lambda one: (-weight[one], one))[:MOST_COLUMNS]
+    columns = sorted((value for value in weight if value in run.events), key=lambda value: (-weight[value], value))[
+        :MOST_COLUMNS
+    ]
     if len(nodes) < 3 or not columns:
         return ()
     rows = [[float(seen.count) if (seen := run.events[c].nodes.get(n)) else 0.0 for c in columns] for n in nodes]
@@ -146,7 +150,7 @@ def isolated(run: RunProfile, weight: Mapping[str, float]) -> tuple[OddNode, ...
                 OddNode(node, score, "its counts of events are unlike its peers'", tuple(columns[c] for c in best[:5]))
                 for node, score, best in zip(nodes, told.scores, told.columns, strict=True)
             ),
-            key=lambda one: (-one.score, one.node),
+            key=lambda odd_node: (-odd_node.score, odd_node.node),
         )
     )
 
@@ -164,7 +168,7 @@ def off_values(run: RunProfile, since: float | None, off: Mapping[str, float]) -
     return tuple(
         sorted(
             (OddNode(node, worth, told, (event,)) for node, (worth, told, event) in best.items()),
-            key=lambda one: (-one.score, one.node),
+            key=lambda odd_node: (-odd_node.score, odd_node.node),
         )
     )
 
@@ -209,7 +213,7 @@ def _numbers(event: RunEvent, since: float | None, off: Mapping[str, float]) -> 
             late = []
         for columns, lines in ((then, early), (now, late)):
             for place in range(min(min(map(len, lines), default=0), 12)):
-                columns[place][node] = median(one[place] for one in lines)
+                columns[place][node] = median(line[place] for line in lines)
     return then, now
 
 
@@ -263,7 +267,7 @@ def shared_places(suspects: Sequence[str], topology: Mapping[str, Mapping[str, s
             found[frozenset(inside)] = SharedPlace(
                 f"{kind} {name}", len(both), len(wanted), len(inside), len(topology), chance
             )
-    return tuple(sorted(found.values(), key=lambda one: (one.chance, one.members, one.place)))
+    return tuple(sorted(found.values(), key=lambda pair: (pair.chance, pair.members, pair.place)))
 
 
 def _tail(hits: int, drawn: int, marked: int, total: int) -> float:

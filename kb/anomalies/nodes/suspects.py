@@ -55,7 +55,7 @@ def suspects(
         if worth > 0.5 and len(run.events[name].nodes) > ALL * heard:
             return ()
     found = node_evidence(run, fresh, told, moment, off)
-    worth_of = {node: weighed(one) for node, one in found.items()}
+    worth_of = {node: weighed(item) for node, item in found.items()}
     order = sorted(worth_of, key=lambda node: (-worth_of[node], node))
     if not order or worth_of[order[0]] < FAINT:
         return ()
@@ -63,15 +63,15 @@ def suspects(
     return tuple(_odd(node, found[node], worth_of[node]) for node in order[:MOST_NODES] if worth_of[node] >= bar)
 
 
-def weighed(one: NodeEvidence) -> float:
+def weighed(evidence: NodeEvidence) -> float:
     """What speaks against a node, in all."""
-    return sum(WEIGHTS[ground] * worth for ground, worth in one.worth.items())
+    return sum(WEIGHTS[ground] * worth for ground, worth in evidence.worth.items())
 
 
-def _odd(node: str, one: NodeEvidence, worth: float) -> OddNode:
+def _odd(node: str, evidence: NodeEvidence, worth: float) -> OddNode:
     """The node with the two strongest grounds, in words, and the events of both."""
-    best = sorted(one.worth, key=lambda ground: (-WEIGHTS[ground] * one.worth[ground], ground))
-    strong = [ground for ground in best[:2] if WEIGHTS[ground] * one.worth[ground] * 4 >= worth]
-    words = "; ".join(dict.fromkeys(one.why[ground].why for ground in strong or best[:1]))
-    events = dict.fromkeys(name for ground in strong or best[:1] for name in one.why[ground].events)
-    return replace(one.why[best[0]], node=node, score=min(1.0, worth / FULL), why=words, events=tuple(events))
+    best = sorted(evidence.worth, key=lambda ground: (-WEIGHTS[ground] * evidence.worth[ground], ground))
+    strong = [ground for ground in best[:2] if WEIGHTS[ground] * evidence.worth[ground] * 4 >= worth]
+    words = "; ".join(dict.fromkeys(evidence.why[ground].why for ground in strong or best[:1]))
+    events = dict.fromkeys(name for ground in strong or best[:1] for name in evidence.why[ground].events)
+    return replace(evidence.why[best[0]], node=node, score=min(1.0, worth / FULL), why=words, events=tuple(events))

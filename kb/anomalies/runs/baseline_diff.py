@@ -72,11 +72,11 @@ def baseline_of(run: RunProfile, label: str = "") -> Baseline:
             continue
         key = skeleton(event.text)
         lines, nodes, most = counts.get(key, (0, 0, 0))
-        here = max((one.count for one in event.nodes.values()), default=0)
+        here = max((node.count for node in event.nodes.values()), default=0)
         counts[key] = (lines + event.count, max(nodes, len(event.nodes)), max(most, here))
     order = keys_in_order(run)
     return Baseline(
-        counts, max(1, len(run.heard)), sum(one.lines for one in run.voices), label, order, run.settings, failed
+        counts, max(1, len(run.heard)), sum(voice.lines for voice in run.voices), label, order, run.settings, failed
     )
 
 
@@ -98,25 +98,25 @@ def _failure(run: RunProfile) -> tuple[str, frozenset[str]]:
             for spot in _spots(event):
                 last[spot.source] = max(last[spot.source], spot.offset, steady.get(spot.source, 0))
     ends = [
-        (one, is_raised(event.text))
+        (line_ref, is_raised(event.text))
         for event in run.events.values()
         if _is_end(event)
-        for one in _spots(event)
-        if one.offset > last[one.source]
+        for line_ref in _spots(event)
+        if line_ref.offset > last[line_ref.source]
     ]
-    ignored = [one for event in run.events.values() if is_ignored(event.text) for one in _spots(event)]
+    ignored = [line_ref for event in run.events.values() if is_ignored(event.text) for line_ref in _spots(event)]
     raised = [
-        one
-        for one, was_raised in ends
+        number
+        for number, was_raised in ends
         if was_raised
-        and not any(other.source == one.source and 0 < one.offset - other.offset < IGNORED for other in ignored)
+        and not any(other.source == number.source and 0 < number.offset - other.offset < IGNORED for other in ignored)
     ]
     if not raised or len(raised) == len(ends):  # nobody stopped the others
         return "", frozenset()
-    first = min(raised, key=lambda one: (one.time is None, one.time or 0.0, one.source, one.offset))
+    first = min(raised, key=lambda item: (item.time is None, item.time or 0.0, item.source, item.offset))
     cut: dict[str, int] = {}
-    for one, _ in ends:
-        cut[one.source] = min(cut.get(one.source, one.offset), one.offset)
+    for number, _ in ends:
+        cut[number.source] = min(cut.get(number.source, number.offset), number.offset)
     behind = {
         event.id
         for event in run.events.values()
@@ -135,7 +135,7 @@ def _spots(event: RunEvent) -> list[LineRef]:
 
 def _ordered(run: RunProfile) -> list[RunEvent]:
     def first(event: RunEvent) -> tuple[float, str]:
-        times = [one.spots[0].time for one in event.nodes.values() if one.spots and one.spots[0].time is not None]
+        times = [node.spots[0].time for node in event.nodes.values() if node.spots and node.spots[0].time is not None]
         return (min(times) if times else math.inf, event.id)
 
     return sorted(run.events.values(), key=first)
@@ -144,19 +144,19 @@ def _ordered(run: RunProfile) -> list[RunEvent]:
 def pooled(runs: Sequence[Baseline], label: str = "") -> Baseline:
     """Several good runs as one: an event is known where any of them has it."""
     counts: dict[tuple[str, ...], tuple[int, int, int]] = {}
-    for one in runs:
-        for key, (lines, nodes, most) in one.counts.items():
+    for run in runs:
+        for key, (lines, nodes, most) in run.counts.items():
             old = counts.get(key, (0, 0, 0))
             counts[key] = (max(old[0], lines), max(old[1], nodes), max(old[2], most))
-    best = max(runs, key=lambda one: len(one.counts), default=None)
+    best = max(runs, key=lambda run: len(run.counts), default=None)
     return Baseline(
         counts,
-        max((one.nodes for one in runs), default=1),
-        max((one.lines for one in runs), default=0),
+        max((run.nodes for run in runs), default=1),
+        max((run.lines for run in runs), default=0),
         label,
         best.order if best else (),
         best.settings if best else None,
-        next((one.failed for one in runs if one.failed), ""),
+        next((run.failed for run in runs if run.failed), ""),
     )
 
 
@@ -183,7 +183,7 @@ class Lookup:
         rare = sorted(words, key=lambda word: (len(self._holding.get(word, ())), word))
         few = rare[: int(len(words) * (1 - ALIKE)) + 2]
         best, most = None, ALIKE
-        for other in {one for word in few for one in self._holding.get(word, ())[:200]}:
+        for other in {item for word in few for item in self._holding.get(word, ())[:200]}:
             theirs = frozenset(other)
             share = len(words & theirs) / len(words | theirs)
             if share > most or (share == most and best is not None and other < best):
@@ -194,15 +194,15 @@ class Lookup:
         """The share of words that the most alike event has in common with it, of those that share one of its rarer words."""
         words = frozenset(key)
         rare = sorted(words, key=lambda word: (len(self._holding.get(word, ())), word))
-        others = {one for word in rare[:4] for one in self._holding.get(word, ())[:50]}
-        return max((len(words & set(one)) / len(words | set(one)) for one in others), default=0.0)
+        others = {item for word in rare[:4] for item in self._holding.get(word, ())[:50]}
+        return max((len(words & set(other)) / len(words | set(other)) for other in others), default=0.0)
 
 
 def compare(run: RunProfile, good: Baseline) -> Mapping[str, EventComparison]:
     """Each event of a run against a good run."""
     lookup = Lookup(good.counts)
     size = max(1.0, len(run.heard) / max(1, good.nodes))
-    each = sum(one.lines for one in run.voices) / max(1, len(run.heard))
+    each = sum(voice.lines for voice in run.voices) / max(1, len(run.heard))
     length = max(1.0, each / max(1.0, good.lines / max(1, good.nodes)))
     found = {}
     for event in run.events.values():
@@ -213,7 +213,7 @@ def compare(run: RunProfile, good: Baseline) -> Mapping[str, EventComparison]:
             )
             continue
         lines, nodes, most = good.counts[key]
-        here = max((one.count for one in event.nodes.values()), default=0)
+        here = max((node.count for node in event.nodes.values()), default=0)
         fresh = _more(here, most * length)
         wide = _more(len(event.nodes), nodes * size) if len(event.nodes) > 1 else 0.0
         why = f"{here} times on one node, {most} at most in the last good run" if fresh else ""
@@ -232,17 +232,17 @@ def _more(here: float, usual: float) -> float:
 def is_foreign(run: RunProfile, good: Baseline) -> bool:
     """Whether the good run seems to be of another job: it knows few of the lines that most nodes of this one print."""
     usual = [
-        one
-        for one in run.events.values()
-        if len(one.nodes) * 2 >= len(run.heard)
-        and len(skeleton(one.text)) > 1
-        and harm(one.text, one.level) < 0.4
-        and not is_consequence(one.text)
+        event
+        for event in run.events.values()
+        if len(event.nodes) * 2 >= len(run.heard)
+        and len(skeleton(event.text)) > 1
+        and harm(event.text, event.level) < 0.4
+        and not is_consequence(event.text)
     ]
     if len(usual) < 8:
         return False
-    lookup, back = Lookup(good.counts), Lookup(skeleton(one.text) for one in run.events.values())
-    shared = sum(lookup.find(skeleton(one.text)) is not None for one in usual) / len(usual)
+    lookup, back = Lookup(good.counts), Lookup(skeleton(event.text) for event in run.events.values())
+    shared = sum(lookup.find(skeleton(item.text)) is not None for item in usual) / len(usual)
     wide = [key for key, (_, nodes, _) in good.counts.items() if nodes * 2 >= good.nodes]
     found = sum(back.find(key) is not None for key in wide) / max(1, len(wide))
     return shared < FOREIGN and found < FOREIGN
@@ -253,7 +253,7 @@ def doubts(run: RunProfile, good: Baseline) -> list[str]:
     said = []
     if good.failed:
         said.append(f"the good run seems to have failed itself ({good.failed!r}); its last lines do not count as usual")
-    here = sum(one.lines for one in run.voices) / max(1, len(run.heard))
+    here = sum(voice.lines for voice in run.voices) / max(1, len(run.heard))
     there = good.lines / good.nodes
     if there > LONGER * max(1.0, here):
         said.append(
@@ -267,7 +267,7 @@ def out_of_order(run: RunProfile, good: Baseline) -> tuple[str, ...]:
 
     Both orders are aligned, as many events as can be keeping their place: what L4 removes as it matches the runs in order of time.
     """
-    keys = {skeleton(one.text): one.id for one in reversed(_ordered(run))}
+    keys = {skeleton(item.text): item.id for item in reversed(_ordered(run))}
     places = {key: place for place, key in enumerate(good.order)}
     mine = [key for key in keys_in_order(run) if key in places]
     kept = _rising([places[key] for key in mine])
@@ -276,7 +276,7 @@ def out_of_order(run: RunProfile, good: Baseline) -> tuple[str, ...]:
 
 def keys_in_order(run: RunProfile) -> tuple[tuple[str, ...], ...]:
     """The words of a run's events in the order in which they first came, as many as are aligned."""
-    return tuple(dict.fromkeys(skeleton(one.text) for one in _ordered(run)))[:LONGEST]
+    return tuple(dict.fromkeys(skeleton(item.text) for item in _ordered(run)))[:LONGEST]
 
 
 def _rising(values: Sequence[int]) -> frozenset[int]:
@@ -306,9 +306,9 @@ def changed(run: RunProfile, good: Baseline) -> tuple[tuple[str, str, str], ...]
     Of options also those that only one has; "" for none.
     """
     before, now = good.settings or {}, run.settings
-    names = {one for one in before if one in now}
-    if any(one.startswith("--") for one in before) and any(one.startswith("--") for one in now):
-        names |= {one for one in (*before, *now) if one.startswith("--")}
+    names = {number for number in before if number in now}
+    if any(number.startswith("--") for number in before) and any(item.startswith("--") for item in now):
+        names |= {number for number in (*before, *now) if number.startswith("--")}
     order = sorted(names, key=lambda name: (_BUILT.search(name) is None, name))
     return tuple((name, before.get(name, ""), now.get(name, "")) for name in order if before.get(name) != now.get(name))
 
@@ -331,6 +331,8 @@ def differing_settings(run: RunProfile) -> tuple[DifferingSetting, ...]:
         usual, most = counts.most_common(1)[0]
         for value in sorted(counts):
             if value != usual and counts[value] * 2 <= most:
-                nodes = tuple(node for node, one in by_node.items() if one == value)
+                nodes = tuple(node for node, item in by_node.items() if item == value)
                 found.append(DifferingSetting(name, value, nodes, usual))
-    return tuple(sorted(found, key=lambda one: (len(one.nodes), _BUILT.search(one.name) is None, one.name, one.value)))
+    return tuple(
+        sorted(found, key=lambda item: (len(item.nodes), _BUILT.search(item.name) is None, item.name, item.value))
+    )

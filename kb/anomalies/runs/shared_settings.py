@@ -51,13 +51,13 @@ def shared_settings(witnesses: Iterable[Witness]) -> tuple[SharedSetting, ...]:
     nodes: dict[tuple[str, str], dict[str, bool]] = defaultdict(dict)
     told: dict[str, dict[str, bool]] = defaultdict(dict)
     since: dict[tuple[str, str], float] = {}
-    for one in witnesses:
-        for name, value in one.settings.items():
+    for witness in witnesses:
+        for name, value in witness.settings.items():
             key = name, value
-            nodes[key][one.node] = nodes[key].get(one.node, False) or one.failed
-            told[name][one.node] = told[name].get(one.node, False) or one.failed
-            if one.at is not None:
-                since[key] = min(since.get(key, one.at), one.at)
+            nodes[key][witness.node] = nodes[key].get(witness.node, False) or witness.failed
+            told[name][witness.node] = told[name].get(witness.node, False) or witness.failed
+            if witness.at is not None:
+                since[key] = min(since.get(key, witness.at), witness.at)
     found = []
     for (name, value), having in nodes.items():
         all_failed = sum(told[name].values())
@@ -72,7 +72,7 @@ def shared_settings(witnesses: Iterable[Witness]) -> tuple[SharedSetting, ...]:
                         name, value, failed, all_failed, well, all_well, since.get((name, value)), round(chance, 6)
                     )
                 )
-    return tuple(sorted(found, key=lambda one: (one.chance, one.name, one.value)))
+    return tuple(sorted(found, key=lambda item: (item.chance, item.name, item.value)))
 
 
 def _fisher(failed: int, all_failed: int, well: int, all_well: int) -> float:

@@ -57,7 +57,7 @@ class StepCourse:
     @property
     def stopped(self) -> float | None:
         """When the last step line came."""
-        known = [one for one in self.times if one is not None]
+        known = [time for time in self.times if time is not None]
         return known[-1] if known else None
 
 
@@ -71,11 +71,11 @@ def course_of(run: RunProfile, off: Mapping[str, float]) -> StepCourse:
         return StepCourse((), (), None, 1)
     rich = {name: sum(b.seconds is not None or b.loss is not None for b in beats) for name, beats in told.items()}
     best = min(told, key=lambda name: (-min(1, rich[name]), -max(b.step for b in told[name]), -len(told[name]), name))
-    beats = _rising(sorted(told[best], key=lambda one: one.spot.offset))
-    times = tuple(corrected(one.spot, off) for one in beats)
+    beats = _rising(sorted(told[best], key=lambda item: item.spot.offset))
+    times = tuple(corrected(step_line.spot, off) for step_line in beats)
     ahead = _ahead(run, beats, times, off)
     if ahead:
-        beats = tuple(replace(one, step=one.step + ahead) for one in beats)
+        beats = tuple(replace(step_line, step=step_line.step + ahead) for step_line in beats)
     gaps = [b - a for a, b in pairwise(times) if a is not None and b is not None and b >= a]
     strides = Counter(b.step - a.step for a, b in pairwise(beats) if b.step > a.step)
     return StepCourse(beats, times, median(gaps) if gaps else None, strides.most_common(1)[0][0] if strides else 1)
@@ -85,15 +85,15 @@ def _ahead(run: RunProfile, beats: Sequence[StepLine], times: Sequence[float | N
     """How far the steps that ranks name are ahead of a bar that began to count anew when the run was resumed."""
     known = [(time, beat.step) for time, beat in zip(times, beats, strict=True) if time is not None]
     gaps = []
-    for one in run.anchors:
-        time = corrected(one.spot, off)
+    for anchor in run.anchors:
+        time = corrected(anchor.spot, off)
         place = bisect_right(known, (time, math.inf)) if time is not None else 0
         if place:
-            gaps.append(one.step - known[place - 1][1])
+            gaps.append(anchor.step - known[place - 1][1])
     if len(gaps) < FEWEST:
         return 0
     usual = round(median(gaps))
-    steady = sum(abs(one - usual) <= LOOSE for one in gaps) * 3 >= 2 * len(gaps)
+    steady = sum(abs(gap - usual) <= LOOSE for gap in gaps) * 3 >= 2 * len(gaps)
     return usual if steady and usual > 5 * LOOSE else 0
 
 
@@ -143,15 +143,15 @@ def step_named(text: str, course: StepCourse) -> int | None:
 
 def changes(course: StepCourse) -> tuple[StepChange, ...]:
     """Where the job's steps turned for good: became slower, or their loss went off."""
-    found = [one for one in (_slower(course), _loss(course)) if one is not None]
-    return tuple(sorted(found, key=lambda one: (-one.size, one.step)))
+    found = [step_change for step_change in (_slower(course), _loss(course)) if step_change is not None]
+    return tuple(sorted(found, key=lambda step_change: (-step_change.size, step_change.step)))
 
 
 def _paces(course: StepCourse) -> list[tuple[int, float]]:
     """Seconds a step by index of the line: as it says, else by what it says was done in a second, else by the clock."""
     for said in (
-        [(i, one.seconds) for i, one in enumerate(course.beats) if one.seconds],
-        [(i, 1.0 / one.rate) for i, one in enumerate(course.beats) if one.rate],
+        [(i, item.seconds) for i, item in enumerate(course.beats) if item.seconds],
+        [(i, 1.0 / item.rate) for i, item in enumerate(course.beats) if item.rate],
     ):
         if len(said) * 2 > len(course.beats):
             return said
@@ -189,7 +189,7 @@ def _slower(course: StepCourse) -> StepChange | None:
     first = paces[cut][0]
     usual, slow = median(values[:cut]), median(values[cut:])
     beats = course.beats[first : first + 3]
-    if any(one.seconds for one in beats) or not any(one.rate for one in beats):
+    if any(beat.seconds for beat in beats) or not any(beat.rate for beat in beats):
         told = f"steps take {slow:.3g} s from here on, {usual:.3g} s before"
     else:
         told = f"steps take {slow / usual:.2g} times as long from here on"
@@ -213,7 +213,7 @@ def _is_slower(before: Sequence[float], after: Sequence[float]) -> bool:
 
 
 def _loss(course: StepCourse) -> StepChange | None:
-    points = [(i, one.loss) for i, one in enumerate(course.beats) if one.loss is not None]
+    points = [(i, item.loss) for i, item in enumerate(course.beats) if item.loss is not None]
     for place, (i, value) in enumerate(points):
         if value is not None and not math.isfinite(value):
             return StepChange(

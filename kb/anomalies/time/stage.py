@@ -136,7 +136,7 @@ class _StepClock:
     def __init__(self, course: StepCourse) -> None:
         self.course = course
         self._source = course.beats[0].spot.source
-        self._offsets = [one.spot.offset for one in course.beats]
+        self._offsets = [beat.spot.offset for beat in course.beats]
         self._times = [(t, i) for i, t in enumerate(course.times) if t is not None]
 
     @property
@@ -199,7 +199,7 @@ def _period(sampled: Iterable[set[int]], stride: int) -> int:
     for steps in sampled:
         known = sorted(steps)
         gaps = Counter(b - a for a, b in pairwise(known))
-        gap, often = max(gaps.items(), key=lambda one: (one[1], -one[0]), default=(0, 0))
+        gap, often = max(gaps.items(), key=lambda item: (item[1], -item[0]), default=(0, 0))
         if gap > 1.5 * stride and (often * 2 >= len(known) - 1):
             best = max(best, (len(known), gap))
     return best[1]

@@ -120,7 +120,7 @@ def ras_vote(
     found = [
         one for comm in timed[-1].communicators if (one := comparing.judge(comm, threshold, init_threshold)) is not None
     ]
-    found.sort(key=lambda one: (-one.age, -one.size, one.id))
+    found.sort(key=lambda item: (-item.age, -item.size, item.id))
     if not found:
         return RasVote(
             "no",
@@ -128,7 +128,7 @@ def ras_vote(
             span=span,
             polls=len(timed),
         )
-    age = max(one.age for one in found)
+    age = max(item.age for item in found)
     suspects = comparing.suspects(found)
     return RasVote("yes", _detail(found, suspects, age), age, span, len(timed), tuple(found[:SHOWN]), suspects)
 
@@ -149,7 +149,7 @@ def _launched(poll: RasReport) -> dict[tuple[str, int], Counts]:
 
 def _detail(found: Sequence[PendingCommunicator], suspects: Sequence[RasSuspect], age: float) -> str:
     what = f"{len(found)} communicator{'s' if len(found) > 1 else ''} stood still for {age:.0f} s or more"
-    named = [f"{one.state} {_name(one.place)}" for one in suspects[:4]]
+    named = [f"{suspect.state} {_name(suspect.place)}" for suspect in suspects[:4]]
     more = f" and {len(suspects) - 4} more" if len(suspects) > 4 else ""
     return f"{what}; they wait for: {', '.join(named)}{more}" if named else what
 
@@ -274,11 +274,15 @@ class _Polls:
     def suspects(self, found: Sequence[PendingCommunicator]) -> tuple[RasSuspect, ...]:
         """Give whom the others wait for: those who never wait first, then the dead, then in most communicators."""
         held: dict[Process | tuple[str, str, int], RasSuspect] = {}
-        for one in found:
-            for state, places in (("dead", one.dead), ("missing", one.missing), ("behind", one.odd)):
+        for pending_communicator in found:
+            for state, places in (
+                ("dead", pending_communicator.dead),
+                ("missing", pending_communicator.missing),
+                ("behind", pending_communicator.odd),
+            ):
                 for place in places:
                     named = (place.host, place.pid) if place.pid is not None else None
-                    key = named or ("", one.id, place.rank)
+                    key = named or ("", pending_communicator.id, place.rank)
                     old = held.get(key)
                     waits = self._waits[named] if named else 0
                     lacks = old.lacks + 1 if old else 1
@@ -288,27 +292,27 @@ class _Polls:
         order = {"dead": 0, "missing": 1, "behind": 2}
         ranked = sorted(
             held.values(),
-            key=lambda one: (
-                one.waits > 0,
-                order[one.state],
-                one.place.moves,
-                -one.lacks,
-                one.place.world_rank or 0,
-                one.place.host,
-                one.place.rank,
+            key=lambda ras_suspect: (
+                ras_suspect.waits > 0,
+                order[ras_suspect.state],
+                ras_suspect.place.moves,
+                -ras_suspect.lacks,
+                ras_suspect.place.world_rank or 0,
+                ras_suspect.place.host,
+                ras_suspect.place.rank,
             ),
         )
         return tuple(ranked[:SHOWN])
 
 
-def _worse(one: str, other: str) -> str:
-    return min(one, other, key=("dead", "missing", "behind").index)
+def _worse(entry: str, other: str) -> str:
+    return min(entry, other, key=("dead", "missing", "behind").index)
 
 
 def _same(old: RasCommunicator, new: RasCommunicator, now: Mapping[int, Counts]) -> bool:
     """Tell whether no rank that both answers count launched anything between them."""
     if new.partial:
-        return old.levels == new.levels and {one.rank for one in old.ranks} == {one.rank for one in new.ranks}
+        return old.levels == new.levels and {item.rank for item in old.ranks} == {item.rank for item in new.ranks}
     return all(not rank.counts or not now.get(rank.rank) or now[rank.rank] == rank.counts for rank in old.ranks)
 
 

@@ -235,7 +235,7 @@ def test_safe_names() -> None:
     names = ["../x", "..", "", "a/b", "a_b", "a b", "é", "x" * 500, "x" * 501]
     safe = [safe_name(name) for name in names]
     assert len(set(safe)) == len(names)
-    assert not [one for one in safe if "/" in one or one.startswith(".") or len(one) > 100 or not one.isascii()]
+    assert not [text for text in safe if "/" in text or text.startswith(".") or len(text) > 100 or not text.isascii()]
 
 
 def test_a_call_that_is_sent_once(server: Hostile) -> None:

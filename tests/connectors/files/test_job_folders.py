@@ -34,7 +34,7 @@ def _write(root: Path, files: dict[str, bytes | str]) -> Path:
 def found_by(folders: JobFolders, text: str, user: str | None = None) -> list[tuple[str | None, str | None]]:
     """The ids and names of the jobs that are found."""
     found = folders.find(JobQuery(text, ALL, user=user), Deadline.within(10))
-    return [(one.job.id, one.job.name) for one in found]
+    return [(item.job.id, item.job.name) for item in found]
 
 
 def collect_from(
@@ -94,7 +94,7 @@ def test_what_a_record_holds(tmp_path: Path) -> None:
         os.utime(path, (1_577_940_000, 1_577_940_000))
     [record] = JobFolders(FoldersSettings(f"{tmp_path}/run-{{id}}")).find(JobQuery("7", ALL), Deadline.within(5))
     assert record.job == Job(id="7", start=1_577_934_245.0, end=1_577_940_000.0, nodes={"node-1": (0,), "node-2": (1,)})
-    assert sorted((one.node, one.rank) for one in record.members) == [("node-1", 0), ("node-2", 1)]
+    assert sorted((member.node, member.rank) for member in record.members) == [("node-1", 0), ("node-2", 1)]
 
 
 def test_a_quiet_job_is_not_over(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_quiet_job_is_not_over(tmp_path: Path) -> None:
 def test_recent_jobs(shared: JobFolders) -> None:
     """What a mistyped name may have meant: those written to in the window, the newest first."""
     listed = shared.recent(Window(2_000_000.0, ALL.end), Deadline.within(5))
-    assert sorted(one.id for one in listed) == ["102", "103", "104"]
+    assert sorted(job_summary.id for job_summary in listed) == ["102", "103", "104"]
 
 
 def test_single_files_are_jobs_too(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_a_real_run_is_read(name, series, tmp_path):
     assert gaps == ()
     assert reading.tool == name
     assert abs(reading.ticks[-1] - time.time()) < 60
-    found = {one.name: one for one in reading.series}
+    found = {series_item.name: series_item for series_item in reading.series}
     assert found[series].resource.pid == busy.pid
     assert sum(value for _, value in found[series].points) > 0
 

@@ -63,7 +63,9 @@ def program(path: Path, text: str) -> str:
 def ranks(**wanted):
     """Rank → (pid, pids of its children), and the codes of the gaps."""
     found, gaps = Host().ranks(ProcessSelector(**wanted))
-    return {one.rank: (one.main.pid, [each.pid for each in one.children]) for one in found}, [gap.code for gap in gaps]
+    return {item.rank: (item.main.pid, [each.pid for each in item.children]) for item in found}, [
+        gap.code for gap in gaps
+    ]
 
 
 # Who runs here
@@ -146,7 +148,7 @@ def stacks(spy, **wanted):
     """One round: (rank, child) of each dump, and the gaps by code."""
     host = Host(spy)
     dumps, gaps = host.stacks(host.ranks(ProcessSelector(**wanted))[0])
-    return [(one.rank, one.child) for one in dumps], {gap.code: gap.reason for gap in gaps}
+    return [(dump.rank, dump.child) for dump in dumps], {gap.code: gap.reason for gap in gaps}
 
 
 def test_a_missing_py_spy_says_what_to_install(proc, tmp_path):
@@ -204,7 +206,7 @@ def test_a_process_that_ends_on_the_way_is_a_gap(proc, tmp_path):
     found, _ = host.ranks(ProcessSelector(pids=(30, 31)))
     proc.remove(30)
     dumps, gaps = host.stacks(found)
-    assert ([one.rank for one in dumps], [gap.code for gap in gaps]) == ([1], ["process_gone"])
+    assert ([dump.rank for dump in dumps], [gap.code for gap in gaps]) == ([1], ["process_gone"])
 
 
 def test_a_wish_to_stop_ends_a_round(proc, tmp_path):
@@ -352,7 +354,7 @@ def test_real_processes_are_sampled():
             while "stands_here" not in functions and time.monotonic() < deadline:
                 dumps, gaps = host.stacks(host.ranks(ProcessSelector(pids=(child.pid,)))[0])
                 functions = {
-                    each["name"] for one in dumps for thread in json.loads(one.data) for each in thread["frames"]
+                    each["name"] for dump in dumps for thread in json.loads(dump.data) for each in thread["frames"]
                 }
             if any("CAP_SYS_PTRACE" in gap.reason for gap in gaps):
                 pytest.skip("py-spy may not read processes here")

@@ -64,8 +64,8 @@ def pytorch_cluster(workers=3, manifest="cluster.yaml", job="llm-7b"):
         for at in range(workers)
     ]
     cluster.add(parent, *pods, *(node(f"node-{at}") for at in range(workers)))
-    for at, one in enumerate(pods):
-        cluster.log(one, [(START + 60 + step, f"worker {at} step {step}") for step in range(5)])
+    for at, item in enumerate(pods):
+        cluster.log(item, [(START + 60 + step, f"worker {at} step {step}") for step in range(5)])
     return cluster
 
 
@@ -144,7 +144,7 @@ def test_a_job_with_its_ranks_nodes_and_end():
 )
 def test_names_of_jobs(text, namespace, names):
     """A name is exact, and may say its namespace or kind."""
-    assert [one.job.id for one in found(pytorch_cluster(), text, namespace=namespace)] == names
+    assert [group.job.id for group in found(pytorch_cluster(), text, namespace=namespace)] == names
 
 
 def test_what_controls_a_job_is_the_job():
@@ -194,14 +194,14 @@ def test_pods_that_nothing_controls():
     )
     (one,) = found(cluster, "exp-9", job_labels=("team/run",))
     assert [(member.name, member.rank) for member in one.members] == [("free-0", 0), ("free-1", 1)]
-    assert [one.job.name for one in found(cluster, "free-1")] == ["free-1"]
+    assert [group.job.name for group in found(cluster, "free-1")] == ["free-1"]
     assert found(cluster, "exp-9") == ()
 
 
 def test_other_namespaces_do_not_exist():
     """Where only some namespaces are ours, nothing is asked of another one, and nothing of it is known."""
     cluster = pytorch_cluster(manifest="namespaced.yaml")
-    assert [one.job.id for one in found(cluster, "llm-7b", namespaces=("ml",), nodes=False)] == ["ml/llm-7b"]
+    assert [group.job.id for group in found(cluster, "llm-7b", namespaces=("ml",), nodes=False)] == ["ml/llm-7b"]
     assert found(cluster, "other/llm-7b", namespaces=("ml",), nodes=False) == ()
     assert not [path for _, path, _ in cluster.seen if path != "/apis" and "/namespaces/ml/" not in path]
 
@@ -220,7 +220,7 @@ def test_the_last_good_run():
             "completionTime": condition(kind, START + end)["lastTransitionTime"],
         }
         cluster.add(thing("kubeflow.org/v1", "PyTorchJob", f"llm-7b-{number}", status=status))
-    assert [one.last_good for one in found(cluster, "llm-7b-12")] == ["ml/llm-7b-10"]
+    assert [group.last_good for group in found(cluster, "llm-7b-12")] == ["ml/llm-7b-10"]
 
 
 def test_jobs_of_a_window():
@@ -233,7 +233,7 @@ def test_jobs_of_a_window():
     )
     with serving(cluster) as url:
         listed = Kubernetes(settings(url)).recent(WINDOW, Deadline.within(10))
-    assert [one.name for one in listed] == ["new", "llm-7b"]
+    assert [job_summary.name for job_summary in listed] == ["new", "llm-7b"]
     assert listed[1] == JobSummary("ml/llm-7b", "llm-7b", "FAILED", START + 30, START + 3000, None, "ml")
 
 
@@ -256,7 +256,7 @@ def test_logs_by_rank():
 def test_pods_and_nodes_as_a_bundle_has_them():
     """pods.json and nodes.json are what the reader of bundles reads, and hold no environment, arguments or annotations."""
     spool, _ = collected(pytorch_cluster())
-    kinds = [one.kind for one in read_kubernetes(spool.parts["pods.json"], "pods.json")[0]]
+    kinds = [item.kind for item in read_kubernetes(spool.parts["pods.json"], "pods.json")[0]]
     assert sorted(set(kinds)) == ["exit", "oom_kill", "pod"]
     assert read_kubernetes(spool.parts["nodes.json"], "nodes.json") == ((), ())
     assert not [
@@ -283,13 +283,13 @@ def test_a_node_that_is_gone():
     cluster.dead_nodes.add("node-1")
     spool, gaps = collected(cluster)
     told = read_kubernetes(spool.parts["nodes.json"], "nodes.json")[0]
-    assert [(one.kind, one.resource.node) for one in told] == [
+    assert [(item.kind, item.resource.node) for item in told] == [
         ("node_failure", "node-1"),
         ("node_failure", "node-1"),
         ("lease", "node-1"),
     ]
     assert set(spool.logs) == {"logs/kubernetes/rank-0.log", "logs/kubernetes/rank-2.log"}
-    (gap,) = [one for one in gaps if one.code == "source_server_error"]
+    (gap,) = [item for item in gaps if item.code == "source_server_error"]
     assert (gap.scope, "no route to host" in gap.reason) == ("llm-7b-worker-1", True)
 
 
@@ -326,7 +326,7 @@ def test_a_previous_log_that_is_gone():
     cluster.odd_logs["llm-7b-worker-0"] = "unable to retrieve container logs for containerd://4f2"
     spool, gaps = collected(cluster)
     assert spool.logs == {}
-    assert [one.code for one in gaps if one.code.startswith("logs")] == ["logs_lost"]
+    assert [gap.code for gap in gaps if gap.code.startswith("logs")] == ["logs_lost"]
 
 
 def test_nodes_whose_clock_zone_is_not_utc():
@@ -361,11 +361,11 @@ def test_of_many_pods_the_odd_ones_are_fetched_whole():
     """Beyond 64 pods those that went wrong come whole, of the others the ends; all stays within the bounds."""
     cluster = pytorch_cluster(100)
     pods = cluster.objects["", "pods"]
-    for at, one in enumerate(pods):
+    for at, item in enumerate(pods):
         if at != 90:
-            one["status"]["phase"] = "Running"
-            one["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": "2025-11-13T02:14:20Z"}}
-        cluster.log(one, [(START + 60 + step, f"step {step}") for step in range(1000)])
+            item["status"]["phase"] = "Running"
+            item["status"]["containerStatuses"][0]["state"] = {"running": {"startedAt": "2025-11-13T02:14:20Z"}}
+        cluster.log(item, [(START + 60 + step, f"step {step}") for step in range(1000)])
     spool, gaps = collected(cluster)
     counts = {path: data.count(b"\n") for path, data in spool.logs.items()}
     assert counts["logs/kubernetes/rank-90.log"] == 1000
@@ -402,7 +402,7 @@ def test_events_of_the_job_and_its_nodes_only():
     )
     spool, _ = collected(cluster)
     told = read_kubernetes(spool.parts["events.json"], "events.json")[0]
-    assert [(one.kind, one.fields["name"]) for one in told] == [
+    assert [(item.kind, item.fields["name"]) for item in told] == [
         ("kill", "llm-7b-worker-0"),
         ("eviction", "llm-7b-worker-9"),
         ("warning", "llm-7b"),
@@ -418,7 +418,7 @@ def test_many_events_come_page_by_page():
     cluster.expire_after = 1
     spool, _ = collected(cluster)
     told = read_kubernetes(spool.parts["events.json"], "events.json")[0]
-    assert sorted(int(one.message.split()[1]) for one in told) == list(range(1300))
+    assert sorted(int(item.message.split()[1]) for item in told) == list(range(1300))
     refused = [query for _, path, query in cluster.seen if path.endswith("ml/events")]
     assert [("continue" in query) for query in refused] == [False, True, True, False, True, True]
 
@@ -428,7 +428,7 @@ def test_too_many_events_are_cut():
     cluster = pytorch_cluster(1)
     cluster.add(*(event(cluster.objects["", "pods"][0], "BackOff", "x", number=at) for at in range(1300)))
     _, gaps = collected(cluster, bounds=Bounds(pages=4))
-    (gap,) = [one for one in gaps if one.code == "events_cut"]
+    (gap,) = [item for item in gaps if item.code == "events_cut"]
     assert (gap.scope, gap.reason, gap.got) == ("events in ml", "more than 2 pages of 500", "1000 events")
 
 
@@ -436,10 +436,10 @@ def test_events_are_kept_an_hour():
     """A window that begins before the server's memory is a gap; one within it is not."""
     now = time.time()
     _, gaps = collected(pytorch_cluster(1), window=Window(now - 7200, now))
-    (gap,) = [one for one in gaps if one.code == "events_expired"]
+    (gap,) = [item for item in gaps if item.code == "events_expired"]
     assert gap.reason == "Kubernetes keeps events for 1 h"
     _, gaps = collected(pytorch_cluster(1), window=Window(now - 600, now))
-    assert "events_expired" not in [one.code for one in gaps]
+    assert "events_expired" not in [item.code for item in gaps]
 
 
 def test_what_is_inferred_is_said():
@@ -492,7 +492,7 @@ def test_every_right_of_the_roles_is_used():
         connector = Kubernetes(settings(url))
         for index, (space, rule) in enumerate(rules):
             for verb in rule["verbs"]:
-                kept = {**rule, "verbs": [one for one in rule["verbs"] if one != verb]}
+                kept = {**rule, "verbs": [item for item in rule["verbs"] if item != verb]}
                 cluster.rights = [*rules[:index], (space, kept), *rules[index + 1 :]]
                 checked = connector.check(Deadline.within(10))
                 assert f"{verb} {rule['resources'][0]}" in checked.words
@@ -653,4 +653,4 @@ def test_a_connector_with_a_kubeconfig(tmp_path):
         jobs = Kubernetes(KubernetesSettings(kubeconfig=str(path))).find(
             JobQuery("llm-7b", WINDOW), Deadline.within(10)
         )
-    assert [one.job.id for one in jobs] == ["ml/llm-7b"]
+    assert [job.job.id for job in jobs] == ["ml/llm-7b"]

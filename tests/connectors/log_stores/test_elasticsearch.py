@@ -70,7 +70,7 @@ def test_pages_lose_nothing_and_double_nothing(flavour: str, backward: bool) -> 
     docs = [doc(BEGIN + chance.randrange(4) * NS, f"{at % 90}", str(at % 3)) for at in range(300)]
     with store(ElasticDouble(docs, MAPPING, flavour=flavour), page=50) as found:
         lines = taken(found, ALL._replace(backward=backward))
-    assert Counter((one["@timestamp"], one["message"]) for one in docs) == Counter(lines)
+    assert Counter((entry["@timestamp"], entry["message"]) for entry in docs) == Counter(lines)
     assert [at for at, _ in lines] == sorted((at for at, _ in lines), reverse=backward)
 
 
@@ -193,7 +193,7 @@ def test_jobs_are_found_by_their_field() -> None:
         (record,) = source.find(JobQuery(JOB, window), Deadline.within(5))
         assert source.find(JobQuery("llm", window), Deadline.within(5)) == ()
         recent = source.recent(window, Deadline.within(5))
-    assert [(one.name, one.node, one.rank) for one in record.members] == [
+    assert [(member.name, member.node, member.rank) for member in record.members] == [
         ("rank-0_node-a", "node-a", 0),
         ("rank-1_node-a", "node-a", 1),
     ]

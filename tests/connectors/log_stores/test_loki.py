@@ -124,7 +124,7 @@ def test_metadata_tells_who_speaks() -> None:
         found = store(double)
         page = next(iter(found.pages(ALL)))
         speakers = sorted({line.who for line in page})
-        assert [one.rank for one in speakers] == ["0", "1"]
+        assert [speaker.rank for speaker in speakers] == ["0", "1"]
         only = taken(found, ALL._replace(of=(speakers[1],)))
         assert [text for _, text in only] == [f"line {at}" for at in range(1, 10, 2)]
 
@@ -135,7 +135,7 @@ NAMES = ('a"} or {job=~".+', "a\\", "a\nb", "a`b", "a|other", ".*", "l\x00m", "\
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_names_are_quoted(name: str) -> None:
     """A name with signs of LogQL, of regular expressions or of control finds its own streams and no others."""
-    streams = [Stream({"job": one, "pod": one}, [(BEGIN, f"of {one!r}")]) for one in (*NAMES, "other")]
+    streams = [Stream({"job": word, "pod": word}, [(BEGIN, f"of {word!r}")]) for word in (*NAMES, "other")]
     with serving(LokiDouble(streams)) as double:
         assert taken(store(double, streams={"job": (name,)}), ALL) == [(BEGIN, f"of {name!r}")]
         two = taken(store(double, streams={"job": (name, "none.*")}), ALL)
@@ -179,7 +179,7 @@ def test_bounds_cut_and_say_so() -> None:
         spool, gaps = collected(
             LokiSettings(Endpoint(double.url), page=50), stored_logs.record(), bounds=Bounds(log_lines=80)
         )
-    assert sum(one.count(b"\n") for one in spool.logs.values()) <= 130
+    assert sum(log.count(b"\n") for log in spool.logs.values()) <= 130
     assert {gap.code for gap in gaps} == {"lines_cut", "logs_cut"}
 
 

@@ -38,22 +38,22 @@ class Listed:
             if (not ask.words or any(word in text.lower() for word in ask.words))
             and (not ask.of or LogOrigin(rank) in ask.of)
         ]
-        found = [one for one in found if ask.start <= one.at < ask.end]
-        return sorted(found, key=lambda one: one.at, reverse=ask.backward)
+        found = [stored_line for stored_line in found if ask.start <= stored_line.at < ask.end]
+        return sorted(found, key=lambda stored_line: stored_line.at, reverse=ask.backward)
 
     def tally(self, start: int, end: int, bucket: int) -> Tally:
         """Counts by rank and time."""
         counts: dict[LogOrigin, dict[int, int]] = {}
-        for one in self._wanted(LineQuery(start, end)):
-            held = counts.setdefault(one.who, {})
-            held[one.at // bucket * bucket] = held.get(one.at // bucket * bucket, 0) + 1
+        for item in self._wanted(LineQuery(start, end)):
+            held = counts.setdefault(item.who, {})
+            held[item.at // bucket * bucket] = held.get(item.at // bucket * bucket, 0) + 1
         return Tally(bucket, counts)
 
     def histogram(self, start: int, end: int, bucket: int, words: tuple[str, ...]) -> Mapping[int, int]:
         """Counts by time."""
         found: dict[int, int] = {}
-        for one in self._wanted(LineQuery(start, end, words=words)):
-            found[one.at // bucket * bucket] = found.get(one.at // bucket * bucket, 0) + 1
+        for item in self._wanted(LineQuery(start, end, words=words)):
+            found[item.at // bucket * bucket] = found.get(item.at // bucket * bucket, 0) + 1
         return found
 
     def pages(self, ask: LineQuery) -> Iterator[Sequence[StoredLine]]:
@@ -67,9 +67,9 @@ class Listed:
     def sampled(self, ask: LineQuery, every: int) -> Sequence[StoredLine]:
         """Every so many nanoseconds one."""
         kept: list[StoredLine] = []
-        for one in self._wanted(ask):
-            if not kept or one.at - kept[-1].at >= every:
-                kept.append(one)
+        for item in self._wanted(ask):
+            if not kept or item.at - kept[-1].at >= every:
+                kept.append(item)
         return kept[: ask.limit]
 
     def gaps(self) -> Sequence[Gap]:
@@ -151,7 +151,7 @@ def test_a_storm_gives_its_onset_and_its_end() -> None:
 
 def test_those_that_fell_silent_are_asked_for() -> None:
     """A rank whose last line lies far back is there with it, and with when it was heard last."""
-    lines = [one for one in chatter(8, 1500) if one[1] != "6" or one[0] < 300]
+    lines = [item for item in chatter(8, 1500) if item[1] != "6" or item[0] < 300]
     spool, _ = pulled(Listed(lines))
     assert spool.logs["logs/store/rank-6.log"].endswith(b"rank 6 reads a sample at 299\n")
     assert spool.told["logs/store/rank-6.log"]["written"] == BEGIN / NS + 299

@@ -64,7 +64,7 @@ def test_metrics_are_lines_that_the_readers_know():
     (data,) = spool.logs.values()
     assert data.splitlines()[0] == b'2025-11-13T02:13:20.000000000Z {"step": 0, "loss": 9.0, "learning_rate": 0.1}'
     points = [read_line(line) for line in data.splitlines()]
-    assert [(one.step, one.loss, one.learning_rate) for one in points] == [
+    assert [(point.step, point.loss, point.learning_rate) for point in points] == [
         (0, 9.0, 0.1),
         (1, 8.0, None),
         (2, 7.0, 0.1),
@@ -78,7 +78,7 @@ def test_metrics_are_lines_that_the_readers_know():
 def test_values_that_are_no_numbers():
     """What is nan or inf is what a diagnosis looks for: they come through."""
     values = [2.0, math.nan, math.inf]
-    spool, _ = collected(tracker(loss=[(START + at, at, one) for at, one in enumerate(values)]))
+    spool, _ = collected(tracker(loss=[(START + at, at, item) for at, item in enumerate(values)]))
     read = [read_line(line).loss for line in spool.logs["logs/mlflow/llm-7b-aaaa.log"].splitlines()]
     assert (read[0], math.isnan(read[1]), read[2]) == (2.0, True, math.inf)
 
@@ -197,6 +197,6 @@ def test_a_real_server():
     gaps = tuple(Mlflow(MlflowSettings(client.endpoint), client).collect(asked, spool))
     (data,) = [data for path, data in spool.logs.items() if name in path]
     steps = [read_line(line) for line in data.splitlines()]
-    assert [one.step for one in steps] == list(range(4001, 24_001))
+    assert [step.step for step in steps] == list(range(4001, 24_001))
     assert math.isnan(steps[-1].loss)
     assert {gap.code for gap in gaps} <= {"points_cut"}

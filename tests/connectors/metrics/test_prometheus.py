@@ -63,9 +63,9 @@ def series(shelf, metric):
     found = {}
     for path, body in sorted(shelf.parts.items()):
         read, _ = read_prometheus(body, path)
-        for one in read or ():
-            if one.metric == metric:
-                found[one.resource.node, one.resource.gpu or one.part] = (one.values[-1], len(set(one.times)))
+        for item in read or ():
+            if item.metric == metric:
+                found[item.resource.node, item.resource.gpu or item.part] = (item.values[-1], len(set(item.times)))
     return found
 
 
@@ -174,7 +174,7 @@ def test_a_long_window_is_asked_for_in_pieces(address, monkeypatch):
     monkeypatch.setattr("connectors.metrics.promql_builder.MOST_POINTS", 50)
     shelf, _ = collected(address, pods("east", "fit-1"), gpu=("DCGM_FI_DEV_GPU_UTIL",), node=())
     bodies = [json.loads(body) for path, body in sorted(shelf.parts.items())]
-    times = [time for one in bodies for time, _ in one["data"]["result"][0]["values"]]
+    times = [time for chunk in bodies for time, _ in chunk["data"]["result"][0]["values"]]
     assert len(bodies) == 3
     assert (len(set(times)), len(times) - len(set(times))) == (121, 2)
 

@@ -97,8 +97,8 @@ def test_pieces_cover_the_window_and_touch():
     found = list(split_window(Window(1_000_007.0, 1_000_007.0 + 25_000 * 5), 5.0))
     assert found[0].start == 1_000_005.0
     assert found[-1].end == 1_000_007.0 + 25_000 * 5
-    assert all(one.end == two.start for one, two in pairwise(found))
-    assert all((one.end - one.start) / 5 < 10_000 for one in found)
+    assert all(item.end == two.start for item, two in pairwise(found))
+    assert all((window.end - window.start) / 5 < 10_000 for window in found)
     assert len(found) == 3
 
 

@@ -82,8 +82,8 @@ def test_each_metric_is_scanned_by_itself():
     run = Run("x1", "llm-7b", rows(20))
     spool, gaps = collected(Door([run, Run("x2", "other", rows(1))]))
     points = [read_line(line) for line in spool.logs["logs/wandb/llm-7b-x1.log"].splitlines()]
-    assert [(one.step, one.loss) for one in points] == [(at, float(at)) for at in range(20)]
-    assert [one.step for one in points if one.learning_rate] == [0, 10]
+    assert [(point.step, point.loss) for point in points] == [(at, float(at)) for at in range(20)]
+    assert [point.step for point in points if point.learning_rate] == [0, 10]
     assert run.asked == [(("_step", "_timestamp", "train/loss"), 0), (("_step", "_timestamp", "lr"), 0)]
     assert gaps == ()
 

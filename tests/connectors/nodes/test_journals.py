@@ -90,7 +90,7 @@ def test_a_failed_check_is_an_event_of_its_node(tmp_path):
     for path, data in shelf.parts.items():
         write(tmp_path / "bundle" / path, data.decode())
     events = read_parts(tmp_path / "bundle").events
-    assert [(one.kind, one.reason, one.resource.node, one.resource.gpu) for one in events] == [
+    assert [(event.kind, event.reason, event.resource.node, event.resource.gpu) for event in events] == [
         ("health_check", "memory", "gpu-1", "3")
     ]
 

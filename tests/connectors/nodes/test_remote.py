@@ -83,7 +83,9 @@ def test_the_script_of_the_documentation():
     program = "import os, time\nos.fork()\nprint(1, flush=True)\ntime.sleep(60)"
     environments = [{**os.environ, "RANK": str(rank), "SLURM_JOB_ID": "7700123"} for rank in (41, 42)]
     words = [sys.executable, "-c", program]
-    children = [subprocess.Popen(words, env=one, stdout=-1, start_new_session=True) for one in environments]
+    children = [
+        subprocess.Popen(words, env=environment, stdout=-1, start_new_session=True) for environment in environments
+    ]
     try:
         for child in children:
             child.stdout.readline()

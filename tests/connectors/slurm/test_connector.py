@@ -102,9 +102,9 @@ def test_a_job_of_a_newer_version(rest):
 
 def test_names_and_what_ran(rest):
     """A name finds its jobs, newest first; another user's are none of them."""
-    assert [one.job.id for one in found(rest, "llm-7b")] == ["4711", "4700"]
+    assert [group.job.id for group in found(rest, "llm-7b")] == ["4711", "4700"]
     assert found(rest, "llm-7b", user="eve") == ()
-    assert [one.id for one in rest.recent(Window(START, END), Deadline.within(5))] == ["4711"]
+    assert [job_summary.id for job_summary in rest.recent(Window(START, END), Deadline.within(5))] == ["4711"]
 
 
 def test_what_is_listed_of_a_job(rest):
@@ -135,7 +135,7 @@ def test_nodes_and_their_reasons(rest):
         rest.collect(CollectionRequest(JobRecord(Job(id="4711"), "slurm"), Window(START, END), deadline), shelf) == ()
     )
     answer, _ = read_slurm(shelf.parts["slurm.json"], "slurm.json", "4711")
-    (down,) = [one for one in answer.events if one.resource.node == "gpu-2"]
+    (down,) = [event for event in answer.events if event.resource.node == "gpu-2"]
     assert (down.kind, down.reason, down.time) == ("node_failure", "Xid 79", END + 30.0)
     assert down.message == "gpu-2 is DOWN+DRAIN+NOT_RESPONDING: Xid 79"
 

@@ -134,7 +134,7 @@ def test_a_failed_job(cluster, slurm):
     assert record.paths == (f"{out}/pretrain-{job.id}-root.out", f"{out}/err-{int(job.id):05}-%.txt")
     assert sorted(record.paths) == sorted(str(path) for path in out.iterdir() if str(path) in record.paths)
     assert record.last_good == cluster.ids["good"]
-    assert [(one.name, one.node, one.rank) for one in record.members] == [
+    assert [(member.name, member.node, member.rank) for member in record.members] == [
         (f"{job.id}.{rank}", f"gpu0{rank // 2 + 1}", rank) for rank in range(4)
     ]
 
@@ -147,15 +147,15 @@ def test_out_of_memory(cluster, slurm):
     if record.job.state == "COMPLETED":
         pytest.skip("this kernel did not keep the limit that Slurm set")
     answer, _ = collected(slurm, cluster.ids["memory"])
-    killed = [one for one in answer.events if one.kind == "oom_kill"]
-    assert [(one.fields["step"], one.resource.node) for one in killed] == [("0", record.attempts[-1].nodes[0])]
+    killed = [event for event in answer.events if event.kind == "oom_kill"]
+    assert [(item.fields["step"], item.resource.node) for item in killed] == [("0", record.attempts[-1].nodes[0])]
     assert "Detected 1 oom" in (cluster.at / "out" / f"slurm-{cluster.ids['memory']}.out").read_text()
 
 
 def test_a_requeued_job_has_its_attempts(cluster, slurm):
     """Runs under one id are attempts, oldest first, each with its own times and end."""
     (record,) = found(slurm, cluster.ids["again"])
-    assert [(one.number, one.state) for one in record.attempts] == [(0, "REQUEUED"), (1, "FAILED")]
+    assert [(attempt.number, attempt.state) for attempt in record.attempts] == [(0, "REQUEUED"), (1, "FAILED")]
     assert (record.attempts[1].exit_code, record.job.attempt) == (9, 1)
     assert record.attempts[0].stopped <= record.attempts[1].scheduled
 
@@ -163,13 +163,13 @@ def test_a_requeued_job_has_its_attempts(cluster, slurm):
 def test_arrays_and_jobs_of_several_parts(cluster, slurm):
     """A task of an array and a part are jobs of their own; the id of a job of parts is all of them; a step is its job."""
     base, het = cluster.ids["array"], cluster.ids["het"].partition("+")[0]
-    assert [one.job.id for one in found(slurm, f"{base}_2")] == [f"{base}_2"]
-    assert {one.job.id for one in found(slurm, base)} == {f"{base}_1", f"{base}_2"}
+    assert [group.job.id for group in found(slurm, f"{base}_2")] == [f"{base}_2"]
+    assert {group.job.id for group in found(slurm, base)} == {f"{base}_1", f"{base}_2"}
     (whole,) = found(slurm, het)
     assert (whole.job.id, whole.job.state, len(whole.job.nodes)) == (het, "FAILED", len(whole.members))
-    assert [one.job.id for one in found(slurm, f"{het}+1")] == [f"{het}+1"]
-    assert [one.job.id for one in found(slurm, f"{cluster.ids['failed']}.0")] == [cluster.ids["failed"]]
-    assert [one.job.id for one in found(slurm, f"{cluster.ids['failed']}.batch")] == [cluster.ids["failed"]]
+    assert [group.job.id for group in found(slurm, f"{het}+1")] == [f"{het}+1"]
+    assert [group.job.id for group in found(slurm, f"{cluster.ids['failed']}.0")] == [cluster.ids["failed"]]
+    assert [group.job.id for group in found(slurm, f"{cluster.ids['failed']}.batch")] == [cluster.ids["failed"]]
 
 
 @pytest.mark.parametrize("way", ["slurm", "rest"])
@@ -209,9 +209,11 @@ def test_what_ran_lately(way, request):
     """The jobs of a window, each once, newest first."""
     now = time.time()
     listed = request.getfixturevalue(way).recent(Window(now - 3600, now + 60), Deadline.within(30))
-    assert {one.name for one in listed} >= {"late", "pretrain", "sweep", "parts", "again"}
-    assert len({one.id for one in listed}) == len(listed)
-    assert [one.start or 0 for one in listed] == sorted((one.start or 0 for one in listed), reverse=True)
+    assert {job_summary.name for job_summary in listed} >= {"late", "pretrain", "sweep", "parts", "again"}
+    assert len({job_summary.id for job_summary in listed}) == len(listed)
+    assert [job_summary.start or 0 for job_summary in listed] == sorted(
+        (job_summary.start or 0 for job_summary in listed), reverse=True
+    )
 
 
 def collected(slurm, job_id):
@@ -226,10 +228,10 @@ def test_collected_by_commands(cluster, slurm):
     """The bundle's part tells of every run and step, and of the node that was drained since, with the reason."""
     answer, gaps = collected(slurm, cluster.ids["failed"])
     assert gaps == ()
-    told = [(one.kind, one.resource.node, one.reason) for one in answer.events]
+    told = [(event.kind, event.resource.node, event.reason) for event in answer.events]
     assert ("exit", None, "FAILED") in told
     assert ("cordoned", "gpu02", "fan 3 [is] loud") in told
-    assert [one.fields.get("exit_code") for one in answer.events if one.kind == "exit"] == [7, 7, 7]
+    assert [event.fields.get("exit_code") for event in answer.events if event.kind == "exit"] == [7, 7, 7]
 
 
 def test_collected_by_slurmrestd(cluster, rest):
@@ -237,9 +239,9 @@ def test_collected_by_slurmrestd(cluster, rest):
     answer, gaps = collected(rest, cluster.ids["failed"])
     assert gaps == ()
     assert ("cordoned", "gpu02", "fan 3 [is] loud") in [
-        (one.kind, one.resource.node, one.reason) for one in answer.events
+        (event.kind, event.resource.node, event.reason) for event in answer.events
     ]
-    assert {one.fields.get("exit_code") for one in answer.events if one.kind == "exit"} == {None}
+    assert {event.fields.get("exit_code") for event in answer.events if event.kind == "exit"} == {None}
     (record,) = found(rest, cluster.ids["failed"])
     assert (record.job.state, dict(record.job.nodes)) == ("FAILED", {"gpu01": (0, 1), "gpu02": (2, 3)})
     assert record.attempts[-1].exit_code == 7  # of the controller, while it remembers
@@ -276,7 +278,7 @@ def test_through_a_shell_at_another_host(cluster, slurm):
     marked = cluster.at / "marked"
     assert found(through, f"x; touch {marked}") == found(through, f"$(touch {marked})") == ()
     assert not marked.exists()
-    assert [one.job.id for one in found(through, ODD)] == [cluster.ids["odd"]]
+    assert [group.job.id for group in found(through, ODD)] == [cluster.ids["odd"]]
 
 
 def test_without_slurm(tmp_path, monkeypatch):
@@ -321,13 +323,13 @@ def test_a_backfill_sees_the_bad_ends(cluster, slurm):
     cluster_ = Cluster("west", connectors=(Connector("slurm", "slurm", slurm.settings),))
     now = time.time()
     past = past_jobs((cluster_,), now - 2 * 86400, now + 60)
-    found = {one.job: one for one in past.jobs}
+    found = {job.job: job for job in past.jobs}
     assert past.troubles == ()
     assert {cluster.ids[name] for name in bad} <= set(found)
     assert not {cluster.ids[name] for name in ("good", "stopped")} & set(found)
     assert f"{cluster.ids['array']}_1" in found
     assert found[cluster.ids["odd"]].how == "FAILED, exit code 5"
-    assert {one.job for one in past_jobs((cluster_,), now - 86400, now + 60, pattern="pre*").jobs} == {
+    assert {job.job for job in past_jobs((cluster_,), now - 86400, now + 60, pattern="pre*").jobs} == {
         cluster.ids["failed"],
         cluster.ids["odd"],
     }

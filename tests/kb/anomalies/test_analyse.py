@@ -73,7 +73,7 @@ BROKEN = ("n2", "RuntimeError: CUDA error: uncorrectable ECC error encountered",
 def test_an_event_that_the_good_run_lacks_is_told_with_its_node_stage_and_step() -> None:
     """What only the failed run says, at its end, on one node, is the answer."""
     found = look(a_run(BROKEN), baseline_of(a_run(state="COMPLETED")))
-    assert [BROKEN[1]] == [one.event.text for one in found.events]
+    assert [BROKEN[1]] == [event.event.text for event in found.events]
     assert found.nodes[0].node == "n2"
     assert (found.stage, found.step) == ("iterating", 41)
 
@@ -81,7 +81,7 @@ def test_an_event_that_the_good_run_lacks_is_told_with_its_node_stage_and_step()
 def test_without_a_good_run_it_works_and_says_so() -> None:
     """A missing good run costs the filter, not the answer."""
     found = look(a_run(BROKEN))
-    assert [BROKEN[1]] == [one.event.text for one in found.events]
+    assert [BROKEN[1]] == [event.event.text for event in found.events]
     assert found.said == ("no good run was compared with; lines are not filtered",)
 
 
@@ -98,7 +98,7 @@ def test_a_good_run_that_failed_itself_does_not_hide_the_same_failure() -> None:
     stopped = tuple((f"n{i}", "Sending process 7 closing signal SIGTERM", "warning", 75.0) for i in range(4))
     failed = baseline_of(a_run(BROKEN, *stopped))
     found = look(a_run(BROKEN, *stopped), failed)
-    assert [BROKEN[1]] == [one.event.text for one in found.events]
+    assert [BROKEN[1]] == [event.event.text for event in found.events]
     assert "failed itself" in found.said[0]
 
 
@@ -112,28 +112,28 @@ def test_new_harmless_words_of_all_nodes_are_passed_over() -> None:
     """A new version's warning, which all print while they go on, ranks below what ended the run."""
     drift = tuple((f"n{i}", "unknown option is not supported by this driver", "warning", 10.0) for i in range(4))
     found = look(a_run(*drift, BROKEN), baseline_of(a_run(state="COMPLETED")))
-    assert [BROKEN[1]] == [one.event.text for one in found.events]
+    assert [BROKEN[1]] == [event.event.text for event in found.events]
 
 
 def test_consequences_are_not_told_beside_their_cause() -> None:
     """Peers that lost their connection say what was done to them."""
     peers = tuple((f"n{i}", "socketProgress: Connection closed by remote peer", "warning", 70.0) for i in (0, 1, 3))
     found = look(a_run(BROKEN, *peers), baseline_of(a_run(state="COMPLETED")))
-    assert [BROKEN[1]] == [one.event.text for one in found.events]
+    assert [BROKEN[1]] == [event.event.text for event in found.events]
 
 
 def test_a_fault_of_all_nodes_names_none() -> None:
     """An exception that all ranks raise is the job's own."""
     all_nodes = tuple((f"n{i}", "ValueError: the world cannot be split", None, 61.0) for i in range(4))
     found = look(a_run(*all_nodes), baseline_of(a_run(state="COMPLETED")))
-    assert [all_nodes[0][1]] == [one.event.text for one in found.events]
+    assert [all_nodes[0][1]] == [event.event.text for event in found.events]
     assert found.nodes == ()
 
 
 def test_one_node_has_no_peers() -> None:
     """With one node the lines are told and no node."""
     found = look(a_run(("n0", BROKEN[1], None, 61.0), nodes=1), baseline_of(a_run(nodes=1, state="COMPLETED")))
-    assert ([BROKEN[1]], ()) == ([one.event.text for one in found.events], found.nodes)
+    assert ([BROKEN[1]], ()) == ([event.event.text for event in found.events], found.nodes)
 
 
 def test_a_node_without_a_log_stands_out() -> None:
@@ -163,14 +163,14 @@ def test_the_step_from_which_on_a_run_was_slower_is_told() -> None:
 def test_single_slow_steps_turn_nothing() -> None:
     """Evaluations and checkpoints come and go."""
     run = a_run(state="COMPLETED")
-    beats = tuple(replace(one, seconds=9.0) if one.step % 10 == 0 else one for one in run.beats)
+    beats = tuple(replace(beat, seconds=9.0) if beat.step % 10 == 0 else beat for beat in run.beats)
     assert changes(course_of(replace(run, beats=beats), {})) == ()
 
 
 def test_a_loss_that_is_no_number_any_more_is_told() -> None:
     """The first step whose loss is not finite."""
     run = a_run(state="COMPLETED")
-    beats = tuple(replace(one, loss=float("nan")) if one.step >= 30 else one for one in run.beats)
+    beats = tuple(replace(beat, loss=float("nan")) if beat.step >= 30 else beat for beat in run.beats)
     assert look(replace(run, beats=beats)).step == 30
 
 
@@ -207,9 +207,9 @@ def test_what_any_of_several_good_runs_has_is_known_to_their_pool() -> None:
     """Pooled good runs serve as one; without one of the job itself, what they print is not told."""
     odd = ("n1", "fatal: device is dead, cannot read it", "error", 61.0)
     pool = pooled([baseline_of(a_run(state="COMPLETED")), baseline_of(a_run(odd, state="COMPLETED"))], "other jobs")
-    assert odd[1] in [one.event.text for one in look(a_run(odd)).events]
+    assert odd[1] in [event.event.text for event in look(a_run(odd)).events]
     found = look(a_run(odd, BROKEN), pool=pool)
-    assert [BROKEN[1]] == [one.event.text for one in found.events]
+    assert [BROKEN[1]] == [event.event.text for event in found.events]
     assert found.said == ("no good run of this job was compared with; what other jobs print is left out instead",)
 
 
@@ -254,7 +254,7 @@ def test_the_report_shows_what_was_found_with_its_lines() -> None:
     assert evidence is not None
     assert (evidence.source, evidence.node, evidence.time, evidence.id) == ("n2.log", "n2", 1061.0, "i1")
     assert told.events[0].why.startswith("not in the last good run, ")
-    assert [one.what for one in told.stages] == ["iterating"]
+    assert [stage.what for stage in told.stages] == ["iterating"]
 
 
 def test_every_weight_is_of_a_feature_that_is_measured() -> None:
@@ -268,7 +268,7 @@ def test_every_weight_is_of_a_feature_that_is_measured() -> None:
         if name
     }
     assert measured
-    assert all(wanted <= set(one.features) for one in measured)
+    assert all(wanted <= set(measured_event.features) for measured_event in measured)
 
 
 def test_an_exception_that_the_interpreter_ignores_is_not_told() -> None:
@@ -278,7 +278,7 @@ def test_an_exception_that_the_interpreter_ignores_is_not_told() -> None:
         ("n1", "AssertionError: can only close what is open", None, 60.5),
     )
     found = look(a_run(*ignored, BROKEN), baseline_of(a_run(state="COMPLETED")))
-    assert [BROKEN[1]] == [one.event.text for one in found.events]
+    assert [BROKEN[1]] == [event.event.text for event in found.events]
 
 
 def test_a_run_that_is_said_to_go_on_and_stands_still_for_long_has_not_ended_well() -> None:
@@ -296,5 +296,5 @@ def test_the_last_line_of_a_node_that_ends_early_is_told() -> None:
     last = LineRef("n3.log", 50, "step is under way", 7, 700.0, "n3")
     short = replace(run.voices[3], last=last)
     found = look(replace(run, voices=(*run.voices[:3], short)))
-    assert [(one.node, one.spot) for one in found.absent] == [("n3", last)]
-    assert "the last line of a node whose log ends early" in {one.why for one in shown(found).events}
+    assert [(item.node, item.spot) for item in found.absent] == [("n3", last)]
+    assert "the last line of a node whose log ends early" in {event.why for event in shown(found).events}

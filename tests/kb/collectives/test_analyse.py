@@ -99,14 +99,14 @@ def test_two_sources_are_both_named():
     """Two ranks that stopped in groups of their own are two culprits."""
     made = grid(2, 2, 1) + [
         replace(
-            one,
-            rank=one.rank + 4,
-            source=f"dump_{one.rank + 4}",
-            groups={f"x{pg}": tuple(rank + 4 for rank in ranks) for pg, ranks in one.groups.items()},
-            status={f"x{pg}": counts for pg, counts in one.status.items()},
-            entries=tuple(replace(entry, pg=f"x{entry.pg}") for entry in one.entries),
+            item,
+            rank=item.rank + 4,
+            source=f"dump_{item.rank + 4}",
+            groups={f"x{pg}": tuple(rank + 4 for rank in ranks) for pg, ranks in item.groups.items()},
+            status={f"x{pg}": counts for pg, counts in item.status.items()},
+            entries=tuple(replace(entry, pg=f"x{entry.pg}") for entry in item.entries),
         )
-        for one in grid(2, 2, 2)
+        for item in grid(2, 2, 2)
     ]
 
     assert sorted(named(judge(made, NOW))) == [1, 6]
@@ -169,8 +169,8 @@ def test_two_that_disagree_are_both_named_and_it_is_said():
     verdict = judge(made, NOW)
 
     assert sorted(named(verdict)) == [0, 1]
-    assert {one.score for one in verdict.culprits} == {0.5}
-    assert all("cannot be told" in one.reasons[-1] for one in verdict.culprits)
+    assert {culprit.score for culprit in verdict.culprits} == {0.5}
+    assert all("cannot be told" in culprit.reasons[-1] for culprit in verdict.culprits)
 
 
 def test_a_skipped_operation_is_recognised():
@@ -223,7 +223,7 @@ def test_a_different_order_is_a_circle():
     made = [trace(0, groups, [op("a", 1, "started")]), trace(1, groups, [op("b", 1, "started")])]
     verdict = judge(made, NOW)
 
-    assert {one.kind for one in verdict.culprits} == {"out_of_order"}
+    assert {culprit.kind for culprit in verdict.culprits} == {"out_of_order"}
     assert sorted(named(verdict)) == [0, 1]
 
 
@@ -295,7 +295,7 @@ def test_a_missing_dump_is_a_gap_and_no_culprit():
 
 def test_who_waits_for_a_rank_without_a_dump_is_no_culprit():
     """The neighbours of a rank without a dump are missing elsewhere, for they wait for it."""
-    made = [one for one in grid(4, 6, 9) if one.rank != 9]
+    made = [item for item in grid(4, 6, 9) if item.rank != 9]
     verdict = judge(made, NOW)
 
     assert (verdict.culprits, verdict.possible) == ((), (range(9, 10),))
@@ -303,7 +303,7 @@ def test_who_waits_for_a_rank_without_a_dump_is_no_culprit():
 
 def test_a_missing_dump_does_not_hide_who_is_at_fault():
     """Who is behind and waits for nobody is named, whoever else gave no dump."""
-    made = [one for one in grid(4, 6, 9) if one.rank != 22]
+    made = [item for item in grid(4, 6, 9) if item.rank != 22]
 
     assert named(judge(made, NOW)) == [9]
 
@@ -358,7 +358,7 @@ def test_unfinished_on_one_rank_alone():
     made = world(4, lambda rank: [op("0", 1, "started" if rank == 1 else "completed")])
     verdict = judge(made, NOW)
 
-    assert [(one.rank, one.kind) for one in verdict.culprits] == [(1, "not_finished")]
+    assert [(culprit.rank, culprit.kind) for culprit in verdict.culprits] == [(1, "not_finished")]
 
 
 def test_the_stack_of_a_culprit_comes_along():
@@ -380,7 +380,7 @@ def test_odd_dumps_are_gaps():
 
 def test_without_a_clock_ages_count_from_the_latest_stamp():
     """No `now`: the verdict depends on the dumps alone."""
-    made = [replace(one, time=NOW - 100) for one in world(3, lambda rank: [op("0", 1, "started")] if rank else [])]
+    made = [replace(item, time=NOW - 100) for item in world(3, lambda rank: [op("0", 1, "started")] if rank else [])]
 
     assert judge(made).communicators[0].age == 499.0
 
@@ -498,7 +498,9 @@ class Job:
                 entries.append(replace(one, created=NOW - 900 + index))
             whole = trace(rank, groups, entries, group_names={"0": "default_pg"})
             short = (
-                [one for one in entries if one.state != "completed"] if self.chance.random() < 0.3 else entries[-20:]
+                [entry for entry in entries if entry.state != "completed"]
+                if self.chance.random() < 0.3
+                else entries[-20:]
             )
             out.append(replace(whole, entries=tuple(short)))
         return out
@@ -514,7 +516,7 @@ def test_in_a_made_job_the_rank_that_stopped_is_named_and_none_besides(seed):
     made = job.traces(*job.run(culprit, stop, chance.choice([1, 3, 8, 20]), device=False))
 
     assert named(judge(made, NOW)) == [culprit]
-    without = judge([one for one in made if one.rank != culprit], NOW)
+    without = judge([text for text in made if text.rank != culprit], NOW)
     assert without.culprits == ()
     assert without.possible == (range(culprit, culprit + 1),)
 

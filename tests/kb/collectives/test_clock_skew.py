@@ -22,7 +22,7 @@ def traces(ahead):
 
 def test_the_ones_that_differ_are_found():
     """Two of six are apart, one ahead and one behind; seconds are no matter."""
-    rings = {one.rank: digest(one) for one in traces([0, 3, 300, 1, -900, 0])}
+    rings = {item.rank: digest(item) for item in traces([0, 3, 300, 1, -900, 0])}
 
     assert offsets(rings) == {2: 300.0, 4: -900.0}
 
@@ -30,7 +30,7 @@ def test_the_ones_that_differ_are_found():
 @pytest.mark.parametrize(("ahead", "found"), [([0, 300], {}), ([0, 0, 300, 300], {2: 300.0, 3: 300.0})])
 def test_of_few_the_earlier_are_believed_or_nothing_is_said(ahead, found):
     """Of two it cannot be told; of two halves the later ones are set right."""
-    assert offsets({one.rank: digest(one) for one in traces(ahead)}) == found
+    assert offsets({item.rank: digest(item) for item in traces(ahead)}) == found
 
 
 def test_a_smaller_group_is_measured_against_what_is_known():
@@ -41,7 +41,7 @@ def test_a_smaller_group_is_measured_against_what_is_known():
     three = replace(late.entries[0], completed=NOW - 50 + 600)
     made[3] = replace(made[3], groups=made[3].groups | {"g": (2, 3, 4)}, entries=(*made[3].entries, three))
 
-    assert offsets({one.rank: digest(one) for one in [*made, late]}) == {3: 600.0}
+    assert offsets({item.rank: digest(item) for item in [*made, late]}) == {3: 600.0}
 
 
 def test_ages_are_by_the_clocks_of_most():

@@ -24,7 +24,7 @@ def test_of_a_pair_the_one_unlike_the_other_pairs_is_odd():
     """What the groups of the same role ran under that number is right."""
     verdict = judge(pairs(64, 64, 64, 72, 64, 64), NOW)
 
-    assert [(one.rank, one.kind, one.score) for one in verdict.culprits] == [(3, "disagrees", 0.95)]
+    assert [(culprit.rank, culprit.kind, culprit.score) for culprit in verdict.culprits] == [(3, "disagrees", 0.95)]
     assert (
         verdict.culprits[0].reasons[1]
         == "4 ranks in other groups of this kind ran all_reduce [[64]] -> [[64]] Float there"
@@ -49,23 +49,23 @@ def test_other_groups_that_do_not_tell_settle_nothing(sizes):
     verdict = judge(pairs(*sizes), NOW)
 
     assert {0, 1} <= set(named(verdict))
-    assert {one.score for one in verdict.culprits if one.rank < 2} == {0.5}
+    assert {culprit.score for culprit in verdict.culprits if culprit.rank < 2} == {0.5}
 
 
 def test_groups_of_another_role_are_not_asked():
     """The tensor groups' sizes say nothing of the data groups'."""
-    made = [*pairs(64, 72), *(replace(one, rank=one.rank + 2) for one in pairs(64, 64))]
+    made = [*pairs(64, 72), *(replace(pair, rank=pair.rank + 2) for pair in pairs(64, 64))]
     moved = {"d0": "t0"}
     other = [
         replace(
-            one,
-            source=f"dump_{one.rank}",
-            groups={moved[pg]: (2, 3) for pg in one.groups},
+            item,
+            source=f"dump_{item.rank}",
+            groups={moved[pg]: (2, 3) for pg in item.groups},
             group_names={"t0": "tensor"},
-            entries=tuple(replace(entry, pg="t0") for entry in one.entries),
+            entries=tuple(replace(entry, pg="t0") for entry in item.entries),
             status={"t0": (3, -1, 2)},
         )
-        for one in made[2:]
+        for item in made[2:]
     ]
 
     assert sorted(named(judge([*made[:2], *other], NOW))) == [0, 1]
@@ -93,8 +93,8 @@ def test_an_earlier_difference_that_worked_hides_no_later_one():
     """Uneven sizes that worked in number 1, and a disagreement in number 3."""
     made = pairs(64, 64, 64, 72)
     made = [
-        replace(one, entries=(replace(one.entries[0], input_sizes=((5 + one.rank,),)), *one.entries[1:]))
-        for one in made
+        replace(item, entries=(replace(item.entries[0], input_sizes=((5 + item.rank,),)), *item.entries[1:]))
+        for item in made
     ]
 
     assert named(judge(made, NOW)) == [3]
@@ -103,6 +103,6 @@ def test_an_earlier_difference_that_worked_hides_no_later_one():
 def test_who_disagrees_is_named_whoever_gave_no_dump():
     """One of four has no dump; that of the other three one moves more than the others does not hang on it."""
     made = [op("0", 1, "started", input_sizes=((64 + 8 * (rank == 2),),)) for rank in range(3)]
-    verdict = judge([trace(rank, {"0": (0, 1, 2, 3)}, [one]) for rank, one in enumerate(made)], NOW)
+    verdict = judge([trace(rank, {"0": (0, 1, 2, 3)}, [item]) for rank, item in enumerate(made)], NOW)
 
     assert (named(verdict), verdict.possible) == ([2], (range(3, 4),))

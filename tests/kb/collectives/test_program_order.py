@@ -99,7 +99,7 @@ def test_of_two_alike_the_rounds_before_tell():
     """One against one: what came next in all rounds before is what should have come."""
     verdict = judge(stuck(*grid(2, 1, without(2), [1]), names=NAMES), NOW)
 
-    assert [(one.rank, one.score) for one in verdict.culprits] == [(1, 0.75)]
+    assert [(culprit.rank, culprit.score) for culprit in verdict.culprits] == [(1, 0.75)]
     assert "as all did in the rounds before" in verdict.culprits[0].reasons[0]
 
 
@@ -109,8 +109,8 @@ def test_of_two_alike_without_rounds_both_are_one_of_them(rank):
     verdict = judge(stuck(*grid(2, 1, without(2), [rank]), names=NAMES, tail=3), NOW)
 
     assert named(verdict) == [0, 1]
-    assert {one.score for one in verdict.culprits} == {0.45}
-    assert all("do not tell which" in " ".join(one.reasons) for one in verdict.culprits)
+    assert {culprit.score for culprit in verdict.culprits} == {0.45}
+    assert all("do not tell which" in " ".join(culprit.reasons) for culprit in verdict.culprits)
 
 
 def test_a_circle_of_which_nothing_tells_the_source_names_nobody():
@@ -148,7 +148,7 @@ def test_stages_run_different_programs(stopped):
     """The ranks of another pipeline stage do other things, and that is nobody's fault: who stopped is named."""
     verdict = judge(staged(4, stopped), NOW)
 
-    assert [(one.rank, one.kind) for one in verdict.culprits] == [(stopped, "missing")]
+    assert [(culprit.rank, culprit.kind) for culprit in verdict.culprits] == [(stopped, "missing")]
 
 
 def sends(*ways):
@@ -167,10 +167,10 @@ def test_neighbours_that_both_wait_to_receive():
         trace(1, groups, sends((0, 1, True))),
         trace(2, groups, sends((1, 2, True))),
     ]
-    verdict = judge([replace(one, status={"p": (9, -1, 8)}) for one in made], NOW)
+    verdict = judge([replace(text, status={"p": (9, -1, 8)}) for text in made], NOW)
 
     assert sorted(named(verdict)) == [0, 1]
-    assert {one.score for one in verdict.culprits} == {0.45}
+    assert {culprit.score for culprit in verdict.culprits} == {0.45}
 
 
 def test_a_ring_of_receives_names_nobody():
@@ -192,7 +192,7 @@ def copies(late):
         entries = [*before, half, op(data, 7, "scheduled")]
         if copy == late:
             entries = [*before, op(data, 7, "scheduled") if stage == 0 else replace(half, state="scheduled")]
-        entries = [replace(one, created=NOW - 90 + place) for place, one in enumerate(entries)]
+        entries = [replace(item, created=NOW - 90 + place) for place, item in enumerate(entries)]
         groups = {data: tuple(range(stage, 8, 2)), pipe: (2 * copy, 2 * copy + 1)}
         made.append(trace(rank, groups, entries, group_names={data: f"data_{stage}", pipe: "PIPE"}))
     return made

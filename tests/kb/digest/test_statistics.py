@@ -25,7 +25,7 @@ def test_enough_cases_give_their_share():
     assert (found.hits, found.n, found.value) == (9, 10, 0.9)
     assert (found.low, found.high) == (pytest.approx(0.59585, abs=1e-5), pytest.approx(0.98212, abs=1e-5))
     assert spread([5.0, 1.0, 2.0, 3.0, 100.0]) == Spread(5, 3.0, 100.0, 22.2)
-    assert spread(float(one) for one in range(1, 11)) == Spread(10, 5.5, 9.0, 5.5)
+    assert spread(float(item) for item in range(1, 11)) == Spread(10, 5.5, 9.0, 5.5)
     assert rate(169.0, 13) == Rate(169.0, 13, 13.0)
 
 

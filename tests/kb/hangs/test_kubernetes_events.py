@@ -36,7 +36,11 @@ PODS = (pod(0), pod(1))
 
 def told(*events, job=JOB, pods=PODS):
     """Kind and reason of what stands, besides the pods."""
-    return [(one.kind, one.reason) for one in relevant_events((*pods, *events), job) if one.kind != "pod"]
+    return [
+        (relevant_event.kind, relevant_event.reason)
+        for relevant_event in relevant_events((*pods, *events), job)
+        if relevant_event.kind != "pod"
+    ]
 
 
 EVICTED = of_pod("eviction", "Evicted")

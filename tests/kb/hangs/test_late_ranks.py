@@ -25,7 +25,7 @@ def rings(
         for step in range(steps):
             base = 1e9 + step + (skew or {}).get(rank, 0.0)
             late = base + 0.5 + lag(rank, step) + chance.uniform(0, 0.01)
-            wait = base + 0.5 + max(lag(one, step) for one in range(ranks)) + 0.02 + chance.uniform(0, 0.003)
+            wait = base + 0.5 + max(lag(item, step) for item in range(ranks)) + 0.02 + chance.uniform(0, 0.003)
             entries += [entry(2 * step, 4096, late), entry(2 * step + 1, 1, wait)]
         groups = {"0": tuple(range(ranks))} if told else {}
         trace = CollectiveTrace(

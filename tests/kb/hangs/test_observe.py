@@ -151,13 +151,13 @@ def evidence(*streams: StreamSummary, **job: object) -> Evidence:
 
 def vote(name: str, what: Evidence, parts: NonLogEvidence) -> tuple[str, str]:
     """One probe's vote with its words."""
-    return next((one.vote, one.detail) for one in hang_votes(what, parts, BOOK).votes if one.probe == name)
+    return next((item.vote, item.detail) for item in hang_votes(what, parts, BOOK).votes if item.probe == name)
 
 
 def shown(what: Evidence, parts: NonLogEvidence, kind: str) -> list[Structure]:
     """The structures of a kind that are made of the parts."""
     seen = observe(what, parts, BOOK)
-    return [one for stream in seen.streams for one in stream.structures if one.kind == kind]
+    return [structure for stream in seen.streams for structure in stream.structures if structure.kind == kind]
 
 
 # -- each probe ------------------------------------------------------------------------------------------------------------
@@ -270,10 +270,10 @@ def test_two_probes_call_a_hang_and_show_who() -> None:
     seen = observe(evidence(log(400.0)), parts, BOOK)
     assert seen.hang.called
     odd = shown(evidence(log(400.0)), parts, "stack_outlier")
-    assert [one.resource.rank for one in odd] == [1]
+    assert [structure.resource.rank for structure in odd] == [1]
     assert odd[0].fields["frame"] == "take (cache.py:44)"
-    assert {one.ref.uri for one in seen.streams if one.ref.kind == "stack"} == {"stacks/2/rank-1.json"}
-    [hang] = [one for stream in seen.streams for one in stream.structures if one.kind == "hang"]
+    assert {item.ref.uri for item in seen.streams if item.ref.kind == "stack"} == {"stacks/2/rank-1.json"}
+    [hang] = [structure for stream in seen.streams for structure in stream.structures if structure.kind == "hang"]
     assert (hang.fields["state"], hang.fields["votes"]) == ("called", 2)
 
 
@@ -281,13 +281,13 @@ def test_one_probe_suspects() -> None:
     """Stacks alone: suspected, nothing called, and what to switch on."""
     hang = hang_votes(evidence(), NonLogEvidence(stacks=stacks(*[WAITS] * 4)), BOOK)
     assert (hang.called, hang.suspected) == (False, True)
-    assert any("Flight Recorder" in one for one in hang.advice)
+    assert any("Flight Recorder" in item for item in hang.advice)
 
 
 def test_stacks_of_another_hour_do_not_add_up() -> None:
     """A silence now and stacks that stood still an hour ago are no hang."""
     hang = hang_votes(evidence(log(400.0)), NonLogEvidence(stacks=stacks(*[WAITS] * 4, end=NOW - 3600)), BOOK)
-    assert [one.vote for one in hang.votes[:2]] == ["yes", "yes"]
+    assert [item.vote for item in hang.votes[:2]] == ["yes", "yes"]
     assert not hang.called
 
 
@@ -295,7 +295,7 @@ def test_a_run_that_gets_on_shows_nothing() -> None:
     """Fresh lines, moving stacks, working GPUs and a collective just queued: four noes, and no structure."""
     parts = NonLogEvidence(stacks(*[moves] * 4), waiting(3.0), (), panels(97.0, 60.0, 5e9))
     seen = observe(evidence(log(4.0)), parts, BOOK)
-    assert {one.vote for one in seen.hang.votes} == {"no"}
+    assert {item.vote for item in seen.hang.votes} == {"no"}
     assert len(seen.streams) == 1
 
 
@@ -306,7 +306,7 @@ def test_one_rank_at_work_in_a_phase_is_no_hang(mark: str, place: list[object]) 
     """One rank evaluates or saves, the others stand in a barrier for minutes: nothing is called, nobody is named."""
     parts = NonLogEvidence(stacks(*place), tuple(ring(rank, 8 if rank == 0 else 9, 8, 200.0) for rank in range(4)))
     seen = observe(evidence(log(200.0, mark)), parts, BOOK)
-    assert [one.vote for one in seen.hang.votes] == ["no", "yes", "not_observable", "yes"]
+    assert [item.vote for item in seen.hang.votes] == ["no", "yes", "not_observable", "yes"]
     assert (seen.hang.called, seen.hang.suspected) == (False, False)
     assert len(seen.streams) == 1
 
@@ -352,12 +352,12 @@ def test_a_collective_dates_a_phase_where_logs_have_no_times() -> None:
         assert hang_votes(evidence(log(age, "saving", timed=False)), parts, BOOK).called is hangs
 
 
-def replace_timeout(one: Ring) -> Ring:
+def replace_timeout(item: Ring) -> Ring:
     """A recorder whose operations may take hours."""
     lanes = tuple(
-        replace(lane, waits=tuple(replace(wait, timeout_ms=7.2e6) for wait in lane.waits)) for lane in one.lanes
+        replace(lane, waits=tuple(replace(wait, timeout_ms=7.2e6) for wait in lane.waits)) for lane in item.lanes
     )
-    return replace(one, lanes=lanes)
+    return replace(item, lanes=lanes)
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ def test_stacks_of_a_hang_that_the_watchdog_ended_still_tell() -> None:
     died = Structure("elastic_failure", 99_000, 99_100, "failed", {"exitcode": "-6"})
     run = replace(log(400.0), structures=(said, died))
     parts = NonLogEvidence(stacks=stacks(WAITS, LOCKED, WAITS, WAITS))
-    assert [one.resource.rank for one in shown(evidence(run), parts, "stack_outlier")] == [1]
+    assert [structure.resource.rank for structure in shown(evidence(run), parts, "stack_outlier")] == [1]
     assert not shown(evidence(replace(run, structures=(died,))), parts, "stack_outlier")
 
 
@@ -442,7 +442,7 @@ def test_a_spinning_gpu_with_a_stalled_queue_pair_and_a_blocked_task() -> None:
     parts = NonLogEvidence(panels=panels(100.0, 92.0, 0.0), events=events)
     for age, kept, wanted in ((400.0, events, ["node-1"]), (400.0, events[:1], []), (4.0, events, [])):
         found = shown(evidence(log(age)), replace(parts, events=kept), "hang")
-        assert [one.resource.node for one in found if one.fields["state"] == "stalled"] == wanted
+        assert [structure.resource.node for structure in found if structure.fields["state"] == "stalled"] == wanted
 
 
 @pytest.mark.parametrize(
@@ -464,7 +464,7 @@ def test_what_a_blocked_task_beside_a_spinning_gpu_waits_for(
         Event("ebpf/y", NOW - 30, "d_state", "r", "m", who, fields),
     )
     found = shown(evidence(log(400.0, *marks)), NonLogEvidence(panels=panels(100.0, 92.0, 0.0), events=events), "hang")
-    assert [one.fields["blocked_on"] for one in found if one.fields["state"] == "stalled"] == told
+    assert [structure.fields["blocked_on"] for structure in found if structure.fields["state"] == "stalled"] == told
 
 
 def test_the_merged_stacks_of_a_run_that_stands_still() -> None:
@@ -484,12 +484,13 @@ def test_the_merged_stacks_of_a_run_that_stands_still() -> None:
 def test_ranks_of_one_source_and_not_of_another_are_gaps() -> None:
     """Stacks of rank 9 in a job of four, and of three ranks only, are told; dumps of missing ranks too."""
     odd = tuple(
-        replace(one, resource=Resource(rank=9)) if one.resource.rank == 3 else one for one in stacks(*[WAITS] * 4)
+        replace(stack, resource=Resource(rank=9)) if stack.resource.rank == 3 else stack
+        for stack in stacks(*[WAITS] * 4)
     )
     gaps = observe(evidence(), NonLogEvidence(odd, waiting(90.0)[:3]), BOOK).gaps
-    assert {(one.code, one.source) for one in gaps} >= {("ranks_unknown", "stacks"), ("ranks_missing", "stacks")}
-    assert any("9" in one.reason for one in gaps if one.code == "ranks_unknown")
-    assert any(one.code == "ranks_without_dump" for one in gaps)
+    assert {(gap.code, gap.source) for gap in gaps} >= {("ranks_unknown", "stacks"), ("ranks_missing", "stacks")}
+    assert any("9" in gap.reason for gap in gaps if gap.code == "ranks_unknown")
+    assert any(gap.code == "ranks_without_dump" for gap in gaps)
     assert not observe(evidence(), NonLogEvidence(stacks(*[WAITS] * 4), waiting(90.0)), BOOK).gaps
 
 
@@ -505,8 +506,8 @@ def test_clocks_minutes_apart_do_not_hide_a_hang() -> None:
     for shift in (-600.0, 600.0):
         wrong = replace(log(400.0), ref=StreamRef("logs/rank-1.log", Resource(rank=1)), last_time=NOW - 400 + shift)
         late = tuple(
-            replace(one, time=(one.time or 0) + shift) if one.resource.rank == 1 else one
-            for one in stacks(*[WAITS] * 4)
+            replace(stack, time=(stack.time or 0) + shift) if stack.resource.rank == 1 else stack
+            for stack in stacks(*[WAITS] * 4)
         )
         parts = NonLogEvidence(late, waiting(300.0))
         assert hang_votes(evidence(log(400.0), wrong), parts, BOOK).called
@@ -515,9 +516,9 @@ def test_clocks_minutes_apart_do_not_hide_a_hang() -> None:
 def test_samples_without_ranks_or_threads_are_nobody() -> None:
     """Stacks of unknown ranks, empty ones and ranks below zero neither vote nor fail."""
     who = [Resource(), Resource(rank=-1), Resource(rank=2)]
-    parts = NonLogEvidence(stacks=tuple(StackSample(f"s{at}", one) for at, one in enumerate(who)))
+    parts = NonLogEvidence(stacks=tuple(StackSample(f"s{at}", item) for at, item in enumerate(who)))
     seen = observe(evidence(), parts, BOOK)
-    assert {one.probe: one.vote for one in seen.hang.votes}["stacks"] == "not_observable"
+    assert {item.probe: item.vote for item in seen.hang.votes}["stacks"] == "not_observable"
 
 
 def test_the_same_parts_give_the_same_answer() -> None:
@@ -531,9 +532,9 @@ def test_dumps_of_ranks_that_the_job_has_not_are_left_out() -> None:
     """A dump of another job's rank 40 takes no part; where most are beyond the world, its size is not believed."""
     parts = NonLogEvidence(rings=(*waiting(90.0), replace(ring(40, 9, 8, 90.0), source="flight_recorder/other")))
     seen = observe(evidence(), parts, BOOK)
-    assert [one.resource.rank for one in shown(evidence(), parts, "collective_culprit")] == [2]
+    assert [structure.resource.rank for structure in shown(evidence(), parts, "collective_culprit")] == [2]
     assert "ranks_unknown" in {gap.code for gap in seen.gaps}
-    assert [one.resource.rank for one in shown(evidence(world_size=1), parts, "collective_culprit")] == [2]
+    assert [structure.resource.rank for structure in shown(evidence(world_size=1), parts, "collective_culprit")] == [2]
 
 
 def test_who_got_more_than_it_had_room_for_settles_a_disagreement() -> None:
@@ -544,8 +545,8 @@ def test_who_got_more_than_it_had_room_for_settles_a_disagreement() -> None:
     log_of_0 = replace(log(40.0), ref=StreamRef("logs/rank-0.err", Resource(rank=0)), structures=(died,))
     told = shown(evidence(log_of_0), NonLogEvidence(rings=rings), "collective_culprit")
     untold = shown(evidence(log(40.0)), NonLogEvidence(rings=rings), "collective_culprit")
-    assert [one.resource.rank for one in told] == [1]
-    assert sorted(one.resource.rank for one in untold) == [1, 3]
+    assert [structure.resource.rank for structure in told] == [1]
+    assert sorted(structure.resource.rank for structure in untold) == [1, 3]
 
 
 def own_lines(slow: float) -> list[StreamSummary]:

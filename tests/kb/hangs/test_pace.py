@@ -63,7 +63,7 @@ def test_a_phase_seen_alone_is_not_judged_by_a_pause_with_two() -> None:
 
 def test_the_pace_is_that_of_the_newest_lines() -> None:
     """Seconds a step, whatever the logging interval; of a few lines the longest, of one none."""
-    tens = [replace(one, step=10 * (one.step or 0)) for one in points(steady(20, 30.0))]
+    tens = [replace(point, step=10 * (point.step or 0)) for point in points(steady(20, 30.0))]
     assert pace_of(log(tens)) == pytest.approx(3.0)
     assert pace_of(log(points([0.0, 2.0, 9.0]))) == pytest.approx(7.0)
     assert pace_of(log(points([0.0]))) is None
@@ -81,7 +81,7 @@ def test_a_long_step_is_one_that_one_of_ten_exceeds() -> None:
 
 def test_a_job_is_under_way_after_some_steps() -> None:
     """With times or without."""
-    untimed = [replace(one, time=None) for one in points(steady(4))]
+    untimed = [replace(point, time=None) for point in points(steady(4))]
     assert has_begun(log(untimed))
     assert not has_begun(log(untimed[:3]))
 

@@ -43,7 +43,7 @@ def logs(
 
 def told(found: tuple[SlowRank, ...]) -> list[tuple[str, int, bool]]:
     """The metric, the rank, and whether it was so from the first step on."""
-    return [(one.metric, one.rank, one.standing) for one in found]
+    return [(slow_rank.metric, slow_rank.rank, slow_rank.standing) for slow_rank in found]
 
 
 def test_a_rank_that_works_longer_from_the_first_step_on() -> None:

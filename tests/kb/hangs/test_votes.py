@@ -313,7 +313,7 @@ def test_lines_that_come_in_blocks_make_no_silence(late: float, expected: str) -
 
 def test_the_shipped_rule_gives_every_limit_its_default() -> None:
     """The rule's parameters are the limits, one by one: what a site reads there is what holds."""
-    shipped = next(one for one in knowledge().rulebook.rules if one.id == RULE)
+    shipped = next(item for item in knowledge().rulebook.rules if item.id == RULE)
     assert dict(shipped.params) == asdict(LIMITS)
 
 

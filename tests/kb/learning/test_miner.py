@@ -52,15 +52,15 @@ def test_what_incidents_share_and_others_lack_becomes_the_pattern():
 
 def test_an_exception_is_looked_for_as_one():
     """By its class without the module and what is always in its message."""
-    candidate = found([case(one, GONE.format(rank=one, volume=one * 3)) for one in (1, 2, 3)])
+    candidate = found([case(item, GONE.format(rank=item, volume=item * 3)) for item in (1, 2, 3)])
     assert candidate.match == {"line": {"exception": {"type": "VolumeGoneError", "message": "gone from mount table"}}}
 
 
 def test_a_number_stays_where_only_it_tells_faults_apart():
     """Otherwise the words alone would speak on another fault."""
     text = "kernel: NVRM: Xid (PCI:0000:3b:00): {xid}, pid={pid}, name=python3, engine halted\n"
-    cases = [case(one, text.format(xid=48, pid=4000 + one), "gpu_memory_ecc") for one in (1, 2, 3)]
-    against = others(*(text.format(xid=79, pid=5000 + one) for one in range(4)))
+    cases = [case(item, text.format(xid=48, pid=4000 + item), "gpu_memory_ecc") for item in (1, 2, 3)]
+    against = others(*(text.format(xid=79, pid=5000 + item) for item in range(4)))
     regex = found(cases, against).match["line"]["regex"]
     assert [bool(re.search(regex, text.format(xid=xid, pid=1))) for xid in (48, 79, 480)] == [True, False, False]
 
@@ -68,7 +68,7 @@ def test_a_number_stays_where_only_it_tells_faults_apart():
 def test_a_place_of_a_device_is_captured_under_its_usual_name():
     """As rules name it, so that texts may."""
     text = "kernel: mlx5_core 0000:{bus}:00.0: device health compromised, reached rank {rank}\n"
-    cases = [case(one, text.format(bus=f"{one + 10:02x}", rank=one)) for one in (1, 2, 3)]
+    cases = [case(item, text.format(bus=f"{item + 10:02x}", rank=item)) for item in (1, 2, 3)]
     regex = found(cases).match["line"]["regex"]
     assert re.search(regex, text.format(bus="af", rank=12)).groupdict() == {"pci": "0000:af:00"}
 
@@ -91,8 +91,8 @@ def test_one_that_was_closed_alike_and_looks_otherwise_is_named():
 def test_a_wrong_close_out_finds_no_support():
     """What stands out stands in incidents of another fault too, and these are named."""
     text = "[rank0]: fatal: decoder of sample {} gave up on corrupt frame\n"
-    cases = [case(one, text.format(one), "gpu_memory_ecc") for one in (1, 2)]
-    result = mine(cases, others(*(text.format(one) for one in (7, 8, 9))), BOOK)
+    cases = [case(item, text.format(item), "gpu_memory_ecc") for item in (1, 2)]
+    result = mine(cases, others(*(text.format(item) for item in (7, 8, 9))), BOOK)
     assert isinstance(result, Refusal)
     assert (result.code, "incident 100 (data_error)" in " ".join(result.reasons)) == ("no_support", True)
 
@@ -116,7 +116,7 @@ def test_one_close_out_against_a_rule_is_not_enough():
 
 def test_a_consequence_in_an_incident_closed_so_does_not_speak_against_its_cause():
     """Storage brings about failed checkpoints; somebody may have closed one as that."""
-    against = others(*(LEASE.format(rank=0, volume=1, epoch=one) for one in (1, 2)), fault="checkpoint_save")
+    against = others(*(LEASE.format(rank=0, volume=1, epoch=item) for item in (1, 2)), fault="checkpoint_save")
     assert found(leases(1, 2, 3), against).counter == ()
 
 
@@ -124,13 +124,13 @@ def test_a_consequence_in_an_incident_closed_so_does_not_speak_against_its_cause
     ("cases", "code"),
     [
         ([], "gone"),
-        ([replace(one, texts={}) for one in leases(1, 2)], "gone"),
-        ([replace(one, texts={"logs/rank-0.log": " \n"}) for one in leases(1)], "gone"),
-        ([replace(one, fault=None) for one in leases(1)], "unnamed"),
-        ([replace(one, against=("data_error",)) for one in leases(1)], "disputed"),
-        ([replace(one, fault="gone_fault") for one in leases(1)], "unnamed"),
-        ([replace(one, fault="code_bug") for one in leases(1, 2)], "plain_bug"),
-        ([case(one, STEPS) for one in (1, 2)], "no_support"),
+        ([replace(lease, texts={}) for lease in leases(1, 2)], "gone"),
+        ([replace(lease, texts={"logs/rank-0.log": " \n"}) for lease in leases(1)], "gone"),
+        ([replace(lease, fault=None) for lease in leases(1)], "unnamed"),
+        ([replace(lease, against=("data_error",)) for lease in leases(1)], "disputed"),
+        ([replace(lease, fault="gone_fault") for lease in leases(1)], "unnamed"),
+        ([replace(lease, fault="code_bug") for lease in leases(1, 2)], "plain_bug"),
+        ([case(item, STEPS) for item in (1, 2)], "no_support"),
     ],
 )
 def test_where_nothing_can_be_learned_the_reason_is_told(cases, code):
@@ -159,12 +159,12 @@ def test_two_who_disagree_are_told_where_others_agree():
 def test_a_plain_bug_of_own_code_is_no_rule(last):
     """Its words are of that code alone, however it was closed."""
     text = f'Traceback (most recent call last):\n  File "/work/team/train.py", line 8, in lease\n    step()\n{last}\n'
-    assert refused([case(one, text) for one in (1, 2, 3)]) == "plain_bug"
+    assert refused([case(item, text) for item in (1, 2, 3)]) == "plain_bug"
 
 
 def test_a_stage_that_all_support_tells_apart():
     """Only where the line alone does not."""
-    cases = [replace(one, stage="saving") for one in leases(1, 2, 3)]
+    cases = [replace(lease, stage="saving") for lease in leases(1, 2, 3)]
     told = [
         negative_text(100 + at, "data_error", {"a.log": STEPS + LEASE.format(rank=0, volume=1, epoch=at)}, stage="init")
         for at in range(2)
@@ -175,7 +175,7 @@ def test_a_stage_that_all_support_tells_apart():
 def test_how_many_ranks_say_it_tells_apart():
     """One rank in these incidents, every rank in those of the other fault."""
     line = LEASE.format(rank=0, volume=1, epoch=2)
-    cases = [replace(one, texts={**one.texts, "r1": STEPS, "r2": STEPS}) for one in leases(1, 2, 3)]
+    cases = [replace(lease, texts={**lease.texts, "r1": STEPS, "r2": STEPS}) for lease in leases(1, 2, 3)]
     told = [negative_text(100 + at, "data_error", {f"r{rank}": STEPS + line for rank in range(4)}) for at in range(2)]
     assert found(cases, background(told)).when == {"ranks": "line", "at_most": 1}
 
@@ -204,7 +204,7 @@ def test_a_hang_is_told_by_where_a_rank_stands():
 def test_a_stack_that_others_have_too_is_told_by_its_frame():
     """As few fields as tell the incidents apart."""
     frame = {"class": "deadlock", "activity": "user", "frame": "Lease.wait (lease.py:93)"}
-    cases = [case(one, "", "deadlock", observed=(seen("stack_outlier", **frame),)) for one in (1, 2)]
+    cases = [case(item, "", "deadlock", observed=(seen("stack_outlier", **frame),)) for item in (1, 2)]
     other = seen("stack_outlier", **{"class": "deadlock", "activity": "user", "frame": "Loader.read (io.py:3)"})
     told = [negative_text(100, "data_error", {"a": STEPS}, observed=(other,))]
     test = found(cases, background(told)).match["seen"]["structure"]["fields"]
@@ -214,16 +214,16 @@ def test_a_stack_that_others_have_too_is_told_by_its_frame():
 def test_what_some_show_otherwise_is_a_second_pattern():
     """Any of them is enough."""
     shown = [seen("collective_culprit", why=why, op="all_reduce") for why in ("missing", "missing", "disagrees")]
-    cases = [case(at, "", "deadlock", observed=(one,)) for at, one in enumerate(shown, start=1)]
+    cases = [case(at, "", "deadlock", observed=(item,)) for at, item in enumerate(shown, start=1)]
     candidate = found(cases)
-    fields = [one["structure"]["fields"] for one in candidate.match.values()]
+    fields = [entry["structure"]["fields"] for entry in candidate.match.values()]
     assert (fields, candidate.when, candidate.support) == ([{"why": "missing"}, {"why": "disagrees"}], None, (1, 2, 3))
 
 
 def test_names_of_places_are_no_words_of_a_rule():
     """A host that all three incidents share is still a host."""
     text = "[rank0]: fatal: lease of hopper was refused by its owner\n"
-    cases = [case(one, text, names=frozenset({"hopper"})) for one in (1, 2, 3)]
+    cases = [case(item, text, names=frozenset({"hopper"})) for item in (1, 2, 3)]
     candidate = found(cases)
     assert "hopper" not in repr((candidate.match, candidate.title, candidate.id))
 

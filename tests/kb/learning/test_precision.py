@@ -17,8 +17,8 @@ BOOK = Rulebook(
     "",
     (),
     {
-        one.id: one
-        for one in (
+        fault_class.id: fault_class
+        for fault_class in (
             FaultClass("cuda_oom", "software", "CUDA out of memory"),
             FaultClass("disk_full", "platform", "Disk full"),
             FaultClass("nvlink_fault", "hardware", "NVLink", explains=("collective_timeout", "gpu_fault")),

@@ -26,14 +26,14 @@ def test_each_regex_finds_each_message_and_is_safe(messages, numbers):
     """Whatever signs stand in them; none is outside the safe subset."""
     found = list(regexes(aligned(messages), FEW, numbers=numbers))
     assert found
-    assert [one.text for one in found for message in messages if not re.search(one.text, message)] == []
-    assert [fault for one in found for fault in check(one.text)] == []
+    assert [regex.text for regex in found for message in messages if not re.search(regex.text, message)] == []
+    assert [fault for regex in found for fault in check(regex.text)] == []
 
 
 @pytest.mark.parametrize("messages", MESSAGES)
 def test_each_later_regex_keeps_more_words(messages):
     """The most general stands first."""
-    counts = [len(one.words) for one in regexes(aligned(messages), FEW)]
+    counts = [len(regex.words) for regex in regexes(aligned(messages), FEW)]
     assert counts == sorted(set(counts))
 
 
@@ -85,14 +85,14 @@ def test_what_is_no_printable_ascii_may_be_anything():
 )
 def test_what_varies_is_told_by_its_form(message, expected):
     """Addresses, paths, ids, times and names never become words of a rule."""
-    assert [(one.text, one.form) for one in tokens(message) if one.kind == "varying"] == expected
+    assert [(token.text, token.form) for token in tokens(message) if token.kind == "varying"] == expected
 
 
 def test_names_of_the_incident_vary_wherever_they_stand():
     """In any case of letters."""
-    assert [one.text for one in tokens("lost Hopper again", {"hopper"}) if one.form == "name"] == ["Hopper"]
+    assert [token.text for token in tokens("lost Hopper again", {"hopper"}) if token.form == "name"] == ["Hopper"]
 
 
 def test_a_line_without_end_is_cut():
     """However long it is."""
-    assert sum(len(one.text) for one in tokens("lease " * 100_000)) == 600
+    assert sum(len(token.text) for token in tokens("lease " * 100_000)) == 600

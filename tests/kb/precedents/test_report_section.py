@@ -43,9 +43,9 @@ def past(*earlier: EarlierIncident, **parts: object) -> Precedents:
     return Precedents(earlier=earlier, **{**values, **parts})  # type: ignore[arg-type]
 
 
-def remembered_sentences(one: Report, evidence: Evidence | None = None, known_: Precedents | None = None) -> list[str]:
+def remembered_sentences(item: Report, evidence: Evidence | None = None, known_: Precedents | None = None) -> list[str]:
     """What is told of it."""
-    return list(sentences(remembered(one, evidence or Evidence(), known_ or past()).memory))
+    return list(sentences(remembered(item, evidence or Evidence(), known_ or past()).memory))
 
 
 def test_a_node_that_failed_other_jobs_is_told_with_their_incidents() -> None:
@@ -57,7 +57,7 @@ def test_a_node_that_failed_other_jobs_is_told_with_their_incidents() -> None:
         EarlierIncident(row(34, 2, nodes=("gpu-017",), chain="own"), own=True),
     ]
     found = remembered(replace(BARE, diagnoses=(OOM,)), Evidence(), past(*earlier)).memory.recalled
-    assert [(one.kind, one.text, one.incidents) for one in found] == [
+    assert [(recalled.kind, recalled.text, recalled.incidents) for recalled in found] == [
         (
             "node",
             (
@@ -84,7 +84,7 @@ def test_nodes_that_nobody_suspects_are_told_where_they_failed_several_jobs_by_t
     code = [EarlierIncident(row(n, n, nodes=("gpu-017",), fault="cuda_oom")) for n in (3, 4)]
     once = [EarlierIncident(row(5, 5, nodes=("gpu-017",)))]
     found = remembered_sentences(report(LOST), run, past(*twice, *code, *once))
-    assert [one.partition(" also")[0] for one in found] == ["gpu-018"]
+    assert [text.partition(" also")[0] for text in found] == ["gpu-018"]
 
 
 def test_what_people_said_goes_before_what_was_diagnosed() -> None:
@@ -125,8 +125,8 @@ def test_attempts_of_the_bundle_come_with_what_the_store_knows() -> None:
     attempts = History((PastIncident("r", "f", 0.0),), "x", (EarlierAttempt(("f",)),))
     stored = history_of([EarlierIncident(row(1, 1), own=True)], NOW)
     both = with_attempts(stored, attempts)
-    assert [one.fault for one in both.past] == ["f", "gpu_memory_ecc"]
-    assert [one.incident for one in both.tries] == [1]
+    assert [past_incident.fault for past_incident in both.past] == ["f", "gpu_memory_ecc"]
+    assert [earlier_attempt.incident for earlier_attempt in both.tries] == [1]
     assert with_attempts(stored, History()) is stored
     assert with_attempts(History(), attempts).tries == attempts.tries
 
@@ -136,14 +136,14 @@ def test_attempts_of_the_bundle_come_with_what_the_store_knows() -> None:
 
 def ended(step: int | None, *steps: int, tail: str = "") -> tuple[Report, Evidence]:
     """A run that ended at a step; `steps`: those that its log tells."""
-    points = [ProgressPoint(n, one, None) for n, one in enumerate(steps)] if steps else []
+    points = [ProgressPoint(n, item, None) for n, item in enumerate(steps)] if steps else []
     stream = StreamSummary(ref("logs/0.log"), series=series_of(points, len(points), 0), tail=tail)
     return replace(BARE, progress=Progress(step)), Evidence(streams=(stream,))
 
 
 def tries(*reached: int | None, shards: Sequence[tuple[str, ...]] = ()) -> Precedents:
     """The job's own tries before."""
-    traces = [IncidentTrace(shards=one) for one in shards] or [IncidentTrace()] * len(reached)
+    traces = [IncidentTrace(shards=shard) for shard in shards] or [IncidentTrace()] * len(reached)
     own = [
         EarlierIncident(row(n, 9 - n), own=True, reached=at, trace=trace)
         for n, (at, trace) in enumerate(zip(reached, traces, strict=True), 1)
@@ -298,14 +298,14 @@ def test_what_failed_nodes_share_across_jobs_is_told() -> None:
 def test_what_chance_would_give_is_not_told() -> None:
     """Nor what this job's suspect does not have, nor without a suspect."""
     told_by = [
-        remembered(one, evidence, before).memory.recalled
-        for one, evidence, before in (
+        remembered(item, evidence, before).memory.recalled
+        for item, evidence, before in (
             (replace(BARE, diagnoses=(OOM,)), here("gpu-017", "580.95.05"), fleet(shared=False)),
             (replace(BARE, diagnoses=(OOM,)), here("gpu-017", "570.86.15"), fleet(shared=True)),
             (BARE, here("gpu-017", "580.95.05"), fleet(shared=True)),
         )
     ]
-    assert [[one.kind for one in each if one.kind == "fleet"] for each in told_by] == [[], [], []]
+    assert [[item.kind for item in each if item.kind == "fleet"] for each in told_by] == [[], [], []]
 
 
 def test_what_a_node_runs_on_is_left_for_later_ones_without_secrets() -> None:

@@ -32,7 +32,7 @@ def report(*lines: str, verdict: str = "no_match", fault: str = "data_error") ->
     if verdict == "fault":
         found = Diagnosis(1, fault, "a-rule", 1, "", "", 0.9, "likely", "root_cause", evidence=items)
         return replace(bare, diagnoses=(found,))
-    return replace(bare, indicators=Indicators(events=tuple(Indicator(one.text, "", one) for one in items)))
+    return replace(bare, indicators=Indicators(events=tuple(Indicator(item.text, "", item) for item in items)))
 
 
 def known(number: int, *lines: str, fault: str | None = "data_error", at: float = 0.0) -> KnownIncident:
@@ -47,7 +47,7 @@ def test_a_pattern_has_the_words_and_not_what_varies() -> None:
     other = LOST.replace("gpu-017", "gpu-233").replace("812", "9")
     assert signature_of(report(LOST)) == signature_of(report(other))
     assert signature_of(report(LOST)).stage == "iterating"
-    assert [one.words for one in signature_of(report(LOST)).events] == [
+    assert [event.words for event in signature_of(report(LOST)).events] == [
         ("frobnicator", "on", "gpu", "phase", "lock", "is", "gone", "after", "giving", "up")
     ]
 
@@ -117,7 +117,9 @@ def test_another_code_is_another_failure() -> None:
     xid = "NVRM: Xid (PCI:0000:5d:00): {}, pid=4242, name=python3, GPU has a problem that is told here"
     library = FaultLibrary([known(42, xid.format(79))])
     assert library.alike(signature_of(report(xid.format(94)))) == []
-    assert [one.known.incident for one in library.alike(signature_of(report(xid.format(79))))] == [42]
+    assert [
+        similar_incident.known.incident for similar_incident in library.alike(signature_of(report(xid.format(79))))
+    ] == [42]
 
 
 @pytest.mark.parametrize("line", ["AssertionError", "KeyboardInterrupt", CLOSED, "Killed"])
@@ -129,14 +131,21 @@ def test_a_word_that_ends_many_failures_is_no_likeness(line: str) -> None:
 def test_of_one_cause_the_most_alike_is_told_and_of_equals_the_newest() -> None:
     """Ten incidents with one cause are one lead."""
     library = FaultLibrary([known(n, LOST, at=float(n)) for n in range(1, 11)])
-    assert [one.known.incident for one in library.alike(signature_of(report(LOST)))] == [10]
-    assert [one.known.incident for one in library.alike(signature_of(report(LOST)), but=frozenset({10}))] == [9]
+    assert [similar_incident.known.incident for similar_incident in library.alike(signature_of(report(LOST)))] == [10]
+    assert [
+        similar_incident.known.incident
+        for similar_incident in library.alike(signature_of(report(LOST)), but=frozenset({10}))
+    ] == [9]
 
 
 def test_different_causes_of_one_look_are_all_told() -> None:
     """The same lines were two things before: the reader decides."""
     library = FaultLibrary([known(1, LOST, fault="a"), known(2, LOST, fault="b"), known(3, LOST, fault=None)])
-    assert [one.known.incident for one in library.alike(signature_of(report(LOST)))] == [3, 2, 1]
+    assert [similar_incident.known.incident for similar_incident in library.alike(signature_of(report(LOST)))] == [
+        3,
+        2,
+        1,
+    ]
 
 
 def test_an_empty_library_and_an_empty_pattern() -> None:
@@ -158,14 +167,14 @@ words = st.lists(
     st.sampled_from(["lock", "gone", "phase", "shard", "lost", "node", "error", "disk", "link"]), min_size=1, max_size=6
 )
 patterns = st.lists(words, max_size=5).map(
-    lambda told: Signature(tuple(SignatureEvent(one, 1.0) for one in sorted({tuple(line) for line in told})))
+    lambda told: Signature(tuple(SignatureEvent(item, 1.0) for item in sorted({tuple(line) for line in told})))
 )
 
 
 @given(patterns, patterns)
-def test_likeness_is_mutual_and_between_nothing_and_all(one: Signature, other: Signature) -> None:
+def test_likeness_is_mutual_and_between_nothing_and_all(signature: Signature, other: Signature) -> None:
     """Whoever is asked first; all alike is only what is the same."""
-    here, there = similarity(one, other)[0], similarity(other, one)[0]
+    here, there = similarity(signature, other)[0], similarity(other, signature)[0]
     assert here == pytest.approx(there)
     assert 0.0 <= here <= 1.0
-    assert (similarity(one, one)[0] == pytest.approx(1.0)) is bool(one.events)
+    assert (similarity(signature, signature)[0] == pytest.approx(1.0)) is bool(signature.events)

@@ -8,11 +8,11 @@ from tests.support.stack_samples import NEXT, REDUCE, TRAIN, crowd
 def test_merged_view():
     """Each frame says who is inside and who is outside."""
     lines = merged(crowd(4, REDUCE, {2: NEXT}))
-    said = {one.frame.function: (one.depth, one.inside, one.outside) for one in lines}
+    said = {line.frame.function: (line.depth, line.inside, line.outside) for line in lines}
     assert said["train"] == (1, "0-3", "")
     assert said["all_reduce"] == (3, "0-1,3", "2")
     assert said["_BaseDataLoaderIter.__next__"] == (2, "2", "0-1,3")
-    assert [one.frame.function for one in lines[:4]] == ["<module>", "train", "wrapper", "all_reduce"]
+    assert [line.frame.function for line in lines[:4]] == ["<module>", "train", "wrapper", "all_reduce"]
 
 
 def test_merged_view_is_bounded():
@@ -20,14 +20,14 @@ def test_merged_view_is_bounded():
     odd = {rank: f"way{rank} (fit.py:{rank + 1}){TRAIN}" for rank in range(3, 60)}
     lines = merged(crowd(80, REDUCE, odd), most=12)
     assert len(lines) == 12
-    assert "all_reduce" in {one.frame.function for one in lines}
-    assert sum(one.folded for one in lines) == 80 - 23 - (12 - 4)
+    assert "all_reduce" in {line.frame.function for line in lines}
+    assert sum(line.folded for line in lines) == 80 - 23 - (12 - 4)
 
 
 def test_long_lists_of_ranks_are_cut():
     """Ranks that do not make ranges are cut, with how many were left out."""
     lines = merged(crowd(200, REDUCE, dict.fromkeys(range(0, 200, 2), NEXT)))
-    inside = next(one.inside for one in lines if one.frame.function == "all_reduce")
+    inside = next(line.inside for line in lines if line.frame.function == "all_reduce")
     assert inside.endswith(",+76 more")
 
 
@@ -48,8 +48,8 @@ def test_branches_are_bounded():
     deep = "\n".join(f"f{number} (deep.py:{number})" for number in range(1, 60))
     odd = {rank: f"way{rank} (fit.py:{rank}){TRAIN}" for rank in range(10, 60)} | {3: deep + TRAIN}
     found = branches(merged(crowd(80, REDUCE, odd)), most=4)
-    assert [(one.ranks, one.depth, one.folded) for one in found] == [(80, 0, 49), (29, 1, 0), (1, 1, 0), (1, 1, 0)]
-    (long,) = (one for one in found if one.inside == "3")
+    assert [(item.ranks, item.depth, item.folded) for item in found] == [(80, 0, 49), (29, 1, 0), (1, 1, 0), (1, 1, 0)]
+    (long,) = (item for item in found if item.inside == "3")
     assert (len(long.frames), long.frames[0], long.frames[7], long.frames[-1]) == (
         16,
         "f59 (deep.py:59)",

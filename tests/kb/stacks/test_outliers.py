@@ -20,7 +20,7 @@ def test_rank_outside_the_crowd():
         True,
         "_MultiProcessingDataLoaderIter._try_get_data",
     )
-    assert [(one.ranks, one.count) for one in found.groups] == [("0-4,6-15", 15), ("5", 1)]
+    assert [(group.ranks, group.count) for group in found.groups] == [("0-4,6-15", 15), ("5", 1)]
     assert found.crowd == 0
     assert found.reason.startswith("rank 5 waits for its data loader")
     assert "15 of 16 ranks wait (rank 0 waits inside a collective in all_reduce" in found.reason
@@ -36,7 +36,7 @@ def test_waiters_at_several_places():
 def test_several_outsiders():
     """Of several outside, the one whose stack tells most comes first."""
     found = compare(crowd(16, REDUCE, {1: f"step (fit.py:3){TRAIN}", 9: NEXT}))
-    assert ([one.rank for one in found.outliers], found.fault) == ([9, 1], "dataloader_fault")
+    assert ([outlier.rank for outlier in found.outliers], found.fault) == ([9, 1], "dataloader_fault")
 
 
 def test_all_in_one_collective():
@@ -146,7 +146,7 @@ def test_odd_values():
     ]
     assert compare(samples).seen <= 2
     assert probe_stillness(samples).vote == "not_observable"
-    assert all(one.count == 1 for one in merged(samples))
+    assert all(merged_frame.count == 1 for merged_frame in merged(samples))
 
 
 def still(rank, text, state="idle", number=3):

@@ -31,7 +31,7 @@ def mined(text: bytes, looks: int = _FEW, block: int = 1 << 20) -> tuple[Templat
 
 def counts(table: TemplateTable) -> dict[str, int]:
     """How often each template came."""
-    return {one.template.text: one.count for one in table.templates.values()}
+    return {template.template.text: template.count for template in table.templates.values()}
 
 
 def test_half_a_million_unlike_lines_take_no_more_looks_than_they_may():

@@ -8,7 +8,7 @@ from tests.support.template_samples import mined
 
 def texts(text: bytes, **options) -> dict[str, int]:
     """How often each template came."""
-    return {one.template.text: one.count for one in mined(text, **options).templates.values()}
+    return {template.template.text: template.count for template in mined(text, **options).templates.values()}
 
 
 def test_a_traceback_is_its_head_and_its_exception():
@@ -31,12 +31,12 @@ def test_a_traceback_is_its_head_and_its_exception():
 def test_interleaved_tracebacks_of_ranks_are_told_apart():
     """Each rank's exception bears the frame of its own traceback."""
     lines = []
-    for one, two in zip(
+    for item, two in zip(
         ["Traceback (most recent call last):", '  File "a.py", line 1, in load', "ValueError: bad"],
         ["Traceback (most recent call last):", '  File "b.py", line 2, in store', "ValueError: bad"],
         strict=True,
     ):
-        lines += [f"[rank0]: {one}\n", f"[rank1]: {two}\n"]
+        lines += [f"[rank0]: {item}\n", f"[rank1]: {two}\n"]
     assert texts("".join(lines).encode()) == {
         "Traceback (most recent call last):": 2,
         "ValueError: bad [in load (a.py)]": 1,
@@ -55,7 +55,11 @@ def test_progress_bars_are_split():
     found = mined(
         b"begin\n" + b"".join(b"\r 5%%|#  | %d/90 [00:01<00:09,  3.2it/s]" % n for n in range(5)) + b"\nend\n"
     )
-    assert sorted((one.count, one.last[-1].number) for one in found.templates.values()) == [(1, 1), (1, 3), (5, 2)]
+    assert sorted((template.count, template.last[-1].number) for template in found.templates.values()) == [
+        (1, 1),
+        (1, 3),
+        (5, 2),
+    ]
     assert found.lines == 3
 
 
@@ -65,7 +69,7 @@ def test_windows_are_of_ten_steps():
     for step in range(1, 41):
         lines += [f"iteration {step:8d}/ 90 | lm loss: 1.5E+00 |\n", "a word between\n"]
     found = mined("".join(lines).encode())
-    between = next(key for key, one in found.templates.items() if one.template.text == "a word between")
+    between = next(key for key, item in found.templates.items() if item.template.text == "a word between")
     assert {window: counts[between] for window, counts in found.steps.last.items()} == {0: 9, 1: 10, 2: 10, 3: 10, 4: 1}
     assert list(found.steps.heads) == [0]
     assert found.minutes.coarse == {}
@@ -86,7 +90,9 @@ def test_ranks_and_nodes_are_counted():
     found = mined(
         b"[rank3]: ready\n[rank10]: ready\n[rank3]: ready\nnode-7: ready to serve\ncn-2:17:18 [0] NCCL INFO Using IB\n"
     )
-    assert {one.template.text: (dict(one.ranks), dict(one.nodes)) for one in found.templates.values()} == {
+    assert {
+        template.template.text: (dict(template.ranks), dict(template.nodes)) for template in found.templates.values()
+    } == {
         "ready": ({3: 2, 10: 1}, {}),
         "ready to serve": ({}, {"node-7": 1}),
         "NCCL INFO Using IB": ({}, {"cn-2": 1}),
@@ -105,7 +111,7 @@ def test_first_and_last_places_are_kept():
 def test_a_line_without_end_is_cut():
     """Of a line of many megabytes its start counts, and those around it are whole."""
     found = mined(b"before\n" + b"x" * (5 * LONGEST_LINE) + b"\nbehind\n", block=100_000)
-    assert sorted((one.first[0].number, len(one.template.text)) for one in found.templates.values()) == [
+    assert sorted((template.first[0].number, len(template.template.text)) for template in found.templates.values()) == [
         (1, 6),
         (2, 320),
         (3, 6),

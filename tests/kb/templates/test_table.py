@@ -68,7 +68,7 @@ def test_a_full_table_stays_small_and_counts_what_it_left_out():
     """No more templates than it may have; the lines of the others are told as a number."""
     found = mined(log(4000, 5))
     assert len(found.templates) <= 60
-    assert sum(one.count for one in found.templates.values()) + found.other == found.events
+    assert sum(occurrence.count for occurrence in found.templates.values()) + found.other == found.events
     assert len(found.steps.last) == 6
     assert len(found.steps.coarse) <= 8
 
@@ -87,7 +87,7 @@ def test_random_words_fold_into_what_their_lines_have_in_common():
     """A thousand lines that differ by one word are one template, and other lines are left as they are."""
     words = [f"{a}{b}{c}xyz" for a in "abcdefghij" for b in "abcdefghij" for c in "abcdefghij"]
     found = made(*(f"request {word} went away to the store" for word in words), "the store is closed")
-    assert sorted(one.template.text for one in found.templates.values()) == [
+    assert sorted(occurrence.template.text for occurrence in found.templates.values()) == [
         f"request {VARIABLE} went away to the store",
         "the store is closed",
     ]
@@ -98,7 +98,9 @@ def test_a_random_first_word_folds_too():
     """Where the variable word comes first, groups are many, and their family folds."""
     words = [f"{a}{b}{c}{d}xyz" for a in "abcdef" for b in "abcdef" for c in "abcdef" for d in "abcdefgh"]
     found = made(*(f"{word} went away to the store" for word in words))
-    assert [one.template.text for one in found.templates.values()] == [f"{VARIABLE} went away to the store"]
+    assert [occurrence.template.text for occurrence in found.templates.values()] == [
+        f"{VARIABLE} went away to the store"
+    ]
 
 
 def test_few_variants_are_kept_apart():
@@ -114,7 +116,7 @@ def test_trouble_is_left_out_last(monkeypatch):
     monkeypatch.setattr(template, "MOST", 40)
     calm = [" ".join(["word"] * width) for width in range(1, 200)]
     found = made(*calm, "disk failed at last")
-    assert "disk failed at last" in {one.template.text for one in found.templates.values()}
+    assert "disk failed at last" in {occurrence.template.text for occurrence in found.templates.values()}
     assert found.other > 0
     assert found.limit is not None
 
@@ -142,6 +144,6 @@ def test_line_numbers_are_known_when_the_parts_before_are_there():
     assert not second.numbered
     whole = reduce(merge, [second, part(text, 0, 80, warm=0)])
     assert whole.numbered
-    assert [one.first[0].number for one in sorted(whole.templates.values(), key=lambda o: o.first[0].offset)] == list(
-        range(1, 11)
-    )
+    assert [
+        occurrence.first[0].number for occurrence in sorted(whole.templates.values(), key=lambda o: o.first[0].offset)
+    ] == list(range(1, 11))

@@ -29,7 +29,7 @@ def narrow(width: int, lines: int = 300, *, rank: int = 1) -> tuple[bytes, bytes
 
 def counted(table: TemplateTable) -> dict[str, int]:
     """How often each text came."""
-    return {one.template.text: one.count for one in table.templates.values()}
+    return {template.template.text: template.count for template in table.templates.values()}
 
 
 @pytest.mark.parametrize("width", [80, 100, 132])
@@ -59,7 +59,9 @@ def test_a_place_shows_the_line_put_together():
     """Who looks at a place sees the whole line, at the offset and number of its first part."""
     text = b"2026-11-03 04:12:00 INFO abc" + b" it" * 30
     cut = b"\n".join(text[at : at + 60] for at in range(0, len(text), 60)) + b"\n2026-11-03 04:12:01 done\n"
-    places = sorted((one.first[0] for one in wrapped(cut, 60).templates.values()), key=lambda place: place.offset)
+    places = sorted(
+        (template.first[0] for template in wrapped(cut, 60).templates.values()), key=lambda place: place.offset
+    )
     assert [(0, 1, text.decode()), (len(cut) - 25, 3, "2026-11-03 04:12:01 done")] == [
         (place.offset, place.number, place.line) for place in places
     ]
@@ -107,9 +109,9 @@ def test_lines_that_a_shipper_cut_are_one_line(size):
     cut = (
         b"".join(line[at : at + size] + b"\n" for at in range(0, len(line), size)) + b"2026-11-03 04:12:01 INFO done\n"
     )
-    assert [one.count for one in mined(cut).templates.values()] == [1, 1]
+    assert [template.count for template in mined(cut).templates.values()] == [1, 1]
     half = len(cut) // 2
-    assert sum(one.count for one in part(cut, half, None, warm=64 * 1024).templates.values()) == 1
+    assert sum(template.count for template in part(cut, half, None, warm=64 * 1024).templates.values()) == 1
 
 
 def test_lines_that_were_shortened_are_no_cut_lines():
@@ -117,13 +119,16 @@ def test_lines_that_were_shortened_are_no_cut_lines():
     line = b"labels: " + b"-100, " * 682
     assert len(line[:4096]) == 4096
     text = (line[:4096] + b"\n") * 3 + b"something else\n2026-11-03 04:12:00 " + line[:4076] + b"\nKeyError: 'labels'\n"
-    assert sorted(one.count for one in mined(text).templates.values()) == [1, 1, 4]
+    assert sorted(template.count for template in mined(text).templates.values()) == [1, 1, 4]
 
 
 def test_a_line_of_a_round_size_that_is_whole_stays_alone():
     """A prefix begins a line, whatever stands before it."""
     line = b"2026-11-03 04:12:00 INFO ".ljust(4096, b"x") + b"\n"
-    assert [one.count for one in mined(line * 3 + b"2026-11-03 04:12:01 INFO done\n").templates.values()] == [3, 1]
+    assert [template.count for template in mined(line * 3 + b"2026-11-03 04:12:01 INFO done\n").templates.values()] == [
+        3,
+        1,
+    ]
 
 
 def test_the_runtime_says_whose_part_it_is():

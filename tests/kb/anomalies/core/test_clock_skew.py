@@ -47,7 +47,7 @@ def times_of(run: RunProfile) -> list[float]:
 def one_node(*lines: tuple[float, str]) -> RunProfile:
     """A node's lines: time and text, in this order in its file."""
     spots = [LineRef("n0.log", 100 * i, text, None, time, "n0") for i, (time, text) in enumerate(lines)]
-    events = {str(i): RunEvent(str(i), one.text, None, {"n0": NodeEvent(1, (one,))}) for i, one in enumerate(spots)}
+    events = {str(i): RunEvent(str(i), item.text, None, {"n0": NodeEvent(1, (item,))}) for i, item in enumerate(spots)}
     return RunProfile(events, ("n0",), voices=(RunSource("n0.log", "n0", None, len(lines)),))
 
 

@@ -43,8 +43,8 @@ def test_the_second_look_knows_who_speaks_where_the_likeliest_does() -> None:
     """Of two alike events the one of the likeliest one's node is with it, the other off it."""
     first, near, far = an_event("boom went it"), an_event("mild one here"), an_event("mild one there", "n2")
     seen = among((first, near, far), (0.9, 0.2, 0.2))
-    assert [(one["top"], one["with top"], one["off top"]) for one in seen] == [(1, 1, 0), (0, 1, 0), (0, 0, 1)]
-    assert [one["above"] for one in seen] == [0, 1, 2]
+    assert [(entry["top"], entry["with top"], entry["off top"]) for entry in seen] == [(1, 1, 0), (0, 1, 0), (0, 0, 1)]
+    assert [entry["above"] for entry in seen] == [0, 1, 2]
 
 
 def test_one_event_alone_is_judged() -> None:

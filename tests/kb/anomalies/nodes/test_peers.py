@@ -22,7 +22,7 @@ def printed(text: str, counts: dict[str, int], number: dict[str, float] | None =
 def test_a_node_that_printed_a_usual_line_less_often_is_named() -> None:
     """All but one printed it nine times."""
     counts = {f"n{i}": 9 for i in range(8)} | {"n3": 8}
-    assert [one.node for one in lacking(printed("step done", counts))] == ["n3"]
+    assert [odd_node.node for odd_node in lacking(printed("step done", counts))] == ["n3"]
 
 
 def test_several_that_differ_alike_are_not_the_odd_ones() -> None:
@@ -34,7 +34,7 @@ def test_numbers_far_from_all_others_name_their_node() -> None:
     """The values of lines that all print are compared."""
     run = printed("wait ms", {f"n{i}": 4 for i in range(6)}, {"n5": 80.0})
     found = off_values(run, None, {})
-    assert [(one.node, one.why) for one in found] == [("n5", "80 where others have 1")]
+    assert [(odd_node.node, odd_node.why) for odd_node in found] == [("n5", "80 where others have 1")]
 
 
 def test_suspects_of_one_leaf_are_the_leafs() -> None:
@@ -57,7 +57,7 @@ def test_suspects_that_share_a_place_by_chance_are_single_nodes() -> None:
 def test_the_same_nodes_under_two_names_are_one_place() -> None:
     """A rack that is a leaf at once is told once."""
     topology = {f"n{i}": {"leaf": f"l{i // 8}", "rack": f"r{i // 8}"} for i in range(32)}
-    assert [one.place for one in shared_places([f"n{i}" for i in range(8)], topology)] == ["leaf l0"]
+    assert [shared_place.place for shared_place in shared_places([f"n{i}" for i in range(8)], topology)] == ["leaf l0"]
 
 
 def test_numbers_that_were_unlike_the_others_before_the_turn_too_say_nothing() -> None:
@@ -75,7 +75,7 @@ def test_numbers_that_were_unlike_the_others_before_the_turn_too_say_nothing() -
         tuple(nodes),
         voices=tuple(RunSource(f"{node}.log", node, None, 10) for node in nodes),
     )
-    assert [one.node for one in off_values(run, 4.0, {})] == ["n4"]
+    assert [off_value.node for off_value in off_values(run, 4.0, {})] == ["n4"]
 
 
 def test_times_and_processes_are_no_numbers_to_compare() -> None:

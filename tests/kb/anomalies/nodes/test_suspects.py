@@ -22,7 +22,7 @@ def a_job(*said: Said, nodes: int = 8, level: str | None = "info", steps: bool =
     lines = [(i, f"bootstrap: using eth0:10.0.0.{i + 1}<0>", -3600.0) for i in range(nodes)]
     lines += [(i, "samples of this part have been read", float(-100 * k)) for i in range(nodes) for k in range(1, 5)]
     spots: dict[str, dict[str, list[LineRef]]] = {}
-    for node, text, after in sorted((*lines, *said), key=lambda one: one[2]):
+    for node, text, after in sorted((*lines, *said), key=lambda line: line[2]):
         name = "bootstrap: using eth0:<*><0>" if text.startswith("bootstrap") else text
         spot = LineRef(f"n{node}.log", int(after) + 10_000, text, None, AT + after, f"n{node}", node)
         spots.setdefault(name, {}).setdefault(f"n{node}", []).append(spot)
@@ -32,8 +32,8 @@ def a_job(*said: Said, nodes: int = 8, level: str | None = "info", steps: bool =
             name,
             level if any(name == text for _, text, _ in said) else "info",
             {
-                n: NodeEvent(len(one), tuple(one[:4] + one[4:][-4:]), {(f"{n}.log", one[0].rank): len(one)})
-                for n, one in by.items()
+                n: NodeEvent(len(item), tuple(item[:4] + item[4:][-4:]), {(f"{n}.log", item[0].rank): len(item)})
+                for n, item in by.items()
             },
         )
         for name, by in spots.items()
@@ -102,14 +102,14 @@ def test_several_nodes_that_are_odd_alike_are_all_named() -> None:
     """Two of eight say the same at the same time, a third another thing at another."""
     text = "node will be shut down for maintenance"
     run = a_job((2, text, 1.0), (5, text, 2.0), (7, "sensor could not be read", -1500.0), level="warning")
-    found = [one.node for one in named(run, new=(text, "sensor could not be read"))]
+    found = [item.node for item in named(run, new=(text, "sensor could not be read"))]
     assert set(found[:2]) == {"n2", "n5"}
 
 
 def test_two_nodes_are_enough_to_compare() -> None:
     """Who raises what the other does not is suspected."""
     text = "RuntimeError: an illegal instruction was encountered"
-    assert [one.node for one in named(a_job((1, text, 2.0), nodes=2, level="error"), new=(text,))][:1] == ["n1"]
+    assert [item.node for item in named(a_job((1, text, 2.0), nodes=2, level="error"), new=(text,))][:1] == ["n1"]
 
 
 def test_one_node_has_no_peers_and_a_fault_of_all_names_none() -> None:
@@ -125,8 +125,8 @@ def test_a_node_that_left_no_log_is_named_and_more_so_where_no_step_was_done() -
     run = a_job()
     trained = named(replace(run, nodes=(*run.nodes, "n9")))
     waiting = named(replace(run, nodes=(*run.nodes, "n9"), beats=()), moment=TurningPoint(AT, 10.0, crashed=True))
-    assert [(one.node, one.why) for one in trained] == [("n9", "it left no log")]
-    assert [one.node for one in waiting] == ["n9"]
+    assert [(item.node, item.why) for item in trained] == [("n9", "it left no log")]
+    assert [item.node for item in waiting] == ["n9"]
     assert waiting[0].score > trained[0].score
 
 
@@ -135,7 +135,7 @@ def test_a_node_whose_log_is_cut_off_is_named() -> None:
     run = a_job()
     cut = replace(run.voices[3], last=LineRef("n3.log", 50, "", None, AT - 600.0, "n3"))
     found = named(replace(run, voices=(*run.voices[:3], cut, *run.voices[4:])))
-    assert [one.node for one in found] == ["n3"]
+    assert [item.node for item in found] == ["n3"]
     assert found[0].why.startswith("its log ends")
 
 
@@ -163,4 +163,4 @@ def test_suspects_of_one_leaf_are_one_suspect_in_the_report() -> None:
     told = shown(find_anomalies(run, model=event_model(), topology=topology)).nodes
     assert told[0].what == "leaf l0"
     assert told[0].why.startswith("6 of the 6 nodes that stand out are on it, of 8 of the job's 32 nodes")
-    assert {one.what for one in told[1:]} == {f"n{i}" for i in range(6)}
+    assert {item.what for item in told[1:]} == {f"n{i}" for i in range(6)}

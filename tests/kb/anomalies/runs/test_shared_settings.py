@@ -49,7 +49,10 @@ def test_of_a_node_that_got_another_driver_the_old_one_is_not_blamed() -> None:
     before = nodes("n", 6, failed=False, driver="a", at=1.0)
     after = nodes("n", 6, failed=True, driver="b", at=2.0)
     others = nodes("ok", 12, failed=False, driver="a", at=1.0)
-    assert [(one.value, one.failed, one.well) for one in shared_settings([*before, *after, *others])] == [("b", 6, 0)]
+    assert [
+        (shared_setting.value, shared_setting.failed, shared_setting.well)
+        for shared_setting in shared_settings([*before, *after, *others])
+    ] == [("b", 6, 0)]
 
 
 def test_nobody_failed() -> None:

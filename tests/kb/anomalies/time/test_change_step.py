@@ -43,7 +43,7 @@ def test_lengths_that_change_turn_nothing_but_hide_no_lasting_slowdown() -> None
     """Steps that vary by half hide single slow ones; if all become longer by half, that is told."""
     varying = [1.0 + 0.5 * ((7 * i) % 11) / 11 for i in range(60)]
     assert changes(steps_of(*varying)) == ()
-    (found,) = changes(steps_of(*varying[:40], *[1.6 * one for one in varying]))
+    (found,) = changes(steps_of(*varying[:40], *[1.6 * item for item in varying]))
     assert abs(found.step - 41) <= 2
 
 
@@ -60,7 +60,10 @@ def test_lines_of_one_step_are_one() -> None:
     """What several lines say of a step is put together."""
     beats = (beat(1, 1.0, rate=5.0), beat(1, 1.1, loss=2.5), beat(2, 2.0, seconds=1.0))
     found = course_of(RunProfile({}, beats=beats), {}).beats
-    assert [(one.step, one.seconds, one.loss, one.rate) for one in found] == [(1, None, 2.5, 5.0), (2, 1.0, None, None)]
+    assert [(step_line.step, step_line.seconds, step_line.loss, step_line.rate) for step_line in found] == [
+        (1, None, 2.5, 5.0),
+        (2, 1.0, None, None),
+    ]
 
 
 def test_a_bar_that_counts_anew_is_set_right_by_the_ranks_own_steps() -> None:
@@ -91,4 +94,4 @@ def test_a_run_stands_when_lines_go_on_long_after_the_last_step() -> None:
 def test_a_loss_that_is_no_number_is_told_at_once() -> None:
     """The first step whose loss is not finite."""
     beats = tuple(beat(i, float(i), loss=math.nan if i >= 20 else 2.0) for i in range(1, 31))
-    assert [one.step for one in changes(course_of(RunProfile({}, beats=beats), {}))] == [20]
+    assert [change.step for change in changes(course_of(RunProfile({}, beats=beats), {}))] == [20]

@@ -23,7 +23,7 @@ def run_with(*said: tuple[str, float, str], steps: int = STEPS) -> RunProfile:
             text,
             text,
             "info",
-            {n: NodeEvent(len(one), tuple(one), {(f"{n}.log", None): len(one)}) for n, one in by.items()},
+            {n: NodeEvent(len(item), tuple(item), {(f"{n}.log", None): len(item)}) for n, item in by.items()},
         )
         for text, by in spots.items()
     }

@@ -74,7 +74,10 @@ def test_the_rank_missing_in_several_is_the_source():
     tensor = communicator("0x2", 2, [rank(0, 501, (0, 0, 3, 0, 0)), rank(1, 503, (0, 0, 2, 0, 0))])
     other = communicator("0x3", 2, [rank(0, 502, (0, 0, 0, 3, 0)), rank(1, 503, (0, 0, 0, 2, 0))])
     vote = ras_vote([report(data, tensor, other), report(data, tensor, other, at=31)])
-    assert [(one.place.pid, one.lacks, one.waits) for one in vote.suspects] == [(503, 2, 0), (501, 1, 1)]
+    assert [(suspect.place.pid, suspect.lacks, suspect.waits) for suspect in vote.suspects] == [
+        (503, 2, 0),
+        (501, 1, 1),
+    ]
     assert "process 503 on 10.7.0.1" in vote.detail
 
 
@@ -106,7 +109,7 @@ def test_text_answers_vote_too():
     polls = [read_ras(MISMATCH.encode(), f"ras/{at}.txt", START + at)[0] for at in (0, 40)]
     vote = ras_vote(polls, world_size=16)
     assert (vote.vote, vote.pending[0].op) == ("yes", "AllReduce")
-    assert [(one.place.world_rank, one.place.pid) for one in vote.suspects] == [(9, 7209)]
+    assert [(suspect.place.world_rank, suspect.place.pid) for suspect in vote.suspects] == [(9, 7209)]
 
 
 def test_a_process_that_works_elsewhere_is_marked():
