@@ -41,7 +41,7 @@ from bot.rulebase.loader import Knowledge, default_folder, engine, knowledge, re
 from bot.runtime.redaction import redact_bytes  # noqa: E402
 from kb.diagnosis.engine import diagnose  # noqa: E402
 from kb.diagnosis.findings import find  # noqa: E402
-from kb.facts.evidence import Evidence# noqa: E402
+from kb.facts.evidence import Evidence  # noqa: E402
 from kb.facts.history import History  # noqa: E402
 from kb.facts.job_facts import Facts  # noqa: E402
 from kb.learning.cases import Candidate, Case, Observation, Refusal  # noqa: E402
