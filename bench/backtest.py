@@ -33,7 +33,7 @@ from bot.diagnosis.diagnose import diagnose_bundle
 from bot.incidents.ledger import Ledger
 from bot.learning.replay.backtest import Backtest, backtest
 from bot.learning.replay.clean_corpus import clean_logs
-from bot.learning.replay.trial import Base, Trial, base_of, trial
+from bot.learning.replay.trial import RuleFiles, Trial, base_of, trial
 from bot.rulebase.loader import Knowledge, default_folder, engine, knowledge
 from bot.store.incidents import file
 from bot.store.tables import AnnotationRow, IncidentRow, ReplayRow
@@ -140,7 +140,7 @@ def _said(number: int, at: datetime, report: Report, fault: str) -> Mapping[str,
     }  # fmt: skip
 
 
-def drafted(base: Base, path: str) -> Base:
+def drafted(base: RuleFiles, path: str) -> RuleFiles:
     """The base with one rule as a draft, which says nothing."""
     changed = trial(base, {path: with_value(base.files[path], "status", "deprecated") + _GONE})
     scanned = scan_plan(changed.new)

@@ -46,7 +46,7 @@ from buried_text import (
 )
 from scan_data import byte_count  # both lie beside this script
 
-from bot.authoring.accuracy import Case, Judged, evaluate_cases, figures, judge, read_case
+from bot.authoring.accuracy import LabelledCase, ScoredCase, evaluate_cases, figures, judge, read_case
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.rulebase.loader import Knowledge, knowledge
 from kb.parsers.logs.progress.formats import read_line
@@ -116,7 +116,7 @@ class Burial:
     got: its ranks met, they joined, a first step; `own`: the case tells itself, with iterations; `running`: others do.
     """
 
-    case: Case
+    case: LabelledCase
     files: tuple[Own, ...]
     voice: Voice
     rank: int
@@ -147,7 +147,13 @@ def classify(name: str, text: bytes) -> Own:
 
 
 def plan(
-    case: Case, framework: str, files: tuple[Own, ...], *, ranks: int, seed: int, without: frozenset[str] = frozenset()
+    case: LabelledCase,
+    framework: str,
+    files: tuple[Own, ...],
+    *,
+    ranks: int,
+    seed: int,
+    without: frozenset[str] = frozenset(),
 ) -> Burial:
     """Decide what the case's job is like."""
     rng = random.Random(f"{seed}/{case.id}")
@@ -168,7 +174,7 @@ def plan(
     )
 
 
-def rank_of(case: Case, files: tuple[Own, ...], text: bytes, ranks: int, rng: random.Random) -> int:
+def rank_of(case: LabelledCase, files: tuple[Own, ...], text: bytes, ranks: int, rng: random.Random) -> int:
     """The rank whose log the case is the end of: as a file's name, the case, or its lines tell; else by chance."""
     told = [rank for one in files if one.part == "rank" for rank in one.ranks]
     told += [rank for rank in case.ranks if isinstance(rank, int)]
@@ -434,7 +440,7 @@ def bury(folder: Path, target: Path, options: argparse.Namespace) -> Burial:
     return burial
 
 
-def measure(known: Knowledge, found: list[Path], scratch: Path, options: argparse.Namespace) -> Iterator[Judged]:
+def measure(known: Knowledge, found: list[Path], scratch: Path, options: argparse.Namespace) -> Iterator[ScoredCase]:
     """Bury, diagnose and judge the cases, one after the other."""
     for number, folder in enumerate(found):
         target = scratch / folder.name
@@ -466,12 +472,12 @@ def scratch_folder(size: int) -> Path:
     return Path(tempfile.mkdtemp(prefix="buried-", dir=memory if roomy else data))
 
 
-def lost(bare: list[Judged], buried: list[Judged]) -> float:
+def lost(bare: list[ScoredCase], buried: list[ScoredCase]) -> float:
     """Points of top-1 over failures that burying costs."""
     return round(100 * float(figures(bare)["top1_failures"] - figures(buried)["top1_failures"]), 2)
 
 
-def render(bare: list[Judged], buried: list[Judged], *, verbose: bool) -> str:
+def render(bare: list[ScoredCase], buried: list[ScoredCase], *, verbose: bool) -> str:
     """A table of both, side by side."""
     before, after = figures(bare), figures(buried)
     lines = [
@@ -498,13 +504,13 @@ def render(bare: list[Judged], buried: list[Judged], *, verbose: bool) -> str:
     return "\n".join(lines)
 
 
-def differs(bare: Judged, buried: Judged) -> bool:
+def differs(bare: ScoredCase, buried: ScoredCase) -> bool:
     """Whether burying changed what counts of an answer."""
     kept = ("top1", "top3", "needle", "false_alarm")
     return bare.answers[0] != buried.answers[0] or any(getattr(bare, one) != getattr(buried, one) for one in kept)
 
 
-def changed(bare: Judged, buried: Judged) -> str:
+def changed(bare: ScoredCase, buried: ScoredCase) -> str:
     """One case before and after."""
     marks = [name for name in ("top1", "top3", "needle", "false_alarm") if getattr(bare, name) != getattr(buried, name)]
     return (

@@ -37,7 +37,7 @@ from healthy_text import (
     fill,
 )  # it lies beside this script
 
-from bot.authoring.accuracy import Case, judge
+from bot.authoring.accuracy import LabelledCase, judge
 from bot.diagnosis.diagnose import diagnose_paths
 from bot.diagnosis.scan_pool import worker_pool
 from bot.rulebase.loader import Knowledge, knowledge
@@ -438,7 +438,7 @@ def _judge(task: tuple[str, tuple[str, ...], Path]) -> Outcome:
         report = diagnose_paths(_known, [path], workers=1).report
     except (SignalboxError, OSError) as error:
         return Outcome(name, kinds, "unreadable", (), (), (str(error),), alarm=True)
-    said = judge(Case(name, "healthy", (), (), ()), report)
+    said = judge(LabelledCase(name, "healthy", (), (), ()), report)
     faults = tuple(one.fault for one in report.diagnoses[:3])
     return Outcome(name, kinds, said.verdict, faults, said.rules, said.quoted, bool(said.false_alarm))
 

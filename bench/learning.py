@@ -36,7 +36,7 @@ from bot.diagnosis.evidence import from_bundle, from_paths  # noqa: E402
 from bot.diagnosis.observations import observed  # noqa: E402
 from bot.diagnosis.replay_text import replay_text  # noqa: E402
 from bot.learning.drafts.cases import logs_of  # noqa: E402
-from bot.learning.drafts.rule_folder import Draft, draft  # noqa: E402
+from bot.learning.drafts.rule_folder import DraftFolder, draft  # noqa: E402
 from bot.rulebase.loader import Knowledge, default_folder, engine, knowledge, read_files  # noqa: E402
 from bot.runtime.redaction import redact_bytes  # noqa: E402
 from kb.diagnosis.engine import diagnose  # noqa: E402
@@ -241,7 +241,7 @@ class Mined:
     signature: Signature
     given: int
     result: Candidate | Refusal
-    folder: Draft | None = None
+    folder: DraftFolder | None = None
     planted: tuple[int, list[str]] = (0, [])
 
 

@@ -29,7 +29,7 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 import numpy as np  # noqa: E402 - the paths come first
 import scan_data  # noqa: E402
 
-from bot.collection.bundle_writer import Bundle  # noqa: E402
+from bot.collection.bundle_writer import BundleWriter  # noqa: E402
 from bot.diagnosis.diagnose import diagnose_bundle, diagnose_paths  # noqa: E402
 from bot.rulebase.loader import Knowledge, knowledge  # noqa: E402
 from connectors.base.contract import Bounds, CollectionRequest, Deadline  # noqa: E402
@@ -232,7 +232,7 @@ def once(
 ) -> tuple[float, float, tuple[object, ...], list[str]]:
     """One collection and diagnosis: seconds of both, what is said first, and the gaps."""
     with tempfile.TemporaryDirectory() as folder:
-        bundle = Bundle(Path(folder), 1 << 30)
+        bundle = BundleWriter(Path(folder), 1 << 30)
         endpoint = Endpoint(url)
         begun = time.perf_counter()
         deadline = Deadline.within(60)

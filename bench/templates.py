@@ -94,11 +94,11 @@ def _cpu() -> float:
 
 def alone(path: Path) -> Row:
     """One stream in one process."""
-    from bot.diagnosis.template_pool import Task, mine  # noqa: PLC0415 - as above
+    from bot.diagnosis.template_pool import TemplateTask, mine  # noqa: PLC0415 - as above
     from connectors.bundles.streams import discover  # noqa: PLC0415
 
     began, spent = time.perf_counter(), _cpu()
-    table, _ = mine(Task(0, discover([path]).streams[0]))
+    table, _ = mine(TemplateTask(0, discover([path]).streams[0]))
     seconds, spent = time.perf_counter() - began, _cpu() - spent
     return Row("signalbox, 1 process, one log", table.lines, table.bytes, seconds, cpu=spent)
 

@@ -53,7 +53,7 @@ BINS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class LabelledCase:
     """A case with its known cause."""
 
     id: str
@@ -65,7 +65,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class ScoredCase:
     """A case and what was said of it."""
 
     case: str
@@ -86,7 +86,7 @@ class Judged:
     named: bool = False
 
 
-def read_case(folder: Path) -> Case:
+def read_case(folder: Path) -> LabelledCase:
     """Read case.yaml.
 
     Raises:
@@ -95,7 +95,7 @@ def read_case(folder: Path) -> Case:
     path = folder / "case.yaml"
     try:
         raw = yaml.safe_load(path.read_text("utf-8", errors="replace"))
-        return Case(
+        return LabelledCase(
             str(raw["id"]),
             str(raw["label"]),
             tuple(str(one) for one in raw.get("accept") or ()),
@@ -107,7 +107,7 @@ def read_case(folder: Path) -> Case:
         raise UnreadableInput(f"{path}: no usable case: {' '.join(str(error).split())[:300]}") from error
 
 
-def judge(case: Case, report: Report, faults: Mapping[str, FaultClass] | None = None) -> Judged:
+def judge(case: LabelledCase, report: Report, faults: Mapping[str, FaultClass] | None = None) -> ScoredCase:
     """Compare a report with the truth. `faults`: the classes, to tell which faults are explicit."""
     answers = tuple(one.fault for one in report.diagnoses) or (
         ("healthy",) if report.verdict == "no_fault" else ("unknown",)
@@ -119,7 +119,7 @@ def judge(case: Case, report: Report, faults: Mapping[str, FaultClass] | None = 
         one.role == "root_cause" and one.band != "weak" for one in report.diagnoses
     )
     best = report.diagnoses[0] if report.diagnoses else None
-    return Judged(
+    return ScoredCase(
         case=case.id,
         label=case.label,
         verdict=report.verdict,
@@ -145,7 +145,7 @@ def _explicit(fault: str, faults: Mapping[str, FaultClass] | None) -> bool:
     return known is not None and not known.symptom and known.domain != "training"
 
 
-def evaluate_cases(knowledge: Knowledge, folder: Path, workers: int | None = None) -> list[Judged]:
+def evaluate_cases(knowledge: Knowledge, folder: Path, workers: int | None = None) -> list[ScoredCase]:
     """Diagnose all cases of a folder.
 
     Raises:
@@ -160,7 +160,7 @@ def evaluate_cases(knowledge: Knowledge, folder: Path, workers: int | None = Non
     return [judge(case, report, faults) for case, (report, _) in zip(cases, made, strict=True)]
 
 
-def figures(judged: Sequence[Judged]) -> dict[str, Any]:
+def figures(judged: Sequence[ScoredCase]) -> dict[str, Any]:
     """The figures that count, shares from 0 to 1."""
     failures = [one for one in judged if one.label != "healthy"]
     needles = [one.needle for one in judged if one.needle is not None]
@@ -192,7 +192,7 @@ def figures(judged: Sequence[Judged]) -> dict[str, Any]:
     }
 
 
-def answered(judged: Sequence[Judged]) -> list[tuple[float, bool]]:
+def answered(judged: Sequence[ScoredCase]) -> list[tuple[float, bool]]:
     """(confidence, whether right) of the first diagnosis of each failure that has one."""
     return [(one.confidence, one.top1) for one in judged if one.label != "healthy" and one.verdict == "fault"]
 
@@ -222,14 +222,14 @@ def _share(values: Sequence[bool]) -> float:
     return round(mean(values), 4) if values else 0.0
 
 
-def _by_class(judged: Sequence[Judged], what: str) -> float:
+def _by_class(judged: Sequence[ScoredCase], what: str) -> float:
     groups: dict[str, list[bool]] = {}
     for one in judged:
         groups.setdefault(one.label, []).append(getattr(one, what))
     return round(mean(mean(group) for group in groups.values()), 4) if groups else 0.0
 
 
-def _weighed(judged: Sequence[Judged], what: str) -> float:
+def _weighed(judged: Sequence[ScoredCase], what: str) -> float:
     """Each class weighs what it costs, shared among its cases."""
     counts = Counter(one.label for one in judged)
     weights = [GPU_TIME.get(one.label, RARE) / counts[one.label] for one in judged]
@@ -237,7 +237,7 @@ def _weighed(judged: Sequence[Judged], what: str) -> float:
     return round(sum(hits) / sum(weights), 4) if weights else 0.0
 
 
-def confusion(judged: Sequence[Judged]) -> list[tuple[str, str, int]]:
+def confusion(judged: Sequence[ScoredCase]) -> list[tuple[str, str, int]]:
     """(truth, answer, how often) of everything that was not right."""
     pairs = Counter((one.label, one.answers[0]) for one in judged if not one.top1)
     return [
@@ -245,12 +245,12 @@ def confusion(judged: Sequence[Judged]) -> list[tuple[str, str, int]]:
     ]
 
 
-def to_json(judged: Sequence[Judged]) -> str:
+def to_json(judged: Sequence[ScoredCase]) -> str:
     """Figures and cases as JSON."""
     return json.dumps({"figures": figures(judged), "cases": [asdict(one) for one in judged]}, indent=1)
 
 
-def render(judged: Sequence[Judged], *, verbose: bool = False) -> str:
+def render(judged: Sequence[ScoredCase], *, verbose: bool = False) -> str:
     """The figures as a table for people."""
     numbers = figures(judged)
     lines = [f"{numbers['cases']} cases, {numbers['healthy']} of them healthy", ""]
@@ -299,7 +299,7 @@ def reliability(pairs: Sequence[tuple[float, bool]]) -> list[str]:
     ]
 
 
-def _details(judged: Sequence[Judged]) -> list[str]:
+def _details(judged: Sequence[ScoredCase]) -> list[str]:
     lines = []
     for one in judged:
         if one.top1 and one.needle is not False and not one.false_alarm:

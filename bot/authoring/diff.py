@@ -19,7 +19,7 @@ ORDER: tuple[Kind, ...] = ("new", "lost", "changed")
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class RuleComparison:
     """A bundle and the first answers of both rule bases: "fault (rule)", or the verdict where no fault is named."""
 
     bundle: str
@@ -28,7 +28,7 @@ class Compared:
     kind: Kind
 
 
-def compare(old: Knowledge, new: Knowledge, folder: Path, workers: int | None = None) -> list[Compared]:
+def compare(old: Knowledge, new: Knowledge, folder: Path, workers: int | None = None) -> list[RuleComparison]:
     """Diagnose every bundle of a folder with both, in order of their names.
 
     Raises:
@@ -40,7 +40,7 @@ def compare(old: Knowledge, new: Knowledge, folder: Path, workers: int | None = 
     before = [report for report, _ in reports(old, found, workers)]
     after = [report for report, _ in reports(new, found, workers)]
     return [
-        Compared(path.name, answer(one), answer(two), _kind(one, two))
+        RuleComparison(path.name, answer(one), answer(two), _kind(one, two))
         for path, one, two in zip(found, before, after, strict=True)
     ]
 
@@ -59,7 +59,7 @@ def _kind(old: Report, new: Report) -> Kind:
     return "new" if new.diagnoses else "lost"
 
 
-def render(compared: Sequence[Compared]) -> str:
+def render(compared: Sequence[RuleComparison]) -> str:
     """The differences as a Markdown table, with their counts."""
     counts = Counter(one.kind for one in compared)
     told = ", ".join(f"{counts[kind]} {kind}" for kind in (*ORDER, "same"))

@@ -23,7 +23,7 @@ ROLES = {"root_cause": "root cause"}
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PageDifference:
     """A page that is not as it should be: `missing`, `changed` or `stale` (its rule is gone)."""
 
     path: str
@@ -38,22 +38,22 @@ def pages(rulebook: Rulebook, folder: Path) -> dict[str, str]:
     return found
 
 
-def differences(wanted: Mapping[str, str], target: Path) -> list[Difference]:
+def differences(wanted: Mapping[str, str], target: Path) -> list[PageDifference]:
     """In what the pages on disk are not those wanted. Files that were not generated are nobody's business."""
     found = []
     for path, text in wanted.items():
         try:
             have = (target / path).read_text("utf-8", errors="replace")
         except OSError:
-            found.append(Difference(path, "missing"))
+            found.append(PageDifference(path, "missing"))
             continue
         if have != text:
-            found.append(Difference(path, "changed"))
-    found += [Difference(path, "stale") for path in _generated(target) if path not in wanted]
+            found.append(PageDifference(path, "changed"))
+    found += [PageDifference(path, "stale") for path in _generated(target) if path not in wanted]
     return sorted(found, key=lambda one: one.path)
 
 
-def write(wanted: Mapping[str, str], target: Path, changes: Sequence[Difference]) -> None:
+def write(wanted: Mapping[str, str], target: Path, changes: Sequence[PageDifference]) -> None:
     """Make the pages on disk those wanted."""
     for one in changes:
         path = target / one.path

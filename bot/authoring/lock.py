@@ -21,7 +21,7 @@ NAME = "lock.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LockUpdate:
     """From a lock to the next: `entries` is what the lock should hold; the ids that are new, changed and gone."""
 
     entries: Mapping[str, Locked]
@@ -47,7 +47,7 @@ class Step:
         ]
 
 
-def step(rulebook: Rulebook, locked: Mapping[str, Locked]) -> Step:
+def step(rulebook: Rulebook, locked: Mapping[str, Locked]) -> LockUpdate:
     """What the lock of these rules should hold, given what it held before."""
     entries = dict(locked)
     new, changed = [], []
@@ -60,7 +60,7 @@ def step(rulebook: Rulebook, locked: Mapping[str, Locked]) -> Step:
             changed.append(rule.id)
             entries[rule.id] = Locked(digest, old.version + 1)
     gone = sorted(set(locked) - {rule.id for rule in rulebook.rules})
-    return Step(entries, tuple(new), tuple(changed), tuple(gone))
+    return LockUpdate(entries, tuple(new), tuple(changed), tuple(gone))
 
 
 def locked_in(files: Mapping[str, str], unread: tuple[Fault, ...] = ()) -> dict[str, Locked]:

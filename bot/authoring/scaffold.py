@@ -21,7 +21,7 @@ _VOCABULARY = ("VERSION", "faults.yaml", "actions.yaml")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class NewRule:
     """What is known of a rule that is to be: words of the vocabularies, and where known the regex of its line."""
 
     id: str
@@ -39,14 +39,14 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class ScaffoldedRule:
     """The files of a rule by path below its folder, and what a person still has to add."""
 
     files: Mapping[str, bytes]
     missing: tuple[str, ...]
 
 
-def refusals(wish: Wish, files: Mapping[str, str]) -> list[str]:
+def refusals(wish: NewRule, files: Mapping[str, str]) -> list[str]:
     """Why this rule cannot be: its names, its words, or an id that is taken. `files` is what the rules folder holds.
 
     Raises:
@@ -71,7 +71,7 @@ def _told(fault: Fault) -> str:
     return f"{fault.message}{f' ({fault.hint})' if fault.hint else ''}"
 
 
-def _loaded(wish: Wish, files: Mapping[str, str]) -> tuple[Rule | None, list[Fault]]:
+def _loaded(wish: NewRule, files: Mapping[str, str]) -> tuple[Rule | None, list[Fault]]:
     """The rule as the loader takes it, and its faults: it is the loader that knows the words."""
     base = {name: files[name] for name in _VOCABULARY if name in files}
     loaded = load({**base, wish.path: rule_text(wish)})
@@ -82,7 +82,7 @@ def _loaded(wish: Wish, files: Mapping[str, str]) -> tuple[Rule | None, list[Fau
     return rule, faults
 
 
-def rule_text(wish: Wish) -> str:
+def rule_text(wish: NewRule) -> str:
     """The rule file. What is not known says so; it is a draft, which no diagnosis asks."""
     title = _flat(wish.title)
     return f"""format: 1
@@ -108,7 +108,7 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def _regex(wish: Wish) -> str:
+def _regex(wish: NewRule) -> str:
     """The regex given, or one that finds nothing: a rule must look for something."""
     return wish.regex if wish.regex is not None else f"no pattern yet for rule {wish.id}"
 
@@ -122,7 +122,7 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def made(wish: Wish, log: Path | None) -> Made:
+def made(wish: NewRule, log: Path | None) -> ScaffoldedRule:
     """The folder's files.
 
     Raises:
@@ -133,7 +133,7 @@ def made(wish: Wish, log: Path | None) -> Made:
     if wish.regex is None:
         missing.append("rule.yaml: a pattern; the one in it finds nothing")
     if log is None:
-        return Made(files, (*missing, *_tests_missing(0, 0)))
+        return ScaffoldedRule(files, (*missing, *_tests_missing(0, 0)))
     lines = redact_bytes(_read(log)).splitlines(keepends=True)
     name = "dmesg-1.log" if log.name.startswith(_KERNEL) else "1.log"
     files[f"match/{name}"] = b"".join(lines)
@@ -142,7 +142,7 @@ def made(wish: Wish, log: Path | None) -> Made:
         missing.append("match: the pattern finds no line of the log")
     elif others and wish.regex is not None:
         files[f"silent/{name}"] = b"".join(others)
-    return Made(files, (*missing, *_tests_missing(1, int(f"silent/{name}" in files))))
+    return ScaffoldedRule(files, (*missing, *_tests_missing(1, int(f"silent/{name}" in files))))
 
 
 def _tests_missing(match: int, silent: int) -> list[str]:
@@ -164,13 +164,13 @@ def _read(log: Path) -> bytes:
     return data
 
 
-def _found(wish: Wish, line: bytes) -> bool:
+def _found(wish: NewRule, line: bytes) -> bool:
     """Whether the pattern finds a line, as the scanner does: `^` stands behind the prefixes."""
     search = re.compile(_regex(wish).encode()).search
     return search(line) is not None or search(line[peel(line[:1024]).end :]) is not None
 
 
-def write(folder: Path, new: Made) -> None:
+def write(folder: Path, new: ScaffoldedRule) -> None:
     """Write the folder with match/ and silent/ in it.
 
     Raises:

@@ -41,7 +41,7 @@ class RuleTest:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RuleTestResult:
     """What came of a test. `heard`: all rules that spoke."""
 
     test: RuleTest
@@ -79,12 +79,12 @@ def names_of(tests: Sequence[RuleTest]) -> dict[str, list[str]]:
     return names
 
 
-def run(knowledge: Knowledge, matcher: Matcher, test: RuleTest) -> Outcome:
+def run(knowledge: Knowledge, matcher: Matcher, test: RuleTest) -> RuleTestResult:
     """Try one test with the whole rule base."""
     evidence, history = evidence_at(knowledge, matcher, test.path)
     heard = list(find(knowledge.rulebook, Facts(evidence), history).findings)
     spoke = any(finding.rule.id == test.rule for finding in heard)
-    return Outcome(test, spoke == test.speaks, tuple(heard))
+    return RuleTestResult(test, spoke == test.speaks, tuple(heard))
 
 
 def detector_faults(knowledge: Knowledge, tests: Sequence[RuleTest], positions: Positions) -> list[Fault]:

@@ -19,7 +19,7 @@ from kb.scanning.scanner import scan
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class RuleCost:
     """What a rule costs in a scan: lines that the engine points it to, and how many of them are what it means."""
 
     rule: str
@@ -27,7 +27,7 @@ class Cost:
     meant: int
 
 
-def costs(knowledge: Knowledge, paths: Sequence[Path]) -> tuple[list[Cost], int]:
+def costs(knowledge: Knowledge, paths: Sequence[Path]) -> tuple[list[RuleCost], int]:
     """The cost of each rule on some logs, dearest first, and how many bytes were read. A line asked costs microseconds."""
     asked: Counter[str] = Counter()
     meant: Counter[str] = Counter()
@@ -38,7 +38,7 @@ def costs(knowledge: Knowledge, paths: Sequence[Path]) -> tuple[list[Cost], int]
         size += summary.size
         for key, hits in summary.hits.items():
             meant[key.partition("#")[0]] += hits.count
-    found = [Cost(rule.id, asked[rule.id], meant[rule.id]) for rule in knowledge.rulebook.rules]
+    found = [RuleCost(rule.id, asked[rule.id], meant[rule.id]) for rule in knowledge.rulebook.rules]
     return sorted(found, key=lambda one: (-one.asked, one.rule)), size
 
 
@@ -58,7 +58,7 @@ def pointed(plan: ScanPlan, matcher: Matcher, block: bytes) -> Iterator[str]:
                 yield plan.lines[target.index].key.partition("#")[0]
 
 
-def render_costs(found: Sequence[Cost], size: int, most: int = 20) -> str:
+def render_costs(found: Sequence[RuleCost], size: int, most: int = 20) -> str:
     """The dearest rules as text for people."""
     total = sum(one.asked for one in found)
     lines = [f"{size / 1e6:,.1f} MB read; {total:,} lines asked, {total / max(1, size) * 1e6:,.1f} a MB", ""]

@@ -52,7 +52,7 @@ def run(
         typer.echo(
             "signalbox: an earlier backfill of these jobs is begun anew; --resume would have gone on with it", err=True
         )
-    stopped = _Stop()
+    stopped = _Interrupt()
     with Ledger(database_url()) if keep else nullcontext() as ledger:
         filling = Backfill(knowledge(), settings, notes, ledger, workers)
         question = Question(tenant, now - span, now, job, limit)
@@ -100,7 +100,7 @@ def _clear() -> None:
         sys.stderr.write("\r\033[K")
 
 
-class _Stop:
+class _Interrupt:
     """Ctrl-C once: the job under way is ended, and what there is is told; twice: at once."""
 
     def __init__(self) -> None:

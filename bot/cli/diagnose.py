@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from bot.cli.console import ProgressBar, complain, load_rules, must_be_configured, must_be_folder, refuse, until_closed
 from bot.cli.diagnose_options import DiagnoseOptions
-from bot.cli.incident_store import Remembering
+from bot.cli.incident_store import IncidentMemory
 from bot.cli.targets import STDIN, resolve_targets
 
 if TYPE_CHECKING:
-    from bot.collection.collect import Spare, Spared
+    from bot.collection.collect import ProtectedBundles, Spare
     from bot.config.file import Config
-    from bot.diagnosis.diagnose import Answer, Compare
+    from bot.diagnosis.diagnose import ComparisonOptions, DiagnosisResult
     from bot.rulebase.loader import Knowledge
 
 
@@ -41,7 +41,7 @@ def run(options: DiagnoseOptions) -> int:
     with ExitStack() as stack:
         piped = options.logs and options.targets == (STDIN,)
         folder = stack.enter_context(_standard_input()) if piped else None
-        memory = stack.enter_context(Remembering(options.tenant, on=options.store))
+        memory = stack.enter_context(IncidentMemory(options.tenant, on=options.store))
         answer, bundle = _diagnose(known, options, memory, folder)
         _deliver(known, options, answer, bundle, memory)
     if options.exit_decision:
@@ -51,7 +51,7 @@ def run(options: DiagnoseOptions) -> int:
     return 1 if options.fail_on and answer.report.verdict == "fault" else 0
 
 
-def print_answer(answer: Answer, *, as_json: bool, verbose: bool) -> None:
+def print_answer(answer: DiagnosisResult, *, as_json: bool, verbose: bool) -> None:
     """Print the report, for a person or as JSON."""
     with until_closed():
         if as_json:
@@ -90,8 +90,8 @@ def _standard_input() -> AbstractContextManager[Path]:
 
 
 def _diagnose(
-    known: Knowledge, options: DiagnoseOptions, memory: Remembering, piped: Path | None
-) -> tuple[Answer, Path | None]:
+    known: Knowledge, options: DiagnoseOptions, memory: IncidentMemory, piped: Path | None
+) -> tuple[DiagnosisResult, Path | None]:
     """The answer, and the bundle that it is of. `piped`: the folder with what came by standard input."""
     if options.names_a_job:
         if options.baseline is not None:
@@ -102,7 +102,9 @@ def _diagnose(
     return _diagnose_files(known, options, memory, piped), options.bundle
 
 
-def _diagnose_files(known: Knowledge, options: DiagnoseOptions, memory: Remembering, piped: Path | None) -> Answer:
+def _diagnose_files(
+    known: Knowledge, options: DiagnoseOptions, memory: IncidentMemory, piped: Path | None
+) -> DiagnosisResult:
     """The answer on a bundle, or on log files and folders."""
     compare = _compare(options, memory)
     recall = memory.recall(known, options.cluster)
@@ -123,7 +125,7 @@ def _diagnose_files(known: Knowledge, options: DiagnoseOptions, memory: Remember
         )
 
 
-def _diagnose_job(known: Knowledge, options: DiagnoseOptions, memory: Remembering) -> tuple[Answer, Path]:
+def _diagnose_job(known: Knowledge, options: DiagnoseOptions, memory: IncidentMemory) -> tuple[DiagnosisResult, Path]:
     """The answer on a job that the configured systems know, and the folder of its evidence."""
     [job, *more] = options.targets
     if more:
@@ -161,7 +163,7 @@ def _diagnose_job(known: Knowledge, options: DiagnoseOptions, memory: Rememberin
     return found.answer, found.collected.folder
 
 
-def _compare(options: DiagnoseOptions, memory: Remembering) -> Compare:
+def _compare(options: DiagnoseOptions, memory: IncidentMemory) -> ComparisonOptions:
     """How to look at what no rule knows."""
     return replace(memory.compare(options.baseline, options.workers, always=options.deep), engine=options.engine)
 
@@ -169,7 +171,7 @@ def _compare(options: DiagnoseOptions, memory: Remembering) -> Compare:
 def _sparing(config: Config) -> Spare:
     """What eviction must leave; the store is opened only where something must go."""
 
-    def ask() -> Spared:
+    def ask() -> ProtectedBundles:
         from bot.retention.evidence import sparing
         from bot.runtime.paths import database_url
 
@@ -212,7 +214,7 @@ def _diagnose_each(known: Knowledge, folder: Path, workers: int | None) -> bool:
 
 
 def _deliver(
-    known: Knowledge, options: DiagnoseOptions, answer: Answer, bundle: Path | None, memory: Remembering
+    known: Knowledge, options: DiagnoseOptions, answer: DiagnosisResult, bundle: Path | None, memory: IncidentMemory
 ) -> None:
     """Print the answer, draw and write what was asked for, and keep it."""
     print_answer(answer, as_json=options.as_json, verbose=options.verbose)
@@ -235,7 +237,7 @@ def _deliver(
             complain(f"this run is {told}")
 
 
-def _draw(answer: Answer, file: Path) -> None:
+def _draw(answer: DiagnosisResult, file: Path) -> None:
     from bot.render.raster import png
     from bot.render.timeline import loads
     from bot.render.timeline_svg import draw
@@ -247,7 +249,7 @@ def _draw(answer: Answer, file: Path) -> None:
         refuse(f"{file}: the picture cannot be written: {getattr(error, 'strerror', None) or error}")
 
 
-def _attachments(answer: Answer) -> dict[str, bytes]:
+def _attachments(answer: DiagnosisResult) -> dict[str, bytes]:
     """What the page of an incident shows besides the report."""
     from bot.pages.attachments import small
 

@@ -11,10 +11,10 @@ from bot.pages.attachments import read
 from bot.pages.incident import incident_page, words_of
 from bot.pages.incident_status import about_of
 from bot.render.report_json import from_json
-from bot.retention.evidence import Evidence
+from bot.retention.evidence import EvidenceLocation
 from bot.rulebase.loader import Knowledge, knowledge
 from bot.runtime.paths import database_url
-from bot.store.incidents import Record
+from bot.store.incidents import IncidentRecord
 from kb.errors import SignalboxError
 from kb.report import Report
 
@@ -28,7 +28,7 @@ def write_answer(known: Knowledge, report: Report, kept: Mapping[str, bytes], fi
     _write(file, incident_page(report, read(kept.get), words=words_of(known)))
 
 
-def write_incident(record: Record, where: Evidence, file: Path) -> None:
+def write_incident(record: IncidentRecord, where: EvidenceLocation, file: Path) -> None:
     """The page of an incident, with what people said of it.
 
     Raises:

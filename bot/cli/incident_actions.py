@@ -9,7 +9,7 @@ from bot.cli.incident_close import annotation_line, login
 from bot.config.schema import seconds
 from bot.incidents.handover import dumps, handover, text
 from bot.incidents.ledger import Ledger
-from bot.incidents.lifecycle import Step, Taken, Verb, told
+from bot.incidents.lifecycle import LifecycleStep, RecordedStep, Verb, told
 from bot.runtime.paths import database_url
 from bot.store.incident_state import state_of
 from kb.errors import SignalboxError
@@ -33,7 +33,7 @@ def take(
         SignalboxError: there is no such incident, or the step makes no sense now.
     """
     now = datetime.now(UTC)
-    step = Step(verb, login(), "cli", assignee, until, other, note)
+    step = LifecycleStep(verb, login(), "cli", assignee, until, other, note)
     with Ledger(database_url()) as ledger:
         ledger.step(incident, tenant, f"cli:{secrets.token_hex(16)}", step, now)
         record = ledger.answer(incident)
@@ -80,7 +80,7 @@ def history(incident: int) -> list[str]:
     return [line for _, line in sorted(lines, key=lambda one: one[0])]
 
 
-def _line(one: Taken, incident: int) -> str:
+def _line(one: RecordedStep, incident: int) -> str:
     return f"{one.at:%Y-%m-%d %H:%M}Z {one.step.who}: {told(one, incident)}"
 
 

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
     from sqlmodel import Session
 
-    from bot.collection.find_job import Located
-    from bot.diagnosis.diagnose import Answer, Compare, Recall
+    from bot.collection.find_job import LocatedJob
+    from bot.diagnosis.diagnose import ComparisonOptions, DiagnosisResult, Recall
     from bot.policy.routing import JobFacts
     from bot.rulebase.loader import Knowledge
     from bot.store.database import Database
 
 
 @dataclass(slots=True)
-class Remembering:
+class IncidentMemory:
     """What is remembered for one command. `on`: whether the store may be used at all; `facts`: of the job that was found."""
 
     tenant: str
@@ -52,33 +52,33 @@ class Remembering:
             self._database = self._open.enter_context(Database(database_url()))
         return self._database
 
-    def compare(self, baseline: Path | None, workers: int | None, *, always: bool) -> Compare:
+    def compare(self, baseline: Path | None, workers: int | None, *, always: bool) -> ComparisonOptions:
         """How to look at what no rule knows; the store is asked for a good run only where it comes to that."""
-        from bot.diagnosis.diagnose import Compare
+        from bot.diagnosis.diagnose import ComparisonOptions
 
         if not self.on:
-            return Compare(always, baseline, None, workers)
+            return ComparisonOptions(always, baseline, None, workers)
         from bot.store.baselines import finder
 
-        return Compare(always, baseline, finder(self.database, self.tenant), workers)
+        return ComparisonOptions(always, baseline, finder(self.database, self.tenant), workers)
 
     def recall(self, known: Knowledge, cluster: str | None = None) -> Recall | None:
         """Asks for what is remembered of other runs; None where there is nothing to ask."""
         if not self.on or not _knows():
             return None
-        from bot.incidents.precedents import Whose, recaller, whose
+        from bot.incidents.precedents import PrecedentScope, recaller, whose
 
-        who = whose(self.facts) if self.facts is not None else Whose(self.tenant, cluster)
+        who = whose(self.facts) if self.facts is not None else PrecedentScope(self.tenant, cluster)
         return recaller(self.database, who, known.rulebook.faults)
 
-    def recall_of(self, known: Knowledge, located: Located) -> Recall | None:
+    def recall_of(self, known: Knowledge, located: LocatedJob) -> Recall | None:
         """The same, of a job that was found."""
         from bot.policy.routing import facts_of
 
         self.facts = facts_of(self.tenant, located.cluster, located.record)
         return self.recall(known)
 
-    def keep(self, answer: Answer, bundle: Path | None, kept: dict[str, bytes]) -> str | None:
+    def keep(self, answer: DiagnosisResult, bundle: Path | None, kept: dict[str, bytes]) -> str | None:
         """Keep the answer among the incidents; a warning where that cannot be done."""
         from bot.incidents.precedents import moment, traced
         from bot.store.incidents import Origin, remember
@@ -99,7 +99,7 @@ class Remembering:
         where = str(bundle) if bundle else None
         return remember(answer.report, answer.replay, where, now=now, origin=origin, within=self._within(answer, now))
 
-    def _within(self, answer: Answer, now: datetime) -> Callable[[Session, int], None]:
+    def _within(self, answer: DiagnosisResult, now: datetime) -> Callable[[Session, int], None]:
         """What is written with the incident of a job that a scheduler knows."""
         facts = self.facts
 
@@ -117,7 +117,7 @@ class Remembering:
 
         return within
 
-    def keep_good(self, known: Knowledge, answer: Answer, folder: Path | None) -> str | None:
+    def keep_good(self, known: Knowledge, answer: DiagnosisResult, folder: Path | None) -> str | None:
         """Keep a run that ended well as what failed ones are compared with; in words what became of it, None for nothing."""
         if not self.on or folder is None:
             return None

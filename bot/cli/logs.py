@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
-from bot.live.log_view import Line, Logs, Wanted, end_of, lines_of, of_bundle, of_paths, ranks_of
-from bot.live.tail import Tailing
+from bot.live.log_view import LineFilter, LogLine, Logs, end_of, lines_of, of_bundle, of_paths, ranks_of
+from bot.live.tail import LogTail
 from bot.render.phrases import shown
 from bot.render.report_json import iso
 from bot.runtime.safe_regex import search_of
@@ -41,7 +41,7 @@ _FEW = 5  # gaps told
 
 
 @dataclass(frozen=True, slots=True)
-class AskedLogs:
+class LogsOptions:
     """What the command line says. `request`: of a JOB; `limit`: of following, how long (for ever where None)."""
 
     targets: Sequence[str] = ()
@@ -59,7 +59,7 @@ class AskedLogs:
 
 
 def run(
-    knowledge: Callable[[], Knowledge], asked: AskedLogs, *, as_json: bool, complain: Callable[[str], None]
+    knowledge: Callable[[], Knowledge], asked: LogsOptions, *, as_json: bool, complain: Callable[[str], None]
 ) -> None:
     """Show the lines.
 
@@ -68,7 +68,7 @@ def run(
         BrokenPipeError: nobody reads any more.
     """
     grep = search_of(asked.grep, ignore_case=asked.ignore_case) if asked.grep is not None else None
-    wanted = Wanted(ranks_of(asked.rank) if asked.rank else frozenset(), asked.node, grep=grep)
+    wanted = LineFilter(ranks_of(asked.rank) if asked.rank else frozenset(), asked.node, grep=grep)
     _timed(wanted, asked, 0.0)  # a time that is none is told before anything is read
     screen = Screen(sys.stdout, as_json=as_json)
     with ExitStack() as stack:
@@ -100,7 +100,7 @@ def request_of(job: str, tenant: str, cluster: str | None, namespace: str | None
     return JobRequest(job, tenant, cluster, namespace, last=last, deep=True)
 
 
-def _timed(wanted: Wanted, asked: AskedLogs, end: float) -> Wanted:
+def _timed(wanted: LineFilter, asked: LogsOptions, end: float) -> LineFilter:
     """With --since and --until as times; a span counts back from `end`."""
     return replace(
         wanted,
@@ -136,7 +136,7 @@ def _why(gaps: Sequence[Gap]) -> str:
 
 
 @dataclass(slots=True)
-class _Files:
+class _LocalLogs:
     """Logs that lie here."""
 
     list_logs: Callable[[], Logs]
@@ -145,16 +145,16 @@ class _Files:
         """What there is now."""
         return self.list_logs()
 
-    def follow(self, wanted: Wanted, *, from_start: bool) -> Iterator[Iterator[Line]]:
+    def follow(self, wanted: LineFilter, *, from_start: bool) -> Iterator[Iterator[LogLine]]:
         """What is written from now on, and the last lines before that."""
-        tailing = Tailing(self.list_logs, wanted, from_start)
+        tailing = LogTail(self.list_logs, wanted, from_start)
         while True:
             yield tailing.look()
             time.sleep(LOOK)
 
 
 @dataclass(slots=True)
-class _Job:
+class _JobLogs:
     """Logs that connectors hold: collected into a folder of the spool, or into one of our own while they are followed."""
 
     knowledge: Knowledge
@@ -171,7 +171,7 @@ class _Job:
         _, collected = gather(self.knowledge, self.config, self.request)
         return of_bundle(collected.folder)
 
-    def follow(self, wanted: Wanted, *, from_start: bool) -> Iterator[Iterator[Line]]:
+    def follow(self, wanted: LineFilter, *, from_start: bool) -> Iterator[Iterator[LogLine]]:
         """Ask again and again for the last moments, and give what was not there before."""
         from bot.diagnosis.job import gather
         from kb.errors import SignalboxError
@@ -193,7 +193,7 @@ class _Job:
             time.sleep(max(0.0, POLL - (time.monotonic() - began)))
             last = OVERLAP + (time.monotonic() - began)
 
-    def _new(self, logs: Logs, wanted: Wanted) -> Iterator[Line]:
+    def _new(self, logs: Logs, wanted: LineFilter) -> Iterator[LogLine]:
         for line in lines_of(logs, wanted, []):
             key = sha256(repr((line.source, line.time, line.whole)).encode("utf-8", "surrogateescape")).digest()[:12]
             if key not in self._known:
@@ -210,14 +210,14 @@ def _emptied(folder: Path) -> None:
 
 
 def _source(
-    knowledge: Callable[[], Knowledge], asked: AskedLogs, stack: ExitStack, complain: Callable[[str], None]
-) -> _Files | _Job:
+    knowledge: Callable[[], Knowledge], asked: LogsOptions, stack: ExitStack, complain: Callable[[str], None]
+) -> _LocalLogs | _JobLogs:
     if asked.bundle is not None:
         folder = asked.bundle
-        return _Files(lambda: of_bundle(folder))
+        return _LocalLogs(lambda: of_bundle(folder))
     if asked.paths:
         paths = [Path(target) for target in asked.targets]
-        return _Files(lambda: of_paths(paths))
+        return _LocalLogs(lambda: of_paths(paths))
     from bot.config.file import read
 
     if asked.request is None:
@@ -225,7 +225,7 @@ def _source(
     folder = (
         Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="signalbox-logs-"))) if asked.follow else Path()
     )
-    return _Job(knowledge(), read(asked.config), asked.request, folder, complain)
+    return _JobLogs(knowledge(), read(asked.config), asked.request, folder, complain)
 
 
 # -- how they are shown --------------------------------------------------------------------------------------------------
@@ -246,14 +246,14 @@ class Screen:
         names = (_who(ref.resource.rank, ref.resource.node, ref.uri) for ref in logs.streams[:5000])
         self._width = min(WIDEST, max((len(name) for name in names), default=4))
 
-    def show(self, lines: Iterator[Line]) -> None:
+    def show(self, lines: Iterator[LogLine]) -> None:
         """Write the lines."""
         for line in lines:
             self.count += 1
             self._out.write(self._as_json(line) if self._json else self._as_text(line))
         self._out.flush()
 
-    def _as_json(self, line: Line) -> str:
+    def _as_json(self, line: LogLine) -> str:
         body: dict[str, Any] = {
             "time": iso(line.time),
             "rank": line.rank,
@@ -264,7 +264,7 @@ class Screen:
         }
         return msgspec.json.encode(body).decode() + "\n"
 
-    def _as_text(self, line: Line) -> str:
+    def _as_text(self, line: LogLine) -> str:
         head = clock = ""
         if line.time is not None:
             day, second = divmod(line.time, 86400.0)

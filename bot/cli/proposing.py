@@ -11,13 +11,13 @@ import typer
 
 from bot.config.rules import PullRequests
 from bot.incidents.ledger import Ledger
-from bot.learning.proposals.publish import Proposing
-from bot.learning.proposals.store import Proposed, proposal_of, propose
+from bot.learning.proposals.publish import ProposalWorker
+from bot.learning.proposals.store import ProposedRule, proposal_of, propose
 from bot.render.phrases import shown
 from kb.errors import SignalboxError
 
 
-def hand_over(url: str, settings: PullRequests, proposed: Proposed) -> int:
+def hand_over(url: str, settings: PullRequests, proposed: ProposedRule) -> int:
     """Propose it; the exit status: 0 it stands, 1 it was decided on before, or waits.
 
     Raises:
@@ -28,7 +28,7 @@ def hand_over(url: str, settings: PullRequests, proposed: Proposed) -> int:
         if asked.how in ("closed", "merged"):
             typer.echo(f"signalbox: this pattern was {asked.how} before, as proposal {asked.proposal}", err=True)
             return 1
-        words = Proposing(ledger, settings).advance(asked.proposal)
+        words = ProposalWorker(ledger, settings).advance(asked.proposal)
         found = proposal_of(ledger, asked.proposal)
     typer.echo(shown(f"proposal {asked.proposal}: {words}"), err=True)
     return 0 if found is not None and found.state in ("open", "merged") else 1

@@ -17,14 +17,14 @@ from bot.config.rules import PullRequests
 from bot.incidents.ledger import Ledger
 from bot.learning import outcomes
 from bot.learning.advice import advise
-from bot.learning.advice.advise import Advice
+from bot.learning.advice.advise import RuleAdvice
 from bot.learning.advice.advised import against, in_the_way, proposed_of
 from bot.learning.drafts.service import refusal
-from bot.learning.proposals.store import Proposed, proposals
+from bot.learning.proposals.store import ProposedRule, proposals
 from bot.learning.replay import shadow
 from bot.learning.replay.backtest import Backtest, backtest
 from bot.learning.replay.clean_corpus import clean_logs
-from bot.learning.replay.trial import Base, base_of, trial
+from bot.learning.replay.trial import RuleFiles, base_of, trial
 from bot.render.phrases import shown
 from bot.rulebase.loader import default_folder, read_files
 from bot.runtime.paths import DEFAULT_TENANT, config_path, database_url
@@ -116,7 +116,7 @@ def propose_advice(
     return hand_over(url, settings, proposed)
 
 
-def _in_the_way(url: str, proposed: Proposed) -> list[str]:
+def _in_the_way(url: str, proposed: ProposedRule) -> list[str]:
     with Ledger(url) as ledger:
         other = in_the_way(proposed, proposals(ledger, live=True))
     return [] if other is None else [f"proposal {other.id} on {other.rule} is undecided: {other.url or other.branch}"]
@@ -147,7 +147,7 @@ def try_rules(
     return not told.hurts
 
 
-def _tried(base: Base, one: Advice, logs: Mapping[str, Mapping[str, bytes]], tenant: str | None) -> Advice:
+def _tried(base: RuleFiles, one: RuleAdvice, logs: Mapping[str, Mapping[str, bytes]], tenant: str | None) -> RuleAdvice:
     """An advice with what its backtest says; without files where that speaks against it."""
     try:
         told = backtest(trial(base, one.files), database_url(), logs, tenant=tenant, most=_learning().judged)
@@ -191,9 +191,9 @@ def _pull_requests() -> PullRequests | None:
     return read().rules.pull_requests if config_path() is not None else None
 
 
-def _bar() -> shadow.Bar:
+def _bar() -> shadow.PromotionThreshold:
     wanted = _learning()
-    return shadow.Bar(wanted.right, wanted.precision)
+    return shadow.PromotionThreshold(wanted.right, wanted.precision)
 
 
 def _configured() -> list[Path]:

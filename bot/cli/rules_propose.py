@@ -11,8 +11,8 @@ import typer
 from bot.cli.proposing import hand_over, settings_of, user
 from bot.config.file import Config, read
 from bot.incidents.ledger import Ledger
-from bot.learning.drafts.service import Drafter, refusal
-from bot.learning.drafts.store import Content
+from bot.learning.drafts.service import DraftService, refusal
+from bot.learning.drafts.store import DraftContent
 from bot.learning.proposals.store import Proposal, proposals
 from bot.render.phrases import shown
 from bot.runtime.paths import config_path, database_url
@@ -41,7 +41,7 @@ def run(
     """
     config = read() if config_path() is not None else Config()
     url = database_url()
-    drafter = Drafter(url, config, rules)
+    drafter = DraftService(url, config, rules)
     content = drafter.content(incident, tenant, alone=alone)
     if content.reasons or dry or into is not None:
         if into is not None and not content.reasons:
@@ -60,7 +60,7 @@ def run(
     return hand_over(url, settings, proposed)
 
 
-def _write(into: Path, content: Content) -> None:
+def _write(into: Path, content: DraftContent) -> None:
     """The folder of the rule.
 
     Raises:
@@ -78,7 +78,7 @@ def _write(into: Path, content: Content) -> None:
             raise SignalboxError(f"{place}: cannot be written: {error.strerror}") from None
 
 
-def _print(content: Content, *, as_json: bool) -> None:
+def _print(content: DraftContent, *, as_json: bool) -> None:
     if as_json:
         told = msgspec.to_builtins(content)
         told["files"] = {path: data.decode("utf-8", "replace") for path, data in content.files.items()}
@@ -88,7 +88,7 @@ def _print(content: Content, *, as_json: bool) -> None:
         typer.echo(shown(line))
 
 
-def _told(content: Content) -> Iterator[str]:
+def _told(content: DraftContent) -> Iterator[str]:
     """A draft as text for people."""
     if content.reasons:
         yield "No rule is proposed."

@@ -18,11 +18,11 @@ from typing import TextIO
 
 import msgspec
 
-from bot.cli.incident_store import Remembering
+from bot.cli.incident_store import IncidentMemory
 from bot.live.bundle_writer import fresh_folder, name_of
-from bot.live.metrics_poller import Metering
-from bot.live.probe_cycle import Sources
-from bot.live.watch import News, Outcome, Plan, Watch
+from bot.live.metrics_poller import MetricsPoller
+from bot.live.probe_cycle import ProbeSources
+from bot.live.watch import Watch, WatchEvent, WatchOutcome, WatchPlan
 from bot.render.phrases import shown
 from bot.render.report_json import dumps, iso
 from bot.render.terminal import show
@@ -44,7 +44,7 @@ _WIDTH = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WatchOptions:
     """What the command line says, as it says it."""
 
     job: str | None = None
@@ -95,7 +95,7 @@ def seconds(text: str) -> float:
     return float(found[1]) * _SECONDS[found[2] or "s"]
 
 
-def watch(knowledge: Knowledge, asked: Asked, *, as_json: bool) -> int:
+def watch(knowledge: Knowledge, asked: WatchOptions, *, as_json: bool) -> int:
     """Watch as the command line says, and show what is seen; the exit status.
 
     Raises:
@@ -116,7 +116,7 @@ def watch(knowledge: Knowledge, asked: Asked, *, as_json: bool) -> int:
     screen = Screen(sys.stdout, as_json=as_json)
     with ExitStack() as stack:
         stack.enter_context(clock.interrupts())
-        sources = Sources(
+        sources = ProbeSources(
             host=Host(py_spy=asked.py_spy, native=asked.native),
             logs=asked.logs,
             wanted=wanted,
@@ -129,22 +129,22 @@ def watch(knowledge: Knowledge, asked: Asked, *, as_json: bool) -> int:
             job=asked.job,
             params=numbers,
         )
-        memory = stack.enter_context(Remembering("default"))
-        plan = Plan(save, asked.every, asked.limit)
+        memory = stack.enter_context(IncidentMemory("default"))
+        plan = WatchPlan(save, asked.every, asked.limit)
         compare, recall = memory.compare(None, None, always=False), memory.recall(knowledge)
         outcome = Watch(knowledge, plan, clock, sources, screen.tell, compare=compare, recall=recall).run()
     screen.end(outcome, clock.now())
     return status(outcome, clock.caught)
 
 
-def status(outcome: Outcome, caught: int | None = None) -> int:
+def status(outcome: WatchOutcome, caught: int | None = None) -> int:
     """1: a hang or a fatal fault was called; 0: not; of a watch that a signal ended what a shell gives for it."""
     if outcome.interrupted:
         return 128 + (caught or signal.SIGINT)
     return 1 if outcome.called in ("hang", "fatal") else 0
 
 
-def _wanted(asked: Asked) -> ProcessSelector:
+def _wanted(asked: WatchOptions) -> ProcessSelector:
     words = asked.pids.replace(",", " ").split()
     if not all(word.isdecimal() and 0 < int(word) < 1 << 31 for word in words):
         raise UnreadableInput(f"--pids {asked.pids}: write process ids, as in 12,13")
@@ -155,7 +155,7 @@ def _wanted(asked: Asked) -> ProcessSelector:
     return ProcessSelector(tuple(int(word) for word in words), asked.pattern)
 
 
-def _metrics(asked: Asked) -> Metering | None:
+def _metrics(asked: WatchOptions) -> MetricsPoller | None:
     """The source of metrics; only what the probe of spinning GPUs needs, one question after another."""
     if asked.prometheus is None:
         if asked.series:
@@ -176,7 +176,7 @@ def _metrics(asked: Asked) -> Metering | None:
         endpoint = Endpoint(asked.prometheus, login)
     except ValueError as error:
         raise UnreadableInput(f"--prometheus: {error}") from None
-    return Metering(Prometheus(HttpClient(endpoint), series=series, gpu=SPIN_GPU, node=SPIN_NODE, side_by_side=1))
+    return MetricsPoller(Prometheus(HttpClient(endpoint), series=series, gpu=SPIN_GPU, node=SPIN_NODE, side_by_side=1))
 
 
 def _probes(stack: ExitStack) -> Probes:
@@ -226,7 +226,7 @@ class Screen:
         self._out, self._as_json = out, as_json
         self._live = out.isatty() and not as_json
 
-    def tell(self, news: News) -> None:
+    def tell(self, news: WatchEvent) -> None:
         """Show one thing."""
         if self._as_json:
             self._json({"event": news.event, "time": iso(news.time), "text": news.text, **news.fields})
@@ -239,14 +239,14 @@ class Screen:
             self._details(news)
         self._out.flush()
 
-    def _details(self, news: News) -> None:
+    def _details(self, news: WatchEvent) -> None:
         """The numbers of probes that say yes."""
         votes = news.fields.get("votes")
         for one in votes if isinstance(votes, list) else ():
             if one["vote"] == "yes":
                 self._out.write(f"         {one['probe']}: {shown(one['detail'])}\n")
 
-    def end(self, outcome: Outcome, now: float) -> None:
+    def end(self, outcome: WatchOutcome, now: float) -> None:
         """Show how it ended, with the answer where there is one."""
         folder = str(outcome.folder) if outcome.folder else None
         if self._as_json:
@@ -274,7 +274,7 @@ class Screen:
         self._out.flush()
 
 
-def _clock(news: News) -> str:
+def _clock(news: WatchEvent) -> str:
     return (iso(news.time) or "")[11:19]
 
 

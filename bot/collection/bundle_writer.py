@@ -29,7 +29,7 @@ Mask = Callable[[bytes], bytes]
 
 
 @dataclass(slots=True)
-class Bundle:
+class BundleWriter:
     """An evidence bundle being collected in `folder`. `most`: bytes of all sources together."""
 
     folder: Path
@@ -40,9 +40,9 @@ class Bundle:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _closed: bool = False
 
-    def share(self, source: str, most: int) -> Share:
+    def share(self, source: str, most: int) -> SourceSpool:
         """The place of one source."""
-        return Share(self, source, most)
+        return SourceSpool(self, source, most)
 
     def close(self) -> None:
         """Take nothing more."""
@@ -110,10 +110,10 @@ class Bundle:
 
 
 @dataclass(slots=True)
-class Share:
+class SourceSpool:
     """One source's place in the bundle (connectors.base.contract.Spool)."""
 
-    bundle: Bundle
+    bundle: BundleWriter
     source: str
     most: int
     taken: int = 0

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import msgspec
 
-from bot.collection.bundle_writer import Bundle, Share, folder_name
-from bot.collection.find_job import Located, Wired, side_by_side
+from bot.collection.bundle_writer import BundleWriter, SourceSpool, folder_name
+from bot.collection.find_job import ConnectedCluster, LocatedJob, side_by_side
 from bot.config.file import Collect
 from bot.runtime import metrics
 from bot.runtime.errors import NothingCollected
@@ -45,7 +45,7 @@ _OTHERS: frozenset[EvidenceKind] = frozenset({"metrics", "events", "stacks", "co
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class CollectedBundle:
     """A finished bundle. `sources`: what each said, in words; `again`: somebody else had just collected it."""
 
     folder: Path
@@ -53,7 +53,7 @@ class Collected:
     again: bool = False
 
 
-class Mark(msgspec.Struct):
+class CollectionMark(msgspec.Struct):
     """What the spool remembers of a finished collection."""
 
     finished: float
@@ -72,8 +72,8 @@ def window_of(record: JobRecord, limits: Collect, now: float, last: float | None
 
 
 def collect(
-    wired: Wired,
-    located: Located,
+    wired: ConnectedCluster,
+    located: LocatedJob,
     limits: Collect,
     prefilter: Prefilter,
     *,
@@ -84,7 +84,7 @@ def collect(
     deep: bool = False,
     hide_emails: bool = False,
     tell: Callable[[str, str], None] | None = None,
-) -> Collected:
+) -> CollectedBundle:
     """Collect into `folder`, which is new.
 
     Raises:
@@ -95,9 +95,9 @@ def collect(
     except OSError as error:
         raise SignalboxError(f"{folder}: the bundle cannot be written there: {error.strerror}") from error
     mask = (lambda block: redact_bytes(block, emails=True)) if hide_emails else redact_bytes
-    bundle = Bundle(folder, limits.bytes * ALL_SHARES, mask)
+    bundle = BundleWriter(folder, limits.bytes * ALL_SHARES, mask)
     asked = CollectionRequest(located.record, window, deadline, prefilter, Bounds(log_bytes=limits.bytes), deep)
-    run = _Run(bundle, asked, limits, tell or (lambda _name, _words: None))
+    run = _Collection(bundle, asked, limits, tell or (lambda _name, _words: None))
     others = [(name, one) for name, one in wired.connectors if one.provides & _OTHERS]
     logs = [(name, one) for name, one in wired.connectors if "logs" in one.provides]
     tasks = [run.task(name, one, _OTHERS) for name, one in others]
@@ -118,14 +118,14 @@ def collect(
         raise NothingCollected(
             f"nothing could be collected of {located.record.job.id or located.record.job.name}: {told}"
         )
-    return Collected(folder, dict(run.words))
+    return CollectedBundle(folder, dict(run.words))
 
 
-class _Run:
+class _Collection:
     """One collection under way."""
 
     def __init__(
-        self, bundle: Bundle, request: CollectionRequest, limits: Collect, tell: Callable[[str, str], None]
+        self, bundle: BundleWriter, request: CollectionRequest, limits: Collect, tell: Callable[[str, str], None]
     ) -> None:
         self.bundle = bundle
         self.asked = request
@@ -141,7 +141,7 @@ class _Run:
     def first_with_logs(self, sources: Sequence[tuple[str, Source]]) -> list[Gap]:
         """Ask one source of logs after the other until one has given some; the gaps of those that were asked."""
         gaps: list[Gap] = []
-        shares: list[Share] = []
+        shares: list[SourceSpool] = []
         for index, (name, source) in enumerate(sources):
             last = index == len(sources) - 1
             share = self.bundle.share(name, self.limits.bytes)
@@ -165,7 +165,7 @@ class _Run:
                 share.close()
         return gaps
 
-    def _collect(self, name: str, source: Source, share: Share, kinds: frozenset[EvidenceKind]) -> list[Gap]:
+    def _collect(self, name: str, source: Source, share: SourceSpool, kinds: frozenset[EvidenceKind]) -> list[Gap]:
         self.tell(name, "asked")
         try:
             gaps = list(source.collect(replace(self.asked, kinds=kinds), share))
@@ -187,18 +187,18 @@ class _Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Spared:
+class ProtectedBundles:
     """Folders of bundles that eviction leaves alone (`pinned`), or takes only when all others are gone (`open`)."""
 
     pinned: frozenset[str] = frozenset()
     open: frozenset[str] = frozenset()
 
 
-Spare = Callable[[], Spared]
+Spare = Callable[[], ProtectedBundles]
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class SharedSpool:
     """How collections of one tenant are shared: where they lie, for how long one is used again, how many bytes are kept.
 
     `spare`: asked only where something must go.
@@ -207,10 +207,10 @@ class Sharing:
     root: Path
     seconds: float
     keep: int
-    spare: Spare = Spared
+    spare: Spare = ProtectedBundles
 
     @classmethod
-    def of(cls, tenant: str, limits: Collect, spare: Spare = Spared) -> Sharing:
+    def of(cls, tenant: str, limits: Collect, spare: Spare = ProtectedBundles) -> SharedSpool:
         """The spool of a tenant."""
         return cls(spool_of(limits)[0] / safe_name(tenant), limits.share, limits.keep, spare)
 
@@ -232,13 +232,13 @@ def spool_of(limits: Collect) -> tuple[Path, tuple[Gap, ...]]:
     return own, (Gap("spool_missing", "spool", reason),)
 
 
-def finished(folder: Path) -> Collected | None:
+def finished(folder: Path) -> CollectedBundle | None:
     """The bundle in a folder of the spool, if its collection ended and it can be reached from here."""
     try:
-        mark = msgspec.json.decode(mark_of(folder).read_bytes(), type=Mark)
+        mark = msgspec.json.decode(mark_of(folder).read_bytes(), type=CollectionMark)
     except (OSError, msgspec.DecodeError):
         return None
-    return Collected(folder, mark.sources, again=True) if folder.is_dir() else None
+    return CollectedBundle(folder, mark.sources, again=True) if folder.is_dir() else None
 
 
 def collected_anew(folder: Path) -> Gap:
@@ -252,15 +252,15 @@ def collected_anew(folder: Path) -> Gap:
 
 
 def shared(
-    sharing: Sharing,
-    located: Located,
+    sharing: SharedSpool,
+    located: LocatedJob,
     window: Window,
     deadline: Deadline,
-    make: Callable[[Path], Collected],
+    make: Callable[[Path], CollectedBundle],
     *,
     deep: bool = False,
     now: Callable[[], float] = time.time,
-) -> Collected:
+) -> CollectedBundle:
     """The bundle of a job: one that was collected for somebody else a moment ago, or a new one. One collection at a time.
 
     Raises:
@@ -277,13 +277,13 @@ def shared(
             return recent
         collected = make(_fresh(place / folder_name(located.record, now())))
         size = sum(one.stat().st_size for one in collected.folder.rglob("*") if one.is_file())
-        mark = Mark(now(), (window.start or 0.0, window.end or 0.0), size, collected.sources, deep)
+        mark = CollectionMark(now(), (window.start or 0.0, window.end or 0.0), size, collected.sources, deep)
         _written(mark_of(collected.folder), msgspec.json.encode(mark))
     prune(sharing.root, sharing.keep, collected.folder, spare=sharing.spare)
     return collected
 
 
-def prune(root: Path, keep: int, *spared: Path, spare: Spare = Spared) -> None:
+def prune(root: Path, keep: int, *spared: Path, spare: Spare = ProtectedBundles) -> None:
     """Remove the oldest bundles of a spool until at most `keep` bytes are left. Unfinished ones of others stay.
 
     What is pinned stays too, and where nobody can say what that is, everything stays.
@@ -306,13 +306,13 @@ def prune(root: Path, keep: int, *spared: Path, spare: Spare = Spared) -> None:
             total -= size
 
 
-def _recent(place: Path, window: Window, share: float, now: float, *, deep: bool) -> Collected | None:
+def _recent(place: Path, window: Window, share: float, now: float, *, deep: bool) -> CollectedBundle | None:
     """A finished collection that covers the window but for the last moments, and is young enough."""
     for folder, mark in sorted(marks(place, 0), key=lambda pair: -pair[1].finished):
         start, end = mark.window
         covers = start <= (window.start or 0.0) + share and (window.end or 0.0) <= end + share
         if 0 <= now - mark.finished <= share and covers and mark.deep >= deep:
-            return Collected(folder, mark.sources, again=True)
+            return CollectedBundle(folder, mark.sources, again=True)
     return None
 
 
@@ -325,12 +325,12 @@ def _fresh(folder: Path) -> Path:
     return folder
 
 
-def marks(root: Path, floors: int) -> Iterator[tuple[Path, Mark]]:
+def marks(root: Path, floors: int) -> Iterator[tuple[Path, CollectionMark]]:
     """The finished bundles so many floors below a folder: 0 for the place of a job, 1 for a tenant, 2 for the whole spool."""
     for path in root.glob("*/" * floors + f"*.{MARK}"):
         folder = path.with_name(path.name.removesuffix(f".{MARK}"))
         try:
-            yield folder, msgspec.json.decode(path.read_bytes(), type=Mark)
+            yield folder, msgspec.json.decode(path.read_bytes(), type=CollectionMark)
         except (OSError, msgspec.DecodeError):
             continue
 

@@ -21,7 +21,7 @@ LONGEST = 256  # characters of a job's name
 _T = TypeVar("_T")
 
 
-class JobUnknown(SignalboxError):  # noqa: N818 - an outcome
+class JobNotFound(SignalboxError):  # noqa: N818 - an outcome
     """No system knows this job. `candidates`: what may have been meant, best first; `gaps`: who could not be asked."""
 
     def __init__(self, text: str, candidates: Sequence[tuple[str, JobSummary]], gaps: Sequence[Gap]) -> None:
@@ -35,7 +35,7 @@ class JobUnknown(SignalboxError):  # noqa: N818 - an outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LocatedJob:
     """A job and the cluster whose connectors hold its evidence."""
 
     cluster: str
@@ -44,7 +44,7 @@ class Located:
 
 
 @dataclass(frozen=True, slots=True)
-class Wired:
+class ConnectedCluster:
     """A cluster with its connectors built, in the order of the configuration: (name, connector)."""
 
     cluster: Cluster
@@ -55,23 +55,23 @@ class Wired:
         return tuple((name, one) for name, one in self.connectors if "jobs" in one.provides)
 
 
-def find(clusters: Sequence[Wired], query: JobQuery, deadline: Deadline) -> Located:
+def find(clusters: Sequence[ConnectedCluster], query: JobQuery, deadline: Deadline) -> LocatedJob:
     """The job that was meant; the newest of those with this name.
 
     Of several systems of a cluster that know the job the first one's word counts; the others fill what it leaves open.
 
     Raises:
-        JobUnknown: none knows it.
+        JobNotFound: none knows it.
     """
     if not query.text.strip() or len(query.text) > LONGEST or not query.text.isprintable():
-        raise JobUnknown(query.text, (), ())
+        raise JobNotFound(query.text, (), ())
     asked = [(wired.cluster, name, one) for wired in clusters for name, one in wired.finders()]
     answers, gaps = _ask(asked, lambda one: one.find(query, deadline), deadline)
     found = [(cluster, record) for cluster, _, records in answers for record in records]
     if not found:
         listed, _ = _ask(asked, lambda one: one.recent(query.window, deadline), deadline)
         known = ((cluster.name, one) for cluster, _, jobs in listed for one in jobs)
-        raise JobUnknown(query.text, nearest(query.text, known), gaps)
+        raise JobNotFound(query.text, nearest(query.text, known), gaps)
     cluster, newest = max(found, key=lambda pair: (_when(pair[1]), -found.index(pair)))
     same = [record for where, record in found if where.name == cluster.name and _same(record, newest)]
     record = same[0]
@@ -82,7 +82,7 @@ def find(clusters: Sequence[Wired], query: JobQuery, deadline: Deadline) -> Loca
         job=replace(record.job, cluster=record.job.cluster or cluster.name),
         topology={**cluster.topology, **record.topology},
     )
-    return Located(cluster.name, record, tuple(gaps))
+    return LocatedJob(cluster.name, record, tuple(gaps))
 
 
 def nearest(text: str, known: Iterable[tuple[str, JobSummary]]) -> list[tuple[str, JobSummary]]:

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ConnectorType:
     """Where a type of connector lies: module, the settings' class, and what makes a connector of them.
 
     `ends`: its list of recent jobs tells how they ended.
@@ -32,16 +32,16 @@ class Kind:
         return getattr(import_module(self.module), self.connector)(settings)
 
 
-KINDS: Mapping[str, Kind] = {
-    "bundles": Kind("connectors.bundles.connector", "BundlesSettings", "Bundles"),
-    "kubernetes": Kind("connectors.kubernetes.connector", "KubernetesSettings", "Kubernetes", ends=True),
-    "elasticsearch": Kind("connectors.log_stores.elasticsearch", "ElasticsearchSettings", "Elasticsearch"),
-    "loki": Kind("connectors.log_stores.loki", "LokiSettings", "Loki"),
-    "mlflow": Kind("connectors.metrics.mlflow", "MlflowSettings", "Mlflow"),
-    "wandb": Kind("connectors.metrics.wandb", "WandbSettings", "Wandb"),
-    "folders": Kind("connectors.files.job_folders", "FoldersSettings", "JobFolders"),
-    "journals": Kind("connectors.nodes.journals", "JournalsSettings", "Journals"),
-    "prometheus": Kind("connectors.metrics.prometheus", "PrometheusSettings", "from_settings"),
-    "remote": Kind("connectors.nodes.remote", "RemoteSettings", "RemoteNodes"),
-    "slurm": Kind("connectors.slurm.connector", "SlurmSettings", "Slurm", ends=True),
+KINDS: Mapping[str, ConnectorType] = {
+    "bundles": ConnectorType("connectors.bundles.connector", "BundlesSettings", "Bundles"),
+    "kubernetes": ConnectorType("connectors.kubernetes.connector", "KubernetesSettings", "Kubernetes", ends=True),
+    "elasticsearch": ConnectorType("connectors.log_stores.elasticsearch", "ElasticsearchSettings", "Elasticsearch"),
+    "loki": ConnectorType("connectors.log_stores.loki", "LokiSettings", "Loki"),
+    "mlflow": ConnectorType("connectors.metrics.mlflow", "MlflowSettings", "Mlflow"),
+    "wandb": ConnectorType("connectors.metrics.wandb", "WandbSettings", "Wandb"),
+    "folders": ConnectorType("connectors.files.job_folders", "FoldersSettings", "JobFolders"),
+    "journals": ConnectorType("connectors.nodes.journals", "JournalsSettings", "Journals"),
+    "prometheus": ConnectorType("connectors.metrics.prometheus", "PrometheusSettings", "from_settings"),
+    "remote": ConnectorType("connectors.nodes.remote", "RemoteSettings", "RemoteNodes"),
+    "slurm": ConnectorType("connectors.slurm.connector", "SlurmSettings", "Slurm", ends=True),
 }

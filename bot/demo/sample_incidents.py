@@ -15,7 +15,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from bot.demo.sample_catalogue import ACTIONS, FAULTS, JOB_KINDS, JobKind, SampleFault
-from bot.incidents.lifecycle import Step, step_within
+from bot.incidents.lifecycle import LifecycleStep, step_within
 from bot.incidents.resolution import Closing, annotate_within
 from bot.render.report_json import dumps
 from bot.store.database import Database
@@ -92,7 +92,7 @@ def _apply_steps(session: Session, numbers: Sequence[int], now: datetime) -> Non
         {"verb": "merge", "other": numbers[0] if numbers else None},
     )
     for number, step in zip(numbers[1:], steps, strict=False):
-        taken = Step(who="ana", source="cli", note="(Made up)", **step)
+        taken = LifecycleStep(who="ana", source="cli", note="(Made up)", **step)
         step_within(session, number, "default", key=f"made:life:{number}", step=taken, now=now - timedelta(hours=1))
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-from bot.diagnosis.diagnose import Answer, diagnose_bundle, nothing_read
+from bot.diagnosis.diagnose import DiagnosisResult, diagnose_bundle, nothing_read
 from bot.diagnosis.scan_pool import leave_interrupts, worker_pool
 from bot.rulebase.loader import Knowledge
 from kb.errors import SignalboxError, UnreadableInput
@@ -83,5 +83,5 @@ def _work(folder: Path) -> Timed:
         return _timed(nothing_read(_knowledge, folder, str(error)))
 
 
-def _timed(answer: Answer) -> Timed:
+def _timed(answer: DiagnosisResult) -> Timed:
     return answer.report, answer.timing

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bot.diagnosis.event_model import event_model
 from bot.diagnosis.scan_pool import Tell
-from bot.diagnosis.template_pool import Engine, Mined, tables
+from bot.diagnosis.template_pool import Engine, MinedTables, tables
 from bot.store.healthy_baseline import healthy
 from connectors.base.bundle_layout import BASELINE
 from connectors.bundles.streams import discover
@@ -90,7 +90,7 @@ def _state(state: str | None, report: Report, job: Job) -> str | None:
 
 
 def _good(
-    root: Path | None, job: Job, baseline: Path | None, find: Find | None, mine: Callable[..., Mined]
+    root: Path | None, job: Job, baseline: Path | None, find: Find | None, mine: Callable[..., MinedTables]
 ) -> tuple[Baseline | None, tuple[Gap, ...]]:
     """The good run to compare with: the one named, the bundle's own, the one that is known already."""
     folder = baseline or (root / BASELINE if root and (root / BASELINE).is_dir() else None)
@@ -118,7 +118,7 @@ def read_baseline(paths: Sequence[Path], *, workers: int | None = None) -> tuple
     return _read(paths, partial(tables, workers=workers))
 
 
-def _read(paths: Sequence[Path], mine: Callable[..., Mined]) -> tuple[Baseline | None, tuple[Gap, ...]]:
+def _read(paths: Sequence[Path], mine: Callable[..., MinedTables]) -> tuple[Baseline | None, tuple[Gap, ...]]:
     roots = [path / "logs" if (path / "logs").is_dir() else path for path in paths]
     found = discover(roots)
     if not found.streams:

@@ -39,7 +39,7 @@ Recall = Callable[[Evidence], "Precedents"]  # asks for what is remembered of ot
 
 
 @dataclass(frozen=True, slots=True)
-class Compare:
+class ComparisonOptions:
     """How to look at what no rule knows (bot.diagnosis.comparison). `always`: also where the rules have an answer.
 
     `baseline`: the logs of a good run; `find`: asks for the good run that is kept of a job's family. `engine`: where all lines are
@@ -55,7 +55,7 @@ class Compare:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DiagnosisResult:
     """A report with how long it took, and the text kept for replay. `root`: the folder that sources are relative to."""
 
     report: Report
@@ -77,9 +77,9 @@ def diagnose_bundle(
     *,
     workers: int | None = None,
     tell: Tell | None = None,
-    compare: Compare | None = None,
+    compare: ComparisonOptions | None = None,
     recall: Recall | None = None,
-) -> Answer:
+) -> DiagnosisResult:
     """Diagnose a bundle, a folder that holds the evidence of one job.
 
     `compare`: how to look at what no rule knows; `recall`: asks for what is remembered of other runs.
@@ -133,16 +133,16 @@ def diagnose_paths(
     root: Path | None = None,
     workers: int | None = None,
     tell: Tell | None = None,
-    compare: Compare | None = None,
+    compare: ComparisonOptions | None = None,
     recall: Recall | None = None,
-) -> Answer:
+) -> DiagnosisResult:
     """Diagnose log files and folders. `root`: a folder of ours that no source is named with; it stays until the answer is kept."""
     begun = time.perf_counter()
     evidence = from_paths(knowledge, paths, root=root, workers=workers, tell=tell)
     return _answer(knowledge, evidence, root, begun, compare=compare, recall=recall)
 
 
-def _looked_deeper(report: Report, evidence: Evidence, root: Path | None, compare: Compare | None) -> Report:
+def _looked_deeper(report: Report, evidence: Evidence, root: Path | None, compare: ComparisonOptions | None) -> Report:
     """The report with what stands out by comparison, where the rules leave something to look for."""
     weak = bool(report.diagnoses) and all(one.band == "weak" for one in report.diagnoses)
     asked = compare is not None and (compare.always or compare.baseline is not None)
@@ -151,7 +151,7 @@ def _looked_deeper(report: Report, evidence: Evidence, root: Path | None, compar
         return report
     from bot.diagnosis.comparison import compared  # noqa: PLC0415 - an ordinary diagnosis must not wait for it
 
-    how = compare or Compare()
+    how = compare or ComparisonOptions()
     try:
         return compared(
             report,
@@ -193,10 +193,10 @@ def _joined(attempts: History | None, past: Precedents | None) -> History:
     return with_attempts(past.history, attempts or History())
 
 
-def nothing_read(knowledge: Knowledge, folder: Path, reason: str) -> Answer:
+def nothing_read(knowledge: Knowledge, folder: Path, reason: str) -> DiagnosisResult:
     """The report on a bundle of which nothing could be read, as one among many."""
     evidence = Evidence(gaps=(Gap("unreadable", str(folder), reason),), bundle=folder.name)
-    return Answer(diagnose(evidence, knowledge.rulebook), {}, b"")
+    return DiagnosisResult(diagnose(evidence, knowledge.rulebook), {}, b"")
 
 
 def _answer(
@@ -206,9 +206,9 @@ def _answer(
     begun: float,
     history: History | None = None,
     *,
-    compare: Compare | None = None,
+    compare: ComparisonOptions | None = None,
     recall: Recall | None = None,
-) -> Answer:
+) -> DiagnosisResult:
     if not evidence.streams and evidence.bundle is None:
         told = [f"{gap.source}: {gap.reason}" for gap in evidence.gaps[:FEW]]
         more = [f"{len(evidence.gaps) - FEW} more"] if len(evidence.gaps) > FEW else []
@@ -235,4 +235,4 @@ def _answer(
         "total_s": done - begun,
     }
     taken = {name: round(value, 4) for name, value in timing.items()}
-    return Answer(report, taken, replay_text(evidence), evidence, root)
+    return DiagnosisResult(report, taken, replay_text(evidence), evidence, root)

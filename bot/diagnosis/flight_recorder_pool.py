@@ -43,7 +43,7 @@ ALIKE = 8  # gaps of one kind that are told one by one; the rest is counted
 _LIMITS = DumpLimits(finished_frames=False)  # a digest has the stack of the first unfinished operation alone
 
 
-class Answer(msgspec.Struct, array_like=True, frozen=True):
+class DumpResult(msgspec.Struct, array_like=True, frozen=True):
     """What a child says of one dump."""
 
     ring: Ring | None
@@ -63,11 +63,11 @@ def _from_wire(kind: type, value: Any) -> Any:
 
 
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_to_wire)
-_DECODER = msgspec.msgpack.Decoder(Answer, dec_hook=_from_wire)
+_DECODER = msgspec.msgpack.Decoder(DumpResult, dec_hook=_from_wire)
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class PoolLimits:
     """How much reading may cost: seconds for one dump and for all, a child's memory in bytes, and how much of a dump is read."""
 
     seconds: float = SECONDS
@@ -77,14 +77,14 @@ class Bounds:
 
 
 @dataclass(slots=True)
-class _Child:
+class _DumpReader:
     process: subprocess.Popen[bytes]
     link: Connection[bytes, bytes]
     asked: deque[str] = field(default_factory=deque)
     since: float = 0.0
 
 
-def read_dumps(paths: Iterable[Path], bounds: Bounds = Bounds()) -> tuple[tuple[Ring, ...], tuple[Gap, ...]]:
+def read_dumps(paths: Iterable[Path], bounds: PoolLimits = PoolLimits()) -> tuple[tuple[Ring, ...], tuple[Gap, ...]]:
     """The digest of every dump that can be read, in the order of their paths, and what could not; never raises for a dump."""
     wanted = deque(sorted(str(path) for path in paths))
     rings: list[Ring] = []
@@ -97,11 +97,11 @@ def read_dumps(paths: Iterable[Path], bounds: Bounds = Bounds()) -> tuple[tuple[
     return tuple(rings), _counted(gaps)
 
 
-def _answers(wanted: deque[str], bounds: Bounds) -> Iterator[Answer]:
+def _answers(wanted: deque[str], bounds: PoolLimits) -> Iterator[DumpResult]:
     """The answers as they come; dumps are taken off `wanted`."""
     end = time.monotonic() + bounds.budget
     lost = 0
-    children: list[_Child] = []
+    children: list[_DumpReader] = []
     try:
         while wanted or any(child.asked for child in children):
             while len(children) < min(CHILDREN, len(wanted)) and lost < DEATHS:
@@ -127,7 +127,7 @@ def _answers(wanted: deque[str], bounds: Bounds) -> Iterator[Answer]:
             _stopped(child)
 
 
-def _feed(child: _Child, wanted: deque[str]) -> None:
+def _feed(child: _DumpReader, wanted: deque[str]) -> None:
     while wanted and len(child.asked) < AHEAD:
         if not child.asked:
             child.since = time.monotonic()
@@ -136,7 +136,7 @@ def _feed(child: _Child, wanted: deque[str]) -> None:
         child.asked.append(wanted.popleft())
 
 
-def _heard(child: _Child, ready: bool, bounds: Bounds) -> tuple[Answer | None, bool]:
+def _heard(child: _DumpReader, ready: bool, bounds: PoolLimits) -> tuple[DumpResult | None, bool]:
     """What a child has to say, and whether it was lost over the dump that it had in hand."""
     if ready:
         try:
@@ -151,19 +151,19 @@ def _heard(child: _Child, ready: bool, bounds: Bounds) -> tuple[Answer | None, b
     return None, False
 
 
-def _lost(child: _Child, code: str, reason: str) -> Answer | None:
+def _lost(child: _DumpReader, code: str, reason: str) -> DumpResult | None:
     _stopped(child)
     if not child.asked:
         return None
-    return Answer(None, (Gap(code, child.asked.popleft(), reason, scope="flight_recorder", rules_out=_RULES_OUT),))
+    return DumpResult(None, (Gap(code, child.asked.popleft(), reason, scope="flight_recorder", rules_out=_RULES_OUT),))
 
 
-def _unread(names: Sequence[str], *, late: bool) -> Answer:
+def _unread(names: Sequence[str], *, late: bool) -> DumpResult:
     reason = "the time for reading dumps was up" if late else "too many dumps killed or stalled their reader"
     gap = Gap(
         "dumps_not_read", names[0], f"{len(names)} dumps: {reason}", scope="flight_recorder", rules_out=_RULES_OUT
     )
-    return Answer(None, (gap,))
+    return DumpResult(None, (gap,))
 
 
 _RULES_OUT = "what this rank recorded"
@@ -184,7 +184,7 @@ def _counted(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
     return tuple(kept)
 
 
-def _started(bounds: Bounds) -> _Child:
+def _started(bounds: PoolLimits) -> _DumpReader:
     ours, theirs = Pipe()
     environment = bare_environment()
     limits = msgspec.json.encode(bounds.limits).decode()
@@ -206,10 +206,10 @@ def _started(bounds: Bounds) -> _Child:
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
         )
-    return _Child(process, ours)
+    return _DumpReader(process, ours)
 
 
-def _stopped(child: _Child) -> None:
+def _stopped(child: _DumpReader) -> None:
     child.link.close()
     child.process.kill()
     child.process.wait()
@@ -237,17 +237,17 @@ def _answered(path: str, limits: DumpLimits) -> bytes:
         gap = Gap("dump_too_large", path, "it takes more memory than its reader may have", scope="flight_recorder")
     except (OverflowError, ValueError) as error:
         gap = Gap("dump_unreadable", path, f"a number in it is out of range: {error}"[:200], scope="flight_recorder")
-    return _ENCODER.encode(Answer(None, (replace(gap, rules_out=_RULES_OUT),)))
+    return _ENCODER.encode(DumpResult(None, (replace(gap, rules_out=_RULES_OUT),)))
 
 
-def _read(path: str, limits: DumpLimits) -> Answer:
+def _read(path: str, limits: DumpLimits) -> DumpResult:
     try:
         data = _bytes(path, limits.size + 1)
     except OSError as error:
         reason = f"it cannot be opened: {error.strerror or error}"
-        return Answer(None, (Gap("dump_unreadable", path, reason, scope="flight_recorder", rules_out=_RULES_OUT),))
+        return DumpResult(None, (Gap("dump_unreadable", path, reason, scope="flight_recorder", rules_out=_RULES_OUT),))
     trace, gaps = read_dump(data, path, limits)
-    return Answer(None if trace is None else digest(trace), gaps)
+    return DumpResult(None if trace is None else digest(trace), gaps)
 
 
 def _bytes(path: str, most: int) -> bytes:

@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bot.collection.collect import (
-    Collected,
-    Sharing,
+    CollectedBundle,
+    ProtectedBundles,
+    SharedSpool,
     Spare,
-    Spared,
     collect,
     collected_anew,
     shared,
     spool_of,
     window_of,
 )
-from bot.collection.find_job import Located, Wired, find, side_by_side
+from bot.collection.find_job import ConnectedCluster, LocatedJob, find, side_by_side
 from bot.config.connectors import KINDS
 from bot.config.file import Cluster, Config, Connector
-from bot.diagnosis.diagnose import Answer, Compare, Recall, diagnose_bundle
+from bot.diagnosis.diagnose import ComparisonOptions, DiagnosisResult, Recall, diagnose_bundle
 from bot.policy.job_end import as_of
 from bot.rulebase.loader import Knowledge, prefilter_of
 from connectors.base.contract import CheckResult, Deadline, JobQuery, SourceFailed
@@ -59,13 +59,13 @@ class JobRequest:
 class JobAnswer:
     """The answer with where it came from."""
 
-    answer: Answer
-    located: Located
-    collected: Collected
+    answer: DiagnosisResult
+    located: LocatedJob
+    collected: CollectedBundle
 
 
 Tell = Callable[[str, str], None]
-Meet = Callable[[Located], None]
+Meet = Callable[[LocatedJob], None]
 
 
 def diagnose_job(
@@ -75,9 +75,9 @@ def diagnose_job(
     *,
     workers: int | None = None,
     tell: Tell | None = None,
-    spare: Spare = Spared,
-    compare: Compare | None = None,
-    recall: Callable[[Located], Recall | None] | None = None,
+    spare: Spare = ProtectedBundles,
+    compare: ComparisonOptions | None = None,
+    recall: Callable[[LocatedJob], Recall | None] | None = None,
 ) -> JobAnswer:
     """Find, collect, diagnose. `spare`: says what eviction must leave, and is asked only where something must go.
 
@@ -99,8 +99,8 @@ def gather(
     *,
     tell: Tell | None = None,
     meet: Meet | None = None,
-    spare: Spare = Spared,
-) -> tuple[Located, Collected]:
+    spare: Spare = ProtectedBundles,
+) -> tuple[LocatedJob, CollectedBundle]:
     """The job and the bundle of its evidence, on disk. `meet` hears of the job as soon as it is found; `spare` as above."""
     now = time.time()
     limits = config.collect
@@ -117,7 +117,7 @@ def gather(
         located = replace(located, gaps=(*located.gaps, *spool_of(limits)[1], *again))
     window = window_of(located.record, limits, now, request.last)
 
-    def make(folder: Path) -> Collected:
+    def make(folder: Path) -> CollectedBundle:
         return collect(
             clusters[located.cluster],
             located,
@@ -134,7 +134,7 @@ def gather(
 
     if request.save is not None:
         return located, make(request.save)
-    sharing = Sharing.of(request.tenant, limits, spare)
+    sharing = SharedSpool.of(request.tenant, limits, spare)
     return located, shared(sharing, located, window, deadline, make, deep=request.deep)
 
 
@@ -154,9 +154,9 @@ def visible(config: Config, request: JobRequest) -> tuple[Cluster, ...]:
     return own
 
 
-def wire(cluster: Cluster) -> Wired:
+def wire(cluster: Cluster) -> ConnectedCluster:
     """A cluster with its connectors. Each is built once in a process, so that all requests share its budget."""
-    return Wired(cluster, tuple((one.name, built(one)) for one in cluster.connectors))
+    return ConnectedCluster(cluster, tuple((one.name, built(one)) for one in cluster.connectors))
 
 
 _BUILT: dict[tuple[str, str, str], object] = {}

@@ -26,7 +26,7 @@ WRITTEN = 1 << 20  # bytes of a file, its stderr among them
 FILES = 64
 
 
-class Task(msgspec.Struct, frozen=True):
+class DetectorTask(msgspec.Struct, frozen=True):
     """What a detector is given."""
 
     job: Job
@@ -34,7 +34,7 @@ class Task(msgspec.Struct, frozen=True):
     params: dict[str, float]
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class DetectorResult(msgspec.Struct, frozen=True):
     """What came of it: what it observed, or what went wrong."""
 
     observed: tuple[Observed, ...] = ()
@@ -45,30 +45,30 @@ def main() -> None:
     """Read a task from stdin, run the detector that the command line names, write its outcome to stdout."""
     answer_to = os.dup(1)
     os.dup2(2, 1)  # what it prints must not get into the answer
-    task = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Task)
+    task = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=DetectorTask)
     _limit()
     outcome = run(sys.argv[1], task)
     with os.fdopen(answer_to, "wb") as handle:
         handle.write(msgspec.msgpack.encode(outcome))
 
 
-def run(address: str, task: Task) -> Outcome:
+def run(address: str, task: DetectorTask) -> DetectorResult:
     """Import and call a detector; whatever it raises is told as its failure, with the line of its own that raised."""
     try:
         observed = tuple(islice(_detector(address)(task.job, task.streams, task.params), MOST + 1))
     except MemoryError:
-        return Outcome(failure=f"it used more than {MEMORY >> 20} MB")
+        return DetectorResult(failure=f"it used more than {MEMORY >> 20} MB")
     except BaseException as error:  # noqa: BLE001 - it is somebody else's program; SystemExit counts too
-        return Outcome(failure=_told(error))
+        return DetectorResult(failure=_told(error))
     if len(observed) > MOST:
-        return Outcome(failure=f"it gave more than {MOST} signals; they were dropped")
+        return DetectorResult(failure=f"it gave more than {MOST} signals; they were dropped")
     wrong = next((one for one in observed if not isinstance(one, Observed)), None)
     if wrong is not None:
-        return Outcome(failure=f"it gave {type(wrong).__name__!r} where kb.plugin.Observed is wanted")
+        return DetectorResult(failure=f"it gave {type(wrong).__name__!r} where kb.plugin.Observed is wanted")
     try:
-        return Outcome(tuple(_cut(one) for one in observed))
+        return DetectorResult(tuple(_cut(one) for one in observed))
     except (TypeError, ValueError, AttributeError) as error:
-        return Outcome(failure=f"a signal of it has a part of the wrong type: {error}")
+        return DetectorResult(failure=f"a signal of it has a part of the wrong type: {error}")
 
 
 def _detector(address: str) -> Callable[[Job, tuple[Stream, ...], Mapping[str, float]], Any]:

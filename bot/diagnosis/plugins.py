@@ -18,7 +18,7 @@ from typing import IO
 
 import msgspec
 
-from bot.diagnosis.plugin_process import SECONDS, Outcome, Task
+from bot.diagnosis.plugin_process import SECONDS, DetectorResult, DetectorTask
 from bot.runtime.sandbox import bare_environment
 from kb.facts.evidence import Evidence
 from kb.model import Gap, Job
@@ -58,12 +58,12 @@ def observe(tests: Mapping[str, PluginTest], job: Job, streams: Sequence[Stream]
 def _run(address: str | None, job: Job, streams: Sequence[Stream], test: PluginTest) -> Plugged:
     if address is None:
         return Plugged(failure=f"it is not installed: no entry point {test.name!r} in the group {GROUP}")
-    task = msgspec.msgpack.encode(Task(job, tuple(streams), dict(test.params)))
+    task = msgspec.msgpack.encode(DetectorTask(job, tuple(streams), dict(test.params)))
     answer, failure = _asked(address, task)
     if failure:
         return Plugged(failure=failure)
     try:
-        outcome = msgspec.msgpack.decode(answer, type=Outcome)
+        outcome = msgspec.msgpack.decode(answer, type=DetectorResult)
     except msgspec.MsgspecError:
         return Plugged(failure="its process ended without an answer")
     return Plugged(_placed(outcome.observed, len(streams)), outcome.failure)

@@ -27,7 +27,7 @@ Tell = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class ScanTask:
     """A stream, or the lines of it that start in [start, stop)."""
 
     index: int
@@ -61,15 +61,15 @@ def scan_all(
     return _joined(refs, parts)
 
 
-def _shards(index: int, ref: StreamRef, year: int | None) -> list[Task]:
+def _shards(index: int, ref: StreamRef, year: int | None) -> list[ScanTask]:
     size = ref.size or 0
     if size <= SHARD + SHARD // 2 or not is_plain(ref):
-        return [Task(index, ref, 0, None, year)]
+        return [ScanTask(index, ref, 0, None, year)]
     cuts = list(range(0, size - SHARD // 2, SHARD))
-    return [Task(index, ref, cut, cuts[i + 1] if i + 1 < len(cuts) else None, year) for i, cut in enumerate(cuts)]
+    return [ScanTask(index, ref, cut, cuts[i + 1] if i + 1 < len(cuts) else None, year) for i, cut in enumerate(cuts)]
 
 
-def _scan(knowledge: Knowledge, matcher: Matcher, task: Task) -> StreamSummary:
+def _scan(knowledge: Knowledge, matcher: Matcher, task: ScanTask) -> StreamSummary:
     origin = max(0, task.start - BEFORE)
     reading = StreamReader(task.ref, origin, None if task.stop is None else task.stop + AFTER)
     scanner = Scanner(
@@ -97,10 +97,10 @@ def leave_interrupts() -> None:
 
 
 def _pooled(
-    knowledge: Knowledge, tasks: Sequence[Task], workers: int, tell: Tell | None
-) -> list[tuple[Task, StreamSummary]]:
+    knowledge: Knowledge, tasks: Sequence[ScanTask], workers: int, tell: Tell | None
+) -> list[tuple[ScanTask, StreamSummary]]:
     """Largest first, so that no worker is left with a large one at the end."""
-    parts: list[tuple[Task, StreamSummary]] = []
+    parts: list[tuple[ScanTask, StreamSummary]] = []
     with worker_pool(workers, _start, knowledge) as pool:
         ordered = sorted(tasks, key=lambda task: -_size(task))
         futures = {pool.submit(_work, task): task for task in ordered}
@@ -115,7 +115,7 @@ def _pooled(
     return parts
 
 
-def _result(future: Future[StreamSummary], task: Task) -> StreamSummary:
+def _result(future: Future[StreamSummary], task: ScanTask) -> StreamSummary:
     try:
         return future.result()
     except BrokenProcessPool:
@@ -123,7 +123,7 @@ def _result(future: Future[StreamSummary], task: Task) -> StreamSummary:
         return StreamSummary(task.ref, gaps=(gap,))
 
 
-def _size(task: Task) -> int:
+def _size(task: ScanTask) -> int:
     size = task.ref.size or 0
     return (size if task.stop is None else min(size, task.stop)) - task.start
 
@@ -148,13 +148,13 @@ def _start(knowledge: Knowledge) -> None:
     keep_memory()
 
 
-def _work(task: Task) -> StreamSummary:
+def _work(task: ScanTask) -> StreamSummary:
     if _knowledge is None or _matcher is None:
         raise RuntimeError("the worker was not started by scan_all")
     return _scan(_knowledge, _matcher, task)
 
 
-def _joined(refs: Sequence[StreamRef], parts: Sequence[tuple[Task, StreamSummary]]) -> tuple[StreamSummary, ...]:
+def _joined(refs: Sequence[StreamRef], parts: Sequence[tuple[ScanTask, StreamSummary]]) -> tuple[StreamSummary, ...]:
     of_stream: dict[int, list[StreamSummary]] = {}
     for task, part in sorted(parts, key=lambda item: (item[0].index, item[0].start)):
         of_stream.setdefault(task.index, []).append(part)

@@ -42,7 +42,7 @@ _ADDRESS = re.compile(r"(?:ray://)?([\w.-]{1,253}):(\d{1,5})")
 
 
 @dataclass(frozen=True, slots=True)
-class Mined:
+class MinedTables:
     """The tables of streams, in the order in which those were given, and what of them was not read."""
 
     tables: tuple[TemplateTable, ...]
@@ -50,7 +50,7 @@ class Mined:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class TemplateTask:
     """A stream, or the lines of it that start in [start, stop)."""
 
     index: int
@@ -78,7 +78,7 @@ def tables(
     engine: Engine = "local",
     tell: Tell | None = None,
     shard: int = SHARD,
-) -> Mined:
+) -> MinedTables:
     """Mine streams side by side.
 
     `tell` is given the bytes that were read since it was last called. A worker that dies is a gap, and its part is missing.
@@ -91,7 +91,7 @@ def tables(
     here = max(1, min(workers or len(os.sched_getaffinity(0)), len(tasks)))
     total = sum(task.size + EACH for task in tasks)
     ordered = sorted(tasks, key=lambda task: -task.size)  # no worker is left with a large one at the end
-    joining = _Joining(len(streams))
+    joining = _TableMerge(len(streams))
     if engine == "ray":
         parts = _by_ray(ordered, workers)
     elif total <= ALONE or here <= 1:
@@ -105,7 +105,7 @@ def tables(
     return joining.mined(streams)
 
 
-def mine(task: Task) -> _Part:
+def mine(task: TemplateTask) -> _Part:
     """The table of a stream or a part of it, and what could not be read."""
     shapes = _shapes(task.year, get_ident())
     if shapes.looked > LEARNED:
@@ -116,7 +116,7 @@ def mine(task: Task) -> _Part:
     return part or _mined(task, ShapeIndex(dated=task.year is not None), task.looks) or _lost(task)
 
 
-def _mined(task: Task, shapes: ShapeIndex, looks: int) -> _Part | None:
+def _mined(task: TemplateTask, shapes: ShapeIndex, looks: int) -> _Part | None:
     origin = max(0, task.start - WARM)
     whole = task.start == 0 and task.stop is None
     reading = StreamReader(task.ref, origin, None if task.stop is None else task.stop + AFTER)
@@ -153,38 +153,39 @@ def _width(ref: StreamRef) -> int | None:
     return width_of(head)
 
 
-def _shards(index: int, ref: StreamRef, year: int | None, shard: int) -> list[Task]:
+def _shards(index: int, ref: StreamRef, year: int | None, shard: int) -> list[TemplateTask]:
     size = ref.size or 0
     if size <= shard + shard // 2 or not is_plain(ref) or _width(ref) is not None:
-        return [Task(index, ref, 0, None, year, LOOKS)]
+        return [TemplateTask(index, ref, 0, None, year, LOOKS)]
     cuts = list(range(0, size - shard // 2, shard))
     looks = max(LOOKS // len(cuts), FEWEST_LOOKS)
     return [
-        Task(index, ref, cut, cuts[i + 1] if i + 1 < len(cuts) else None, year, looks) for i, cut in enumerate(cuts)
+        TemplateTask(index, ref, cut, cuts[i + 1] if i + 1 < len(cuts) else None, year, looks)
+        for i, cut in enumerate(cuts)
     ]
 
 
 _work = mine  # what a worker does with a task
 
 
-class _Joining:
+class _TableMerge:
     """The tables so far, one a stream, so that memory does not grow with the number of shards."""
 
     def __init__(self, streams: int) -> None:
         self._tables: list[TemplateTable | None] = [None] * streams
         self._gaps: set[Gap] = set()
 
-    def add(self, task: Task, table: TemplateTable, gaps: Iterable[Gap]) -> None:
+    def add(self, task: TemplateTask, table: TemplateTable, gaps: Iterable[Gap]) -> None:
         """Take the table of a part."""
         other = self._tables[task.index]
         self._tables[task.index] = table if other is None else merge(other, table)
         self._gaps.update(gaps)
 
-    def mined(self, streams: Sequence[StreamRef]) -> Mined:
+    def mined(self, streams: Sequence[StreamRef]) -> MinedTables:
         """What came of it."""
         found = tuple(table or TemplateTable(ref) for ref, table in zip(streams, self._tables, strict=True))
         gaps = self._gaps.union(_only_counted(table) for table in found if table.unlike)
-        return Mined(found, tuple(sorted(gaps, key=lambda gap: (gap.source, gap.code, gap.reason))))
+        return MinedTables(found, tuple(sorted(gaps, key=lambda gap: (gap.source, gap.code, gap.reason))))
 
 
 def _only_counted(table: TemplateTable) -> Gap:
@@ -192,7 +193,7 @@ def _only_counted(table: TemplateTable) -> Gap:
     return Gap("lines_only_counted", table.ref.uri, reason)
 
 
-def _lost(task: Task) -> _Part:
+def _lost(task: TemplateTask) -> _Part:
     stop = "its end" if task.stop is None else f"byte {task.stop}"
     reason = f"a worker died while this was mined for templates; nothing of it from byte {task.start} to {stop} counts"
     return TemplateTable(task.ref), (Gap("worker_died", task.ref.uri, reason),)
@@ -207,7 +208,7 @@ def _start() -> None:
     gc.disable()  # a miner makes no circles, and lists of a million lines are walked in vain
 
 
-def _pooled(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, _Part]]:
+def _pooled(tasks: Sequence[TemplateTask], workers: int) -> Iterator[tuple[TemplateTask, _Part]]:
     with ProcessPoolExecutor(workers, process_context(), _start) as pool:
         futures = {pool.submit(_work, task): task for task in tasks}
         try:
@@ -219,7 +220,7 @@ def _pooled(tasks: Sequence[Task], workers: int) -> Iterator[tuple[Task, _Part]]
             raise
 
 
-def _result(future: Future[_Part], task: Task) -> _Part:
+def _result(future: Future[_Part], task: TemplateTask) -> _Part:
     try:
         return future.result()
     except BrokenProcessPool:
@@ -229,7 +230,7 @@ def _result(future: Future[_Part], task: Task) -> _Part:
 # Ray
 
 
-def _by_ray(tasks: Sequence[Task], workers: int | None) -> Iterator[tuple[Task, _Part]]:
+def _by_ray(tasks: Sequence[TemplateTask], workers: int | None) -> Iterator[tuple[TemplateTask, _Part]]:
     """Shards to Ray's workers, a few at a time, tables back. The workers read the same files: a file system that all share.
 
     Ray itself starts a task anew whose worker died, three times; then it is a gap.
@@ -242,7 +243,7 @@ def _by_ray(tasks: Sequence[Task], workers: int | None) -> Iterator[tuple[Task, 
         workers = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         remote: Any = ray.remote(num_cpus=1, max_retries=RETRIES)(_work)
         waiting = list(reversed(tasks))
-        under_way: dict[Any, Task] = {}
+        under_way: dict[Any, TemplateTask] = {}
         while waiting or under_way:
             while waiting and len(under_way) < PENDING * workers:
                 task = waiting.pop()

@@ -12,7 +12,7 @@ from bot.digest.html import page
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class DigestFile:
     """A file to be uploaded. `alt`: a picture in words."""
 
     name: str
@@ -21,7 +21,7 @@ class File:
     alt: str = ""
 
 
-def files_of(numbers: bytes) -> list[File]:
+def files_of(numbers: bytes) -> list[DigestFile]:
     """The files of a digest, from its numbers as they were kept.
 
     Raises:
@@ -29,10 +29,10 @@ def files_of(numbers: bytes) -> list[File]:
     """
     digest = loads(numbers)
     stem = f"failures-{digest.week}"
-    drawn = [File(f"{stem}-{one.name}.png", one.title, one.png, one.alt) for one in pictures(digest)]
+    drawn = [DigestFile(f"{stem}-{one.name}.png", one.title, one.png, one.alt) for one in pictures(digest)]
     readable = msgspec.json.format(dumps(digest), indent=1)
     return [
         *drawn,
-        File(f"{stem}.html", f"Full report of {digest.week}", page(digest)),
-        File(f"{stem}.json", f"The numbers of {digest.week}", readable),
+        DigestFile(f"{stem}.html", f"Full report of {digest.week}", page(digest)),
+        DigestFile(f"{stem}.json", f"The numbers of {digest.week}", readable),
     ]

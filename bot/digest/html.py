@@ -23,7 +23,7 @@ _HOURS = "%a %d %b %H:%M"
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class FigureTile:
     """One of the figures at the head, with how it stands against the week before."""
 
     name: str
@@ -61,30 +61,30 @@ def page(digest: Digest, to: Callable[[int], str] | None = None) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def tiles(digest: Digest) -> list[Tile]:
+def tiles(digest: Digest) -> list[FigureTile]:
     """The four figures that are read first."""
     this, before = digest.this, digest.before
     lost, ineffective = digest.gpu_hours, digest.ineffective
     between, ratio = this.between.value, ineffective.effective
     return [
-        Tile(
+        FigureTile(
             "Failures",
             str(digest.failures),
             f"{phrases.arrow(digest.failures, before.failures)}, of {digest.jobs} jobs",
         ),
-        Tile(
+        FigureTile(
             "GPU-hours lost",
             phrases.hours(lost.value),
             f"{phrases.arrow(lost.value, before.gpu_hours.value)}, n = {lost.n} of {lost.of}",
         ),
-        Tile(
+        FigureTile(
             "Between failures",
             "-" if between is None else f"{phrases.hours(between)} h",
             f"left out: n = {this.between.n}"
             if between is None
             else phrases.moved(between, before.between.value) or "mean",
         ),
-        Tile(
+        FigureTile(
             "Effective ratio",
             "-" if ratio is None else phrases.fine(ratio),
             f"left out: n = {ineffective.known}" if ratio is None else f"of {ineffective.jobs} interrupted jobs",

@@ -1,4 +1,4 @@
-"""What a pull request should be (`Plan`), what a forge can do with it (`Forge`), and how it fails (`ForgeFailed`).
+"""What a pull request should be (`PullRequestPlan`), what a forge can do with it (`Forge`), and how it fails (`ForgeError`).
 
 A forge does one small thing a call, so that whoever was killed between two calls can look and go on. It never forces a branch,
 and writes only below the folder of the rules.
@@ -52,7 +52,7 @@ PAUSES: Mapping[Kind, float] = {
 }
 
 
-class ForgeFailed(SignalboxError):  # noqa: N818 - an outcome that the proposal keeps
+class ForgeError(SignalboxError):
     """A forge did not do what it was asked. The text says what to do; `pause`: seconds to the next try, None: it is final."""
 
     def __init__(self, kind: Kind, message: str, hint: str = "", *, pause: float | None = None) -> None:
@@ -62,7 +62,7 @@ class ForgeFailed(SignalboxError):  # noqa: N818 - an outcome that the proposal 
         super().__init__(f"{message}; {hint}" if hint else message)
 
 
-def failed_of(error: SourceFailed) -> ForgeFailed:
+def failed_of(error: SourceFailed) -> ForgeError:
     """What the HTTP client says, as a forge's failure."""
     kinds: Mapping[str, Kind] = {
         "not_configured": "not_configured",
@@ -71,7 +71,7 @@ def failed_of(error: SourceFailed) -> ForgeFailed:
         "over_budget": "busy",
         "too_large": "bad_answer",
     }
-    return ForgeFailed(kinds.get(error.kind, "unreachable"), str(error))
+    return ForgeError(kinds.get(error.kind, "unreachable"), str(error))
 
 
 class PlanRefused(SignalboxError):  # noqa: N818 - an outcome
@@ -79,7 +79,7 @@ class PlanRefused(SignalboxError):  # noqa: N818 - an outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PullRequestPlan:
     """A pull request as it should be.
 
     `mark`: stands hidden in its body and in the messages of its commits, and tells that they are this proposal's. `base`: None for the repository's own. `files`: by
@@ -101,7 +101,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Pull:
+class PullRequest:
     """A pull request as it stands. `handle`: how the forge names it where the number does not do; `etag`: of this look."""
 
     number: int | None
@@ -116,7 +116,7 @@ class Pull:
 
 
 @dataclass(frozen=True, slots=True)
-class Checks:
+class CommitChecks:
     """The forge's own checks of a commit: how many, how many of them are not done, the names of those that failed."""
 
     total: int = 0
@@ -130,49 +130,49 @@ class Checks:
 
 
 @dataclass(frozen=True, slots=True)
-class Dressed:
+class Decoration:
     """What became of labels and reviewers: what could not be had, in words. They never hold a proposal up."""
 
     lacking: tuple[str, ...] = ()
 
 
 class Forge(Protocol):
-    """What keeps a repository. Every call may raise ForgeFailed, and may have had its effect all the same."""
+    """What keeps a repository. Every call may raise ForgeError, and may have had its effect all the same."""
 
     def tip(self, branch: str) -> str | None:
         """The newest commit of a branch; None where there is no such branch."""
 
-    def ours(self, commit: str, plan: Plan) -> bool:
+    def ours(self, commit: str, plan: PullRequestPlan) -> bool:
         """Whether a commit that we have not written down is one of this plan's for certain."""
 
-    def commit(self, plan: Plan, tip: str | None, noted: Callable[[str], None]) -> str:
+    def commit(self, plan: PullRequestPlan, tip: str | None, noted: Callable[[str], None]) -> str:
         """One commit with the plan's files upon `tip`, or upon the base as a new branch; the new tip.
 
         `noted` hears of it before anybody can see it, where the forge can tell. Where nothing changes, `tip` stays.
         """
 
-    def find(self, plan: Plan) -> Pull | None:
+    def find(self, plan: PullRequestPlan) -> PullRequest | None:
         """The pull request of this plan: with its mark, else the open one of its branch."""
 
-    def open(self, plan: Plan) -> Pull:
+    def open(self, plan: PullRequestPlan) -> PullRequest:
         """Open it."""
 
-    def look(self, number: int | None, branch: str, head: str | None, etag: str | None) -> Pull | None:
+    def look(self, number: int | None, branch: str, head: str | None, etag: str | None) -> PullRequest | None:
         """How it stands; None where nothing changed since the look that gave `etag`. `head`: our newest commit."""
 
-    def edit(self, pull: Pull, plan: Plan) -> None:
+    def edit(self, pull: PullRequest, plan: PullRequestPlan) -> None:
         """Have it say what the plan says."""
 
-    def dress(self, pull: Pull, plan: Plan) -> Dressed:
+    def dress(self, pull: PullRequest, plan: PullRequestPlan) -> Decoration:
         """Give it labels and reviewers."""
 
-    def checks(self, pull: Pull) -> Checks:
+    def checks(self, pull: PullRequest) -> CommitChecks:
         """How its checks went."""
 
-    def ready(self, pull: Pull, plan: Plan) -> None:
+    def ready(self, pull: PullRequest, plan: PullRequestPlan) -> None:
         """It is a draft no more."""
 
-    def comment(self, pull: Pull, mark: str, text: str) -> None:
+    def comment(self, pull: PullRequest, mark: str, text: str) -> None:
         """Say something in it once, however often this is asked for."""
 
     def check(self) -> CheckResult:

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from bot.config.rules import App, PullRequests
-from bot.forges.base import Checks, Dressed, ForgeFailed, Plan, Pull, failed_of
-from bot.forges.http import PACE, Api
+from bot.forges.base import CommitChecks, Decoration, ForgeError, PullRequest, PullRequestPlan, failed_of
+from bot.forges.http import PACE, ForgeApi
 from bot.forges.pull_request_body import hidden, renewed
 from connectors.base.contract import CheckResult, SourceFailed
 from connectors.base.http import Endpoint, HttpRequest, url_path
@@ -36,13 +36,15 @@ class GitHub:
         self._token: tuple[str, float] | None = None
         endpoint = settings.endpoint()
         token = self._login if settings.app is not None else dict[str, str]
-        self._api = Api("GitHub", endpoint, HEADERS, token=token, pace=pace, clock=clock)
+        self._api = ForgeApi("GitHub", endpoint, HEADERS, token=token, pace=pace, clock=clock)
         # Enterprise has it beside the REST API, not below it
         url = endpoint.url.rstrip("/").removesuffix("/v3")
-        self._graph = Api(
+        self._graph = ForgeApi(
             "GitHub", Endpoint(url, endpoint.login, endpoint.ca_file), HEADERS, token=token, pace=pace, clock=clock
         )
-        self._signed = Api("GitHub", Endpoint(endpoint.url, ca_file=endpoint.ca_file), HEADERS, pace=0.0, clock=clock)
+        self._signed = ForgeApi(
+            "GitHub", Endpoint(endpoint.url, ca_file=endpoint.ca_file), HEADERS, pace=0.0, clock=clock
+        )
 
     def tip(self, branch: str) -> str | None:
         """See Forge."""
@@ -55,12 +57,12 @@ class GitHub:
             raise self._api.strange(call, "it names another branch")
         return _sha(self._api, call, found.get("object"))
 
-    def ours(self, commit: str, plan: Plan) -> bool:
+    def ours(self, commit: str, plan: PullRequestPlan) -> bool:
         """Never: what we make is noted before it can be seen."""
         del commit, plan
         return False
 
-    def commit(self, plan: Plan, tip: str | None, noted: Callable[[str], None]) -> str:
+    def commit(self, plan: PullRequestPlan, tip: str | None, noted: Callable[[str], None]) -> str:
         """See Forge."""
         parent = tip or self._base(plan)[1]
         call = HttpRequest(self._path("git", "commits", parent))
@@ -71,7 +73,7 @@ class GitHub:
         tree = _sha(self._api, call, self._api.json(call))
         if tree == under:
             if tip is None:
-                raise ForgeFailed("nothing", f"the branch {self._base(plan)[0]} holds this rule already")
+                raise ForgeError("nothing", f"the branch {self._base(plan)[0]} holds this rule already")
             return tip
         body: dict[str, Any] = {"message": plan.message, "tree": tree, "parents": [parent]}
         if self._settings.app is None:
@@ -87,7 +89,7 @@ class GitHub:
             self._moved(plan.branch, made)
         return made
 
-    def find(self, plan: Plan) -> Pull | None:
+    def find(self, plan: PullRequestPlan) -> PullRequest | None:
         """See Forge."""
         params = {"head": f"{self._owner}:{plan.branch}", "state": "all", "sort": "created", "direction": "desc"}
         call = HttpRequest(self._path("pulls"), params)
@@ -101,7 +103,7 @@ class GitHub:
         best = next(iter([*marked, *standing]), None)
         return None if best is None else _pull(self._api, call, best)
 
-    def open(self, plan: Plan) -> Pull:
+    def open(self, plan: PullRequestPlan) -> PullRequest:
         """See Forge. Where a repository has no drafts, it is none."""
         base = plan.base or self._base(plan)[0]
         body = {
@@ -115,7 +117,7 @@ class GitHub:
         call = HttpRequest(self._path("pulls"), body=body)
         try:
             return _pull(self._api, call, self._api.json(call))
-        except ForgeFailed as failed:
+        except ForgeError as failed:
             said = str(failed).lower()
             if failed.kind == "refused" and NO_DRAFTS in said:
                 call = HttpRequest(self._path("pulls"), body={**body, "draft": False})
@@ -125,10 +127,10 @@ class GitHub:
                 if found is not None:
                     return found
             if failed.kind == "refused" and "field: head, code: invalid" in said:
-                raise ForgeFailed("moved", f"GitHub does not see the branch {plan.branch} yet") from None
+                raise ForgeError("moved", f"GitHub does not see the branch {plan.branch} yet") from None
             raise
 
-    def look(self, number: int | None, branch: str, head: str | None, etag: str | None) -> Pull | None:
+    def look(self, number: int | None, branch: str, head: str | None, etag: str | None) -> PullRequest | None:
         """See Forge."""
         del branch, head
         call = HttpRequest(self._path("pulls", str(number)), headers={"if-none-match": etag} if etag else {})
@@ -137,34 +139,34 @@ class GitHub:
             return None
         return _pull(self._api, call, self._api.decoded(answer, call), answer.headers.get("etag"))
 
-    def edit(self, pull: Pull, plan: Plan) -> None:
+    def edit(self, pull: PullRequest, plan: PullRequestPlan) -> None:
         """Its body says the plan's; a title that a person changed stays, and so does what they wrote around ours."""
         body = renewed(pull.body, plan.body)
         if body != pull.body:
             self._api.json(HttpRequest(self._path("pulls", str(pull.number)), body={"body": body}, method="PATCH"))
 
-    def dress(self, pull: Pull, plan: Plan) -> Dressed:
+    def dress(self, pull: PullRequest, plan: PullRequestPlan) -> Decoration:
         """See Forge."""
         lacking = []
         if plan.labels:
             try:
                 call = HttpRequest(self._path("issues", str(pull.number), "labels"), body={"labels": list(plan.labels)})
                 self._api.json(call)
-            except ForgeFailed as failed:
+            except ForgeError as failed:
                 lacking.append(_light(failed, "labels"))
         for name in plan.reviewers:  # one that may not review must not keep the others off
             kind = "team_reviewers" if "/" in name else "reviewers"
             body = {kind: [name.rpartition("/")[2]]}
             try:
                 self._api.json(HttpRequest(self._path("pulls", str(pull.number), "requested_reviewers"), body=body))
-            except ForgeFailed as failed:
+            except ForgeError as failed:
                 lacking.append(_light(failed, f"reviewer {name}"))
-        return Dressed(tuple(lacking))
+        return Decoration(tuple(lacking))
 
-    def checks(self, pull: Pull) -> Checks:
+    def checks(self, pull: PullRequest) -> CommitChecks:
         """Check runs and statuses of the newest commit."""
         if pull.head is None:
-            return Checks()
+            return CommitChecks()
         call = HttpRequest(self._path("commits", pull.head, "check-runs"), {"per_page": 100})
         runs = _list(self._api, call, self._api.json(call), "check_runs")
         call = HttpRequest(self._path("commits", pull.head, "status"), {"per_page": 100})
@@ -174,9 +176,9 @@ class GitHub:
         fine = ("success", "neutral", "skipped", None)
         failed = [str(one.get("name")) for one in runs if one.get("conclusion") not in fine]
         failed += [str(one.get("context")) for one in states if one.get("state") in ("failure", "error")]
-        return Checks(len(runs) + len(states), pending, tuple(failed))
+        return CommitChecks(len(runs) + len(states), pending, tuple(failed))
 
-    def ready(self, pull: Pull, plan: Plan) -> None:
+    def ready(self, pull: PullRequest, plan: PullRequestPlan) -> None:
         """See Forge. Only GraphQL can; it answers 200 to what it refuses."""
         del plan
         call = HttpRequest("/graphql", body={"query": READY, "variables": {"id": pull.handle}})
@@ -187,11 +189,11 @@ class GitHub:
         first = errors[0] if isinstance(errors, list) and errors and isinstance(errors[0], dict) else {}
         said = f"GitHub does not mark #{pull.number} ready: {str(first.get('message'))[:200]}"
         if first.get("type") in ("FORBIDDEN", "INSUFFICIENT_SCOPES"):
-            raise ForgeFailed("forbidden", said, "the app or token needs pull requests: write")
+            raise ForgeError("forbidden", said, "the app or token needs pull requests: write")
         kind: Literal["busy", "refused"] = "busy" if first.get("type") == "RATE_LIMITED" else "refused"
-        raise ForgeFailed(kind, said)
+        raise ForgeError(kind, said)
 
-    def comment(self, pull: Pull, mark: str, text: str) -> None:
+    def comment(self, pull: PullRequest, mark: str, text: str) -> None:
         """See Forge."""
         path = self._path("issues", str(pull.number), "comments")
         self._api.say_once(path, mark, text)
@@ -203,7 +205,7 @@ class GitHub:
             found = self._repository()
             base = self._settings.base or str(found.get("default_branch"))
             tip = self.tip(base)
-        except ForgeFailed as failed:
+        except ForgeError as failed:
             return CheckResult(False, str(failed), sent)
         rights = found.get("permissions")
         if self._settings.app is None and isinstance(rights, dict) and rights.get("push") is not True:
@@ -229,12 +231,12 @@ class GitHub:
             raise self._api.strange(call, "it is no repository")
         return found
 
-    def _base(self, plan: Plan) -> tuple[str, str]:
+    def _base(self, plan: PullRequestPlan) -> tuple[str, str]:
         """The base's name and its newest commit."""
         name = plan.base or self._settings.base or str(self._repository()["default_branch"])
         tip = self.tip(name)
         if tip is None:
-            raise ForgeFailed(
+            raise ForgeError(
                 "missing", f"{self._settings.repository} has no branch {name}", "see rules.pull_requests.base"
             )
         return name, tip
@@ -252,19 +254,19 @@ class GitHub:
     def _created(self, branch: str, commit: str) -> None:
         try:
             self._api.json(HttpRequest(self._path("git", "refs"), body={"ref": f"refs/heads/{branch}", "sha": commit}))
-        except ForgeFailed as failed:
+        except ForgeError as failed:
             if failed.kind == "refused" and "already exists" in str(failed).lower():
-                raise ForgeFailed("moved", f"GitHub: the branch {branch} was made at the same moment") from None
+                raise ForgeError("moved", f"GitHub: the branch {branch} was made at the same moment") from None
             raise
 
     def _moved(self, branch: str, commit: str) -> None:
         path = self._path("git", "refs", "heads", *branch.split("/"))
         try:
             self._api.json(HttpRequest(path, body={"sha": commit, "force": False}, method="PATCH"))
-        except ForgeFailed as failed:
+        except ForgeError as failed:
             said = str(failed).lower()
             if failed.kind == "refused" and ("fast forward" in said or "does not exist" in said):
-                raise ForgeFailed("moved", f"GitHub: the branch {branch} moved at the same moment") from None
+                raise ForgeError("moved", f"GitHub: the branch {branch} moved at the same moment") from None
             raise
 
     def _is_here(self, one: Mapping[str, Any]) -> bool:
@@ -301,7 +303,7 @@ def _signed(app: App, now: float) -> str:
     try:
         import jwt  # noqa: PLC0415 - an extra: not needed with a token
     except ImportError:
-        raise ForgeFailed("not_configured", "a GitHub App needs more: pip install 'signalbox[github]'") from None
+        raise ForgeError("not_configured", "a GitHub App needs more: pip install 'signalbox[github]'") from None
     try:
         key = app.key.block()
     except SourceFailed as failed:
@@ -310,15 +312,15 @@ def _signed(app: App, now: float) -> str:
     try:
         return str(jwt.encode(claims, key, algorithm="RS256"))
     except (jwt.PyJWTError, ValueError, TypeError):  # what it says may hold a part of the key
-        raise ForgeFailed("not_configured", "rules.pull_requests.app.key is no private key (PEM, RSA)") from None
+        raise ForgeError("not_configured", "rules.pull_requests.app.key is no private key (PEM, RSA)") from None
 
 
-def _pull(api: Api, call: HttpRequest, found: Any, etag: str | None = None) -> Pull:
+def _pull(api: ForgeApi, call: HttpRequest, found: Any, etag: str | None = None) -> PullRequest:
     if not isinstance(found, dict) or not isinstance(found.get("number"), int):
         raise api.strange(call, "it is no pull request")
     merged = bool(found.get("merged_at")) or found.get("merged") is True
     standing: Literal["open", "merged", "closed"] = "open" if found.get("state") == "open" else "closed"
-    return Pull(
+    return PullRequest(
         number=found["number"],
         url=_text(found, "html_url") or None,
         state="merged" if merged else standing,
@@ -331,14 +333,14 @@ def _pull(api: Api, call: HttpRequest, found: Any, etag: str | None = None) -> P
     )
 
 
-def _sha(api: Api, call: HttpRequest, found: Any) -> str:
+def _sha(api: ForgeApi, call: HttpRequest, found: Any) -> str:
     sha = found.get("sha") if isinstance(found, dict) else None
     if not isinstance(sha, str) or len(sha) not in (40, 64) or not all(char in "0123456789abcdef" for char in sha):
         raise api.strange(call, "it names no commit")
     return sha
 
 
-def _list(api: Api, call: HttpRequest, found: Any, name: str) -> list[dict[str, Any]]:
+def _list(api: ForgeApi, call: HttpRequest, found: Any, name: str) -> list[dict[str, Any]]:
     listed = found.get(name) if isinstance(found, dict) else None
     if not isinstance(listed, list):
         raise api.strange(call, f"it holds no {name}")
@@ -351,7 +353,7 @@ def _text(found: Any, *keys: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _light(failed: ForgeFailed, what: str) -> str:
+def _light(failed: ForgeError, what: str) -> str:
     """What could not be had and holds nothing up; what concerns more than that is raised again."""
     if failed.kind in ("refused", "missing", "forbidden"):
         return f"{what}: {failed}"

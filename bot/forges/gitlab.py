@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from bot.config.rules import PullRequests
-from bot.forges.base import Checks, Dressed, ForgeFailed, Plan, Pull
-from bot.forges.http import PACE, Api
+from bot.forges.base import CommitChecks, Decoration, ForgeError, PullRequest, PullRequestPlan
+from bot.forges.http import PACE, ForgeApi
 from bot.forges.pull_request_body import hidden, renewed
 from connectors.base.contract import CheckResult
 from connectors.base.http import HttpRequest, url_path
@@ -31,7 +31,7 @@ class GitLab:
 
     def __init__(self, settings: PullRequests, *, pace: float = PACE, clock: Callable[[], float] = time.time) -> None:
         self._settings = settings
-        self._api = Api("GitLab", settings.endpoint(), HEADERS, pace=pace, clock=clock)
+        self._api = ForgeApi("GitLab", settings.endpoint(), HEADERS, pace=pace, clock=clock)
         self._known: dict[str, Any] | None = None
 
     def tip(self, branch: str) -> str | None:
@@ -45,7 +45,7 @@ class GitLab:
             raise self._api.strange(call, "it names another branch")
         return self._sha(call, found.get("commit"))
 
-    def ours(self, commit: str, plan: Plan) -> bool:
+    def ours(self, commit: str, plan: PullRequestPlan) -> bool:
         """See Forge. Of the branch every commit must be ours: somebody may have pushed below our newest one."""
         base = plan.base or self._base(plan)[0]
         call = HttpRequest(self._path("repository", "compare"), {"from": base, "to": commit})
@@ -55,12 +55,12 @@ class GitLab:
             raise self._api.strange(call, "it compares nothing")
         return bool(commits) and all(isinstance(one, dict) and self._is_ours(one, plan) for one in commits)
 
-    def _is_ours(self, commit: Mapping[str, Any], plan: Plan) -> bool:
+    def _is_ours(self, commit: Mapping[str, Any], plan: PullRequestPlan) -> bool:
         untouched = commit.get("authored_date") == commit.get("committed_date")
         by_us = commit.get("author_email") == self._settings.email
         return by_us and untouched and _trailer(plan.mark) in str(commit.get("message")).splitlines()
 
-    def commit(self, plan: Plan, tip: str | None, noted: Callable[[str], None]) -> str:
+    def commit(self, plan: PullRequestPlan, tip: str | None, noted: Callable[[str], None]) -> str:
         """See Forge. `noted` hears of it when it is there: nothing is known before."""
         base = None if tip is not None else self._base(plan)
         parent = tip or (base[1] if base else "")
@@ -78,7 +78,7 @@ class GitLab:
         actions += [{"action": "delete", "file_path": path} for path in plan.gone if there[path] is not None]
         if not actions:
             if tip is None:
-                raise ForgeFailed("nothing", f"the branch {base[0] if base else ''} holds this rule already")
+                raise ForgeError("nothing", f"the branch {base[0] if base else ''} holds this rule already")
             return tip
         body: dict[str, Any] = {
             "branch": plan.branch,
@@ -92,18 +92,18 @@ class GitLab:
         call = HttpRequest(self._path("repository", "commits"), body=body)
         try:
             found = self._api.json(call)
-        except ForgeFailed as failed:
+        except ForgeError as failed:
             if failed.kind == "refused" and "already exists" in str(failed):
-                raise ForgeFailed("moved", f"GitLab: the branch {plan.branch} was made at the same moment") from None
+                raise ForgeError("moved", f"GitLab: the branch {plan.branch} was made at the same moment") from None
             raise
         made = self._sha(call, found)
         if isinstance(found, dict) and found.get("parent_ids") != [parent]:
             # somebody pushed in between: theirs stands below ours, nothing is lost, and the branch is theirs now
-            raise ForgeFailed("moved", f"GitLab: the branch {plan.branch} moved at the same moment")
+            raise ForgeError("moved", f"GitLab: the branch {plan.branch} moved at the same moment")
         noted(made)
         return made
 
-    def find(self, plan: Plan) -> Pull | None:
+    def find(self, plan: PullRequestPlan) -> PullRequest | None:
         """See Forge."""
         project = self._project().get("id")
         params = {"source_branch": plan.branch, "state": "all", "order_by": "created_at", "sort": "desc"}
@@ -120,7 +120,7 @@ class GitLab:
         best = next(iter([*marked, *standing]), None)
         return None if best is None else self._pull(call, best)
 
-    def open(self, plan: Plan) -> Pull:
+    def open(self, plan: PullRequestPlan) -> PullRequest:
         """See Forge."""
         body = {
             "source_branch": plan.branch,
@@ -133,14 +133,14 @@ class GitLab:
         call = HttpRequest(self._path("merge_requests"), body=body)
         try:
             return self._pull(call, self._api.json(call))
-        except ForgeFailed as failed:
+        except ForgeError as failed:
             if failed.kind == "moved":  # 409: there is one
                 found = self.find(plan)
                 if found is not None:
                     return found
             raise
 
-    def look(self, number: int | None, branch: str, head: str | None, etag: str | None) -> Pull | None:
+    def look(self, number: int | None, branch: str, head: str | None, etag: str | None) -> PullRequest | None:
         """See Forge."""
         del branch, head
         call = HttpRequest(self._path("merge_requests", str(number)), headers={"if-none-match": etag} if etag else {})
@@ -149,13 +149,13 @@ class GitLab:
             return None
         return self._pull(call, self._api.decoded(answer, call), answer.headers.get("etag"))
 
-    def edit(self, pull: Pull, plan: Plan) -> None:
+    def edit(self, pull: PullRequest, plan: PullRequestPlan) -> None:
         """Its description says the plan's; what people wrote around it stays."""
         body = renewed(pull.body, plan.body)
         if body != pull.body:
             self._put(pull, {"description": body})
 
-    def dress(self, pull: Pull, plan: Plan) -> Dressed:
+    def dress(self, pull: PullRequest, plan: PullRequestPlan) -> Decoration:
         """See Forge."""
         lacking: list[str] = []
         change: dict[str, Any] = {"add_labels": ",".join(plan.labels)} if plan.labels else {}
@@ -171,29 +171,29 @@ class GitLab:
         if change:
             try:
                 self._put(pull, change)
-            except ForgeFailed as failed:
+            except ForgeError as failed:
                 if failed.kind not in ("refused", "missing", "forbidden"):
                     raise
                 lacking.append(f"labels and reviewers: {failed}")
-        return Dressed(tuple(lacking))
+        return Decoration(tuple(lacking))
 
-    def checks(self, pull: Pull) -> Checks:
+    def checks(self, pull: PullRequest) -> CommitChecks:
         """The newest pipeline of the merge request, where it is of its newest commit."""
         call = HttpRequest(self._path("merge_requests", str(pull.number)))
         found = self._api.json(call)
         pipeline = found.get("head_pipeline") if isinstance(found, dict) else None
         if not isinstance(pipeline, dict) or pipeline.get("sha") not in (None, pull.head):
-            return Checks()
+            return CommitChecks()
         state = str(pipeline.get("status"))
         if state in ("success", "skipped"):
-            return Checks(1)
-        return Checks(1, 1) if state in RUNNING else Checks(1, 0, (f"pipeline {state}",))
+            return CommitChecks(1)
+        return CommitChecks(1, 1) if state in RUNNING else CommitChecks(1, 0, (f"pipeline {state}",))
 
-    def ready(self, pull: Pull, plan: Plan) -> None:
+    def ready(self, pull: PullRequest, plan: PullRequestPlan) -> None:
         """See Forge. A draft is one by its title; what a person made of the rest of it stays."""
         self._put(pull, {"title": _DRAFT.sub("", pull.title) or plan.title})
 
-    def comment(self, pull: Pull, mark: str, text: str) -> None:
+    def comment(self, pull: PullRequest, mark: str, text: str) -> None:
         """See Forge."""
         path = self._path("merge_requests", str(pull.number), "notes")
         self._api.say_once(path, mark, text)
@@ -205,7 +205,7 @@ class GitLab:
             found = self._project()
             base = self._settings.base or str(found.get("default_branch"))
             tip = self.tip(base)
-        except ForgeFailed as failed:
+        except ForgeError as failed:
             return CheckResult(False, str(failed), sent)
         if found.get("archived") is True:
             return CheckResult(False, "the project is archived: it is read only", sent, "name another one")
@@ -229,11 +229,11 @@ class GitLab:
             self._known = found
         return self._known
 
-    def _base(self, plan: Plan) -> tuple[str, str]:
+    def _base(self, plan: PullRequestPlan) -> tuple[str, str]:
         name = plan.base or self._settings.base or str(self._project().get("default_branch") or "main")
         tip = self.tip(name)
         if tip is None:
-            raise ForgeFailed(
+            raise ForgeError(
                 "missing", f"{self._settings.repository} has no branch {name}", "see rules.pull_requests.base"
             )
         return name, tip
@@ -253,11 +253,11 @@ class GitLab:
         found = self._api.json(HttpRequest("/users", {"username": name}))
         yield from (one for one in found if isinstance(one, dict)) if isinstance(found, list) else ()
 
-    def _put(self, pull: Pull, change: Mapping[str, Any]) -> None:
+    def _put(self, pull: PullRequest, change: Mapping[str, Any]) -> None:
         path = self._path("merge_requests", str(pull.number))
         self._api.json(HttpRequest(path, body=dict(change), method="PUT"))
 
-    def _pull(self, call: HttpRequest, found: Any, etag: str | None = None) -> Pull:
+    def _pull(self, call: HttpRequest, found: Any, etag: str | None = None) -> PullRequest:
         if not isinstance(found, dict) or not isinstance(found.get("iid"), int):
             raise self._api.strange(call, "it is no merge request")
         states: Mapping[str, Literal["open", "merged", "closed"]] = {
@@ -266,7 +266,7 @@ class GitLab:
             "merged": "merged",
         }
         title = str(found.get("title") or "")
-        return Pull(
+        return PullRequest(
             number=found["iid"],
             url=str(found.get("web_url") or "") or None,
             state=states.get(str(found.get("state")), "closed"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from bot.forges.base import HOUR, MINUTE, ForgeFailed, Kind, failed_of
+from bot.forges.base import HOUR, MINUTE, ForgeError, Kind, failed_of
 from bot.forges.pull_request_body import hidden
 from bot.render.phrases import shown
 from connectors.base.contract import Deadline, SourceFailed
@@ -23,7 +23,7 @@ LONGEST_PAUSE = 6 * HOUR
 _SHOWN = 300
 
 
-class Api:
+class ForgeApi:
     """One forge's API. `token`: a header with the login, for those that are not fixed; `clock`: seconds since the epoch."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Api:
         """The answer of a call; `fine`: statuses besides 2xx that the caller knows what to do with.
 
         Raises:
-            ForgeFailed: any other, or none.
+            ForgeError: any other, or none.
         """
         verb = call.method or ("GET" if call.body is None else "POST")
         if verb != "GET":
@@ -60,7 +60,7 @@ class Api:
         except SourceFailed as failed:
             raise failed_of(failed) from None
         if answer.cut:
-            raise ForgeFailed(
+            raise ForgeError(
                 "bad_answer", f"{self.name}: {call.summary()}: its answer is larger than {LARGEST:,} bytes"
             )
         if 200 <= answer.status < 300 or answer.status in fine:
@@ -95,26 +95,26 @@ class Api:
         """The JSON of an answer.
 
         Raises:
-            ForgeFailed: it is none.
+            ForgeError: it is none.
         """
         try:
             return msgspec.json.decode(answer.body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             raise self.strange(call, f"its answer is no JSON: {_plain(answer.body)}") from None
 
-    def strange(self, call: HttpRequest, why: str) -> ForgeFailed:
+    def strange(self, call: HttpRequest, why: str) -> ForgeError:
         """An answer that is not what the documentation promises."""
-        return ForgeFailed("bad_answer", f"{self.name}: {call.summary()}: {why}")
+        return ForgeError("bad_answer", f"{self.name}: {call.summary()}: {why}")
 
-    def refusal(self, answer: HttpResponse, call: HttpRequest) -> ForgeFailed:
+    def refusal(self, answer: HttpResponse, call: HttpRequest) -> ForgeError:
         """What a status means, in words, with what to do and when to come again."""
         said = told(answer.body)
         where = f"{self.name} answered {answer.status} to {call.summary()}{f': {said}' if said else ''}"
         pause = self._asked_to_wait(answer, said)
         if pause is not None:
-            return ForgeFailed("busy", where, "it is asked too often, and is left alone until then", pause=pause)
+            return ForgeError("busy", where, "it is asked too often, and is left alone until then", pause=pause)
         kind, hint = _meaning(answer.status, said)
-        return ForgeFailed(kind, where, hint)
+        return ForgeError(kind, where, hint)
 
     def _asked_to_wait(self, answer: HttpResponse, said: str) -> float | None:
         """Seconds that a rate limit asks for; None where it is none."""

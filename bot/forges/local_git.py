@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from bot.config.rules import PullRequests
-from bot.forges.base import Checks, Dressed, ForgeFailed, Plan, Pull
+from bot.forges.base import CommitChecks, Decoration, ForgeError, PullRequest, PullRequestPlan
 from bot.render.phrases import shown
 from bot.runtime.git import PATIENCE, run_git
 from connectors.base.contract import CheckResult
@@ -34,12 +34,12 @@ class LocalGit:
         """See Forge."""
         return self._commit(f"refs/heads/{branch}")
 
-    def ours(self, commit: str, plan: Plan) -> bool:
+    def ours(self, commit: str, plan: PullRequestPlan) -> bool:
         """Never: what we make is noted before it can be seen."""
         del commit, plan
         return False
 
-    def commit(self, plan: Plan, tip: str | None, noted: Callable[[str], None]) -> str:
+    def commit(self, plan: PullRequestPlan, tip: str | None, noted: Callable[[str], None]) -> str:
         """See Forge. Written objects that no branch holds are harmless; git tidies them away."""
         self._refuse_checked_out(plan.branch)
         parent = tip or self._base(plan)
@@ -54,7 +54,7 @@ class LocalGit:
             tree = self.git("write-tree", env=index)
         if tree == self.git("rev-parse", f"{parent}^{{tree}}"):
             if tip is None:
-                raise ForgeFailed("nothing", f"the branch {self._base_name(plan)} holds this rule already")
+                raise ForgeError("nothing", f"the branch {self._base_name(plan)} holds this rule already")
             return tip
         when = f"{int(plan.at.timestamp())} +0000"
         people = {
@@ -67,17 +67,17 @@ class LocalGit:
         self.git("update-ref", "-m", "signalbox", f"refs/heads/{plan.branch}", made, tip or NOBODY)
         return made
 
-    def find(self, plan: Plan) -> Pull | None:
+    def find(self, plan: PullRequestPlan) -> PullRequest | None:
         """See Forge. The branch is the request; whether it is ours, and merged, is seen later."""
         tip = self.tip(plan.branch)
-        return None if tip is None else Pull(None, None, "open", tip, False)
+        return None if tip is None else PullRequest(None, None, "open", tip, False)
 
-    def open(self, plan: Plan) -> Pull:
+    def open(self, plan: PullRequestPlan) -> PullRequest:
         """Write the patch, where a folder is named; the branch is there already."""
         self._patch(plan)
-        return Pull(None, None, "open", self.tip(plan.branch), False)
+        return PullRequest(None, None, "open", self.tip(plan.branch), False)
 
-    def look(self, number: int | None, branch: str, head: str | None, etag: str | None) -> Pull | None:
+    def look(self, number: int | None, branch: str, head: str | None, etag: str | None) -> PullRequest | None:
         """How it stands: merged where the base holds its commit or its files, else closed where the branch is gone."""
         del number
         tip = self.tip(branch)
@@ -87,28 +87,28 @@ class LocalGit:
             return None
         known = tip or (self._commit(head) if head else None)
         if base is not None and known is not None and self._holds(base, known):
-            return Pull(None, None, "merged", known, False, etag=seen)
-        return Pull(None, None, "closed" if tip is None else "open", tip, False, etag=seen)
+            return PullRequest(None, None, "merged", known, False, etag=seen)
+        return PullRequest(None, None, "closed" if tip is None else "open", tip, False, etag=seen)
 
-    def edit(self, pull: Pull, plan: Plan) -> None:
+    def edit(self, pull: PullRequest, plan: PullRequestPlan) -> None:
         """See Forge."""
         del pull
         self._patch(plan)
 
-    def dress(self, pull: Pull, plan: Plan) -> Dressed:
+    def dress(self, pull: PullRequest, plan: PullRequestPlan) -> Decoration:
         """A branch has no labels and no reviewers."""
         del pull, plan
-        return Dressed()
+        return Decoration()
 
-    def checks(self, pull: Pull) -> Checks:
+    def checks(self, pull: PullRequest) -> CommitChecks:
         """There are none."""
         del pull
-        return Checks()
+        return CommitChecks()
 
-    def ready(self, pull: Pull, plan: Plan) -> None:
+    def ready(self, pull: PullRequest, plan: PullRequestPlan) -> None:
         """A branch is no draft."""
 
-    def comment(self, pull: Pull, mark: str, text: str) -> None:
+    def comment(self, pull: PullRequest, mark: str, text: str) -> None:
         """There is nowhere to say it; the proposal keeps it."""
 
     def check(self) -> CheckResult:
@@ -117,7 +117,7 @@ class LocalGit:
         try:
             self.git("rev-parse", "--git-dir")
             base = self._named_base(self._settings.base)
-        except ForgeFailed as failed:
+        except ForgeError as failed:
             return CheckResult(False, str(failed), sent)
         if base is None:
             wanted = self._settings.base or "main, master"
@@ -136,53 +136,53 @@ class LocalGit:
         """What git says, in this repository whatever the environment names.
 
         Raises:
-            ForgeFailed: it does not do it.
+            ForgeError: it does not do it.
         """
         try:
             ran = run_git([*words], self._home, given=given, env=env)
         except subprocess.TimeoutExpired:
-            raise ForgeFailed("unreachable", f"git {words[0]} in {self._home} took more than {PATIENCE:g} s") from None
+            raise ForgeError("unreachable", f"git {words[0]} in {self._home} took more than {PATIENCE:g} s") from None
         except OSError as error:
             why = "there is no git on this machine" if error.filename == "git" else f"{error.strerror or error}"
-            raise ForgeFailed("not_configured", f"{self._home}: {why}") from None
+            raise ForgeError("not_configured", f"{self._home}: {why}") from None
         if ran.returncode != 0:
             raise self._refusal(words[0], ran.stderr)
         return ran.stdout
 
-    def _refusal(self, verb: str, said: bytes) -> ForgeFailed:
+    def _refusal(self, verb: str, said: bytes) -> ForgeError:
         words = " ".join(shown(said[-2000:].decode("utf-8", errors="replace")).split())
         told = f"git {verb} in {self._home}: {words[:300]}"
         if verb == "update-ref" and any(one in words for one in _MOVED):
-            return ForgeFailed("moved", told, "the branch moved; it is looked at again")
+            return ForgeError("moved", told, "the branch moved; it is looked at again")
         if "dubious ownership" in words:
-            return ForgeFailed(
+            return ForgeError(
                 "not_configured", told, f"own it, or allow it: git config --global --add safe.directory {self._home}"
             )
         if "not a git repository" in words or "cannot change to" in words:
-            return ForgeFailed(
+            return ForgeError(
                 "missing", f"{self._home} is no git repository", "name a clone under rules.pull_requests.repository"
             )
         if any(one in words for one in ("Permission denied", "insufficient permission", "Read-only file system")):
-            return ForgeFailed("forbidden", told, "let the service's user write there")
+            return ForgeError("forbidden", told, "let the service's user write there")
         if "No space left" in words:
-            return ForgeFailed("busy", told)
-        return ForgeFailed("refused", told)
+            return ForgeError("busy", told)
+        return ForgeError("refused", told)
 
     def _commit(self, name: str) -> str | None:
         try:
             return self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        except ForgeFailed as failed:
+        except ForgeError as failed:
             if failed.kind == "refused":  # it says nothing where there is none
                 return None
             raise
 
-    def _base_name(self, plan: Plan) -> str:
+    def _base_name(self, plan: PullRequestPlan) -> str:
         return plan.base or self._settings.base or "of the base"
 
-    def _base(self, plan: Plan) -> str:
+    def _base(self, plan: PullRequestPlan) -> str:
         found = self._named_base(plan.base)
         if found is None:
-            raise ForgeFailed(
+            raise ForgeError(
                 "missing", f"{self._home} has no branch {plan.base or 'main'}", "name one: rules.pull_requests.base"
             )
         return found
@@ -199,7 +199,7 @@ class LocalGit:
         """Somebody who has the branch in a work tree would find it changed under their feet."""
         trees = self.git("worktree", "list", "--porcelain").splitlines()
         if f"branch refs/heads/{branch}" in trees:
-            raise ForgeFailed(
+            raise ForgeError(
                 "foreign", f"somebody has {branch} checked out in {self._home}", "it waits until they left it"
             )
 
@@ -214,7 +214,7 @@ class LocalGit:
             self.git("ls-tree", base, "--", one) == self.git("ls-tree", tip, "--", one) for one in changed if one
         )
 
-    def _patch(self, plan: Plan) -> None:
+    def _patch(self, plan: PullRequestPlan) -> None:
         if self._settings.patches is None:
             return
         folder, name = Path(self._settings.patches), plan.branch.rpartition("/")[2]
@@ -232,6 +232,6 @@ class LocalGit:
                 with contextlib.suppress(FileNotFoundError):
                     new.unlink()
         except OSError as error:
-            raise ForgeFailed(
+            raise ForgeError(
                 "forbidden", f"{folder}: {error.strerror or error}", "see rules.pull_requests.patches"
             ) from None

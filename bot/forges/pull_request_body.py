@@ -30,7 +30,7 @@ _DRAFT = re.compile(r"\A(?:\W*\b(?:draft|wip)\b\W*)+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class BodyContent:
     """What a body tells. `why`: words of people; `lines`: of logs that it matches; `figures`: of the backtest, in their order.
 
     `notes`: what a reviewer must know, as that one incident alone supports it. `incidents`: their numbers. `mark`: see Plan.
@@ -51,7 +51,7 @@ class Told:
     passed: bool = False
 
 
-def body_of(told: Told, note: str = "") -> str:
+def body_of(told: BodyContent, note: str = "") -> str:
     """The body, bounded. `note`: the state of things, in our own words."""
     text = _template().render(
         told=told,

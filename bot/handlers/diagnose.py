@@ -17,11 +17,11 @@ from zoneinfo import ZoneInfo
 import msgspec
 from sqlmodel import Session
 
-from bot.collection.collect import Collected, finished
-from bot.collection.find_job import JobUnknown, Located
+from bot.collection.collect import CollectedBundle, finished
+from bot.collection.find_job import JobNotFound, LocatedJob
 from bot.config.chat import Tenant
 from bot.config.file import Config
-from bot.diagnosis.diagnose import Compare, diagnose_bundle
+from bot.diagnosis.diagnose import ComparisonOptions, diagnose_bundle
 from bot.diagnosis.job import JobRequest, gather, visible
 from bot.handlers.successful_runs import SuccessfulRun, record_successful_run, unsuitable_reason
 from bot.incidents.exclusions import propose_within
@@ -43,7 +43,7 @@ from bot.retention.evidence import spared
 from bot.rulebase.loader import Knowledge
 from bot.runtime import metrics
 from bot.store.baselines import finder
-from bot.store.incidents import Filed, Origin, add_within, file
+from bot.store.incidents import Origin, PackedReport, add_within, file
 from bot.store.tables import IncidentRow
 from connectors.base.contract import JobSummary
 from kb.hangs.checkpoint_saves import time_saving
@@ -77,7 +77,7 @@ class _Made:
     """An answer ready to be kept and told, and what rules that are not shown yet found beside it."""
 
     report: Report
-    filed: Filed
+    filed: PackedReport
     hits: tuple[ShadowHit, ...]
 
 
@@ -99,11 +99,11 @@ class DiagnoseHandler:
         if spooled is None:
             try:
                 spooled = self._collected(work, order)
-            except JobUnknown as unknown:
+            except JobNotFound as unknown:
                 candidates, gaps = unknown.candidates, [[gap.source, gap.reason] for gap in unknown.gaps]
                 return TaskResult("unknown", lambda session: _offer_candidates(session, work, order, candidates, gaps))
         folder = Path(spooled.folder)
-        compare = Compare(find=finder(lambda: self.ledger, order.tenant), workers=1)
+        compare = ComparisonOptions(find=finder(lambda: self.ledger, order.tenant), workers=1)
         recall = recaller(lambda: self.ledger, whose(spooled.facts), self.known.rulebook.faults)
         answer = diagnose_bundle(self.known, folder, workers=1, compare=compare, recall=recall)
         report = self._calibrated(answer.report, order.tenant)
@@ -148,7 +148,7 @@ class DiagnoseHandler:
         )  # fmt: skip
         progress = _Progress(self.ledger, work, order.job)
 
-        def meet(located: Located) -> None:
+        def meet(located: LocatedJob) -> None:
             sources = [connector.name for cluster in visible(self.config, request) if cluster.name == located.cluster
                        for connector in cluster.connectors]  # fmt: skip
             progress.met(located, sources)
@@ -207,7 +207,7 @@ class _Progress:
         self._sources: dict[str, list[str]] = {}
         self._last = 0.0
 
-    def met(self, located: Located, sources: list[str]) -> None:
+    def met(self, located: LocatedJob, sources: list[str]) -> None:
         """The job is found: whoever waits gets a message."""
         job = located.record.job
         self._job = job.name or job.id or self._job
@@ -228,7 +228,7 @@ class _Progress:
             self._last = time.monotonic()
             self._ledger.show_progress(self._work.id, self._facts())
 
-    def over(self, collected: Collected) -> None:
+    def over(self, collected: CollectedBundle) -> None:
         """Everything has come that comes."""
         for name, words in collected.sources.items():
             self._sources[name] = ["failed" if words.startswith("nothing") else "came", words[:300]]

@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 
 from bot.collection.collect import spool_of
-from bot.collection.find_job import JobUnknown
+from bot.collection.find_job import JobNotFound
 from bot.config.file import Config
 from bot.diagnosis.comparison import read_baseline
-from bot.diagnosis.diagnose import Answer, diagnose_bundle
+from bot.diagnosis.diagnose import DiagnosisResult, diagnose_bundle
 from bot.diagnosis.job import JobRequest, gather
 from bot.handlers.successful_runs import unsuitable_reason
 from bot.queue.payloads import KeepBaselinePayload
@@ -56,14 +56,14 @@ class KeepBaselineHandler:
             )
             try:
                 located, collected = gather(self.known, self.config, request)
-            except JobUnknown:
+            except JobNotFound:
                 return TaskResult("not kept: its scheduler does not know it any more")
             label = f"{located.record.job.name or order.job}, job {located.record.job.id or order.job}"
             return TaskResult(keep_bundle(self.store, self.known, collected.folder, tenant=order.tenant, label=label))
 
 
 def keep_bundle(
-    store: Database, known: Knowledge, folder: Path, *, tenant: str, label: str, answer: Answer | None = None
+    store: Database, known: Knowledge, folder: Path, *, tenant: str, label: str, answer: DiagnosisResult | None = None
 ) -> str:
     """Keep the run of a bundle, where it is one that ended well; what came of it, in words. `answer`: its diagnosis.
 

@@ -34,16 +34,16 @@ LONGEST_JOB = 256
 _NODE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?\Z")
 
 
-class Late(SignalboxError):  # noqa: N818 - an outcome
+class AlreadyDecided(SignalboxError):  # noqa: N818 - an outcome
     """Somebody else decided before; the text says who and what."""
 
 
-class NoBar(SignalboxError):  # noqa: N818 - an outcome
+class ExclusionNotFound(SignalboxError):  # noqa: N818 - an outcome
     """There is no such bar, or it is not this tenant's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class NodeExclusion:
     """A row of the list; see `bot.store.tables.BarRow`."""
 
     id: int
@@ -67,7 +67,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExclusionRequest:
     """A bar that somebody wants. `job`: whose, where the scope is a job."""
 
     tenant: str
@@ -86,7 +86,7 @@ class Wanted:
         return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class Bars(Database):
+class ExclusionList(Database):
     """The bar list in one database."""
 
     def bars(
@@ -97,7 +97,7 @@ class Bars(Database):
         node: str | None = None,
         states: Collection[State] = ("proposed", "barred"),
         limit: int = 100,
-    ) -> tuple[Bar, ...]:
+    ) -> tuple[NodeExclusion, ...]:
         """The newest bars of a tenant; those whose time has passed among them."""
         query = select(BarRow).where(col(BarRow.tenant) == tenant, col(BarRow.state).in_(states))
         query = query if cluster is None else query.where(col(BarRow.cluster) == cluster)
@@ -106,7 +106,7 @@ class Bars(Database):
         with self.errors(), self.session() as session:
             return tuple(_bar(row) for row in session.exec(query))
 
-    def bars_of(self, incident: int) -> tuple[Bar, ...]:
+    def bars_of(self, incident: int) -> tuple[NodeExclusion, ...]:
         """The bars that an incident's diagnosis proposed, as they are now, the first named first."""
         query = select(BarRow).where(col(BarRow.incident_id) == incident).order_by(col(BarRow.id))
         with self.errors(), self.session() as session:
@@ -114,29 +114,29 @@ class Bars(Database):
             return tuple(latest.values())
 
     def decide_all(
-        self, bars: Sequence[Bar], to: State, who: str, now: datetime
-    ) -> tuple[tuple[Bar, ...], tuple[str, ...]]:
+        self, bars: Sequence[NodeExclusion], to: State, who: str, now: datetime
+    ) -> tuple[tuple[NodeExclusion, ...], tuple[str, ...]]:
         """Decide on several in one transaction: those as they are now, and where somebody was faster, in words."""
 
-        def decided(session: Session) -> tuple[tuple[Bar, ...], tuple[str, ...]]:
-            done: list[Bar] = []
+        def decided(session: Session) -> tuple[tuple[NodeExclusion, ...], tuple[str, ...]]:
+            done: list[NodeExclusion] = []
             late: list[str] = []
             for one in sorted(
                 bars, key=lambda bar: bar.id
             ):  # two people who decide on the same wait for each other in order
                 try:
                     done.append(decide_within(session, one.id, one.tenant, to, who=who, now=now)[0])
-                except Late as error:
+                except AlreadyDecided as error:
                     late.append(str(error))
             return tuple(done), tuple(late)
 
         return self.write(decided)
 
-    def bar(self, wanted: Wanted, who: str, now: datetime) -> Bar:
+    def bar(self, wanted: ExclusionRequest, who: str, now: datetime) -> NodeExclusion:
         """Bar a node; a proposal that is there is confirmed by it.
 
         Raises:
-            Late: it is barred already. SignalboxError: this is no name of a node, or its end lies in the past.
+            AlreadyDecided: it is barred already. SignalboxError: this is no name of a node, or its end lies in the past.
         """
         checked = replace(wanted, node=node_name(wanted.node), job=_text(wanted.job, LONGEST_JOB))
         if checked.until is not None and checked.until <= now:
@@ -145,11 +145,11 @@ class Bars(Database):
 
     def decide(
         self, bar: int, tenant: str, to: State, who: str, now: datetime, *, until: datetime | None = None
-    ) -> tuple[Bar, bool]:
+    ) -> tuple[NodeExclusion, bool]:
         """Confirm, refuse or lift a bar: it as it is now, and whether that is new. The same decision twice is no news.
 
         Raises:
-            NoBar: there is none of that number for this tenant. Late: somebody decided otherwise before.
+            ExclusionNotFound: there is none of that number for this tenant. AlreadyDecided: somebody decided otherwise before.
         """
         return self.write(lambda session: decide_within(session, bar, tenant, to, who=who, now=now, until=until))
 
@@ -184,7 +184,7 @@ def propose_within(
         whose = _text(job, LONGEST_JOB) if one.scope == "job" else ""
         if one.scope == "job" and not whose:
             continue
-        wanted = Wanted(tenant, cluster or "", one.node, one.scope, whose, None, one.why, incident)
+        wanted = ExclusionRequest(tenant, cluster or "", one.node, one.scope, whose, None, one.why, incident)
         _close_over(session, wanted.key, now)
         before = select(BarRow.id).where(col(BarRow.key) == wanted.key, col(BarRow.incident_id) == incident)
         if session.exec(before).first() is None:
@@ -193,8 +193,8 @@ def propose_within(
     return told
 
 
-def bar_within(session: Session, wanted: Wanted, who: str, now: datetime) -> Bar:
-    """`Bars.bar` in a transaction that writes."""
+def bar_within(session: Session, wanted: ExclusionRequest, who: str, now: datetime) -> NodeExclusion:
+    """`ExclusionList.bar` in a transaction that writes."""
     _close_over(session, wanted.key, now)
     for _ in range(3):
         row = session.exec(_open(wanted.key)).first()
@@ -206,7 +206,7 @@ def bar_within(session: Session, wanted: Wanted, who: str, now: datetime) -> Bar
             _noted(session, row, who, now)
             return _bar(row)
         if row.state == "barred":
-            raise Late(_already(row))
+            raise AlreadyDecided(_already(row))
         row.why, row.until = _text(wanted.why, LONGEST_WHY) or row.why, wanted.until
         _decide(session, row, "barred", who, now)
         return _bar(row)
@@ -215,18 +215,18 @@ def bar_within(session: Session, wanted: Wanted, who: str, now: datetime) -> Bar
 
 def decide_within(
     session: Session, bar: int, tenant: str, to: State, *, who: str, now: datetime, until: datetime | None = None
-) -> tuple[Bar, bool]:
-    """`Bars.decide` in a transaction that writes."""
+) -> tuple[NodeExclusion, bool]:
+    """`ExclusionList.decide` in a transaction that writes."""
     row = session.get(BarRow, bar, with_for_update=True) if 0 < bar < 2**31 else None
     if row is None or row.tenant != tenant:
-        raise NoBar(f"there is no bar {bar}; see `signalbox nodes barred`")
+        raise ExclusionNotFound(f"there is no bar {bar}; see `signalbox nodes barred`")
     if row.state == to:
         return _bar(row), False
     if row.state == "barred" and row.until is not None and row.until <= now:
-        raise Late(f"the bar of {row.node} was over on {row.until:%Y-%m-%d}")
+        raise AlreadyDecided(f"the bar of {row.node} was over on {row.until:%Y-%m-%d}")
     allowed = {"proposed": ("barred", "refused"), "barred": ("lifted",)}
     if to not in allowed.get(row.state, ()):
-        raise Late(_already(row))
+        raise AlreadyDecided(_already(row))
     if until is not None:
         row.until = until
     _decide(session, row, to, who, now)
@@ -235,10 +235,10 @@ def decide_within(
 
 def in_force_within(
     session: Session, tenant: str, cluster: str | None, *, nodes: Collection[str], jobs: Collection[str], now: datetime
-) -> tuple[Bar, ...]:
+) -> tuple[NodeExclusion, ...]:
     """The bars that people confirmed of these nodes, for the cluster or for one of these jobs, whose time has not passed."""
     names = sorted(set(nodes))[:4096]
-    found: list[Bar] = []
+    found: list[NodeExclusion] = []
     for start in range(0, len(names), 500):
         query = select(BarRow).where(
             col(BarRow.tenant) == tenant,
@@ -253,7 +253,7 @@ def in_force_within(
     return tuple({(one.node, one.scope): one for one in found}.values())
 
 
-def in_words(bar: Bar, now: datetime, *, named: bool = True) -> str:
+def in_words(bar: NodeExclusion, now: datetime, *, named: bool = True) -> str:
     """What holds of a bar, as part of a sentence; `named`: with who decided."""
     by = f" by {bar.decided_by}" if named and bar.decided_by else ""
     scope = " for the cluster" if bar.scope == "cluster" else f" for {bar.job}"
@@ -270,7 +270,7 @@ def in_words(bar: Bar, now: datetime, *, named: bool = True) -> str:
     return f"barred{scope}{when}{by}{until}"
 
 
-def command(bar: Bar, system: str = "slurm") -> str:
+def command(bar: NodeExclusion, system: str = "slurm") -> str:
     """What would take the node out, for a person to run; Signalbox never does. `system`: slurm or kubernetes."""
     if system == "kubernetes":
         return f"kubectl cordon {shlex.quote(bar.node)}"
@@ -281,7 +281,7 @@ def command(bar: Bar, system: str = "slurm") -> str:
     return f"scontrol update NodeName={shlex.quote(bar.node)} State=DRAIN Reason={shlex.quote(reason[:120].strip())}"
 
 
-def _values(wanted: Wanted, state: State, who: str, now: datetime) -> dict[str, object]:
+def _values(wanted: ExclusionRequest, state: State, who: str, now: datetime) -> dict[str, object]:
     row = BarRow(
         key=wanted.key,
         tenant=wanted.tenant,
@@ -347,8 +347,8 @@ def _text(text: str, most: int) -> str:
     return clean[:most]
 
 
-def _bar(row: BarRow) -> Bar:
-    return Bar(**{one.name: getattr(row, one.name) for one in fields(Bar)})
+def _bar(row: BarRow) -> NodeExclusion:
+    return NodeExclusion(**{one.name: getattr(row, one.name) for one in fields(NodeExclusion)})
 
 
 def jobs_of(names: Sequence[str | None]) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ RUNS_STILL = ("running", "hung", "degraded")  # phases of a job that had not end
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class HandoverIncident:
     """An incident. `fault`: of the first diagnosis, else the verdict; `told`: its summary, or what happened to it; `by`: whom."""
 
     incident: int
@@ -44,15 +44,15 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class HandoverSection:
     """The first lines of a list, and how many it has."""
 
     count: int = 0
-    lines: tuple[Line, ...] = ()
+    lines: tuple[HandoverIncident, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class HandoverNode:
     """A node that is barred, or proposed to be. `scope`: cluster, or job; `job`: whose, then."""
 
     node: str
@@ -66,7 +66,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class HandoverProposal:
     """A rule that is proposed. `error`: why it waits."""
 
     rule: str
@@ -77,14 +77,14 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingWork:
     """What waits for people or workers. `questions`: people who were asked what an incident was, and have not said."""
 
-    proposals: tuple[Proposal, ...] = ()
+    proposals: tuple[HandoverProposal, ...] = ()
     more_proposals: int = 0
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[HandoverNode, ...] = ()
     more_nodes: int = 0
-    questions: Listed = Listed()
+    questions: HandoverSection = HandoverSection()
     queued: int = 0
     running: int = 0
     failed: int = 0
@@ -97,15 +97,15 @@ class Handover:
     tenant: str
     since: datetime
     until: datetime
-    open: Listed
-    snoozed: Listed
-    barred: tuple[Node, ...]
+    open: HandoverSection
+    snoozed: HandoverSection
+    barred: tuple[HandoverNode, ...]
     more_barred: int
-    watched: Listed
-    waiting: Waiting
-    new: Listed
-    closed: Listed
-    changed: Listed
+    watched: HandoverSection
+    waiting: PendingWork
+    new: HandoverSection
+    closed: HandoverSection
+    changed: HandoverSection
     schema: str = SCHEMA
 
 
@@ -155,18 +155,18 @@ def dumps(found: Handover) -> bytes:
 # --- incidents -------------------------------------------------------------------------------------------------------
 
 
-def _incidents(session: Session, tenant: str, now: datetime, *conditions: ColumnElement[bool]) -> Listed:
+def _incidents(session: Session, tenant: str, now: datetime, *conditions: ColumnElement[bool]) -> HandoverSection:
     asked = (col(IncidentRow.tenant) == tenant, *conditions)
     count = session.exec(select(func.count(col(IncidentRow.id))).where(*asked)).one()
     newest = (col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
     rows = session.exec(select(IncidentRow).where(*asked).order_by(*newest).limit(MOST)) if count else ()
-    return Listed(count, tuple(_line(row, now) for row in rows))
+    return HandoverSection(count, tuple(_line(row, now) for row in rows))
 
 
 def _line(
     row: IncidentRow, now: datetime, words: str | None = None, *, at: datetime | None = None, by: str | None = None
-) -> Line:
-    return Line(
+) -> HandoverIncident:
+    return HandoverIncident(
         row.id or 0,
         _said(row.job_name or row.job_id or row.bundle or "a job"),
         row.fault or row.verdict,
@@ -178,7 +178,7 @@ def _line(
     )
 
 
-def _closed(session: Session, tenant: str, since: datetime, now: datetime) -> Listed:
+def _closed(session: Session, tenant: str, since: datetime, now: datetime) -> HandoverSection:
     """The close-outs of the time, each incident once, with its last word."""
     asked = (
         col(IncidentRow.tenant) == tenant,
@@ -202,10 +202,10 @@ def _closed(session: Session, tenant: str, since: datetime, now: datetime) -> Li
         _line(row, now, said.fault or (said.cause or "").replace("_", " "), at=said.at, by=said.who)
         for said, row in rows[:MOST]
     )
-    return Listed(len(rows), lines)
+    return HandoverSection(len(rows), lines)
 
 
-def _changed(session: Session, tenant: str, since: datetime, now: datetime) -> Listed:
+def _changed(session: Session, tenant: str, since: datetime, now: datetime) -> HandoverSection:
     """What else happened to incidents: taken, given, put off, merged, reopened."""
     count, steps = steps_since(session, tenant, since, MOST)
     numbers = {one.incident for one in steps}
@@ -215,20 +215,21 @@ def _changed(session: Session, tenant: str, since: datetime, now: datetime) -> L
         for one in steps
         if one.incident in rows
     )
-    return Listed(count, tuple(lines))
+    return HandoverSection(count, tuple(lines))
 
 
 # --- what waits ------------------------------------------------------------------------------------------------------
 
 
-def _waiting(session: Session, tenant: str, since: datetime, now: datetime) -> Waiting:
+def _waiting(session: Session, tenant: str, since: datetime, now: datetime) -> PendingWork:
     open_proposals = (col(ProposalRow.tenant) == tenant, col(ProposalRow.state).in_(("asked", "open", "failed")))
     proposals = session.exec(
         select(ProposalRow).where(*open_proposals).order_by(col(ProposalRow.id).desc()).limit(MOST)
     )
     count = session.exec(select(func.count(col(ProposalRow.id))).where(*open_proposals)).one()
     told = tuple(
-        Proposal(one.rule, one.state, one.who, one.url, _said(one.error) if one.error else None) for one in proposals
+        HandoverProposal(one.rule, one.state, one.who, one.url, _said(one.error) if one.error else None)
+        for one in proposals
     )
     nodes, more = _nodes(session, tenant, "proposed", now)
     work = dict(
@@ -245,7 +246,7 @@ def _waiting(session: Session, tenant: str, since: datetime, now: datetime) -> W
             .group_by(col(WorkRow.state))
         ).all()
     )
-    return Waiting(
+    return PendingWork(
         told,
         max(0, count - len(told)),
         nodes,
@@ -257,7 +258,7 @@ def _waiting(session: Session, tenant: str, since: datetime, now: datetime) -> W
     )
 
 
-def _questions(session: Session, tenant: str, now: datetime) -> Listed:
+def _questions(session: Session, tenant: str, now: datetime) -> HandoverSection:
     """Reminders that stand in the chat and have no answer."""
     asked = (
         col(PostingRow.tenant) == tenant,
@@ -275,10 +276,10 @@ def _questions(session: Session, tenant: str, now: datetime) -> Listed:
         .order_by(col(PostingRow.id).desc())
         .limit(MOST)
     )
-    return Listed(count, tuple(_line(row, now, by=who) for row, who in rows))
+    return HandoverSection(count, tuple(_line(row, now, by=who) for row, who in rows))
 
 
-def _nodes(session: Session, tenant: str, state: str, now: datetime) -> tuple[tuple[Node, ...], int]:
+def _nodes(session: Session, tenant: str, state: str, now: datetime) -> tuple[tuple[HandoverNode, ...], int]:
     """The nodes in a state of the bar list, and how many more there are."""
     until = col(BarRow.until)
     asked = (col(BarRow.tenant) == tenant, col(BarRow.state) == state, or_(until.is_(None), until > now))
@@ -286,7 +287,9 @@ def _nodes(session: Session, tenant: str, state: str, now: datetime) -> tuple[tu
         select(BarRow).where(*asked).order_by(col(BarRow.since).desc(), col(BarRow.id).desc()).limit(MOST)
     )
     found = tuple(
-        Node(_said(one.node), one.cluster, one.state, _said(one.why), one.since, one.until, one.scope, _said(one.job))
+        HandoverNode(
+            _said(one.node), one.cluster, one.state, _said(one.why), one.since, one.until, one.scope, _said(one.job)
+        )
         for one in rows
     )
     count = session.exec(select(func.count(col(BarRow.id))).where(*asked)).one() if len(found) == MOST else len(found)
@@ -323,7 +326,7 @@ def text(found: Handover) -> str:
     )
 
 
-def _section(title: str, listed: Listed) -> list[str]:
+def _section(title: str, listed: HandoverSection) -> list[str]:
     lines = [f"  {line_words(one)}" for one in listed.lines]
     return ["", f"{title}: {listed.count or 'none'}", *lines, *_left_out(listed.count - len(listed.lines))]
 
@@ -332,21 +335,21 @@ def _left_out(count: int) -> list[str]:
     return [f"  ... and {count} more"] if count > 0 else []
 
 
-def line_words(one: Line) -> str:
+def line_words(one: HandoverIncident) -> str:
     """An incident in a line."""
     who = f", {one.assignee}" if one.assignee and one.state != "closed" else ""
     by = f" (by {one.by})" if one.by else ""
     return f"{one.incident}  {_clock(one.at)}  {one.job}: {one.fault}; {one.told}{by} [{one.state}{who}]"
 
 
-def node_words(one: Node) -> str:
+def node_words(one: HandoverNode) -> str:
     """A node in a line."""
     scope = f" for job {one.job}" if one.scope == "job" else ""
     until = f" until {_clock(one.until)}" if one.until is not None else ""
     return f"{one.node} ({one.cluster}){scope}{until}: {one.why}"
 
 
-def waiting_words(found: Waiting) -> Sequence[str]:
+def waiting_words(found: PendingWork) -> Sequence[str]:
     """What waits, a line each; one that says so where nothing does."""
     lines = [f"rule {one.rule}, {one.state}{f': {one.error}' if one.error else ''}, proposed by {one.who}"
              for one in found.proposals]  # fmt: skip

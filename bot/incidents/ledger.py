@@ -6,8 +6,8 @@ from datetime import datetime
 
 from sqlmodel import Session, col, select
 
-from bot.incidents.exclusions import Bars
-from bot.incidents.lifecycle import Lives
+from bot.incidents.exclusions import ExclusionList
+from bot.incidents.lifecycle import Lifecycle
 from bot.incidents.resolution import Closings
 from bot.notify.choices import Choices
 from bot.notify.messages import Messages
@@ -15,12 +15,14 @@ from bot.notify.mutes import MuteStore
 from bot.notify.outbox import Outbox
 from bot.notify.requests import NOBODY, Requests
 from bot.queue.tasks import QueuedTask, TaskQueue, TaskRequest, enqueue_task
-from bot.store.incidents import Store
+from bot.store.incidents import IncidentStore
 from bot.store.states import OPEN_WORK
 from bot.store.tables import RequestRow
 
 
-class Ledger(Store, TaskQueue, Requests, Choices, Messages, Outbox, Closings, Lives, MuteStore, Bars):
+class Ledger(
+    IncidentStore, TaskQueue, Requests, Choices, Messages, Outbox, Closings, Lifecycle, MuteStore, ExclusionList
+):
     """Incidents, work, messages, close-outs, mutes and bars, in one database."""
 
     def enqueue(self, wanted: TaskRequest, now: datetime, fold: float = 0.0) -> tuple[QueuedTask, bool]:

@@ -13,7 +13,7 @@ from typing import Literal
 from sqlalchemy import func, update
 from sqlmodel import Session, col, or_, select
 
-from bot.incidents.resolution import NoIncident
+from bot.incidents.resolution import IncidentNotFound
 from bot.notify.messages import refresh_messages
 from bot.store.database import Database, insert_new
 from bot.store.incident_state import State, state_of
@@ -28,12 +28,12 @@ LONGEST_NOTE = 500
 MOST_STEPS = 200  # shown of one incident, the latest
 
 
-class NotNow(SignalboxError):  # noqa: N818 - an outcome
+class StepNotAllowed(SignalboxError):  # noqa: N818 - an outcome
     """The step makes no sense in the state that the incident is in; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LifecycleStep:
     """What one person does. `who`: of the chat, or the login of the command line; `source`: slack, cli.
 
     `assignee`: to whom (assign), None to nobody; `until`: asleep so long (snooze), with a zone; `other`: the incident as a
@@ -50,51 +50,51 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class RecordedStep:
     """A step as it was kept."""
 
     incident: int
     at: datetime
-    step: Step
+    step: LifecycleStep
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class MergedIncidents:
     """To what an incident is joined: the one it is a part of, and those that are parts of it, each with its job's name."""
 
     whole: tuple[int, str] | None = None
     parts: tuple[tuple[int, str], ...] = ()
 
 
-class Lives(Database):
+class Lifecycle(Database):
     """The steps in one database."""
 
-    def step(self, incident: int, tenant: str, key: str, step: Step, now: datetime) -> bool:
+    def step(self, incident: int, tenant: str, key: str, step: LifecycleStep, now: datetime) -> bool:
         """Take a step; whether it is new (two deliveries of one click have one `key`).
 
         Raises:
-            NoIncident: there is none of that number for this tenant, or none to merge into.
-            NotNow: the step makes no sense in the state that the incident is in.
+            IncidentNotFound: there is none of that number for this tenant, or none to merge into.
+            StepNotAllowed: the step makes no sense in the state that the incident is in.
         """
         return self.write(lambda session: step_within(session, incident, tenant, key=key, step=step, now=now))
 
-    def steps(self, incident: int) -> tuple[Taken, ...]:
+    def steps(self, incident: int) -> tuple[RecordedStep, ...]:
         """The last steps of an incident, the oldest first; with those by which others became parts of it."""
         with self.errors(), self.session() as session:
             return steps_within(session, incident)
 
-    def family(self, incident: int) -> Family:
+    def family(self, incident: int) -> MergedIncidents:
         """What it is joined to."""
         with self.errors(), self.session() as session:
             return family_within(session, incident)
 
 
-def step_within(session: Session, incident: int, tenant: str, *, key: str, step: Step, now: datetime) -> bool:
-    """`Lives.step` in a transaction that writes."""
+def step_within(session: Session, incident: int, tenant: str, *, key: str, step: LifecycleStep, now: datetime) -> bool:
+    """`Lifecycle.step` in a transaction that writes."""
     rows = _locked(session, tenant, (incident, step.other) if step.verb == "merge" else (incident,))
     row = rows.get(incident)
     if row is None:
-        raise NoIncident(f"there is no incident {incident}")
+        raise IncidentNotFound(f"there is no incident {incident}")
     if session.exec(select(StepRow.id).where(col(StepRow.key) == key)).first() is not None:
         return False
     touched = _merged(session, row, rows, step, tenant) if step.verb == "merge" else _taken(session, row, step, now)
@@ -111,7 +111,7 @@ def step_within(session: Session, incident: int, tenant: str, *, key: str, step:
         note=_text(step.note, LONGEST_NOTE),
     ).model_dump(exclude={"id"})
     if insert_new(session, StepRow, values) is None:
-        raise NotNow("the same was just done from elsewhere; look again")  # the transaction is rolled back
+        raise StepNotAllowed("the same was just done from elsewhere; look again")  # the transaction is rolled back
     session.add(row)
     refresh_messages(session, [incident, *touched])
     return True
@@ -125,14 +125,14 @@ def _locked(session: Session, tenant: str, numbers: Sequence[int | None]) -> Map
     return {row.id: row for row in rows if row.id is not None}
 
 
-def _taken(session: Session, row: IncidentRow, step: Step, now: datetime) -> list[int]:
+def _taken(session: Session, row: IncidentRow, step: LifecycleStep, now: datetime) -> list[int]:
     """All steps but a merge; the other incidents that say something else from now on."""
     state = state_of(row, now)
     if step.verb == "reopen":
         return _reopened(row, state, now)
     if state in ("closed", "merged"):
         told = "is closed" if state == "closed" else f"is a part of incident {row.merged_into}"
-        raise NotNow(f"incident {row.id} {told}: reopen it first")
+        raise StepNotAllowed(f"incident {row.id} {told}: reopen it first")
     if step.verb == "ack":
         row.acked_at, row.snoozed_until = row.acked_at or now, None
         row.assignee = row.assignee or _text(step.who, LONGEST_NAME)
@@ -145,7 +145,7 @@ def _taken(session: Session, row: IncidentRow, step: Step, now: datetime) -> lis
 
 def _reopened(row: IncidentRow, state: State, now: datetime) -> list[int]:
     if state in ("open", "acknowledged"):
-        raise NotNow(f"incident {row.id} is open")
+        raise StepNotAllowed(f"incident {row.id} is open")
     whole = row.merged_into
     if state != "snoozed":  # that only wakes up
         row.acked_at = None
@@ -157,9 +157,11 @@ def _reopened(row: IncidentRow, state: State, now: datetime) -> list[int]:
 
 def _snoozed(session: Session, row: IncidentRow, until: datetime | None, now: datetime) -> None:
     if until is None or until <= now:
-        raise NotNow("the time until which it should sleep is over already")
+        raise StepNotAllowed("the time until which it should sleep is over already")
     if until > now + LONGEST_SNOOZE:
-        raise NotNow(f"an incident sleeps at most {LONGEST_SNOOZE.days} days; close it if nobody will look at it")
+        raise StepNotAllowed(
+            f"an incident sleeps at most {LONGEST_SNOOZE.days} days; close it if nobody will look at it"
+        )
     row.snoozed_until = until
     session.execute(  # a reminder waits too
         update(PostingRow)
@@ -173,19 +175,21 @@ def _snoozed(session: Session, row: IncidentRow, until: datetime | None, now: da
     )
 
 
-def _merged(session: Session, row: IncidentRow, rows: Mapping[int, IncidentRow], step: Step, tenant: str) -> list[int]:
+def _merged(
+    session: Session, row: IncidentRow, rows: Mapping[int, IncidentRow], step: LifecycleStep, tenant: str
+) -> list[int]:
     """The incident, and all that are parts of it, become parts of the other one, or of what that is a part of."""
     other = rows.get(step.other or 0)
     if other is None:
-        raise NoIncident(f"there is no incident {step.other} to merge into")
+        raise IncidentNotFound(f"there is no incident {step.other} to merge into")
     whole = other.merged_into or other.id
     if whole == row.id:
         told = (
             "an incident cannot be a part of itself" if other is row else f"incident {other.id} is a part of it already"
         )
-        raise NotNow(told)
+        raise StepNotAllowed(told)
     if row.merged_into == whole:
-        raise NotNow(f"incident {row.id} is a part of incident {whole} already")
+        raise StepNotAllowed(f"incident {row.id} is a part of incident {whole} already")
     left, row.merged_into = row.merged_into, whole
     row.snoozed_until = None
     parts = session.exec(
@@ -205,8 +209,8 @@ def _text(text: str, most: int) -> str:
 # --- what was done ---------------------------------------------------------------------------------------------------
 
 
-def steps_within(session: Session, incident: int) -> tuple[Taken, ...]:
-    """`Lives.steps` in a transaction."""
+def steps_within(session: Session, incident: int) -> tuple[RecordedStep, ...]:
+    """`Lifecycle.steps` in a transaction."""
     rows = session.exec(
         select(StepRow)
         .where(or_(col(StepRow.incident_id) == incident, col(StepRow.other) == incident))
@@ -216,7 +220,7 @@ def steps_within(session: Session, incident: int) -> tuple[Taken, ...]:
     return tuple(_kept(row) for row in reversed(rows))
 
 
-def steps_since(session: Session, tenant: str, since: datetime, most: int) -> tuple[int, tuple[Taken, ...]]:
+def steps_since(session: Session, tenant: str, since: datetime, most: int) -> tuple[int, tuple[RecordedStep, ...]]:
     """How many steps were taken since then in a tenant, and the last ones of them, the newest first."""
     joined, asked = (
         col(IncidentRow.id) == col(StepRow.incident_id),
@@ -233,14 +237,14 @@ def steps_since(session: Session, tenant: str, since: datetime, most: int) -> tu
     return count, tuple(_kept(row) for row in rows)
 
 
-def family_within(session: Session, incident: int) -> Family:
-    """`Lives.family` in a transaction."""
+def family_within(session: Session, incident: int) -> MergedIncidents:
+    """`Lifecycle.family` in a transaction."""
     row = session.get(IncidentRow, incident)
     whole = session.get(IncidentRow, row.merged_into) if row is not None and row.merged_into is not None else None
     parts = session.exec(
         select(IncidentRow).where(col(IncidentRow.merged_into) == incident).order_by(col(IncidentRow.id)).limit(100)
     )
-    return Family(
+    return MergedIncidents(
         None if whole is None else (whole.id or 0, _job(whole)), tuple((one.id or 0, _job(one)) for one in parts)
     )
 
@@ -249,12 +253,12 @@ def _job(row: IncidentRow) -> str:
     return row.job_name or row.job_id or row.bundle or "a job"
 
 
-def _kept(row: StepRow) -> Taken:
-    step = Step(row.verb, row.who, row.source, row.assignee, row.until, row.other, row.note)  # type: ignore[arg-type]
-    return Taken(row.incident_id, row.at, step)
+def _kept(row: StepRow) -> RecordedStep:
+    step = LifecycleStep(row.verb, row.who, row.source, row.assignee, row.until, row.other, row.note)  # type: ignore[arg-type]
+    return RecordedStep(row.incident_id, row.at, step)
 
 
-def told(taken: Taken, of: int) -> str:
+def told(taken: RecordedStep, of: int) -> str:
     """A step in words, without who and when, as the incident `of` tells it."""
     step = taken.step
     if step.verb == "merge":

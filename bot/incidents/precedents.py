@@ -17,7 +17,7 @@ import zstandard
 from sqlalchemy import select as columns
 from sqlmodel import Session, col, select
 
-from bot.diagnosis.diagnose import Answer, Recall
+from bot.diagnosis.diagnose import DiagnosisResult, Recall
 from bot.incidents.exclusions import in_force_within, jobs_of
 from bot.policy.routing import CHAIN, NAMELESS, JobFacts, Link, continues, link_of
 from bot.runtime.paths import DEFAULT_TENANT
@@ -47,7 +47,7 @@ _PERSON = frozenset("UW")
 
 
 @dataclass(frozen=True, slots=True)
-class Whose:
+class PrecedentScope:
     """Of whose past is asked. `link`: what ties the job to its other tries, where it came from a scheduler."""
 
     tenant: str = DEFAULT_TENANT
@@ -55,12 +55,12 @@ class Whose:
     link: Link | None = None
 
 
-def whose(facts: JobFacts) -> Whose:
+def whose(facts: JobFacts) -> PrecedentScope:
     """Of a job that was found."""
-    return Whose(facts.tenant, facts.cluster, link_of(facts))
+    return PrecedentScope(facts.tenant, facts.cluster, link_of(facts))
 
 
-def traced(answer: Answer) -> dict[str, bytes]:
+def traced(answer: DiagnosisResult) -> dict[str, bytes]:
     """What an answer leaves for later ones, as it is kept with its incident."""
     return {TRACE: msgspec.json.encode(trace_of(answer.report, answer.evidence))}
 
@@ -77,7 +77,7 @@ def moment(evidence: Evidence, now: datetime) -> datetime | None:
 
 def recaller(
     database: Callable[[], Database],
-    who: Whose,
+    who: PrecedentScope,
     faults: Mapping[str, FaultClass],
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Recall:
@@ -92,7 +92,7 @@ def recaller(
 
 
 def recall_within(
-    session: Session, evidence: Evidence, who: Whose, faults: Mapping[str, FaultClass], now: datetime
+    session: Session, evidence: Evidence, who: PrecedentScope, faults: Mapping[str, FaultClass], now: datetime
 ) -> Precedents:
     """All that is remembered for the job of this evidence."""
     at = moment(evidence, now) or now
@@ -117,7 +117,7 @@ def recall_within(
 
 
 def _rows(
-    session: Session, job: Job, who: Whose, at: datetime, now: datetime
+    session: Session, job: Job, who: PrecedentScope, at: datetime, now: datetime
 ) -> tuple[list[DigestRow], frozenset[int]]:
     """The reports on earlier ends, oldest first, one of each; and the incidents of this very end."""
     read = rows_between(session, who.tenant, at - SPAN, now, until=now, cluster=who.cluster, most=MOST)
@@ -138,7 +138,7 @@ def _is_same(row: DigestRow, job: Job, at: float) -> bool:
 
 
 def _earlier(
-    session: Session, rows: Sequence[DigestRow], job: Job, who: Whose, at: float
+    session: Session, rows: Sequence[DigestRow], job: Job, who: PrecedentScope, at: float
 ) -> tuple[tuple[EarlierIncident, ...], Mapping[int, Link]]:
     """The rows with what they leave for later ones, and which of them are tries of this very job; what ties each to others."""
     more = _more(session, [one.id for one in rows])
@@ -162,7 +162,7 @@ def _is_own(row: DigestRow, link: Link, job: Job, mine: Link | None, at: float) 
 
 
 @dataclass(frozen=True, slots=True)
-class _More:
+class _IncidentDetails:
     """What the digest does not need of an incident."""
 
     link: Link
@@ -172,8 +172,8 @@ class _More:
     trace: IncidentTrace
 
 
-def _more(session: Session, numbers: Sequence[int]) -> Mapping[int, _More]:
-    found: dict[int, _More] = {}
+def _more(session: Session, numbers: Sequence[int]) -> Mapping[int, _IncidentDetails]:
+    found: dict[int, _IncidentDetails] = {}
     for start in range(0, len(numbers), 500):
         query = (
             columns(
@@ -193,7 +193,7 @@ def _more(session: Session, numbers: Sequence[int]) -> Mapping[int, _More]:
             .where(col(IncidentRow.id).in_(numbers[start : start + 500]))
         )
         for number, job, name, reached, advice, merged, data in session.execute(query):
-            found[number] = _More(Link(job or "", name), reached, advice, merged, _trace(data))
+            found[number] = _IncidentDetails(Link(job or "", name), reached, advice, merged, _trace(data))
     return found
 
 
@@ -208,7 +208,7 @@ def _trace(data: bytes | None) -> IncidentTrace:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ends:
+class _SuccessfulRuns:
     """When jobs ended well, by what ties their tries together."""
 
     by_job: Mapping[str, Sequence[float]]
@@ -221,7 +221,7 @@ class _Ends:
         return any(after < at < before for at in (*by_job, *by_name))
 
 
-def _good_ends(session: Session, tenant: str, at: datetime) -> _Ends:
+def _good_ends(session: Session, tenant: str, at: datetime) -> _SuccessfulRuns:
     query = (
         select(GoodEndRow)
         .where(col(GoodEndRow.tenant) == tenant, col(GoodEndRow.at) >= at - SPAN, col(GoodEndRow.at) <= at)
@@ -234,10 +234,12 @@ def _good_ends(session: Session, tenant: str, at: datetime) -> _Ends:
         by_job.setdefault(row.link_job, []).append(row.at.timestamp())
         if row.link_name:
             by_name.setdefault(row.link_name, []).append(row.at.timestamp())
-    return _Ends(by_job, by_name)
+    return _SuccessfulRuns(by_job, by_name)
 
 
-def _steps(earlier: Sequence[EarlierIncident], links: Mapping[int, Link], good: _Ends) -> tuple[AdviceStep, ...]:
+def _steps(
+    earlier: Sequence[EarlierIncident], links: Mapping[int, Link], good: _SuccessfulRuns
+) -> tuple[AdviceStep, ...]:
     """Each failure of the jobs that were tried again, with what came next."""
     chains: dict[str, list[EarlierIncident]] = {}
     for one in earlier:
@@ -246,7 +248,9 @@ def _steps(earlier: Sequence[EarlierIncident], links: Mapping[int, Link], good: 
     return tuple(step for tries in chains.values() for step in _of_chain(tries, links, good))
 
 
-def _of_chain(tries: Sequence[EarlierIncident], links: Mapping[int, Link], good: _Ends) -> Iterator[AdviceStep]:
+def _of_chain(
+    tries: Sequence[EarlierIncident], links: Mapping[int, Link], good: _SuccessfulRuns
+) -> Iterator[AdviceStep]:
     for one, after in zip(tries, (*tries[1:], None), strict=True):
         over = good.between(links[one.row.id], one.row.at, after.row.at if after is not None else math.inf)
         step = AdviceStep(

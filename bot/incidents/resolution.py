@@ -21,7 +21,7 @@ from kb.errors import SignalboxError
 _TRIES = 5
 
 
-class NoIncident(SignalboxError):  # noqa: N818 - an outcome
+class IncidentNotFound(SignalboxError):  # noqa: N818 - an outcome
     """There is no such incident, or it is not this tenant's."""
 
 
@@ -58,7 +58,7 @@ class Annotation:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class Resolution:
     """What holds of an incident: the last closing with a cause, and the last ones of others who say something else."""
 
     last: Annotation
@@ -72,7 +72,7 @@ class Closings(Database):
         """Keep what somebody says; whether it is new (two deliveries of one click have one `key`).
 
         Raises:
-            NoIncident: there is none of that number for this tenant.
+            IncidentNotFound: there is none of that number for this tenant.
         """
         with self.errors(), self.session(write=True) as session:
             return annotate_within(session, incident, tenant, key=key, said=said, now=now)
@@ -87,7 +87,7 @@ def annotate_within(session: Session, incident: int, tenant: str, *, key: str, s
     """`Closings.annotate` in a transaction that writes."""
     row = session.get(IncidentRow, incident, with_for_update=True) if 0 < incident < 2**63 else None
     if row is None or row.tenant != tenant:
-        raise NoIncident(f"there is no incident {incident}")
+        raise IncidentNotFound(f"there is no incident {incident}")
     for _ in range(_TRIES):
         if session.exec(select(AnnotationRow.id).where(col(AnnotationRow.key) == key)).first() is not None:
             return False
@@ -124,7 +124,7 @@ def said_within(session: Session, incidents: Sequence[int]) -> Mapping[int, tupl
     return found
 
 
-def word(said: Iterable[Annotation]) -> Word | None:
+def word(said: Iterable[Annotation]) -> Resolution | None:
     """What holds: the last word that names a cause, against the last words of others that name another one."""
     of_each: dict[str, Annotation] = {}
     for one in said:
@@ -134,10 +134,10 @@ def word(said: Iterable[Annotation]) -> Word | None:
     if not of_each:
         return None
     *others, last = of_each.values()
-    return Word(last, tuple(one for one in others if _meant(one) != _meant(last)))
+    return Resolution(last, tuple(one for one in others if _meant(one) != _meant(last)))
 
 
-def _lesson(holds: Word | None) -> Lesson | None:
+def _lesson(holds: Resolution | None) -> Lesson | None:
     """What the fault library learns of what holds; None where the cause is still unknown."""
     if holds is None:
         return None

@@ -22,7 +22,7 @@ _COLUMNS = ("id", "tenant", "created_at", "verdict", "fault", "rule", "gpu_hours
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReviewedIncident:
     """An incident as it was answered, and what people said that it was.
 
     `fault`, `rule`: of the first diagnosis. `said`: somebody named a cause; `truth`: the fault that the last of them named;
@@ -48,7 +48,7 @@ class Told:
         return self.fault is not None and self.truth == self.fault
 
 
-def told_within(session: Session, tenant: str | None = None) -> dict[int, Told]:
+def told_within(session: Session, tenant: str | None = None) -> dict[int, ReviewedIncident]:
     """All incidents, or a tenant's, with what people said of them; those that were merged into others are not among them."""
     table = inspect(IncidentRow).local_table.c
     query = select(*(table[name] for name in _COLUMNS)).where(table.merged_into.is_(None))
@@ -67,9 +67,9 @@ def _said(session: Session, incidents: Sequence[int]) -> Mapping[int, tuple[Anno
     return found
 
 
-def _told(row: Sequence[Any], said: Iterable[Annotation]) -> Told:
+def _told(row: Sequence[Any], said: Iterable[Annotation]) -> ReviewedIncident:
     number, tenant, at, verdict, fault, rule, lost, gpus = row
-    told = Told(number, tenant, at, verdict, fault, rule, lost=lost)
+    told = ReviewedIncident(number, tenant, at, verdict, fault, rule, lost=lost)
     valid = [one for one in said if not one.void]
     judged = next((one for one in reversed(valid) if one.said.verdict in JUDGED), None)
     if judged is not None:
@@ -100,7 +100,7 @@ def looked_within(session: Session) -> Mapping[tuple[str, str], datetime]:
 
 
 def outcomes(
-    rulebook: Rulebook, told: Iterable[Told], looked: Mapping[tuple[str, str], datetime] | None = None
+    rulebook: Rulebook, told: Iterable[ReviewedIncident], looked: Mapping[tuple[str, str], datetime] | None = None
 ) -> tuple[RuleOutcome, ...]:
     """`outcomes_within` on what was read."""
     confirmed, refuted, unseen, missed = (Counter[str]() for _ in range(4))

@@ -39,17 +39,17 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class StackRound:
     """One round of stacks: its name, and each dump's file name with its bytes, packed."""
 
     name: str
     files: tuple[tuple[str, bytes], ...]
 
 
-def round_of(name: str, dumps: Iterable[StackDump]) -> Round:
+def round_of(name: str, dumps: Iterable[StackDump]) -> StackRound:
     """Pack what py-spy gave."""
     files = ((f"rank-{one.rank}{f'.{one.pid}' if one.child else ''}.json", zlib.compress(one.data, 1)) for one in dumps)
-    return Round(name, tuple(files))
+    return StackRound(name, tuple(files))
 
 
 def name_of(time: float) -> str:
@@ -79,7 +79,7 @@ class LiveBundle:
         self.begun = now
         return True
 
-    def stacks(self, rounds: Iterable[Round]) -> None:
+    def stacks(self, rounds: Iterable[StackRound]) -> None:
         """Write the rounds that are not there yet."""
         for one in rounds:
             if one.name in self._rounds or len(self._rounds) >= MOST_ROUNDS or not one.files:

@@ -33,7 +33,7 @@ _FEWER = frozenset({"empty", "same_file"})  # gaps that say nothing of a job tha
 
 
 @dataclass(slots=True)
-class _Followed:
+class _FollowedFile:
     """One file. Bytes [0, own) are settled in `settled`, [0, end) are seen; `marks`: up to where it reached, and when."""
 
     ref: StreamRef
@@ -47,14 +47,14 @@ class _Followed:
     marks: list[tuple[int, float]] = field(default_factory=list)
 
 
-class Following:
+class LogFollower:
     """Follows the logs under a path: `look(now)` as often as you like, then `streams` and `gaps`."""
 
     def __init__(self, knowledge: Knowledge, root: Path) -> None:
         self.root = root if root.is_dir() else root.parent
         self.gaps: tuple[Gap, ...] = ()
         self._path, self._knowledge, self._matcher = root, knowledge, knowledge.matcher()
-        self._files: dict[tuple[int, int], _Followed] = {}
+        self._files: dict[tuple[int, int], _FollowedFile] = {}
         self._shown: list[tuple[int, int]] = []
         self._listed = self._looked = float("-inf")
         self._lost: dict[str, Gap] = {}
@@ -100,7 +100,7 @@ class Following:
                 key = (status.st_dev, status.st_ino)
                 known = self._files.get(key)
                 if known is None:
-                    self._files[key] = _Followed(ref, is_plain(ref))
+                    self._files[key] = _FollowedFile(ref, is_plain(ref))
                 elif known.ref != ref:
                     known.ref = ref
                     known.view = _named(known.view, ref, self.root) if known.view is not None else None
@@ -119,7 +119,7 @@ class Following:
         if status.st_size < one.end:
             reason = f"the file became shorter: it had {one.end} bytes, now {status.st_size}; read anew"
             self._lost[one.ref.uri] = Gap("shrunk", one.ref.uri, reason)
-            self._files[key] = one = _Followed(one.ref, is_plain(one.ref))
+            self._files[key] = one = _FollowedFile(one.ref, is_plain(one.ref))
         if status.st_size == one.end:
             return False
         fresh = self._looked < status.st_mtime <= now or (one.view is None and status.st_mtime <= now)
@@ -133,7 +133,7 @@ class Following:
         self._read(one, now)
         return True
 
-    def _read(self, one: _Followed, now: float) -> None:
+    def _read(self, one: _FollowedFile, now: float) -> None:
         year = datetime.fromtimestamp(now, UTC).year
         if not one.plain:
             one.view = self._packed(one, year)
@@ -148,7 +148,7 @@ class Following:
         one.quiet = not rest.structures and "Traceback" not in rest.tail
         one.view = _as_heard(one, rest if one.settled is None else merge(one.settled, rest), self.root)
 
-    def _part(self, one: _Followed, start: int, stop: int | None, year: int) -> StreamSummary:
+    def _part(self, one: _FollowedFile, start: int, stop: int | None, year: int) -> StreamSummary:
         ref = replace(one.ref, size=one.end)
         origin = max(0, start - BEFORE)
         reading = StreamReader(ref, origin, None if stop is None else stop + AFTER)
@@ -162,7 +162,7 @@ class Following:
                 self._lost[one.ref.uri] = gap
         return scanner.finish()
 
-    def _packed(self, one: _Followed, year: int) -> StreamSummary:
+    def _packed(self, one: _FollowedFile, year: int) -> StreamSummary:
         """A packed file is one that was rotated away: read whole, when it is new."""
         if one.end > LARGEST_PACKED:
             gap = Gap("too_large", one.ref.uri, f"packed, {one.end} bytes; it is not followed")
@@ -183,7 +183,7 @@ def _named(summary: StreamSummary, ref: StreamRef, root: Path) -> StreamSummary:
     return replace(summary, ref=replace(ref, uri=placed(ref.uri, root)))
 
 
-def _as_heard(one: _Followed, summary: StreamSummary, root: Path) -> StreamSummary:
+def _as_heard(one: _FollowedFile, summary: StreamSummary, root: Path) -> StreamSummary:
     """The summary with the times at which things came: what a live log says last is as old as its last byte."""
     points = tuple(_timed(summary.series.points, one.marks))
     series = replace(summary.series, points=points)

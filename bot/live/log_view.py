@@ -36,7 +36,7 @@ _RANKS = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?")
 MOST_RANKS = 100_000
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """One line. `number`: from 1, 0 where it is not known; `text`: without its prefixes of time and rank, which stand beside it; `whole`: with them."""
 
     time: float | None
@@ -49,7 +49,7 @@ class Line(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LineFilter:
     """Which lines: of these ranks (all where empty), of this node, in [start, end), that `grep` finds."""
 
     ranks: frozenset[int] = frozenset()
@@ -130,7 +130,7 @@ def end_of(logs: Logs) -> float | None:
     """The last stamp that the ends of the logs show; when they were last written to where they show none."""
     times = []
     for ref in logs.streams:
-        told = Told(ref, "")
+        told = LogClock(ref, "")
         with suppress(OSError), Path(ref.uri).open("rb") as handle:
             handle.seek(max(0, handle.seek(0, 2) - LEAST_BLOCK // 4))
             lines = handle.read(LEAST_BLOCK // 4).split(b"\n")
@@ -155,7 +155,7 @@ def log_name(ref: StreamRef, root: Path | None) -> str:
 # -- reading -------------------------------------------------------------------------------------------------------------
 
 
-def lines_of(logs: Logs, wanted: Wanted, gaps: list[Gap]) -> Iterator[Line]:
+def lines_of(logs: Logs, wanted: LineFilter, gaps: list[Gap]) -> Iterator[LogLine]:
     """The wanted lines of all logs, in order of time. `gaps` grows by what cannot be read."""
     streams = [ref for ref in logs.streams if wanted.of_stream(ref.resource)]
     _more_files(len(streams))
@@ -165,9 +165,9 @@ def lines_of(logs: Logs, wanted: Wanted, gaps: list[Gap]) -> Iterator[Line]:
     yield from masked(line for _, _, _, line in merged)
 
 
-def masked(lines: Iterable[Line]) -> Iterator[Line]:
+def masked(lines: Iterable[LogLine]) -> Iterator[LogLine]:
     """The lines with secrets masked; a few at a time, as a key may lie on several."""
-    batch: list[Line] = []
+    batch: list[LogLine] = []
     for line in lines:
         batch.append(line)
         if len(batch) >= BATCH:
@@ -176,7 +176,7 @@ def masked(lines: Iterable[Line]) -> Iterator[Line]:
     yield from _masked(batch)
 
 
-def _masked(batch: Sequence[Line]) -> Iterator[Line]:
+def _masked(batch: Sequence[LogLine]) -> Iterator[LogLine]:
     if not batch:
         return
     text = "\n".join(line.whole for line in batch).encode("utf-8", "surrogateescape")
@@ -188,7 +188,7 @@ def _masked(batch: Sequence[Line]) -> Iterator[Line]:
         yield line._replace(whole=whole, text=whole[len(whole) - len(line.text) :])
 
 
-def _ordered(lines: Iterator[Line], place: int) -> Iterator[tuple[float, int, int, Line]]:
+def _ordered(lines: Iterator[LogLine], place: int) -> Iterator[tuple[float, int, int, LogLine]]:
     latest = float("-inf")
     for count, line in enumerate(lines):
         if line.time is not None and line.time > latest:
@@ -196,11 +196,11 @@ def _ordered(lines: Iterator[Line], place: int) -> Iterator[tuple[float, int, in
         yield latest, place, count, line
 
 
-def stream_lines(ref: StreamRef, name: str, wanted: Wanted, block: int, gaps: list[Gap]) -> Iterator[Line]:
+def stream_lines(ref: StreamRef, name: str, wanted: LineFilter, block: int, gaps: list[Gap]) -> Iterator[LogLine]:
     """The wanted lines of one log, in its own order; not masked."""
     reading = StreamReader(ref, block=block)
     number, rest = 1, b""
-    told = Told(ref, name)
+    told = LogClock(ref, name)
     for piece in reading:
         text = rest + piece
         cut = text.rfind(b"\n") + 1
@@ -217,7 +217,7 @@ def stream_lines(ref: StreamRef, name: str, wanted: Wanted, block: int, gaps: li
     gaps += [gap for gap in reading.gaps if gap.code != "growing"]
 
 
-class Told:
+class LogClock:
     """What one log told so far: the time of its last stamp, and `first`, that of the first stamp of the last block."""
 
     def __init__(self, ref: StreamRef, name: str) -> None:
@@ -228,7 +228,7 @@ class Told:
         with suppress(OSError):
             self._year = datetime.fromtimestamp(Path(ref.uri).stat().st_mtime, UTC).year
 
-    def block(self, text: bytes, number: int, wanted: Wanted) -> Iterator[Line]:
+    def block(self, text: bytes, number: int, wanted: LineFilter) -> Iterator[LogLine]:
         """The wanted lines of a block of whole lines; `number`: of its first."""
         if not text:
             return
@@ -273,7 +273,7 @@ class Told:
         """The time that a line itself tells."""
         return stamp_of(line) if line.startswith(b"{") else peel(line, self._year).time
 
-    def _line(self, line: bytes, number: int, wanted: Wanted) -> Iterator[Line]:
+    def _line(self, line: bytes, number: int, wanted: LineFilter) -> Iterator[LogLine]:
         found = _structured(line) if line.startswith(b"{") else peel(line, self._year)
         if found.time is not None:
             self._time = found.time
@@ -283,7 +283,7 @@ class Told:
             cut = line if len(line) <= LONGEST else line[:LONGEST] + b" ..."
             whole = cut.decode("utf-8", "surrogateescape")
             text = cut[found.end :].decode("utf-8", "surrogateescape")
-            yield Line(self._time, rank, node, self._name, number, text, whole)
+            yield LogLine(self._time, rank, node, self._name, number, text, whole)
 
 
 def _structured(line: bytes) -> Prefix:

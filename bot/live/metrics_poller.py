@@ -17,7 +17,7 @@ MOST = 64 << 20  # bytes of one round
 
 
 @dataclass(slots=True)
-class _Round:
+class _PollRound:
     """One round of questions, as a spool: its files, its gaps, and whether it is over."""
 
     files: dict[str, bytes] = field(default_factory=dict)
@@ -49,20 +49,20 @@ class _Round:
 
 
 @dataclass(slots=True)
-class Metering:
+class MetricsPoller:
     """`source` is asked every `every` seconds, in a thread that ends with the program."""
 
     source: Source
     every: float = EVERY
     patience: float = PATIENCE
     _asked: float = float("-inf")
-    _round: _Round | None = None
+    _round: _PollRound | None = None
 
     def look(self, now: float, record: JobRecord) -> tuple[Mapping[str, bytes], tuple[Gap, ...]] | None:
         """The files and gaps of a round that is over since the last look; None where there is none."""
         if self._round is None and now - self._asked >= 0.95 * self.every:
             self._asked = now
-            self._round = _Round()
+            self._round = _PollRound()
             threading.Thread(target=self._ask, args=(self._round, record, now), daemon=True).start()
         done = self._round
         if done is None or not done.over.wait(self.patience):
@@ -70,7 +70,7 @@ class Metering:
         self._round = None
         return done.files, done.gaps
 
-    def _ask(self, into: _Round, record: JobRecord, now: float) -> None:
+    def _ask(self, into: _PollRound, record: JobRecord, now: float) -> None:
         try:
             asked = CollectionRequest(record, Window(now - BACK, now), Deadline.within(SECONDS))
             into.gaps = tuple(self.source.collect(asked, into))

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from bot.diagnosis.flight_recorder_pool import Bounds, read_dumps
-from bot.live.bundle_writer import PROCESSES, Round, name_of, round_of
-from bot.live.log_follower import Following
-from bot.live.metrics_poller import Metering
+from bot.diagnosis.flight_recorder_pool import PoolLimits, read_dumps
+from bot.live.bundle_writer import PROCESSES, StackRound, name_of, round_of
+from bot.live.log_follower import LogFollower
+from bot.live.metrics_poller import MetricsPoller
 from bot.rulebase.loader import Knowledge
 from connectors.host.ebpf import LIBRARIES, Probes
 from connectors.host.flight_recorder import DumpFile, RecorderSource, request_dumps
@@ -88,7 +88,7 @@ class Sampler(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class ProbeSources:
     """What is looked at; None for what is not. `logs`: a folder or file. `ask`: whether dumps may be asked for by pipe.
 
     `params`: numbers for this job, by rule and parameter (`Job.params`).
@@ -101,14 +101,14 @@ class Sources:
     ras: RasSource | None = None
     ebpf: Probes | None = None
     recorder: RecorderSource | None = None
-    metrics: Metering | None = None
+    metrics: MetricsPoller | None = None
     ask: bool = False
     job: str | None = None
     params: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ProbeResult:
     """What one look gave. `grew`: some log said something; `lost`: rank → process that has gone since the look before.
 
     `how`: how those ended, where that could be told. `ended`: since when no process of the job runs here any more. `gaps`:
@@ -124,13 +124,13 @@ class Look:
     how: Mapping[int, str] = field(default_factory=dict)
 
 
-class Looking:
+class ProbeCycle:
     """Looks at a job: `look(now)` as often as you like."""
 
-    def __init__(self, knowledge: Knowledge, sources: Sources, stopping: Callable[[], bool]) -> None:
-        self.rounds: deque[Round] = deque(maxlen=ROUNDS)
+    def __init__(self, knowledge: Knowledge, sources: ProbeSources, stopping: Callable[[], bool]) -> None:
+        self.rounds: deque[StackRound] = deque(maxlen=ROUNDS)
         self.answers: dict[str, bytes] = {}
-        self.logs = Following(knowledge, sources.logs if sources.logs is not None else Path())
+        self.logs = LogFollower(knowledge, sources.logs if sources.logs is not None else Path())
         self._rulebook, self._sources, self._stopping = knowledge.rulebook, sources, stopping
         self._limits = limits_of(knowledge.rulebook, sources.params)
         self._samples: deque[tuple[StackSample, ...]] = deque(maxlen=HELD)
@@ -163,7 +163,7 @@ class Looking:
             return None
         return f"dmesg.{self._sources.host.name}.log", kernel.text or _NOTHING
 
-    def look(self, now: float) -> Look:
+    def look(self, now: float) -> ProbeResult:
         """Look at everything once. `now`: seconds since the epoch. Logs come last: they are judged as soon as they are read."""
         self._new = []
         lost = self._look_at_processes(now)
@@ -179,7 +179,7 @@ class Looking:
         how = {rank: one.how for rank, one in self._gone.items() if one.how != GONE}
         if self._ended is not None and self._gone and not how and not self._told_by_launcher():
             self._note([_EXITS_UNKNOWN])
-        return Look(now, self._evidence(now), grew, lost, self._ended, tuple(self._new), how)
+        return ProbeResult(now, self._evidence(now), grew, lost, self._ended, tuple(self._new), how)
 
     def start(self) -> None:
         """Start what runs beside the looks."""
@@ -307,7 +307,7 @@ class Looking:
         found, gaps = recorder.poll(now)
         self._note(gaps)
         if found:
-            rings, odd = read_dumps([one.path for one in found], Bounds(budget=READ_DUMPS))
+            rings, odd = read_dumps([one.path for one in found], PoolLimits(budget=READ_DUMPS))
             self._note(odd)
             by_path = {str(one.path): one for one in found}
             for ring in rings:

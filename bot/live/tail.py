@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bot.live.log_view import Line, Logs, Told, Wanted, log_name, masked
+from bot.live.log_view import LineFilter, LogClock, LogLine, Logs, log_name, masked
 from connectors.bundles.streams import is_plain
 from kb.model import StreamRef
 
@@ -19,8 +19,8 @@ AGAIN = 10  # looks after which files are listed anew
 
 
 @dataclass(slots=True)
-class _Tail:
-    told: Told
+class _TailedFile:
+    told: LogClock
     key: tuple[int, int]
     at: int
     number: int = 0
@@ -28,25 +28,25 @@ class _Tail:
 
 
 @dataclass(slots=True)
-class Tailing:
+class LogTail:
     """Follows the logs that `list_logs` gives: `look` as often as you like.
 
     Lines carry no numbers but where a log was read from its beginning; one that was cut or replaced is read from its start.
     """
 
     list_logs: Callable[[], Logs]
-    wanted: Wanted
+    wanted: LineFilter
     from_start: bool = False
-    _tails: dict[str, _Tail] = field(default_factory=dict)
+    _tails: dict[str, _TailedFile] = field(default_factory=dict)
     _refs: dict[str, tuple[StreamRef, str]] = field(default_factory=dict)
     _looks: int = 0
 
-    def look(self) -> Iterator[Line]:
+    def look(self) -> Iterator[LogLine]:
         """The new lines of all logs, by time as far as they have any."""
         if self._looks % AGAIN == 0:
             self._list(first=self._looks == 0)
         self._looks += 1
-        new: list[tuple[float, int, Line]] = []
+        new: list[tuple[float, int, LogLine]] = []
         for uri, (ref, name) in self._refs.items():
             latest = float("-inf")
             for line in self._grown(uri, ref, name):
@@ -72,9 +72,9 @@ class Tailing:
                     self._tails[uri] = replace(moved[key])
                     continue
                 at = max(0, status.st_size - LATEST) if first and not self.from_start else 0
-                self._tails[uri] = _Tail(Told(ref, name), key, at, 0 if at else 1)
+                self._tails[uri] = _TailedFile(LogClock(ref, name), key, at, 0 if at else 1)
 
-    def _grown(self, uri: str, ref: StreamRef, name: str) -> Iterator[Line]:
+    def _grown(self, uri: str, ref: StreamRef, name: str) -> Iterator[LogLine]:
         tail = self._tails.get(uri)
         if tail is None:
             return
@@ -82,7 +82,7 @@ class Tailing:
             with Path(uri).open("rb") as handle:
                 status = os.fstat(handle.fileno())
                 if (status.st_dev, status.st_ino) != tail.key or status.st_size < tail.at:
-                    self._tails[uri] = tail = _Tail(Told(ref, name), (status.st_dev, status.st_ino), 0, 1)
+                    self._tails[uri] = tail = _TailedFile(LogClock(ref, name), (status.st_dev, status.st_ino), 0, 1)
                 new = os.pread(handle.fileno(), MOST_AT_ONCE, tail.at)
         except OSError:
             return  # gone for now; it may come back under its name

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-from bot.diagnosis.diagnose import Answer, Compare, Recall, diagnose_bundle
+from bot.diagnosis.diagnose import ComparisonOptions, DiagnosisResult, Recall, diagnose_bundle
 from bot.diagnosis.line_numbers import resolve
 from bot.live.bundle_writer import LiveBundle
-from bot.live.probe_cycle import Look, Looking, Sources
+from bot.live.probe_cycle import ProbeCycle, ProbeResult, ProbeSources
 from bot.rulebase.loader import Knowledge
 from kb.diagnosis.engine import diagnose
 from kb.errors import SignalboxError
@@ -31,7 +31,7 @@ Called = Literal["hang", "fatal", "stopped", ""]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WatchPlan:
     """How to watch. `every` and `limit` in seconds; no `limit`: until something is called or the job ends.
 
     `save`: the folder of the bundle, made when it is needed.
@@ -56,7 +56,7 @@ class Clock(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class WatchEvent:
     """Something to show. `event`: votes, fault, went_on, degraded, gone, bundle, gap, called."""
 
     event: str
@@ -66,18 +66,18 @@ class News:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class WatchOutcome:
     """How the watch ended. `called`: "stopped" is a run that was stopped, "" that nothing was found."""
 
     why: str
     called: Called = ""
-    answer: Answer | None = None
+    answer: DiagnosisResult | None = None
     folder: Path | None = None
     interrupted: bool = False
 
 
 @dataclass(slots=True)
-class _Trouble:
+class _PendingFault:
     """A fault that is seen and not called yet: since when, and what was told of it."""
 
     since: float
@@ -90,29 +90,29 @@ class Watch:
     def __init__(
         self,
         knowledge: Knowledge,
-        plan: Plan,
+        plan: WatchPlan,
         clock: Clock,
-        sources: Sources,
-        tell: Callable[[News], None],
+        sources: ProbeSources,
+        tell: Callable[[WatchEvent], None],
         *,
-        compare: Compare | None = None,
+        compare: ComparisonOptions | None = None,
         recall: Recall | None = None,
     ) -> None:
         self._compare, self._recall = compare, recall
         self._knowledge, self._plan, self._clock, self._tell = knowledge, plan, clock, tell
-        self._looking = Looking(knowledge, sources, clock.stopping)
+        self._looking = ProbeCycle(knowledge, sources, clock.stopping)
         self._bundle = LiveBundle(plan.save, self._looking.logs.root)
         self._shown: tuple[tuple[str, str], ...] | None = None
-        self._trouble: _Trouble | None = None
+        self._trouble: _PendingFault | None = None
         self._degraded: set[str] = set()
         self._report: Report | None = None
         self._signs: object = None
         self._judged_at = self._stepped = float("-inf")
         self._step = 0
-        self._last: Look | None = None
+        self._last: ProbeResult | None = None
         self._grew = float("-inf")
 
-    def run(self) -> Outcome:
+    def run(self) -> WatchOutcome:
         """Watch until something is called, the job ends, the time is over, or somebody stops it."""
         end = None if self._plan.limit is None else self._clock.now() + self._plan.limit
         self._looking.start()
@@ -134,17 +134,17 @@ class Watch:
         finally:
             self._looking.stop()
 
-    def step(self) -> Outcome | None:
+    def step(self) -> WatchOutcome | None:
         """One look at everything; how the watch ends, where it does."""
         look = self._last = self._looking.look(self._clock.now())
         self._grew = look.time if look.grew else self._grew
         for gap in look.gaps:
             fields = {"code": gap.code, "source": gap.source, "reason": gap.reason}
-            self._tell(News("gap", look.time, f"{gap.source}: {gap.reason}", fields))
+            self._tell(WatchEvent("gap", look.time, f"{gap.source}: {gap.reason}", fields))
         for rank, process in sorted(look.lost.items())[:16]:
             how = look.how.get(rank, "")
             text = f"rank {rank}: its process {process.pid} {f'ended by {how}' if how else 'is gone'}"
-            self._tell(News("gone", look.time, text, {"rank": rank, "pid": process.pid, "how": how}))
+            self._tell(WatchEvent("gone", look.time, text, {"rank": rank, "pid": process.pid, "how": how}))
         hang = look.evidence.hang
         step = max((one.series.last.step or 0 for one in look.evidence.streams if one.series.last), default=0)
         self._stepped, self._step = (look.time, step) if step != self._step else (self._stepped, self._step)
@@ -157,7 +157,7 @@ class Watch:
             self._add()
         return self._judge(self._report, look)
 
-    def _judged(self, look: Look) -> Report:
+    def _judged(self, look: ProbeResult) -> Report:
         """The report: anew where anything but more steps was seen, and now and then for what the steps themselves show."""
         signs = (
             look.evidence.hang.called,
@@ -180,7 +180,7 @@ class Watch:
 
     # What follows from it
 
-    def _judge(self, report: Report, look: Look) -> Outcome | None:
+    def _judge(self, report: Report, look: ProbeResult) -> WatchOutcome | None:
         if look.evidence.hang.called:
             yes = [one.probe for one in look.evidence.hang.votes if one.vote == "yes"]
             return self._call("hang", f"{' and '.join(yes)} agree that nothing gets on", look)
@@ -189,7 +189,7 @@ class Watch:
             return self._failed(report, kind, look)
         if self._trouble is not None:
             self._trouble = None
-            self._tell(News("went_on", look.time, "the run went on: no fault any more"))
+            self._tell(WatchEvent("went_on", look.time, "the run went on: no fault any more"))
         self._tell_degraded(report, look.time)
         if look.ended is not None and look.time - look.ended >= SETTLE:
             return self._left("the job's processes have ended, and nothing was found")
@@ -197,10 +197,10 @@ class Watch:
             return self._left("the run ended well")
         return None
 
-    def _failed(self, report: Report, kind: str, look: Look) -> Outcome | None:
+    def _failed(self, report: Report, kind: str, look: ProbeResult) -> WatchOutcome | None:
         """Tell a fault at once; call it when it still stands."""
         if self._trouble is None:
-            self._trouble = _Trouble(look.time)
+            self._trouble = _PendingFault(look.time)
         self._tell_fault(report, self._trouble, look.time)
         self._freeze(look, "a fault")
         sure = kind == "cause" or look.ended is not None
@@ -212,7 +212,7 @@ class Watch:
             return self._call("stopped", "the run was stopped", look)
         return self._call("fatal", report.summary, look)
 
-    def _tell_fault(self, report: Report, trouble: _Trouble, now: float) -> None:
+    def _tell_fault(self, report: Report, trouble: _PendingFault, now: float) -> None:
         best = report.diagnoses[0] if report.diagnoses else None
         key = best.rule if best else report.summary
         if key in trouble.told:
@@ -226,13 +226,13 @@ class Watch:
         if line is not None:
             fields |= {"source": line.source, "line": line.text[:_QUOTED], "rank": line.rank, "node": line.node}
             text += f" | {line.source}: {line.text[:_QUOTED]}"
-        self._tell(News("fault", now, text, fields))
+        self._tell(WatchEvent("fault", now, text, fields))
 
     def _tell_degraded(self, report: Report, now: float) -> None:
         if report.verdict == "fault" and report.diagnoses and report.diagnoses[0].rule not in self._degraded:
             self._degraded.add(report.diagnoses[0].rule)
             fields = {"fault": report.diagnoses[0].fault, "summary": report.summary}
-            self._tell(News("degraded", now, report.summary, fields))
+            self._tell(WatchEvent("degraded", now, report.summary, fields))
 
     def _show(self, hang: Hang, step: int, now: float) -> None:
         """Tell the votes; `changed` says whether any probe votes otherwise than before."""
@@ -247,11 +247,11 @@ class Watch:
         }
         self._shown = votes
         words = ", ".join(f"{one.probe} {_WORDS[one.vote]}" for one in hang.votes) or "the run has ended: nothing hangs"
-        self._tell(News("votes", now, f"{f'step {step}: ' if step else ''}{words}", fields))
+        self._tell(WatchEvent("votes", now, f"{f'step {step}: ' if step else ''}{words}", fields))
 
     # The bundle
 
-    def _freeze(self, look: Look, why: str) -> None:
+    def _freeze(self, look: ProbeResult, why: str) -> None:
         """Begin the bundle, so that what dies with the processes is kept."""
         if self._bundle.begun is not None:
             self._add()
@@ -259,11 +259,11 @@ class Watch:
         told = len(self._bundle.gaps)
         if not self._bundle.begin(look.time):
             for gap in self._bundle.gaps[told:]:  # the same one is not told again
-                self._tell(News("gap", look.time, f"{gap.source}: {gap.reason}", {"code": gap.code}))
+                self._tell(WatchEvent("gap", look.time, f"{gap.source}: {gap.reason}", {"code": gap.code}))
             return
         self._complete(look)
         text = f"evidence is kept in {self._plan.save} ({why})"
-        self._tell(News("bundle", look.time, text, {"folder": str(self._plan.save), "why": why}))
+        self._tell(WatchEvent("bundle", look.time, text, {"folder": str(self._plan.save), "why": why}))
 
     def _add(self) -> None:
         """Write what came since the bundle was begun, but for the logs."""
@@ -273,23 +273,23 @@ class Watch:
         self._bundle.ended(self._looking.ended)
         self._bundle.parts(self._looking.metrics)
 
-    def _complete(self, look: Look) -> None:
+    def _complete(self, look: ProbeResult) -> None:
         self._add()
         self._bundle.answers("ebpf", self._looking.traced())
         self._bundle.logs(self._looking.logs.files, self._looking.kernel)
         self._bundle.describe(look.evidence.job, look.evidence.hang, self._looking.gaps)
 
-    def _call(self, called: Called, why: str, look: Look) -> Outcome:
+    def _call(self, called: Called, why: str, look: ProbeResult) -> WatchOutcome:
         self._freeze(look, "the call")
-        self._tell(News("called", look.time, f"{called}: {why}", {"called": called, "why": why}))
+        self._tell(WatchEvent("called", look.time, f"{called}: {why}", {"called": called, "why": why}))
         report = diagnose(look.evidence, self._knowledge.rulebook)
-        live = Answer(resolve(replace(report, bundle=self._plan.save.name), None), {}, b"")
+        live = DiagnosisResult(resolve(replace(report, bundle=self._plan.save.name), None), {}, b"")
         if self._bundle.begun is None:  # nowhere to write: what was seen must do
-            return Outcome(why, called, live)
+            return WatchOutcome(why, called, live)
         self._complete(look)
-        return Outcome(why, called, self._answer(live, called), self._plan.save)
+        return WatchOutcome(why, called, self._answer(live, called), self._plan.save)
 
-    def _answer(self, live: Answer, called: Called) -> Answer:
+    def _answer(self, live: DiagnosisResult, called: Called) -> DiagnosisResult:
         """The bundle's diagnosis; that of what was seen live where the bundle's logs do not tell when they fell silent."""
         try:
             answer = diagnose_bundle(self._knowledge, self._plan.save, compare=self._compare, recall=self._recall)
@@ -298,13 +298,13 @@ class Watch:
         lost = (called == "hang" and not answer.report.hang.called) or answer.report.verdict != live.report.verdict
         return live if lost and live.report.verdict == "fault" else answer
 
-    def _left(self, why: str) -> Outcome:
+    def _left(self, why: str) -> WatchOutcome:
         """The end with nothing called; a bundle that was begun is completed."""
         if self._bundle.begun is None:
-            return Outcome(why)
+            return WatchOutcome(why)
         if self._last is not None:
             self._complete(self._last)
-        return Outcome(why, folder=self._plan.save)
+        return WatchOutcome(why, folder=self._plan.save)
 
 
 _WORDS = {"yes": "YES", "no": "no", "not_observable": "-"}

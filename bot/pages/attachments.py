@@ -10,9 +10,9 @@ from typing import TypeVar
 import msgspec
 
 from bot.diagnosis import observations
-from bot.diagnosis.diagnose import Answer
+from bot.diagnosis.diagnose import DiagnosisResult
 from bot.pages import log_context
-from bot.pages.log_context import Passage
+from bot.pages.log_context import LogContext
 from bot.render.timeline import loads as timeline_of
 from kb.errors import UnreadableInput
 from kb.timeline.curves import COLUMNS, LINES, Curves, curves
@@ -25,15 +25,15 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class PageAttachments:
     """What an incident's page shows besides its report; each may be missing."""
 
     timeline: Timeline | None = None
     curves: Curves = field(default_factory=Curves)
-    passages: Mapping[tuple[str, int], Passage] = field(default_factory=dict)
+    passages: Mapping[tuple[str, int], LogContext] = field(default_factory=dict)
 
 
-def small(answer: Answer) -> dict[str, bytes]:
+def small(answer: DiagnosisResult) -> dict[str, bytes]:
     """The small things of an answer, by name; looks into its logs once more."""
     return {
         TIMELINE: answer.timeline(),
@@ -43,10 +43,10 @@ def small(answer: Answer) -> dict[str, bytes]:
     }
 
 
-def read(kept: Callable[[str], bytes | None]) -> Kept:
+def read(kept: Callable[[str], bytes | None]) -> PageAttachments:
     """What is kept, by name; what cannot be read counts as missing."""
     around = _read(kept(PASSAGES), log_context.loads) or ()
-    return Kept(
+    return PageAttachments(
         _read(kept(TIMELINE), timeline_of),
         _read(kept(CURVES), loads) or Curves(),
         {(one.source, one.offset): one for one in around},
@@ -59,7 +59,7 @@ def _read(text: bytes | None, loaded: Callable[[bytes], _T]) -> _T | None:
     return None
 
 
-def _curves(answer: Answer) -> Curves:
+def _curves(answer: DiagnosisResult) -> Curves:
     """The curves in as much detail as there is room for."""
     lines, columns = LINES, COLUMNS
     while True:

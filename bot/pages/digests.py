@@ -22,7 +22,7 @@ _PICTURE = re.compile(r"(pareto|trend|nodes)-(light|dark)\.svg")
 
 
 @dataclass(frozen=True, slots=True)
-class Week:
+class WeekPage:
     """A digest: the week's name, the name that its numbers are kept under, and what its pictures show."""
 
     name: str
@@ -31,19 +31,19 @@ class Week:
 
 
 @dataclass(frozen=True, slots=True)
-class Weeks:
+class DigestPages:
     """The digests of one database."""
 
     store: Database
 
-    def last(self, tenant: str) -> Week | None:
+    def last(self, tenant: str) -> WeekPage | None:
         """The digest of the newest week of a tenant, given or asked for; None where there is none that can be read."""
         newest = select(DigestRow).where(col(DigestRow.tenant) == tenant, col(DigestRow.numbers_zstd).is_not(None))
         with self.store.errors(), self.store.session() as session:
             row = session.exec(newest.order_by(col(DigestRow.week).desc()).limit(1)).first()
             digest = None if row is None else _digest(row)
             kept_as = "" if row is None else row.week
-        return None if digest is None else Week(digest.week, kept_as, tuple(captions(digest)))
+        return None if digest is None else WeekPage(digest.week, kept_as, tuple(captions(digest)))
 
     def picture(self, tenant: str, week: str, name: str) -> str | None:
         """A picture as SVG, by a name like pareto-light.svg; None where the digest has none of that name."""

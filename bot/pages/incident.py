@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bot.incidents.lifecycle import told as step_words
-from bot.pages.attachments import Kept
-from bot.pages.log_context import Passage, named
+from bot.pages.attachments import PageAttachments
+from bot.pages.log_context import LogContext, named
 from bot.pages.templates import render
 from bot.render import curves_svg, phrases, timeline_svg
 from bot.render.report_json import iso
@@ -19,7 +19,7 @@ from bot.render.timeline_words import alt_text
 from kb.report import EvidenceItem, Report, StackBranch
 
 if TYPE_CHECKING:
-    from bot.incidents.lifecycle import Taken
+    from bot.incidents.lifecycle import RecordedStep
     from bot.incidents.resolution import Annotation
     from bot.rulebase.loader import Knowledge
 
@@ -45,7 +45,7 @@ _SAID = {
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class IncidentStatus:
     """What the store knows of an incident besides its report. `evidence`: where that is, in words.
 
     `lived`: how it stands, a sentence each; `steps`: what was done with it; `whole`, `parts`: what it is joined to, each an
@@ -59,20 +59,20 @@ class About:
     pinned: bool = False
     state: str = "open"
     lived: tuple[str, ...] = ()
-    steps: tuple[Taken, ...] = ()
+    steps: tuple[RecordedStep, ...] = ()
     whole: tuple[int, str, str | None] | None = None
     parts: tuple[tuple[int, str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class RuleTexts:
     """What the rule base says: a class of faults in words, and where more is written of a rule, each a name and an address."""
 
     title: Callable[[str], str] = field(default=lambda fault: fault.replace("_", " "))
     references: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
 
-def words_of(known: Knowledge) -> Words:
+def words_of(known: Knowledge) -> RuleTexts:
     """The words of a rule base."""
     faults = known.rulebook.faults
 
@@ -84,19 +84,19 @@ def words_of(known: Knowledge) -> Words:
         str(rule.id): tuple((urlsplit(one.url).hostname or one.url, one.url) for one in rule.references)
         for rule in known.rulebook.rules
     }
-    return Words(title, references)
+    return RuleTexts(title, references)
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class _EvidenceRow:
     """One item of evidence with the lines around it."""
 
     item: EvidenceItem
-    around: Passage | None
+    around: LogContext | None
 
 
 @dataclass(frozen=True, slots=True)
-class _Branch:
+class _StackRow:
     """A branch of the merged stacks: how far in it is drawn, who is in it, and what share of all that is."""
 
     branch: StackBranch
@@ -105,10 +105,13 @@ class _Branch:
 
 
 def incident_page(
-    report: Report, kept: Kept | None = None, about: About | None = None, words: Words | None = None
+    report: Report,
+    kept: PageAttachments | None = None,
+    about: IncidentStatus | None = None,
+    words: RuleTexts | None = None,
 ) -> str:
     """The page as one HTML document that needs nothing else."""
-    kept, about, words = kept or Kept(), about or About(), words or Words()
+    kept, about, words = kept or PageAttachments(), about or IncidentStatus(), words or RuleTexts()
     first = report.diagnoses[:MOST_DIAGNOSES]
     job = report.job.name or report.job.id or report.bundle or "a job"
     return render(
@@ -129,7 +132,7 @@ def incident_page(
         diagnoses=[(one, tuple(_items(one.evidence, kept)), tuple(one.suspects[:MOST_SUSPECTS])) for one in first],
         left_out=len(report.diagnoses) - len(first),
         events=tuple(
-            (one, _Item(one.evidence, _around(one.evidence, kept)) if one.evidence else None)
+            (one, _EvidenceRow(one.evidence, _around(one.evidence, kept)) if one.evidence else None)
             for one in report.indicators.events
         ),
         branches=tuple(_branches(report.hang.stacks)),
@@ -172,27 +175,27 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield from ((label, value) for label, value in found if value)
 
 
-def _timeline(kept: Kept) -> timeline_svg.Panels | None:
+def _timeline(kept: PageAttachments) -> timeline_svg.Panels | None:
     return None if kept.timeline is None else timeline_svg.panels(kept.timeline)
 
 
-def _charts(kept: Kept) -> tuple[curves_svg.ChartPanels, ...]:
+def _charts(kept: PageAttachments) -> tuple[curves_svg.ChartPanels, ...]:
     return tuple(drawn for chart in kept.curves.charts if (drawn := curves_svg.panels(chart)) is not None)
 
 
-def _items(items: Sequence[EvidenceItem], kept: Kept) -> Iterator[_Item]:
+def _items(items: Sequence[EvidenceItem], kept: PageAttachments) -> Iterator[_EvidenceRow]:
     for one in items[:MOST_EVIDENCE]:
-        yield _Item(one, _around(one, kept))
+        yield _EvidenceRow(one, _around(one, kept))
 
 
-def _around(item: EvidenceItem, kept: Kept) -> Passage | None:
+def _around(item: EvidenceItem, kept: PageAttachments) -> LogContext | None:
     return None if item.offset is None else kept.passages.get((named(item.source), item.offset))
 
 
-def _branches(stacks: Sequence[StackBranch]) -> Iterator[_Branch]:
+def _branches(stacks: Sequence[StackBranch]) -> Iterator[_StackRow]:
     every = sum(one.ranks for one in stacks if one.depth == 0) or 1
     for one in stacks[:MOST_BRANCHES]:
-        yield _Branch(one, min(one.depth, DEEPEST), round(100.0 * min(one.ranks, every) / every, 1))
+        yield _StackRow(one, min(one.depth, DEEPEST), round(100.0 * min(one.ranks, every) / every, 1))
 
 
 def _attempts(report: Report) -> Iterator[tuple[str, str, str]]:
@@ -213,7 +216,7 @@ def _window(report: Report) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _AnnotationRow:
     """What a person said, in words."""
 
     when: str
@@ -223,8 +226,10 @@ class _Told:
     said: Annotation
 
 
-def _told(one: Annotation, words: Words) -> _Told:
+def _told(one: Annotation, words: RuleTexts) -> _AnnotationRow:
     said = one.said
     cause = {"no_rule": "no rule fits", "unknown": "still unknown"}.get(said.cause or "")
     fault = words.title(said.fault) if said.fault else ""
-    return _Told(f"{one.at:%Y-%m-%d %H:%M}Z", said.who, _SAID.get(said.verdict, said.verdict), cause or fault, one)
+    return _AnnotationRow(
+        f"{one.at:%Y-%m-%d %H:%M}Z", said.who, _SAID.get(said.verdict, said.verdict), cause or fault, one
+    )

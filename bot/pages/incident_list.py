@@ -12,7 +12,7 @@ import msgspec
 from sqlalchemy import ColumnElement, func
 from sqlmodel import col, or_, select
 
-from bot.incidents.resolution import Annotation, Word, said_within, word
+from bot.incidents.resolution import Annotation, Resolution, said_within, word
 from bot.store import incident_state
 from bot.store.database import Database
 from bot.store.tables import IncidentRow
@@ -28,7 +28,7 @@ STATES: tuple[State, ...] = get_args(State)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class IncidentQuery:
     """What is asked for. `fault`: a class, "none" for those without one; `node`: by its whole name; `job`: a part of name or id."""
 
     fault: str = ""
@@ -39,7 +39,7 @@ class Wanted:
     page: int = 1
 
     @classmethod
-    def of(cls, asked: Mapping[str, str]) -> Wanted:
+    def of(cls, asked: Mapping[str, str]) -> IncidentQuery:
         """What a form asks for; what is not one of the choices counts as not said."""
         state, weeks, page = asked.get("state", ""), asked.get("weeks", ""), asked.get("page", "")
         known = int(weeks) if weeks.isascii() and weeks.isdigit() and len(weeks) < 4 else USUAL_WEEKS
@@ -60,7 +60,7 @@ def _clean(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedIncident:
     """One incident of a list. `nodes`: those suspected; `word`: what people say it truly was."""
 
     id: int
@@ -73,7 +73,7 @@ class Listed:
     gpu_hours: float | None
     state: incident_state.State
     pinned: bool
-    word: Word | None = None
+    word: Resolution | None = None
     assignee: str | None = None
     snoozed_until: datetime | None = None
     merged_into: int | None = None
@@ -81,13 +81,13 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class IncidentResults:
     """A page of incidents. `count`: all that are as asked, at most `MOST_COUNTED`.
 
     `faults`: class → how many in these weeks; where a node or a job is asked for, how many of those found.
     """
 
-    incidents: tuple[Listed, ...]
+    incidents: tuple[ListedIncident, ...]
     count: int
     faults: Mapping[str | None, int]
 
@@ -97,7 +97,7 @@ class Found:
         return min(MOST_PAGES, max(1, -(-self.count // SIZE)))
 
 
-def find(store: Database, tenant: str, wanted: Wanted, now: datetime) -> Found:
+def find(store: Database, tenant: str, wanted: IncidentQuery, now: datetime) -> IncidentResults:
     """The page asked for, the newest first."""
     era = [col(IncidentRow.tenant) == tenant]
     if wanted.weeks:
@@ -121,11 +121,11 @@ def find(store: Database, tenant: str, wanted: Wanted, now: datetime) -> Found:
         rows = {row.id: row for row in session.exec(select(IncidentRow).where(col(IncidentRow.id).in_(shown)))}
         said = said_within(session, shown)
         incidents = tuple(_listed(rows[one], said.get(one, ()), now) for one in shown if one in rows)
-    return Found(incidents, len(ids), faults)
+    return IncidentResults(incidents, len(ids), faults)
 
 
-def _listed(row: IncidentRow, said: Sequence[Annotation], now: datetime) -> Listed:
-    return Listed(
+def _listed(row: IncidentRow, said: Sequence[Annotation], now: datetime) -> ListedIncident:
+    return ListedIncident(
         row.id or 0,
         row.created_at,
         row.job_name or row.job_id or row.bundle or "a job",
@@ -144,7 +144,7 @@ def _listed(row: IncidentRow, said: Sequence[Annotation], now: datetime) -> List
     )
 
 
-def _conditions(wanted: Wanted, now: datetime) -> list[ColumnElement[bool]]:
+def _conditions(wanted: IncidentQuery, now: datetime) -> list[ColumnElement[bool]]:
     found: list[ColumnElement[bool]] = []
     if wanted.fault:
         fault = col(IncidentRow.fault)

@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 
 from bot.incidents.ledger import Ledger
-from bot.pages.incident import About
+from bot.pages.incident import IncidentStatus
 from bot.store.incident_state import State, state_of
 from bot.store.incidents import Incident
 
 
 def about_of(
     ledger: Ledger, incident: Incident, evidence: str, now: datetime, to: Callable[[int], str] | None = None
-) -> About:
+) -> IncidentStatus:
     """All of it. `evidence`: where that is, in words; `to`: the address of an incident's page, where there are any."""
     family, state = ledger.family(incident.id), state_of(incident, now)
 
     def linked(one: tuple[int, str]) -> tuple[int, str, str | None]:
         return (*one, to(one[0]) if to is not None else None)
 
-    return About(
+    return IncidentStatus(
         number=incident.id,
         at=incident.created_at,
         said=ledger.said(incident.id),

@@ -26,7 +26,7 @@ _UNDERLINE = re.compile(r"(?:\[[^\]\n]{0,40}\]:?)?[\s^~=*#_-]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class LogContext:
     """The lines before and after the evidence that begins at an offset of a source."""
 
     source: str
@@ -35,9 +35,9 @@ class Passage:
     after: tuple[str, ...]
 
 
-def passages(report: Report, root: Path | None) -> tuple[Passage, ...]:
+def passages(report: Report, root: Path | None) -> tuple[LogContext, ...]:
     """What stands around the evidence of a report. `root`: the folder that sources are relative to."""
-    found: dict[tuple[str, int], Passage] = {}
+    found: dict[tuple[str, int], LogContext] = {}
     size = 0
     for item in _items(report):
         if item.offset is None or (item.source, item.offset) in found or len(found) == MOST:
@@ -57,7 +57,7 @@ def _items(report: Report) -> Iterator[EvidenceItem]:
     yield from (one.evidence for one in report.indicators.events if one.evidence is not None)
 
 
-def _around(item: EvidenceItem, offset: int, root: Path | None) -> Passage | None:
+def _around(item: EvidenceItem, offset: int, root: Path | None) -> LogContext | None:
     """The lines around one item; None where they cannot be read."""
     ref = StreamRef(str(root / item.source if root else Path(item.source)))
     start = max(0, offset - LOOKED)
@@ -77,7 +77,7 @@ def _around(item: EvidenceItem, offset: int, root: Path | None) -> Passage | Non
         before = before[1:]  # the first one is cut
     if len(block) == offset + LOOKED - start:
         after = after[:-1]  # likewise the last one
-    return Passage(named(item.source), offset, _telling(before)[-BEFORE:], _telling(after)[:AFTER])
+    return LogContext(named(item.source), offset, _telling(before)[-BEFORE:], _telling(after)[:AFTER])
 
 
 def named(source: str) -> str:
@@ -112,12 +112,12 @@ def _line(text: str) -> str:
     return last if len(last) <= LONGEST else f"{last[: LONGEST // 2]}…{last[1 - LONGEST // 2 :]}"
 
 
-def dumps(found: Iterable[Passage]) -> bytes:
+def dumps(found: Iterable[LogContext]) -> bytes:
     """As JSON."""
     return msgspec.json.encode({"schema": SCHEMA, "passages": list(found)})
 
 
-def loads(text: bytes) -> tuple[Passage, ...]:
+def loads(text: bytes) -> tuple[LogContext, ...]:
     """What `dumps` wrote.
 
     Raises:
@@ -127,6 +127,6 @@ def loads(text: bytes) -> tuple[Passage, ...]:
         body = msgspec.json.decode(text)
         if not isinstance(body, dict) or body.get("schema") != SCHEMA:
             raise UnreadableInput(f"not of the schema {SCHEMA}")
-        return msgspec.convert(body["passages"], tuple[Passage, ...])
+        return msgspec.convert(body["passages"], tuple[LogContext, ...])
     except (ValueError, TypeError, KeyError, RecursionError) as error:  # msgspec's errors are ValueErrors
         raise UnreadableInput(f"no readable passages: {error}") from error

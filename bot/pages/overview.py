@@ -9,8 +9,17 @@ from datetime import datetime
 from urllib.parse import urlencode
 
 from bot.digest.charts import Caption
-from bot.pages.incident import Words
-from bot.pages.incident_list import MOST_COUNTED, STATES, USUAL_WEEKS, WEEKS, Found, Listed, Wanted, find
+from bot.pages.incident import RuleTexts
+from bot.pages.incident_list import (
+    MOST_COUNTED,
+    STATES,
+    USUAL_WEEKS,
+    WEEKS,
+    IncidentQuery,
+    IncidentResults,
+    ListedIncident,
+    find,
+)
 from bot.pages.templates import render
 from bot.render.phrases import cut
 from bot.store.database import Database
@@ -21,7 +30,7 @@ VERDICTS = {"no_fault": "nothing failed", "no_match": "no rule fits", "insuffici
 
 
 @dataclass(frozen=True, slots=True)
-class Pictured:
+class DigestPreview:
     """The last digest: its week, the address of its page, and its pictures, each with the addresses of the light and the dark one."""
 
     name: str
@@ -30,13 +39,13 @@ class Pictured:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _IncidentRow:
     """One incident as it is shown. `said`: what people say it was; `against`: somebody says something else.
 
     `whole`: the address of the incident that it was merged into.
     """
 
-    incident: Listed
+    incident: ListedIncident
     address: str
     fault: str
     nodes: tuple[str, ...]
@@ -52,9 +61,9 @@ def overview_page(
     asked: Mapping[str, str],
     now: datetime,
     *,
-    words: Words,
+    words: RuleTexts,
     to: Callable[[int | None], str],
-    week: Pictured | None = None,
+    week: DigestPreview | None = None,
 ) -> str:
     """The page as HTML. `asked`: the fields of its form; `to`: the address of an incident's page, of this one for None.
 
@@ -63,7 +72,7 @@ def overview_page(
     Raises:
         StoreError: the store cannot be used.
     """
-    wanted, home = Wanted.of(asked), to(None)
+    wanted, home = IncidentQuery.of(asked), to(None)
     found = find(store, tenant, wanted, now)
     return render(
         "overview.html",
@@ -85,7 +94,7 @@ def overview_page(
     )
 
 
-def _row(one: Listed, words: Words, to: Callable[[int | None], str]) -> _Row:
+def _row(one: ListedIncident, words: RuleTexts, to: Callable[[int | None], str]) -> _IncidentRow:
     fault = words.title(one.fault) if one.fault else VERDICTS.get(one.verdict, one.verdict)
     said, against = "", False
     if one.word is not None:
@@ -96,7 +105,7 @@ def _row(one: Listed, words: Words, to: Callable[[int | None], str]) -> _Row:
         against = bool(one.word.against)
     nodes = tuple(cut(name, LONGEST_NAME) for name in one.nodes[:MOST_NODES])
     whole = None if one.merged_into is None else to(one.merged_into)
-    return _Row(one, to(one.id), fault, nodes, len(one.nodes) - len(nodes), said, against, whole)
+    return _IncidentRow(one, to(one.id), fault, nodes, len(one.nodes) - len(nodes), said, against, whole)
 
 
 def _short(title: str) -> str:
@@ -104,7 +113,7 @@ def _short(title: str) -> str:
     return re.split(r"[:,]", title, maxsplit=1)[0]
 
 
-def _faults(found: Found, wanted: Wanted, words: Words) -> list[tuple[str, str, int]]:
+def _faults(found: IncidentResults, wanted: IncidentQuery, words: RuleTexts) -> list[tuple[str, str, int]]:
     """The classes to choose from: id, words and how many, the most frequent first."""
     choices = [(fault, words.title(fault), count) for fault, count in found.faults.items() if fault is not None]
     if wanted.fault not in ("", "none") and all(fault != wanted.fault for fault, _, _ in choices):
@@ -116,7 +125,7 @@ def _weeks(weeks: int) -> str:
     return "all times" if weeks == 0 else "the last week" if weeks == 1 else f"the last {weeks} weeks"
 
 
-def _page(home: str, wanted: Wanted, page: int) -> str:
+def _page(home: str, wanted: IncidentQuery, page: int) -> str:
     """The address of another page of the same list."""
     one = replace(wanted, page=page)
     asked = {"fault": one.fault, "node": one.node, "job": one.job}

@@ -10,11 +10,11 @@ from flask import Blueprint, Response, request
 
 from bot.incidents.ledger import Ledger
 from bot.pages import attachments
-from bot.pages.digests import Week, Weeks
-from bot.pages.incident import Words, incident_page, words_of
+from bot.pages.digests import DigestPages, WeekPage
+from bot.pages.incident import RuleTexts, incident_page, words_of
 from bot.pages.incident_status import about_of
-from bot.pages.overview import Pictured, overview_page
-from bot.pages.signed_links import PREFIX, Allowed, LinkRefused, Pages, read, signed
+from bot.pages.overview import DigestPreview, overview_page
+from bot.pages.signed_links import PREFIX, LinkGrant, LinkRefused, PageLinks, read, signed
 from bot.pages.templates import policy, render
 from bot.render.report_json import from_json
 from bot.retention.evidence import evidence
@@ -38,10 +38,10 @@ DIGEST_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; b
 To = Callable[..., str]  # an incident's number, None for the overview, and a digest's week → an address
 
 
-def pages(ledger: Ledger, known: Knowledge, settings: Pages, *, now: Callable[[], float] = time.time) -> Blueprint:
+def pages(ledger: Ledger, known: Knowledge, settings: PageLinks, *, now: Callable[[], float] = time.time) -> Blueprint:
     """The routes. `now`: seconds since the epoch."""
     served = Blueprint("incident_pages", __name__)
-    words, weeks = words_of(known), Weeks(ledger)
+    words, weeks = words_of(known), DigestPages(ledger)
 
     @served.get(f"{PREFIX}/<token>")
     def page(token: str) -> Response:
@@ -53,7 +53,7 @@ def pages(ledger: Ledger, known: Knowledge, settings: Pages, *, now: Callable[[]
 
         def to(incident: int | None, week: str | None = None) -> str:
             """An address that lives as long as the one that led here."""
-            last = signed(settings.secret, Allowed(allowed.tenant, incident, allowed.until, week))
+            last = signed(settings.secret, LinkGrant(allowed.tenant, incident, allowed.until, week))
             return f"{settings.base_url.rstrip('/')}{PREFIX}/{last}"
 
         when = datetime.fromtimestamp(now(), UTC)
@@ -82,7 +82,7 @@ def pages(ledger: Ledger, known: Knowledge, settings: Pages, *, now: Callable[[]
     return served
 
 
-def _pictured(week: Week | None, to: To) -> Pictured | None:
+def _pictured(week: WeekPage | None, to: To) -> DigestPreview | None:
     """The pictures of a digest, each with its addresses."""
     if week is None:
         return None
@@ -91,10 +91,10 @@ def _pictured(week: Week | None, to: To) -> Pictured | None:
         (caption, f"{address}/{caption.name}-light.svg", f"{address}/{caption.name}-dark.svg")
         for caption in week.captions
     )
-    return Pictured(week.name, address, pictures)
+    return DigestPreview(week.name, address, pictures)
 
 
-def _digest(weeks: Weeks, allowed: Allowed, to: To) -> Response:
+def _digest(weeks: DigestPages, allowed: LinkGrant, to: To) -> Response:
     """The page of a digest; its style is its own, and is told to the browser as it stands in it."""
     found = weeks.page(allowed.tenant, allowed.week or "", to)
     if found is None:
@@ -103,7 +103,7 @@ def _digest(weeks: Weeks, allowed: Allowed, to: To) -> Response:
     return Response(found, 200, headers=headers, content_type="text/html; charset=utf-8")
 
 
-def _incident(ledger: Ledger, words: Words, allowed: Allowed, to: To, now: datetime) -> Response:
+def _incident(ledger: Ledger, words: RuleTexts, allowed: LinkGrant, to: To, now: datetime) -> Response:
     """The page of one incident, if it is there and this tenant's."""
     record = ledger.answer(allowed.incident or 0)
     if record is None or record.incident.tenant != allowed.tenant:

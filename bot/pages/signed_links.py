@@ -33,7 +33,7 @@ class LinkRefused(SignalboxError):  # noqa: N818 - an outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
+class PageLinks:
     """How pages are served: under which address people reach them, with what links are signed, for how many seconds they hold."""
 
     base_url: str
@@ -62,17 +62,15 @@ class Pages:
 
     def overview(self, tenant: str, now: float) -> str:
         """The address of the overview, from now on."""
-        return (
-            f"{self.base_url.rstrip('/')}{PREFIX}/{signed(self.secret, Allowed(tenant, None, int(now + self.expires)))}"
-        )
+        return f"{self.base_url.rstrip('/')}{PREFIX}/{signed(self.secret, LinkGrant(tenant, None, int(now + self.expires)))}"
 
 
-def page_of(pages: Pages | None) -> Callable[[str, int | None], str | None]:
+def page_of(pages: PageLinks | None) -> Callable[[str, int | None], str | None]:
     """Tenant and incident → the address of its page as of now, without an incident that of the overview; None without pages."""
     return lambda tenant, incident: None if pages is None else pages.address(tenant, incident, time.time())
 
 
-def linked_by(config: Config) -> Pages | None:
+def linked_by(config: Config) -> PageLinks | None:
     """How pages are served by a configuration; None where they are not.
 
     Raises:
@@ -82,13 +80,13 @@ def linked_by(config: Config) -> Pages | None:
     if settings is None:
         return None
     try:
-        return Pages(settings.base_url, settings.secret.value(), settings.expires)
+        return PageLinks(settings.base_url, settings.secret.value(), settings.expires)
     except SourceFailed as failed:
         raise SignalboxError(f"serve.pages.secret: {failed}") from None
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class LinkGrant:
     """What an address allows to see: one incident, the digest of a week, or without both the overview; until a second.
 
     `until`: seconds since the epoch. `week`: the name under which the digest's numbers are kept.
@@ -102,16 +100,16 @@ class Allowed:
 
 def link(base_url: str, secret: str, tenant: str, incident: int, now: float, *, expires: float = EXPIRES) -> str:
     """The address of an incident's page. Times in seconds since the epoch."""
-    return f"{base_url.rstrip('/')}{PREFIX}/{signed(secret, Allowed(tenant, incident, int(now + expires)))}"
+    return f"{base_url.rstrip('/')}{PREFIX}/{signed(secret, LinkGrant(tenant, incident, int(now + expires)))}"
 
 
-def signed(secret: str, allowed: Allowed) -> str:
+def signed(secret: str, allowed: LinkGrant) -> str:
     """The last part of an address."""
     week = [] if allowed.week is None else [allowed.week]
     return str(_signer(secret).dumps([allowed.tenant, allowed.incident, allowed.until, *week]))
 
 
-def read(secret: str, token: str, now: float) -> Allowed:
+def read(secret: str, token: str, now: float) -> LinkGrant:
     """What the last part of an address allows.
 
     Raises:
@@ -123,7 +121,7 @@ def read(secret: str, token: str, now: float) -> Allowed:
         told: Any = _signer(secret).loads(token)
         tenant, incident, until, *week = told
         number = None if incident is None else int(incident)
-        allowed = Allowed(str(tenant), number, int(until), str(week[0]) if week else None)
+        allowed = LinkGrant(str(tenant), number, int(until), str(week[0]) if week else None)
     except (BadData, ValueError, TypeError) as error:
         raise LinkRefused("this link is not one of Signalbox's, or it was changed") from error
     if now > allowed.until:

@@ -64,21 +64,21 @@ def _year(summary: StreamSummary) -> int | None:
     return None
 
 
-class _Line(NamedTuple):
+class _StampedLine(NamedTuple):
     time: float | None
     who: Resource | None
 
 
-def _line(line: bytes, year: int | None) -> _Line:
+def _line(line: bytes, year: int | None) -> _StampedLine:
     """When a line was written, and by whom where it tells."""
     head = line[:LOOKED]
     if head.startswith(b"{") and (time := stamp_of(line[: 8 * LOOKED])) is not None:
         rank = rank_of(line[: 8 * LOOKED])
-        return _Line(time, None if rank is None else Resource(rank=rank))
+        return _StampedLine(time, None if rank is None else Resource(rank=rank))
     told = peel(head, year)
     time = told.time if told.time is not None else find_time(head[told.end : told.end + HEAD], year)
     speaks = told.rank is not None or told.local_rank is not None
-    return _Line(time, Resource(node=told.node, rank=told.rank, local_rank=told.local_rank) if speaks else None)
+    return _StampedLine(time, Resource(node=told.node, rank=told.rank, local_rank=told.local_rank) if speaks else None)
 
 
 # -- logs of one rank ----------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def _lines(block: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
 # -- logs of several ranks -----------------------------------------------------------------------------------------------
 
 
-class _Voices:
+class _ActivityCounter:
     """Who said how much in which column of the span, line by line."""
 
     def __init__(self, span: Span, year: int | None) -> None:
@@ -184,7 +184,7 @@ class _Voices:
 def _several(ref: StreamRef, summary: StreamSummary, span: Span, share: int) -> Heard:
     """Blocks of the part of a log that lies in the span, all of it where it is small; its end always."""
     begin = _offset_of(span[0], (*known_stamps(summary), *_halved(ref, summary, span, 2 * MOST)))
-    voices = _Voices(span, _year(summary))
+    voices = _ActivityCounter(span, _year(summary))
     rest = summary.size - begin
     cuts = [(begin, summary.size)]
     if rest > share:
@@ -206,7 +206,7 @@ def _offset_of(start: float, stamps: Sequence[tuple[int, float]]) -> int:
 
 def _packed(ref: StreamRef, summary: StreamSummary, span: Span) -> Heard:
     """A packed log is unpacked once more, for it cannot be looked into."""
-    voices = _Voices(span, _year(summary))
+    voices = _ActivityCounter(span, _year(summary))
     rest, at = b"", 0
     for block in StreamReader(ref):
         text = rest + block

@@ -45,7 +45,7 @@ _STYLES = {"head": "bold", "title": "bold", "label": "dim", "quiet": "dim", "ala
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OutputLine:
     """One line of output: a label in the margin, text, and how it is printed (a key of the styles, empty for plain)."""
 
     text: str
@@ -98,16 +98,16 @@ class _Page:
 
     width: int
     verbose: bool
-    lines: list[Line] = field(default_factory=list)
+    lines: list[OutputLine] = field(default_factory=list)
 
     def gap(self) -> None:
         if self.lines and str(self.lines[-1]):
-            self.lines.append(Line(""))
+            self.lines.append(OutputLine(""))
 
     def text(self, text: str, style: str = "", indent: int = 0, hang: int = 0) -> None:
         """A paragraph; `hang` is what the lines after the first are indented further."""
         for number, part in enumerate(_wrapped(shown(text), self.width - indent - hang)):
-            self.lines.append(Line(" " * (indent + (hang if number else 0)) + part, style=style))
+            self.lines.append(OutputLine(" " * (indent + (hang if number else 0)) + part, style=style))
 
     def field(self, label: str, text: str, style: str = "", indent: int = 0) -> None:
         """A labelled paragraph, its text indented further. Nothing where the text is empty."""
@@ -115,12 +115,12 @@ class _Page:
             return
         for number, part in enumerate(_wrapped(shown(text), self.width - _MARGIN - indent)):
             margin = f"   {shown(label)}" if number == 0 else ""
-            self.lines.append(Line(" " * indent + part, f"{margin:<{_MARGIN}}", style))
+            self.lines.append(OutputLine(" " * indent + part, f"{margin:<{_MARGIN}}", style))
 
     def command(self, command: str) -> None:
         """A command to copy: never broken, as a broken one does something else."""
         for part in command.splitlines():
-            self.lines.append(Line(f"{'':{_MARGIN}}$ {shown(part)}"))
+            self.lines.append(OutputLine(f"{'':{_MARGIN}}$ {shown(part)}"))
 
     def quote(self, text: str, indent: int) -> None:
         """Lines of a log, cut unless all is asked for."""
@@ -141,7 +141,7 @@ class _Page:
             self.text(f"... and {len(items) - len(kept)} more", "quiet", indent)
 
 
-def lines(report: Report, width: int = WIDTH, verbose: bool = False) -> list[Line]:
+def lines(report: Report, width: int = WIDTH, verbose: bool = False) -> list[OutputLine]:
     """The report as lines of at most `width` columns (40 to 100), but for commands, which are never broken."""
     page = _Page(min(max(width, _NARROWEST), _WIDEST), verbose)
     _decision(page, report)

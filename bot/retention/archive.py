@@ -121,7 +121,7 @@ def _write(folder: Path, part: Path) -> Contents:
                     told = os.fstat(source.fileno())
                     entry = tarfile.TarInfo(name)
                     entry.size, entry.mtime, entry.mode = told.st_size, int(told.st_mtime), 0o600
-                    hashed = _Hashed(source)
+                    hashed = _HashingReader(source)
                     tar.addfile(entry, hashed)  # type: ignore[arg-type]  # it is read, and nothing else
                 seen[name] = (told.st_size, hashed.digest)
         handle.flush()
@@ -129,7 +129,7 @@ def _write(folder: Path, part: Path) -> Contents:
     return seen
 
 
-class _Hashed:
+class _HashingReader:
     """A file that is hashed while it is read."""
 
     def __init__(self, source: IO[bytes]) -> None:
@@ -146,7 +146,7 @@ class _Hashed:
         return self._sum.hexdigest()
 
 
-class _Pieces:
+class _ChunkedReader:
     """What is unpacked, in pieces no larger than asked for: tarfile copies what is left over at each read."""
 
     def __init__(self, unpacked: Decompressor) -> None:
@@ -179,7 +179,7 @@ def _entries(target: Path) -> Generator[tuple[tarfile.TarInfo, IO[bytes]], None,
     count = size = 0
     with _told(target, "cannot be read"), target.open("rb") as handle:
         unpacked = Decompressor(handle, "zstd")
-        with tarfile.open(fileobj=_Pieces(unpacked), mode="r|") as tar:  # type: ignore[call-overload]  # it is read, and nothing else
+        with tarfile.open(fileobj=_ChunkedReader(unpacked), mode="r|") as tar:  # type: ignore[call-overload]  # it is read, and nothing else
             for entry in tar:
                 count, size = count + 1, size + entry.size
                 source = tar.extractfile(entry) if entry.isreg() else None

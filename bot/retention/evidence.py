@@ -13,7 +13,7 @@ import zstandard
 from sqlalchemy import ColumnElement, func
 from sqlmodel import col, select
 
-from bot.collection.collect import Spare, Spared
+from bot.collection.collect import ProtectedBundles, Spare
 from bot.config.file import Retention
 from bot.store.database import Database
 from bot.store.tables import AuditRow, IncidentRow, KeptRow, ReportRow
@@ -23,7 +23,7 @@ State = Literal["none", "folder", "packed", "elsewhere", "gone"]
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class EvidenceLocation:
     """Where an incident's evidence is. `words`: a sentence for people."""
 
     state: State
@@ -31,14 +31,14 @@ class Evidence:
     words: str
 
 
-class Gone(msgspec.Struct, frozen=True):
+class EvidenceRemoval(msgspec.Struct, frozen=True):
     """Why evidence is gone, as it is kept with an incident."""
 
     at: datetime
     why: str
 
 
-def spared(store: Database, now: datetime, settings: Retention) -> Spared:
+def spared(store: Database, now: datetime, settings: Retention) -> ProtectedBundles:
     """The bundles that eviction leaves alone, as somebody pinned them, or takes last, as they are hot and not closed."""
     hot = now - timedelta(seconds=settings.hot)
     kept = col(IncidentRow.pinned).is_(True) | (
@@ -47,7 +47,7 @@ def spared(store: Database, now: datetime, settings: Retention) -> Spared:
     query = select(IncidentRow.bundle, IncidentRow.pinned).where(col(IncidentRow.bundle).is_not(None), kept)
     with store.errors(), store.session() as session:
         found = [(bundle, pinned) for bundle, pinned in session.exec(query) if bundle is not None]
-    return Spared(
+    return ProtectedBundles(
         frozenset(bundle for bundle, pinned in found if pinned),
         frozenset(bundle for bundle, pinned in found if not pinned),
     )
@@ -56,14 +56,14 @@ def spared(store: Database, now: datetime, settings: Retention) -> Spared:
 def sparing(url: str, settings: Retention) -> Spare:
     """The same, of a store that is opened only if eviction asks."""
 
-    def ask() -> Spared:
+    def ask() -> ProtectedBundles:
         with Database(url) as store:
             return spared(store, datetime.now(UTC), settings)
 
     return ask
 
 
-def evidence(store: Database, incident_id: int) -> Evidence | None:
+def evidence(store: Database, incident_id: int) -> EvidenceLocation | None:
     """Where the evidence of an incident is; None where there is no such incident."""
     if not 0 < incident_id < 2**63:
         return None
@@ -72,22 +72,26 @@ def evidence(store: Database, incident_id: int) -> Evidence | None:
         note = session.get(KeptRow, (incident_id, NOTE))
         if row is None:
             return None
-        gone = msgspec.json.decode(zstandard.decompress(note.data_zstd), type=Gone) if note else None
+        gone = msgspec.json.decode(zstandard.decompress(note.data_zstd), type=EvidenceRemoval) if note else None
         return _evidence(row.bundle, row.archive, gone)
 
 
-def _evidence(bundle: str | None, archive: str | None, gone: Gone | None) -> Evidence:
+def _evidence(bundle: str | None, archive: str | None, gone: EvidenceRemoval | None) -> EvidenceLocation:
     if bundle is not None and Path(bundle).is_dir():
-        return Evidence("folder", bundle, f"its evidence lies in {bundle}")
+        return EvidenceLocation("folder", bundle, f"its evidence lies in {bundle}")
     if archive is not None and Path(archive).is_file():
-        return Evidence("packed", archive, f"its evidence is packed in {archive}")
+        return EvidenceLocation("packed", archive, f"its evidence is packed in {archive}")
     if archive is not None:
-        return Evidence("elsewhere", archive, f"its evidence is packed in {archive}, which cannot be reached from here")
+        return EvidenceLocation(
+            "elsewhere", archive, f"its evidence is packed in {archive}, which cannot be reached from here"
+        )
     if bundle is None:
-        return Evidence("none", None, "no evidence was kept: it was diagnosed from files that somebody named")
+        return EvidenceLocation("none", None, "no evidence was kept: it was diagnosed from files that somebody named")
     if gone is not None:
-        return Evidence("gone", None, f"its evidence was removed on {gone.at:%Y-%m-%d}: {gone.why}")
-    return Evidence("elsewhere", bundle, f"its evidence was in {bundle}, which is not there, or not on this host")
+        return EvidenceLocation("gone", None, f"its evidence was removed on {gone.at:%Y-%m-%d}: {gone.why}")
+    return EvidenceLocation(
+        "elsewhere", bundle, f"its evidence was in {bundle}, which is not there, or not on this host"
+    )
 
 
 def pin(store: Database, incident_id: int, now: datetime, who: str, *, pinned: bool = True) -> bool:

@@ -25,7 +25,7 @@ from sqlmodel import Session, col, select
 from bot.collection.collect import EVICTED, evicted_of, mark_of, marks
 from bot.config.file import Retention
 from bot.retention.archive import ENDING, PART, ArchiveError, pack
-from bot.retention.evidence import NOTE, Gone
+from bot.retention.evidence import NOTE, EvidenceRemoval
 from bot.retention.rows import prune_rows
 from bot.runtime.paths import state_dir
 from bot.store.database import Database
@@ -38,7 +38,7 @@ MOST_TOLD = 20  # troubles
 
 
 @dataclass(slots=True)
-class Tidied:
+class SweepResult:
     """What a round did. Bytes: `packed_from` of folders became `packed_to`; `freed` went without a pack.
 
     `bundles`: packed; `unwanted`: folders that no incident needs, and unfinished ones; `packs`: removed, as their time was over;
@@ -63,7 +63,7 @@ def packs_of(settings: Retention) -> Path:
     return Path(settings.packs) if settings.packs else state_dir() / "archive"
 
 
-def daily(store: Database, spool: Path, now: datetime, settings: Retention) -> Tidied | None:
+def daily(store: Database, spool: Path, now: datetime, settings: Retention) -> SweepResult | None:
     """Tidy once a day, whoever comes first of those that share a spool; None where somebody has.
 
     Raises:
@@ -79,13 +79,13 @@ def daily(store: Database, spool: Path, now: datetime, settings: Retention) -> T
     return told
 
 
-def tidy(store: Database, spool: Path, now: datetime, settings: Retention) -> Tidied:
+def tidy(store: Database, spool: Path, now: datetime, settings: Retention) -> SweepResult:
     """Pack, remove and forget what is due. Safe to repeat, to interrupt, and to run twice at once.
 
     Raises:
         SignalboxError: the store cannot be used. What is wrong with one bundle is told, and the others are gone on with.
     """
-    one = _Round(store, spool, packs_of(settings), now, settings, Tidied())
+    one = _Sweep(store, spool, packs_of(settings), now, settings, SweepResult())
     one.adopt()
     one.note_evicted()
     one.pack_bundles()
@@ -97,13 +97,13 @@ def tidy(store: Database, spool: Path, now: datetime, settings: Retention) -> Ti
 
 
 @dataclass(frozen=True, slots=True)
-class _Round:
+class _Sweep:
     store: Database
     spool: Path
     packs: Path
     now: datetime
     settings: Retention
-    told: Tidied
+    told: SweepResult
 
     # -- folders to packs ----------------------------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ class _Round:
             return True
 
     def _note(self, session: Session, ids: list[int | None], why: str) -> None:
-        data = zstandard.compress(msgspec.json.encode(Gone(self.now.astimezone(UTC), why)))
+        data = zstandard.compress(msgspec.json.encode(EvidenceRemoval(self.now.astimezone(UTC), why)))
         for number in ids:
             if number is not None:
                 session.merge(KeptRow(incident_id=number, name=NOTE, data_zstd=data))

@@ -55,7 +55,7 @@ class Knowledge:
 _Kept = TypeVar("_Kept")
 
 
-class _Cached(msgspec.Struct, frozen=True, array_like=True):
+class _CachedRulebook(msgspec.Struct, frozen=True, array_like=True):
     rulebook: bytes
     plan: ScanPlan
     compiled: bytes | None
@@ -137,7 +137,7 @@ def knowledge(folder: Path | None = None, site: Path | None = None) -> Knowledge
     unread += more
     day = today()
     path = cache_dir() / f"knowledge-{_key(files, overlay, day)}.bin"
-    cached = _read_cache(path, _Cached)
+    cached = _read_cache(path, _CachedRulebook)
     if cached is not None:
         from kb.rulebase.codec import decode  # noqa: PLC0415
 
@@ -187,7 +187,7 @@ def _build(
     loaded = load(files, site, day)
     scan_plan = plan(loaded.rulebook)
     compiled = engine()(scan_plan.patterns).dump()
-    _write_cache(path, _Cached(encode(loaded.rulebook), scan_plan, compiled, loaded.faults))
+    _write_cache(path, _CachedRulebook(encode(loaded.rulebook), scan_plan, compiled, loaded.faults))
     return Knowledge(loaded.rulebook, scan_plan, compiled, (*unread, *loaded.faults))
 
 

@@ -1,6 +1,6 @@
 """A merged rule base reaches the running service: pulled into a folder of its own, tried, and switched to at once or not at all.
 
-One process of a host (the keeper) pulls: `Pulling`. Every other one takes up what is current between two diagnoses: `Current`. A
+One process of a host (the keeper) pulls: `RuleReloader`. Every other one takes up what is current between two diagnoses: `CurrentRules`. A
 version that cannot be loaded is refused: the reason is kept, the last good version stays. What lies where, below the folder of a
 source: `mirror.git`, `versions/<version>/`, `current` (a link to one of them), `state.json`.
 """
@@ -39,7 +39,7 @@ _REGULAR = ("100644", "100755")
 _log = logging.getLogger(__name__)
 
 
-class State(msgspec.Struct, frozen=True):
+class SourceState(msgspec.Struct, frozen=True):
     """How a source stands. `version`: the one in force, None for the rules that came with the installation.
 
     `refused`: the newest version where it is not in force, and `why`. `trouble`: why the source could not be looked at, the last
@@ -68,7 +68,7 @@ class UpdateRefused(SignalboxError):  # noqa: N818 - an outcome: the version in 
     """A version of the rules that must not come into force."""
 
 
-class SourceTrouble(SignalboxError):  # noqa: N818 - an outcome: it is tried again
+class SourceUnavailable(SignalboxError):  # noqa: N818 - an outcome: it is tried again
     """The source of the rules cannot be looked at now."""
 
 
@@ -78,12 +78,12 @@ def folder_of(source: Source) -> Path:
     return state_dir() / "rules" / sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def state_of(source: Source) -> State:
+def state_of(source: Source) -> SourceState:
     """How it stands, as the keeper of this host last said."""
     try:
-        return msgspec.json.decode((folder_of(source) / "state.json").read_bytes(), type=State)
+        return msgspec.json.decode((folder_of(source) / "state.json").read_bytes(), type=SourceState)
     except (OSError, msgspec.MsgspecError):
-        return State()
+        return SourceState()
 
 
 def check(source: Source) -> CheckResult:
@@ -92,7 +92,7 @@ def check(source: Source) -> CheckResult:
     with tempfile.TemporaryDirectory(prefix="signalbox-", ignore_cleanup_errors=True) as home:
         version = "that is there now"
         try:
-            fetched = _Fetched(source, Path(home))
+            fetched = _SourceVersion(source, Path(home))
             version = fetched.version
             _write(source, fetched, Path(home) / "rules")
             faults = _faults(source, Path(home) / "rules")
@@ -113,7 +113,7 @@ def check(source: Source) -> CheckResult:
 
 
 @dataclass(slots=True)
-class Current:
+class CurrentRules:
     """The knowledge in force, for one process. `source` None: what came with the installation, and the site's overlay."""
 
     source: Source | None = None
@@ -172,14 +172,14 @@ def _tried(source: Source, folder: Path) -> Knowledge:
 
 
 @dataclass(slots=True)
-class Pulling:
+class RuleReloader:
     """Looks at a source when it is time to. `clock`: seconds since the epoch."""
 
     source: Source
     clock: Callable[[], float] = time.time
     _looked: float | None = field(default=None)
 
-    def tick(self) -> State | None:
+    def tick(self) -> SourceState | None:
         """Look where it is time; how it stands then. Whatever goes wrong is part of that, and logged once."""
         now = self.clock()
         if self._looked is not None and 0 <= now - self._looked < self.source.every:
@@ -200,21 +200,21 @@ class Pulling:
             except Exception:  # noqa: BLE001 - the outer door of this thread: a look must not be the last
                 _log.exception("the rules could not be looked at")
 
-    def pull(self, before: State, now: float) -> State:
+    def pull(self, before: SourceState, now: float) -> SourceState:
         """Bring the newest version into force, or keep why not."""
         home = folder_of(self.source)
         standing = msgspec.structs.replace(before, trouble=None, looked=now)
         refused = "that is there now"
         try:
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
-            fetched = _Fetched(self.source, home)
+            fetched = _SourceVersion(self.source, home)
             refused = fetched.version
             in_force = _target(self.source)
             if fetched.version == in_force == before.version:
                 after = msgspec.structs.replace(standing, refused=None, why=None)
             elif fetched.version == in_force:  # killed before it was written down
-                faults = self._refuse_broken(home / "versions" / in_force, State())
-                after = State(in_force, now, faults=faults, looked=now)
+                faults = self._refuse_broken(home / "versions" / in_force, SourceState())
+                after = SourceState(in_force, now, faults=faults, looked=now)
             elif fetched.version == before.refused:
                 after = standing
             else:
@@ -227,7 +227,7 @@ class Pulling:
             _whole(home / "state.json", msgspec.json.encode(after))
         return after
 
-    def _switched(self, home: Path, fetched: _Fetched, standing: State, now: float) -> State:
+    def _switched(self, home: Path, fetched: _SourceVersion, standing: SourceState, now: float) -> SourceState:
         """Write a version down, try it, and switch to it."""
         folder = home / "versions" / fetched.version
         folder.parent.mkdir(exist_ok=True)
@@ -238,9 +238,9 @@ class Pulling:
         faults = self._refuse_broken(folder, standing)
         _linked(home / "current", f"versions/{fetched.version}")
         _tidied(home, fetched.version)
-        return State(fetched.version, now, faults=faults, looked=now)
+        return SourceState(fetched.version, now, faults=faults, looked=now)
 
-    def _refuse_broken(self, folder: Path, standing: State) -> tuple[str, ...]:
+    def _refuse_broken(self, folder: Path, standing: SourceState) -> tuple[str, ...]:
         """What is wrong with a version that can be used all the same: nothing that the one in force has not, too.
 
         The first version of a host has none before it: what is wrong there is left out and told, as it is at every start.
@@ -253,7 +253,7 @@ class Pulling:
         return faults
 
 
-def _write(source: Source, fetched: _Fetched, folder: Path) -> None:
+def _write(source: Source, fetched: _SourceVersion, folder: Path) -> None:
     """Write a version down."""
     count = 0
     for path, data in fetched.files():
@@ -281,7 +281,7 @@ def _faults(source: Source, folder: Path) -> tuple[str, ...]:
     return faults
 
 
-class _Fetched:
+class _SourceVersion:
     """The newest version of a source: its name, and its files when they are wanted."""
 
     def __init__(self, source: Source, home: Path) -> None:
@@ -349,12 +349,12 @@ class _Fetched:
         try:
             ran = run_git(words, self._mirror, given=given, env=env, patience=patience)
         except subprocess.TimeoutExpired:
-            raise SourceTrouble(f"git {words[0]} took more than {patience:g} s") from None
+            raise SourceUnavailable(f"git {words[0]} took more than {patience:g} s") from None
         if ran.returncode != 0:
             said = " ".join(shown(ran.stderr[-2000:].decode("utf-8", errors="replace")).split())[:300]
             if missing:
                 raise UpdateRefused(missing)
-            raise SourceTrouble(f"git {words[0]}: {said or ran.returncode}")
+            raise SourceUnavailable(f"git {words[0]}: {said or ran.returncode}")
         return ran.stdout
 
 
@@ -370,7 +370,7 @@ def _login(source: Source) -> Mapping[str, str]:
         try:
             pair = f"{source.user}:{source.token.value()}"
         except SourceFailed as failed:
-            raise SourceTrouble(f"rules.source.token: {failed}") from None
+            raise SourceUnavailable(f"rules.source.token: {failed}") from None
         settings.append(("http.extraHeader", f"Authorization: Basic {base64.b64encode(pair.encode()).decode()}"))
     env = {"GIT_CONFIG_COUNT": str(len(settings))}
     for number, (key, value) in enumerate(settings):
@@ -382,12 +382,12 @@ def _files_below(root: Path) -> Iterator[tuple[str, bytes]]:
     """The files of a folder that is watched: regular ones, bounded.
 
     Raises:
-        SourceTrouble: it cannot be read.
+        SourceUnavailable: it cannot be read.
         UpdateRefused: there is too much.
     """
 
     def refuse(error: OSError) -> None:
-        raise SourceTrouble(f"{error.filename}: {error.strerror}")
+        raise SourceUnavailable(f"{error.filename}: {error.strerror}")
 
     count, size = 0, 0
     for where, folders, names in os.walk(root, onerror=refuse):

@@ -44,7 +44,7 @@ def request_id(given: str | None) -> str:
 def begin(form: Form, post: str, into: IO[str] | None = None) -> None:
     """Log from now on. `post`: which process it is; `into`: instead of stderr."""
     handler = logging.StreamHandler(into or sys.stderr)
-    handler.setFormatter(_Json(post) if form == "json" else _Text(post))
+    handler.setFormatter(_JsonFormatter(post) if form == "json" else _TextFormatter(post))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
@@ -53,7 +53,7 @@ def begin(form: Form, post: str, into: IO[str] | None = None) -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-class _Text(logging.Formatter):
+class _TextFormatter(logging.Formatter):
     def __init__(self, post: str) -> None:
         super().__init__()
         self._post = post
@@ -65,7 +65,7 @@ class _Text(logging.Formatter):
         return _UNPRINTABLE.sub("?", words).replace("\n", "\n  ")  # what follows a line is told from a new one
 
 
-class _Json(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     def __init__(self, post: str) -> None:
         super().__init__()
         self._post = post

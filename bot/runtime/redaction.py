@@ -81,7 +81,7 @@ def _always(_block: bytes, _hit: re.Match[bytes]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _SecretForm:
     """How one kind of secret looks: `hints` are lower-case literals of which one must be there before `pattern` runs.
 
     The last group of a match is masked. `lowered`: the pattern is written for lower-cased text.
@@ -183,16 +183,16 @@ _EMAIL = re.compile(
 _WORD = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
 
-def _keyed(hint: bytes, key: bytes, accepts: Accepts) -> _Form:
-    return _Form((hint,), re.compile(key + _SEPARATOR + _VALUE), lowered=True, accepts=accepts)
+def _keyed(hint: bytes, key: bytes, accepts: Accepts) -> _SecretForm:
+    return _SecretForm((hint,), re.compile(key + _SEPARATOR + _VALUE), lowered=True, accepts=accepts)
 
 
-def _lowered(hints: tuple[bytes, ...], pattern: bytes) -> _Form:
-    return _Form(hints, re.compile(pattern), lowered=True)
+def _lowered(hints: tuple[bytes, ...], pattern: bytes) -> _SecretForm:
+    return _SecretForm(hints, re.compile(pattern), lowered=True)
 
 
 _FORMS = (
-    *(_Form(hints, re.compile(pattern)) for hints, pattern in _TOKENS),
+    *(_SecretForm(hints, re.compile(pattern)) for hints, pattern in _TOKENS),
     _keyed(b"passw", rb"passw(?:or)?d", _any_value),
     _keyed(b"passphrase", rb"passphrase", _any_value),
     _keyed(b"secret", rb"secret(?:[_-]?(?:access[_-]?)?key)?", _opaque_value),

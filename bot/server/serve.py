@@ -15,7 +15,7 @@ from bot.config.file import Config
 from bot.incidents.ledger import Ledger
 from bot.pages.routes import pages
 from bot.pages.signed_links import linked_by, page_of
-from bot.rulebase.reload import Current, state_of
+from bot.rulebase.reload import CurrentRules, state_of
 from bot.runtime import metrics
 from bot.server.health import operations, watched
 from bot.server.supervisor import Supervisor, process_specs
@@ -44,7 +44,7 @@ def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threa
             rules=None if source is None else lambda: state_of(source).words(),
         )
         watched(web)
-        current = Current(config.rules.source)
+        current = CurrentRules(config.rules.source)
         known = current.known()
         linked = linked_by(config)
         if linked is not None:
@@ -85,7 +85,7 @@ def _checks(supervisors: Sequence[Supervisor], chat: Listening | None) -> dict[s
     return checks if chat is None else checks | {"slack": chat.trouble}
 
 
-def _running(current: Current) -> Mapping[str, str]:
+def _running(current: CurrentRules) -> Mapping[str, str]:
     """What runs at this moment."""
     book = current.known().rulebook
     return {"version": version("signalbox"), "rulebook": book.version, "digest": book.digest}

@@ -27,16 +27,16 @@ from bot.handlers.keep_baseline import KeepBaselineHandler
 from bot.handlers.recent_jobs import list_recent_jobs
 from bot.handlers.successful_runs import successful_run_recorder
 from bot.incidents.ledger import Ledger
-from bot.learning.drafts.service import Drafting
+from bot.learning.drafts.service import DraftWorker
 from bot.learning.drafts.store import DRAFT
 from bot.learning.proposals import store
-from bot.learning.proposals.publish import Proposing
+from bot.learning.proposals.publish import ProposalWorker
 from bot.learning.proposals.store import PROPOSE
 from bot.pages.signed_links import linked_by, page_of
 from bot.queue.payloads import DIAGNOSE, DIGEST, GOOD_RUN, RECENT
 from bot.queue.worker import run
 from bot.retention.sweep import daily
-from bot.rulebase.reload import Current, Pulling
+from bot.rulebase.reload import CurrentRules, RuleReloader
 from bot.runtime import logging as runtime_logging
 from bot.runtime import metrics
 from bot.server.job_watcher import ask_of, watch_job_ends
@@ -119,7 +119,7 @@ def work(url: str, path: Path | None, stop: Stop) -> None:
     """Do what is in the list."""
     config = read(path)
     _set_up_process(WORKER, config)
-    current = Current(config.rules.source)
+    current = CurrentRules(config.rules.source)
     current.known()
     with Ledger(url) as ledger:
         does = {
@@ -127,8 +127,8 @@ def work(url: str, path: Path | None, stop: Stop) -> None:
             GOOD_RUN: lambda order: KeepBaselineHandler(ledger, current.known(), config).do(order),
             RECENT: lambda order: list_recent_jobs(config, order),
             DIGEST: lambda order: compute_digest(ledger, config, current.known().rulebook.faults, order),
-            DRAFT: Drafting(url, config, current).do,
-            PROPOSE: Proposing(ledger, config.rules.pull_requests).do,
+            DRAFT: DraftWorker(url, config, current).do,
+            PROPOSE: ProposalWorker(ledger, config.rules.pull_requests).do,
         }
         run(url, does, stop.is_set)
 
@@ -138,16 +138,16 @@ def deliver(url: str, path: Path | None, stop: Stop) -> None:
     config = read(path)
     _set_up_process(SENDER, config)
     with Ledger(url) as ledger:
-        send(config, Current(config.rules.source).known, ledger, stop.is_set, page_of(linked_by(config)))
+        send(config, CurrentRules(config.rules.source).known, ledger, stop.is_set, page_of(linked_by(config)))
 
 
 def keep(url: str, path: Path | None, stop: Stop) -> None:
     """What is due by the clock: the digest, and tidying what is old. Once, whichever replica comes first. And this host's rules."""
     config = read(path)
     _set_up_process(KEEPER, config)
-    current = Current(config.rules.source)
+    current = CurrentRules(config.rules.source)
     if config.rules.source is not None:
-        pulling = Pulling(config.rules.source)  # beside the rest, which must not wait for a slow server
+        pulling = RuleReloader(config.rules.source)  # beside the rest, which must not wait for a slow server
         threading.Thread(target=pulling.follow, args=(stop.wait,), daemon=True).start()
     name = f"{socket.gethostname()}:{os.getpid()}"
     with Ledger(url) as ledger:

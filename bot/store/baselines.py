@@ -35,7 +35,7 @@ _CHANGING = re.compile(
 )
 
 
-class _Packed(msgspec.Struct, frozen=True):
+class _StoredBaseline(msgspec.Struct, frozen=True):
     """A baseline as it is written: each event as its words, lines, nodes and most lines on one node."""
 
     events: list[tuple[str, int, int, int]]
@@ -46,7 +46,7 @@ class _Packed(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class BaselineEntry:
     """A good run in the list. `family`: see `family_of`; `label`: which run it was; `bytes`: that it takes."""
 
     family: str
@@ -130,7 +130,7 @@ def finder(database: Callable[[], Database], tenant: str) -> Callable[[Job], Bas
     return found
 
 
-def listed(database: Database, tenant: str, most: int = 1000) -> tuple[Kept, ...]:
+def listed(database: Database, tenant: str, most: int = 1000) -> tuple[BaselineEntry, ...]:
     """The good runs of a tenant, the newest first.
 
     Raises:
@@ -144,7 +144,9 @@ def listed(database: Database, tenant: str, most: int = 1000) -> tuple[Kept, ...
     )
     with database.errors(), database.session() as session:
         found = session.execute(query.limit(most)).all()
-        return tuple(Kept(family, label, at, count, version == VERSION) for family, label, at, count, version in found)
+        return tuple(
+            BaselineEntry(family, label, at, count, version == VERSION) for family, label, at, count, version in found
+        )
 
 
 def drop(database: Database, family: str, *, tenant: str = DEFAULT_TENANT) -> bool:
@@ -170,12 +172,12 @@ def packed(good: Baseline) -> bytes:
     events = [(" ".join(key), *good.counts[key]) for key in keys]
     order = [place[key] for key in good.order if key in place]
     settings = {name: redact(value) for name, value in (good.settings or {}).items()}
-    return msgspec.json.encode(_Packed(events, good.nodes, good.lines, order, settings))
+    return msgspec.json.encode(_StoredBaseline(events, good.nodes, good.lines, order, settings))
 
 
 def unpacked(data: bytes, label: str = "") -> Baseline:
     """A good run from JSON."""
-    kept = msgspec.json.decode(data, type=_Packed)
+    kept = msgspec.json.decode(data, type=_StoredBaseline)
     keys = [tuple(words.split()) for words, *_ in kept.events]
     counts = {key: (lines, nodes, most) for key, (_, lines, nodes, most) in zip(keys, kept.events, strict=True)}
     return Baseline(counts, kept.nodes, kept.lines, label, tuple(keys[index] for index in kept.order), kept.settings)

@@ -38,7 +38,7 @@ _COLUMNS = (
 
 
 @dataclass(slots=True)
-class _Said:
+class _Feedback:
     """What people said of an incident, the last word of each kind."""
 
     closed: bool = False
@@ -49,7 +49,7 @@ class _Said:
     lost: float | None = None
 
 
-_NOTHING = _Said()
+_NOTHING = _Feedback()
 
 
 def compute(
@@ -143,7 +143,7 @@ def _plain(column: ColumnElement[Any]) -> ColumnElement[Any]:
     return type_coerce(column, DateTime) if isinstance(column.type, UtcDateTime) else column
 
 
-def _said(session: Session, tenant: str, start: datetime, until: datetime) -> dict[int, _Said]:
+def _said(session: Session, tenant: str, start: datetime, until: datetime) -> dict[int, _Feedback]:
     reopened = col(IncidentRow.reopened_at)
     query = (
         select(
@@ -164,10 +164,10 @@ def _said(session: Session, tenant: str, start: datetime, until: datetime) -> di
         )
         .order_by(col(AnnotationRow.incident_id), col(AnnotationRow.version))
     )
-    found: dict[int, _Said] = {}
+    found: dict[int, _Feedback] = {}
     rows = session.connection().execute(query.execution_options(yield_per=_BATCH))
     for incident, verdict, cause, fault, nodes, lost in rows:
-        one = found.setdefault(incident, _Said())
+        one = found.setdefault(incident, _Feedback())
         if cause is not None:
             one.closed, one.cause, one.fault, one.nodes = True, cause, fault, _names(nodes)
             one.lost = lost
@@ -176,7 +176,7 @@ def _said(session: Session, tenant: str, start: datetime, until: datetime) -> di
     return found
 
 
-def _row(one: Sequence[Any], said: _Said, now: datetime) -> DigestRow:
+def _row(one: Sequence[Any], said: _Feedback, now: datetime) -> DigestRow:
     """`one`: the values of `_COLUMNS`; times, and `now`, in UTC without a zone."""
     (
         number, created, ended, verdict, phase, job, name, chain, attempt, fault, rule, cluster, owner, partition, framework,

@@ -14,7 +14,7 @@ State = Literal["open", "acknowledged", "snoozed", "closed", "merged"]
 STATES: tuple[State, ...] = get_args(State)
 
 
-class Lived(Protocol):
+class HasIncidentState(Protocol):
     """What tells the state: of a row, or of an incident read from one."""
 
     @property
@@ -34,7 +34,7 @@ class Lived(Protocol):
         """The incident as a part of which it counts."""
 
 
-def state_of(one: Lived, now: datetime) -> State:
+def state_of(one: HasIncidentState, now: datetime) -> State:
     """The state; of several that could be said the one that leaves least to do."""
     if one.merged_into is not None:
         return "merged"

@@ -70,7 +70,7 @@ class Incident:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class IncidentFilter:
     """Which incidents are wanted; all that is set must hold.
 
     `state`: as it is at `now`; `assignee`: who has it; `awake`: not those that are snoozed or merged; `to_do`: failures that wait for a word on what they were
@@ -106,7 +106,7 @@ class Listing:
         return found
 
 
-EVERYTHING = Listing()
+EVERYTHING = IncidentFilter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ReportedIncident:
     """An incident with its report."""
 
     incident: Incident
@@ -137,7 +137,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Record(Answered):
+class IncidentRecord(ReportedIncident):
     """All that is kept of an incident. `replay_size` is the bytes that the text had; `replay_cut`: less was kept."""
 
     replay: bytes
@@ -146,7 +146,7 @@ class Record(Answered):
 
 
 @dataclass(frozen=True, slots=True)
-class Filed:
+class PackedReport:
     """A report ready to be kept: packed before, so that a transaction is short."""
 
     row: Mapping[str, Any]
@@ -160,7 +160,7 @@ class Filed:
 # --- the store -------------------------------------------------------------------------------------------------------
 
 
-class Store(Database):
+class IncidentStore(Database):
     """The incidents in one database."""
 
     def add(
@@ -182,14 +182,14 @@ class Store(Database):
             known = self._id_of(filed.row["report_id"])
         return self.write(lambda session: add_within(session, filed)) if known is None else known
 
-    def list(self, limit: int = 20, wanted: Listing = EVERYTHING, *, skip: int = 0) -> tuple[Incident, ...]:
+    def list(self, limit: int = 20, wanted: IncidentFilter = EVERYTHING, *, skip: int = 0) -> tuple[Incident, ...]:
         """The latest incidents that are wanted, the newest first. `skip`: so many are left out first."""
         query = select(IncidentRow).order_by(col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
         query = query.where(*wanted.conditions()).offset(max(skip, 0))
         with self.errors(), self.session() as session:
             return tuple(_incident(row) for row in session.exec(query.limit(max(limit, 0))))
 
-    def answer(self, incident_id: int) -> Answered | None:
+    def answer(self, incident_id: int) -> ReportedIncident | None:
         """An incident with its report, without the text for replay: that is unpacked for nobody who only shows the answer."""
         if not 0 < incident_id < 2**63:
             return None
@@ -197,9 +197,9 @@ class Store(Database):
             row, report = session.get(IncidentRow, incident_id), session.get(ReportRow, incident_id)
             if row is None or report is None:
                 return None
-            return Answered(_incident(row), _unpacked(report.json_zstd))
+            return ReportedIncident(_incident(row), _unpacked(report.json_zstd))
 
-    def get(self, incident_id: int) -> Record | None:
+    def get(self, incident_id: int) -> IncidentRecord | None:
         """All that is kept of one incident; None where there is none of that id."""
         if not 0 < incident_id < 2**63:
             return None
@@ -209,7 +209,7 @@ class Store(Database):
             replay = session.get(ReplayRow, incident_id)
             if row is None or report is None or replay is None:
                 return None
-            return Record(
+            return IncidentRecord(
                 incident=_incident(row),
                 report_json=_unpacked(report.json_zstd),
                 replay=_unpacked(replay.text_zstd),
@@ -244,7 +244,7 @@ class Store(Database):
                 )
             ).one()
 
-    def count(self, wanted: Listing = EVERYTHING) -> int:
+    def count(self, wanted: IncidentFilter = EVERYTHING) -> int:
         """How many incidents are wanted."""
         query = select(func.count(col(IncidentRow.id))).where(*wanted.conditions())
         with self.errors(), self.session() as session:
@@ -284,7 +284,7 @@ def remember(
             within(session, number)
 
     try:
-        with Store(url or database_url()) as store:
+        with IncidentStore(url or database_url()) as store:
             store.write(kept)
     except (StoreError, OSError, RuntimeError) as error:  # RuntimeError: no home folder
         return f"this report is not kept among the incidents: {error}"
@@ -299,11 +299,11 @@ def file(
     now: datetime,
     *,
     origin: Origin | None = None,
-) -> Filed:
-    """A report made ready for `add_within`; see `Store.add`."""
+) -> PackedReport:
+    """A report made ready for `add_within`; see `IncidentStore.add`."""
     origin = origin or Origin()
     text = _whole_lines(replay, REPLAY_BYTES)
-    return Filed(
+    return PackedReport(
         row=_row(report, bundle, now, origin),
         json_zstd=_packed(report_json),
         text_zstd=_packed(text),
@@ -313,8 +313,8 @@ def file(
     )
 
 
-def add_within(session: Session, filed: Filed) -> int:
-    """`Store.add` in a transaction that writes."""
+def add_within(session: Session, filed: PackedReport) -> int:
+    """`IncidentStore.add` in a transaction that writes."""
     known = _known(session, filed.row["report_id"])
     if known is not None:
         return known

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.authoring.accuracy import Case
+from bot.authoring.accuracy import LabelledCase
 from kb.parsers.logs.progress.formats import read_line
 from kb.parsers.logs.timestamps import find_time
 from tests.support.paths import ROOT
@@ -22,10 +22,10 @@ import buried_text
 
 NOON = datetime(2025, 4, 9, 12, tzinfo=UTC).timestamp()
 OOM = b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB.\n"
-CASE = Case("made", "cuda_oom", (), ("out of memory",), ())
+CASE = LabelledCase("made", "cuda_oom", (), ("out of memory",), ())
 
 
-def job(case: Case = CASE, *files: buried.Own, **options: object) -> buried.Burial:
+def job(case: LabelledCase = CASE, *files: buried.Own, **options: object) -> buried.Burial:
     """A burial of these files; of an out-of-memory line where none is given."""
     own = files or (buried.classify("train.log", OOM),)
     return buried.plan(case, "Megatron-LM", own, ranks=8, seed=3, **options)

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import text
 
 from bot.render.report_json import from_json
-from bot.store.incidents import Store
+from bot.store.incidents import IncidentStore
 from kb.digest.weeks import Week
 from kb.report import Report
 
@@ -80,7 +80,7 @@ def stamp(value: Any) -> float:
     return when.replace(tzinfo=UTC).timestamp()
 
 
-def every(store: Store, tenant: str, until: datetime) -> list[End]:
+def every(store: IncidentStore, tenant: str, until: datetime) -> list[End]:
     """All reports with what was said of them by then."""
     found = []
     with store.session() as session:

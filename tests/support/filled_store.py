@@ -10,10 +10,10 @@ from random import Random
 from sqlmodel import Session
 
 from bot.demo.sample_incidents import incidents
-from bot.incidents.lifecycle import NotNow, Step, step_within
+from bot.incidents.lifecycle import LifecycleStep, StepNotAllowed, step_within
 from bot.incidents.resolution import Closing, annotate_within
 from bot.render.report_json import dumps
-from bot.store.incidents import Origin, Store, add_within, file
+from bot.store.incidents import IncidentStore, Origin, add_within, file
 from bot.store.tables import IncidentRow
 from kb.report import Report
 from kb.rulebase.rule import FaultClass, Rulebook
@@ -33,7 +33,13 @@ BOOK = Rulebook(version="1", digest="made", rules=(), faults=FAULTS, actions={},
 
 
 def fill(
-    store: Store, seed: int, *, days: int = 75, pace: float = 1.0, until: datetime = NOW, tenant: str = "default"
+    store: IncidentStore,
+    seed: int,
+    *,
+    days: int = 75,
+    pace: float = 1.0,
+    until: datetime = NOW,
+    tenant: str = "default",
 ) -> int:
     """Spoilt incidents of some days; how many reports."""
     chance, numbers = Random(seed), []
@@ -62,15 +68,15 @@ def _lived(session: Session, chance: Random, numbers: list[tuple[int, datetime]]
         other, _ = numbers[max(0, place - chance.randint(1, 12))]
         step = None
         if roll < 0.07:
-            step = Step("merge", other=other, **who)
+            step = LifecycleStep("merge", other=other, **who)
         elif roll < 0.14:
-            step = Step("snooze", until=at + timedelta(days=chance.uniform(5, 80)), **who)
+            step = LifecycleStep("snooze", until=at + timedelta(days=chance.uniform(5, 80)), **who)
         elif roll < 0.2:
-            step = Step("reopen", **who)
+            step = LifecycleStep("reopen", **who)
         elif roll < 0.23:
             session.get_one(IncidentRow, number).backfilled = True
         if step is not None:
-            with suppress(NotNow):
+            with suppress(StepNotAllowed):
                 step_within(session, number, tenant, key=f"life:{number}", step=step, now=at + timedelta(days=3))
 
 

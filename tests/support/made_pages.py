@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from bot.pages.attachments import Kept
-from bot.pages.log_context import Passage
+from bot.pages.attachments import PageAttachments
+from bot.pages.log_context import LogContext
 from kb.timeline.curves import Chart, Curves, Line
 from kb.timeline.picture import COLUMNS, Mark, Timeline, TimelineRow
 from kb.timeline.rows import Mishap
@@ -71,9 +71,11 @@ def curves(text: str = "Loss") -> Curves:
     )  # fmt: skip
 
 
-def kept(text: str = "Boom", place: tuple[str, int] = ("logs/rank-7.log", 0)) -> Kept:
+def kept(text: str = "Boom", place: tuple[str, int] = ("logs/rank-7.log", 0)) -> PageAttachments:
     """One thing of each kind."""
-    return Kept(timeline(text), curves(text), {place: Passage(*place, ("before", text[:300]), (text[:300], "after"))})
+    return PageAttachments(
+        timeline(text), curves(text), {place: LogContext(*place, ("before", text[:300]), (text[:300], "after"))}
+    )
 
 
 class Read(HTMLParser):

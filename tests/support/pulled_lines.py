@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from bot.collection.bundle_writer import Bundle
+from bot.collection.bundle_writer import BundleWriter
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.rulebase.loader import Knowledge, knowledge
 from connectors.base.contract import Bounds, CollectionRequest, Deadline, Spool
@@ -48,7 +48,7 @@ def refilled(
     """A copy of a bundle with the logs that a store gave in place of its own."""
     shutil.copytree(bundle, target)
     shutil.rmtree(target / "logs")
-    spool = Bundle(target, 1 << 30)
+    spool = BundleWriter(target, 1 << 30)
     share: Spool = spool.share("store", 1 << 30)
     gaps = fetch_lines(store, request, share, "store", source="store", all_lines=all_lines)
     told = {name: {key: value for key, value in one.items() if key != "query"} for name, one in spool._files.items()}

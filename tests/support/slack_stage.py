@@ -24,9 +24,9 @@ from bot.handlers.digest import compute_digest
 from bot.handlers.keep_baseline import KeepBaselineHandler
 from bot.handlers.recent_jobs import list_recent_jobs
 from bot.incidents.ledger import Ledger
-from bot.learning.drafts.service import Drafter
+from bot.learning.drafts.service import DraftService
 from bot.learning.drafts.store import DRAFT
-from bot.learning.proposals.publish import Proposing
+from bot.learning.proposals.publish import ProposalWorker
 from bot.learning.proposals.store import PROPOSE
 from bot.queue.payloads import DIAGNOSE, DIGEST, GOOD_RUN, RECENT
 from bot.queue.worker import step
@@ -75,11 +75,11 @@ class Stage:
     runs: Path
     url: str
     answering: DiagnoseHandler = field(init=False)
-    drafter: Drafter = field(init=False)
+    drafter: DraftService = field(init=False)
 
     def __post_init__(self) -> None:
         self.answering = DiagnoseHandler(self.ledger, self.known, self.config)
-        self.drafter = Drafter(self.url, self.config)
+        self.drafter = DraftService(self.url, self.config)
 
     def work(self, name: str = "worker") -> bool:
         """Do one piece of work; whether there was one."""
@@ -88,7 +88,7 @@ class Stage:
             GOOD_RUN: KeepBaselineHandler(self.ledger, self.known, self.config).do,
             RECENT: lambda work: list_recent_jobs(self.config, work),
             DRAFT: self.drafter.do,
-            PROPOSE: Proposing(self.ledger, self.config.rules.pull_requests).do,
+            PROPOSE: ProposalWorker(self.ledger, self.config.rules.pull_requests).do,
             DIGEST: lambda work: compute_digest(self.ledger, self.config, self.known.rulebook.faults, work),
         }
         return step(self.ledger, does, name)

@@ -23,8 +23,8 @@ from bot.forges.base import Forge
 from bot.forges.github import GitHub
 from bot.forges.gitlab import GitLab
 from bot.forges.local_git import LocalGit
-from bot.learning.proposals.publish import Proposing
-from bot.learning.proposals.store import Asked, Proposal, Proposed, proposal_of, propose
+from bot.learning.proposals.publish import ProposalWorker
+from bot.learning.proposals.store import Proposal, ProposalRequest, ProposedRule, proposal_of, propose
 from bot.store.database import Database
 from connectors.base.secret import Secret
 from tests.doubles.github import GitHubDouble
@@ -52,7 +52,7 @@ class Request:
     comments: tuple[str, ...] = ()
 
 
-def proposed(rule: str = "nic-flaps", lines: int = 1, **more: Any) -> Proposed:
+def proposed(rule: str = "nic-flaps", lines: int = 1, **more: Any) -> ProposedRule:
     """A rule that is proposed; `lines` makes other versions of it."""
     files = {
         f"rdma/{rule}/rule.yaml": f"id: {rule}\n".encode(),
@@ -66,7 +66,7 @@ def proposed(rule: str = "nic-flaps", lines: int = 1, **more: Any) -> Proposed:
         "fault": "rdma_link",
         "who": "U0ADA",
     }
-    return Proposed(
+    return ProposedRule(
         **{**given, "rule": rule, "files": files, "incidents": (4, 7), "passed": True, "lines": ["link flap"], **more}
     )
 
@@ -106,14 +106,14 @@ class Stage:
 
     # -- the same for all
 
-    def propose(self, one: Proposed, **more: Any) -> Asked:
+    def propose(self, one: ProposedRule, **more: Any) -> ProposalRequest:
         """As a person or the miner does."""
         return propose(self.database, self.settings, one, self.clock, **more)
 
     def advance(self, number: int, minutes: float = 1.0) -> str:
         """A worker that has just started looks after it."""
         self.clock += timedelta(minutes=minutes)
-        said = Proposing(self.database, self.settings, lambda: self.clock, self.forge()).advance(number)
+        said = ProposalWorker(self.database, self.settings, lambda: self.clock, self.forge()).advance(number)
         self.answers.append(said)
         return said
 
@@ -123,7 +123,7 @@ class Stage:
         assert found is not None
         return found
 
-    def whole(self, one: Proposed) -> dict[str, bytes]:
+    def whole(self, one: ProposedRule) -> dict[str, bytes]:
         """What a branch with this rule should hold."""
         return {**OTHER, **{f"rules/{path}": data for path, data in one.files.items()}}
 

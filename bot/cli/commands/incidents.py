@@ -11,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from bot.store.incident_state import State
-    from bot.store.incidents import Incident, Store
+    from bot.store.incidents import Incident, IncidentStore
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -28,9 +28,9 @@ def list_incidents(
     tenant: Annotated[str | None, typer.Option("--tenant", help="Whose; without it everybody's.")] = None,
 ) -> None:
     """The latest incidents; with --json one object a line."""
-    from bot.store.incidents import Listing
+    from bot.store.incidents import IncidentFilter
 
-    wanted = Listing(tenant, datetime.now(UTC), state=_known_state(state), assignee=assignee)
+    wanted = IncidentFilter(tenant, datetime.now(UTC), state=_known_state(state), assignee=assignee)
     with _store() as store:
         incidents = store.list(limit, wanted)
     if as_json:
@@ -200,11 +200,11 @@ def _known_state(state: str | None) -> State | None:
     return found
 
 
-def _store() -> Store:
+def _store() -> IncidentStore:
     from bot.runtime.paths import database_url
-    from bot.store.incidents import Store
+    from bot.store.incidents import IncidentStore
 
-    return Store(database_url())
+    return IncidentStore(database_url())
 
 
 def _row(incident: Incident) -> str:

@@ -33,7 +33,7 @@ def logs(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Show a job's logs: all ranks' lines in order of time, with rank and time beside them, secrets masked."""
-    from bot.cli.logs import AskedLogs, request_of
+    from bot.cli.logs import LogsOptions, request_of
     from bot.cli.logs import run as show_logs
 
     if sum((bundle is not None, paths)) > 1 or (bundle is not None and targets):
@@ -47,7 +47,7 @@ def logs(
     elif not paths:
         must_be_configured(targets[0], config, "logs")
     request = None if paths or not targets else request_of(targets[0], tenant, cluster, namespace, since)
-    asked = AskedLogs(
+    asked = LogsOptions(
         tuple(targets or ()), bundle, paths, config, request, rank, node, since, until, grep, ignore_case, follow
     )
     with until_closed():

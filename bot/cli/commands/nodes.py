@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from bot.incidents.exclusions import Bar, Bars, State
+    from bot.incidents.exclusions import ExclusionList, NodeExclusion, State
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -71,12 +71,12 @@ def bar(
 ) -> None:
     """Bar a node: for everybody, or for one job; a proposal that is there is confirmed. Nothing is changed on the cluster."""
     from bot.cli.incident_close import login
-    from bot.incidents.exclusions import Wanted
+    from bot.incidents.exclusions import ExclusionRequest
 
     _known_system(system)
     now = _now()
     scope: Literal["cluster", "job"] = "job" if job else "cluster"
-    wanted = Wanted(tenant, cluster or "", node, scope, job, _end(until, now), why)
+    wanted = ExclusionRequest(tenant, cluster or "", node, scope, job, _end(until, now), why)
     with _bars() as store:
         told = store.bar(wanted, login(), now)
     _decided(told, now, system, as_json=as_json)
@@ -145,7 +145,7 @@ def _decide(
     _decided(told, now, system, as_json=as_json)
 
 
-def _decided(told: Bar, now: datetime, system: str, *, as_json: bool) -> None:
+def _decided(told: NodeExclusion, now: datetime, system: str, *, as_json: bool) -> None:
     from bot.incidents.exclusions import command, in_words
 
     if as_json:
@@ -156,7 +156,7 @@ def _decided(told: Bar, now: datetime, system: str, *, as_json: bool) -> None:
         _say(f"Signalbox runs nothing on the cluster; this would take it out:\n  $ {command(told, system)}")
 
 
-def _line(one: Bar, now: datetime) -> str:
+def _line(one: NodeExclusion, now: datetime) -> str:
     from bot.incidents.exclusions import in_words
 
     incident = f", incident {one.incident_id}" if one.incident_id is not None else ""
@@ -165,7 +165,7 @@ def _line(one: Bar, now: datetime) -> str:
     return f"{one.id:>5}  {one.node}{where}  {in_words(one, now)}{incident}{why}"
 
 
-def _json(one: Bar, now: datetime) -> str:
+def _json(one: NodeExclusion, now: datetime) -> str:
     import msgspec
 
     body = msgspec.to_builtins(one)
@@ -192,11 +192,11 @@ def _known_system(system: str) -> None:
         raise SignalboxError(f"--system {system[:40]!r}: slurm or kubernetes")
 
 
-def _bars() -> Bars:
-    from bot.incidents.exclusions import Bars
+def _bars() -> ExclusionList:
+    from bot.incidents.exclusions import ExclusionList
     from bot.runtime.paths import database_url
 
-    return Bars(database_url())
+    return ExclusionList(database_url())
 
 
 def _now() -> datetime:

@@ -15,7 +15,7 @@ from kb.errors import Fault, RuleError, SignalboxError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from bot.authoring.selftest import Outcome
+    from bot.authoring.selftest import RuleTestResult
     from bot.rulebase.loader import Knowledge
     from kb.rulebase.rule import Rule, Rulebook
 
@@ -180,11 +180,11 @@ def new(
     rules: RulesFolder = None,
 ) -> None:
     """Write the folder of a new rule: a draft that loads, and its first tests."""
-    from bot.authoring.scaffold import Wish, made, refusals, write
+    from bot.authoring.scaffold import NewRule, made, refusals, write
     from bot.rulebase.loader import default_folder, read_files
 
     folder = rules or default_folder()
-    wish = Wish(name, family, fault, role, title, action, regex)
+    wish = NewRule(name, family, fault, role, title, action, regex)
     wrong = refusals(wish, read_files(folder)[0])
     if wrong:
         _refuse(*wrong)
@@ -395,7 +395,7 @@ def _on(known: Knowledge, source: str, chosen: Sequence[Rule]) -> None:
         typer.echo("no rule speaks on this")
 
 
-def _told(outcome: Outcome) -> str:
+def _told(outcome: RuleTestResult) -> str:
     wanted = "should speak and does not" if outcome.test.speaks else "should be silent and speaks"
     heard = ", ".join(dict.fromkeys(one.rule.id for one in outcome.heard)) or "nobody"
     return f"{outcome.test.path}: {outcome.test.rule} {wanted} (heard: {heard})"

@@ -13,8 +13,8 @@ import typer
 from bot.cli.options import ConfigFile
 
 if TYPE_CHECKING:
-    from bot.retention.sweep import Tidied
-    from bot.store.incidents import Store
+    from bot.retention.sweep import SweepResult
+    from bot.store.incidents import IncidentStore
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -87,7 +87,7 @@ def tidy(config: ConfigFile = None, as_json: AsJson = False) -> None:
     raise typer.Exit(1 if told.trouble else 0)
 
 
-def sentences(told: Tidied) -> list[str]:
+def sentences(told: SweepResult) -> list[str]:
     """What a round did, for people."""
     lines = []
     if told.bundles:
@@ -163,11 +163,11 @@ def unpack(
     _say(f"{_many(count, 'file')} unpacked. `signalbox diagnose --bundle {folder}` diagnoses them again.")
 
 
-def _store() -> Store:
+def _store() -> IncidentStore:
     from bot.runtime.paths import database_url
-    from bot.store.incidents import Store
+    from bot.store.incidents import IncidentStore
 
-    return Store(database_url())
+    return IncidentStore(database_url())
 
 
 def _database() -> str:

@@ -60,10 +60,10 @@ def watch(
     site: SiteFolder = None,
 ) -> None:
     """Watch a job while it runs: the hang probes' votes, faults as they appear, and the answer. Exit 1 where one is called."""
-    from bot.cli.watch import Asked, seconds
+    from bot.cli.watch import WatchOptions, seconds
     from bot.cli.watch import watch as run
 
-    asked = Asked(
+    asked = WatchOptions(
         job=job,
         logs=logs,
         pids=pids,

@@ -15,12 +15,12 @@ from typing import Any, Literal
 import msgspec
 from sqlmodel import Session
 
-from bot.learning.advice.history import Seen, SeenReport, reports_of
+from bot.learning.advice.history import AdviceHistory, StoredReport, reports_of
 from bot.learning.advice.test_logs import cleaner_of, fit, match_logs, silent_logs
-from bot.learning.advice.unknowns import Unknown, unknown
-from bot.learning.outcomes import Told, faults_of, looked_within, outcomes, told_within
-from bot.learning.replay.shadow import Bar, promoted, shadows_within
-from bot.learning.replay.trial import Base
+from bot.learning.advice.unknowns import UnknownFailure, unknown
+from bot.learning.outcomes import ReviewedIncident, faults_of, looked_within, outcomes, told_within
+from bot.learning.replay.shadow import PromotionThreshold, promoted, shadows_within
+from bot.learning.replay.trial import RuleFiles
 from kb.learning.cases import Case
 from kb.learning.negative_corpus import Background, background, negative_case
 from kb.learning.precision import HitRate, RuleOutcome
@@ -42,7 +42,7 @@ Kind = Literal["correct", "narrow", "widen", "link", "promote", "retire"]
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class RuleAdvice:
     """What to do with a rule, and why. `files`: path below the rules folder → its text then; none where a person must write it.
 
     `patterns`: regexes that the rule has then and has not now. All texts in it are cleaned (`bot.learning.drafts.anonymise`).
@@ -58,19 +58,24 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True)
-class Advised:
+class AdviceReport:
     """All advice, and the work list of what no rule knows, the dearest first."""
 
-    advice: tuple[Advice, ...]
-    unknown: tuple[Unknown, ...]
+    advice: tuple[RuleAdvice, ...]
+    unknown: tuple[UnknownFailure, ...]
 
 
 def advise(
-    session: Session, base: Base, now: datetime, *, tenant: str | None = None, bar: Bar | None = None
-) -> Advised:
+    session: Session,
+    base: RuleFiles,
+    now: datetime,
+    *,
+    tenant: str | None = None,
+    bar: PromotionThreshold | None = None,
+) -> AdviceReport:
     """Read the store and say what it advises."""
     told = told_within(session, tenant)
-    seen = Seen(session, base, told, reports_of(session, list(told)), now)
+    seen = AdviceHistory(session, base, told, reports_of(session, list(told)), now)
     looked = looked_within(session)
     found = outcomes(base.known.rulebook, told.values(), looked)
     shadows = shadows_within(session, base.known.rulebook, tenant, bar)
@@ -81,13 +86,15 @@ def advise(
         *(_promotion(seen, one.rule, one.right) for one in shadows if one.earned),
         *_retired(seen, found),
     )
-    return Advised(advice, tuple(unknown(seen)))
+    return AdviceReport(advice, tuple(unknown(seen)))
 
 
 # --- rules that were wrong -------------------------------------------------------------------------------------------
 
 
-def _narrowed(seen: Seen, found: Sequence[RuleOutcome], looked: Mapping[tuple[str, str], datetime]) -> Iterator[Advice]:
+def _narrowed(
+    seen: AdviceHistory, found: Sequence[RuleOutcome], looked: Mapping[tuple[str, str], datetime]
+) -> Iterator[RuleAdvice]:
     for one in found:
         rule = seen.rule(one.rule)
         if rule is None:
@@ -101,22 +108,26 @@ def _narrowed(seen: Seen, found: Sequence[RuleOutcome], looked: Mapping[tuple[st
             yield advice
 
 
-def _fresh(told: Told, looked: Mapping[tuple[str, str], datetime]) -> bool:
+def _fresh(told: ReviewedIncident, looked: Mapping[tuple[str, str], datetime]) -> bool:
     """Whether it was judged after somebody last looked at its rule."""
     since = looked.get((told.tenant, told.rule or ""))
     return since is None or (told.judged is not None and told.judged > since)
 
 
-def _narrower(seen: Seen, rule: Rule, precision: HitRate, wrong: Sequence[int], right: Sequence[int]) -> Advice | None:
+def _narrower(
+    seen: AdviceHistory, rule: Rule, precision: HitRate, wrong: Sequence[int], right: Sequence[int]
+) -> RuleAdvice | None:
     text, numbers = seen.text(rule), tuple(wrong)
     why = f"its first answer was {precision.words}; instead people named {_truths(seen, wrong)}"
     title = f"{rule.id} was wrong {len(wrong)} times"
     if text is None:
-        return Advice("narrow", rule.id, title, (why, "it lies in the site's overlay, to be changed there"), numbers)
+        return RuleAdvice(
+            "narrow", rule.id, title, (why, "it lies in the site's overlay, to be changed there"), numbers
+        )
     named = _always(seen, wrong) if not right and rule.table is None else None
     if named is not None:
         files = {rule.file: with_value(text, "fault", named)}
-        return Advice("correct", rule.id, f"{rule.id} names {named}", (why,), numbers, files)
+        return RuleAdvice("correct", rule.id, f"{rule.id} names {named}", (why,), numbers, files)
     compared = sorted(wrong, reverse=True)[:MOST_MISSED]
     cases = seen.cases(compared)
     names = frozenset().union(*(case.names for case in cases))
@@ -126,21 +137,21 @@ def _narrower(seen: Seen, rule: Rule, precision: HitRate, wrong: Sequence[int], 
         if precision.n < LEAST_WEAK or precision.high >= WEAK:
             return None
         few = f"no line tells them from the {len(right)} in which it was right" if right else "it was never right"
-        return Advice("narrow", rule.id, title, (why, few), numbers)
+        return RuleAdvice("narrow", rule.id, title, (why, few), numbers)
     narrower = _excluding(text, dict(apart.values), len(wrong), len(right))
     files = {rule.file: narrower, **silent_logs(seen.base, rule, narrower, apart, cases)}
     told_by = f"the {len(apart.support)} looked at have {apart.search!r}, none of the {len(right)} others has"
     title = f"{rule.id} is silent where {apart.search[:80]!r} stands"
-    return Advice("narrow", rule.id, title, (why, told_by), numbers, files, (apart.search,))
+    return RuleAdvice("narrow", rule.id, title, (why, told_by), numbers, files, (apart.search,))
 
 
-def _truths(seen: Seen, numbers: Sequence[int]) -> str:
+def _truths(seen: AdviceHistory, numbers: Sequence[int]) -> str:
     """The causes that people named instead, with how often."""
     named = Counter(seen.told[number].truth or "no fault" for number in numbers)
     return ", ".join(f"{name} ({count})" for name, count in named.most_common(3))
 
 
-def _always(seen: Seen, numbers: Sequence[int]) -> str | None:
+def _always(seen: AdviceHistory, numbers: Sequence[int]) -> str | None:
     """The one fault that people named nearly each time, often enough; None where there is none."""
     named, count = Counter(seen.told[number].truth for number in numbers).most_common(1)[0]
     enough = len(numbers) >= LEAST_SAME and count >= SAME * len(numbers)
@@ -165,7 +176,7 @@ def _free(names: Sequence[str], name: str) -> str:
 # --- rules that missed -----------------------------------------------------------------------------------------------
 
 
-def _widened(seen: Seen) -> Iterator[Advice]:
+def _widened(seen: AdviceHistory) -> Iterator[RuleAdvice]:
     missed: dict[str, list[int]] = {}
     for one in seen.told.values():
         if one.truth is not None and one.truth != one.fault and not one.disputed:
@@ -179,7 +190,7 @@ def _widened(seen: Seen) -> Iterator[Advice]:
             yield _wider(seen, best, cases, fault, len(numbers))
 
 
-def _nearest(seen: Seen, fault: str, cases: Sequence[Case]) -> tuple[Rule, NearestLine] | None:
+def _nearest(seen: AdviceHistory, fault: str, cases: Sequence[Case]) -> tuple[Rule, NearestLine] | None:
     texts = [text for case in cases for text in case.texts.values()]
     rules = [
         one for one in seen.base.known.rulebook.rules if active(one) and not one.fallback and fault in faults_of(one)
@@ -188,7 +199,9 @@ def _nearest(seen: Seen, fault: str, cases: Sequence[Case]) -> tuple[Rule, Neare
     return max(found, key=lambda item: (item[1].score, item[0].id), default=None)
 
 
-def _wider(seen: Seen, best: tuple[Rule, NearestLine], cases: Sequence[Case], fault: str, count: int) -> Advice:
+def _wider(
+    seen: AdviceHistory, best: tuple[Rule, NearestLine], cases: Sequence[Case], fault: str, count: int
+) -> RuleAdvice:
     rule, near = best
     lacks = ", ".join(repr(word) for word in near.lacks[:5])
     cleaner = cleaner_of(seen.base, cases)
@@ -200,20 +213,20 @@ def _wider(seen: Seen, best: tuple[Rule, NearestLine], cases: Sequence[Case], fa
     numbers = tuple(case.id for case in cases)
     text = seen.text(rule)
     if text is None or rule.table is not None:
-        return Advice("widen", rule.id, title, tuple(reasons), numbers)
+        return RuleAdvice("widen", rule.id, title, tuple(reasons), numbers)
     apart = widening(cases, near.line, _against(seen, fault), fault, lambda one: fit(one, cleaner.names))
     if apart is None:
         reasons.append("no pattern for such lines stays silent in incidents of other faults")
-        return Advice("widen", rule.id, title, tuple(reasons), numbers)
+        return RuleAdvice("widen", rule.id, title, tuple(reasons), numbers)
     reasons.append(
         f"{apart.search!r} finds {len(apart.support)} of {len(cases)} of them and speaks in none of another fault"
     )
     wider = _also(text, dict(apart.values))
     files = {rule.file: wider, **match_logs(seen.base, rule, wider, apart, cases)}
-    return Advice("widen", rule.id, title, tuple(reasons), numbers, files, (apart.search,))
+    return RuleAdvice("widen", rule.id, title, tuple(reasons), numbers, files, (apart.search,))
 
 
-def _against(seen: Seen, fault: str) -> Background:
+def _against(seen: AdviceHistory, fault: str) -> Background:
     others = [one.incident for one in seen.told.values() if one.truth not in (None, fault)]
     return background(negative_case(case) for case in seen.cases(sorted(others, reverse=True)[:MOST_AGAINST]))
 
@@ -232,7 +245,7 @@ def _also(text: str, values: Mapping[str, Any]) -> str:
 # --- faults that come together ---------------------------------------------------------------------------------------
 
 
-def _linked(seen: Seen) -> Iterator[Advice]:
+def _linked(seen: AdviceHistory) -> Iterator[RuleAdvice]:
     book = seen.base.known.rulebook
     orders = {number: _order(report, book.faults) for number, report in seen.reports.items()}
     for pair in pairs({number: order for number, order in orders.items() if len(order) > 1}):
@@ -252,10 +265,10 @@ def _linked(seen: Seen) -> Iterator[Advice]:
         explains = [*(value_of(text, "explains") or []), effect.id] if text is not None else []
         files = {rule.file: with_value(text, "explains", explains)} if text is not None else {}
         title = f"{cause.id} brings about {effect.id}, says {rule.id}"
-        yield Advice("link", rule.id, title, (order, said), pair.incidents, files)
+        yield RuleAdvice("link", rule.id, title, (order, said), pair.incidents, files)
 
 
-def _order(report: SeenReport, faults: Mapping[str, Any]) -> list[str]:
+def _order(report: StoredReport, faults: Mapping[str, Any]) -> list[str]:
     """The faults of a report that are no symptoms, as they were first seen; those without a time as they were ranked."""
     found = [one for one in report.diagnoses if one.role in ("root_cause", "contributing")]
     found = [one for one in found if one.fault in faults and not faults[one.fault].symptom]
@@ -267,16 +280,16 @@ def _order(report: SeenReport, faults: Mapping[str, Any]) -> list[str]:
 # --- shadows, and rules that never fire ------------------------------------------------------------------------------
 
 
-def _promotion(seen: Seen, name: str, right: HitRate) -> Advice:
+def _promotion(seen: AdviceHistory, name: str, right: HitRate) -> RuleAdvice:
     rule = seen.rule(name)
     text = seen.text(rule) if rule is not None else None
     files = {rule.file: promoted(text)} if rule is not None and text is not None else {}
-    return Advice(
+    return RuleAdvice(
         "promote", name, f"{name} has earned promotion", (f"as a shadow it was right in {right.words}",), (), files
     )
 
 
-def _retired(seen: Seen, found: Sequence[RuleOutcome]) -> Iterator[Advice]:
+def _retired(seen: AdviceHistory, found: Sequence[RuleOutcome]) -> Iterator[RuleAdvice]:
     """Rules of the site's own that never fired, each; of those that ship, how many: another site may need them."""
     times = [one.at for one in seen.told.values()]
     days = (seen.now - min(times)).days if times else 0
@@ -292,11 +305,11 @@ def _retired(seen: Seen, found: Sequence[RuleOutcome]) -> Iterator[Advice]:
     for rule in own:
         text = seen.text(rule)
         files = {rule.file: _deprecated(text, seen.now.date(), why)} if text is not None else {}
-        yield Advice("retire", rule.id, f"{rule.id} never fired", (why,), (), files)
+        yield RuleAdvice("retire", rule.id, f"{rule.id} never fired", (why,), (), files)
     others = sorted(rule.id for rule in silent if rule.provenance == "hand")
     if others:
         named = f"{', '.join(others[:20])}{f' and {len(others) - 20} more' if len(others) > 20 else ''}"
-        yield Advice("retire", "", f"{len(others)} rules written by hand never fired here", (why, named))
+        yield RuleAdvice("retire", "", f"{len(others)} rules written by hand never fired here", (why, named))
 
 
 def _deprecated(text: str, day: date, why: str) -> str:
@@ -307,7 +320,7 @@ def _deprecated(text: str, day: date, why: str) -> str:
 # --- for people and programs -----------------------------------------------------------------------------------------
 
 
-def render(found: Advised) -> str:
+def render(found: AdviceReport) -> str:
     """All of it as text for people."""
     lines: list[str] = []
     for number, one in enumerate(found.advice, start=1):
@@ -331,7 +344,7 @@ def render(found: Advised) -> str:
     return "\n".join(lines)
 
 
-def told_of(number: int, one: Advice) -> Iterator[str]:
+def told_of(number: int, one: RuleAdvice) -> Iterator[str]:
     """One advice as text for people; `number`: its place in the list, by which it can be proposed."""
     yield f"{number:3} {one.kind:8} {one.title}"
     yield from (f"             - {reason}" for reason in one.reasons)
@@ -345,7 +358,7 @@ def _numbers(numbers: Sequence[int]) -> str:
     return f"{', '.join(map(str, numbers[:8]))}{rest}"
 
 
-def as_json(found: Advised) -> Mapping[str, Any]:
+def as_json(found: AdviceReport) -> Mapping[str, Any]:
     """All of it as plain values."""
     return {
         "advice": [{"number": at, **msgspec.to_builtins(one)} for at, one in enumerate(found.advice, start=1)],

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import msgspec
 
-from bot.learning.advice.advise import Advice
-from bot.learning.advice.test_logs import OneRule
+from bot.learning.advice.advise import RuleAdvice
+from bot.learning.advice.test_logs import SingleRuleScan
 from bot.learning.drafts.service import lines_of
-from bot.learning.proposals.store import Proposal, Proposed, replayed
+from bot.learning.proposals.store import Proposal, ProposedRule, replayed
 from bot.learning.replay.backtest import Backtest
-from bot.learning.replay.trial import Base, Trial
+from bot.learning.replay.trial import RuleFiles, Trial
 from kb.rulebase.codec import meaning
 from kb.rulebase.rule import Rule
 
 
-def proposed_of(advice: Advice, tried: Trial, told: Backtest, *, tenant: str, who: str) -> Proposed:
+def proposed_of(advice: RuleAdvice, tried: Trial, told: Backtest, *, tenant: str, who: str) -> ProposedRule:
     """What is proposed. Its key is that of the kind of change and of what the rule will mean.
 
     `tried`, `told`: the change as it was tried, and what that gave.
@@ -26,7 +26,7 @@ def proposed_of(advice: Advice, tried: Trial, told: Backtest, *, tenant: str, wh
     rule = _rule(tried, advice.rule)
     files = {path: text.encode() for path, text in advice.files.items()}
     figures, hurts, passed = replayed(told)
-    return Proposed(
+    return ProposedRule(
         key=_key(advice, rule),
         tenant=tenant,
         rule=rule.id,
@@ -45,7 +45,7 @@ def proposed_of(advice: Advice, tried: Trial, told: Backtest, *, tenant: str, wh
     )
 
 
-def against(advice: Advice, base: Base, folder: Path, told: Backtest) -> Iterator[str]:
+def against(advice: RuleAdvice, base: RuleFiles, folder: Path, told: Backtest) -> Iterator[str]:
     """Why an advice must not be proposed, a sentence each; nothing where it may. `folder`: of the rules, with their tests.
 
     Raises:
@@ -55,13 +55,14 @@ def against(advice: Advice, base: Base, folder: Path, told: Backtest) -> Iterato
     rule = next((one for one in base.known.rulebook.rules if one.id == advice.rule), None)
     if rule is not None and advice.kind != "retire":  # a retired rule speaks on nothing, and is tested no more
         was, will = (
-            set(OneRule(base, rule, text).failed(folder)) for text in (base.files[rule.file], advice.files[rule.file])
+            set(SingleRuleScan(base, rule, text).failed(folder))
+            for text in (base.files[rule.file], advice.files[rule.file])
         )
         if failed := sorted(will - was):
             yield f"the rule would fail its own tests: {', '.join(failed[:5])}"
 
 
-def in_the_way(proposed: Proposed, live: tuple[Proposal, ...]) -> Proposal | None:
+def in_the_way(proposed: ProposedRule, live: tuple[Proposal, ...]) -> Proposal | None:
     """An undecided proposal for the same rule that wants something else of it: a rule is changed in one way at a time."""
     kind = f"{proposed.key.partition(':')[0]}:"
     return next(
@@ -78,6 +79,6 @@ def _rule(tried: Trial, name: str) -> Rule:
     return next(one for one in tried.new.rules if one.id == name)
 
 
-def _key(advice: Advice, rule: Rule) -> str:
+def _key(advice: RuleAdvice, rule: Rule) -> str:
     meant = msgspec.json.encode([advice.kind, rule.id, meaning(rule)])
     return f"{advice.kind}:{sha256(meant).hexdigest()[:32]}"

@@ -14,8 +14,8 @@ from sqlmodel import Session, col
 
 from bot.incidents.resolution import said_within
 from bot.learning.drafts.cases import logs_of, parted
-from bot.learning.outcomes import Told
-from bot.learning.replay.trial import Base
+from bot.learning.outcomes import ReviewedIncident
+from bot.learning.replay.trial import RuleFiles
 from bot.store.incidents import REPLAY_BYTES
 from bot.store.tables import IncidentRow, ReplayRow, ReportRow
 from kb.learning.cases import Case
@@ -33,7 +33,7 @@ _NAMING = (
 )
 
 
-class SeenDiagnosis(msgspec.Struct, frozen=True):
+class StoredDiagnosis(msgspec.Struct, frozen=True):
     """A diagnosis of a report; `first_seen` as RFC 3339 in UTC."""
 
     fault: str
@@ -42,39 +42,39 @@ class SeenDiagnosis(msgspec.Struct, frozen=True):
     first_seen: str | None = None
 
 
-class Event(msgspec.Struct, frozen=True):
+class StoredEvent(msgspec.Struct, frozen=True):
     """A line that stood out where no rule spoke."""
 
     what: str = ""
 
 
-class Indicators(msgspec.Struct, frozen=True):
+class StoredIndicators(msgspec.Struct, frozen=True):
     """What stood out."""
 
-    events: tuple[Event, ...] = ()
+    events: tuple[StoredEvent, ...] = ()
 
 
-_NONE = Indicators()
+_NONE = StoredIndicators()
 
 
-class SeenReport(msgspec.Struct, frozen=True):
+class StoredReport(msgspec.Struct, frozen=True):
     """The parts of a stored report that advice asks for."""
 
-    diagnoses: tuple[SeenDiagnosis, ...] = ()
-    indicators: Indicators = _NONE
+    diagnoses: tuple[StoredDiagnosis, ...] = ()
+    indicators: StoredIndicators = _NONE
 
 
-class _Placed(msgspec.Struct, frozen=True):
+class _NodeReference(msgspec.Struct, frozen=True):
     """What stands on a node."""
 
     node: str | None = None
 
 
-class _Named(msgspec.Struct, frozen=True):
+class _DiagnosisNodes(msgspec.Struct, frozen=True):
     """A diagnosis' nodes."""
 
     nodes: tuple[str, ...] = ()
-    evidence: tuple[_Placed, ...] = ()
+    evidence: tuple[_NodeReference, ...] = ()
 
 
 class _Job(msgspec.Struct, frozen=True):
@@ -88,17 +88,17 @@ class _Job(msgspec.Struct, frozen=True):
 class _Decision(msgspec.Struct, frozen=True):
     """The nodes to be left out."""
 
-    exclude: tuple[_Placed, ...] = ()
+    exclude: tuple[_NodeReference, ...] = ()
 
 
 _NO_JOB, _NO_DECISION = _Job(), _Decision()
 
 
-class _Naming(msgspec.Struct, frozen=True):
+class _ReportNames(msgspec.Struct, frozen=True):
     """The names in a stored report."""
 
     job: _Job | None = _NO_JOB
-    diagnoses: tuple[_Named, ...] = ()
+    diagnoses: tuple[_DiagnosisNodes, ...] = ()
     decision: _Decision | None = _NO_DECISION
 
     def names(self) -> Iterator[str | None]:
@@ -110,18 +110,18 @@ class _Naming(msgspec.Struct, frozen=True):
         yield from (one.node for one in (self.decision or _NO_DECISION).exclude)
 
 
-_DECODER = msgspec.json.Decoder(SeenReport)
-_NAMING_DECODER = msgspec.json.Decoder(_Naming)
+_DECODER = msgspec.json.Decoder(StoredReport)
+_NAMING_DECODER = msgspec.json.Decoder(_ReportNames)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class AdviceHistory:
     """All that advice is made of."""
 
     session: Session
-    base: Base
-    told: Mapping[int, Told]
-    reports: Mapping[int, SeenReport]
+    base: RuleFiles
+    told: Mapping[int, ReviewedIncident]
+    reports: Mapping[int, StoredReport]
     now: datetime
 
     def rule(self, name: str | None) -> Rule | None:
@@ -166,7 +166,7 @@ def _names(session: Session, numbers: Sequence[int]) -> Mapping[int, frozenset[s
     return {number: frozenset(parted(names)) for number, names in found.items()}
 
 
-def reports_of(session: Session, numbers: Sequence[int]) -> Mapping[int, SeenReport]:
+def reports_of(session: Session, numbers: Sequence[int]) -> Mapping[int, StoredReport]:
     """The reports of some incidents, those that are kept."""
     return dict(_reports(session, numbers, _DECODER))
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from bot.authoring.selftest import findings_on, run, tests_of
-from bot.learning.drafts.anonymise import Cleaner, words_of
+from bot.learning.drafts.anonymise import Anonymiser, words_of
 from bot.learning.drafts.edits import VOCABULARY
 from bot.learning.drafts.rule_folder import excerpt, kept_words, retold
-from bot.learning.replay.trial import Base
+from bot.learning.replay.trial import RuleFiles
 from bot.rulebase.loader import Knowledge
 from bot.runtime.redaction import redact
 from kb.errors import RuleError
@@ -30,9 +30,9 @@ MOST_LOGS = 2
 MOST_LINES = 4  # of a source that decide
 
 
-def cleaner_of(base: Base, cases: Sequence[Case]) -> Cleaner:
+def cleaner_of(base: RuleFiles, cases: Sequence[Case]) -> Anonymiser:
     """What takes out of lines what must not leave, as for rules that are learned (`bot.learning.drafts.rule_folder`)."""
-    return Cleaner(words_of(base.known.rulebook), frozenset().union(*(case.names for case in cases)))
+    return Anonymiser(words_of(base.known.rulebook), frozenset().union(*(case.names for case in cases)))
 
 
 def fit(found: MinedPattern, names: Collection[str]) -> bool:
@@ -42,14 +42,14 @@ def fit(found: MinedPattern, names: Collection[str]) -> bool:
     return not held and redact(found.search) == found.search
 
 
-class OneRule:
+class SingleRuleScan:
     """One rule by itself, as if it spoke whatever its status.
 
     Raises:
         RuleError: its text has faults.
     """
 
-    def __init__(self, base: Base, rule: Rule, text: str) -> None:
+    def __init__(self, base: RuleFiles, rule: Rule, text: str) -> None:
         words = {name: base.files[name] for name in VOCABULARY if name in base.files}
         others = frozenset(one.id for one in base.known.rulebook.rules) - {rule.id}
         loaded = load({**words, rule.file: text}, others=others)
@@ -73,9 +73,9 @@ class OneRule:
                 yield f"{test.path.parent.name}/{test.path.name}"
 
 
-def silent_logs(base: Base, rule: Rule, text: str, found: MinedPattern, cases: Sequence[Case]) -> dict[str, str]:
+def silent_logs(base: RuleFiles, rule: Rule, text: str, found: MinedPattern, cases: Sequence[Case]) -> dict[str, str]:
     """Logs on which a narrowed rule is silent, by path: what it spoke on before, with what keeps it silent now."""
-    was, will = OneRule(base, rule, base.files[rule.file]), OneRule(base, rule, text)
+    was, will = SingleRuleScan(base, rule, base.files[rule.file]), SingleRuleScan(base, rule, text)
     cleaner, keep = cleaner_of(base, cases), kept_words(value_of(text, "match"))
     made: dict[str, dict[str, bytes]] = {}
     for case in cases[:MOST_LOGS]:
@@ -90,9 +90,9 @@ def silent_logs(base: Base, rule: Rule, text: str, found: MinedPattern, cases: S
     return _files(rule, made)
 
 
-def match_logs(base: Base, rule: Rule, text: str, found: MinedPattern, cases: Sequence[Case]) -> dict[str, str]:
+def match_logs(base: RuleFiles, rule: Rule, text: str, found: MinedPattern, cases: Sequence[Case]) -> dict[str, str]:
     """Logs on which a widened rule speaks, by path: lines of the incidents that it missed."""
-    was, will = OneRule(base, rule, base.files[rule.file]), OneRule(base, rule, text)
+    was, will = SingleRuleScan(base, rule, base.files[rule.file]), SingleRuleScan(base, rule, text)
     cleaner, keep = cleaner_of(base, cases), kept_words(value_of(text, "match"))
     made: dict[str, dict[str, bytes]] = {}
     for case in (one for one in cases if one.id in found.support):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from bot.learning.advice.history import Seen, SeenReport
+from bot.learning.advice.history import AdviceHistory, StoredReport
 from kb.learning.refinement import clusters
 from kb.templates.masking import fold, shape_of
 
@@ -15,7 +15,7 @@ SHOWN_LINES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownFailure:
     """Unanswered failures that look alike. `hours`: GPU-hours lost by the `known` of them of which that is known."""
 
     incidents: tuple[int, ...]
@@ -25,7 +25,7 @@ class Unknown:
     truths: Mapping[str, int] = field(default_factory=dict)
 
 
-def unknown(seen: Seen) -> Iterator[Unknown]:
+def unknown(seen: AdviceHistory) -> Iterator[UnknownFailure]:
     """The groups of unanswered failures, those that lost most GPU-hours first."""
     unanswered = sorted((one.incident for one in seen.told.values() if one.verdict == "no_match"), reverse=True)
     lines = {number: _telling(seen.reports[number]) for number in unanswered[:MOST_UNKNOWN] if number in seen.reports}
@@ -34,11 +34,11 @@ def unknown(seen: Seen) -> Iterator[Unknown]:
         lost = [hours for number in group.incidents if (hours := seen.told[number].lost) is not None]
         truths = Counter(truth for number in group.incidents if (truth := seen.told[number].truth) is not None)
         shown = lines[group.incidents[-1]][1][:SHOWN_LINES]
-        groups.append(Unknown(group.incidents, round(sum(lost), 1), len(lost), tuple(shown), dict(truths)))
+        groups.append(UnknownFailure(group.incidents, round(sum(lost), 1), len(lost), tuple(shown), dict(truths)))
     yield from sorted(groups, key=lambda one: (-one.hours, -len(one.incidents), one.incidents))
 
 
-def _telling(report: SeenReport) -> tuple[list[str], list[str]]:
+def _telling(report: StoredReport) -> tuple[list[str], list[str]]:
     """The lines that stood out, masked and as they are."""
     shown = [one.what for one in report.indicators.events if one.what.strip()]
     shapes = (shape_of(fold(text.encode("utf-8", "replace"))).template for text in shown)

@@ -41,7 +41,7 @@ _PLAIN = frozenset(
 
 
 @dataclass(slots=True)
-class Cleaner:
+class Anonymiser:
     """Cleans the lines of one rule: the same host gets the same stand-in throughout.
 
     `known`: words that may stay, in lower case; `names`: words that may not, whatever else says so.

@@ -11,7 +11,7 @@ from bot.diagnosis.replay_text import streams_of
 from bot.incidents.resolution import Annotation, Closings, word
 from bot.render.report_json import from_json
 from bot.runtime.redaction import redact_bytes
-from bot.store.incidents import Listing, Record, Store
+from bot.store.incidents import IncidentFilter, IncidentRecord, IncidentStore
 from connectors.base.bundle_layout import PARTS
 from kb.errors import UnreadableInput
 from kb.learning.cases import Case, Observation
@@ -26,7 +26,7 @@ _NO_LOGS = frozenset({*PARTS, "hang probes"})  # sources that kb.hangs.observe m
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class DraftCases:
     """What the miner is given: the cases, the asked one first, and what they are held against."""
 
     cases: tuple[Case, ...]
@@ -45,7 +45,7 @@ def gathered(
     *,
     alone: bool = False,
     clean: Mapping[str, Mapping[str, bytes]] | None = None,
-) -> Gathered | None:
+) -> DraftCases | None:
     """The incident, those of its tenant that were closed as the same fault, and the others; None where there is none of that number.
 
     `alone`: those closed alike are left out, for where they are of another signature. `clean`: logs of runs that went well, by
@@ -54,14 +54,14 @@ def gathered(
     Raises:
         StoreError: the store cannot be used.
     """
-    with Store(url) as store, Closings(url) as closings:
+    with IncidentStore(url) as store, Closings(url) as closings:
         record = store.get(incident)
         if record is None or record.incident.tenant != tenant:
             return None
         first = _case(store, closings, record)
         alike: list[Case] = []
         others = []
-        for one in store.list(MOST_OTHERS, Listing(tenant=tenant)):
+        for one in store.list(MOST_OTHERS, IncidentFilter(tenant=tenant)):
             if one.id == incident or one.merged_into is not None or (found := store.get(one.id)) is None:
                 continue
             case = _case(store, closings, found)
@@ -75,10 +75,10 @@ def gathered(
         others.append(
             negative_text(-number, "healthy", {name: text.decode("utf-8", "replace") for name, text in streams.items()})
         )
-    return Gathered((first, *alike), background(others))
+    return DraftCases((first, *alike), background(others))
 
 
-def _case(store: Store, closings: Closings, record: Record) -> Case:
+def _case(store: IncidentStore, closings: Closings, record: IncidentRecord) -> Case:
     said = tuple(one for one in closings.said(record.incident.id) if not one.void)
     kept: tuple[Observation, ...] = ()
     with suppress(UnreadableInput):
@@ -86,7 +86,7 @@ def _case(store: Store, closings: Closings, record: Record) -> Case:
     return case_of(record, said, kept)
 
 
-def case_of(record: Record, said: Sequence[Annotation], observed: tuple[Observation, ...] = ()) -> Case:
+def case_of(record: IncidentRecord, said: Sequence[Annotation], observed: tuple[Observation, ...] = ()) -> Case:
     """An incident as a case. What cannot be read of it is as if it were gone."""
     incident = record.incident
     report: Report | None = None
@@ -120,7 +120,7 @@ def logs_of(replay: bytes) -> dict[str, str]:
     return {name: text for name, text in streams.items() if name.partition("/")[0] not in _NO_LOGS}
 
 
-def _names(record: Record, report: Report | None, said: Iterable[Annotation]) -> Iterable[str]:
+def _names(record: IncidentRecord, report: Report | None, said: Iterable[Annotation]) -> Iterable[str]:
     """Hosts, people and jobs of an incident, in lower case, and the parts of their names."""
     found: set[str | None] = {record.incident.owner, record.incident.job_name, record.incident.job_id}
     for one in said:

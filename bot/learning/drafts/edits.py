@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from bot.learning.drafts.store import Edits
+from bot.learning.drafts.store import DraftEdits
 from kb.errors import Fault, RuleError
 from kb.rulebase.rulebook import load
 
@@ -26,7 +26,7 @@ _FIELDS: Mapping[str, str] = {
 }
 
 
-def edited(files: Mapping[str, bytes], edits: Edits) -> dict[str, bytes]:
+def edited(files: Mapping[str, bytes], edits: DraftEdits) -> dict[str, bytes]:
     """The files of a rule, by path below the folder of the rules, with what a person made of it.
 
     Raises:

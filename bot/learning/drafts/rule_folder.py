@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from bot.authoring.selftest import evidence_of
-from bot.learning.drafts.anonymise import Cleaner, words_of
+from bot.learning.drafts.anonymise import Anonymiser, words_of
 from bot.rulebase.loader import Knowledge, engine
 from bot.runtime.redaction import redact_bytes
 from kb.diagnosis.findings import find
@@ -45,7 +45,7 @@ _SEVERITY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class DraftFolder:
     """The files of a learned rule by path below the rules folder, and what a person still has to add.
 
     `said`: what people said when they closed the incidents, with nothing in it that must not leave.
@@ -70,7 +70,7 @@ def draft(
     *,
     names: Iterable[str] = (),
     link: Callable[[int], str] | None = None,
-) -> Draft:
+) -> DraftFolder:
     """The folder of a candidate.
 
     Args:
@@ -82,18 +82,18 @@ def draft(
         link: where people read an incident; without it references say `incident:<number>`.
     """
     book = knowledge.rulebook
-    cleaner = Cleaner(words_of(book), frozenset(name.lower() for name in names))
+    cleaner = Anonymiser(words_of(book), frozenset(name.lower() for name in names))
     said = "; ".join(dict.fromkeys(told for one in candidate.said if (told := cleaner.words(one))))[:SAID].strip()
     values = _values(candidate, book, said, link or (lambda number: f"incident:{number}"))
     text, leak = _hidden(dumped(values))
-    judge = _Judge(candidate, text, base)
+    judge = _RuleTester(candidate, text, base)
     keep = kept_words(candidate.match)
     match = _match_logs(candidate, texts, cleaner, keep, judge)
     silent = _silent_logs(candidate, texts, cleaner, keep, judge)
     root = f"{candidate.family}/{candidate.id}"
     files = {"rule.yaml": text.encode(), **match, **silent}
     missing = [*leak, *(str(one) for one in _lint(candidate, judge.loaded, [*match, *silent]))]
-    return Draft(candidate, {f"{root}/{name}": data for name, data in files.items()}, tuple(missing), said)
+    return DraftFolder(candidate, {f"{root}/{name}": data for name, data in files.items()}, tuple(missing), said)
 
 
 def dumped(values: Mapping[str, Any]) -> str:
@@ -197,7 +197,7 @@ def kept_words(match: Mapping[str, Mapping[str, Any]]) -> frozenset[str]:
 # -- logs ----------------------------------------------------------------------------------------------------------------
 
 
-class _Judge:
+class _RuleTester:
     """Tries logs on the rule alone."""
 
     def __init__(self, candidate: Candidate, text: str, base: Mapping[str, str]) -> None:
@@ -219,7 +219,11 @@ def _vocabularies(base: Mapping[str, str]) -> dict[str, str]:
 
 
 def _match_logs(
-    candidate: Candidate, texts: Mapping[int, Mapping[str, str]], cleaner: Cleaner, keep: frozenset[str], judge: _Judge
+    candidate: Candidate,
+    texts: Mapping[int, Mapping[str, str]],
+    cleaner: Anonymiser,
+    keep: frozenset[str],
+    judge: _RuleTester,
 ) -> dict[str, bytes]:
     """A log an incident, unlike each other; where one incident is all there is, a second with other numbers."""
     made: list[dict[str, bytes]] = []
@@ -243,7 +247,7 @@ def _match_logs(
 
 
 def excerpt(
-    lines: Mapping[str, Sequence[str]], texts: Mapping[str, str], cleaner: Cleaner, keep: frozenset[str]
+    lines: Mapping[str, Sequence[str]], texts: Mapping[str, str], cleaner: Anonymiser, keep: frozenset[str]
 ) -> dict[str, bytes]:
     """The deciding lines of an incident with a little of what stood around them, cleaned, by stream."""
     found: dict[str, bytes] = {}
@@ -288,7 +292,11 @@ def _renumbered(data: bytes) -> bytes:
 
 
 def _silent_logs(
-    candidate: Candidate, texts: Mapping[int, Mapping[str, str]], cleaner: Cleaner, keep: frozenset[str], judge: _Judge
+    candidate: Candidate,
+    texts: Mapping[int, Mapping[str, str]],
+    cleaner: Anonymiser,
+    keep: frozenset[str],
+    judge: _RuleTester,
 ) -> dict[str, bytes]:
     """Near misses, and the incident's other lines without those that decide."""
     logs = [cleaner.line(line, keep) for line in candidate.near]

@@ -17,19 +17,19 @@ from sqlmodel import Session
 from bot.config.file import Config
 from bot.config.rules import PullRequests
 from bot.forges.base import PlanRefused
-from bot.learning.drafts.cases import Gathered, gathered
+from bot.learning.drafts.cases import DraftCases, gathered
 from bot.learning.drafts.edits import edited, regexes_of, rule_path
 from bot.learning.drafts.rule_folder import draft
-from bot.learning.drafts.store import Content, Draft, Edits, Wish, draft_of, made_within
-from bot.learning.proposals.store import Proposed, propose_within, refuse, replayed, told_of_within
+from bot.learning.drafts.store import Draft, DraftContent, DraftEdits, DraftRequest, draft_of, made_within
+from bot.learning.proposals.store import ProposedRule, propose_within, refuse, replayed, told_of_within
 from bot.learning.replay.backtest import backtest
 from bot.learning.replay.clean_corpus import clean_logs
-from bot.learning.replay.trial import Base, base_of, trial
+from bot.learning.replay.trial import RuleFiles, base_of, trial
 from bot.notify.outbox import enqueue_item
 from bot.queue.tasks import QueuedTask
 from bot.queue.worker import TaskResult
 from bot.rulebase.loader import default_folder
-from bot.rulebase.reload import Current
+from bot.rulebase.reload import CurrentRules
 from bot.store.database import Database
 from kb.errors import RuleError
 from kb.learning.cases import Candidate, Refusal
@@ -39,7 +39,7 @@ SHOWN = 12  # lines of logs in a form or a pull request
 
 
 @dataclass
-class Drafter:
+class DraftService:
     """Drafts rules for one store. `url`: of its database; `folder`: of the rules, `site`: of the overlay, None for the usual ones."""
 
     url: str
@@ -48,7 +48,7 @@ class Drafter:
     site: Path | None = None
 
     @cached_property
-    def base(self) -> Base:
+    def base(self) -> RuleFiles:
         """The rule base that drafts are tried with."""
         return base_of(self.folder or default_folder(), self.site)
 
@@ -59,7 +59,9 @@ class Drafter:
 
     # -- the steps -----------------------------------------------------------------------------------------------------
 
-    def content(self, incident: int, tenant: str, edits: Edits | None = None, *, alone: bool = False) -> Content:
+    def content(
+        self, incident: int, tenant: str, edits: DraftEdits | None = None, *, alone: bool = False
+    ) -> DraftContent:
         """A draft with its replay, or why there is none. `alone`: incidents closed as the same are left out.
 
         Raises:
@@ -67,22 +69,22 @@ class Drafter:
         """
         found = gathered(self.url, incident, tenant, alone=alone, clean=self._clean)
         if found is None:
-            return Content(reasons=(f"There is no incident {incident}.",))
+            return DraftContent(reasons=(f"There is no incident {incident}.",))
         mined = mine(found.cases, found.background, self.base.known.rulebook)
         if isinstance(mined, Refusal):
-            return Content(reasons=mined.reasons)
+            return DraftContent(reasons=mined.reasons)
         return self.replayed(self._drafted(found, mined), tenant, edits)
 
-    def _drafted(self, found: Gathered, candidate: Candidate) -> Content:
+    def _drafted(self, found: DraftCases, candidate: Candidate) -> DraftContent:
         texts = {case.id: case.texts for case in found.cases}
         made = draft(candidate, texts, self.base.known, self.base.files, names=found.names)
         rule = _rule(made.files)
         alone = ("One incident alone supports it.",) if candidate.alone else ()
         missing = tuple(f"Still to be added by a person: {one}" for one in made.missing)
         regexes = regexes_of(rule)
-        return Content(
+        return DraftContent(
             rule=candidate.id,
-            edits=Edits(
+            edits=DraftEdits(
                 title=candidate.title,
                 fault=candidate.fault,
                 regexes=regexes,
@@ -96,7 +98,7 @@ class Drafter:
             why=made.said,
         )
 
-    def replayed(self, content: Content, tenant: str, edits: Edits | None = None) -> Content:
+    def replayed(self, content: DraftContent, tenant: str, edits: DraftEdits | None = None) -> DraftContent:
         """A draft as a person mended it, tried on all that was seen."""
         files = dict(content.files)
         if edits is not None:
@@ -124,9 +126,9 @@ class Drafter:
             passed=not hurts,
         )
 
-    def proposed(self, content: Content, tenant: str, who: str) -> Proposed:
+    def proposed(self, content: DraftContent, tenant: str, who: str) -> ProposedRule:
         """A draft as what is proposed."""
-        return Proposed(
+        return ProposedRule(
             key=content.key,
             tenant=tenant,
             rule=content.rule,
@@ -159,7 +161,7 @@ class Drafter:
             content = self.content(found.incident_id, found.tenant, wish.edits)
         return TaskResult("drafted", lambda session: self._kept(session, found, wish, content))
 
-    def _kept(self, session: Session, found: Draft, wish: Wish, content: Content) -> str:
+    def _kept(self, session: Session, found: Draft, wish: DraftRequest, content: DraftContent) -> str:
         now = datetime.now(UTC)
         if content.reasons:
             made_within(session, found, "refused", content)
@@ -191,7 +193,7 @@ class Drafter:
         enqueue_item(session, f"view:{found.handle}:{found.version}", found.tenant, "view", payload, now=now)
 
 
-def refusal(settings: PullRequests | None, proposed: Proposed) -> str | None:
+def refusal(settings: PullRequests | None, proposed: ProposedRule) -> str | None:
     """Why it must not, or cannot, be proposed; None where it may."""
     if settings is None:
         return "`rules: pull_requests:` is not configured"
@@ -209,20 +211,20 @@ def _told(session: Session, found: Draft, words: str, now: datetime) -> None:
 
 
 @dataclass
-class Drafting:
+class DraftWorker:
     """A worker's way to drafts: it keeps what it made ready for one rule base until another one is in force."""
 
     url: str
     config: Config
-    current: Current
+    current: CurrentRules
     _digest: str = ""
-    _drafter: Drafter | None = None
+    _drafter: DraftService | None = None
 
     def do(self, work: QueuedTask) -> TaskResult:
         """Do what a draft's last wish asks for."""
         digest = self.current.known().rulebook.digest
         if self._drafter is None or digest != self._digest:
-            self._drafter, self._digest = Drafter(self.url, self.config, *self.current.folders()), digest
+            self._drafter, self._digest = DraftService(self.url, self.config, *self.current.folders()), digest
         return self._drafter.do(work)
 
 

@@ -27,7 +27,7 @@ State = Literal["asked", "drafted", "refused", "proposed"]
 Then = Literal["show", "propose"]
 
 
-class Edits(msgspec.Struct, frozen=True):
+class DraftEdits(msgspec.Struct, frozen=True):
     """What a person made of a draft. `regexes`: None where they were not asked for; `fault`: None leaves it as it was.
 
     `all_the_same`: it is to be proposed though the replay speaks against it.
@@ -42,24 +42,24 @@ class Edits(msgspec.Struct, frozen=True):
     all_the_same: bool = False
 
 
-class Wish(msgspec.Struct, frozen=True):
+class DraftRequest(msgspec.Struct, frozen=True):
     """What is to be done with a draft: shown again, or proposed. `edits`: None where nobody has changed anything."""
 
     then: Then = "show"
-    edits: Edits | None = None
+    edits: DraftEdits | None = None
 
 
-class Content(msgspec.Struct, frozen=True):
+class DraftContent(msgspec.Struct, frozen=True):
     """A draft with its replay.
 
     `files`: by path below the folder of the rules. `edits`: what of it a person may change, as it stands; `looks_for`: what it
-    looks for, in words. `lines`, `figures`, `hurts`, `notes`, `patterns`, `incidents`: see bot.learning.proposals.store.Proposed; `key`: the fingerprint of
+    looks for, in words. `lines`, `figures`, `hurts`, `notes`, `patterns`, `incidents`: see bot.learning.proposals.store.ProposedRule; `key`: the fingerprint of
     its patterns. `reasons`: why there is no draft, then all else is empty.
     """
 
     rule: str = ""
     key: str = ""
-    edits: Edits = Edits()
+    edits: DraftEdits = DraftEdits()
     files: dict[str, bytes] = {}
     looks_for: str = ""
     patterns: tuple[str, ...] = ()
@@ -85,8 +85,8 @@ class Draft:
     parent: int | None
     state: State
     version: int
-    wish: Wish
-    content: Content | None
+    wish: DraftRequest
+    content: DraftContent | None
     at: datetime
 
 
@@ -102,7 +102,7 @@ def ask_draft_within(
     handle = handle_of(key)
     row = DraftRow(
         handle=handle, tenant=tenant, incident_id=incident, who=who[:128], channel=channel, parent=parent,
-        wish=_json(Wish()), at=now,
+        wish=_json(DraftRequest()), at=now,
     )  # fmt: skip
     if session.get(DraftRow, handle) is not None:
         return handle, False
@@ -116,7 +116,9 @@ def ask_draft_within(
     return handle, True
 
 
-def wish_draft_within(session: Session, handle: str, tenant: str, *, version: int, wish: Wish, now: datetime) -> bool:
+def wish_draft_within(
+    session: Session, handle: str, tenant: str, *, version: int, wish: DraftRequest, now: datetime
+) -> bool:
     """Leave a wish with a draft that stands at `version`; whether it was taken, and not another one before it."""
     row = session.exec(
         select(DraftRow).where(col(DraftRow.handle) == handle, col(DraftRow.tenant) == tenant).with_for_update()
@@ -137,7 +139,7 @@ def draft_of(database: Database, handle: str) -> Draft | None:
         return None if row is None else _draft(row)
 
 
-def made_within(session: Session, draft: Draft, state: State, content: Content) -> bool:
+def made_within(session: Session, draft: Draft, state: State, content: DraftContent) -> bool:
     """What came of a draft's wish; whether nobody left another one meanwhile."""
     row = session.get(DraftRow, draft.handle, with_for_update=True)
     if row is None or row.version != draft.version:
@@ -158,11 +160,11 @@ def _draft(row: DraftRow) -> Draft:
     content = None
     if packed is not None:
         plain = zstandard.decompress(packed, max_output_size=_LARGEST)
-        content = msgspec.json.decode(plain, type=Content)
+        content = msgspec.json.decode(plain, type=DraftContent)
     told: Mapping[str, Any] = {
         name: getattr(row, name) for name in Draft.__dataclass_fields__ if name not in ("wish", "content")
     }
-    return Draft(**told, wish=msgspec.json.decode(row.wish, type=Wish), content=content)
+    return Draft(**told, wish=msgspec.json.decode(row.wish, type=DraftRequest), content=content)
 
 
 def _json(value: object) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from bot.config.rules import PullRequests
-from bot.forges.base import Forge, ForgeFailed, Plan, PlanRefused, Pull
+from bot.forges.base import Forge, ForgeError, PlanRefused, PullRequest, PullRequestPlan
 from bot.forges.pull_request_body import hidden
 from bot.forges.registry import forge_of
 from bot.learning.proposals.store import LIVE, Proposal, changed, plan_of, proposal_of, reserved_within
@@ -36,7 +36,7 @@ def _now() -> datetime:
 
 
 @dataclass(slots=True)
-class Proposing:
+class ProposalWorker:
     """A worker's way to its forge, which keeps its login between two proposals."""
 
     database: Database
@@ -68,11 +68,11 @@ class Proposing:
         if self._forge is None:
             self._forge = forge_of(settings)
         try:
-            return _Turn(self.database, settings, self._forge, found, plan_of(settings, found), now).go()
-        except ForgeFailed as failed:
+            return _ProposalCheck(self.database, settings, self._forge, found, plan_of(settings, found), now).go()
+        except ForgeError as failed:
             return self._failed(found, failed, now)
         except PlanRefused as error:
-            return self._failed(found, ForgeFailed("refused", str(error)), now)
+            return self._failed(found, ForgeError("refused", str(error)), now)
 
     def _elsewhere(self, found: Proposal, now: datetime) -> str:
         """It is not for this configuration: it stands in another repository, or there is none."""
@@ -83,7 +83,7 @@ class Proposing:
         changed(self.database, found, now, values, tell=found.error != words)
         return words
 
-    def _failed(self, found: Proposal, failed: ForgeFailed, now: datetime) -> str:
+    def _failed(self, found: Proposal, failed: ForgeError, now: datetime) -> str:
         """Keep the reason, and when it is tried again. Where nothing but other settings would help, it is over."""
         tries = found.tries + 1
         values: dict[str, Any] = {"error": str(failed)[:500], "tries": tries, "looked_at": now}
@@ -99,14 +99,14 @@ class Proposing:
 
 
 @dataclass(slots=True)
-class _Turn:
+class _ProposalCheck:
     """One look after one proposal. `pushed`: a commit went up just now, of which the forge may not have begun the checks yet."""
 
     database: Database
     settings: PullRequests
     forge: Forge
     found: Proposal
-    plan: Plan
+    plan: PullRequestPlan
     now: datetime
     pushed: bool = False
 
@@ -132,12 +132,12 @@ class _Turn:
         if current and tip is not None and pull is not None:
             return self._ready(replace(pull, head=tip))
         if tip is None and began:
-            raise ForgeFailed(
+            raise ForgeError(
                 "moved", f"the branch {found.branch} is gone; its pull request is looked at again", pause=60.0
             )
         return self._ready(self._brought(pull, tip))
 
-    def _brought(self, pull: Pull | None, tip: str | None) -> Pull:
+    def _brought(self, pull: PullRequest | None, tip: str | None) -> PullRequest:
         """The branch and the pull request say what they should."""
         head = self.forge.commit(self.plan, tip, lambda made: self._head(f"{tip or ''} {made}".strip()))
         self.pushed = head != tip
@@ -154,7 +154,7 @@ class _Turn:
         self._note(state="open", number=pull.number, url=pull.url, draft=self._is_draft(pull), sent=self.found.version)
         return replace(pull, head=head)
 
-    def _ready(self, pull: Pull) -> str:
+    def _ready(self, pull: PullRequest) -> str:
         """A draft is one no more when the replay passed and the forge's checks did."""
         draft = self._is_draft(pull)
         words = self._undone(pull) if draft else None
@@ -163,11 +163,11 @@ class _Turn:
         self._note(draft=words is not None, etag=None if draft else pull.etag, error=words)
         return words or ("it stands" if pull.url is None else f"it stands at {pull.url}")
 
-    def _is_draft(self, pull: Pull) -> bool:
+    def _is_draft(self, pull: PullRequest) -> bool:
         """Whether it is ours to mark ready: one that was ready and that a person made a draft again stays one."""
         return pull.draft and self.found.draft
 
-    def _undone(self, pull: Pull) -> str | None:
+    def _undone(self, pull: PullRequest) -> str | None:
         """Why it is still a draft, in words."""
         if not self.found.content.passed:
             return "it stays a draft: the replay did not pass"
@@ -184,13 +184,13 @@ class _Turn:
             return "it stays a draft until the checks have begun"
         return None
 
-    def _told_only(self, pull: Pull | None) -> str:
+    def _told_only(self, pull: PullRequest | None) -> str:
         """The branch is somebody else's: what would have changed is said there, once a version."""
         found = self.found
         began = found.number is not None or found.sent is not None
         if pull is None or not (began or hidden(self.plan.mark) in pull.body):
             why = f"there is a branch {found.branch} with commits that are not ours"
-            raise ForgeFailed("foreign", why, "delete or rename it")
+            raise ForgeError("foreign", why, "delete or rename it")
         words = "somebody works on the branch: Signalbox only comments there"
         if found.version not in (found.sent, found.commented):
             text = f"Signalbox would change this proposal now, and leaves the branch to whoever works on it.\n\n{self.plan.body}"
@@ -205,7 +205,7 @@ class _Turn:
         self._note(state="open", error=words, **values)
         return words
 
-    def _ended(self, pull: Pull) -> str:
+    def _ended(self, pull: PullRequest) -> str:
         """A person has decided."""
         self._note(state=pull.state, number=pull.number, url=pull.url, ended_at=self.now, error=None, etag=pull.etag)
         return "it was merged" if pull.state == "merged" else "it was closed, and is not proposed again"

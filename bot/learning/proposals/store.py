@@ -18,8 +18,8 @@ from sqlalchemy import or_, update
 from sqlmodel import Session, col, select
 
 from bot.config.rules import PullRequests
-from bot.forges.base import PREFIX, Plan, PlanRefused, placed, refuse_rule
-from bot.forges.pull_request_body import Told, body_of, plain, title_of
+from bot.forges.base import PREFIX, PlanRefused, PullRequestPlan, placed, refuse_rule
+from bot.forges.pull_request_body import BodyContent, body_of, plain, title_of
 from bot.learning.replay.backtest import Backtest
 from bot.notify.messages import add_message
 from bot.queue.tasks import TaskRequest, enqueue_task
@@ -37,7 +37,7 @@ How = Literal["new", "updated", "same", "closed", "merged"]
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
+class ProposedRule:
     """A rule that is to be proposed. `key`: a fingerprint of its patterns; `files`: by path below the folder of the rules.
 
     `fault`: the class that it names. `who`: asked for it. `why`: words of the close-out; `lines`: of logs that it matches, `silent`: on
@@ -61,7 +61,7 @@ class Proposed:
     passed: bool = False
 
 
-class Content(msgspec.Struct, frozen=True):
+class ProposalContent(msgspec.Struct, frozen=True):
     """What a proposal says, as it is kept. `keys`: of the patterns that it had; `gone`: files that it had, by path as in `files`."""
 
     title: str
@@ -80,7 +80,7 @@ class Content(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ProposalRequest:
     """What became of a wish to propose. `how`: closed or merged where it was decided on before, and is left so."""
 
     proposal: int
@@ -116,7 +116,7 @@ class Proposal:
     ready_at: datetime
     tries: int
     error: str | None
-    content: Content
+    content: ProposalContent
 
 
 # --- asking for it ---------------------------------------------------------------------------------------------------
@@ -125,12 +125,12 @@ class Proposal:
 def propose(
     database: Database,
     settings: PullRequests,
-    proposed: Proposed,
+    proposed: ProposedRule,
     now: datetime,
     *,
     again: bool = False,
     posting: int | None = None,
-) -> Asked:
+) -> ProposalRequest:
     """Write down that a rule is proposed, and that a worker is to do it. `again`: a person asks, though it was decided on before.
 
     `posting`: the message that tells of it; it is composed anew whenever the proposal changes.
@@ -145,7 +145,7 @@ def propose(
     )
 
 
-def refuse(settings: PullRequests, proposed: Proposed) -> None:
+def refuse(settings: PullRequests, proposed: ProposedRule) -> None:
     """Look whether it may go into a repository.
 
     Raises:
@@ -162,12 +162,12 @@ def refuse(settings: PullRequests, proposed: Proposed) -> None:
 def propose_within(
     session: Session,
     settings: PullRequests,
-    proposed: Proposed,
+    proposed: ProposedRule,
     now: datetime,
     *,
     again: bool = False,
     posting: int | None = None,
-) -> Asked:
+) -> ProposalRequest:
     """`propose` in a transaction that writes; what it must hold was looked at (`refuse`)."""
     row = _known(session, proposed)
     if row is None:
@@ -187,11 +187,11 @@ def propose_within(
         number = insert_new(session, ProposalRow, made.model_dump(exclude={"id"}))
         if number is not None:
             work_within(session, number, proposed.tenant, now)
-            return Asked(number, "new")
+            return ProposalRequest(number, "new")
         row = session.exec(select(ProposalRow).where(col(ProposalRow.key) == proposed.key)).one()
     number = row.id or 0
     if row.state in ("closed", "merged") and not again:
-        return Asked(number, "closed" if row.state == "closed" else "merged")
+        return ProposalRequest(number, "closed" if row.state == "closed" else "merged")
     if (row.number is None and row.sent is None) or row.state not in LIVE:
         row.forge = settings.forge
     how = _renewed(session, row, proposed, now)
@@ -200,10 +200,10 @@ def propose_within(
     session.flush()
     raised_within(session, row.posting_id, now)
     work_within(session, number, row.tenant, now)
-    return Asked(number, how)
+    return ProposalRequest(number, how)
 
 
-def _known(session: Session, proposed: Proposed) -> ProposalRow | None:
+def _known(session: Session, proposed: ProposedRule) -> ProposalRow | None:
     """The proposal of this pattern: by its key, or of this rule where it had the pattern once, or is being decided on."""
     found = session.exec(select(ProposalRow).where(col(ProposalRow.key) == proposed.key).with_for_update()).first()
     if found is not None:
@@ -214,7 +214,7 @@ def _known(session: Session, proposed: Proposed) -> ProposalRow | None:
     return live or next((one for one in rows if proposed.key in unpacked(one.content_zstd).keys), None)
 
 
-def _renewed(session: Session, row: ProposalRow, proposed: Proposed, now: datetime) -> How:
+def _renewed(session: Session, row: ProposalRow, proposed: ProposedRule, now: datetime) -> How:
     """What is proposed becomes this; whether that changes anything."""
     old, new = unpacked(row.content_zstd), _content(proposed)
     gone = sorted((set(old.gone) | set(old.files)) - set(new.files)) if row.state in LIVE else []
@@ -241,8 +241,8 @@ def _branch(session: Session, rule: str) -> str:
     return next(name for name in names if name not in taken)
 
 
-def _content(proposed: Proposed) -> Content:
-    return Content(
+def _content(proposed: ProposedRule) -> ProposalContent:
+    return ProposalContent(
         title=proposed.title,
         fault=proposed.fault,
         files=dict(proposed.files),
@@ -301,11 +301,11 @@ def _listed(numbers: Sequence[int]) -> str:
 # --- the plan --------------------------------------------------------------------------------------------------------
 
 
-def plan_of(settings: PullRequests, proposal: Proposal) -> Plan:
+def plan_of(settings: PullRequests, proposal: Proposal) -> PullRequestPlan:
     """The pull request that a proposal should be."""
     content, home = proposal.content, settings.folder
     mark = f"signalbox:{sha256(f'{proposal.key} {proposal.branch}'.encode()).hexdigest()[:20]}"
-    told = Told(
+    told = BodyContent(
         mark=mark,
         rule=proposal.rule,
         title=content.title,
@@ -328,7 +328,7 @@ def plan_of(settings: PullRequests, proposal: Proposal) -> Plan:
     if settings.backend == "local":  # there is no other place for it
         message += f"\n\n{body}"
     root = "" if home == "." else f"{home}/"
-    return Plan(
+    return PullRequestPlan(
         mark=mark,
         branch=proposal.branch,
         base=settings.base,
@@ -458,12 +458,12 @@ def changed(database: Database, proposal: Proposal, now: datetime, values: Mappi
     database.write(change)
 
 
-def unpacked(packed: bytes) -> Content:
+def unpacked(packed: bytes) -> ProposalContent:
     """The content of a row."""
-    return msgspec.json.decode(zstandard.decompress(packed, max_output_size=_LARGEST), type=Content)
+    return msgspec.json.decode(zstandard.decompress(packed, max_output_size=_LARGEST), type=ProposalContent)
 
 
-def _packed(content: Content) -> bytes:
+def _packed(content: ProposalContent) -> bytes:
     return zstandard.compress(msgspec.json.encode(content))
 
 

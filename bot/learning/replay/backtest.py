@@ -22,9 +22,9 @@ from sqlmodel import col, select
 
 from bot.diagnosis.replay_text import streams_of
 from bot.diagnosis.scan_pool import leave_interrupts, process_context
-from bot.learning.outcomes import Told, faults_of, told_within
+from bot.learning.outcomes import ReviewedIncident, faults_of, told_within
 from bot.learning.replay.scan_cost import dearer
-from bot.learning.replay.trial import First, Heard, Judge, Trial
+from bot.learning.replay.trial import FirstAnswer, Trial, TrialJudge, TrialResult
 from bot.store.database import Database
 from bot.store.incidents import REPLAY_BYTES
 from bot.store.tables import ReplayRow
@@ -45,7 +45,7 @@ Kind = Literal["new", "lost", "changed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangedAnswer:
     """An incident whose first answer the change makes another one. `truth`: the fault that people named, None where nobody did.
 
     `better`, `worse`: the new answer is what people named and the old one was not, and the other way round.
@@ -53,15 +53,15 @@ class Change:
 
     incident: int
     kind: Kind
-    old: First
-    new: First
+    old: FirstAnswer
+    new: FirstAnswer
     truth: str | None = None
     better: bool = False
     worse: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class BacktestCost:
     """What the changed rules cost: `engine` seconds over `size` bytes of text, lines that the engine points them to there."""
 
     size: int = 0
@@ -94,18 +94,18 @@ class Backtest:
     unjudged: int = 0
     unjudged_said: int = 0
     hits: tuple[int, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ChangedAnswer, ...] = ()
     precision: HitRate = _NOTHING
     recall: HitRate = _NOTHING
     shadowed: Mapping[str, int] = field(default_factory=dict)
     clean: int = 0
     clean_hits: tuple[str, ...] = ()
-    cost: Cost = field(default_factory=Cost)
+    cost: BacktestCost = field(default_factory=BacktestCost)
     seconds: float = 0.0
     hurts: tuple[str, ...] = ()
     dear: tuple[str, ...] = ()
 
-    def of(self, kind: Kind) -> tuple[Change, ...]:
+    def of(self, kind: Kind) -> tuple[ChangedAnswer, ...]:
         """The changes of one kind."""
         return tuple(one for one in self.changes if one.kind == kind)
 
@@ -114,12 +114,12 @@ class Backtest:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sifted:
+class _FirstPass:
     """What the first pass made of some incidents: how many texts there were, which have to be judged, what it cost."""
 
     texts: int
     found: tuple[int, ...]
-    cost: Cost
+    cost: BacktestCost
 
 
 def backtest(
@@ -141,7 +141,7 @@ def backtest(
         SignalboxError: a process died.
     """
     begun = time.perf_counter()
-    judge = Judge(trial_)
+    judge = TrialJudge(trial_)
     with Database(url) as store, store.errors(), store.session() as session:
         told = told_within(session, tenant)
     ids = sorted(told, reverse=True)
@@ -179,10 +179,10 @@ def backtest(
 
 
 def _heard(
-    pool: ProcessPoolExecutor, found: Sequence[int], told: Mapping[int, Told], most: int | None
-) -> tuple[dict[int, Heard], int]:
+    pool: ProcessPoolExecutor, found: Sequence[int], told: Mapping[int, ReviewedIncident], most: int | None
+) -> tuple[dict[int, TrialResult], int]:
     """What is heard of the first so many of some incidents, and of how many of them; in rounds, until enough is known."""
-    heard: dict[int, Heard] = {}
+    heard: dict[int, TrialResult] = {}
     chosen = found if most is None else found[:most]
     judged = 0
     for part in _chunks(chosen, _ROUND if most is not None else max(1, len(chosen))):
@@ -198,10 +198,10 @@ def _chunks(ids: Sequence[int], size: int) -> list[Sequence[int]]:
     return [ids[at : at + size] for at in range(0, len(ids), size)]
 
 
-_work: tuple[Database, Judge] | None = None
+_work: tuple[Database, TrialJudge] | None = None
 
 
-def _start(url: str, judge: Judge) -> None:
+def _start(url: str, judge: TrialJudge) -> None:
     global _work  # noqa: PLW0603 - a worker process has one, made once
     leave_interrupts()
     _work = Database(url), judge
@@ -221,13 +221,13 @@ def _texts(ids: Sequence[int]) -> Iterator[tuple[int, bytes]]:
             continue  # as if none were kept
 
 
-def _begun() -> tuple[Database, Judge]:
+def _begun() -> tuple[Database, TrialJudge]:
     if _work is None:
         raise RuntimeError("the worker was not started by backtest")
     return _work
 
 
-def _sift(ids: Sequence[int]) -> _Sifted:
+def _sift(ids: Sequence[int]) -> _FirstPass:
     _, judge = _begun()
     texts, found, size, engine_s, asked = 0, [], 0, 0.0, 0
     for number, text in _texts(ids):
@@ -237,10 +237,10 @@ def _sift(ids: Sequence[int]) -> _Sifted:
         texts, size, asked = texts + 1, size + len(text), asked + lines
         if lets:
             found.append(number)
-    return _Sifted(texts, tuple(found), Cost(size, engine_s, asked))
+    return _FirstPass(texts, tuple(found), BacktestCost(size, engine_s, asked))
 
 
-def _judge(ids: Sequence[int]) -> dict[int, Heard]:
+def _judge(ids: Sequence[int]) -> dict[int, TrialResult]:
     _, judge = _begun()
     return {number: heard for number, text in _texts(ids) if (heard := judge.hear(streams_of(text))) is not None}
 
@@ -248,23 +248,23 @@ def _judge(ids: Sequence[int]) -> dict[int, Heard]:
 # --- what it comes to ------------------------------------------------------------------------------------------------
 
 
-def _sum(costs: Iterable[Cost]) -> Cost:
-    total = Cost()
+def _sum(costs: Iterable[BacktestCost]) -> BacktestCost:
+    total = BacktestCost()
     for one in costs:
-        total = Cost(total.size + one.size, total.engine + one.engine, total.asked + one.asked)
+        total = BacktestCost(total.size + one.size, total.engine + one.engine, total.asked + one.asked)
     return total
 
 
-def _change(number: int, heard: Heard, told: Told) -> Change:
+def _change(number: int, heard: TrialResult, told: ReviewedIncident) -> ChangedAnswer:
     old, new = heard.old, heard.new
     kind: Kind = "changed" if bool(old.fault) == bool(new.fault) else "new" if new.fault else "lost"
     was, now = (one.fault == told.truth and told.truth is not None for one in (old, new))
     # what its report had right by more than its text must not be made wrong either
     was = was or (told.confirmed and old.fault is None and new.fault is not None)
-    return Change(number, kind, old, new, told.truth, better=now and not was, worse=was and not now)
+    return ChangedAnswer(number, kind, old, new, told.truth, better=now and not was, worse=was and not now)
 
 
-def _precision(book: Rulebook, told: Mapping[int, Told], heard: Mapping[int, Heard]) -> HitRate:
+def _precision(book: Rulebook, told: Mapping[int, ReviewedIncident], heard: Mapping[int, TrialResult]) -> HitRate:
     """Of the hits on incidents whose cause people named, those in which the cause, or its consequence, is what is named."""
     judged = [
         any(fits(book, told[number].truth or "", fault) for faults in one.spoke.values() for fault in faults)
@@ -274,14 +274,16 @@ def _precision(book: Rulebook, told: Mapping[int, Told], heard: Mapping[int, Hea
     return HitRate(sum(judged), len(judged))
 
 
-def _recall(trial_: Trial, told: Mapping[int, Told], heard: Mapping[int, Heard], left: Collection[int]) -> HitRate:
+def _recall(
+    trial_: Trial, told: Mapping[int, ReviewedIncident], heard: Mapping[int, TrialResult], left: Collection[int]
+) -> HitRate:
     """Of the incidents of the faults that the touched rules name, those on which one of them speaks; `left` were not judged."""
     faults = {fault for rule in trial_.new.rules if rule.id in trial_.rules for fault in faults_of(rule)}
     of = [number for number, one in told.items() if one.truth in faults and number not in left]
     return HitRate(sum(number in heard and bool(heard[number].spoke) for number in of), len(of))
 
 
-def _shadowed(rules: Sequence[str], heard: Mapping[int, Heard]) -> Mapping[str, int]:
+def _shadowed(rules: Sequence[str], heard: Mapping[int, TrialResult]) -> Mapping[str, int]:
     gone = Counter(
         one.old.rule for one in heard.values() if one.new.rule in rules and one.old.rule not in (None, one.new.rule)
     )
@@ -302,7 +304,7 @@ def _hurts(result: Backtest) -> Iterator[str]:
         yield f"it speaks on {len(result.clean_hits)} of {result.clean} clean logs: {named}{more}"
 
 
-def _on_clean(judge: Judge, clean: Mapping[str, Mapping[str, bytes]]) -> Iterator[str]:
+def _on_clean(judge: TrialJudge, clean: Mapping[str, Mapping[str, bytes]]) -> Iterator[str]:
     """The names of the logs on which a touched rule speaks, or of which the verdict is another one."""
     for name, streams in clean.items():
         if any(judge.sift(text)[0] for text in streams.values()):

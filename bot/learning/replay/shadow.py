@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlmodel import Session, col
 
-from bot.learning.outcomes import Told, told_within
+from bot.learning.outcomes import ReviewedIncident, told_within
 from bot.rulebase.loader import Knowledge
 from bot.store.tables import ShadowHitRow
 from kb.diagnosis.engine import answered
@@ -29,7 +29,7 @@ from kb.scanning.plan import active
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class PromotionThreshold:
     """What a shadow must show: so many incidents in which it was `right`, and 95 % certainty that at least `precision` are."""
 
     right: int = 5
@@ -51,7 +51,7 @@ class ShadowHit:
 
 
 @dataclass(frozen=True, slots=True)
-class Shadow:
+class ShadowStats:
     """How a shadow fared, as it is now: its hits, how many of them would have led, and of those whose cause people named, the right.
 
     `earned`: it may be promoted. `lacks`: what it still lacks, in words.
@@ -136,8 +136,8 @@ def count_within(session: Session, incident: int, tenant: str, hits: Iterable[Sh
 
 
 def shadows_within(
-    session: Session, rulebook: Rulebook, tenant: str | None = None, bar: Bar | None = None
-) -> tuple[Shadow, ...]:
+    session: Session, rulebook: Rulebook, tenant: str | None = None, bar: PromotionThreshold | None = None
+) -> tuple[ShadowStats, ...]:
     """How each shadow of the rule base fared, those first that have earned promotion."""
     known = {rule.id: meaning(rule) for rule in shadows_of(rulebook)}
     if not known:
@@ -150,19 +150,25 @@ def shadows_within(
         if row.meaning == known[row.rule]:
             rows[row.rule].append(row)
     told = told_within(session, tenant)
-    found = (_fared(rulebook, name, own, told, bar or Bar()) for name, own in rows.items())
+    found = (_fared(rulebook, name, own, told, bar or PromotionThreshold()) for name, own in rows.items())
     return tuple(sorted(found, key=lambda one: (not one.earned, -one.right.low, one.rule)))
 
 
-def _fared(book: Rulebook, name: str, rows: Sequence[ShadowHitRow], told: Mapping[int, Told], bar: Bar) -> Shadow:
+def _fared(
+    book: Rulebook,
+    name: str,
+    rows: Sequence[ShadowHitRow],
+    told: Mapping[int, ReviewedIncident],
+    bar: PromotionThreshold,
+) -> ShadowStats:
     # a hit on an incident that was merged into another counts as a part of that one, which has a hit of its own
     own = [row for row in rows if row.incident_id in told]
     judged = [fits(book, truth, row.fault) for row in own if (truth := told[row.incident_id].truth) is not None]
     right = HitRate(sum(judged), len(judged))
-    return Shadow(name, len(own), sum(row.leads for row in own), right, _lacks(right, bar))
+    return ShadowStats(name, len(own), sum(row.leads for row in own), right, _lacks(right, bar))
 
 
-def _lacks(right: HitRate, bar: Bar) -> str:
+def _lacks(right: HitRate, bar: PromotionThreshold) -> str:
     if right.hits < bar.right:
         return f"right in {right.hits} closed incidents, {bar.right} are needed"
     if right.low < bar.precision:
@@ -175,7 +181,7 @@ def promoted(text: str) -> str:
     return with_value(text, "status", "experimental")
 
 
-def render(found: Sequence[Shadow]) -> str:
+def render(found: Sequence[ShadowStats]) -> str:
     """The shadows as text for people."""
     if not found:
         return "no rule is in status shadow"
@@ -187,7 +193,7 @@ def render(found: Sequence[Shadow]) -> str:
     return "\n".join(lines)
 
 
-def as_json(found: Sequence[Shadow]) -> Iterator[Mapping[str, Any]]:
+def as_json(found: Sequence[ShadowStats]) -> Iterator[Mapping[str, Any]]:
     """Each shadow as plain values."""
     for one in found:
         yield {

@@ -35,7 +35,7 @@ _FILES = (*_VOCABULARY, "rule.yaml")
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class RuleFiles:
     """A rule base as it is, with its files by path below its folder and the site's overlay."""
 
     known: Knowledge
@@ -61,7 +61,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class First:
+class FirstAnswer:
     """A first answer: a verdict, and of a fault which and by which rule."""
 
     verdict: str
@@ -77,16 +77,16 @@ class First:
 # --- the two rule bases ----------------------------------------------------------------------------------------------
 
 
-def base_of(folder: Path, site: Path | None = None) -> Base:
+def base_of(folder: Path, site: Path | None = None) -> RuleFiles:
     """The rule base of a folder, with the overlay that is in force.
 
     Raises:
         RuleError, UnreadableInput: see `bot.rulebase.loader.knowledge`.
     """
-    return Base(knowledge(folder, site), read_files(folder)[0], site_files(site)[0])
+    return RuleFiles(knowledge(folder, site), read_files(folder)[0], site_files(site)[0])
 
 
-def trial(base: Base, extra: Mapping[str, str | bytes | None]) -> Trial:
+def trial(base: RuleFiles, extra: Mapping[str, str | bytes | None]) -> Trial:
     """A change of a rule base: path → text of the files that are added or replaced, None for those that go.
 
     What is no rule file (the logs of tests) is passed over.
@@ -118,7 +118,7 @@ def _text(text: str | bytes | None) -> str | None:
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
 
 
-def _whole(base: Base, changed: Mapping[str, str | None], day: str) -> Rulebook:
+def _whole(base: RuleFiles, changed: Mapping[str, str | None], day: str) -> Rulebook:
     """All rules loaded anew, where words have changed that each of them may use."""
     files = {path: text for path, text in {**base.files, **changed}.items() if text is not None}
     loaded = load(files, base.site, day)
@@ -167,15 +167,15 @@ def _spoke(rule: Rule) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class TrialResult:
     """What the two rule bases say of one text. `spoke`: touched rule → the faults that it finds in it now."""
 
-    old: First
-    new: First
+    old: FirstAnswer
+    new: FirstAnswer
     spoke: Mapping[str, frozenset[str]]
 
 
-class Judge:
+class TrialJudge:
     """Judges texts by two rule bases at once: they are scanned once, and the rules that are the same are asked once."""
 
     def __init__(self, trial_: Trial) -> None:
@@ -205,10 +205,12 @@ class Judge:
         asked = {(pattern, text.rfind(b"\n", 0, at)) for pattern, at in hits if pattern in self.sifting.lines}
         return self.sifting.lets({pattern for pattern, _ in hits}), len(asked)
 
-    def hear(self, streams: Mapping[str, bytes]) -> Heard | None:
+    def hear(self, streams: Mapping[str, bytes]) -> TrialResult | None:
         """What both say of some streams; None where no touched rule speaks, before or after, so that nothing changes."""
         if self._matcher is None:
-            self._matcher = _Both(self.trial.known.matcher(), self._more, len(self.trial.known.plan.patterns))
+            self._matcher = _CombinedMatcher(
+                self.trial.known.matcher(), self._more, len(self.trial.known.plan.patterns)
+            )
         facts = Facts(evidence_of(self._known, self._matcher, streams))
         old = evaluate_rules(self.trial.old, self._old, facts, History()).findings
         new = [
@@ -224,10 +226,10 @@ class Judge:
         for one in after:
             if one.rule.id in touched and one.role != "context":
                 spoke[one.rule.id] = spoke.get(one.rule.id, frozenset()) | {one.fault.id}
-        return Heard(_first(before, facts), _first(after, facts), spoke)
+        return TrialResult(_first(before, facts), _first(after, facts), spoke)
 
 
-class _Both:
+class _CombinedMatcher:
     """The engine of a rule base, and beside it one of a few patterns more: what takes seconds to compile is not compiled anew."""
 
     name = "both"
@@ -252,7 +254,7 @@ def _ordered(heard: Sequence[Finding], facts: Facts) -> tuple[Finding, ...]:
     return combine_findings(sorted(heard, key=lambda one: one.rule.id), facts)
 
 
-def _first(findings: Sequence[Finding], facts: Facts) -> First:
+def _first(findings: Sequence[Finding], facts: Facts) -> FirstAnswer:
     verdict, ranked, _ = answered(findings, facts)
     best = ranked[0].best if ranked else None
-    return First(verdict, best.fault.id, best.rule.id) if best else First(verdict)
+    return FirstAnswer(verdict, best.fault.id, best.rule.id) if best else FirstAnswer(verdict)

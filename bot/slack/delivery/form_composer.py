@@ -10,14 +10,14 @@ from datetime import UTC, datetime, timedelta
 from bot.incidents.ledger import Ledger
 from bot.incidents.resolution import word
 from bot.learning.drafts.edits import edited, wrong
-from bot.learning.drafts.store import Draft, Edits
+from bot.learning.drafts.store import Draft, DraftEdits
 from bot.render.report_json import from_json
 from bot.rulebase.loader import default_folder
 from bot.slack.blocks.limits import Json
 from bot.slack.forms import rule as forms_rule
 from bot.slack.forms.close_out import CloseOut, CloseOutForm, DiagnosisOption, close_out
 from bot.slack.forms.lifecycle import MergeCandidate
-from bot.store.incidents import Answered, Incident, Listing
+from bot.store.incidents import Incident, IncidentFilter, ReportedIncident
 from kb.report import Report
 
 
@@ -28,7 +28,9 @@ class FormComposer:
     ledger: Ledger
     now: Callable[[], float] = time.time
 
-    def rule_form(self, draft: Draft, edits: Edits | None = None, *, busy: bool = False, problem: str = "") -> Json:
+    def rule_form(
+        self, draft: Draft, edits: DraftEdits | None = None, *, busy: bool = False, problem: str = ""
+    ) -> Json:
         """A draft as its form, or what the form says while there is none. `edits`: what was just typed."""
         record = self.ledger.answer(draft.incident_id)
         name = "this incident" if record is None else self.subject_words(record.incident)
@@ -55,7 +57,7 @@ class FormComposer:
         )
 
     @staticmethod
-    def rule_errors(draft: Draft, edits: Edits) -> dict[str, str]:
+    def rule_errors(draft: Draft, edits: DraftEdits) -> dict[str, str]:
         """What of a draft as it was mended can be seen at once to be wrong, by field."""
         if draft.content is None or not draft.content.files:
             return {"title": "There is no draft yet; wait until the form is filled"}
@@ -69,7 +71,7 @@ class FormComposer:
     def close_out(
         self,
         handle: str,
-        record: Answered,
+        record: ReportedIncident,
         known: CloseOut | None = None,
         *,
         wrong: bool = False,
@@ -105,7 +107,7 @@ class FormComposer:
         """Incidents into which this one may be merged: those of the same job or fault first, then the latest."""
         now = datetime.fromtimestamp(self.now(), UTC)
         since = now - timedelta(days=14)
-        found = self.ledger.list(100, Listing(incident.tenant, now, since, awake=True))
+        found = self.ledger.list(100, IncidentFilter(incident.tenant, now, since, awake=True))
         likely = sorted(
             (diagnosis_option for diagnosis_option in found if diagnosis_option.id != incident.id),
             key=lambda diagnosis_option: (

@@ -15,7 +15,7 @@ from bot.slack.blocks.mrkdwn import is_person
 from bot.slack.delivery.cards import CardComposer
 from bot.slack.messages import handover as messages_handover
 from bot.slack.messages.lists import ClusterState, ConnectorState, ListedIncident, ListedRule
-from bot.store.incidents import Incident, Listing
+from bot.store.incidents import Incident, IncidentFilter
 
 
 @dataclass(slots=True)
@@ -48,9 +48,9 @@ class ListComposer:
             for handle, item in zip(handles, found, strict=True)
         ]
 
-    def listing(self, tenant: str, *, to_do: bool = False) -> Listing:
+    def listing(self, tenant: str, *, to_do: bool = False) -> IncidentFilter:
         """Which incidents stand in lists; `to_do`: those alone of which nobody has said what they were."""
-        return Listing(tenant, datetime.fromtimestamp(self.now(), UTC), awake=True, to_do=to_do)
+        return IncidentFilter(tenant, datetime.fromtimestamp(self.now(), UTC), awake=True, to_do=to_do)
 
     def _closed(self, incident: Incident) -> str:
         if incident.closed_at is None:

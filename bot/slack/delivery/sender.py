@@ -18,7 +18,7 @@ import httpx
 from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError, SlackClientError
 
-from bot.digest.attachments import File, files_of
+from bot.digest.attachments import DigestFile, files_of
 from bot.digest.schedule import FILES, numbers_of
 from bot.incidents.ledger import Ledger
 from bot.learning.drafts.store import draft_of
@@ -281,14 +281,14 @@ class Sender:
             {"files": uploaded, "channel_id": posting.channel, "thread_ts": posting.thread or posting.ts},
         )
 
-    def _wanted(self, item: OutboxItem) -> Sequence[Attachment | File]:
+    def _wanted(self, item: OutboxItem) -> Sequence[Attachment | DigestFile]:
         """The files of an incident, or of a digest."""
         if item.method == FILES:
             numbers = numbers_of(self.ledger, item.tenant, str(item.payload["week"]))
             return files_of(numbers) if numbers is not None else ()
         return attachments(self.ledger, int(item.payload["incident"]), asked=bool(item.payload.get("asked")))
 
-    def _upload(self, file: Attachment | File) -> dict[str, str]:
+    def _upload(self, file: Attachment | DigestFile) -> dict[str, str]:
         asked = {"filename": file.name, "length": len(file.content), "alt_txt": file.alt or None}
         given = self._call("files.getUploadURLExternal", {key: value for key, value in asked.items() if value})
         try:

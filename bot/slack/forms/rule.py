@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bot.learning.drafts.store import Edits
+from bot.learning.drafts.store import DraftEdits
 from bot.learning.proposals.store import Proposal
 from bot.render import phrases
 from bot.slack.blocks.builders import (
@@ -45,7 +45,7 @@ class RuleForm:
 
     handle: str
     subject: str
-    edits: Edits
+    edits: DraftEdits
     looks_for: str = ""
     lines: Sequence[str] = ()
     figures: Sequence[tuple[str, str]] = ()
@@ -163,7 +163,7 @@ _STATES: Mapping[str, tuple[str, str]] = {
 # --- what comes back -------------------------------------------------------------------------------------------------
 
 
-def read_form(state: object) -> tuple[Edits, Errors]:
+def read_form(state: object) -> tuple[DraftEdits, Errors]:
     """What the person made of the draft, and what is wrong with it by field. Lines are stripped, empty ones left out."""
     values = state_values(state)
     errors: Errors = {}
@@ -172,7 +172,7 @@ def read_form(state: object) -> tuple[Edits, Errors]:
         errors["title"] = "A rule needs a title"
     regexes = _patterns(values, errors) if "patterns" in values else None
     return (
-        Edits(
+        DraftEdits(
             title=" ".join(title.split()),
             fault=picked_fault(values),
             regexes=regexes,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from slack_bolt import Ack
 from slack_sdk import WebClient
 
-from bot.incidents.lifecycle import NotNow
-from bot.incidents.resolution import NoIncident
+from bot.incidents.lifecycle import StepNotAllowed
+from bot.incidents.resolution import IncidentNotFound
 from bot.slack.blocks.limits import Json
 from bot.slack.forms import lifecycle
 from bot.slack.listeners.base import Body, ButtonPress, ListenerBase, handle_of, person_of
@@ -49,7 +49,7 @@ class LifecycleListeners(ListenerBase):
             subject = self._use_cases.forms.subject(person, handle_of(place))
             try:
                 self._use_cases.incidents.apply_step(person, subject, f"view:{view['id']}", verb, form)  # type: ignore[arg-type]
-            except (NoIncident, NotNow) as error:
+            except (IncidentNotFound, StepNotAllowed) as error:
                 field = {"assign": "assignee", "snooze": "span"}.get(verb, "other")
                 return {"response_action": "errors", "errors": {field: str(error)}}
             return {"response_action": "clear"}

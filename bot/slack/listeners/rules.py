@@ -5,7 +5,7 @@ from __future__ import annotations
 from slack_bolt import Ack
 from slack_sdk import WebClient
 
-from bot.learning.drafts.store import Wish as DraftWish
+from bot.learning.drafts.store import DraftRequest as DraftWish
 from bot.slack.blocks.limits import Json
 from bot.slack.forms import rule as forms_rule
 from bot.slack.forms.close_out import done_view, error_view

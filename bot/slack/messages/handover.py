@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.incidents.handover import Handover, Line, Listed, Node, node_words, waiting_words
+from bot.incidents.handover import Handover, HandoverIncident, HandoverNode, HandoverSection, node_words, waiting_words
 from bot.render import phrases
 from bot.render.phrases import clock, many
 from bot.slack.blocks.builders import bullets, header, mention, note, paragraph, rich, words
@@ -39,7 +39,7 @@ def message_of(found: Handover) -> Message:
     return fit(Message(escaped(f"{head}: {short}", _FALLBACK), tuple(blocks)))
 
 
-def _section(title: str, listed: Listed) -> list[Json]:
+def _section(title: str, listed: HandoverSection) -> list[Json]:
     """A list of incidents under its title; nothing where there are none."""
     if not listed.count:
         return []
@@ -50,7 +50,7 @@ def _section(title: str, listed: Listed) -> list[Json]:
     return rich(paragraph(words(f"{title}: {listed.count}", bold=True), *lines, more))
 
 
-def _line(line: Line) -> list[Json]:
+def _line(line: HandoverIncident) -> list[Json]:
     told = f"{line.incident} {phrases.cut(line.job, _NAMED)}: {phrases.cut(line.told, _SAID)}"
     by = line.by or (line.assignee if line.state in ("open", "acknowledged", "snoozed") else None)
     return [*words(f"• {told}"), *words(" (" if by else ""), *_who(by), *words(")" if by else "")]
@@ -63,7 +63,7 @@ def _who(name: str | None) -> list[Json]:
     return mention(name) if is_person(name) else words(name, _NAMED)
 
 
-def _nodes(nodes: Sequence[Node], more: int) -> list[Json]:
+def _nodes(nodes: Sequence[HandoverNode], more: int) -> list[Json]:
     if not nodes:
         return []
     shown = [node_words(node) for node in nodes[:_LINES]]

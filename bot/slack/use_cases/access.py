@@ -13,7 +13,7 @@ from bot.incidents.ledger import Ledger
 from bot.notify.messages import Posting
 from bot.policy.permissions import Refusal, Verb, refusal
 from bot.runtime.paths import DEFAULT_TENANT
-from bot.store.incidents import Answered
+from bot.store.incidents import ReportedIncident
 from bot.store.tables import AuditRow
 from kb.errors import SignalboxError
 
@@ -41,7 +41,7 @@ class Subject:
     """What a button is about: the message, and the incident with its report."""
 
     posting: Posting | None
-    record: Answered | None
+    record: ReportedIncident | None
     tenant: str
 
 
@@ -94,7 +94,7 @@ class AccessControl:
         )
 
 
-def record_of(subject: Subject) -> Answered:
+def record_of(subject: Subject) -> ReportedIncident:
     """The incident and report behind a message.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bot.incidents.exclusions import Bar, command
+from bot.incidents.exclusions import NodeExclusion, command
 from bot.incidents.ledger import Ledger
 from bot.slack.use_cases.access import AccessControl, Person, Subject, record_of
 from kb.errors import SignalboxError
@@ -19,7 +19,9 @@ class Exclusions:
     ledger: Ledger
     access: AccessControl
 
-    def decide(self, person: Person, subject: Subject, to: Literal["barred", "refused"]) -> tuple[list[Bar], list[str]]:
+    def decide(
+        self, person: Person, subject: Subject, to: Literal["barred", "refused"]
+    ) -> tuple[list[NodeExclusion], list[str]]:
         """Confirm or refuse the bars that an answer proposes: those decided, and where somebody was faster, in words."""
         incident = record_of(subject).incident
         self.access.allow(person, "bar", f"incident {incident.id}")
@@ -30,7 +32,7 @@ class Exclusions:
         done, late = self.ledger.decide_all(open_ or found, to, person.id, self.access.time())
         return list(done), list(late)
 
-    def drain_commands(self, subject: Subject, bars: Sequence[Bar]) -> list[str]:
+    def drain_commands(self, subject: Subject, bars: Sequence[NodeExclusion]) -> list[str]:
         """What would take barred nodes out of the cluster, for a person to run."""
         named = record_of(subject).incident.cluster
         types = {

@@ -12,7 +12,7 @@ from sqlmodel import Session
 from bot.handlers.diagnose import next_working_day
 from bot.incidents.grafana import owe_within
 from bot.incidents.ledger import Ledger
-from bot.incidents.lifecycle import Step, step_within
+from bot.incidents.lifecycle import LifecycleStep, step_within
 from bot.incidents.lifecycle import Verb as StepVerb
 from bot.incidents.resolution import Closing, annotate_within
 from bot.notify.outbox import enqueue_item
@@ -21,7 +21,7 @@ from bot.render.report_json import from_json
 from bot.slack.forms.close_out import CloseOut
 from bot.slack.forms.lifecycle import SPANS, StepForm
 from bot.slack.use_cases.access import AccessControl, Person, Subject, record_of
-from bot.store.incidents import Answered
+from bot.store.incidents import ReportedIncident
 from bot.store.states import PostingState
 
 _LISTED = 100
@@ -93,7 +93,7 @@ class IncidentActions:
             _, seconds = SPANS.get(filled.span, ("", None))
             zone = self.access.settings(subject.tenant).zone
             until = next_working_day(now, zone) if seconds is None else now + timedelta(seconds=seconds)
-        step = Step(verb, person.id, "slack", filled.assignee, until, filled.other, filled.note)
+        step = LifecycleStep(verb, person.id, "slack", filled.assignee, until, filled.other, filled.note)
 
         def taken(session: Session) -> bool:
             new = step_within(session, incident, subject.tenant, key=key, step=step, now=now)
@@ -143,7 +143,7 @@ class IncidentActions:
         return [(fault, self.faults[fault]) for _, _, fault in hits]
 
 
-def _implied(form: CloseOut, record: Answered) -> Verdict:
+def _implied(form: CloseOut, record: ReportedIncident) -> Verdict:
     """Whether the bot was right, where the person named a cause and did not say."""
     report = from_json(record.report_json)
     faults = [diagnosis.fault for diagnosis in report.diagnoses] if report.verdict == "fault" else []

@@ -8,7 +8,7 @@ from sqlmodel import Session
 
 from bot.incidents.ledger import Ledger
 from bot.learning.drafts.store import Draft, ask_draft_within, draft_of, wish_draft_within
-from bot.learning.drafts.store import Wish as DraftWish
+from bot.learning.drafts.store import DraftRequest as DraftWish
 from bot.slack.use_cases.access import AccessControl, Person, Subject, record_of
 from bot.store.tables import LookedRow
 from kb.errors import SignalboxError

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from bot.authoring.accuracy import (
-    Case,
+    LabelledCase,
     bins,
     calibration_error,
     calibration_floor,
@@ -26,8 +26,8 @@ from kb.rulebase.rule import FaultClass
 from tests.support.bot_samples import FALLEN_GPU, HEALTHY, TOO_LITTLE, UNKNOWN
 from tests.support.paths import BUNDLES
 
-FALLEN = Case("c1", "gpu_fell_off_bus", (), ("fallen off the bus",), (7,))
-WELL = Case("c2", "healthy", (), (), ())
+FALLEN = LabelledCase("c1", "gpu_fell_off_bus", (), ("fallen off the bus",), (7,))
+WELL = LabelledCase("c2", "healthy", (), (), ())
 
 
 def test_a_right_answer_is_top_1_and_shows_its_needle():
@@ -39,7 +39,7 @@ def test_a_right_answer_is_top_1_and_shows_its_needle():
 
 def test_the_second_answer_is_top_3():
     """What stands behind the first diagnosis counts as top-3, and an accepted other label as right."""
-    waited = Case("c3", "collective_timeout", (), ("not there",), ())
+    waited = LabelledCase("c3", "collective_timeout", (), ("not there",), ())
 
     one, accepted = judge(waited, FALLEN_GPU), judge(replace(waited, accept=("gpu_fell_off_bus",)), FALLEN_GPU)
 

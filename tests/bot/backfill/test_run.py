@@ -23,7 +23,7 @@ from bot.config.chat import Tenant
 from bot.config.file import read
 from bot.incidents.ledger import Ledger
 from bot.policy.notifications import Cap
-from bot.store.incidents import Listing
+from bot.store.incidents import IncidentFilter
 from bot.store.tables import IncidentRow, OutboxRow, PostingRow
 from kb.errors import SignalboxError
 
@@ -99,7 +99,7 @@ def test_kept_they_are_marked_and_told_to_nobody(known, site: Path, url: str) ->
         assert sorted(item.id for item in kept) == sorted(job_note.incident or 0 for job_note in first.noted)
         ends = {job_note.incident: job_note.ended for job_note in first.noted}
         assert {item.id: item.created_at.timestamp() for item in kept} == pytest.approx(ends)
-        assert ledger.count(Listing("default", datetime.now(UTC), to_do=True)) == 0
+        assert ledger.count(IncidentFilter("default", datetime.now(UTC), to_do=True)) == 0
         with ledger.session() as session:
             assert "pytorch" in session.exec(select(IncidentRow.framework)).all()
         again = filling.run(question(), lambda *_: None)

@@ -16,7 +16,7 @@ from bot.render.report_json import dumps
 from bot.render.terminal import plain
 from bot.retention.sweep import tidy
 from bot.runtime.paths import database_url
-from bot.store.incidents import Store
+from bot.store.incidents import IncidentStore
 from bot.store.tables import IncidentRow
 from kb.errors import SignalboxError
 from tests.support.bot_samples import FALLEN_GPU, HEALTHY, UNKNOWN
@@ -34,7 +34,7 @@ def _state(tmp_path, monkeypatch):
 @pytest.fixture
 def _three():
     """Three incidents, an hour apart."""
-    with Store(database_url()) as store:
+    with IncidentStore(database_url()) as store:
         for hour, report in enumerate((HEALTHY, UNKNOWN, FALLEN_GPU)):
             store.add(dumps(report), report, b"", "night-run" if hour == 2 else None, NOW + timedelta(hours=hour))
 
@@ -81,7 +81,7 @@ def test_an_incident_is_shown_as_it_was_told():
 @pytest.mark.usefixtures("_three")
 def test_an_incident_says_where_its_evidence_is(tmp_path):
     """Packed, out of reach, or gone, under the first line; and that it is pinned."""
-    with Store(database_url()) as store, store.session(write=True) as session:
+    with IncidentStore(database_url()) as store, store.session(write=True) as session:
         row = session.get(IncidentRow, 3)
         row.bundle, row.archive, row.pinned = "/spool/a", str(tmp_path / "a.tar.zst"), True
     (tmp_path / "a.tar.zst").touch()
@@ -94,7 +94,7 @@ def test_an_incident_says_where_its_evidence_is(tmp_path):
 @pytest.mark.usefixtures("_three")
 def test_a_report_whose_time_is_over_is_told():
     """It is not said that there was no such incident."""
-    with Store(database_url()) as store:
+    with IncidentStore(database_url()) as store:
         tidy(store, Path("/nowhere"), NOW + timedelta(days=800), Retention(packs="/nowhere"))
     result = run("show", "3")
     assert (result.exit_code, result.stdout) == (2, "")
@@ -120,7 +120,7 @@ def test_a_number_that_is_not_there_is_bad_usage():
 def test_a_hostile_summary_does_not_move_the_cursor():
     """Names and summaries in the list are escaped as everywhere."""
     odd = replace(HEALTHY, summary="\x1b[2Jgone \u202eback", job=replace(HEALTHY.job, name="a\rb"))
-    with Store(database_url()) as store:
+    with IncidentStore(database_url()) as store:
         store.add(dumps(odd), odd, b"", None, NOW)
 
     text = run("list").stdout
@@ -131,7 +131,7 @@ def test_a_hostile_summary_does_not_move_the_cursor():
 @pytest.mark.usefixtures("_three")
 def test_a_life_from_the_shell():
     """Each step says how the incident stands then; the list and the incident tell it, the history has all steps."""
-    with Store(database_url()) as store:
+    with IncidentStore(database_url()) as store:
         store.add(dumps(replace(UNKNOWN, id="more")), UNKNOWN, b"", None, NOW)
     assert run("ack", "3").stdout.startswith("Incident 3: acknowledged; it is acknowledged")
     assert run("assign", "3", "grace", "--note", "knows it").stdout == (

@@ -352,12 +352,12 @@ WITHOUT_RIGHTS = """
 import os, sys
 import bot.diagnosis.batch, bot.cli.main, bot.diagnosis.diagnose, bot.render.report_json, bot.render.terminal
 from bot.rulebase.loader import knowledge
-from bot.store.incidents import Store
+from bot.store.incidents import IncidentStore
 if os.geteuid() == 0:  # everything is imported by use: root's own Python may lie where nobody else can read
     folder, os.environ["SIGNALBOX_CACHE"] = os.environ["SIGNALBOX_CACHE"], "/dev/null/nowhere"
     knowledge()
     os.environ["SIGNALBOX_CACHE"] = folder
-    with Store("sqlite://") as store:
+    with IncidentStore("sqlite://") as store:
         store.list(1)
     os.setgroups([]), os.setgid(65534), os.setuid(65534)
 bot.cli.main.main()

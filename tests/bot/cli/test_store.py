@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from bot.cli.main import app
-from bot.collection.collect import Mark, mark_of
+from bot.collection.collect import CollectionMark, mark_of
 from bot.render.report_json import dumps
 from bot.runtime.paths import database_url, sqlite_file
-from bot.store.incidents import Store
+from bot.store.incidents import IncidentStore
 from tests.support.bot_samples import FALLEN_GPU
 from tests.support.paths import DEMO
 
@@ -33,9 +33,9 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "state" / "spool" / "default" / "run-01" / "run-1"
     shutil.copytree(DEMO, folder)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    mark = Mark(OLD.timestamp(), (0.0, 1.0), size, {})
+    mark = CollectionMark(OLD.timestamp(), (0.0, 1.0), size, {})
     mark_of(folder).write_bytes(msgspec.json.encode(mark))
-    with Store(database_url()) as store:
+    with IncidentStore(database_url()) as store:
         store.add(dumps(FALLEN_GPU), FALLEN_GPU, b"", str(folder), OLD)
     return tmp_path / "state"
 

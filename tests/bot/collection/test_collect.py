@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bot.collection.bundle_writer import Bundle, folder_name
+from bot.collection.bundle_writer import BundleWriter, folder_name
 from bot.collection.collect import (
-    Collected,
-    Sharing,
-    Spared,
+    CollectedBundle,
+    ProtectedBundles,
+    SharedSpool,
     collect,
     collected_anew,
     evicted_of,
@@ -27,7 +27,7 @@ from bot.collection.collect import (
     spool_of,
     window_of,
 )
-from bot.collection.find_job import JobUnknown, Located, Wired, find, merged, nearest, side_by_side
+from bot.collection.find_job import ConnectedCluster, JobNotFound, LocatedJob, find, merged, nearest, side_by_side
 from bot.config.file import Cluster, Collect
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.diagnosis.evidence import from_bundle
@@ -87,9 +87,9 @@ class Toy:
         return self.listed
 
 
-def wired(**connectors: Toy) -> Wired:
+def wired(**connectors: Toy) -> ConnectedCluster:
     """A cluster of toys."""
-    return Wired(Cluster("east"), tuple(connectors.items()))
+    return ConnectedCluster(Cluster("east"), tuple(connectors.items()))
 
 
 def writes(path: str, data: bytes) -> Act:
@@ -113,11 +113,13 @@ def hangs(seconds: float = 30.0) -> Act:
     return act
 
 
-def run(cluster: Wired, folder: Path, seconds: float = 5.0, limits: Collect | None = None, **more: bool) -> Collected:
+def run(
+    cluster: ConnectedCluster, folder: Path, seconds: float = 5.0, limits: Collect | None = None, **more: bool
+) -> CollectedBundle:
     """Collect the job."""
     return collect(
         cluster,
-        Located("east", JOB),
+        LocatedJob("east", JOB),
         limits or Collect(),
         Prefilter(),
         window=Window(START, END),
@@ -147,7 +149,7 @@ QUERY = JobQuery("llm-7b", Window(START, NOW))
 def test_a_job_is_found_by_name_and_the_newest_counts() -> None:
     """Of several runs of a name the last one is meant; the cluster's topology is laid under what the scheduler tells."""
     older = replace(JOB, job=replace(JOB.job, id="4000", start=START - 9e4))
-    cluster = Wired(
+    cluster = ConnectedCluster(
         Cluster("east", topology={"n1": {"rack": "r1"}}), (("slurm", Toy(jobs=(older, JOB), provides=JOBS)),)
     )
     found = find([cluster], QUERY, Deadline.within(5))
@@ -191,7 +193,7 @@ def test_an_unknown_job_has_candidates() -> None:
         JobSummary("4", "vision"),
     )
     cluster = wired(a=Toy(listed=listed, provides=JOBS), b=Toy(fails=SourceFailed("timeout", "slow"), provides=JOBS))
-    with pytest.raises(JobUnknown) as caught:
+    with pytest.raises(JobNotFound) as caught:
         find([cluster], JobQuery("llm-7b-pertrain", QUERY.window), Deadline.within(5))
     assert str(caught.value) == (
         "no job 'llm-7b-pertrain' is known; did you mean llm-7b-pretrain (1), running, llm-70b (2)?; "
@@ -203,7 +205,7 @@ def test_an_unknown_job_has_candidates() -> None:
 def test_what_is_no_name_is_not_looked_for(text: str) -> None:
     """Empty, overlong and unprintable names reach no system."""
     boom = Toy(fails=SourceFailed("refused", "asked"), provides=JOBS)
-    with pytest.raises(JobUnknown) as caught:
+    with pytest.raises(JobNotFound) as caught:
         find([wired(a=boom)], JobQuery(text, QUERY.window), Deadline.within(5))
     assert caught.value.gaps == ()
     assert "\n" not in str(caught.value)
@@ -343,7 +345,7 @@ def test_secrets_are_masked_on_writing(tmp_path: Path) -> None:
 )
 def test_paths_stay_in_the_bundle(tmp_path: Path, path: str) -> None:
     """A source cannot write elsewhere, whatever it is made to say."""
-    bundle = Bundle(tmp_path / "b", 1000)
+    bundle = BundleWriter(tmp_path / "b", 1000)
     with pytest.raises(SourceFailed, match="no name"):
         bundle.share("a", 1000).write(path, b"x")
     assert not list(tmp_path.rglob("*"))
@@ -351,7 +353,7 @@ def test_paths_stay_in_the_bundle(tmp_path: Path, path: str) -> None:
 
 def test_two_sources_cannot_write_one_file(tmp_path: Path) -> None:
     """A file belongs to the source that began it."""
-    bundle = Bundle(tmp_path, 1000)
+    bundle = BundleWriter(tmp_path, 1000)
     bundle.share("a", 1000).append("logs/x.log", b"1\n")
     with pytest.raises(SourceFailed, match="written by a already"):
         bundle.share("b", 1000).append("logs/x.log", b"2\n")
@@ -365,7 +367,7 @@ def test_the_job_is_written_as_it_is_known(tmp_path: Path) -> None:
         topology={"n1": {"rack": "r1"}},
         last_good="4000",
     )
-    Bundle(tmp_path, 1000).finish(record, Window(START, END), NOW, {}, ())
+    BundleWriter(tmp_path, 1000).finish(record, Window(START, END), NOW, {}, ())
     told = yaml.safe_load((tmp_path / "job.yaml").read_text())
     assert told["attempts"] == [
         {
@@ -412,24 +414,26 @@ class Counted:
     pause: float = 0.0
     made: list[Path] = field(default_factory=list)
 
-    def make(self, folder: Path) -> Collected:
+    def make(self, folder: Path) -> CollectedBundle:
         """Make one."""
         time.sleep(self.pause)
         self.made.append(folder)
         (folder / "logs").mkdir(parents=True)
         (folder / "logs" / "a.log").write_bytes(b"x" * 1000)
-        return Collected(folder, {"a": "1,000 bytes"})
+        return CollectedBundle(folder, {"a": "1,000 bytes"})
 
 
-def ask(sharing: Sharing, counted: Counted, window: Window | None = None, **more: object) -> Collected:
+def ask(sharing: SharedSpool, counted: Counted, window: Window | None = None, **more: object) -> CollectedBundle:
     """Ask for the job."""
-    return shared(sharing, Located("east", JOB), window or Window(START, END), Deadline.within(5), counted.make, **more)
+    return shared(
+        sharing, LocatedJob("east", JOB), window or Window(START, END), Deadline.within(5), counted.make, **more
+    )
 
 
 def test_twenty_people_share_one_collection(tmp_path: Path) -> None:
     """Whoever asks while or soon after it is collected gets the same bundle."""
     counted = Counted(pause=0.2)
-    sharing = Sharing(tmp_path, 60, 1 << 30)
+    sharing = SharedSpool(tmp_path, 60, 1 << 30)
     results = side_by_side([lambda: ask(sharing, counted) for _ in range(20)], Deadline.within(10))
     assert len(counted.made) == 1
     assert {one.folder for one in results} == {counted.made[0]}
@@ -439,7 +443,7 @@ def test_twenty_people_share_one_collection(tmp_path: Path) -> None:
 def test_what_is_old_or_smaller_is_not_shared(tmp_path: Path) -> None:
     """Another window, deeper logs, or a bundle that is too old: collected anew."""
     counted = Counted()
-    sharing = Sharing(tmp_path, 60, 1 << 30)
+    sharing = SharedSpool(tmp_path, 60, 1 << 30)
     ask(sharing, counted, now=lambda: 1000.0)
     ask(sharing, counted, now=lambda: 1030.0)
     assert len(counted.made) == 1
@@ -454,7 +458,7 @@ def test_what_is_old_or_smaller_is_not_shared(tmp_path: Path) -> None:
 def test_the_oldest_bundles_go_first(tmp_path: Path) -> None:
     """The spool keeps so many bytes; the newest stays, whatever its size."""
     counted = Counted()
-    sharing = Sharing(tmp_path, 0, 1 << 30)
+    sharing = SharedSpool(tmp_path, 0, 1 << 30)
     for second in range(3):
         ask(sharing, counted, now=lambda second=second: 1000.0 + second)
     prune(tmp_path, 2500)
@@ -466,14 +470,14 @@ def test_the_oldest_bundles_go_first(tmp_path: Path) -> None:
 def test_where_nobody_can_say_what_is_pinned_nothing_goes(tmp_path: Path) -> None:
     """A store that cannot be read does not cost anybody's evidence; it is asked only where something must go."""
     counted = Counted()
-    ask(Sharing(tmp_path, 0, 1 << 30), counted)
+    ask(SharedSpool(tmp_path, 0, 1 << 30), counted)
 
-    def broken() -> Spared:
+    def broken() -> ProtectedBundles:
         raise SignalboxError("the store is locked")
 
     prune(tmp_path, 0, spare=broken)
     assert counted.made[0].exists()
-    prune(tmp_path, 0, spare=lambda: Spared(open=frozenset({str(counted.made[0])})))
+    prune(tmp_path, 0, spare=lambda: ProtectedBundles(open=frozenset({str(counted.made[0])})))
     assert not counted.made[0].exists()
     assert evicted_of(counted.made[0]).exists()
     prune(tmp_path, 0, spare=broken)
@@ -482,8 +486,8 @@ def test_where_nobody_can_say_what_is_pinned_nothing_goes(tmp_path: Path) -> Non
 def test_what_a_dead_worker_collected_is_found_again(tmp_path: Path) -> None:
     """A finished bundle is taken up as it is; one that is not finished, or gone, is not."""
     counted = Counted()
-    made = ask(Sharing(tmp_path, 60, 1 << 30), counted)
-    assert finished(made.folder) == Collected(made.folder, made.sources, again=True)
+    made = ask(SharedSpool(tmp_path, 60, 1 << 30), counted)
+    assert finished(made.folder) == CollectedBundle(made.folder, made.sources, again=True)
     (tmp_path / "job" / "half").mkdir(parents=True)
     assert finished(tmp_path / "job" / "half") is None
     prune(tmp_path, 0)
@@ -503,13 +507,13 @@ def test_a_shared_folder_that_is_not_there_is_never_made(tmp_path: Path, monkeyp
     assert not shared_one.exists()
     shared_one.mkdir(parents=True)
     assert spool_of(limits) == (shared_one, ())
-    assert Sharing.of("red", limits).root == shared_one / "red"
+    assert SharedSpool.of("red", limits).root == shared_one / "red"
     assert spool_of(Collect()) == (tmp_path / "state" / "spool", ())
 
 
 def test_the_folder_of_a_tenant_is_private(tmp_path: Path) -> None:
     """Bundles hold lines of logs: other users of the host cannot look into them."""
-    made = ask(Sharing(tmp_path / "red", 60, 1 << 30), Counted())
+    made = ask(SharedSpool(tmp_path / "red", 60, 1 << 30), Counted())
     assert [(tmp_path / "red").stat().st_mode & 0o777, made.folder.parent.stat().st_mode & 0o777] == [0o700, 0o700]
 
 
@@ -521,18 +525,18 @@ def test_a_folder_without_locks_is_told_at_once(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr("bot.collection.collect.fcntl.flock", refused)
     with pytest.raises(SignalboxError, match=r"files cannot be locked there \(No locks available\).*collect: spool"):
-        ask(Sharing(tmp_path, 60, 1 << 30), Counted())
+        ask(SharedSpool(tmp_path, 60, 1 << 30), Counted())
 
 
 def test_a_collection_that_does_not_end_is_told(tmp_path: Path) -> None:
     """Who waits for another's collection waits until the deadline and no longer."""
     counted = Counted(pause=1.0)
-    sharing = Sharing(tmp_path, 60, 1 << 30)
+    sharing = SharedSpool(tmp_path, 60, 1 << 30)
     busy = threading.Thread(target=ask, args=(sharing, counted))
     busy.start()
     time.sleep(0.2)
     with pytest.raises(SignalboxError, match="has not ended"):
-        shared(sharing, Located("east", JOB), Window(START, END), Deadline.within(0.2), counted.make)
+        shared(sharing, LocatedJob("east", JOB), Window(START, END), Deadline.within(0.2), counted.make)
     busy.join()
 
 

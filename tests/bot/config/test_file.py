@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from bot.cli.main import app
-from bot.config.connectors import KINDS, Kind
+from bot.config.connectors import KINDS, ConnectorType
 from bot.config.docs import example_text, schema_text
 from bot.config.file import Cluster, Collect, Config, ConfigError, Connector, Retention, load, read
 from bot.config.schema import build, model_of, seconds, size
@@ -67,7 +67,7 @@ class Toy:
 
 @pytest.fixture(autouse=True)
 def _kinds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(cast("dict[str, Kind]", KINDS), "toy", Kind(__name__, "ToySettings", "Toy"))
+    monkeypatch.setitem(cast("dict[str, ConnectorType]", KINDS), "toy", ConnectorType(__name__, "ToySettings", "Toy"))
 
 
 WHOLE = """\

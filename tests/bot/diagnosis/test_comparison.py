@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.diagnosis.comparison import read_baseline
-from bot.diagnosis.diagnose import Compare, diagnose_bundle, diagnose_paths
+from bot.diagnosis.diagnose import ComparisonOptions, diagnose_bundle, diagnose_paths
 from bot.rulebase.loader import knowledge
 from bot.store.baselines import drop, family_of, find, keep, listed, packed, unpacked
 from bot.store.database import Database, StoreError
@@ -49,7 +49,7 @@ def a_bundle(folder: Path, *, baseline: bool = True) -> Path:
 
 def test_the_line_that_no_rule_knows_is_told_with_its_place(tmp_path: Path) -> None:
     """Asked to compare, the answer names the line, by its number, and the node."""
-    report = diagnose_bundle(KNOWN, a_bundle(tmp_path / "b"), workers=1, compare=Compare(always=True)).report
+    report = diagnose_bundle(KNOWN, a_bundle(tmp_path / "b"), workers=1, compare=ComparisonOptions(always=True)).report
     first = report.indicators.events[0]
     assert "frobnicator" in first.what
     assert first.evidence is not None
@@ -60,7 +60,7 @@ def test_the_line_that_no_rule_knows_is_told_with_its_place(tmp_path: Path) -> N
 def test_without_a_good_run_a_gap_says_so(tmp_path: Path) -> None:
     """What healthy runs of common frameworks print is left out instead, and that is told."""
     bundle = a_bundle(tmp_path / "b", baseline=False)
-    report = diagnose_bundle(KNOWN, bundle, workers=1, compare=Compare(always=True)).report
+    report = diagnose_bundle(KNOWN, bundle, workers=1, compare=ComparisonOptions(always=True)).report
     reason = (
         "no good run of this job was compared with; what healthy runs of common frameworks print is left out instead"
     )
@@ -102,7 +102,7 @@ def test_a_good_run_that_failed_or_is_of_another_job_is_told(tmp_path: Path) -> 
 
 
 def _told(bundle: Path, good: Path) -> list[str]:
-    report = diagnose_bundle(KNOWN, bundle, workers=1, compare=Compare(baseline=good)).report
+    report = diagnose_bundle(KNOWN, bundle, workers=1, compare=ComparisonOptions(baseline=good)).report
     return [gap.reason for gap in report.gaps if gap.code == "not_compared"]
 
 
@@ -126,7 +126,8 @@ def test_the_same_bundle_gives_the_same_report(tmp_path: Path) -> None:
     """Ids are digests of what is said, comparison included."""
     bundle = a_bundle(tmp_path / "b")
     first, second = (
-        diagnose_bundle(KNOWN, bundle, workers=workers, compare=Compare(always=True)).report for workers in (1, 2)
+        diagnose_bundle(KNOWN, bundle, workers=workers, compare=ComparisonOptions(always=True)).report
+        for workers in (1, 2)
     )
     assert first == second
 
@@ -227,4 +228,4 @@ def test_a_comparison_that_fails_costs_no_answer(known, tmp_path, monkeypatch, c
     )
     assert "KeyError" in caplog.text
     with pytest.raises(KeyError):
-        diagnose_paths(known, [tmp_path], compare=Compare(always=True))
+        diagnose_paths(known, [tmp_path], compare=ComparisonOptions(always=True))

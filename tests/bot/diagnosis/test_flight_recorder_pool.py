@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from bot.diagnosis import flight_recorder_pool
-from bot.diagnosis.flight_recorder_pool import Bounds, read_dumps
+from bot.diagnosis.flight_recorder_pool import PoolLimits, read_dumps
 from kb.collectives.analyse import judge, judge_rings
 from kb.collectives.trace import digest
 from kb.parsers.artefacts.flight.dump import DumpLimits
@@ -123,7 +123,7 @@ def test_a_huge_dump_is_not_read(folder):
     with (folder / "_dump_4").open("wb") as file:
         file.write(b'{"entries": [')
         file.truncate(2 << 30)
-    rings, gaps = read_dumps(folder.iterdir(), Bounds(limits=DumpLimits(size=1 << 20)))
+    rings, gaps = read_dumps(folder.iterdir(), PoolLimits(limits=DumpLimits(size=1 << 20)))
 
     assert (len(rings), codes(gaps)) == (4, ["dump_too_large"])
 
@@ -139,7 +139,7 @@ def test_a_dump_that_stalls_its_reader_is_a_gap(folder):
     """The child is replaced within the time limit; what it had been told of besides is read by the next."""
     (folder / "_dump_00").write_bytes(endless())
     began = time.monotonic()
-    rings, gaps = read_dumps(folder.iterdir(), Bounds(seconds=1.0))
+    rings, gaps = read_dumps(folder.iterdir(), PoolLimits(seconds=1.0))
 
     assert ([ring.rank for ring in rings], codes(gaps)) == ([0, 1, 2, 3], ["dump_stalled_reader"])
     assert gaps[0].source.endswith("_dump_00")
@@ -149,7 +149,7 @@ def test_a_dump_that_stalls_its_reader_is_a_gap(folder):
 def test_a_dump_that_takes_too_much_memory_is_a_gap(folder):
     """A pickle that builds more than the child may hold is given up, the others are read."""
     (folder / "_dump_4").write_bytes(b"\x80\x02](" + b"G\x3f\xf0\x00\x00\x00\x00\x00\x01" * 6_000_000 + b"e.")
-    rings, gaps = read_dumps(folder.iterdir(), Bounds(memory=320 << 20))
+    rings, gaps = read_dumps(folder.iterdir(), PoolLimits(memory=320 << 20))
 
     assert len(rings) == 4
     assert len(gaps) == 1
@@ -176,7 +176,7 @@ def test_the_number_of_lost_children_is_bounded(folder, monkeypatch):
 
 def test_time_for_all_is_bounded(folder):
     """When the time is up, what was read counts and the rest is one gap."""
-    rings, gaps = read_dumps(folder.iterdir(), Bounds(budget=0.0))
+    rings, gaps = read_dumps(folder.iterdir(), PoolLimits(budget=0.0))
 
     assert (rings, codes(gaps)) == ((), ["dumps_not_read"])
     assert gaps[0].reason.startswith("4 dumps")
@@ -213,7 +213,7 @@ def test_children_are_gone_afterwards(folder, monkeypatch):
         return child
 
     monkeypatch.setattr(flight_recorder_pool, "_started", kept)
-    read_dumps(folder.iterdir(), replace(Bounds(), seconds=5.0))
+    read_dumps(folder.iterdir(), replace(PoolLimits(), seconds=5.0))
 
     assert len(started) == flight_recorder_pool.CHILDREN
     assert all(process.returncode is not None for process in started)

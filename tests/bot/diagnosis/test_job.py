@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.cli.main import app
-from bot.collection.collect import Spared
-from bot.collection.find_job import JobUnknown
-from bot.config.connectors import KINDS, Kind
+from bot.collection.collect import ProtectedBundles
+from bot.collection.find_job import JobNotFound
+from bot.config.connectors import KINDS, ConnectorType
 from bot.config.file import Cluster, Collect, Config, Connector
 from bot.diagnosis import job as module
 from bot.diagnosis.job import JobRequest, diagnose_job, gather
@@ -70,7 +70,9 @@ class OneJob:
 
 @pytest.fixture(autouse=True)
 def _one_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(cast("dict[str, Kind]", KINDS), "one", Kind(__name__, "StoreSettings", "OneJob"))
+    monkeypatch.setitem(
+        cast("dict[str, ConnectorType]", KINDS), "one", ConnectorType(__name__, "StoreSettings", "OneJob")
+    )
     monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path / "state"))
 
 
@@ -108,7 +110,7 @@ def test_eviction_asks_what_must_stay(known: Knowledge) -> None:
     """With a spool that is full, what is pinned stays though it is older."""
     full = replace(config(), collect=Collect(keep=1, share=0.0))
     first = diagnose_job(known, full, JobRequest("llm-red", "red")).collected.folder
-    pinned = Spared(pinned=frozenset({str(first)}))
+    pinned = ProtectedBundles(pinned=frozenset({str(first)}))
     second = diagnose_job(known, full, JobRequest("llm-red", "red", last=60.0), spare=lambda: pinned).collected.folder
     assert (second != first, first.is_dir()) == (True, True)
     diagnose_job(known, full, JobRequest("llm-red", "red", last=70.0))
@@ -129,7 +131,7 @@ def test_tenants_do_not_see_each_other(known: Knowledge, tmp_path: Path) -> None
         told = str(caught.value).replace(repr(request.job), "").replace(repr(request.cluster), "")
         assert "blue" not in told
         assert "west" not in told
-    with pytest.raises(JobUnknown) as caught:
+    with pytest.raises(JobNotFound) as caught:
         gather(known, config(), JobRequest("llm", "red"))
     assert [one.name for _, one in caught.value.candidates] == ["llm-red"]
     gather(known, config(), JobRequest("llm-blue", "blue"))

@@ -49,7 +49,7 @@ def _lines(path: Path) -> int:
 
 def test_no_streams_give_no_tables():
     """Nothing in, nothing out."""
-    assert tables([]) == template_pool.Mined(())
+    assert tables([]) == template_pool.MinedTables(())
 
 
 def test_a_file_that_is_gone_is_a_gap(streams):
@@ -61,7 +61,7 @@ def test_a_file_that_is_gone_is_a_gap(streams):
     assert found.tables[1].templates
 
 
-def _dying(task: template_pool.Task):
+def _dying(task: template_pool.TemplateTask):
     if task.index == 1 and task.start:
         os.kill(os.getpid(), signal.SIGKILL)
     return template_pool.mine(task)
@@ -113,7 +113,7 @@ def test_ray_gives_the_same_tables(streams, ray):
     assert tables(streams, engine="ray", workers=2, shard=70_000) == tables(streams, workers=1)
 
 
-def _dying_once(task: template_pool.Task):
+def _dying_once(task: template_pool.TemplateTask):
     mark = Path(task.ref.uri).parent / ".died"
     if task.index == 1 and not mark.exists():
         mark.touch()

@@ -15,7 +15,7 @@ from sqlalchemy import DateTime, bindparam, text
 from bot.demo.sample_incidents import incidents
 from bot.digest.codec import dumps, loads
 from bot.incidents.ledger import Ledger
-from bot.incidents.lifecycle import Step
+from bot.incidents.lifecycle import LifecycleStep
 from bot.render.report_json import dumps as dumps_report
 from bot.store.digest_rows import compute
 from kb.digest.weeks import Week
@@ -288,11 +288,11 @@ def test_merged_failures_count_once(tmp_path):
 
         before = failures, hours, still = counted()
         first, second, third = [one.id for one in ledger.list(30) if one.verdict != "no_fault" and one.job_id][:3]
-        ledger.step(second, "default", "1", Step("merge", "ana", "cli", other=first), NOW)
-        ledger.step(third, "default", "2", Step("merge", "ana", "cli", other=second), NOW)
+        ledger.step(second, "default", "1", LifecycleStep("merge", "ana", "cli", other=first), NOW)
+        ledger.step(third, "default", "2", LifecycleStep("merge", "ana", "cli", other=second), NOW)
         assert counted() == (failures - 2, hours, still - 2)
-        ledger.step(second, "default", "3", Step("reopen", "ana", "cli"), NOW)
-        ledger.step(third, "default", "4", Step("reopen", "ana", "cli"), NOW)
+        ledger.step(second, "default", "3", LifecycleStep("reopen", "ana", "cli"), NOW)
+        ledger.step(third, "default", "4", LifecycleStep("reopen", "ana", "cli"), NOW)
         assert counted() == before
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bot.forges.pull_request_body import BEGIN, END, LONGEST, Told, body_of, hidden, plain, renewed, title_of
+from bot.forges.pull_request_body import BEGIN, END, LONGEST, BodyContent, body_of, hidden, plain, renewed, title_of
 
 EVIL = [
     "@everyone look",
@@ -37,7 +37,7 @@ EVIL = [
     BEGIN,
     END,
 ]
-TOLD = Told("signalbox:1", "nic-flaps", "The NIC flaps", "rdma_link", "U0ADA")
+TOLD = BodyContent("signalbox:1", "nic-flaps", "The NIC flaps", "rdma_link", "U0ADA")
 
 
 def outside(body: str) -> str:

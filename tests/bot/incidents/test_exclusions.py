@@ -12,10 +12,10 @@ from sqlmodel import select
 
 from bot.incidents.exclusions import (
     MOST_PROPOSED,
-    Bar,
-    Late,
-    NoBar,
-    Wanted,
+    AlreadyDecided,
+    ExclusionNotFound,
+    ExclusionRequest,
+    NodeExclusion,
     command,
     in_force_within,
     in_words,
@@ -102,9 +102,9 @@ def test_of_two_people_the_second_is_told_what_the_first_did(ledger: Ledger) -> 
     """Refused and confirmed at once: one of both holds."""
     proposed(ledger)
     ledger.decide(1, "default", "refused", "ana", NOW)
-    with pytest.raises(Late, match=r"gpu-017 was refused by ana on 2026-03-02 08:30Z"):
+    with pytest.raises(AlreadyDecided, match=r"gpu-017 was refused by ana on 2026-03-02 08:30Z"):
         ledger.decide(1, "default", "barred", "bob", NOW)
-    with pytest.raises(Late, match="was refused by ana"):
+    with pytest.raises(AlreadyDecided, match="was refused by ana"):
         ledger.decide(1, "default", "lifted", "bob", NOW)
     assert in_force(ledger, "gpu-017") == []
 
@@ -119,7 +119,7 @@ def test_several_who_decide_at_once_end_with_one_decision(ledger: Ledger) -> Non
         try:
             _, new = ledger.decide(1, "default", to, f"p{number}", NOW)  # type: ignore[arg-type]
             told.append(f"new {to}" if new else f"same {to}")
-        except Late:
+        except AlreadyDecided:
             told.append("late")
 
     threads = [threading.Thread(target=decide, args=(number,)) for number in range(8)]
@@ -142,14 +142,14 @@ def test_what_was_refused_for_an_incident_is_not_proposed_by_it_again(ledger: Le
 
 def test_a_bar_ends_with_its_time(ledger: Ledger) -> None:
     """It is in force until then; after that it makes room for the next one."""
-    one = ledger.bar(Wanted("default", "c1", "gpu-1", until=NOW + DAY, why="ECC"), "ana", NOW)
+    one = ledger.bar(ExclusionRequest("default", "c1", "gpu-1", until=NOW + DAY, why="ECC"), "ana", NOW)
     assert in_words(one, NOW) == "barred for the cluster on 2026-03-02 by ana, until 2026-03-03 08:30Z"
     assert in_force(ledger, "gpu-1") == ["gpu-1 cluster"]
     assert in_force(ledger, "gpu-1", at=NOW + DAY) == []
     assert in_words(one, NOW + DAY) == "not barred any more: its time was over on 2026-03-03"
-    with pytest.raises(Late, match="was over on 2026-03-03"):
+    with pytest.raises(AlreadyDecided, match="was over on 2026-03-03"):
         ledger.decide(one.id, "default", "lifted", "bob", NOW + 2 * DAY)
-    again = ledger.bar(Wanted("default", "c1", "gpu-1"), "bob", NOW + 2 * DAY)
+    again = ledger.bar(ExclusionRequest("default", "c1", "gpu-1"), "bob", NOW + 2 * DAY)
     states = [
         (each.id, each.state, each.decided_by)
         for each in ledger.bars("default", node="gpu-1", states=("barred", "lifted"))
@@ -160,26 +160,26 @@ def test_a_bar_ends_with_its_time(ledger: Ledger) -> None:
 def test_a_person_bars_what_is_proposed_and_nothing_twice(ledger: Ledger) -> None:
     """The proposal becomes the bar; who comes second is told."""
     proposed(ledger)
-    one = ledger.bar(Wanted("default", "c1", " gpu-017 ", why="seen it myself"), "ana", NOW)
+    one = ledger.bar(ExclusionRequest("default", "c1", " gpu-017 ", why="seen it myself"), "ana", NOW)
     assert (one.id, one.state, one.why) == (1, "barred", "seen it myself")
-    with pytest.raises(Late, match="gpu-017 is barred already by ana"):
-        ledger.bar(Wanted("default", "c1", "gpu-017"), "bob", NOW)
+    with pytest.raises(AlreadyDecided, match="gpu-017 is barred already by ana"):
+        ledger.bar(ExclusionRequest("default", "c1", "gpu-017"), "bob", NOW)
     ledger.decide(1, "default", "lifted", "bob", NOW)
-    assert ledger.bar(Wanted("default", "c1", "gpu-017"), "bob", NOW).id == 2
+    assert ledger.bar(ExclusionRequest("default", "c1", "gpu-017"), "bob", NOW).id == 2
 
 
 def test_for_one_job_for_one_cluster_for_one_tenant(ledger: Ledger) -> None:
     """A bar holds for those that it was made for."""
-    ledger.bar(Wanted("default", "c1", "gpu-1", "job", "llm"), "ana", NOW)
-    ledger.bar(Wanted("default", "c2", "gpu-2"), "ana", NOW)
-    ledger.bar(Wanted("other", "c1", "gpu-3"), "ana", NOW)
-    ledger.bar(Wanted("default", "", "gpu-4"), "ana", NOW)
+    ledger.bar(ExclusionRequest("default", "c1", "gpu-1", "job", "llm"), "ana", NOW)
+    ledger.bar(ExclusionRequest("default", "c2", "gpu-2"), "ana", NOW)
+    ledger.bar(ExclusionRequest("other", "c1", "gpu-3"), "ana", NOW)
+    ledger.bar(ExclusionRequest("default", "", "gpu-4"), "ana", NOW)
     names = ("gpu-1", "gpu-2", "gpu-3", "gpu-4")
     assert in_force(ledger, *names) == ["gpu-1 job", "gpu-4 cluster"]
     assert in_force(ledger, *names, job="else") == ["gpu-4 cluster"]
     assert in_force(ledger, *names, cluster=None, job="else") == ["gpu-2 cluster", "gpu-4 cluster"]
     assert [one.node for one in ledger.bars("other")] == ["gpu-3"]
-    with pytest.raises(NoBar):
+    with pytest.raises(ExclusionNotFound):
         ledger.decide(3, "default", "lifted", "mallory", NOW)
 
 
@@ -205,21 +205,21 @@ def test_for_one_job_for_one_cluster_for_one_tenant(ledger: Ledger) -> None:
 def test_hostile_names_are_no_names(ledger: Ledger, name: str) -> None:
     """A person is told; of a report's they are left out: its lines may say anything."""
     with pytest.raises(SignalboxError, match="no name of a node"):
-        ledger.bar(Wanted("default", "c1", name), "ana", NOW)
+        ledger.bar(ExclusionRequest("default", "c1", name), "ana", NOW)
     assert proposed(ledger, excluding(name)) == 0
 
 
 @pytest.mark.parametrize("number", [0, -1, 77, 2**31, 2**70])
 def test_numbers_that_no_bar_has(ledger: Ledger, number: int) -> None:
     """As a person may type them."""
-    with pytest.raises(NoBar, match=r"there is no bar"):
+    with pytest.raises(ExclusionNotFound, match=r"there is no bar"):
         ledger.decide(number, "default", "barred", "ana", NOW)
 
 
 def test_an_end_in_the_past_is_refused(ledger: Ledger) -> None:
     """It would bar nothing."""
     with pytest.raises(SignalboxError, match="lies in the past"):
-        ledger.bar(Wanted("default", "c1", "gpu-1", until=NOW), "ana", NOW)
+        ledger.bar(ExclusionRequest("default", "c1", "gpu-1", until=NOW), "ana", NOW)
 
 
 def test_hundreds_of_nodes_are_no_nodes_fault(ledger: Ledger) -> None:
@@ -262,13 +262,13 @@ def test_several_are_decided_in_one_go(ledger: Ledger) -> None:
     ]
 
 
-def bar(**parts: object) -> Bar:
+def bar(**parts: object) -> NodeExclusion:
     """A bar that holds."""
     values = {
         "id": 1, "tenant": "default", "cluster": "c1", "node": "gpu-017", "scope": "cluster", "job": "", "state": "barred",
         "since": NOW, "until": None, "who": "ana", "why": "Xid 79", "incident_id": 42, "decided_at": NOW, "decided_by": "ana",
     }  # fmt: skip
-    return Bar(**{**values, **parts})  # type: ignore[arg-type]
+    return NodeExclusion(**{**values, **parts})  # type: ignore[arg-type]
 
 
 def test_the_command_that_drains_is_words_that_a_shell_reads_as_meant() -> None:

@@ -8,9 +8,20 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.incidents.handover import MOST, Handover, Line, Listed, Node, Proposal, Waiting, dumps, handover, text
+from bot.incidents.handover import (
+    MOST,
+    Handover,
+    HandoverIncident,
+    HandoverNode,
+    HandoverProposal,
+    HandoverSection,
+    PendingWork,
+    dumps,
+    handover,
+    text,
+)
 from bot.incidents.ledger import Ledger
-from bot.incidents.lifecycle import Step
+from bot.incidents.lifecycle import LifecycleStep
 from bot.incidents.resolution import Closing
 from bot.render.report_json import dumps as dumps_report
 from bot.store.incidents import Origin
@@ -29,9 +40,9 @@ def add(ledger: Ledger, number: int, *, tenant: str = "default", past: bool = Fa
     return ledger.add(dumps_report(report), report, b"", None, NOW - number * HOUR, origin=origin)
 
 
-def line(incident: int, hours: float, told: str = "GPU 3 fell off", **more: object) -> Line:
+def line(incident: int, hours: float, told: str = "GPU 3 fell off", **more: object) -> HandoverIncident:
     """As it is listed."""
-    return Line(incident, "llm-70b", "gpu_fell_off_bus", told, NOW - hours * HOUR, **more)  # type: ignore[arg-type]
+    return HandoverIncident(incident, "llm-70b", "gpu_fell_off_bus", told, NOW - hours * HOUR, **more)  # type: ignore[arg-type]
 
 
 def test_a_shift(database: str) -> None:
@@ -45,10 +56,10 @@ def test_a_shift(database: str) -> None:
         add(ledger, 5, past=True)
         ledger.add(dumps_report(HEALTHY), HEALTHY, b"", None, NOW - HOUR)
         steps = (
-            (1, Step("ack", "ana", "cli")),
-            (2, Step("snooze", "ana", "cli", until=NOW + HOUR)),
-            (3, Step("merge", "ben", "cli", other=4)),
-            (7, Step("assign", "ben", "cli", assignee="eve", note="knows it")),
+            (1, LifecycleStep("ack", "ana", "cli")),
+            (2, LifecycleStep("snooze", "ana", "cli", until=NOW + HOUR)),
+            (3, LifecycleStep("merge", "ben", "cli", other=4)),
+            (7, LifecycleStep("assign", "ben", "cli", assignee="eve", note="knows it")),
         )
         for minutes, (number, step) in enumerate(steps):
             ledger.step(number, "default", str(number), step, NOW - HOUR + timedelta(minutes=minutes))
@@ -66,26 +77,26 @@ def test_a_shift(database: str) -> None:
         line(7, 14, assignee="eve"),
         line(old, 99),
     )
-    bar = Node("gpu-017", "main", "barred", "it left the bus twice", NOW - HOUR, NOW + HOUR)
+    bar = HandoverNode("gpu-017", "main", "barred", "it left the bus twice", NOW - HOUR, NOW + HOUR)
     assert found == Handover(
         tenant="default",
         since=SINCE,
         until=NOW,
-        open=Listed(5, open_ones),
-        snoozed=Listed(1, (line(2, 4, state="snoozed"),)),
+        open=HandoverSection(5, open_ones),
+        snoozed=HandoverSection(1, (line(2, 4, state="snoozed"),)),
         barred=(bar,),
         more_barred=0,
-        watched=Listed(1, (open_ones[1],)),
-        waiting=Waiting(
-            proposals=(Proposal("nccl-x", "asked", "ana"),),
+        watched=HandoverSection(1, (open_ones[1],)),
+        waiting=PendingWork(
+            proposals=(HandoverProposal("nccl-x", "asked", "ana"),),
             nodes=(replace(bar, node="gpu-018", state="proposed"),),
-            questions=Listed(1, (replace(open_ones[1], by="U0ADA"),)),
+            questions=HandoverSection(1, (replace(open_ones[1], by="U0ADA"),)),
             queued=1,
             failed=1,
         ),
-        new=Listed(7, found.new.lines),
-        closed=Listed(1, (line(5, 1, "unknown", state="closed", by="ben"),)),
-        changed=Listed(
+        new=HandoverSection(7, found.new.lines),
+        closed=HandoverSection(1, (line(5, 1, "unknown", state="closed", by="ben"),)),
+        changed=HandoverSection(
             4,
             tuple(
                 line(number, 1 - minutes / 60, told, by=who, **more)

@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bot.incidents.ledger import Ledger
-from bot.incidents.lifecycle import Family, NotNow, Step, Taken, told
-from bot.incidents.resolution import Closing, NoIncident, word
+from bot.incidents.lifecycle import LifecycleStep, MergedIncidents, RecordedStep, StepNotAllowed, told
+from bot.incidents.resolution import Closing, IncidentNotFound, word
 from bot.render.report_json import dumps
 from bot.store.incident_state import STATES, State, state_of
-from bot.store.incidents import Incident, Listing
+from bot.store.incidents import Incident, IncidentFilter
 from bot.store.tables import PostingRow
 from tests.support.bot_samples import FALLEN_GPU
 
@@ -40,7 +40,7 @@ def step(
     ledger: Ledger, incident: int, verb: str, *, who: str = "ana", at: datetime = NOW, key: str = "", **more: object
 ) -> bool:
     """Take a step."""
-    taken = Step(verb, who, "cli", **more)  # type: ignore[arg-type]
+    taken = LifecycleStep(verb, who, "cli", **more)  # type: ignore[arg-type]
     return ledger.step(incident, "default", key or f"{incident} {verb} {who} {at} {more}"[:180], taken, at)
 
 
@@ -101,7 +101,7 @@ def test_two_deliveries_at_one_moment_are_one_step(ledger: Ledger) -> None:
 def test_snoozed_it_is_in_no_list_until_then(ledger: Ledger) -> None:
     """At the time itself it is there again, by itself; who acknowledges it wakes it."""
     step(ledger, 1, "snooze", until=NOW + HOUR)
-    before, then = (Listing("default", NOW, to_do=True), Listing("default", NOW + HOUR, to_do=True))
+    before, then = (IncidentFilter("default", NOW, to_do=True), IncidentFilter("default", NOW + HOUR, to_do=True))
     assert [one.id for one in ledger.list(10, before)] == [4, 3, 2]
     assert [one.id for one in ledger.list(10, then)] == [4, 3, 2, 1]
     assert (ledger.count(before), ledger.count(then)) == (3, 4)
@@ -131,9 +131,9 @@ def test_merged_it_is_a_part_of_another_one(ledger: Ledger) -> None:
     step(ledger, 3, "merge", other=2)
     step(ledger, 1, "merge", other=4)
     assert [incident(ledger, one).merged_into for one in (1, 2, 3, 4)] == [4, 4, 4, None]
-    assert ledger.family(4) == Family(None, ((1, "llm-70b"), (2, "llm-70b"), (3, "llm-70b")))
-    assert ledger.family(2) == Family((4, "llm-70b"))
-    assert [one.id for one in ledger.list(10, Listing("default", NOW, awake=True))] == [4]
+    assert ledger.family(4) == MergedIncidents(None, ((1, "llm-70b"), (2, "llm-70b"), (3, "llm-70b")))
+    assert ledger.family(2) == MergedIncidents((4, "llm-70b"))
+    assert [one.id for one in ledger.list(10, IncidentFilter("default", NOW, awake=True))] == [4]
     assert [told(one, 1) for one in ledger.steps(1)] == [
         "incident 2 merged into it",
         "incident 3 merged into it",
@@ -148,7 +148,7 @@ def test_two_that_are_merged_into_each_other_at_once(ledger: Ledger) -> None:
     def merge(one: int, other: int) -> None:
         try:
             step(ledger, one, "merge", other=other)
-        except NotNow as error:
+        except StepNotAllowed as error:
             errors.append(error)
 
     threads = [threading.Thread(target=merge, args=pair) for pair in ((1, 2), (2, 1))]
@@ -177,7 +177,7 @@ def test_reopened_a_part_is_on_its_own(ledger: Ledger) -> None:
     """It is open if nobody had closed it; a snoozed one wakes up and stays acknowledged."""
     step(ledger, 2, "merge", other=1)
     step(ledger, 2, "reopen")
-    assert (state(ledger, 2), ledger.family(1)) == ("open", Family())
+    assert (state(ledger, 2), ledger.family(1)) == ("open", MergedIncidents())
     step(ledger, 3, "ack")
     step(ledger, 3, "snooze", until=NOW + HOUR)
     step(ledger, 3, "reopen")
@@ -205,7 +205,7 @@ def test_what_makes_no_sense_is_refused(
     close(ledger, 2)
     step(ledger, 3, "merge", other=1)
     before = [incident(ledger, one) for one in (1, 2, 3)]
-    with pytest.raises(NotNow) as refused:
+    with pytest.raises(StepNotAllowed) as refused:
         step(ledger, number, verb, **more)
     assert str(refused.value) == why
     assert [incident(ledger, one) for one in (1, 2, 3)] == before
@@ -214,9 +214,9 @@ def test_what_makes_no_sense_is_refused(
 @pytest.mark.parametrize("number", [99, 5, 0, -1, 2**63])
 def test_of_other_tenants_there_is_nothing(ledger: Ledger, number: int) -> None:
     """Neither to step on nor to merge into; numbers that no table has are no error of the database."""
-    with pytest.raises(NoIncident):
+    with pytest.raises(IncidentNotFound):
         step(ledger, number, "ack")
-    with pytest.raises(NoIncident):
+    with pytest.raises(IncidentNotFound):
         step(ledger, 1, "merge", other=number)
 
 
@@ -226,7 +226,7 @@ def test_the_state_is_the_same_on_the_table(ledger: Ledger) -> None:
     close(ledger, 2)
     step(ledger, 3, "snooze", until=NOW + HOUR)
     step(ledger, 4, "merge", other=1)
-    lists = {one: [found.id for found in ledger.list(10, Listing("default", NOW, state=one))] for one in STATES}
+    lists = {one: [found.id for found in ledger.list(10, IncidentFilter("default", NOW, state=one))] for one in STATES}
     assert lists == {"open": [], "acknowledged": [1], "snoozed": [3], "closed": [2], "merged": [4]}
 
 
@@ -234,6 +234,6 @@ def test_hostile_words_are_kept_as_one_line(ledger: Ledger) -> None:
     """NULs, lone surrogates and line breaks of a note; and not without end."""
     step(ledger, 1, "assign", assignee="a\0b\ud800\nc" + "x" * 9999, note="one\ntwo " * 999)
     (kept,) = ledger.steps(1)
-    assert isinstance(kept, Taken)
+    assert isinstance(kept, RecordedStep)
     assert (kept.step.assignee or "").startswith("a?b? cxxx")
     assert (len(kept.step.assignee or ""), len(kept.step.note)) == (200, 500)

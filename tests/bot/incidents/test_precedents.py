@@ -12,10 +12,10 @@ import pytest
 
 from bot.diagnosis.diagnose import diagnose_bundle
 from bot.handlers.successful_runs import SuccessfulRun, record_successful_run
-from bot.incidents.exclusions import Wanted
+from bot.incidents.exclusions import ExclusionRequest
 from bot.incidents.ledger import Ledger
-from bot.incidents.lifecycle import Step
-from bot.incidents.precedents import TRACE, Whose, moment, recall_within, recaller, traced, whose
+from bot.incidents.lifecycle import LifecycleStep
+from bot.incidents.precedents import TRACE, PrecedentScope, moment, recall_within, recaller, traced, whose
 from bot.incidents.resolution import Closing
 from bot.notify.announce import assign_chain
 from bot.policy.routing import JobFacts, link_of
@@ -85,7 +85,7 @@ def add(
 
 
 def recall(
-    ledger: Ledger, job: str = "200", who: Whose | None = None, at: datetime = NOW, **parts: object
+    ledger: Ledger, job: str = "200", who: PrecedentScope | None = None, at: datetime = NOW, **parts: object
 ) -> Precedents:
     """What is told of the past of a job that ends now."""
     evidence = Evidence(Job(**{"id": job, "name": "llm-70b", "owner": "ana", "end": at.timestamp(), **parts}))  # type: ignore[arg-type]
@@ -129,7 +129,7 @@ def test_without_a_scheduler_tries_are_told_by_id_and_name(ledger: Ledger) -> No
     """As of a bundle on the command line; a name that says nothing ties nothing together."""
     own = add(ledger, 3, "100", name="llm-70b")
     add(ledger, 4, "101", name="bash")
-    bare = Whose("default")
+    bare = PrecedentScope("default")
     assert numbers(recall(ledger, "999", bare), own=True) == [own]
     assert numbers(recall(ledger, "999", bare, owner="bob"), own=True) == []
     assert numbers(recall(ledger, "999", bare, name="bash"), own=True) == []
@@ -156,7 +156,7 @@ def test_a_later_report_on_the_same_end_stands_for_the_one_before(ledger: Ledger
     second = add(ledger, 2.999, "1", attempt=1)
     third = add(ledger, 2, "2")
     assert numbers(recall(ledger, "9")) == [second, third]
-    ledger.step(third, "default", "k", Step("merge", "ana", "cli", other=second), NOW)
+    ledger.step(third, "default", "k", LifecycleStep("merge", "ana", "cli", other=second), NOW)
     assert numbers(recall(ledger, "9")) == [second]
 
 
@@ -191,9 +191,9 @@ def test_how_advice_fared_is_told_by_what_came_next(ledger: Ledger) -> None:
 
 def test_bars_in_force_of_the_jobs_own_nodes(ledger: Ledger) -> None:
     """Who confirmed is named, an id of the chat is not."""
-    ledger.bar(Wanted("default", "c1", "gpu-1", why="ECC"), "ana", NOW)
-    ledger.bar(Wanted("default", "c1", "gpu-2"), "U0GRACE", NOW)
-    ledger.bar(Wanted("default", "c1", "gpu-9"), "ana", NOW)
+    ledger.bar(ExclusionRequest("default", "c1", "gpu-1", why="ECC"), "ana", NOW)
+    ledger.bar(ExclusionRequest("default", "c1", "gpu-2"), "U0GRACE", NOW)
+    ledger.bar(ExclusionRequest("default", "c1", "gpu-9"), "ana", NOW)
     barred = recall(ledger, nodes={"gpu-1": (0,), "gpu-2": (1,)}).history.barred
     assert [(one.node, one.scope, one.since, one.who, one.why) for one in barred] == [
         ("gpu-1", "cluster", "2026-03-02", "ana", "ECC"),
@@ -241,7 +241,7 @@ def test_a_diagnosis_with_a_store_says_what_it_knows_and_twice_the_same(ledger: 
         session.get_one(IncidentRow, number).attempt = 77
     said = Closing("ana", "cli", "right", "shown", "data_error", action="copied the shard anew")
     ledger.annotate(number, "default", "k", said, NOW)
-    ask = recaller(lambda: ledger, Whose(), known.rulebook.faults, lambda: LATER)
+    ask = recaller(lambda: ledger, PrecedentScope(), known.rulebook.faults, lambda: LATER)
     again = [diagnose_bundle(known, DEMO, workers=1, recall=ask).report for _ in range(2)]
     assert again[0] == again[1]
     assert again[0].id != first.report.id
@@ -301,7 +301,7 @@ def test_out_of_memory_on_a_node_whose_gpu_failed_another_job_is_the_gpus(
         (folder / "job.yaml").write_text(
             f"id: '9'\nname: llm\nstate: FAILED\nend: '2026-03-02T12:00:00Z'\nnodes: {{{node}: [0]}}\n"
         )
-        ask = recaller(lambda: ledger, Whose("default", "c1"), known.rulebook.faults, lambda: NOW + HOUR)
+        ask = recaller(lambda: ledger, PrecedentScope("default", "c1"), known.rulebook.faults, lambda: NOW + HOUR)
         report = diagnose_bundle(known, folder, workers=1, recall=ask).report
         assert report.diagnoses[0].fault == fault
         assert [one.incidents for one in report.memory.recalled] == ([(number,)] if node == "node-b" else [])

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.live.log_view import Wanted, end_of, lines_of, of_bundle, of_paths, ranks_of
-from bot.live.tail import Tailing
+from bot.live.log_view import LineFilter, end_of, lines_of, of_bundle, of_paths, ranks_of
+from bot.live.tail import LogTail
 from bot.runtime.safe_regex import _hyperscan, _re2, search_of
 from kb.errors import UnreadableInput
 
@@ -26,7 +26,7 @@ def _write(folder: Path, **logs: str | bytes) -> Path:
 
 def _shown(folder: Path, **wanted) -> list[str]:
     gaps = []
-    found = [f"{line.rank} {line.text}" for line in lines_of(of_paths([folder]), Wanted(**wanted), gaps)]
+    found = [f"{line.rank} {line.text}" for line in lines_of(of_paths([folder]), LineFilter(**wanted), gaps)]
     assert gaps == []
     return found
 
@@ -52,7 +52,7 @@ def test_ranks_are_merged_by_time(two: Path) -> None:
 
 def test_what_is_told_of_a_line(two: Path) -> None:
     """Time, rank, source, number, and the line as it stands there."""
-    [_, line, *_] = lines_of(of_paths([two]), Wanted(), [])
+    [_, line, *_] = lines_of(of_paths([two]), LineFilter(), [])
     assert line == (DAY + 2, 1, None, "rank-1.log", 1, "b", f"{_at(2)} b")
 
 
@@ -75,7 +75,7 @@ def test_structured_lines_tell_their_own_time_and_rank(tmp_path: Path) -> None:
 
 def test_a_search_finds_lines_with_their_times(two: Path) -> None:
     """A line that was found has the time of the stamp before it, which was passed over."""
-    [line] = lines_of(of_paths([two]), Wanted(grep=search_of("file X", ignore_case=True)), [])
+    [line] = lines_of(of_paths([two]), LineFilter(grep=search_of("file X", ignore_case=True)), [])
     assert (line.time, line.text, line.number) == (DAY + 2, "  File x", 3)
 
 
@@ -99,7 +99,7 @@ def test_a_regex_has_a_length() -> None:
 def test_secrets_are_masked(tmp_path: Path) -> None:
     """In text and in the whole line, without moving anything."""
     folder = _write(tmp_path / "l", rank__0_dot_log=f"{_at(1)} password=hunter2hunter\n{_at(2)} b\n")
-    [first, second] = lines_of(of_paths([folder]), Wanted(), [])
+    [first, second] = lines_of(of_paths([folder]), LineFilter(), [])
     assert (first.text, first.whole, second.text) == (f"password={'*' * 13}", f"{_at(1)} password={'*' * 13}", "b")
 
 
@@ -113,7 +113,7 @@ def test_progress_bars_show_their_last_state(tmp_path: Path) -> None:
 def test_odd_bytes_and_long_lines(tmp_path: Path) -> None:
     """Bytes that are no text, a line of megabytes, a log without an end of line: all are lines."""
     folder = _write(tmp_path / "l", rank__0_dot_log=b"\x80\xff\xfe odd\n" + b"x" * (9 << 20) + b"\nlast")
-    lines = list(lines_of(of_paths([folder]), Wanted(), []))
+    lines = list(lines_of(of_paths([folder]), LineFilter(), []))
     assert [len(line.text) for line in (lines[0], lines[-1])] == [7, 4]
     assert max(len(line.text) for line in lines) < 17_000
 
@@ -123,7 +123,7 @@ def test_packed_and_damaged_logs(tmp_path: Path) -> None:
     packed = gzip.compress(b"one\ntwo\n" * 5000)
     folder = _write(tmp_path / "l", rank__0_dot_log_dot_gz=packed[:-20])
     gaps = []
-    assert len(list(lines_of(of_paths([folder]), Wanted(), gaps))) > 5000
+    assert len(list(lines_of(of_paths([folder]), LineFilter(), gaps))) > 5000
     assert [gap.code for gap in gaps] == ["broken_compression"]
 
 
@@ -133,7 +133,7 @@ def test_memory_does_not_grow_with_logs(tmp_path: Path, monkeypatch: pytest.Monk
     text = "".join(f"{_at(second)} line {second} of this log, and more of it\n" for second in range(3500))
     folder = _write(tmp_path / "l", **{f"rank__{rank}_dot_log": text for rank in range(4)})
     tracemalloc.start()
-    count = sum(1 for _ in lines_of(of_paths([folder]), Wanted(), []))
+    count = sum(1 for _ in lines_of(of_paths([folder]), LineFilter(), []))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert count == 4 * 3500
@@ -144,7 +144,7 @@ def test_a_bundle_says_who_spoke(tmp_path: Path) -> None:
     """bundle.yaml names ranks where files do not."""
     _write(tmp_path / "logs", x_dot_log=f"{_at(1)} hello\n")
     (tmp_path / "bundle.yaml").write_text("format: 1\nfiles: {logs/x.log: {rank: 9, node: n1}}\n")
-    [line] = lines_of(of_bundle(tmp_path), Wanted(), [])
+    [line] = lines_of(of_bundle(tmp_path), LineFilter(), [])
     assert (line.rank, line.node, line.source) == (9, "n1", "logs/x.log")
 
 
@@ -171,7 +171,7 @@ def test_no_ranks(text: str) -> None:
 def test_following(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """First what is there, then what is added, of new files too; a line that is not ended waits; a rotated log begins anew."""
     monkeypatch.setattr("bot.live.tail.AGAIN", 1)
-    tailing = Tailing(lambda: of_paths([two]), Wanted())
+    tailing = LogTail(lambda: of_paths([two]), LineFilter())
     assert [line.text for line in tailing.look()] == ["a", "b", "Traceback:", "  File x", "c", "d"]
     assert list(tailing.look()) == []
     with (two / "rank-0.log").open("a") as handle:
@@ -189,12 +189,12 @@ def test_following_begins_near_the_end(tmp_path: Path) -> None:
     """Of a long log the last lines, whole ones; with a time the whole of it is looked through."""
     text = "".join(f"{_at(second)} line {second}\n" for second in range(3000))
     folder = _write(tmp_path / "l", rank__0_dot_log=text)
-    lines = list(Tailing(lambda: of_paths([folder]), Wanted()).look())
+    lines = list(LogTail(lambda: of_paths([folder]), LineFilter()).look())
     assert (lines[-1].text, len(lines) < 500, lines[0].text.startswith("line "), lines[0].number) == (
         "line 2999",
         True,
         True,
         0,
     )
-    lines = list(Tailing(lambda: of_paths([folder]), Wanted(start=DAY + 10), from_start=True).look())
+    lines = list(LogTail(lambda: of_paths([folder]), LineFilter(start=DAY + 10), from_start=True).look())
     assert (lines[0].text, lines[0].number) == ("line 10", 11)

@@ -20,9 +20,9 @@ import yaml
 
 from bot.cli.watch import Screen, params, seconds, status
 from bot.diagnosis.diagnose import diagnose_bundle
-from bot.live.log_follower import Following
-from bot.live.probe_cycle import Sources
-from bot.live.watch import News, Outcome, Plan, Watch
+from bot.live.log_follower import LogFollower
+from bot.live.probe_cycle import ProbeSources
+from bot.live.watch import Watch, WatchEvent, WatchOutcome, WatchPlan
 from connectors.host.kernel_log import KernelLog
 from connectors.host.nccl_ras import RasSource
 from connectors.host.process_table import Process
@@ -154,8 +154,8 @@ class Job:
 class Watched:
     """A watch that has ended."""
 
-    outcome: Outcome
-    news: list[News]
+    outcome: WatchOutcome
+    news: list[WatchEvent]
     clock: Steered
 
     def first(self, event):
@@ -169,7 +169,7 @@ class Watched:
 
 def watched(known, job, save, *, limit=900.0, every=20.0, stop_at=None, also=lambda _now: None, **sources):
     """Watch a job to the end."""
-    news: list[News] = []
+    news: list[WatchEvent] = []
 
     def live(now):
         job.live(now)
@@ -177,7 +177,7 @@ def watched(known, job, save, *, limit=900.0, every=20.0, stop_at=None, also=lam
 
     clock = Steered(live, stop_at=stop_at)
     looked_at = {"host": job, "logs": job.logs, "wanted": WANTED, **sources}
-    outcome = Watch(known, Plan(save, every, limit), clock, Sources(**looked_at), news.append).run()
+    outcome = Watch(known, WatchPlan(save, every, limit), clock, ProbeSources(**looked_at), news.append).run()
     return Watched(outcome, news, clock)
 
 
@@ -417,7 +417,7 @@ def test_pieces_give_what_the_whole_gives(known, tmp_path):
     text = steps + TRACE + steps[:90_000] + TRACE * 2 + b"step 9 | loss: 0.5"
     path = tmp_path / "rank-0.log"
     path.touch()
-    following = Following(known, tmp_path)
+    following = LogFollower(known, tmp_path)
     at = 0
     while at < len(text):
         piece = text[at : at + chance.randrange(1, 30_000)]
@@ -441,7 +441,7 @@ def test_rotation_keeps_what_was_seen(known, tmp_path):
     """A log that is moved away keeps its summary under its new name; the new one begins anew."""
     path = tmp_path / "rank-0.log"
     path.write_bytes(b"step 1 | loss: 2.0\n" + TRACE)
-    following = Following(known, tmp_path)
+    following = LogFollower(known, tmp_path)
     following.look(START)
     path.rename(tmp_path / "rank-0.log.1")
     path.write_bytes(b"step 2 | loss: 1.0\n")
@@ -456,7 +456,7 @@ def test_a_log_that_shrinks_is_read_anew(known, tmp_path):
     """What is emptied and written again is another text, and that is told."""
     path = tmp_path / "rank-0.log"
     path.write_bytes(TRACE * 3)
-    following = Following(known, tmp_path)
+    following = LogFollower(known, tmp_path)
     following.look(START)
     path.write_bytes(b"step 2 | loss: 1.0\n")
     assert following.look(START + 20)
@@ -470,7 +470,7 @@ def test_a_log_that_shrinks_is_read_anew(known, tmp_path):
 
 def news(event="votes", text="step 3: silence no", **fields):
     """Something to show."""
-    return News(event, START, text, fields)
+    return WatchEvent(event, START, text, fields)
 
 
 class Terminal(io.StringIO):
@@ -605,10 +605,10 @@ def test_a_real_hang_of_real_processes(known, tmp_path):
         for rank in range(3)
     ]
     try:
-        told: list[News] = []
+        told: list[WatchEvent] = []
         wanted = ProcessSelector(pids=tuple(child.pid for child in children))
-        sources = Sources(Host(py_spy=spy), logs, wanted)
-        outcome = Watch(quicker, Plan(tmp_path / "kept", 1.0, 90.0), WallClock(), sources, told.append).run()
+        sources = ProbeSources(Host(py_spy=spy), logs, wanted)
+        outcome = Watch(quicker, WatchPlan(tmp_path / "kept", 1.0, 90.0), WallClock(), sources, told.append).run()
     finally:
         for child in children:
             child.kill()

@@ -14,9 +14,9 @@ import yaml
 
 from bot.cli.watch import WallClock
 from bot.diagnosis.diagnose import diagnose_bundle
-from bot.live.metrics_poller import Metering
-from bot.live.probe_cycle import Looking, Sources
-from bot.live.watch import Plan, Watch
+from bot.live.metrics_poller import MetricsPoller
+from bot.live.probe_cycle import ProbeCycle, ProbeSources
+from bot.live.watch import Watch, WatchPlan
 from connectors.base.contract import SourceFailed
 from connectors.base.http import Endpoint, HttpClient
 from connectors.host.flight_recorder import RecorderSource, request_dumps
@@ -129,8 +129,10 @@ def test_only_silent_ranks_are_asked_and_only_where_it_is_wanted(known, tmp_path
                 tuple(replace(one, main=replace(one.main, pipe=str(tmp_path / "fr_"))) for one in mains),
                 (),
             )
-            sources = Sources(job, job.logs, ProcessSelector(pattern="x"), recorder=RecorderSource(START), ask=wanted)
-            looking = Looking(known, sources, lambda: False)
+            sources = ProbeSources(
+                job, job.logs, ProcessSelector(pattern="x"), recorder=RecorderSource(START), ask=wanted
+            )
+            looking = ProbeCycle(known, sources, lambda: False)
             for now in range(int(START), int(START) + 180, 20):
                 while job.time < now:
                     job.live(job.time + 1)
@@ -177,7 +179,7 @@ class Ends:
 
 def ends(known, host, until):
     """What is told of processes that ended, after looks 5 s apart."""
-    looking = Looking(known, Sources(host, wanted=ProcessSelector(pattern="x")), lambda: False)
+    looking = ProbeCycle(known, ProbeSources(host, wanted=ProcessSelector(pattern="x")), lambda: False)
     while host.time <= START + until:
         looking.look(host.time)
         host.time += 5
@@ -224,8 +226,10 @@ def test_a_real_process_that_dies_is_named_and_how(known, tmp_path):
 
     told = []
     try:
-        sources = Sources(Host(py_spy="/no/py-spy"), logs, ProcessSelector(pids=tuple(child.pid for child in children)))
-        outcome = Watch(known, Plan(tmp_path / "kept", 1.0, 60.0), WallClock(), sources, tell).run()
+        sources = ProbeSources(
+            Host(py_spy="/no/py-spy"), logs, ProcessSelector(pids=tuple(child.pid for child in children))
+        )
+        outcome = Watch(known, WatchPlan(tmp_path / "kept", 1.0, 60.0), WallClock(), sources, tell).run()
     finally:
         for child in children:
             child.kill()
@@ -282,7 +286,7 @@ def test_gpus_that_spin_while_nothing_moves_are_a_vote(known, tmp_path):
     job = Job(tmp_path / "logs", hangs_at=START + 120, spy=False)
     with serving(tmp_path / "prometheus", list(spinning(START + 120))) as address:
         source = Prometheus(HttpClient(Endpoint(address)), gpu=SPIN_GPU, node=SPIN_NODE, side_by_side=1)
-        metrics = Metering(source, patience=20.0)
+        metrics = MetricsPoller(source, patience=20.0)
         ran = watched(known, job, tmp_path / "kept", metrics=metrics, limit=600.0)
     votes = [{one["probe"]: one["vote"] for one in new.fields["votes"]} for new in ran.news if new.event == "votes"]
     assert (votes[3]["spin"], "yes" in {one["spin"] for one in votes}) == ("no", True)
@@ -300,7 +304,7 @@ def test_a_dead_source_of_metrics_holds_nothing_up(known, tmp_path):
             raise SourceFailed("unreachable", "it cannot be reached")
 
     job = Job(tmp_path / "logs", hangs_at=START + 60)
-    ran = watched(known, job, tmp_path / "kept", metrics=Metering(Dead(), patience=20.0))
+    ran = watched(known, job, tmp_path / "kept", metrics=MetricsPoller(Dead(), patience=20.0))
     assert ran.outcome.called == "hang"
     assert "cannot be reached" in ran.first("gap").text
 
@@ -316,7 +320,7 @@ def test_a_slow_source_is_not_waited_for():
             spool.write("metrics/x.json", b"{}")
             return [Gap("late", "metrics", "late")]
 
-    metering = Metering(Slow(), patience=0.01)
+    metering = MetricsPoller(Slow(), patience=0.01)
     assert metering.look(START, None) is None
     while (found := metering.look(START + 1, None)) is None:
         time.sleep(0.05)

@@ -10,7 +10,7 @@ import pytest
 
 from bot.diagnosis.diagnose import diagnose_bundle, nothing_read
 from bot.pages import attachments, log_context
-from bot.pages.log_context import AFTER, BEFORE, LONGEST, Passage
+from bot.pages.log_context import AFTER, BEFORE, LONGEST, LogContext
 from kb.errors import UnreadableInput
 from kb.report import EvidenceItem
 from tests.support.bot_samples import FALLEN_GPU
@@ -45,15 +45,15 @@ def test_the_lines_around_the_evidence_are_kept(tmp_path, name):
 
 def test_the_ends_of_a_log_are_no_trouble(tmp_path):
     """The first line, the last one without its end, and a log that is one line."""
-    assert around(tmp_path, b"a\nb\nc", 0) == Passage("rank-0.log", 0, (), ("b", "c"))
-    assert around(tmp_path, b"a\nb\nc", 4) == Passage("rank-0.log", 4, ("a", "b"), ())
-    assert around(tmp_path, b"a", 0) == Passage("rank-0.log", 0, (), ())
+    assert around(tmp_path, b"a\nb\nc", 0) == LogContext("rank-0.log", 0, (), ("b", "c"))
+    assert around(tmp_path, b"a\nb\nc", 4) == LogContext("rank-0.log", 4, ("a", "b"), ())
+    assert around(tmp_path, b"a", 0) == LogContext("rank-0.log", 0, (), ())
 
 
 def test_what_says_nothing_by_itself_is_left_out(tmp_path):
     """Empty lines and those that underline the one before."""
     text = b"one\n\n    ^^^^^^\n[rank5]:   ~~~^^\n=====\nshown\n\n---\ntwo\n"
-    assert around(tmp_path, text, text.index(b"shown")) == Passage(
+    assert around(tmp_path, text, text.index(b"shown")) == LogContext(
         "rank-0.log", text.index(b"shown"), ("one",), ("two",)
     )
 
@@ -68,7 +68,7 @@ def test_secrets_are_masked_and_long_lines_cut(tmp_path):
 
 def test_endless_lines_and_bytes_that_are_no_text_are_bounded(tmp_path):
     """A megabyte without a line end, and all bytes there are."""
-    assert around(tmp_path, b"x" * 1_000_000, 500_000) == Passage("rank-0.log", 500_000, (), ())
+    assert around(tmp_path, b"x" * 1_000_000, 500_000) == LogContext("rank-0.log", 500_000, (), ())
     found = around(tmp_path, bytes(range(256)) * 4 + b"\nshown\n" + bytes(range(128, 256)), 1025)
     assert log_context.loads(log_context.dumps([found])) == (found,)
 
@@ -108,7 +108,7 @@ def test_an_answer_on_nothing_keeps_nothing_much(known, tmp_path):
 )
 def test_what_cannot_be_read_counts_as_missing(broken):
     """The page is shown without it."""
-    assert attachments.read(lambda _: broken) == attachments.Kept()
+    assert attachments.read(lambda _: broken) == attachments.PageAttachments()
     for one in (attachments.loads, log_context.loads):
         with pytest.raises(UnreadableInput):
             one(broken)

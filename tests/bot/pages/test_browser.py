@@ -15,12 +15,12 @@ from waitress.server import create_server
 
 from bot.digest.codec import dumps as numbers_of
 from bot.incidents.ledger import Ledger
-from bot.incidents.lifecycle import Step
-from bot.pages.attachments import Kept
+from bot.incidents.lifecycle import LifecycleStep
+from bot.pages.attachments import PageAttachments
 from bot.pages.attachments import dumps as curves_of
-from bot.pages.incident import About, incident_page, words_of
+from bot.pages.incident import IncidentStatus, incident_page, words_of
 from bot.pages.routes import pages
-from bot.pages.signed_links import PREFIX, Allowed, Pages, signed
+from bot.pages.signed_links import PREFIX, LinkGrant, PageLinks, signed
 from bot.render.report_json import dumps
 from bot.render.timeline import dumps as timeline_of
 from bot.store.digest_rows import compute
@@ -64,7 +64,7 @@ def served(tmp_path_factory, known):
     with Ledger(f"sqlite:///{folder / 'x.db'}") as ledger:
         web = Flask("test")
         server = create_server(web, host="127.0.0.1", port=0)
-        settings = Pages(f"http://127.0.0.1:{server.effective_port}", "0123456789abcdef" * 2)
+        settings = PageLinks(f"http://127.0.0.1:{server.effective_port}", "0123456789abcdef" * 2)
         web.register_blueprint(pages(ledger, known, settings, now=AT.timestamp))
         reports = (
             HUNG,
@@ -77,11 +77,11 @@ def served(tmp_path_factory, known):
             ledger.add(dumps(replace(one, id=one.id + text[:9])), replace(one, id=f"{one.id}{hash(text)}"), b"", None, AT,
                        origin=Origin(kept=small))  # fmt: skip
         threading.Thread(target=server.run, daemon=True).start()
-        about = About(12, AT, (), "its evidence lies in /var/spool/x")
+        about = IncidentStatus(12, AT, (), "its evidence lies in /var/spool/x")
         alone = {
             "alone": incident_page(HUNG, kept(place=PLACE), about, words_of(known)),
             "alone-hostile": incident_page(hostile_report(EVERYTHING), kept(EVERYTHING, PLACE), about, words_of(known)),
-            "unknown": incident_page(UNKNOWN, Kept(), about),
+            "unknown": incident_page(UNKNOWN, PageAttachments(), about),
         }
         addresses = {
             "incident": settings.incident("default", 1, AT.timestamp()),
@@ -96,7 +96,7 @@ def served(tmp_path_factory, known):
         server.close()
 
 
-def weekly(ledger: Ledger, settings: Pages) -> dict[str, str]:
+def weekly(ledger: Ledger, settings: PageLinks) -> dict[str, str]:
     """The overview with the pictures of a digest, the digest's page, and a merged incident: all names and words are hostile."""
     hostile_store.fill(ledger, 12)
     digest = compute(ledger, "default", week_named("2026-W47"), UTC, until=LATER, faults=FAULTS)
@@ -109,10 +109,10 @@ def weekly(ledger: Ledger, settings: Pages) -> dict[str, str]:
     )
     bad = SCRIPTS[0] + SCRIPTS[1]
     steps = (
-        (first, Step("assign", bad, "cli", assignee=bad, note=bad)),
-        (second, Step("merge", bad, "cli", other=first, note=bad)),
-        (third, Step("snooze", bad, "cli", until=LATER + timedelta(days=1), note=bad)),
-        (fourth, Step("ack", bad, "cli")),
+        (first, LifecycleStep("assign", bad, "cli", assignee=bad, note=bad)),
+        (second, LifecycleStep("merge", bad, "cli", other=first, note=bad)),
+        (third, LifecycleStep("snooze", bad, "cli", until=LATER + timedelta(days=1), note=bad)),
+        (fourth, LifecycleStep("ack", bad, "cli")),
     )
     for number, step in steps:
         ledger.step(number, "default", f"{number}", step, LATER)
@@ -120,7 +120,7 @@ def weekly(ledger: Ledger, settings: Pages) -> dict[str, str]:
     with ledger.session(write=True) as session:
         session.get_one(ReportRow, first).json_zstd = zstandard.compress(dumps(whole))
     until = int(AT.timestamp() + 9e8)
-    address = f"{settings.base_url}{PREFIX}/{signed(settings.secret, Allowed('default', None, until, '2026-W47'))}"
+    address = f"{settings.base_url}{PREFIX}/{signed(settings.secret, LinkGrant('default', None, until, '2026-W47'))}"
     return {
         "weekly": settings.overview("default", AT.timestamp()) + "?weeks=0",
         "digest": address,

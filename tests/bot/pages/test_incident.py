@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from bot.incidents.resolution import Annotation, Closing
-from bot.pages.incident import About, incident_page, words_of
+from bot.pages.incident import IncidentStatus, incident_page, words_of
 from bot.pages.templates import lines, policy, style, web
 from bot.render.report_json import dumps, from_json
 from kb.report import Hang, StackBranch
@@ -23,7 +23,7 @@ WHEN = datetime(2026, 3, 1, 14, 30, tzinfo=UTC)
 def test_the_decision_comes_first_then_all_that_supports_it(known):
     """Decision, summary, timeline, diagnosis with suspects, evidence, remedy and rule texts, curves, gaps, in this order."""
     place = ("logs/dmesg-gpu-017.log", 90_112)
-    page = Read(incident_page(FALLEN_GPU, kept(place=place), About(12, WHEN), words_of(known)))
+    page = Read(incident_page(FALLEN_GPU, kept(place=place), IncidentStatus(12, WHEN), words_of(known)))
     assert page.faults == []
     wanted = (
         "Incident 12", "Requeue without gpu-017", "fell off the bus at iteration 1198", "Leave out gpu-017", "llm-70b",
@@ -49,7 +49,7 @@ def test_what_people_said_is_shown_the_last_word_first(known):
     first = Closing("ana", "slack", "right", "shown", "gpu_fell_off_bus", "xid-catalogue", nodes=("gpu-017",))
     last = Closing("bo", "cli", "wrong", "no_rule", action="swapped the riser", lost_hours=1.5, note="twice this week")
     said = (Annotation(12, 1, WHEN, first), Annotation(12, 2, WHEN, last))
-    page = Read(incident_page(FALLEN_GPU, about=About(12, WHEN, said), words=words_of(known)))
+    page = Read(incident_page(FALLEN_GPU, about=IncidentStatus(12, WHEN, said), words=words_of(known)))
     wanted = (
         "no rule fits",
         "bo, 2026-03-01 14:30Z",
@@ -84,7 +84,7 @@ def test_no_attack_becomes_markup(known):
         ),
     )
     around = kept(EVERYTHING, ("logs/dmesg-gpu-017.log", 90_112))
-    page = incident_page(broken, around, About(12, WHEN, said, EVERYTHING), words_of(known))
+    page = incident_page(broken, around, IncidentStatus(12, WHEN, said, EVERYTHING), words_of(known))
     seen = Read(page)
     assert seen.faults == []
     assert [one for one in seen.links if not one.startswith("https://")] == []
@@ -117,7 +117,7 @@ def test_no_report_at_all_breaks_the_page():
     """Reports with every field at random, hostile ones among them: always a page, and of known elements only."""
     chance = Random(20261122)
     for _ in range(150):
-        page = incident_page(hostile_reports.report(chance), about=About(1, WHEN))
+        page = incident_page(hostile_reports.report(chance), about=IncidentStatus(1, WHEN))
         assert Read(page).faults == []
         assert page.encode()
 

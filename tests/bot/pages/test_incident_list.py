@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bot.incidents.ledger import Ledger
-from bot.incidents.lifecycle import Step
+from bot.incidents.lifecycle import LifecycleStep
 from bot.incidents.resolution import Closing
-from bot.pages.incident_list import MOST_PAGES, SIZE, STATES, USUAL_WEEKS, Wanted, find
+from bot.pages.incident_list import MOST_PAGES, SIZE, STATES, USUAL_WEEKS, IncidentQuery, find
 from bot.store.tables import IncidentRow
 
 NOW = datetime(2026, 11, 22, 8, 0, tzinfo=UTC)
@@ -85,7 +85,7 @@ def test_those_asked_for_come_the_newest_first(filled, asked, expected):
     """By each filter and by several; what looks like a pattern or like SQL is looked for as it is."""
     ledger, numbers = filled
     ledger.annotate(numbers["ecc"], "default", "k", Closing("ana", "cli", "right", "shown", "gpu_memory_ecc"), NOW)
-    found = find(ledger, "default", Wanted.of(asked), NOW)
+    found = find(ledger, "default", IncidentQuery.of(asked), NOW)
     assert expected == [one.summary for one in found.incidents]
     assert found.count == (3 if "page" in asked else len(expected))
 
@@ -94,10 +94,10 @@ def test_each_state_has_its_own(filled):
     """Those that are taken, put off, merged: with who has them, until when, and into which."""
     ledger, numbers = filled
     until = NOW + timedelta(hours=8)
-    ledger.step(numbers["ecc"], "default", "1", Step("ack", "ana", "cli"), NOW)
-    ledger.step(numbers["nccl"], "default", "2", Step("snooze", "ana", "cli", until=until), NOW)
-    ledger.step(numbers["none"], "default", "3", Step("merge", "ana", "cli", other=numbers["ecc"]), NOW)
-    found = {one: find(ledger, "default", Wanted.of({"state": one}), NOW).incidents for one in STATES}
+    ledger.step(numbers["ecc"], "default", "1", LifecycleStep("ack", "ana", "cli"), NOW)
+    ledger.step(numbers["nccl"], "default", "2", LifecycleStep("snooze", "ana", "cli", until=until), NOW)
+    ledger.step(numbers["none"], "default", "3", LifecycleStep("merge", "ana", "cli", other=numbers["ecc"]), NOW)
+    found = {one: find(ledger, "default", IncidentQuery.of({"state": one}), NOW).incidents for one in STATES}
     assert {one: [each.summary for each in listed] for one, listed in found.items()} == {
         "any": ["ecc", "nccl", "none"],
         "open": [],
@@ -113,7 +113,7 @@ def test_each_state_has_its_own(filled):
         ("snoozed", None, until, None),
         ("merged", None, None, numbers["ecc"]),
     ]
-    later = find(ledger, "default", Wanted.of({"state": "open"}), until)
+    later = find(ledger, "default", IncidentQuery.of({"state": "open"}), until)
     assert [one.summary for one in later.incidents] == ["nccl"]
 
 
@@ -121,7 +121,7 @@ def test_what_is_known_of_an_incident_is_listed(filled):
     """Its nodes, and what people say it was; how many there are of each fault in these weeks, whatever is filtered."""
     ledger, numbers = filled
     ledger.annotate(numbers["nccl"], "default", "k", Closing("ana", "cli", "wrong", "fault", "rdma_link"), NOW)
-    found = find(ledger, "default", Wanted(fault="collective_timeout"), NOW)
+    found = find(ledger, "default", IncidentQuery(fault="collective_timeout"), NOW)
     (one,) = found.incidents
     assert (one.id, one.job, one.nodes, one.state) == (numbers["nccl"], "llm-7b", ("gpu-10",), "closed")
     assert one.word.last.said.fault == "rdma_link"
@@ -139,7 +139,7 @@ def test_pages_go_on_where_the_last_one_ended(tmp_path):
                 )
                 for at in range(SIZE * 2 + 7)
             )  # fmt: skip
-        found = [find(ledger, "default", Wanted(page=page), NOW) for page in (1, 2, 3)]
+        found = [find(ledger, "default", IncidentQuery(page=page), NOW) for page in (1, 2, 3)]
         assert [len(one.incidents) for one in found] == [SIZE, SIZE, 7]
         assert len({one.id for page in found for one in page.incidents}) == 2 * SIZE + 7
         assert [one.pages for one in found] == [3, 3, 3]
@@ -147,7 +147,7 @@ def test_pages_go_on_where_the_last_one_ended(tmp_path):
 
 def test_a_form_that_nobody_filled_in_is_the_usual_list():
     """What is no choice counts as not said; nothing is unbounded."""
-    assert Wanted.of({"state": "x", "weeks": "-1", "page": "0", "fault": "", "what": "x"}) == Wanted()
-    assert Wanted.of({"weeks": "٣", "page": "9" * 30}) == Wanted(weeks=USUAL_WEEKS)
-    assert Wanted.of({"page": "999999"}).page == MOST_PAGES
-    assert Wanted.of({"node": "\0" + "x" * 999, "job": " a\udcff "}) == Wanted(node="x" * 128, job="a?")
+    assert IncidentQuery.of({"state": "x", "weeks": "-1", "page": "0", "fault": "", "what": "x"}) == IncidentQuery()
+    assert IncidentQuery.of({"weeks": "٣", "page": "9" * 30}) == IncidentQuery(weeks=USUAL_WEEKS)
+    assert IncidentQuery.of({"page": "999999"}).page == MOST_PAGES
+    assert IncidentQuery.of({"node": "\0" + "x" * 999, "job": " a\udcff "}) == IncidentQuery(node="x" * 128, job="a?")

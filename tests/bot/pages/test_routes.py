@@ -11,11 +11,11 @@ from flask import Flask
 
 from bot.digest.codec import dumps as numbers_of
 from bot.incidents.ledger import Ledger
-from bot.incidents.lifecycle import Step
+from bot.incidents.lifecycle import LifecycleStep
 from bot.incidents.resolution import Closing
 from bot.pages.attachments import dumps as curves_of
 from bot.pages.routes import pages
-from bot.pages.signed_links import Allowed, Pages, signed
+from bot.pages.signed_links import LinkGrant, PageLinks, signed
 from bot.pages.templates import policy
 from bot.render.report_json import dumps
 from bot.render.timeline import dumps as timeline_of
@@ -28,7 +28,7 @@ from tests.support.bot_samples import FALLEN_GPU, HEALTHY
 from tests.support.made_pages import ATTACKS, Read, curves, timeline
 
 SECRET = "0123456789abcdef" * 2
-SETTINGS = Pages("https://bot.example", SECRET, 3600.0)
+SETTINGS = PageLinks("https://bot.example", SECRET, 3600.0)
 AT = datetime(2026, 3, 2, 8, 30, tzinfo=UTC)
 WEEK = Week(2026, 10)
 
@@ -96,7 +96,7 @@ def test_links_end_and_cannot_be_made_up(served):
     address = SETTINGS.incident("default", number, served.now)
     forged = address[:-3] + ("abc" if not address.endswith("abc") else "xyz")
     assert served.get(forged).status_code == 403
-    assert served.get(f"/pages/{signed('f' * 32, Allowed('default', number, 10**12))}").status_code == 403
+    assert served.get(f"/pages/{signed('f' * 32, LinkGrant('default', number, 10**12))}").status_code == 403
     served.now += 3601.0
     gone = served.get(address)
     assert (gone.status_code, "expired" in gone.text, "gpu-017" in gone.text) == (410, True, False)
@@ -172,7 +172,7 @@ def test_the_digest_and_its_pictures(served):
         assert served.get(f"{address}/{name}").status_code == 404
     assert served.get(f"{SETTINGS.incident('default', 1, served.now)}/pareto-light.svg").status_code == 404
     assert "in pictures" not in served.get(SETTINGS.overview("b", served.now)).text
-    foreign = signed(SECRET, Allowed("b", None, int(served.now + 99), str(WEEK)))
+    foreign = signed(SECRET, LinkGrant("b", None, int(served.now + 99), str(WEEK)))
     assert served.get(f"/pages/{foreign}").status_code == 404
     assert served.get(f"/pages/{foreign}/pareto-light.svg").status_code == 404
     served.now += 3601.0
@@ -182,7 +182,7 @@ def test_the_digest_and_its_pictures(served):
 def test_a_merged_incident_and_its_whole_lead_to_each_other(served):
     """Both sides, with what was done by whom."""
     first, second = served.add(FALLEN_GPU), served.add(HEALTHY)
-    served.ledger.step(second, "default", "k", Step("merge", "ana", "cli", other=first, note="one switch"), AT)
+    served.ledger.step(second, "default", "k", LifecycleStep("merge", "ana", "cli", other=first, note="one switch"), AT)
     whole, part = (Read(served.get(SETTINGS.incident("default", one, served.now)).text) for one in (first, second))
     assert whole.missing("With", f"incident {second}", "merged into it: one switch", "ana") == []
     assert (

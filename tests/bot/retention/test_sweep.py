@@ -15,15 +15,15 @@ import msgspec
 import pytest
 from sqlmodel import SQLModel, select
 
-from bot.collection.collect import Mark, Spared, evicted_of, mark_of, marks, prune
+from bot.collection.collect import CollectionMark, ProtectedBundles, evicted_of, mark_of, marks, prune
 from bot.config.file import Retention
 from bot.render.report_json import dumps
 from bot.retention import sweep
 from bot.retention.archive import contents, pack
-from bot.retention.evidence import Evidence, counts, evidence, pin, spared
+from bot.retention.evidence import EvidenceLocation, counts, evidence, pin, spared
 from bot.retention.rows import prune_rows
-from bot.retention.sweep import Tidied, daily, packs_of, tidy
-from bot.store.incidents import Store
+from bot.retention.sweep import SweepResult, daily, packs_of, tidy
+from bot.store.incidents import IncidentStore
 from bot.store.tables import (
     AuditRow,
     ChoiceRow,
@@ -38,14 +38,14 @@ from bot.store.tables import (
 from tests.support.bot_samples import FALLEN_GPU
 
 NOW = datetime(2026, 11, 22, 6, 0, tzinfo=UTC)
-NOTHING = Tidied()
+NOTHING = SweepResult()
 
 
 @dataclass
 class Site:
     """A store, a spool and a clock."""
 
-    store: Store
+    store: IncidentStore
     spool: Path
     settings: Retention
 
@@ -56,7 +56,7 @@ class Site:
         (folder / "logs").mkdir(parents=True)
         (folder / "logs" / "a.log").write_bytes(b"x" * size)
         (folder / "bundle.yaml").write_bytes(b"format: 1\n")
-        mark = Mark(at.timestamp(), (0.0, 1.0), size, {"a": "logs"})
+        mark = CollectionMark(at.timestamp(), (0.0, 1.0), size, {"a": "logs"})
         mark_of(folder).write_bytes(msgspec.json.encode(mark))
         return (self.incident(name, days, str(folder)) if incident else 0), folder
 
@@ -65,7 +65,7 @@ class Site:
         report = replace(FALLEN_GPU, id=name)
         return self.store.add(dumps(report), report, b"text\n", bundle, NOW - timedelta(days=days))
 
-    def tidy(self, now: datetime = NOW) -> Tidied:
+    def tidy(self, now: datetime = NOW) -> SweepResult:
         """One round."""
         return tidy(self.store, self.spool, now, self.settings)
 
@@ -88,7 +88,7 @@ def site(database: str, tmp_path: Path) -> Iterator[Site]:
     """An empty one, on each kind of database."""
     spool = tmp_path / "spool"
     spool.mkdir()
-    with Store(database) as store:
+    with IncidentStore(database) as store:
         yield Site(store, spool, Retention(packs=str(tmp_path / "packs")))
 
 
@@ -96,7 +96,7 @@ def site(database: str, tmp_path: Path) -> Iterator[Site]:
 def small(tmp_path: Path) -> Iterator[Site]:
     """An empty one on SQLite, for what does not depend on the database."""
     (tmp_path / "spool").mkdir()
-    with Store(f"sqlite:///{tmp_path}/s.db") as store:
+    with IncidentStore(f"sqlite:///{tmp_path}/s.db") as store:
         yield Site(store, tmp_path / "spool", Retention(packs=str(tmp_path / "packs")))
 
 
@@ -109,7 +109,9 @@ def test_a_bundle_lives_as_long_as_is_said(site: Site) -> None:
     told = site.tidy(NOW + 15 * day)
     assert (told.bundles, told.packed_from, told.trouble) == (1, 1000, [])
     pack_file = packs_of(site.settings) / "default" / "run-0123" / f"{folder.name}.tar.zst"
-    assert evidence(site.store, number) == Evidence("packed", str(pack_file), f"its evidence is packed in {pack_file}")
+    assert evidence(site.store, number) == EvidenceLocation(
+        "packed", str(pack_file), f"its evidence is packed in {pack_file}"
+    )
     size = pack_file.stat().st_size
     assert told.packed_to == size
     assert set(contents(pack_file)) == {"bundle.yaml", "logs/a.log"}
@@ -120,7 +122,7 @@ def test_a_bundle_lives_as_long_as_is_said(site: Site) -> None:
     told = site.tidy(NOW + 181 * day)
     assert (told.packs, told.freed, site.packs()) == (1, size, [])
     words = "its evidence was removed on 2027-05-22: its time was over, after 180 days (retention: archive)"
-    assert evidence(site.store, number) == Evidence("gone", None, words)
+    assert evidence(site.store, number) == EvidenceLocation("gone", None, words)
     assert site.store.get(number).replay == b"text\n"
 
     assert site.tidy(NOW + 731 * day) == replace(NOTHING, reports=1)
@@ -226,7 +228,7 @@ class Killed(BaseException):
 
 STEPS = {
     "before the pack has its name": "bot.retention.archive.os.replace",
-    "when the pack is there, before it is recorded": "bot.retention.sweep._Round._record",
+    "when the pack is there, before it is recorded": "bot.retention.sweep._Sweep._record",
     "when it is recorded, before the folder goes": "bot.retention.sweep._remove",
     "when the mark is gone, before the folder goes": "bot.retention.sweep.shutil.rmtree",
 }
@@ -271,7 +273,7 @@ def test_a_pack_whose_removal_was_killed_goes_the_next_day(small: Site, monkeypa
     small.tidy()
     late = NOW + timedelta(days=200)
     with monkeypatch.context() as patch:
-        patch.setattr("bot.retention.sweep._Round._unlink", lambda *_: (_ for _ in ()).throw(Killed()))
+        patch.setattr("bot.retention.sweep._Sweep._unlink", lambda *_: (_ for _ in ()).throw(Killed()))
         with pytest.raises(Killed):
             small.tidy(late)
     assert len(small.packs()) == 1
@@ -338,7 +340,7 @@ def test_of_two_replicas_one_tidies_each_day(site: Site, tmp_path: Path) -> None
 def test_two_rounds_at_once_end_well(site: Site) -> None:
     """Side by side they pack each bundle once, and nothing is lost."""
     numbers = [site.bundle(f"run{number}", 20, size=200_000)[0] for number in range(12)]
-    results: list[Tidied] = []
+    results: list[SweepResult] = []
     pair = [threading.Thread(target=lambda: results.append(site.tidy())) for _ in range(2)]
     for one in pair:
         one.start()
@@ -365,7 +367,7 @@ def test_eviction_takes_closed_ones_first_and_pinned_ones_never(site: Site) -> N
         session.get(IncidentRow, closed).closed_at = NOW
     opened, folder_open = site.bundle("open", 10)
     kept = spared(site.store, NOW, site.settings)
-    assert kept == Spared(frozenset({str(folder_pinned)}), frozenset({str(folder_open)}))
+    assert kept == ProtectedBundles(frozenset({str(folder_pinned)}), frozenset({str(folder_open)}))
     prune(site.spool / "default", 2500, spare=lambda: kept)
     assert [one.exists() for one in (folder_pinned, folder_open, folder_closed)] == [True, True, False]
     prune(site.spool / "default", 0, spare=lambda: kept)

@@ -21,8 +21,8 @@ from bot.config.rules import PullRequests, Source
 from bot.incidents.ledger import Ledger
 from bot.learning.proposals.store import proposal_of, propose
 from bot.rulebase import loader, reload
-from bot.rulebase.reload import Current, Pulling, State, check, folder_of, state_of
-from bot.store.incidents import Store
+from bot.rulebase.reload import CurrentRules, RuleReloader, SourceState, check, folder_of, state_of
+from bot.store.incidents import IncidentStore
 from bot.store.tables import IncidentRow
 from connectors.base.secret import Secret
 from tests.bot.server.test_alert_payloads import alert, payload
@@ -80,21 +80,21 @@ def source(home):
     return Source(git=str(home))
 
 
-def pull(source: Source) -> State:
+def pull(source: Source) -> SourceState:
     """A keeper that has just started looks."""
-    told = Pulling(source).tick()
+    told = RuleReloader(source).tick()
     assert told == state_of(source)
     return told
 
 
-def titles(current: Current) -> list[str]:
+def titles(current: CurrentRules) -> list[str]:
     """The rules in force."""
     return [rule.title for rule in current.known().rulebook.rules]
 
 
 def test_the_newest_version_comes_into_force(home, source):
     """Before the first pull there are the rules of the installation; then those of the repository, at each change."""
-    current = Current(source)
+    current = CurrentRules(source)
     assert titles(current) == [MEMORY]
     first = commit(home, "first")
     assert (pull(source).version, state_of(source).words()) == (first, f"rules of version {first}")
@@ -137,14 +137,14 @@ BROKEN = {
 def test_a_broken_version_is_refused(home, source, name):
     """The reason says where; the last good one stays until a better one comes, and the broken one is not tried again."""
     good = pull(source).version
-    current = Current(source)
+    current = CurrentRules(source)
     standing = titles(current)
     breaks, words = BROKEN[name]
     broken = breaks(home)
     told = pull(source)
 
     assert (told.version, told.refused, words in told.why) == (good, broken, True), told
-    assert (titles(current), titles(Current(source))) == (standing, standing)
+    assert (titles(current), titles(CurrentRules(source))) == (standing, standing)
     assert f"version {broken} is refused: " in told.words()
     assert str(folder_of(source)) not in told.why
     before = (folder_of(source) / "versions").stat().st_mtime_ns
@@ -160,7 +160,7 @@ def test_what_was_wrong_before_does_not_refuse_more(home, source):
     """A host that begins with faults begins all the same, and says them; a version with the same faults is no worse."""
     edit(home, "role: root_cause", "role: culprit")
     first = pull(source)
-    assert (first.refused, len(first.faults), titles(Current(source))) == (None, 1, [MEMORY])
+    assert (first.refused, len(first.faults), titles(CurrentRules(source))) == (None, 1, [MEMORY])
     second = edit(home, "title: GPU memory exhausted", "title: No memory", "memory/cuda-out-of-memory/rule.yaml")
     assert (pull(source).version, state_of(source).faults) == (second, first.faults)
     edit(home, "role: root_cause", "role: culprit", "memory/cuda-out-of-memory/rule.yaml")
@@ -203,11 +203,11 @@ def test_killed_while_it_switches(home, source, monkeypatch, where):
 
     monkeypatch.setattr(reload, where, dies)
     with pytest.raises(KeyboardInterrupt):
-        Pulling(source).tick()
+        RuleReloader(source).tick()
     monkeypatch.setattr(reload, where, real)
     assert len(calls) == 1
-    assert titles(Current(source))[1] == (FULL if where == "_linked" else "Full")
-    assert (first != second, pull(source).version, titles(Current(source))[1]) == (True, second, "Full")
+    assert titles(CurrentRules(source))[1] == (FULL if where == "_linked" else "Full")
+    assert (first != second, pull(source).version, titles(CurrentRules(source))[1]) == (True, second, "Full")
     assert [path.name for path in folder_of(source).rglob(".new-*")] == []
 
 
@@ -219,7 +219,7 @@ def test_old_versions_go(home, source):
         pull(source)
     found = {path.name for path in (folder_of(source) / "versions").iterdir()}
     assert (len(found), newest in found) == (reload.KEPT, True)
-    assert Current(source).known().rulebook.version == "1.7"
+    assert CurrentRules(source).known().rulebook.version == "1.7"
 
 
 def test_a_tag_and_another_folder(home):
@@ -236,14 +236,14 @@ def test_a_tag_and_another_folder(home):
     commit(rooted, "root")
     source = Source(git=str(rooted), folder=".")
     pull(source)
-    assert titles(Current(source)) == [MEMORY, FULL]
+    assert titles(CurrentRules(source)) == [MEMORY, FULL]
 
 
 def test_a_folder_that_is_watched(few_rules):
     """The same without git: a copy of it is in force, so a half-written one does no harm."""
     source = Source(path=str(few_rules))
     pull(source)
-    current = Current(source)
+    current = CurrentRules(source)
     digest = current.known().rulebook.digest
     rule = few_rules / DISK
     text = rule.read_text()
@@ -265,7 +265,7 @@ def test_an_overlay(home):
     commit(home, "the site's")
     source = Source(git=str(home), folder="site", overlay=True)
     pull(source)
-    book = Current(source).known().rulebook
+    book = CurrentRules(source).known().rulebook
     assert book.version.endswith("+site")
     assert {rule.id for rule in book.rules} == {"my-disk-full", "cuda-out-of-memory"}
 
@@ -273,7 +273,7 @@ def test_an_overlay(home):
 def test_it_looks_when_it_is_time(home, source):
     """Not before; and a clock that was set back does not keep it waiting."""
     now = [1000.0]
-    pulling = Pulling(source, lambda: now[0])
+    pulling = RuleReloader(source, lambda: now[0])
     assert pulling.tick() is not None
     for at, looks in ((1299.0, False), (1300.0, True), (1301.0, False), (5.0, True)):
         now[0] = at
@@ -391,7 +391,7 @@ def diagnosed(folder: Path, port: int, job: str) -> str:
     )
     urllib.request.urlopen(asked, timeout=30).close()  # noqa: S310 - the service under test
     end = time.monotonic() + 180
-    with Store(f"sqlite:///{folder / 'state' / 'signalbox.db'}") as store:
+    with IncidentStore(f"sqlite:///{folder / 'state' / 'signalbox.db'}") as store:
         while time.monotonic() < end:
             with store.session() as session:
                 found = session.exec(

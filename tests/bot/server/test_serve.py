@@ -25,7 +25,7 @@ from bot.config.file import Webhook
 from bot.queue.tasks import TaskQueue
 from bot.server.alert_payloads import LARGEST
 from bot.server.webhooks import app
-from bot.store.incidents import Store
+from bot.store.incidents import IncidentStore
 from connectors.base.secret import Secret
 from tests.bot.server.test_alert_payloads import alert, payload
 
@@ -215,7 +215,7 @@ def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path,
             # no connector is configured here, and that is what the worker must say
             assert "no connector is configured" in one.error
             assert json.loads(one.payload)["job"] == "4711"
-            with Store(url) as store:
+            with IncidentStore(url) as store:
                 assert store.list() == ()
         finally:
             manager.kill()

@@ -10,7 +10,7 @@ import pytest
 from sqlmodel import select
 
 from bot.incidents.ledger import Ledger
-from bot.incidents.lifecycle import Step
+from bot.incidents.lifecycle import LifecycleStep
 from bot.incidents.resolution import Closing
 from bot.render.report_json import dumps
 from bot.store.fault_library import known_within
@@ -93,11 +93,11 @@ def test_it_changes_and_goes_with_the_close_out(ledger: Ledger) -> None:
 def test_of_an_incident_that_was_reopened_or_merged_nothing_holds(ledger: Ledger) -> None:
     """Until it is closed again."""
     close(ledger, 1, cause="shown", fault="gpu_fell_off_bus")
-    ledger.step(1, "default", "k1", Step("reopen", "bob", "cli"), NOW + HOUR)
+    ledger.step(1, "default", "k1", LifecycleStep("reopen", "bob", "cli"), NOW + HOUR)
     assert entries(ledger) == []
     close(ledger, 1, NOW + 2 * HOUR, cause="shown", fault="gpu_fell_off_bus")
     assert [one[0] for one in entries(ledger)] == [1]
-    ledger.step(1, "default", "k2", Step("merge", "bob", "cli", other=2), NOW + 3 * HOUR)
+    ledger.step(1, "default", "k2", LifecycleStep("merge", "bob", "cli", other=2), NOW + 3 * HOUR)
     assert entries(ledger) == []
 
 

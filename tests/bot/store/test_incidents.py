@@ -14,7 +14,7 @@ import pytest
 from bot.render.report_json import dumps
 from bot.runtime import paths
 from bot.store.database import SCHEMA_VERSION, StoreError
-from bot.store.incidents import REPLAY_BYTES, Incident, Listing, Store, remember
+from bot.store.incidents import REPLAY_BYTES, Incident, IncidentFilter, IncidentStore, remember
 from tests.support.bot_samples import FALLEN_GPU, HEALTHY, UNKNOWN
 from tests.support.paths import ROOT
 
@@ -28,7 +28,7 @@ def put(store, report, replay=b"", bundle=None, now=NOW):
 
 def test_an_incident_is_kept_with_what_people_look_for(url):
     """The latest list shows job, verdict, first fault and rule of what was added, with the time in UTC."""
-    with Store(url) as store:
+    with IncidentStore(url) as store:
         put(store, FALLEN_GPU, bundle="night-run", now=NOW.astimezone(timezone(timedelta(hours=5))))
         actual = store.list()
 
@@ -56,9 +56,9 @@ def test_an_incident_is_kept_with_what_people_look_for(url):
 
 def test_report_and_replay_come_back_whole(url):
     """What was stored is there in another session, byte for byte."""
-    with Store(url) as store:
+    with IncidentStore(url) as store:
         number = put(store, FALLEN_GPU, b"one\ntwo\n")
-    with Store(url) as store:
+    with IncidentStore(url) as store:
         record = store.get(number)
 
     assert dumps(FALLEN_GPU) == record.report_json
@@ -67,7 +67,7 @@ def test_report_and_replay_come_back_whole(url):
 
 def test_a_report_without_diagnosis_has_no_fault(url):
     """Where nothing was diagnosed, fault and rule are empty."""
-    with Store(url) as store:
+    with IncidentStore(url) as store:
         put(store, UNKNOWN)
         (incident,) = store.list()
 
@@ -76,7 +76,7 @@ def test_a_report_without_diagnosis_has_no_fault(url):
 
 def test_the_same_report_is_the_same_incident(url):
     """Added again, even later and with other text, a report gives its first number and changes nothing."""
-    with Store(url) as store:
+    with IncidentStore(url) as store:
         first = put(store, FALLEN_GPU, b"text\n")
         other = put(store, HEALTHY)
         again = put(store, FALLEN_GPU, b"else\n", now=NOW + timedelta(days=1))
@@ -88,20 +88,23 @@ def test_the_same_report_is_the_same_incident(url):
 
 def test_the_list_is_newest_first_and_bounded(url):
     """The list is by time, at most as long as asked, and `since` leaves out what is older."""
-    with Store(url) as store:
+    with IncidentStore(url) as store:
         for hour in (2, 0, 3, 1):
             put(store, replace(HEALTHY, id=f"r{hour}"), now=NOW + timedelta(hours=hour))
 
         assert [item.report_id for item in store.list()] == ["r3", "r2", "r1", "r0"]
         assert [item.report_id for item in store.list(limit=2)] == ["r3", "r2"]
-        assert [item.report_id for item in store.list(wanted=Listing(since=NOW + timedelta(hours=2)))] == ["r3", "r2"]
+        assert [item.report_id for item in store.list(wanted=IncidentFilter(since=NOW + timedelta(hours=2)))] == [
+            "r3",
+            "r2",
+        ]
         assert store.list(limit=0) == ()
 
 
 @pytest.mark.parametrize("number", [2, 0, -1, 2**70])
 def test_what_is_not_there_is_none(url, number):
     """A number that no incident has gives nothing, however odd it is."""
-    with Store(url) as store:
+    with IncidentStore(url) as store:
         put(store, HEALTHY)
 
         assert store.get(number) is None
@@ -110,7 +113,7 @@ def test_what_is_not_there_is_none(url, number):
 def test_a_long_replay_is_cut_at_a_line_end_and_says_so(url):
     """Of a long text whole lines up to 256 KB are kept, with the size that it had."""
     text = b"".join(b"line %06d of the run\n" % number for number in range(40_000))
-    with Store(url) as store:
+    with IncidentStore(url) as store:
         record = store.get(put(store, HEALTHY, text))
 
     assert (True, len(text)) == (record.replay_cut, record.replay_size)
@@ -121,7 +124,7 @@ def test_a_long_replay_is_cut_at_a_line_end_and_says_so(url):
 
 def test_a_replay_of_one_endless_line_is_cut_too(url):
     """Where there is no line end the cut is at 256 KB."""
-    with Store(url) as store:
+    with IncidentStore(url) as store:
         record = store.get(put(store, HEALTHY, b"x" * (REPLAY_BYTES + 5)))
 
     assert (record.replay_cut, len(record.replay)) == (True, REPLAY_BYTES)
@@ -129,7 +132,7 @@ def test_a_replay_of_one_endless_line_is_cut_too(url):
 
 def test_names_that_are_no_unicode_are_kept_readable(url):
     """File names with undecodable bytes and texts with NUL do not stop the store."""
-    with Store(url) as store:
+    with IncidentStore(url) as store:
         put(store, replace(HEALTHY, summary="nul \0 here"), bundle="run-\udcff")
         (incident,) = store.list()
 
@@ -138,7 +141,7 @@ def test_names_that_are_no_unicode_are_kept_readable(url):
 
 def test_a_time_without_a_zone_is_refused(url):
     """A naive time would be another time elsewhere."""
-    with Store(url) as store, pytest.raises(StoreError, match="zone"):
+    with IncidentStore(url) as store, pytest.raises(StoreError, match="zone"):
         put(store, HEALTHY, now=datetime(2026, 3, 2, 8, 30))  # noqa: DTZ001
 
 
@@ -152,11 +155,11 @@ from pathlib import Path
 sys.path.insert(0, {str(ROOT)!r})
 from tests.support.bot_samples import HEALTHY
 from tests.bot.store.test_incidents import NOW, put
-from bot.store.incidents import Store
+from bot.store.incidents import IncidentStore
 print("ready", flush=True)
 while not Path({str(go)!r}).exists():
     time.sleep(0.001)
-with Store({url!r}) as store:
+with IncidentStore({url!r}) as store:
     for number in range(15):
         put(store, replace(HEALTHY, id=f"{{sys.argv[1]}}-{{number}}"))
         put(store, replace(HEALTHY, id=f"both-{{number}}"))
@@ -170,7 +173,7 @@ with Store({url!r}) as store:
     go.touch()
     errors = [worker.communicate(timeout=60)[1] for worker in workers]
 
-    with Store(url) as store:
+    with IncidentStore(url) as store:
         kept = {incident.report_id for incident in store.list(limit=100)}
         count = len(store.list(limit=100))
     assert errors == ["", ""]
@@ -180,7 +183,7 @@ with Store({url!r}) as store:
 
 def test_the_file_is_private_and_in_wal_mode(tmp_path, url):
     """The folder and the file are for this user alone, readers do not block writers, and the version is written down."""
-    with Store(url):
+    with IncidentStore(url):
         pass
     path = tmp_path / "state" / "signalbox.db"
 
@@ -193,7 +196,7 @@ def test_the_file_is_private_and_in_wal_mode(tmp_path, url):
 def test_a_store_that_works_gives_no_warning(url):
     """`remember` keeps the report and says nothing."""
     assert remember(HEALTHY, b"text\n", "b", url=url, now=NOW) is None
-    with Store(url) as store:
+    with IncidentStore(url) as store:
         assert [item.bundle for item in store.list()] == ["b"]
 
 
@@ -246,7 +249,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
 
 def test_a_locked_store_is_one_line(tmp_path, url, monkeypatch):
     """A database that another holds gives a warning after a bounded wait."""
-    with Store(url):
+    with IncidentStore(url):
         pass
     monkeypatch.setattr("bot.store.database._BUSY_SECONDS", 0.05)
     with closing(sqlite3.connect(tmp_path / "state" / "signalbox.db", isolation_level=None)) as other:

@@ -23,7 +23,7 @@ from sqlmodel import SQLModel
 from bot.queue.tasks import TaskQueue, TaskRequest
 from bot.render.report_json import dumps
 from bot.store.database import SCHEMA_VERSION, Database, StoreError
-from bot.store.incidents import Incident, Store
+from bot.store.incidents import Incident, IncidentStore
 from bot.store.tables import IncidentRow
 from tests.support.bot_samples import FALLEN_GPU
 from tests.support.old_tables import PAYLOAD, REPLAY, REPORT, statements
@@ -91,7 +91,7 @@ def version(request: pytest.FixtureRequest) -> int:
 def test_what_an_old_database_holds_stays(database: str, version: int) -> None:
     """Incidents with their reports and texts, and the work of version 2, are there after the steps; new ones can be added."""
     make_old(database, version)
-    with Store(database) as store:
+    with IncidentStore(database) as store:
         first = Incident(
             id=1,
             created_at=datetime(2026, 3, 2, 8, 30, tzinfo=UTC),
@@ -176,11 +176,11 @@ def test_two_that_open_an_old_database_at_once_end_well(database: str, tmp_path:
 import sys, time
 from pathlib import Path
 import alembic.command
-from bot.store.incidents import Store
+from bot.store.incidents import IncidentStore
 print("ready", flush=True)
 while not Path({str(go)!r}).exists():
     time.sleep(0.0005)
-with Store({database!r}) as store:
+with IncidentStore({database!r}) as store:
     print(len(store.list()))
 """
     pair = [
@@ -224,7 +224,7 @@ def test_a_step_that_fails_changes_nothing(database: str, version: int, monkeypa
         Database(database)
     assert before == (rows(database), tables(database))
     monkeypatch.setattr(command, "upgrade", taken)
-    with Store(database) as store:
+    with IncidentStore(database) as store:
         assert len(store.list()) == 2
 
 

@@ -10,12 +10,12 @@ import pytest
 from bot.authoring.selftest import evidence_of
 from bot.cli.rules_advise import propose_advice
 from bot.incidents.ledger import Ledger
-from bot.learning.advice.advise import Advice
+from bot.learning.advice.advise import RuleAdvice
 from bot.learning.advice.advised import against, in_the_way
-from bot.learning.proposals.store import Proposal, Proposed, proposals
+from bot.learning.proposals.store import Proposal, ProposedRule, proposals
 from bot.learning.replay.backtest import Backtest
 from bot.learning.replay.shadow import count_within, shadowed
-from bot.learning.replay.trial import Base, base_of
+from bot.learning.replay.trial import RuleFiles, base_of
 from kb.errors import SignalboxError
 from kb.learning.yaml_edits import with_value
 from tests.support.learning_views import FULL, LEASE, add, right, rule, wrong
@@ -35,7 +35,7 @@ class Site:
     clone: Path
     url: str
 
-    def base(self) -> Base:
+    def base(self) -> RuleFiles:
         """The rules as they are."""
         return base_of(self.rules)
 
@@ -117,7 +117,7 @@ def test_a_narrowing_becomes_a_branch_with_its_logs(site, capsys):
     assert "| First answers lost |" in message
     assert "grant and writes are refused" in message
 
-    others = [Proposed(key, "default", one, "", "", "", {}) for key, one in OTHERS]
+    others = [ProposedRule(key, "default", one, "", "", "", {}) for key, one in OTHERS]
     assert [in_the_way(one, (kept,)) for one in others] == [None, kept, None]
 
 
@@ -144,7 +144,7 @@ def test_a_change_that_breaks_the_rules_own_tests_is_refused(few_rules, cache, m
     """The logs beside the rule are tried with it as it would be."""
     monkeypatch.setenv("SIGNALBOX_CACHE", str(cache))
     base = base_of(few_rules)
-    advice = Advice("widen", "disk-full", "", (), (), {FILE: with_value(base.files[FILE], "when", "database")})
+    advice = RuleAdvice("widen", "disk-full", "", (), (), {FILE: with_value(base.files[FILE], "when", "database")})
     told = Backtest((), hurts=("it hurts",))
     hurt, broken = against(advice, base, few_rules, told)
     assert (hurt, broken.partition(": match/")[0]) == ("it hurts", "the rule would fail its own tests")

@@ -9,7 +9,7 @@ import pytest
 
 from bot.incidents.ledger import Ledger
 from bot.learning.advice.advise import advise
-from bot.learning.advice.test_logs import OneRule, fit
+from bot.learning.advice.test_logs import SingleRuleScan, fit
 from bot.learning.replay.trial import base_of
 from kb.errors import RuleError
 from kb.learning.cases import Case
@@ -82,7 +82,7 @@ def lines_of(base, files, name):
     rule = next(one for one in base.known.rulebook.rules if one.id == "disk-full")
     log = {"part-0.log": files[name].encode()}
     texts = (files[rule.file], base.files[rule.file])
-    return [OneRule(base, rule, text).lines(log) != () for text in texts]
+    return [SingleRuleScan(base, rule, text).lines(log) != () for text in texts]
 
 
 def test_a_narrowed_rule_gets_logs_on_which_it_is_silent_now(url, base):
@@ -121,4 +121,4 @@ def test_a_rule_with_faults_is_told(base):
     """With their place."""
     rule = next(one for one in base.known.rulebook.rules if one.id == "disk-full")
     with pytest.raises(RuleError, match=r"storage/disk-full/rule\.yaml"):
-        OneRule(base, rule, base.files[rule.file].replace("fault: disk_full", "fault: no_such"))
+        SingleRuleScan(base, rule, base.files[rule.file].replace("fault: disk_full", "fault: no_such"))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bot.incidents.resolution import Closing, Closings
 from bot.learning.drafts.cases import case_of, gathered, logs_of
-from bot.store.incidents import Store
+from bot.store.incidents import IncidentStore
 from tests.support.learning_views import FULL, GOOD, LEASE, NOW, OOM, add, wrong
 
 
@@ -64,7 +64,7 @@ def test_a_case_has_what_people_said_and_who_disagreed(url, known):
 def test_an_incident_whose_report_or_text_is_gone_is_a_case_all_the_same(url, known):
     """There is nothing in it to learn from, and the miner says so."""
     number = add(url, known, LEASE, said=wrong("storage_io"))
-    with Store(url) as store:
+    with IncidentStore(url) as store:
         record = store.get(number)
     found = case_of(replace(record, report_json=b"{broken", replay=b""), ())
     assert (found.id, found.fault, found.empty, found.told) == (number, None, True, ())

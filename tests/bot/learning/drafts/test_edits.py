@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from bot.learning.drafts.edits import BY_HAND, edited, regexes_of, wrong
-from bot.learning.drafts.store import Edits
+from bot.learning.drafts.store import DraftEdits
 from bot.rulebase.loader import default_folder
 
 RULE = {
@@ -35,7 +35,7 @@ def rule(files):
 
 def test_nothing_changed_is_the_same_rule():
     """All that it says, and its logs."""
-    same = edited(FILES, Edits(title="Fabric lost", regexes=regexes_of(RULE), remediation=("Look at the port.",)))
+    same = edited(FILES, DraftEdits(title="Fabric lost", regexes=regexes_of(RULE), remediation=("Look at the port.",)))
     assert rule(same) == RULE
     assert same.keys() == FILES.keys()
 
@@ -44,7 +44,9 @@ def test_what_was_changed_is_in_the_file():
     """A step keeps its action and command, a new one has the first one's action; conditions stay with the number of patterns."""
     changed = edited(
         FILES,
-        Edits("Fabric gone", "rdma_config", ("a+ gone", "gave up"), ("it is gone",), ("First.", "Then."), "network"),
+        DraftEdits(
+            "Fabric gone", "rdma_config", ("a+ gone", "gave up"), ("it is gone",), ("First.", "Then."), "network"
+        ),
     )
     assert rule(changed) == {
         **RULE,
@@ -62,14 +64,14 @@ def test_what_was_changed_is_in_the_file():
 
 def test_another_number_of_patterns_is_any_of_them():
     """A condition over names that are gone would be wrong."""
-    changed = rule(edited(FILES, Edits("t", regexes=("one long word",))))
+    changed = rule(edited(FILES, DraftEdits("t", regexes=("one long word",))))
     assert (changed["match"], "when" in changed) == ({"line": {"regex": "one long word"}}, False)
 
 
 def test_texts_stay_texts():
     """Whatever YAML they look like."""
     text = "a: [b\n- !!python/object:os.system {}\n#"
-    changed = edited(FILES, Edits(text, regexes=("x'\": {y}",), remediation=(text,)))
+    changed = edited(FILES, DraftEdits(text, regexes=("x'\": {y}",), remediation=(text,)))
     assert (rule(changed)["title"], rule(changed)["remediation"][0]["text"]) == (text, text)
     assert rule(changed)["match"]["line"]["regex"] == "x'\": {y}"
 
@@ -77,11 +79,11 @@ def test_texts_stay_texts():
 @pytest.mark.parametrize(
     ("edits", "field"),
     [
-        (Edits("Fabric lost", regexes=("fabricd: (partition", "gave up")), "patterns"),
-        (Edits("Fabric lost", regexes=("(?<!x)fabricd partition",)), "patterns"),
-        (Edits("Fabric lost", regexes=("a",)), "patterns"),
-        (Edits("Fabric lost", fault="no_such_fault"), "other_fault"),
-        (Edits("Fabric lost", owner="Who Knows?!"), "owner"),
+        (DraftEdits("Fabric lost", regexes=("fabricd: (partition", "gave up")), "patterns"),
+        (DraftEdits("Fabric lost", regexes=("(?<!x)fabricd partition",)), "patterns"),
+        (DraftEdits("Fabric lost", regexes=("a",)), "patterns"),
+        (DraftEdits("Fabric lost", fault="no_such_fault"), "other_fault"),
+        (DraftEdits("Fabric lost", owner="Who Knows?!"), "owner"),
     ],
 )
 def test_what_is_wrong_is_told_at_its_field(edits, field):
@@ -91,7 +93,7 @@ def test_what_is_wrong_is_told_at_its_field(edits, field):
 
 def test_a_sound_rule_has_nothing_wrong():
     """Nor does what a person may well write."""
-    assert wrong(edited(FILES, Edits("Fabric lost", remediation=("Look: at {node}.",))), default_folder()) == {}
+    assert wrong(edited(FILES, DraftEdits("Fabric lost", remediation=("Look: at {node}.",))), default_folder()) == {}
 
 
 def test_what_is_more_than_lines_is_not_edited_as_lines():

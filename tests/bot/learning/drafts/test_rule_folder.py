@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from bot.authoring import selftest
-from bot.learning.drafts.anonymise import Cleaner, words_of
+from bot.learning.drafts.anonymise import Anonymiser, words_of
 from bot.learning.drafts.rule_folder import draft
 from bot.rulebase.loader import default_folder, knowledge, read_files
 from kb.errors import Fault
@@ -167,7 +167,7 @@ def test_what_no_log_can_show_is_told_as_missing(known, base):
 
 def test_the_same_host_has_the_same_stand_in_throughout(known):
     """So that a log can still be read."""
-    cleaner = Cleaner(words_of(known.rulebook))
+    cleaner = Anonymiser(words_of(known.rulebook))
     lines = [cleaner.line(f"error on {host}: lost") for host in ("gpu-b07", "gpu-b08", "gpu-b07")]
     assert lines == ["error on node-a: lost", "error on node-b: lost", "error on node-a: lost"]
 
@@ -189,4 +189,4 @@ def test_the_same_host_has_the_same_stand_in_throughout(known):
 )
 def test_each_form_has_its_stand_in(known, line, expected):
     """What is left can still be read by readers and rules."""
-    assert Cleaner(words_of(known.rulebook)).line(line) == expected
+    assert Anonymiser(words_of(known.rulebook)).line(line) == expected

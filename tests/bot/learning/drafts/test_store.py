@@ -9,9 +9,9 @@ import pytest
 from bot.incidents.ledger import Ledger
 from bot.learning.drafts.store import (
     DRAFT,
-    Content,
-    Edits,
-    Wish,
+    DraftContent,
+    DraftEdits,
+    DraftRequest,
     ask_draft_within,
     draft_of,
     handle_of,
@@ -52,14 +52,14 @@ def test_two_deliveries_of_one_press_are_one_draft(ledger):
 def test_a_wish_is_for_what_the_person_saw(ledger):
     """Of two at one version the second is not taken, and nobody wishes of another tenant's, or of what was proposed."""
     handle, _ = ask(ledger)
-    wish = Wish("propose", Edits("t", regexes=("a b",)))
+    wish = DraftRequest("propose", DraftEdits("t", regexes=("a b",)))
     took = [
         ledger.write(lambda session, at=at, whose=whose: wish_draft_within(session, handle, whose, version=at, wish=wish, now=NOW))
         for at, whose in ((1, "other"), (1, "default"), (1, "default"), (2, "default"))
     ]  # fmt: skip
     assert took == [False, True, False, True]
     assert draft_of(ledger, handle).wish == wish
-    made = Content(rule="r", files={"a/r/rule.yaml": b"x"}, hurts=("h",))
+    made = DraftContent(rule="r", files={"a/r/rule.yaml": b"x"}, hurts=("h",))
     draft = draft_of(ledger, handle)
     assert ledger.write(lambda session: made_within(session, draft, "proposed", made))
     late = ledger.write(lambda session: wish_draft_within(session, handle, "default", version=3, wish=wish, now=NOW))
@@ -70,8 +70,8 @@ def test_what_was_made_for_an_older_wish_is_dropped(ledger):
     """The person has gone on meanwhile."""
     handle, _ = ask(ledger)
     seen = draft_of(ledger, handle)
-    ledger.write(lambda session: wish_draft_within(session, handle, "default", version=1, wish=Wish(), now=NOW))
-    assert not ledger.write(lambda session: made_within(session, seen, "drafted", Content(rule="r")))
+    ledger.write(lambda session: wish_draft_within(session, handle, "default", version=1, wish=DraftRequest(), now=NOW))
+    assert not ledger.write(lambda session: made_within(session, seen, "drafted", DraftContent(rule="r")))
     assert draft_of(ledger, handle).content is None
 
 

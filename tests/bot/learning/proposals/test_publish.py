@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from bot.learning.proposals import publish as proposing
-from bot.learning.proposals.publish import MOST_TRIES, Proposing
+from bot.learning.proposals.publish import MOST_TRIES, ProposalWorker
 from bot.learning.proposals.store import PROPOSE, tick
 from bot.queue.tasks import TaskQueue
 from bot.queue.worker import step
@@ -257,7 +257,7 @@ def test_two_workers_take_one_place(tmp_path, monkeypatch, database):
         with ThreadPoolExecutor(6) as pool:
             said = list(
                 pool.map(
-                    lambda number: Proposing(stage.database, stage.settings, lambda: START, stage.forge()).advance(
+                    lambda number: ProposalWorker(stage.database, stage.settings, lambda: START, stage.forge()).advance(
                         number
                     ),
                     numbers,
@@ -272,7 +272,7 @@ def test_two_workers_at_one_proposal_make_one_request(stage):
     number = stage.propose(proposed()).proposal
 
     def work(_: int) -> str:
-        return Proposing(stage.database, stage.settings, lambda: stage.clock, stage.forge()).advance(number)
+        return ProposalWorker(stage.database, stage.settings, lambda: stage.clock, stage.forge()).advance(number)
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(work, range(3)))
@@ -288,7 +288,7 @@ def test_the_keeper_asks_for_what_is_due(stage):
     with TaskQueue(str(stage.database._engine.url)) as works:
         assert works.counts() == {"waiting": 1}
         assert (tick(stage.database, START), works.counts()) == (1, {"waiting": 1})
-        proposing = Proposing(stage.database, stage.settings, lambda: stage.clock, stage.forge())
+        proposing = ProposalWorker(stage.database, stage.settings, lambda: stage.clock, stage.forge())
         assert step(works, {PROPOSE: proposing.do}, "w")
         assert (tick(stage.database, START + timedelta(minutes=1)), works.counts()) == (0, {"done": 1})
         assert tick(stage.database, START + timedelta(minutes=6)) == 1
@@ -330,9 +330,13 @@ def test_other_settings_leave_what_stands_elsewhere(stage):
     number = stage.propose(proposed()).proposal
     stage.advance(number)
     elsewhere = replace(stage.settings, repository="/else/where" if stage.settings.backend == "local" else "acme/other")
-    other = Proposing(stage.database, elsewhere, lambda: stage.clock)
+    other = ProposalWorker(stage.database, elsewhere, lambda: stage.clock)
     assert other.advance(number).startswith("it is of ")
-    assert Proposing(stage.database, None, lambda: stage.clock).advance(number).startswith("rules.pull_requests is not")
+    assert (
+        ProposalWorker(stage.database, None, lambda: stage.clock)
+        .advance(number)
+        .startswith("rules.pull_requests is not")
+    )
     assert stage.kept(number).state == "open"
 
 

@@ -9,9 +9,9 @@ from bot.authoring.diff import answer
 from bot.authoring.selftest import evidence_of
 from bot.authoring.selftest import tests_of as logs_beside
 from bot.incidents.ledger import Ledger
-from bot.learning.replay.backtest import Change, backtest
+from bot.learning.replay.backtest import ChangedAnswer, backtest
 from bot.learning.replay.clean_corpus import clean_logs
-from bot.learning.replay.trial import First, Judge, base_of, trial
+from bot.learning.replay.trial import FirstAnswer, TrialJudge, base_of, trial
 from bot.rulebase.loader import default_folder, engine
 from bot.store.tables import ReplayRow
 from kb.diagnosis.engine import diagnose
@@ -47,11 +47,11 @@ def test_a_good_candidate_hurts_nothing(base, database):
 
     told = backtest(trial(base, {PATH: rule()}), database, CLEAN, workers=1)
 
-    unknown, named = First("no_match"), First("fault", "storage_io", "lease-revoked")
+    unknown, named = FirstAnswer("no_match"), FirstAnswer("fault", "storage_io", "lease-revoked")
     assert told.changes == (
-        Change(seen[0], "new", unknown, named, "storage_io", better=True),
-        Change(seen[1], "new", unknown, named, "storage_io", better=True),
-        Change(seen[2], "new", unknown, named),
+        ChangedAnswer(seen[0], "new", unknown, named, "storage_io", better=True),
+        ChangedAnswer(seen[1], "new", unknown, named, "storage_io", better=True),
+        ChangedAnswer(seen[2], "new", unknown, named),
     )
     assert (told.rules, told.hits, told.hurts) == (("lease-revoked",), tuple(seen), ())
     assert (told.incidents, told.judged, told.unjudged, told.clean, told.clean_hits) == (5, 3, 0, 1, ())
@@ -91,7 +91,9 @@ def test_a_replaced_rule_is_tried_against_what_it_was(base, database):
 
     assert (told.rules, told.hurts) == (("disk-full",), ())
     assert told.changes == (
-        Change(lost, "lost", First("fault", "disk_full", "disk-full"), First("no_match"), "storage_io"),
+        ChangedAnswer(
+            lost, "lost", FirstAnswer("fault", "disk_full", "disk-full"), FirstAnswer("no_match"), "storage_io"
+        ),
     )
 
 
@@ -162,7 +164,7 @@ def test_both_answers_are_those_of_the_two_rule_bases(base, few_rules):
         (few_rules / path).parent.mkdir(exist_ok=True)
         (few_rules / path).write_text(text)
     after = base_of(few_rules).known
-    judge = Judge(trial(base, extra))
+    judge = TrialJudge(trial(base, extra))
     for text in TEXTS:
         streams = {"rank-0.log": text.encode()}
         old, new = (

@@ -11,9 +11,9 @@ from bot.authoring.selftest import evidence_of
 from bot.incidents.ledger import Ledger
 from bot.learning.advice.advise import advise
 from bot.learning.replay.shadow import (
-    Bar,
-    Shadow,
+    PromotionThreshold,
     ShadowHit,
+    ShadowStats,
     count_within,
     promoted,
     render,
@@ -107,11 +107,11 @@ def test_promotion_is_earned_by_evidence(base, database):
     for at in range(9):
         live(database, base, LEASE, f"{at}", wrong("storage_io"))
     live(database, base, LEASE, "9")
-    earned = Shadow("lease-revoked", 10, 10, HitRate(9, 9))
+    earned = ShadowStats("lease-revoked", 10, 10, HitRate(9, 9))
     assert standing(database, base) == (earned,)
     assert earned.earned
-    assert standing(database, base, bar=Bar(right=20)) == (
-        Shadow("lease-revoked", 10, 10, HitRate(9, 9), "right in 9 closed incidents, 20 are needed"),
+    assert standing(database, base, bar=PromotionThreshold(right=20)) == (
+        ShadowStats("lease-revoked", 10, 10, HitRate(9, 9), "right in 9 closed incidents, 20 are needed"),
     )
     assert "it has earned promotion" in render(standing(database, base))
 
@@ -121,7 +121,7 @@ def test_a_shadow_that_is_wrong_earns_nothing(base, database):
     for at in range(8):
         live(database, base, LEASE, f"{at}", wrong("storage_io" if at < 5 else "disk_full"))
     assert standing(database, base) == (
-        Shadow("lease-revoked", 8, 8, HitRate(5, 8), "surely right in 31% only, 70% are needed"),
+        ShadowStats("lease-revoked", 8, 8, HitRate(5, 8), "surely right in 31% only, 70% are needed"),
     )
 
 

@@ -6,7 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.incidents.handover import Handover, Line, Listed, Node, Proposal, Waiting
+from bot.incidents.handover import (
+    Handover,
+    HandoverIncident,
+    HandoverNode,
+    HandoverProposal,
+    HandoverSection,
+    PendingWork,
+)
 from bot.slack.blocks.limits import MESSAGE_BLOCKS, WHOLE, weight
 from bot.slack.messages.handover import message_of
 from bot.slack.parsing.commands import read_shift
@@ -16,15 +23,15 @@ from tests.support.slack_reading import read
 from tests.support.slack_stage import ADA, CHANNEL
 
 NOW = datetime(2026, 11, 16, 6, tzinfo=UTC)
-NONE = Listed()
+NONE = HandoverSection()
 
 
-def line(number: int, told: str = "GPU 3 fell off the bus", **more: object) -> Line:
+def line(number: int, told: str = "GPU 3 fell off the bus", **more: object) -> HandoverIncident:
     """An incident in a list."""
-    return Line(number, "llm-70b", "gpu_fell_off_bus", told, NOW - timedelta(hours=number), **more)  # type: ignore[arg-type]
+    return HandoverIncident(number, "llm-70b", "gpu_fell_off_bus", told, NOW - timedelta(hours=number), **more)  # type: ignore[arg-type]
 
 
-QUIET = Handover("default", NOW - timedelta(hours=12), NOW, NONE, NONE, (), 0, NONE, Waiting(), NONE, NONE, NONE)
+QUIET = Handover("default", NOW - timedelta(hours=12), NOW, NONE, NONE, (), 0, NONE, PendingWork(), NONE, NONE, NONE)
 
 
 def test_a_quiet_shift_is_short():
@@ -38,19 +45,21 @@ def test_a_quiet_shift_is_short():
 
 def test_a_busy_shift_says_all_of_it():
     """Lists have an end and say how much is left out; people are named."""
-    bar = Node("gpu-017", "main", "barred", "GPU 3 left the bus twice", NOW, NOW + timedelta(days=2))
+    bar = HandoverNode("gpu-017", "main", "barred", "GPU 3 left the bus twice", NOW, NOW + timedelta(days=2))
     found = Handover(
         "default",
         NOW - timedelta(hours=8),
         NOW,
-        open=Listed(9, tuple(line(n, assignee="U0ADA" if n == 1 else None) for n in range(1, 9))),
+        open=HandoverSection(9, tuple(line(n, assignee="U0ADA" if n == 1 else None) for n in range(1, 9))),
         snoozed=NONE,
         barred=(bar,),
         more_barred=0,
-        watched=Listed(1, (line(3, "no rank has made a step since 05:40"),)),
-        waiting=Waiting((Proposal("nccl-timeout", "asked", "grace"),), 0, (), 0, Listed(2, ()), queued=3, failed=1),
+        watched=HandoverSection(1, (line(3, "no rank has made a step since 05:40"),)),
+        waiting=PendingWork(
+            (HandoverProposal("nccl-timeout", "asked", "grace"),), 0, (), 0, HandoverSection(2, ()), queued=3, failed=1
+        ),
         new=NONE,
-        closed=Listed(1, (line(4, "disk_full", state="closed", by="ana"),)),
+        closed=HandoverSection(1, (line(4, "disk_full", state="closed", by="ana"),)),
         changed=NONE,
     )
     assert read(message_of(found).blocks) == (
@@ -77,9 +86,11 @@ def test_a_busy_shift_says_all_of_it():
 def test_whatever_is_in_it_slack_takes_it():
     """Twenty-five lines of everything, hostile and long."""
     bad = "<!channel> *bold* `" + "é" * 300
-    lines = Listed(5000, tuple(line(n, bad, by="<@U1>", assignee=bad) for n in range(25)))
-    nodes = tuple(Node(bad, bad, "barred", bad, NOW) for _ in range(25))
-    waiting = Waiting(tuple(Proposal(bad, "failed", bad, error=bad) for _ in range(25)), 9, nodes, 9, lines, 1, 2, 3)
+    lines = HandoverSection(5000, tuple(line(n, bad, by="<@U1>", assignee=bad) for n in range(25)))
+    nodes = tuple(HandoverNode(bad, bad, "barred", bad, NOW) for _ in range(25))
+    waiting = PendingWork(
+        tuple(HandoverProposal(bad, "failed", bad, error=bad) for _ in range(25)), 9, nodes, 9, lines, 1, 2, 3
+    )
     message = message_of(Handover(bad, NOW, NOW, lines, lines, nodes, 99, lines, waiting, lines, lines, lines))
     assert len(message.blocks) <= MESSAGE_BLOCKS
     assert weight(list(message.blocks)) <= WHOLE
