@@ -159,11 +159,12 @@ def _runs_left(mark: Mark, start: float, end: float) -> bool:
 
 
 def _mark_lines(placed: TimelineLayout, stacked: dict[Mark, int]) -> Iterator[Markup]:
-    """A line for each instant, with its name above the rows."""
-    for flag in placed.flags:
-        y = placed.top - 10 - MARK_PITCH * stacked[flag.mark]
-        left = flag.x > 50
+    """A line for each instant; above the rows its name, which no other line crosses."""
+    heights = [(flag, placed.top - 10 - MARK_PITCH * stacked[flag.mark]) for flag in placed.flags]
+    for flag, y in heights:
         yield _flag_line(flag, y + 6, placed.height)
+    for flag, y in heights:
+        left = flag.x > 50
         yield text(
             named(flag.mark), x=f"{flag.x}%", y=y + MIDDLE * PICTURE_TEXT.small, dx=-4 if left else 4,
             class_=f"mark{' end' if left else ''}",
@@ -233,8 +234,11 @@ def _row_signs(placed: TimelineLayout, quiet: float) -> Iterator[Markup]:
     for row in placed.rows:
         if row.last is not None:
             yield element("line", class_="last", x1=f"{row.last}%", x2=f"{row.last}%", y1=row.y, y2=row.y + row.height)
-            if row.silent and row.last < 100 - quiet:
-                yield text(row.silent, x=f"{row.last}%", dx=14, y=row.middle + 4, class_="small silent")
+            at = row.last
+            if row.error is not None and row.last < row.error < row.last + quiet:
+                at = row.error  # beyond its sign
+            if row.silent and at < 100 - quiet:
+                yield text(row.silent, x=f"{at}%", dx=14, y=row.middle + 4, class_="small silent")
         if row.error is not None:
             yield element("svg", _error_sign(row), x=f"{row.error}%", y=row.middle, overflow="visible")
 
