@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import getpass
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import typer
 
-from bot.cli.proposing import hand_over, settings_of, user
 from bot.config.file import Config, read
+from bot.config.rules import PullRequests
 from bot.incidents.ledger import Ledger
 from bot.learning.drafts.service import DraftService, refusal
 from bot.learning.drafts.store import DraftContent
-from bot.learning.proposals.store import Proposal, proposals
+from bot.learning.proposals.publish import ProposalWorker
+from bot.learning.proposals.store import Proposal, ProposedRule, proposal_of, proposals, propose
 from bot.render.phrases import shown
 from bot.runtime.paths import config_path, database_url
 from kb.errors import SignalboxError
@@ -146,3 +150,45 @@ def _line(one: Proposal) -> str:
     state = "draft" if one.state == "open" and one.draft else one.state
     where = one.url or one.branch
     return f"{one.id:>4}  {state:7} {one.rule:40} {where}{f'  ({one.error})' if one.error else ''}"
+
+
+# -- also for `rules advise --propose` -----------------------------------------------------------------------------------
+
+
+def hand_over(url: str, settings: PullRequests, proposed: ProposedRule) -> int:
+    """Propose it; the exit status: 0 it stands, 1 it was decided on before, or waits.
+
+    Raises:
+        SignalboxError: the store cannot be used, or it must not go into a repository.
+    """
+    with Ledger(url) as ledger:
+        asked = propose(ledger, settings, proposed, datetime.now(UTC))
+        if asked.how in ("closed", "merged"):
+            typer.echo(f"signalbox: this pattern was {asked.how} before, as proposal {asked.proposal}", err=True)
+            return 1
+        words = ProposalWorker(ledger, settings).advance(asked.proposal)
+        found = proposal_of(ledger, asked.proposal)
+    typer.echo(shown(f"proposal {asked.proposal}: {words}"), err=True)
+    return 0 if found is not None and found.state in ("open", "merged") else 1
+
+
+def settings_of(configured: PullRequests | None, branch: Path | None) -> PullRequests | None:
+    """Where it goes: as configured, or with `branch` a local branch of that clone, in the configured folder where there is one.
+
+    Raises:
+        SignalboxError: it cannot go there.
+    """
+    if branch is None:
+        return configured
+    folder = configured.folder if configured is not None else "rules"
+    try:
+        return PullRequests("local", str(branch.resolve()), folder=folder, hourly=1000, at_once=1000)
+    except ValueError as error:
+        raise SignalboxError(f"--branch: {error}") from None
+
+
+def user() -> str:
+    """Who asks for it."""
+    with suppress(OSError, KeyError, ImportError):
+        return getpass.getuser()
+    return "somebody"

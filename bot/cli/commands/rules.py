@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -15,7 +14,6 @@ from kb.errors import Fault, RuleError, SignalboxError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from bot.authoring.selftest import RuleTestResult
     from bot.rulebase.loader import Knowledge
     from kb.rulebase.rule import Rule, Rulebook
 
@@ -96,18 +94,19 @@ def try_rules(
 ) -> None:
     """Run the logs beside the rules, or show what the rules say of a log of yours."""
     from bot.authoring.selftest import run, spoken, tests_of
+    from bot.cli.rules_test import failure_text, match_log
     from bot.rulebase.loader import default_folder
 
     known = spoken(_load(rules, site)) if drafts else _load(rules, site)
     chosen = [_named(known, one) for one in ids] if ids else list(known.rulebook.rules)
     if on is not None:
-        _on(known, on, chosen)
+        match_log(known, on, chosen)
         return
     matcher = known.matcher()
     outcomes = [run(known, matcher, one) for one in tests_of(rules or default_folder(), chosen)]
     for outcome in outcomes:
         if not outcome.passed:
-            typer.echo(_told(outcome))
+            typer.echo(failure_text(outcome))
     failed = sum(not outcome.passed for outcome in outcomes)
     typer.echo(f"{len(outcomes) - failed} passed, {failed} failed")
     raise typer.Exit(1 if failed else 0)
@@ -373,32 +372,6 @@ def _refuse(*messages: str) -> NoReturn:
     for message in messages:
         typer.echo(f"signalbox: {shown(message)}", err=True)
     raise typer.Exit(2)
-
-
-def _on(known: Knowledge, source: str, chosen: Sequence[Rule]) -> None:
-    """Which pattern matched where, on pasted text or a file."""
-    from bot.authoring.selftest import findings_in, pasted, streams_at
-    from bot.render.phrases import shown
-
-    summaries, gaps = pasted(known, sys.stdin.buffer) if source == "-" else streams_at(known, Path(source))
-    for gap in gaps:
-        typer.echo(f"signalbox: {shown(f'{gap.source}: {gap.reason}')}", err=True)
-    if not summaries:
-        raise typer.Exit(3)
-    wanted = {rule.id for rule in chosen}
-    heard = [one for one in findings_in(known, summaries) if one.rule.id in wanted]
-    for finding in heard:
-        typer.echo(f"{finding.rule.id} → {finding.fault.id} ({finding.role})")
-        for signal in finding.signals[:5]:
-            typer.echo(f"    {signal.key.split('#')[1]} at byte {signal.offset}: {signal.line[:160]!r}")
-    if not heard:
-        typer.echo("no rule speaks on this")
-
-
-def _told(outcome: RuleTestResult) -> str:
-    wanted = "should speak and does not" if outcome.test.speaks else "should be silent and speaks"
-    heard = ", ".join(dict.fromkeys(one.rule.id for one in outcome.heard)) or "nobody"
-    return f"{outcome.test.path}: {outcome.test.rule} {wanted} (heard: {heard})"
 
 
 def _load(folder: Path | None, site: Path | None = None) -> Knowledge:

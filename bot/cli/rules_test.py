@@ -1,0 +1,38 @@
+"""`signalbox rules test`: what rules match in a log, and why a test of a rule fails."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from bot.authoring.selftest import RuleTestResult, findings_in, pasted, streams_at
+from bot.render.phrases import shown
+from bot.rulebase.loader import Knowledge
+from kb.rulebase.rule import Rule
+
+
+def match_log(known: Knowledge, source: str, chosen: Sequence[Rule]) -> None:
+    """Print which pattern matches where, on pasted text (`-`) or a file. Exits 3 if nothing can be read."""
+    summaries, gaps = pasted(known, sys.stdin.buffer) if source == "-" else streams_at(known, Path(source))
+    for gap in gaps:
+        typer.echo(f"signalbox: {shown(f'{gap.source}: {gap.reason}')}", err=True)
+    if not summaries:
+        raise typer.Exit(3)
+    wanted = {rule.id for rule in chosen}
+    heard = [one for one in findings_in(known, summaries) if one.rule.id in wanted]
+    for finding in heard:
+        typer.echo(f"{finding.rule.id} → {finding.fault.id} ({finding.role})")
+        for signal in finding.signals[:5]:
+            typer.echo(f"    {signal.key.split('#')[1]} at byte {signal.offset}: {signal.line[:160]!r}")
+    if not heard:
+        typer.echo("no rule speaks on this")
+
+
+def failure_text(outcome: RuleTestResult) -> str:
+    """Which test of a rule failed, and which rules matched its log."""
+    wanted = "should speak and does not" if outcome.test.speaks else "should be silent and speaks"
+    heard = ", ".join(dict.fromkeys(one.rule.id for one in outcome.heard)) or "nobody"
+    return f"{outcome.test.path}: {outcome.test.rule} {wanted} (heard: {heard})"
