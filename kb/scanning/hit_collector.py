@@ -1,0 +1,156 @@
+"""The hits of line patterns in one stream, bounded."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from kb.model import StreamRef
+from kb.parsers.logs.prefixes import peel
+from kb.scanning.line_access import decode, line_at, line_resource, rank_of_line, time_at_or_before
+from kb.scanning.plan import LinePattern, ScanPlan
+from kb.scanning.summary import (
+    FIRST_PLACES,
+    LAST_PLACES,
+    PLACES_A_RANK,
+    PatternHits,
+    Place,
+    RankTally,
+    first_places,
+    last_places,
+)
+
+SHOWN = 512
+RANKS_TOLD = 64  # so many lines of a pattern in a block agree with the log's own rank, and the rest need not be asked
+NEAR = 4096  # look-around regexes are not proven linear, so they see no more than this of a line
+
+
+@dataclass(slots=True)
+class _KeptHits:
+    """The hits of one line pattern while the stream is read: first places, hits taken a rank, tallies, last windows."""
+
+    count: int = 0
+    first: list[Place] = field(default_factory=list)
+    taken: dict[int | None, int] = field(default_factory=dict)
+    ranks: dict[int | None, list[int]] = field(default_factory=dict)
+    last: deque[tuple[int, bytes, int]] = field(default_factory=lambda: deque(maxlen=LAST_PLACES))
+
+
+class HitCollector:
+    """Keeps the hits of line patterns in one stream: bounded places, counts and ranks."""
+
+    def __init__(self, plan: ScanPlan, ref: StreamRef) -> None:
+        self._plan, self._ref = plan, ref
+        self._hits: dict[int, _KeptHits] = {}
+
+    def add(self, index: int, data: bytes, starts: list[int], base: int, year: int | None) -> None:
+        """Take the lines of a block in which a pattern was hit; `base` is the block's offset in the stream."""
+        line = self._plan.lines[index]
+        if line.sources and self._ref.kind not in line.sources:
+            return
+        kept = self._hits.get(index)
+        if kept is None:
+            kept = self._hits[index] = _KeptHits()
+        if not line.certain:
+            search = _decider(line)
+            starts = [start for start in starts if search(line_at(data, start))]
+        kept.count += len(starts)
+        fixed = self._ref.resource.rank
+        told, rest = self._asked(data, starts)
+        for start in told:
+            rank = rank_of_line(data, start)
+            if rank is None:
+                rank = fixed
+            _add_to_tally(kept.ranks, rank, base + start)
+            if len(kept.first) < FIRST_PLACES and kept.taken.get(rank, 0) < PLACES_A_RANK:
+                kept.taken[rank] = kept.taken.get(rank, 0) + 1
+                kept.first.append(self._place(line, base + start, data, start, year))
+        if rest:
+            _add_to_tally(kept.ranks, fixed, base + rest[0], len(rest))
+        for start in starts[-LAST_PLACES:]:
+            kept.last.append((base + start, data[max(0, start - 1024) : start + 8192], min(start, 1024)))
+
+    def _asked(self, data: bytes, starts: list[int]) -> tuple[list[int], list[int]]:
+        """Which lines must be asked for their rank: in a rank's own log a few, unless one of those is another rank's."""
+        fixed = self._ref.resource.rank
+        if fixed is None or len(starts) <= RANKS_TOLD:
+            return starts, []
+        told = starts[:RANKS_TOLD]
+        if any(rank_of_line(data, start) not in (None, fixed) for start in told):
+            return starts, []
+        return told, starts[RANKS_TOLD:]
+
+    def _place(self, line: LinePattern, offset: int, data: bytes, start: int, year: int | None) -> Place:
+        text = line_at(data, start)
+        prefix = peel(text[:1024])
+        match = _finder(line)(text)
+        at = match.start() if match else 0
+        captures = (
+            tuple((name, decode(value)[:200]) for name, value in match.groupdict().items() if value) if match else ()
+        )
+        return Place(
+            offset,
+            _shown_part(text, at),
+            line_resource(self._ref.resource, prefix),
+            prefix.time if prefix.time is not None else time_at_or_before(data, start, year),
+            captures,
+        )
+
+    def collected(self, year: int | None) -> dict[str, PatternHits]:
+        """Return the hits by the pattern's key."""
+        found = {}
+        for index, kept in self._hits.items():
+            if not kept.count:
+                continue
+            line = self._plan.lines[index]
+            last = [self._place(line, offset, data, at, year) for offset, data, at in kept.last]
+            ranks = sorted(kept.ranks.items(), key=lambda item: (item[1][1], -1 if item[0] is None else item[0]))
+            found[line.key] = PatternHits(
+                kept.count,
+                first_places(kept.first),
+                last_places(last),
+                tuple(RankTally(rank, count, first) for rank, (count, first) in ranks),
+            )
+        return dict(sorted(found.items()))
+
+
+def _add_to_tally(ranks: dict[int | None, list[int]], rank: int | None, offset: int, more: int = 1) -> None:
+    tally = ranks.get(rank)
+    if tally is None:
+        ranks[rank] = [more, offset]
+    else:
+        tally[0] += more
+
+
+def _shown_part(text: bytes, at: int) -> str:
+    start = 0 if len(text) <= SHOWN or at < SHOWN // 2 else at - SHOWN // 4
+    return decode(text[start : start + SHOWN])
+
+
+@lru_cache(maxsize=4096)
+def _finder(line: LinePattern) -> Callable[[bytes], re.Match[bytes] | None]:
+    """Search a line for the pattern; after the peeled prefix where the regex has `^`."""
+    search = re.compile(line.regex.encode(), re.IGNORECASE if line.ignore_case else 0).search
+    if not line.anchored:
+        return search
+    return lambda text: search(text[peel(text[:1024]).end :])
+
+
+@lru_cache(maxsize=4096)
+def _decider(line: LinePattern) -> Callable[[bytes], bool]:
+    """Whether a line that the engine hit is one that the rule means."""
+    find = _finder(line)
+    confirm = re.compile(line.confirm.encode()).search if line.confirm else None
+    deny = re.compile(line.not_line.encode()).search if line.not_line else None
+
+    def decide(text: bytes) -> bool:
+        match = find(text)
+        if match is None:
+            return False
+        near = text if len(text) <= NEAR else text[max(0, match.start() - NEAR // 2) : match.end() + NEAR // 2]
+        return (confirm is None or confirm(near) is not None) and (deny is None or deny(near) is None)
+
+    return decide

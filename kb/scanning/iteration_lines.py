@@ -1,0 +1,136 @@
+"""The iteration lines of one stream, thinned evenly over its length."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+
+from kb.model import OWN, RESIZED, ProgressPoint, StreamRef
+from kb.parsers.logs.prefixes import peel
+from kb.parsers.logs.progress.form_families import GENERAL
+from kb.parsers.logs.progress.formats import FORMATS, read_line
+from kb.parsers.logs.progress.line_format import changed
+from kb.parsers.logs.timestamps import find_time
+from kb.scanning.hit_collector import NEAR
+from kb.scanning.line_access import LONGEST_LINE
+from kb.scanning.summary import LAST_POINTS, POINTS, SIZED_POINTS, Series, series_of, thinning
+
+BESIDE = frozenset({"used", "rate", "loss_scale", OWN})  # forms of lines beside the iterations, often many a step
+BESIDE_WHOLE = 512 * 1024  # so far into a stream they are all looked at, further on a part
+SPARSE, SPARSE_EACH = 128 * 1024, 64
+BESIDE_THIN = 7
+ODD_LINES = 32
+AT_HOME = 8  # so many training losses of a block are read, and the general forms still to come are not tried
+ASKED = 32  # lines of a form in a block that are read to see whether they give one
+_NOT_FINITE = re.compile(rb"[:=\s'\"](?:nan|NaN|NAN|inf|Inf|INF|Infinity)\b(?! iter)")
+_NotedLine = tuple[
+    int, int, bytes, int
+]  # an iteration line: its offset, its form, text around it, where the form begins
+
+
+class IterationLines:
+    """Notes the iteration lines of one stream, and reads the few that thinning leaves."""
+
+    def __init__(self, ref: StreamRef) -> None:
+        self._ref = ref
+        self._noted: list[_NotedLine] = []
+        self._noted_first: _NotedLine | None = None
+        self._noted_last: deque[_NotedLine] = deque(maxlen=LAST_POINTS)
+        self._noted_odd: list[_NotedLine] = []
+        self._noted_sized: list[_NotedLine] = []
+        self._mask = self._seen = 0
+
+    def add(self, forms: list[int], data: bytes, base: int, low: int, high: int) -> None:
+        """Note the iteration lines of a block; they are read at the end, the few that thinning leaves."""
+        claimed: set[int] = set()
+        home = 0
+        for index in forms:
+            form = FORMATS[index]
+            general, bar, asked = form.name.endswith(GENERAL), form.name == "tqdm", 0
+            if general and home >= AT_HOME:
+                continue
+            for first, last in _searched_stretches(form.name, base, max(0, low), max(0, high)):
+                for match in form.find.finditer(data, first, last):
+                    start = data.rfind(b"\n", max(0, match.start() - LONGEST_LINE), match.start()) + 1
+                    if (start in claimed and not bar) or (general and b"oss" not in data[start : match.end()]):
+                        continue
+                    if not bar or (data[match.end() : match.end() + 1] != b"]" and _loss_in_bar(data, match.end())):
+                        claimed.add(start)
+                    if home < AT_HOME and asked < ASKED:
+                        asked += 1
+                        home += _is_training_point(form.read(match))
+                    self._note(index, data, base, start, match)
+
+    def _note(self, form: int, data: bytes, base: int, start: int, match: re.Match[bytes]) -> None:
+        self._seen += 1
+        at, found = match.start(), match[0]
+        offset = base + start
+        low = max(start, at - NEAR // 2)
+        noted = (offset, form, data[low : at + NEAR // 2], at - low)
+        if self._noted_first is None or offset < self._noted_first[0]:
+            self._noted_first = noted
+        self._noted_last.append(noted)
+        if FORMATS[form].name == RESIZED:
+            if len(self._noted_sized) < SIZED_POINTS:
+                self._noted_sized.append(noted)
+        elif len(self._noted_odd) < ODD_LINES and _NOT_FINITE.search(found):
+            self._noted_odd.append(noted)
+        thin = self._mask
+        if FORMATS[form].name in BESIDE and offset >= BESIDE_WHOLE:
+            thin |= BESIDE_THIN
+        if thinning(offset) & thin == 0:
+            self._noted.append(noted)
+            while len(self._noted) > 2 * POINTS:
+                self._mask = self._mask << 1 | 1
+                self._noted = [one for one in self._noted if thinning(one[0]) & self._mask == 0]
+
+    def series(self, year: int | None) -> Series:
+        """Read the lines noted: a sample of all, the first, the last few, and the first that look like nan or inf."""
+        sample = {one[0] for one in self._noted if thinning(one[0]) & self._mask == 0}
+        while len(sample) > POINTS:
+            self._mask = self._mask << 1 | 1
+            sample = {offset for offset in sample if thinning(offset) & self._mask == 0}
+        odd = (*self._noted_odd, *self._noted_sized)
+        ends = [one for one in (self._noted_first, *self._noted_last, *odd) if one is not None]
+        wanted = {one[0]: one for one in self._noted if one[0] in sample} | {one[0]: one for one in ends}
+        points = [point for _, one in sorted(wanted.items()) if (point := self._read_noted(*one, year)) is not None]
+        return series_of(points, self._seen, self._mask)
+
+    def _read_noted(self, offset: int, form: int, text: bytes, at: int, year: int | None) -> ProgressPoint | None:
+        line = text.partition(b"\n")[0]
+        match = FORMATS[form].find.match(line, at)
+        point = (FORMATS[form].read(match) if match else None) or read_line(line)
+        if point is None:
+            return None
+        prefix = peel(line[:256])
+        ranks = (prefix.rank, point.rank, self._ref.resource.rank)
+        rank = next((one for one in ranks if one is not None), None)
+        time = point.time if point.time is not None else prefix.time
+        if time is None:
+            time = find_time(line[prefix.end : prefix.end + 128], year)
+        return changed(point, offset=offset, rank=rank, time=time)
+
+
+def _searched_stretches(name: str, base: int, low: int, high: int) -> Iterator[tuple[int, int]]:
+    """Where to look for a form: everywhere, but for lines beside the iterations only in a part of a long stream."""
+    if name not in BESIDE:
+        yield low, high
+        return
+    at = low
+    while at < high:
+        place = base + at
+        edge = min(high, at + SPARSE - place % SPARSE)
+        if place < BESIDE_WHOLE or place // SPARSE % SPARSE_EACH == 0:
+            yield at, edge
+        at = edge
+
+
+def _is_training_point(point: ProgressPoint | None) -> bool:
+    """Whether a form's point is of the training itself: evaluations and bare bars stand beside lines that say the loss."""
+    return point is not None and not point.validation and (point.loss is not None or point.format != "tqdm")
+
+
+def _loss_in_bar(data: bytes, at: int) -> bool:
+    """Whether a bar that goes on here has a loss in its brackets."""
+    return b"oss" in data[at : max(at, data.find(b"]", at, at + 1024))]

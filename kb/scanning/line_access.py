@@ -1,0 +1,123 @@
+"""Lines in a block of bytes: where they begin, whose they are, and when they were written."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+
+from kb.model import Resource
+from kb.parsers.logs.prefixes import Prefix, peel
+from kb.parsers.logs.structured import stamp_of
+from kb.parsers.logs.timestamps import find_time
+
+LONGEST_STRUCTURED = 2048  # bytes of a JSON line in which its time is looked for
+LONGEST_LINE = 64 * 1024
+
+
+def owned_lines(
+    data: bytes, hits: list[tuple[int, int]], low: int, high: int, once: frozenset[int]
+) -> tuple[dict[int, list[int]], set[int]]:
+    """Hits as pattern → the starts of the lines owned here, in order, none twice; and which `once` patterns are there.
+
+    Those tell of one line of the block only, which may lie in the context around what is owned.
+    """
+    found: dict[int, list[int]] = {}
+    present: set[int] = set()
+    start, stop, own = -1, -1, False
+    rfind, find = data.rfind, data.find
+    for pattern, at in hits:
+        if not start <= at < stop:
+            floor = max(0, at - LONGEST_LINE)
+            newline = rfind(b"\n", floor, at)
+            start = floor if newline < 0 else newline + 1
+            newline = find(b"\n", at, at + LONGEST_LINE)
+            stop = at + 1 if newline < 0 else newline
+            own = low <= start < high
+        if own:
+            starts = found.get(pattern)
+            if starts is None:
+                found[pattern] = [start]
+            elif starts[-1] != start:
+                starts.append(start)
+        elif pattern in once:
+            present.add(pattern)
+    for pattern in once & found.keys():
+        present.add(pattern)
+        del found[pattern]
+    for pattern, starts in found.items():
+        if any(later <= earlier for earlier, later in pairwise(starts)):  # engines tell hits by where they end
+            found[pattern] = sorted(set(starts))
+    return found, present
+
+
+def rank_of_line(data: bytes, start: int) -> int | None:
+    """The rank in a line's prefix; nearly every line is told without peeling it."""
+    head = data[start : start + 96]
+    if head.startswith(b"[rank"):
+        number, closed, _ = head[5:12].partition(b"]")
+        if closed and number.isdigit():
+            return int(number)
+    if b"[rank" in head or head[:1].isdigit() or head.startswith((b" ", b"[1,", b"\x1b")):
+        return peel(data[start : start + 256]).rank
+    return None
+
+
+def line_at(data: bytes, start: int) -> bytes:
+    """Return the line that starts here, without its end; at most `LONGEST_LINE` bytes."""
+    stop = data.find(b"\n", start, start + LONGEST_LINE)
+    return data[start : stop if stop >= 0 else start + LONGEST_LINE]
+
+
+def line_resource(stream: Resource, prefix: Prefix) -> Resource:
+    """Return the resource of a line's prefix, filled up with that of the stream."""
+    return filled_resource(
+        stream, Resource(node=prefix.node, rank=prefix.rank, local_rank=prefix.local_rank, pid=prefix.pid)
+    )
+
+
+def filled_resource(stream: Resource, line: Resource) -> Resource:
+    """What the line says of its speaker, filled up with what the stream says."""
+    return Resource(
+        cluster=line.cluster or stream.cluster,
+        node=line.node or stream.node,
+        rank=stream.rank if line.rank is None else line.rank,
+        local_rank=stream.local_rank if line.local_rank is None else line.local_rank,
+        gpu=line.gpu or stream.gpu,
+        pid=stream.pid if line.pid is None else line.pid,
+        container=line.container or stream.container,
+    )
+
+
+def time_of_line(line: bytes, year: int | None) -> float | None:
+    """Return the time stamp of a line; None where it has none."""
+    return _stamp(line[:LONGEST_STRUCTURED], year)
+
+
+@lru_cache(maxsize=4096)
+def _stamp(line: bytes, year: int | None) -> float | None:
+    """The time that a line's beginning tells; asked again and again for the lines around those that are kept."""
+    if line.startswith(b"{") and (time := stamp_of(line)) is not None:
+        return time
+    prefix = peel(line[:512])
+    return prefix.time if prefix.time is not None else find_time(line[prefix.end : prefix.end + 128], year)
+
+
+def time_at_or_before(data: bytes, start: int, year: int | None) -> float | None:
+    """The time of a line: its own stamp, or that of the nearest of the twelve lines before it."""
+    for line in (line_at(data, start), *reversed(data[max(0, start - 2048) : start].split(b"\n")[-13:])):
+        if line and (time := time_of_line(line, year)) is not None:
+            return time
+    return None
+
+
+def first_time(head: bytes, year: int | None) -> float | None:
+    """Return the first time stamp within the first 200 lines."""
+    for line in head.split(b"\n")[:200]:
+        if line and (time := time_of_line(line, year)) is not None:
+            return time
+    return None
+
+
+def decode(value: bytes) -> str:
+    """Decode text as UTF-8 and replace what is invalid."""
+    return value.decode("utf-8", errors="replace")

@@ -1,0 +1,90 @@
+"""The structures of one stream, parsed at a bounded number of places."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+
+from kb.model import StreamRef, Structure
+from kb.parsers.logs.registry import ALL_READERS
+from kb.parsers.reader import Reader
+from kb.scanning.line_access import filled_resource, time_at_or_before
+from kb.scanning.summary import fuller
+
+SHAPES = 64
+PLACES_A_SHAPE = 8  # structures parsed of one shape of line, in a log of one rank
+PLACES_A_SHARED_SHAPE = 64  # likewise, in a log of many
+LAST_READ = 8
+
+
+@dataclass(slots=True)
+class _ReadPlaces:
+    """The structures of one reader while the stream is read: how many of each shape were parsed, windows of the last."""
+
+    parsed: int = 0
+    shapes: dict[bytes, int] = field(default_factory=dict)
+    last: deque[tuple[int, bytes, int]] = field(default_factory=lambda: deque(maxlen=LAST_READ))
+
+
+class StructureCollector:
+    """Parses the structures of one stream: the first of each shape of line, and the last."""
+
+    def __init__(self, ref: StreamRef) -> None:
+        self._ref = ref
+        self._reads: dict[int, _ReadPlaces] = {}
+        self._structures: list[Structure] = []
+
+    def add(self, index: int, data: bytes, starts: list[int], base: int, year: int | None) -> None:
+        """Parse the first few places of each shape of line; keep the windows of the last few for the end."""
+        reader = ALL_READERS[index]
+        state = self._reads.get(index)
+        if state is None:
+            state = self._reads[index] = _ReadPlaces()
+        enough = PLACES_A_SHAPE if self._ref.resource.rank is not None else PLACES_A_SHARED_SHAPE
+        for start in starts:
+            shape = data[start : start + 96].partition(b"\n")[0].translate(None, b"0123456789")[:48]
+            seen = state.shapes.get(shape, 0)
+            if seen < enough and state.parsed < reader.keep and (seen or len(state.shapes) < SHAPES):
+                state.shapes[shape] = seen + 1
+                state.parsed += 1
+                self._parse(reader, base + start, *_reader_window(data, start, reader), year)
+        if state.parsed < len(starts) or state.parsed >= enough:
+            for start in starts[-LAST_READ:]:
+                state.last.append((base + start, *_reader_window(data, start, reader)))
+
+    def _parse(self, reader: Reader, offset: int, window: bytes, at: int, year: int | None) -> None:
+        shift = offset - at
+        for one in reader.read(window, at):
+            fields = one.fields
+            if "start" in fields:
+                fields = {**fields, "start": int(fields["start"] or 0) + shift}
+            self._structures.append(
+                replace(
+                    one,
+                    offset=one.offset + shift,
+                    end=one.end + shift,
+                    fields=fields,
+                    resource=filled_resource(self._ref.resource, one.resource),
+                    time=one.time if one.time is not None else time_at_or_before(window, one.offset, year),
+                )
+            )
+
+    def collected(self, year: int | None) -> tuple[Structure, ...]:
+        """Parse the last places too, and return all structures in order, the fullest of each place."""
+        for index, state in sorted(self._reads.items()):
+            for offset, window, at in state.last:
+                self._parse(ALL_READERS[index], offset, window, at, year)
+        best: dict[tuple[str, int], Structure] = {}
+        for one in self._structures:
+            key = (one.kind, one.offset)
+            best[key] = fuller(best[key], one) if key in best else one
+        return tuple(best[key] for key in sorted(best, key=lambda key: (key[1], key[0])))
+
+
+def _reader_window(data: bytes, start: int, reader: Reader) -> tuple[bytes, int]:
+    """The bytes around a line that a reader wants, from a line start on, and where the line lies in them."""
+    low = max(0, start - reader.before)
+    if low:
+        newline = data.find(b"\n", low, start)
+        low = start if newline < 0 else newline + 1
+    return data[low : start + reader.after], start - low
