@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,7 +18,9 @@ from sqlalchemy import create_engine
 from bot.rulebase.loader import Knowledge, default_folder, knowledge
 from tests.support.chromium import chromium
 from tests.support.databases import postgres, program
+from tests.support.warm_start import WarmStart
 
+LIMIT = 170.0  # seconds for a command
 TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -53,6 +55,7 @@ class Command:
     state: Path
     cache: Path
     cwd: Path
+    warm: WarmStart | None = None
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         """The environment of a run."""
@@ -64,23 +67,27 @@ class Command:
         self, *words: str | Path, stdin: bytes = b"", env: Mapping[str, str] | None = None, **options: Any
     ) -> Ran:
         """Run it. Whatever the input, there is no traceback."""
-        done = subprocess.run(
-            self.words(words),
-            input=stdin,
-            capture_output=True,
-            cwd=options.pop("cwd", self.cwd),
-            env=self.environment(env),
-            timeout=180,
-            check=False,
-            **options,
-        )
+        environment, folder = self.environment(env), options.pop("cwd", self.cwd)
+        if self.warm is not None and not options and self.warm.can(environment):
+            done = self.warm.run([*map(str, words)], stdin, folder, environment, LIMIT)
+        else:
+            done = subprocess.run(
+                self.words(words),
+                input=stdin,
+                capture_output=True,
+                cwd=folder,
+                env=environment,
+                timeout=LIMIT,
+                check=False,
+                **options,
+            )
         err = done.stderr.decode("utf-8", "replace")
         assert TRACEBACK not in err, err
         return Ran(done.returncode, done.stdout, err)
 
     def words(self, words: Sequence[str | Path]) -> list[str]:
         """The whole command line."""
-        return [sys.executable, "-m", "bot.cli.main", *map(str, words)]
+        return [sys.executable, "-m", "bot.cli", *map(str, words)]
 
 
 @pytest.fixture(scope="session")
@@ -97,12 +104,26 @@ def known(cache) -> Knowledge:
         return knowledge()
 
 
+@pytest.fixture(scope="session")
+def warm_start() -> Iterator[WarmStart]:
+    """A process from which commands are forked."""
+    server = WarmStart()
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def signalbox(cache, tmp_path_factory, known) -> Command:
-    """The command; its working folder is empty and is not the test's own."""
+def cold_signalbox(cache, tmp_path_factory, known) -> Command:
+    """The command, started as a shell starts it; its working folder is empty and is not the test's own."""
     del known  # its loading fills the cache
     home = tmp_path_factory.mktemp("home")
     return Command(home / "state", cache, home)
+
+
+@pytest.fixture
+def signalbox(cold_signalbox, warm_start) -> Command:
+    """The command, forked from a process that has imported it."""
+    return replace(cold_signalbox, warm=warm_start)
 
 
 @pytest.fixture

@@ -1,0 +1,187 @@
+"""`python -m bot.cli` from a process that has imported everything: a fork costs milliseconds, the imports a second or two.
+
+The command still has a process, an environment, a folder and standard streams of its own, and ends as Python ends.
+`python -m tests.support.warm_start FD` is the server; `WarmStart` is the end of the tests. What needs more than that (file
+limits, other interpreters, variables that Python reads when it starts) starts the command cold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import runpy
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+AT_START = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "OPENBLAS", "OMP_")  # variables that a fork reads too late
+NOT_LOADED = ("bot.cli.__main__", "bot.store.migrations")  # run, not imported
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a run."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+class WarmStart:
+    """The server, as the tests use it."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.warm_start", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.PIPE,  # the forks' streams are pipes, so that the streams of `sys` must be made for pipes
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+        self._server = ours
+
+    def close(self) -> None:
+        """End the server."""
+        self._server.close()
+        self._process.communicate(timeout=30)
+
+    def can(self, env: Mapping[str, str]) -> bool:
+        """Whether a run with this environment is the same as a cold one."""
+        changed = {key for key in {*env, *os.environ} if env.get(key) != os.environ.get(key)}
+        return not any(key.startswith(AT_START) for key in changed)
+
+    def run(self, words: Sequence[str], stdin: bytes, cwd: Path, env: Mapping[str, str], seconds: float) -> Done:
+        """Run `python -m bot.cli WORDS`.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer than `seconds`; it was killed.
+        """
+        request = json.dumps({"words": list(words), "cwd": str(cwd), "env": dict(env)}).encode() + b"\n"
+        mine, served = socket.socketpair()
+        pipes = [os.pipe() for _ in range(3)]
+        theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+        with served:
+            socket.send_fds(self._server, [b"run"], [*theirs, served.fileno()])
+        for fd in theirs:
+            os.close(fd)
+        out, err = _Reader(pipes[1][0]), _Reader(pipes[2][0])
+        for thread in (threading.Thread(target=_feed, args=(pipes[0][1], stdin), daemon=True), out, err):
+            thread.start()
+        with mine, mine.makefile("rb") as answers:
+            mine.settimeout(seconds)
+            mine.sendall(request)
+            pid = int(answers.readline())
+            try:
+                status = int(answers.readline())
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(list(words), seconds) from None
+        for reader in (out, err):
+            reader.join(seconds)
+        return Done(status, out.data, err.data)
+
+
+class _Reader(threading.Thread):
+    def __init__(self, fd: int) -> None:
+        super().__init__(daemon=True)
+        self._fd = fd
+        self.data = b""
+
+    def run(self) -> None:
+        with open(self._fd, "rb") as pipe:  # noqa: PTH123 - a descriptor
+            self.data = pipe.read()
+
+
+def _feed(fd: int, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError), open(fd, "wb") as pipe:
+        pipe.write(data)
+
+
+def _import_everything() -> None:
+    """Import the product, and with it what it uses."""
+    for package in ("kb", "connectors", "bot"):
+        root = importlib.import_module(package)
+        for module in pkgutil.walk_packages(root.__path__, f"{package}."):
+            if not module.name.startswith(NOT_LOADED):
+                with contextlib.suppress(ImportError):  # of an optional part
+                    importlib.import_module(module.name)
+    gc.collect()
+    gc.freeze()  # or the first collection of each fork copies every page
+
+
+def _serve(server: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """Fork for each request until the tests close their end. In the fork: its request, and its standard streams."""
+    waiting = selectors.DefaultSelector()
+    waiting.register(server, selectors.EVENT_READ)
+    running: dict[int, tuple[int, socket.socket]] = {}  # by the descriptor of a process: its id, and whom to tell
+    while True:
+        for key, _ in waiting.select():
+            if key.fileobj is server:
+                message, fds, _, _ = socket.recv_fds(server, 16, 4)
+                if not message:
+                    return None
+                client = socket.socket(fileno=fds[3])
+                pid = os.fork()
+                if pid == 0:
+                    waiting.close()
+                    server.close()
+                    for _, other in running.values():
+                        other.close()
+                    with client:
+                        client.sendall(f"{os.getpid()}\n".encode())
+                        return _request(client), fds[:3]
+                for fd in fds[:3]:
+                    os.close(fd)
+                watched = os.pidfd_open(pid)
+                running[watched] = (pid, client)
+                waiting.register(watched, selectors.EVENT_READ)
+            else:
+                pid, client = running.pop(key.fd)
+                waiting.unregister(key.fd)
+                os.close(key.fd)
+                _, status = os.waitpid(pid, 0)
+                with contextlib.suppress(OSError), client:
+                    client.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+
+
+def _request(client: socket.socket) -> dict[str, Any]:
+    with client.makefile("rb") as read:
+        got: dict[str, Any] = json.loads(read.readline())
+        return got
+
+
+def main() -> None:
+    """Serve; a fork returns from that, and becomes the command."""
+    _import_everything()
+    forked = _serve(socket.socket(fileno=int(sys.argv[1])))
+    if forked is None:
+        return
+    request, fds = forked
+    for number, fd in enumerate(fds):
+        os.dup2(fd, number)  # the streams of `sys` write to these numbers, and have written nothing yet
+        os.close(fd)
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    time.tzset()
+    sys.path[0] = request["cwd"]  # as `python -m` does
+    sys.argv = ["", *request["words"]]
+    runpy.run_module("bot.cli", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
