@@ -49,7 +49,7 @@ rules: $(DEV)  ## every rule file is sound and speaks, or is silent, where its o
 	$(BIN)/signalbox rules docs --check
 
 unit: $(DEV)
-	$(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
+	$(BIN)/pytest -n auto --maxprocesses 4 --dist worksteal
 
 accuracy: $(DEV)  ## the figures on ../shared/benchmark
 	$(BIN)/python bench/accuracy.py

@@ -354,7 +354,7 @@ import bot.diagnosis.batch, bot.cli.main, bot.diagnosis.diagnose, bot.render.rep
 from bot.rulebase.loader import knowledge
 from bot.store.incidents import IncidentStore
 if os.geteuid() == 0:  # everything is imported by use: root's own Python may lie where nobody else can read
-    folder, os.environ["SIGNALBOX_CACHE"] = os.environ["SIGNALBOX_CACHE"], "/dev/null/nowhere"
+    folder, os.environ["SIGNALBOX_CACHE"] = os.environ["SIGNALBOX_CACHE"], os.environ["CACHE_OF_ROOT"]
     knowledge()
     os.environ["SIGNALBOX_CACHE"] = folder
     with IncidentStore("sqlite://") as store:
@@ -374,13 +374,17 @@ class Stranger(Command):
 
 
 @pytest.fixture
-def stranger(known):
-    """The command without root's rights, in a folder that everybody can reach."""
+def stranger(known, cache, monkeypatch):
+    """The command without root's rights, in a folder that everybody can reach, with a rule base that is compiled."""
     del known
+    monkeypatch.setenv("CACHE_OF_ROOT", str(cache))
     with tempfile.TemporaryDirectory(prefix="signalbox-test-") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        yield Stranger(folder / "none" / "state", folder / "none" / "cache", folder)
+        shutil.copytree(cache, folder / "cache")
+        for path in (folder / "cache", *(folder / "cache").iterdir()):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        yield Stranger(folder / "none" / "state", folder / "cache", folder)
 
 
 def test_what_may_not_be_read_is_a_gap(stranger):
