@@ -95,7 +95,7 @@ def fill(path: Path, count: int) -> None:
     with Ledger(f"sqlite:///{path}") as ledger:
 
         def flush() -> None:
-            with ledger.session(write=True) as session:
+            with ledger.database.session(write=True) as session:
                 session.execute(insert(IncidentRow), incidents)
                 session.execute(insert(ReplayRow), replays)
                 if said:

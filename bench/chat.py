@@ -194,7 +194,7 @@ def measured(workspace: Workspace, url: str, jobs: Jobs, rounds: int) -> list[fl
             print(f"      {before} diagnoses ran, {running(url)[0]} after; load {os.getloadavg()[0]:.1f}", flush=True)
             while running(url)[1] > 2 * RUNNING:  # half a hundred more diagnoses
                 time.sleep(0.5)
-    with TaskQueue(url) as works, works.session() as session:
+    with TaskQueue(url) as works, works.database.session() as session:
         asked = session.exec(select(func.count()).where(col(WorkRow.kind) == "diagnose")).one()
         failed = session.exec(select(func.count()).where(col(WorkRow.state) == "failed")).one()
     print(f"      {asked} pieces of work of {len(workspace.deliveries)} commands, {failed} failed")

@@ -45,7 +45,7 @@ def make(path: Path, count: int, weeks: int) -> None:
     with Ledger(f"sqlite:///{path}") as ledger:
 
         def flush() -> None:
-            with ledger.session(write=True) as session:
+            with ledger.database.session(write=True) as session:
                 session.execute(insert(IncidentRow), rows)
                 if said:
                     session.execute(insert(AnnotationRow), said)
@@ -76,10 +76,12 @@ def measure(path: Path, week: str) -> None:
     faults = knowledge().rulebook.faults
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     with Ledger(f"sqlite:///{path}") as ledger:
-        with ledger.session() as session:
+        with ledger.database.session() as session:
             incidents = session.execute(text("SELECT count(*) FROM incident")).scalar_one()
         start, cpu = time.perf_counter(), time.process_time()
-        digest = compute(ledger, "default", week_named(week), ZoneInfo("Europe/Berlin"), until=NOW, faults=faults)
+        digest = compute(
+            ledger.database, "default", week_named(week), ZoneInfo("Europe/Berlin"), until=NOW, faults=faults
+        )
         took, cpu = time.perf_counter() - start, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     start = time.perf_counter()

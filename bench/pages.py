@@ -210,7 +210,7 @@ def overview_of(folder: Path, count: int) -> None:
                 _row(chance, at, now - timedelta(seconds=ages[at]), faults)
                 for at in range(first, min(count, first + 5000))
             ]
-            with ledger.session(write=True) as session:
+            with ledger.database.session(write=True) as session:
                 session.execute(insert(IncidentRow), rows)
         words = words_of(known)
         for asked in ASKED:
@@ -218,7 +218,7 @@ def overview_of(folder: Path, count: int) -> None:
             for _ in range(7):
                 begun = time.perf_counter()
                 page = overview_page(
-                    ledger, "default", asked, now, words=words, to=lambda one: f"https://bot.example/{one}"
+                    ledger.database, "default", asked, now, words=words, to=lambda one: f"https://bot.example/{one}"
                 )
                 taken.append(1e3 * (time.perf_counter() - begun))
             told = ", ".join(f"{name} {value}" for name, value in asked.items()) or "the last 4 weeks"

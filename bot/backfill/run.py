@@ -214,7 +214,7 @@ class Backfill:
                 assign_chain(session, row, link, row.ended_at or at)
             return number, not row.backfilled
 
-        number, before = self.keep.write(kept)
+        number, before = self.keep.database.write(kept)
         return msgspec.structs.replace(found, incident=number, known=before)
 
     def _places(self, report: Report, tenant: str, facts: Any) -> Sequence[Destination]:

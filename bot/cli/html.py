@@ -36,7 +36,7 @@ def write_incident(record: IncidentRecord, where: EvidenceLocation, file: Path) 
     """
     incident = record.incident
     with Ledger(database_url()) as ledger:
-        kept = read(lambda name: ledger.kept(incident.id, name))
+        kept = read(lambda name: ledger.incidents.kept(incident.id, name))
         about = about_of(ledger, incident, where.words, datetime.now(UTC))
     _write(file, incident_page(from_json(record.report_json), kept, about, words_of(knowledge())))
 

@@ -35,9 +35,9 @@ def take(
     now = datetime.now(UTC)
     step = LifecycleStep(verb, login(), "cli", assignee, until, other, note)
     with Ledger(database_url()) as ledger:
-        ledger.step(incident, tenant, f"cli:{secrets.token_hex(16)}", step, now)
-        record = ledger.answer(incident)
-        last = ledger.steps(incident)[-1]
+        ledger.lifecycle.step(incident, tenant, f"cli:{secrets.token_hex(16)}", step, now)
+        record = ledger.incidents.answer(incident)
+        last = ledger.lifecycle.steps(incident)[-1]
     state = "" if record is None else f"; it is {state_of(record.incident, now)}"
     return f"Incident {incident}: {told(last, incident)}{state}"
 
@@ -68,15 +68,15 @@ def handed_over(tenant: str, since: str, *, as_json: bool) -> str:
     now = datetime.now(UTC)
     begun = now - timedelta(seconds=_span(since, "--since"))
     with Ledger(database_url()) as ledger:
-        found = handover(ledger, tenant, begun, now)
+        found = handover(ledger.database, tenant, begun, now)
     return dumps(found).decode() if as_json else text(found)
 
 
 def history(incident: int) -> list[str]:
     """What was said of an incident and what was done with it, a line each, the oldest first."""
     with Ledger(database_url()) as ledger:
-        lines = [(one.at, annotation_line(one)) for one in ledger.said(incident)]
-        lines += [(one.at, _line(one, incident)) for one in ledger.steps(incident)]
+        lines = [(one.at, annotation_line(one)) for one in ledger.closings.said(incident)]
+        lines += [(one.at, _line(one, incident)) for one in ledger.lifecycle.steps(incident)]
     return [line for _, line in sorted(lines, key=lambda one: one[0])]
 
 

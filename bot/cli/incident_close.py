@@ -40,7 +40,7 @@ def run(
     """
     now = datetime.now(UTC)
     with Ledger(database_url()) as ledger:
-        record = ledger.answer(incident)
+        record = ledger.incidents.answer(incident)
         if record is None or record.incident.tenant != tenant:
             raise SignalboxError(f"there is no incident {incident}; see `signalbox incidents list`")
         report = from_json(record.report_json)
@@ -55,12 +55,12 @@ def run(
             propose_rule=propose,
             **meant,
         )
-        with ledger.errors(), ledger.session(write=True) as session:
+        with ledger.database.errors(), ledger.database.session(write=True) as session:
             key = f"cli:{secrets.token_hex(16)}"
             annotate_within(session, incident, tenant, key=key, said=said, now=now)
             if _tenant(tenant).grafana is not None:
                 owe_within(session, incident, tenant, key, now)
-        against = word(ledger.said(incident))
+        against = word(ledger.closings.said(incident))
     words = f"Incident {incident} closed: {said.fault or said.cause}{f', nodes {chr(44).join(said.nodes)}' if said.nodes else ''}"
     others = [f"{one.said.who} says {one.said.fault or one.said.cause}" for one in against.against] if against else []
     return f"{words}; {'; '.join(others)}" if others else words

@@ -118,7 +118,7 @@ def propose_advice(
 
 def _in_the_way(url: str, proposed: ProposedRule) -> list[str]:
     with Ledger(url) as ledger:
-        other = in_the_way(proposed, proposals(ledger, live=True))
+        other = in_the_way(proposed, proposals(ledger.database, live=True))
     return [] if other is None else [f"proposal {other.id} on {other.rule} is undecided: {other.url or other.branch}"]
 
 

@@ -121,7 +121,7 @@ def listed(*, as_json: bool, live: bool) -> None:
         SignalboxError: the store cannot be used.
     """
     with Ledger(database_url()) as ledger:
-        found = proposals(ledger, live=live)
+        found = proposals(ledger.database, live=live)
     for one in found:
         typer.echo(msgspec.json.encode(_row(one)).decode() if as_json else shown(_line(one)))
     if not found and not as_json:

@@ -103,8 +103,8 @@ class DiagnoseHandler:
                 candidates, gaps = unknown.candidates, [[gap.source, gap.reason] for gap in unknown.gaps]
                 return TaskResult("unknown", lambda session: _offer_candidates(session, work, order, candidates, gaps))
         folder = Path(spooled.folder)
-        compare = ComparisonOptions(find=finder(lambda: self.ledger, order.tenant), workers=1)
-        recall = recaller(lambda: self.ledger, whose(spooled.facts), self.known.rulebook.faults)
+        compare = ComparisonOptions(find=finder(lambda: self.ledger.database, order.tenant), workers=1)
+        recall = recaller(lambda: self.ledger.database, whose(spooled.facts), self.known.rulebook.faults)
         answer = diagnose_bundle(self.known, folder, workers=1, compare=compare, recall=recall)
         report = self._calibrated(answer.report, order.tenant)
         answer = replace(answer, report=report)
@@ -131,7 +131,7 @@ class DiagnoseHandler:
         """The report as sure as its rules were right here, where that is wanted."""
         if not self.config.learning.calibrate:
             return report
-        seen = {standing.rule: HitRate(standing.right, standing.n) for standing in self.ledger.standings(tenant)}
+        seen = {standing.rule: HitRate(standing.right, standing.n) for standing in self.ledger.mutes.standings(tenant)}
         return calibrated(report, seen)
 
     def _spooled(self, work: QueuedTask) -> SpooledBundle | None:
@@ -159,12 +159,12 @@ class DiagnoseHandler:
             request,
             tell=progress.tell,
             meet=meet,
-            spare=lambda: spared(self.ledger, datetime.now(UTC), self.config.retention),
+            spare=lambda: spared(self.ledger.database, datetime.now(UTC), self.config.retention),
         )
         progress.over(collected)
         facts = facts_of(order.tenant, located.cluster, located.record)
         spooled = SpooledBundle(str(collected.folder), facts, located.record.job.end, collected.sources)
-        self.ledger.spool(work.id, work.worker or "", msgspec.json.encode(spooled).decode())
+        self.ledger.tasks.spool(work.id, work.worker or "", msgspec.json.encode(spooled).decode())
         return spooled
 
     def _record_answer(
@@ -213,7 +213,7 @@ class _Progress:
         self._job = job.name or job.id or self._job
         self._sources = {name: ["waiting", ""] for name in sources}
         now = datetime.now(UTC)
-        with self._ledger.errors(), self._ledger.session(write=True) as session:
+        with self._ledger.database.errors(), self._ledger.database.session(write=True) as session:
             for request in pending_requests(session, self._work.id):
                 if request.who != NOBODY:
                     add_answer_message(session, request, now, self._facts())
@@ -226,13 +226,13 @@ class _Progress:
         self._sources[name] = ["failed" if words.startswith("nothing") else "came", words[:300]]
         if time.monotonic() - self._last >= BETWEEN:
             self._last = time.monotonic()
-            self._ledger.show_progress(self._work.id, self._facts())
+            self._ledger.messages.show_progress(self._work.id, self._facts())
 
     def over(self, collected: CollectedBundle) -> None:
         """Everything has come that comes."""
         for name, words in collected.sources.items():
             self._sources[name] = ["failed" if words.startswith("nothing") else "came", words[:300]]
-        self._ledger.show_progress(self._work.id, self._facts())
+        self._ledger.messages.show_progress(self._work.id, self._facts())
 
     def _facts(self) -> dict[str, Any]:
         return {"job": self._job, "sources": [[name, *told] for name, told in self._sources.items()][:50]}

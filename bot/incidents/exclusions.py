@@ -19,7 +19,7 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from bot.notify.messages import refresh_messages
 from bot.runtime.redaction import redact
-from bot.store.database import Database, insert_new
+from bot.store.database import Repository, insert_new
 from bot.store.tables import AuditRow, BarRow
 from kb.errors import SignalboxError
 from kb.report import Report
@@ -86,10 +86,10 @@ class ExclusionRequest:
         return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class ExclusionList(Database):
+class ExclusionList(Repository):
     """The bar list in one database."""
 
-    def bars(
+    def list(
         self,
         tenant: str,
         *,
@@ -103,13 +103,13 @@ class ExclusionList(Database):
         query = query if cluster is None else query.where(col(BarRow.cluster) == cluster)
         query = query if node is None else query.where(col(BarRow.node) == node)
         query = query.order_by(col(BarRow.since).desc(), col(BarRow.id).desc()).limit(max(0, limit))
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             return tuple(_bar(row) for row in session.exec(query))
 
-    def bars_of(self, incident: int) -> tuple[NodeExclusion, ...]:
+    def of_incident(self, incident: int) -> tuple[NodeExclusion, ...]:
         """The bars that an incident's diagnosis proposed, as they are now, the first named first."""
         query = select(BarRow).where(col(BarRow.incident_id) == incident).order_by(col(BarRow.id))
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             latest = {row.key: _bar(row) for row in session.exec(query.limit(10 * MOST_PROPOSED))}
             return tuple(latest.values())
 
@@ -130,9 +130,9 @@ class ExclusionList(Database):
                     late.append(str(error))
             return tuple(done), tuple(late)
 
-        return self.write(decided)
+        return self.database.write(decided)
 
-    def bar(self, wanted: ExclusionRequest, who: str, now: datetime) -> NodeExclusion:
+    def add(self, wanted: ExclusionRequest, who: str, now: datetime) -> NodeExclusion:
         """Bar a node; a proposal that is there is confirmed by it.
 
         Raises:
@@ -141,7 +141,7 @@ class ExclusionList(Database):
         checked = replace(wanted, node=node_name(wanted.node), job=_text(wanted.job, LONGEST_JOB))
         if checked.until is not None and checked.until <= now:
             raise SignalboxError("this end lies in the past: a bar must have an end to come, or none")
-        return self.write(lambda session: bar_within(session, checked, who, now))
+        return self.database.write(lambda session: bar_within(session, checked, who, now))
 
     def decide(
         self, bar: int, tenant: str, to: State, who: str, now: datetime, *, until: datetime | None = None
@@ -151,7 +151,9 @@ class ExclusionList(Database):
         Raises:
             ExclusionNotFound: there is none of that number for this tenant. AlreadyDecided: somebody decided otherwise before.
         """
-        return self.write(lambda session: decide_within(session, bar, tenant, to, who=who, now=now, until=until))
+        return self.database.write(
+            lambda session: decide_within(session, bar, tenant, to, who=who, now=now, until=until)
+        )
 
 
 def node_name(text: str) -> str:
@@ -194,7 +196,7 @@ def propose_within(
 
 
 def bar_within(session: Session, wanted: ExclusionRequest, who: str, now: datetime) -> NodeExclusion:
-    """`ExclusionList.bar` in a transaction that writes."""
+    """`ExclusionList.add` in a transaction that writes."""
     _close_over(session, wanted.key, now)
     for _ in range(3):
         row = session.exec(_open(wanted.key)).first()

@@ -50,7 +50,7 @@ def annotate(grafana: Grafana, ledger: Ledger, incident: int) -> None:
 
 def annotation(grafana: Grafana, ledger: Ledger, incident: int) -> dict[str, Any] | None:
     """The annotation as Grafana takes it: times in milliseconds, tags, text; None where nobody said what it was."""
-    record, said = ledger.answer(incident), word(ledger.said(incident))
+    record, said = ledger.incidents.answer(incident), word(ledger.closings.said(incident))
     if record is None or said is None:
         return None
     report = from_json(record.report_json)

@@ -1,4 +1,4 @@
-"""All that `signalbox serve` remembers, through one pool of connections."""
+"""The database of `signalbox serve`: its parts share one pool of connections."""
 
 from __future__ import annotations
 
@@ -15,28 +15,49 @@ from bot.notify.mutes import MuteStore
 from bot.notify.outbox import Outbox
 from bot.notify.requests import NOBODY, Requests
 from bot.queue.tasks import QueuedTask, TaskQueue, TaskRequest, enqueue_task
+from bot.store.database import Repository
 from bot.store.incidents import IncidentStore
 from bot.store.states import OPEN_WORK
 from bot.store.tables import RequestRow
 
 
-class Ledger(
-    IncidentStore, TaskQueue, Requests, Choices, Messages, Outbox, Closings, Lifecycle, MuteStore, ExclusionList
-):
-    """Incidents, work, messages, close-outs, mutes and bars, in one database."""
+class Ledger(Repository):
+    """Incidents with their close-outs and life cycle, tasks, messages, mutes and excluded nodes, in one database."""
+
+    def __init__(self, url: str) -> None:
+        """Open the database.
+
+        Raises:
+            StoreError: it cannot be opened or written, or a newer Signalbox made it.
+        """
+        super().__init__(url)
+        self.incidents = IncidentStore(self.database)
+        self.tasks = TaskQueue(self.database)
+        self.requests = Requests(self.database)
+        self.choices = Choices(self.database)
+        self.messages = Messages(self.database)
+        self.outbox = Outbox(self.database)
+        self.closings = Closings(self.database)
+        self.lifecycle = Lifecycle(self.database)
+        self.mutes = MuteStore(self.database)
+        self.exclusions = ExclusionList(self.database)
 
     def enqueue(self, wanted: TaskRequest, now: datetime, fold: float = 0.0) -> tuple[QueuedTask, bool]:
-        """An alert or a scheduler asks for work: whoever should hear of the answer is told; see `TaskQueue.enqueue`."""
+        """Enqueue a task for an alert or a scheduler, with a request that announces its answer; see `TaskQueue.enqueue`."""
 
-        def asked(session: Session) -> tuple[QueuedTask, bool]:
+        def enqueue(session: Session) -> tuple[QueuedTask, bool]:
             work, new = enqueue_task(session, wanted, now, fold)
             key = f"unasked:{work.id}"
             there = session.exec(select(RequestRow.id).where(col(RequestRow.key) == key)).first()
             if work.state in OPEN_WORK and there is None:
-                # a request of nobody in particular, one for each piece of work: its row is locked by `enqueue_task`
+                # a request of nobody in particular, one for each task: its row is locked by `enqueue_task`
                 session.add(
                     RequestRow(key=key, tenant=wanted.tenant, work_id=work.id, channel="", who=NOBODY, created_at=now)
                 )
             return work, new
 
-        return self.write(asked)
+        return self.database.write(enqueue)
+
+    def counts(self) -> dict[str, int]:
+        """How many tasks are in each state."""
+        return self.tasks.counts()

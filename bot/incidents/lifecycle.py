@@ -15,7 +15,7 @@ from sqlmodel import Session, col, or_, select
 
 from bot.incidents.resolution import IncidentNotFound
 from bot.notify.messages import refresh_messages
-from bot.store.database import Database, insert_new
+from bot.store.database import Repository, insert_new
 from bot.store.incident_state import State, state_of
 from bot.store.states import PostingState
 from bot.store.tables import IncidentRow, PostingRow, StepRow
@@ -66,7 +66,7 @@ class MergedIncidents:
     parts: tuple[tuple[int, str], ...] = ()
 
 
-class Lifecycle(Database):
+class Lifecycle(Repository):
     """The steps in one database."""
 
     def step(self, incident: int, tenant: str, key: str, step: LifecycleStep, now: datetime) -> bool:
@@ -76,16 +76,16 @@ class Lifecycle(Database):
             IncidentNotFound: there is none of that number for this tenant, or none to merge into.
             StepNotAllowed: the step makes no sense in the state that the incident is in.
         """
-        return self.write(lambda session: step_within(session, incident, tenant, key=key, step=step, now=now))
+        return self.database.write(lambda session: step_within(session, incident, tenant, key=key, step=step, now=now))
 
     def steps(self, incident: int) -> tuple[RecordedStep, ...]:
         """The last steps of an incident, the oldest first; with those by which others became parts of it."""
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             return steps_within(session, incident)
 
     def family(self, incident: int) -> MergedIncidents:
         """What it is joined to."""
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             return family_within(session, incident)
 
 

@@ -13,7 +13,7 @@ from sqlmodel import Session, col, select
 
 from bot.notify.messages import refresh_messages
 from bot.policy.resolution_codes import LONGEST, MOST_NODES, NAMELESS, Cause, Verdict
-from bot.store.database import Database
+from bot.store.database import Repository
 from bot.store.fault_library import Lesson, learn_within
 from bot.store.tables import AnnotationRow, IncidentRow
 from kb.errors import SignalboxError
@@ -65,7 +65,7 @@ class Resolution:
     against: tuple[Annotation, ...] = ()
 
 
-class Closings(Database):
+class Closings(Repository):
     """The annotations in one database."""
 
     def annotate(self, incident: int, tenant: str, key: str, said: Closing, now: datetime) -> bool:
@@ -74,12 +74,12 @@ class Closings(Database):
         Raises:
             IncidentNotFound: there is none of that number for this tenant.
         """
-        with self.errors(), self.session(write=True) as session:
+        with self.database.errors(), self.database.session(write=True) as session:
             return annotate_within(session, incident, tenant, key=key, said=said, now=now)
 
     def said(self, incident: int) -> tuple[Annotation, ...]:
         """All that was said of an incident, the oldest first."""
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             return said_within(session, [incident]).get(incident, ())
 
 

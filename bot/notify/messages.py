@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 
-from bot.store.database import Database
+from bot.store.database import Repository
 from bot.store.leases import claim_row, lease_free
 from bot.store.states import PostingState
 from bot.store.tables import PostingRow
@@ -52,12 +52,12 @@ class Posting:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Messages(Database):
+class Messages(Repository):
     """The messages in one database."""
 
     def show_progress(self, work_id: int, facts: Mapping[str, Any]) -> None:
         """All messages about this work say how far it is, each as soon as it may be edited again."""
-        with self.errors(), self.session(write=True) as session:
+        with self.database.errors(), self.database.session(write=True) as session:
             session.execute(
                 update(PostingRow)
                 .where(col(PostingRow.work_id) == work_id, col(PostingRow.state) == PostingState.COLLECTING)
@@ -66,7 +66,7 @@ class Messages(Database):
 
     def message_by_handle(self, handle: str) -> Posting | None:
         """The message with this handle."""
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             row = session.exec(select(PostingRow).where(col(PostingRow.handle) == handle[:64])).first()
             return None if row is None else posting_of(session, row)
 
@@ -89,7 +89,7 @@ class Messages(Database):
             .order_by(col(PostingRow.sent).is_not(None), col(PostingRow.ready_at), col(PostingRow.id))
             .limit(1)
         )
-        with self.errors(), self.session(write=True) as session:
+        with self.database.errors(), self.database.session(write=True) as session:
             row = claim_row(session, PostingRow, due, {"lease_until": now + LEASE, "tries": col(PostingRow.tries) + 1})
             return None if row is None else posting_of(session, row)
 
@@ -111,7 +111,7 @@ class Messages(Database):
             )
             return int(changed.rowcount) == 1
 
-        return self.write(change)
+        return self.database.write(change)
 
     def retry_later(self, posting: Posting, at: datetime, error: str) -> None:
         """It could not be sent: not before `at` again."""
@@ -137,7 +137,7 @@ class Messages(Database):
 
     def dismiss_reminder(self, posting: int) -> None:
         """A reminder is not needed: it says so, and comes no more."""
-        with self.errors(), self.session(write=True) as session:
+        with self.database.errors(), self.database.session(write=True) as session:
             session.execute(
                 update(PostingRow)
                 .where(col(PostingRow.id) == posting)
@@ -145,7 +145,7 @@ class Messages(Database):
             )
 
     def _update(self, posting: int, values: Mapping[str, Any]) -> None:
-        self.write(
+        self.database.write(
             lambda session: session.execute(update(PostingRow).where(col(PostingRow.id) == posting).values(**values))
         )
 

@@ -11,29 +11,29 @@ from sqlmodel import Session, col, select
 
 from bot.policy.notifications import Flap, Mute, RuleRecord, Verdict, WeakRuleThreshold, rule_records
 from bot.policy.resolution_codes import JUDGED
-from bot.store.database import Database
+from bot.store.database import Repository
 from bot.store.states import PostingState
 from bot.store.tables import AnnotationRow, FlapRow, IncidentRow, LookedRow, MuteRow, PostingRow
 
 MOST_VERDICTS = 20_000  # the latest; more change no decision
 
 
-class MuteStore(Database):
+class MuteStore(Repository):
     """The same in one database."""
 
-    def mute(self, key: str, mute: Mute, now: datetime) -> bool:
+    def add(self, key: str, mute: Mute, now: datetime) -> bool:
         """Be silent on something; whether it is new (two deliveries of one click have one `key`)."""
-        with self.errors(), self.session(write=True) as session:
+        with self.database.errors(), self.database.session(write=True) as session:
             return add_mute(session, key, mute, now)
 
-    def mutes(self, tenant: str, now: datetime) -> tuple[Mute, ...]:
+    def active(self, tenant: str, now: datetime) -> tuple[Mute, ...]:
         """The mutes that hold."""
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             return active_mutes(session, tenant, now)
 
     def standings(self, tenant: str, bar: WeakRuleThreshold | None = None) -> tuple[RuleRecord, ...]:
         """How each rule did in this tenant's close-outs, the worst first."""
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             return load_rule_records(session, tenant, bar)
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import or_, update
 from sqlmodel import Session, col, select
 
 from bot.notify.messages import LEASE, Posting, encode_json, posting_of
-from bot.store.database import Database, insert_new
+from bot.store.database import Repository, insert_new
 from bot.store.leases import claim_row, lease_free
 from bot.store.states import OutboxState
 from bot.store.tables import OutboxRow, PostingRow
@@ -35,7 +35,7 @@ class OutboxItem:
     posting: Posting | None
 
 
-class Outbox(Database):
+class Outbox(Repository):
     """The outbox in one database."""
 
     def claim_outbox_item(self, now: datetime) -> OutboxItem | None:
@@ -52,7 +52,7 @@ class Outbox(Database):
             .order_by(col(OutboxRow.id))
             .limit(1)
         )
-        with self.errors(), self.session(write=True) as session:
+        with self.database.errors(), self.database.session(write=True) as session:
             row = claim_row(session, OutboxRow, due, {"lease_until": now + LEASE, "tries": col(OutboxRow.tries) + 1})
             if row is None:
                 return None
@@ -71,7 +71,7 @@ class Outbox(Database):
             values["lease_until"] = None
         if ready_at is not None:
             values["ready_at"] = ready_at
-        self.write(
+        self.database.write(
             lambda session: session.execute(update(OutboxRow).where(col(OutboxRow.id) == item.id).values(**values))
         )
 

@@ -13,7 +13,7 @@ from sqlmodel import Session, col, select
 from bot.notify.messages import Posting, add_once, encode_json, new_handle, posting_of
 from bot.notify.outbox import enqueue_files, enqueue_item
 from bot.queue.tasks import QueuedTask, TaskRequest, enqueue_task
-from bot.store.database import Database, insert_new
+from bot.store.database import Repository, insert_new
 from bot.store.states import PostingState, WorkState
 from bot.store.tables import PostingRow, RequestRow, WorkRow
 
@@ -48,14 +48,14 @@ class RequestOutcome:
     posting: Posting | None = None
 
 
-class Requests(Database):
+class Requests(Repository):
     """The requests for diagnoses in one database."""
 
     def request_diagnosis(
         self, wish: DiagnosisRequest, wanted: TaskRequest, now: datetime, fold: float
     ) -> RequestOutcome:
         """Write down that somebody wants a diagnosis, all or nothing."""
-        return self.write(lambda session: request_diagnosis(session, wish, wanted, now, fold))
+        return self.database.write(lambda session: request_diagnosis(session, wish, wanted, now, fold))
 
     def answer_failed(self, now: datetime) -> int:
         """Tell those who wait for work that failed; how many. Whoever gave it up: a worker, or the list after its death."""
@@ -63,7 +63,10 @@ class Requests(Database):
         waiting = select(PostingRow.work_id).where(col(PostingRow.state) == PostingState.COLLECTING)
         asked = select(RequestRow.work_id).where(col(RequestRow.settled).is_(False))
         either = or_(col(WorkRow.id).in_(waiting), col(WorkRow.id).in_(asked))
-        with self.errors(), self.session() as session:  # every sender asks every second: no lock for nothing
+        with (
+            self.database.errors(),
+            self.database.session() as session,
+        ):  # every sender asks every second: no lock for nothing
             if session.exec(lost.where(either).limit(1)).first() is None:
                 return 0
 
@@ -91,7 +94,7 @@ class Requests(Database):
                     told += 1
             return told
 
-        return self.write(tell)
+        return self.database.write(tell)
 
 
 def request_diagnosis(

@@ -15,7 +15,7 @@ def about_of(
     ledger: Ledger, incident: Incident, evidence: str, now: datetime, to: Callable[[int], str] | None = None
 ) -> IncidentStatus:
     """All of it. `evidence`: where that is, in words; `to`: the address of an incident's page, where there are any."""
-    family, state = ledger.family(incident.id), state_of(incident, now)
+    family, state = ledger.lifecycle.family(incident.id), state_of(incident, now)
 
     def linked(one: tuple[int, str]) -> tuple[int, str, str | None]:
         return (*one, to(one[0]) if to is not None else None)
@@ -23,12 +23,12 @@ def about_of(
     return IncidentStatus(
         number=incident.id,
         at=incident.created_at,
-        said=ledger.said(incident.id),
+        said=ledger.closings.said(incident.id),
         evidence=evidence,
         pinned=incident.pinned,
         state=state,
         lived=tuple(_lived(incident, state)),
-        steps=ledger.steps(incident.id),
+        steps=ledger.lifecycle.steps(incident.id),
         whole=None if family.whole is None else linked(family.whole),
         parts=tuple(linked(one) for one in family.parts),
     )

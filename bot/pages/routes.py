@@ -41,7 +41,7 @@ To = Callable[..., str]  # an incident's number, None for the overview, and a di
 def pages(ledger: Ledger, known: Knowledge, settings: PageLinks, *, now: Callable[[], float] = time.time) -> Blueprint:
     """The routes. `now`: seconds since the epoch."""
     served = Blueprint("incident_pages", __name__)
-    words, weeks = words_of(known), DigestPages(ledger)
+    words, weeks = words_of(known), DigestPages(ledger.database)
 
     @served.get(f"{PREFIX}/<token>")
     def page(token: str) -> Response:
@@ -62,7 +62,9 @@ def pages(ledger: Ledger, known: Knowledge, settings: PageLinks, *, now: Callabl
         if allowed.incident is not None:
             return _incident(ledger, words, allowed, to, when)
         week = _pictured(weeks.last(allowed.tenant), to)
-        shown = overview_page(ledger, allowed.tenant, request.args.to_dict(), when, words=words, to=to, week=week)
+        shown = overview_page(
+            ledger.database, allowed.tenant, request.args.to_dict(), when, words=words, to=to, week=week
+        )
         return _html(200, shown)
 
     @served.get(f"{PREFIX}/<token>/<picture>")
@@ -105,7 +107,7 @@ def _digest(weeks: DigestPages, allowed: LinkGrant, to: To) -> Response:
 
 def _incident(ledger: Ledger, words: RuleTexts, allowed: LinkGrant, to: To, now: datetime) -> Response:
     """The page of one incident, if it is there and this tenant's."""
-    record = ledger.answer(allowed.incident or 0)
+    record = ledger.incidents.answer(allowed.incident or 0)
     if record is None or record.incident.tenant != allowed.tenant:
         return _refused(404, "this incident is not kept any more")
     incident = record.incident
@@ -113,10 +115,11 @@ def _incident(ledger: Ledger, words: RuleTexts, allowed: LinkGrant, to: To, now:
         report = from_json(record.report_json)
     except SignalboxError as error:
         return _refused(404, f"the report of this incident cannot be read: {error}")
-    where = evidence(ledger, incident.id)
+    where = evidence(ledger.database, incident.id)
     about = about_of(ledger, incident, where.words if where is not None else "", now, to)
     return _html(
-        200, incident_page(report, attachments.read(lambda name: ledger.kept(incident.id, name)), about, words)
+        200,
+        incident_page(report, attachments.read(lambda name: ledger.incidents.kept(incident.id, name)), about, words),
     )
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import func, update
 from sqlmodel import Session, col, select
 
-from bot.store.database import Database, insert_new
+from bot.store.database import Repository, insert_new
 from bot.store.leases import claim_row
 from bot.store.states import OPEN_WORK, WorkState
 from bot.store.tables import WorkRow
@@ -56,21 +56,31 @@ class QueuedTask:
     error: str | None
 
 
-class TaskQueue(Database):
+class AcceptsTasks(Protocol):
+    """A place to enqueue tasks: the queue itself, or the ledger, which also announces the answer."""
+
+    def enqueue(self, wanted: TaskRequest, now: datetime, fold: float = 0.0) -> tuple[QueuedTask, bool]:
+        """Enqueue a task; see `TaskQueue.enqueue`."""
+
+    def counts(self) -> dict[str, int]:
+        """How many tasks are in each state."""
+
+
+class TaskQueue(Repository):
     """The work in one database."""
 
     def enqueue(self, wanted: TaskRequest, now: datetime, fold: float = 0.0) -> tuple[QueuedTask, bool]:
         """Ask for work; whether it is new. The same key folds into what is open, or was done at most `fold` seconds ago."""
-        return self.write(lambda session: enqueue_task(session, wanted, now, fold))
+        return self.database.write(lambda session: enqueue_task(session, wanted, now, fold))
 
     def claim(self, worker: str, now: datetime) -> QueuedTask | None:
         """The oldest work that waits, now this worker's; None where there is none."""
         first = select(WorkRow.id).where(col(WorkRow.state) == WorkState.WAITING).order_by(col(WorkRow.id)).limit(1)
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             if session.exec(first).first() is None:
                 return None
         values = {"state": WorkState.RUNNING, "worker": worker, "beat_at": now, "tries": col(WorkRow.tries) + 1}
-        with self.errors(), self.session(write=True) as session:
+        with self.database.errors(), self.database.session(write=True) as session:
             row = claim_row(session, WorkRow, first, values, col(WorkRow.state) == WorkState.WAITING)
             return None if row is None else _queued_task(row)
 
@@ -97,10 +107,13 @@ class TaskQueue(Database):
         """Put back what lost its worker, and give up what was begun too often; how many were touched."""
         lost = (col(WorkRow.state) == WorkState.RUNNING, col(WorkRow.beat_at) < now - timedelta(seconds=LOST_AFTER))
         given_up = "its worker died, and so did those that took it up again"
-        with self.errors(), self.session() as session:  # every worker asks every second: no lock for nothing
+        with (
+            self.database.errors(),
+            self.database.session() as session,
+        ):  # every worker asks every second: no lock for nothing
             if session.exec(select(WorkRow.id).where(*lost).limit(1)).first() is None:
                 return 0
-        with self.errors(), self.session(write=True) as session:
+        with self.database.errors(), self.database.session(write=True) as session:
             over: Any = session.execute(
                 update(WorkRow)
                 .where(*lost, col(WorkRow.tries) >= MOST_TRIES)
@@ -111,13 +124,13 @@ class TaskQueue(Database):
 
     def work(self, work_id: int) -> QueuedTask | None:
         """One piece of work; None where there is none of that id."""
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             row = session.get(WorkRow, work_id)
             return None if row is None else _queued_task(row)
 
     def counts(self) -> dict[str, int]:
         """How much there is in each state."""
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             found = session.exec(select(WorkRow.state, func.count()).group_by(col(WorkRow.state)))
             return dict(sorted(found.all()))
 
@@ -133,7 +146,7 @@ class TaskQueue(Database):
                 session.execute(update(WorkRow).where(col(WorkRow.id) == work_id).values(result=result[:2000]))
             return True
 
-        return self.write(change)
+        return self.database.write(change)
 
 
 def enqueue_task(session: Session, wanted: TaskRequest, now: datetime, fold: float) -> tuple[QueuedTask, bool]:

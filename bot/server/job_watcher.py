@@ -23,7 +23,7 @@ from bot.handlers.successful_runs import DONE, SuccessfulRun
 from bot.policy.job_end import JobWatcherSettings, classify_end, describe_end, fold_window
 from bot.policy.routing import JobFacts
 from bot.queue.payloads import DiagnosePayload
-from bot.queue.tasks import TaskQueue
+from bot.queue.tasks import AcceptsTasks
 from bot.store.idempotency import KEPT_DAYS
 from connectors.base.contract import Deadline, Finder, JobSummary, SourceFailed
 from kb.errors import SignalboxError
@@ -126,7 +126,7 @@ def good_ends(place: WatchedScheduler, known: JobSummary) -> Iterator[Successful
             yield SuccessfulRun(facts, at)
 
 
-def ask_of(worklist: Callable[[], AbstractContextManager[TaskQueue]]) -> Ask:
+def ask_of(worklist: Callable[[], AbstractContextManager[AcceptsTasks]]) -> Ask:
     """Write the orders into the work list; what was diagnosed since the end, or is about to be, is not asked for again."""
 
     def ask(order: DiagnosePayload, ended: float) -> None:

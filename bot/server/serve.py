@@ -54,7 +54,7 @@ def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threa
             mount(web, chat)
         supervisors: list[Supervisor] = []
         checks = _checks(supervisors, chat)
-        web.register_blueprint(operations(ledger, checks, served.metrics, lambda: _running(current)))
+        web.register_blueprint(operations(ledger.database, checks, served.metrics, lambda: _running(current)))
         try:
             server = create_server(web, host=served.host, port=served.port, threads=THREADS, ident="signalbox")
         except OSError as error:

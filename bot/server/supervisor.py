@@ -124,11 +124,11 @@ def work(url: str, path: Path | None, stop: Stop) -> None:
     with Ledger(url) as ledger:
         does = {
             DIAGNOSE: lambda order: DiagnoseHandler(ledger, current.known(), config).do(order),
-            GOOD_RUN: lambda order: KeepBaselineHandler(ledger, current.known(), config).do(order),
+            GOOD_RUN: lambda order: KeepBaselineHandler(ledger.database, current.known(), config).do(order),
             RECENT: lambda order: list_recent_jobs(config, order),
-            DIGEST: lambda order: compute_digest(ledger, config, current.known().rulebook.faults, order),
+            DIGEST: lambda order: compute_digest(ledger.database, config, current.known().rulebook.faults, order),
             DRAFT: DraftWorker(url, config, current).do,
-            PROPOSE: ProposalWorker(ledger, config.rules.pull_requests).do,
+            PROPOSE: ProposalWorker(ledger.database, config.rules.pull_requests).do,
         }
         run(url, does, stop.is_set)
 
@@ -154,10 +154,10 @@ def keep(url: str, path: Path | None, stop: Stop) -> None:
         while True:
             now = datetime.now(UTC)
             try:
-                tick(ledger, config, current.known().rulebook.faults, now, name)
+                tick(ledger.database, config, current.known().rulebook.faults, now, name)
                 if config.rules.pull_requests is not None:
-                    store.tick(ledger, now)
-                done = daily(ledger, spool_of(config.collect)[0], now, config.retention)
+                    store.tick(ledger.database, now)
+                done = daily(ledger.database, spool_of(config.collect)[0], now, config.retention)
             except SignalboxError as error:
                 _log.warning("what is due could not be done, and is tried again in a minute: %s", error)
             else:
@@ -179,7 +179,7 @@ def watch(url: str, path: Path | None, stop: Stop) -> None:
             stop,
             _warn,
             watching=config.serve.endings,
-            note=successful_run_recorder(lambda: nullcontext(ledger)),
+            note=successful_run_recorder(lambda: nullcontext(ledger.database)),
         )
 
 

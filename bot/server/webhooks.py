@@ -18,7 +18,7 @@ from werkzeug.exceptions import HTTPException
 from bot.config.file import Webhook
 from bot.policy.job_end import HookRefused, Judged, classify_end, describe_end, fold_window, read_ended
 from bot.queue.payloads import DiagnosePayload
-from bot.queue.tasks import TaskQueue
+from bot.queue.tasks import AcceptsTasks
 from bot.server.alert_payloads import LARGEST, WebhookRefused, read_webhook
 from connectors.base.contract import SourceFailed
 from kb.errors import SignalboxError
@@ -33,7 +33,7 @@ NO_SUCH = b"signalbox: a secret nobody has"  # compared with where there is none
 
 
 def app(
-    worklist: Callable[[], AbstractContextManager[TaskQueue]],
+    worklist: Callable[[], AbstractContextManager[AcceptsTasks]],
     webhooks: Mapping[str, Webhook],
     clusters: Callable[[str], Collection[str]] = lambda _: (),
     *,
@@ -99,7 +99,7 @@ def app(
 
 
 def _job_ended(
-    worklist: Callable[[], AbstractContextManager[TaskQueue]],
+    worklist: Callable[[], AbstractContextManager[AcceptsTasks]],
     hook: Webhook,
     clusters: Collection[str],
     *,

@@ -32,19 +32,19 @@ def groups_of(config: Config) -> tuple[str, ...]:
     return tuple(sorted(named))
 
 
-def members(ledger: Database, group: str) -> frozenset[str]:
+def members(database: Database, group: str) -> frozenset[str]:
     """Who is in a group, as Slack told last; nobody where it never did."""
-    with ledger.errors(), ledger.session() as session:
+    with database.errors(), database.session() as session:
         row = session.get(MembersRow, group)
         if row is None or row.at < datetime.now(UTC) - OLDEST:
             return frozenset()
         return frozenset(msgspec.json.decode(row.members, type=list[str]))
 
 
-def refresh(ledger: Database, client: WebClient, groups: Iterable[str]) -> None:
+def refresh(database: Database, client: WebClient, groups: Iterable[str]) -> None:
     """Ask Slack for those that were not asked for lately; what cannot be asked stays as it was, and is logged."""
     now = datetime.now(UTC)
-    with ledger.errors(), ledger.session() as session:
+    with database.errors(), database.session() as session:
         fresh = set(session.exec(select(MembersRow.group_id).where(col(MembersRow.at) > now - FRESH)))
     for group in groups:
         if group in fresh:
@@ -55,5 +55,5 @@ def refresh(ledger: Database, client: WebClient, groups: Iterable[str]) -> None:
             _log.warning("the user group %s could not be asked for: %s", group, error)
             continue
         users = [str(user) for user in told.get("users") or []]
-        with ledger.errors(), ledger.session(write=True) as session:
+        with database.errors(), database.session(write=True) as session:
             session.merge(MembersRow(group_id=group, members=msgspec.json.encode(users).decode(), at=now))

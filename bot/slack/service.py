@@ -110,7 +110,7 @@ def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_pag
     actions = use_cases(
         ledger,
         config,
-        lambda group: members(ledger, group),
+        lambda group: members(ledger.database, group),
         {fault.id: fault.title for fault in known.rulebook.faults.values()},
     )
     composer = Composer(ledger, known, config, page)
@@ -156,7 +156,7 @@ def send(
         nonlocal asked
         if groups and time.monotonic() - asked > REFRESH:
             asked = time.monotonic()
-            refresh(ledger, client, groups)
+            refresh(ledger.database, client, groups)
         composer.use_rules(known())
         return stop()
 

@@ -139,6 +139,28 @@ class Database:
             raise StoreError(f"{self._name} cannot be used: {reason[0]}") from error
 
 
+class Repository:
+    """Queries over one part of a database. Share the connections of a `Database`, or give a URL to own them."""
+
+    def __init__(self, database: Database | str) -> None:
+        """Use an open database, or open one.
+
+        Raises:
+            StoreError: it cannot be opened or written, or a newer Signalbox made it.
+        """
+        self.database = Database(database) if isinstance(database, str) else database
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections of the database."""
+        self.database.close()
+
+
 def insert_new(session: Session, table: type[SQLModel], values: Mapping[str, Any]) -> int | None:
     """The id of a new row; None where one of its unique keys is there already, or is being written and then there."""
     connection = session.connection()

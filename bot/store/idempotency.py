@@ -9,21 +9,21 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, select
 
-from bot.store.database import Database
+from bot.store.database import Repository
 from bot.store.tables import SeenRow
 
 KEPT_DAYS = 7  # then a key is forgotten (bot.retention.rows)
 _MANY = 500  # keys in one question: SQLite takes 999 values
 
 
-class IdempotencyKeys(Database):
+class IdempotencyKeys(Repository):
     """The same in one database."""
 
     def known(self, keys: Iterable[str]) -> frozenset[str]:
         """Those of the keys that were added before."""
         asked = list(keys)
         found: set[str] = set()
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             for start in range(0, len(asked), _MANY):
                 part = asked[start : start + _MANY]
                 found.update(session.exec(select(SeenRow.key).where(col(SeenRow.key).in_(part))))
@@ -35,7 +35,7 @@ class IdempotencyKeys(Database):
         rows = [
             {"key": key, "at": now} for key in sorted(set(keys))
         ]  # in one order: two writers never wait for each other
-        with self.errors(), self.session(write=True) as session:
+        with self.database.errors(), self.database.session(write=True) as session:
             insert = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
             change = insert(SeenRow).on_conflict_do_update(index_elements=["key"], set_={"at": now})
             if rows:

@@ -19,7 +19,7 @@ from sqlmodel import Session, col, select
 
 from bot.render.report_json import dumps
 from bot.runtime.paths import DEFAULT_TENANT, database_url
-from bot.store.database import Database, StoreError
+from bot.store.database import Repository, StoreError
 from bot.store.incident_state import State, awake, in_state, to_do
 from bot.store.tables import IncidentRow, KeptRow, ReplayRow, ReportRow
 from kb.digest.rows import AttemptTimes
@@ -160,7 +160,7 @@ class PackedReport:
 # --- the store -------------------------------------------------------------------------------------------------------
 
 
-class IncidentStore(Database):
+class IncidentStore(Repository):
     """The incidents in one database."""
 
     def add(
@@ -178,22 +178,22 @@ class IncidentStore(Database):
         `now` needs a zone. Of `replay`, whole lines up to 256 KB are kept.
         """
         filed = file(report_json, report, replay, bundle, now, origin=origin)
-        with self.errors():
+        with self.database.errors():
             known = self._id_of(filed.row["report_id"])
-        return self.write(lambda session: add_within(session, filed)) if known is None else known
+        return self.database.write(lambda session: add_within(session, filed)) if known is None else known
 
     def list(self, limit: int = 20, wanted: IncidentFilter = EVERYTHING, *, skip: int = 0) -> tuple[Incident, ...]:
         """The latest incidents that are wanted, the newest first. `skip`: so many are left out first."""
         query = select(IncidentRow).order_by(col(IncidentRow.created_at).desc(), col(IncidentRow.id).desc())
         query = query.where(*wanted.conditions()).offset(max(skip, 0))
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             return tuple(_incident(row) for row in session.exec(query.limit(max(limit, 0))))
 
     def answer(self, incident_id: int) -> ReportedIncident | None:
         """An incident with its report, without the text for replay: that is unpacked for nobody who only shows the answer."""
         if not 0 < incident_id < 2**63:
             return None
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             row, report = session.get(IncidentRow, incident_id), session.get(ReportRow, incident_id)
             if row is None or report is None:
                 return None
@@ -203,7 +203,7 @@ class IncidentStore(Database):
         """All that is kept of one incident; None where there is none of that id."""
         if not 0 < incident_id < 2**63:
             return None
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             row = session.get(IncidentRow, incident_id)
             report = session.get(ReportRow, incident_id)
             replay = session.get(ReplayRow, incident_id)
@@ -229,13 +229,13 @@ class IncidentStore(Database):
             .group_by(col(IncidentRow.fault))
             .order_by(func.count().desc(), col(IncidentRow.fault))
         )
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             rows = session.exec(before).all()
         return sum(count for _, count in rows), tuple((fault, count) for fault, count in rows if fault is not None)
 
     def tried_after(self, incident: Incident) -> int:
         """How many incidents of the same chain came after this one."""
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             return session.exec(
                 select(func.count()).where(
                     col(IncidentRow.chain) == incident.chain,
@@ -247,17 +247,17 @@ class IncidentStore(Database):
     def count(self, wanted: IncidentFilter = EVERYTHING) -> int:
         """How many incidents are wanted."""
         query = select(func.count(col(IncidentRow.id))).where(*wanted.conditions())
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             return session.exec(query).one()
 
     def kept(self, incident_id: int, name: str) -> bytes | None:
         """A small thing that is kept with an incident."""
-        with self.errors(), self.session() as session:
+        with self.database.errors(), self.database.session() as session:
             row = session.get(KeptRow, (incident_id, name))
             return None if row is None else _unpacked(row.data_zstd)
 
     def _id_of(self, report_id: str) -> int | None:
-        with self.session() as session:
+        with self.database.session() as session:
             return _known(session, report_id)
 
 
@@ -285,7 +285,7 @@ def remember(
 
     try:
         with IncidentStore(url or database_url()) as store:
-            store.write(kept)
+            store.database.write(kept)
     except (StoreError, OSError, RuntimeError) as error:  # RuntimeError: no home folder
         return f"this report is not kept among the incidents: {error}"
     return None

@@ -39,7 +39,7 @@ def paths(tmp_path):
     """What an operator may ask over HTTP."""
     web = Flask("test")
     with Ledger(f"sqlite:///{tmp_path / 'signalbox.db'}") as ledger:
-        web.register_blueprint(operations(ledger, {}, Metrics(), dict))
+        web.register_blueprint(operations(ledger.database, {}, Metrics(), dict))
         yield {str(one) for one in web.url_map.iter_rules()}
 
 

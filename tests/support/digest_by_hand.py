@@ -13,8 +13,8 @@ from typing import Any
 
 from sqlalchemy import text
 
+from bot.incidents.ledger import Ledger
 from bot.render.report_json import from_json
-from bot.store.incidents import IncidentStore
 from kb.digest.weeks import Week
 from kb.report import Report
 
@@ -80,10 +80,10 @@ def stamp(value: Any) -> float:
     return when.replace(tzinfo=UTC).timestamp()
 
 
-def every(store: IncidentStore, tenant: str, until: datetime) -> list[End]:
+def every(ledger: Ledger, tenant: str, until: datetime) -> list[End]:
     """All reports with what was said of them by then."""
     found = []
-    with store.session() as session:
+    with ledger.database.session() as session:
         rows = session.execute(
             text("SELECT * FROM incident WHERE tenant = :tenant ORDER BY id"), {"tenant": tenant}
         ).all()
@@ -94,11 +94,11 @@ def every(store: IncidentStore, tenant: str, until: datetime) -> list[End]:
         at = made if row.ended_at is None else min(made, stamp(row.ended_at))
         opened = None if row.reopened_at is None else stamp(row.reopened_at)
         since = opened if opened is not None and opened <= until.timestamp() else 0.0
-        said = [one.said for one in store.said(row.id) if since < one.at.timestamp() <= until.timestamp()]
+        said = [one.said for one in ledger.closings.said(row.id) if since < one.at.timestamp() <= until.timestamp()]
         asleep = (
             row.snoozed_until is not None and row.closed_at is None and stamp(row.snoozed_until) > until.timestamp()
         )
-        record = store.get(row.id)
+        record = ledger.incidents.get(row.id)
         assert record is not None
         found.append(End(row.id, from_json(record.report_json), made, at, row, said, asleep or bool(row.backfilled)))
     return found

@@ -13,7 +13,8 @@ from bot.demo.sample_incidents import incidents
 from bot.incidents.lifecycle import LifecycleStep, StepNotAllowed, step_within
 from bot.incidents.resolution import Closing, annotate_within
 from bot.render.report_json import dumps
-from bot.store.incidents import IncidentStore, Origin, add_within, file
+from bot.store.database import Repository
+from bot.store.incidents import Origin, add_within, file
 from bot.store.tables import IncidentRow
 from kb.report import Report
 from kb.rulebase.rule import FaultClass, Rulebook
@@ -33,7 +34,7 @@ BOOK = Rulebook(version="1", digest="made", rules=(), faults=FAULTS, actions={},
 
 
 def fill(
-    store: IncidentStore,
+    store: Repository,
     seed: int,
     *,
     days: int = 75,
@@ -43,7 +44,7 @@ def fill(
 ) -> int:
     """Spoilt incidents of some days; how many reports."""
     chance, numbers = Random(seed), []
-    with store.session(write=True) as session:
+    with store.database.session(write=True) as session:
         for one in incidents(BOOK, until, days=days, seed=seed, pace=pace, tenant=tenant):
             for report, at in _told(chance, one.report, one.at):
                 origin = _origin(chance, one.origin, at)
@@ -56,7 +57,7 @@ def fill(
                 for place, (when, said) in enumerate(_said(chance, one.said, at)):
                     annotate_within(session, number, tenant, key=f"{report.id}:{place}", said=said, now=when)
                 numbers.append((number, at))
-    with store.session(write=True) as session:
+    with store.database.session(write=True) as session:
         _lived(session, chance, numbers, tenant)
     return len(numbers)
 

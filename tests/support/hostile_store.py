@@ -31,7 +31,7 @@ def fill(ledger: Ledger, seed: int) -> None:
         return made.encode("utf-8", "replace").decode().replace("\0", "?")
 
     names = [name() for _ in range(40)]
-    with ledger.session(write=True) as session:
+    with ledger.database.session(write=True) as session:
         for one in incidents(BOOK, NOW, days=70, seed=seed, pace=0.8):
             filed = file(b"{}", one.report, b"", None, one.at, origin=one.origin)
             hostile = {key: chance.choice(names) for key in

@@ -62,7 +62,7 @@ def killed(  # noqa: PLR0917 - all of them are what a kill is about
     new = [one for one in play.answers() if one.ts not in before]
     names = [one.name for one in play.workspace.files[files:] if one.shared]
     answers = sum(is_answer(one, job) for one in new)
-    with play.ledger.session() as session:
+    with play.ledger.database.session() as session:
         incidents = session.exec(select(func.count()).where(col(IncidentRow.job_name) == job)).one()
         undone = [
             session.exec(select(func.count()).where(*wanted)).one()

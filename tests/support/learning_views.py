@@ -77,9 +77,11 @@ def add(
     report = replace(report, id=f"{report.id}-{job}", job=JobView(job, f"llm-{job}", 1, "FAILED", 1, 8, "ana"))
     with Ledger(url) as ledger:
         at = NOW + timedelta(days=days)
-        number = ledger.add(dumps(report), report, replay_text(evidence), None, at, origin=Origin(tenant=tenant))
+        number = ledger.incidents.add(
+            dumps(report), report, replay_text(evidence), None, at, origin=Origin(tenant=tenant)
+        )
         if said is not None:
-            ledger.annotate(number, tenant, f"{number}", said, at + timedelta(hours=1))
+            ledger.closings.annotate(number, tenant, f"{number}", said, at + timedelta(hours=1))
     return number
 
 

@@ -170,7 +170,7 @@ def _live(order: Order, known: Any, writing: int) -> None:
         with _watched(point), _sent_between(sender):
             busy = True
             while busy:
-                busy = step(ledger, does, f"life {order.number}")
+                busy = step(ledger.tasks, does, f"life {order.number}")
                 while sender.step():
                     busy = True
 

@@ -85,13 +85,13 @@ class Stage:
         """Do one piece of work; whether there was one."""
         does = {
             DIAGNOSE: self.answering.do,
-            GOOD_RUN: KeepBaselineHandler(self.ledger, self.known, self.config).do,
+            GOOD_RUN: KeepBaselineHandler(self.ledger.database, self.known, self.config).do,
             RECENT: lambda work: list_recent_jobs(self.config, work),
             DRAFT: self.drafter.do,
-            PROPOSE: ProposalWorker(self.ledger, self.config.rules.pull_requests).do,
-            DIGEST: lambda work: compute_digest(self.ledger, self.config, self.known.rulebook.faults, work),
+            PROPOSE: ProposalWorker(self.ledger.database, self.config.rules.pull_requests).do,
+            DIGEST: lambda work: compute_digest(self.ledger.database, self.config, self.known.rulebook.faults, work),
         }
-        return step(self.ledger, does, name)
+        return step(self.ledger.tasks, does, name)
 
     def send(self, most: int = 200) -> None:
         """Send until nothing is left."""

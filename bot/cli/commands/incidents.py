@@ -57,7 +57,7 @@ def show(
 
     with _store() as store:
         record = store.get(incident_id)
-        kept = evidence(store, incident_id)
+        kept = evidence(store.database, incident_id)
     if record is None or kept is None:
         why = f"there is no incident {incident_id}; see `signalbox incidents list`"
         if kept is not None:

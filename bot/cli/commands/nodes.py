@@ -44,7 +44,7 @@ def barred(
     now = _now()
     states: tuple[State, ...] = ("proposed", "barred") if node is None else ("proposed", "barred", "refused", "lifted")
     with _bars() as store:
-        found = store.bars(tenant, cluster=cluster, node=node, states=states, limit=limit)
+        found = store.list(tenant, cluster=cluster, node=node, states=states, limit=limit)
     if as_json:
         for one in found:
             typer.echo(_json(one, now))
@@ -78,7 +78,7 @@ def bar(
     scope: Literal["cluster", "job"] = "job" if job else "cluster"
     wanted = ExclusionRequest(tenant, cluster or "", node, scope, job, _end(until, now), why)
     with _bars() as store:
-        told = store.bar(wanted, login(), now)
+        told = store.add(wanted, login(), now)
     _decided(told, now, system, as_json=as_json)
 
 

@@ -34,7 +34,7 @@ def show(config: ConfigFile = None, as_json: AsJson = False) -> None:
     spool, gaps = spool_of(known.collect)
     packs = packs_of(known.retention)
     with _store() as store:
-        rows = counts(store)
+        rows = counts(store.database)
     bundles = [mark.bytes for _, mark in marks(spool, 2)]
     packed = [path.stat().st_size for path in packs_in(packs)]
     warnings = [*_warnings(), *(gap.reason for gap in gaps)]
@@ -75,7 +75,7 @@ def tidy(config: ConfigFile = None, as_json: AsJson = False) -> None:
 
     known = read(config)
     with _store() as store:
-        told = tidy_up(store, spool_of(known.collect)[0], datetime.now(UTC), known.retention)
+        told = tidy_up(store.database, spool_of(known.collect)[0], datetime.now(UTC), known.retention)
     if as_json:
         from dataclasses import asdict
 
@@ -125,9 +125,9 @@ def _pin(incident_id: int, *, pinned: bool, as_json: bool) -> None:
     from bot.retention.evidence import pin as set_pin
 
     with _store() as store:
-        if not set_pin(store, incident_id, datetime.now(UTC), _user(), pinned=pinned):
+        if not set_pin(store.database, incident_id, datetime.now(UTC), _user(), pinned=pinned):
             _unknown(incident_id)
-        where = evidence(store, incident_id)
+        where = evidence(store.database, incident_id)
     if where is None:
         _unknown(incident_id)
     if as_json:
@@ -149,7 +149,7 @@ def unpack(
     from bot.retention.evidence import evidence
 
     with _store() as store:
-        found = evidence(store, incident_id)
+        found = evidence(store.database, incident_id)
     if found is None:
         _unknown(incident_id)
     if found.state != "packed" or found.where is None:

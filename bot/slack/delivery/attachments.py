@@ -33,7 +33,7 @@ class Attachment:
 
 def attachments(ledger: Ledger, incident: int, *, asked: bool = False) -> list[Attachment]:
     """The files of an incident. Where nothing failed there are none, unless somebody asked for them."""
-    record = ledger.answer(incident)
+    record = ledger.incidents.answer(incident)
     if record is None:
         return []
     report = from_json(record.report_json)
@@ -42,7 +42,7 @@ def attachments(ledger: Ledger, incident: int, *, asked: bool = False) -> list[A
     stem = _ODD.sub("-", report.job.name or report.job.id or "job").strip("-")[:60] or "job"
     text = redact(plain(report, _WIDTH, verbose=True)).encode("utf-8", "replace")
     files = [Attachment(f"{stem}-evidence.txt", f"Evidence of incident {incident}", text)]
-    kept = ledger.kept(incident, TIMELINE)
+    kept = ledger.incidents.kept(incident, TIMELINE)
     picture = None if kept is None else _picture(kept, stem)
     return [picture, *files] if picture is not None else files
 

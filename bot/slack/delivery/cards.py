@@ -84,11 +84,11 @@ class CardComposer:
             ExcludedNode(
                 bar.node, bar.state, in_words(bar, now, named=False), bar.decided_by if bar.decided_at else None
             )
-            for bar in self.ledger.bars_of(incident)
+            for bar in self.ledger.exclusions.of_incident(incident)
         )
 
     def _life(self, incident: Incident) -> IncidentStatus:
-        family, until = self.ledger.family(incident.id), incident.snoozed_until
+        family, until = self.ledger.lifecycle.family(incident.id), incident.snoozed_until
         state = state_of(incident, datetime.fromtimestamp(self.now(), UTC))
         whole = family.whole
         return IncidentStatus(
@@ -103,11 +103,11 @@ class CardComposer:
     def _later(self, posting: Posting, incident: Incident) -> int:
         """How many attempts failed after the one at the head of a thread."""
         head = posting.asked_by is None and posting.parent is None and incident.chain is not None
-        return self.ledger.tried_after(incident) if head else 0
+        return self.ledger.incidents.tried_after(incident) if head else 0
 
     def closings(self, incident: int) -> tuple[Opinion, ...]:
         """What people said of it, the word that counts first."""
-        found = word(self.ledger.said(incident))
+        found = word(self.ledger.closings.said(incident))
         return () if found is None else tuple(self._opinion(item) for item in (found.last, *found.against))
 
     def _opinion(self, annotation: Annotation) -> Opinion:
@@ -129,14 +129,14 @@ class CardComposer:
     def _chain(self, incident: Incident) -> Chain | None:
         if incident.chain is None:
             return None
-        before, faults = self.ledger.chain(incident)
+        before, faults = self.ledger.incidents.chain(incident)
         return Chain(before + 1, tuple((self.title(fault), count) for fault, count in faults)) if before else None
 
     def _standings(self, tenant: str) -> Mapping[str, RuleRecord]:
         at, found = self._records.get(tenant, (0.0, {}))
         if self.now() - at > STANDINGS:
             bar = self.config.tenants_of_chat[tenant].bar if tenant in self.config.tenants_of_chat else None
-            found = {standing.rule: standing for standing in self.ledger.standings(tenant, bar)}
+            found = {standing.rule: standing for standing in self.ledger.mutes.standings(tenant, bar)}
             self._records[tenant] = (self.now(), found)
         return found
 
@@ -146,7 +146,7 @@ class CardComposer:
 
     def _muted(self, incident: Incident, report: Report, channel: str) -> Mute | None:
         now = self.now()
-        mutes = self.ledger.mutes(incident.tenant, datetime.fromtimestamp(now, UTC))
+        mutes = self.ledger.mutes.active(incident.tenant, datetime.fromtimestamp(now, UTC))
         if not mutes:
             return None
         job, name = incident.job_id or "", incident.job_name or ""

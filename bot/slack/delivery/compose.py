@@ -64,7 +64,7 @@ class Composer:
             return self.message(posting)
         if posting.state == PostingState.COLLECTING:
             return self._collecting(posting)
-        record = self.ledger.answer(posting.incident_id) if posting.incident_id else None
+        record = self.ledger.incidents.answer(posting.incident_id) if posting.incident_id else None
         job = "A job" if record is None else record.incident.job_name or record.incident.job_id or "A job"
         called = [str(mention["id"]) for mention in posting.facts.get("mentions", []) if isinstance(mention, dict)]
         return replies.opening_words(job, str(posting.facts.get("why") or ""), called)
@@ -73,7 +73,7 @@ class Composer:
         """Whether it is still to be posted: a reminder is not, once somebody has said what it was."""
         if posting.state != PostingState.REMINDER or posting.incident_id is None:
             return True
-        record = self.ledger.answer(posting.incident_id)
+        record = self.ledger.incidents.answer(posting.incident_id)
         said = record is None or record.incident.closed_at is not None or record.incident.merged_into is not None
         return not said and not posting.facts.get("dismissed")
 
@@ -88,7 +88,7 @@ class Composer:
         }
         if posting.state in besides:
             return besides[posting.state](posting)
-        record = self.ledger.answer(posting.incident_id) if posting.incident_id else None
+        record = self.ledger.incidents.answer(posting.incident_id) if posting.incident_id else None
         if record is None:
             why = str(posting.facts.get("error") or "its report is not kept any more")
             job = str(posting.facts.get("job") or "The job")
@@ -105,13 +105,13 @@ class Composer:
 
     def _proposal(self, posting: Posting) -> Message:
         """A proposed rule, in the thread of the incident that it came from."""
-        found = proposal_of(self.ledger, int(posting.facts.get("proposal") or 0))
+        found = proposal_of(self.ledger.database, int(posting.facts.get("proposal") or 0))
         return replies.text_reply("This proposal is not kept any more.") if found is None else proposed(found)
 
     def _weekly(self, posting: Posting) -> Message:
         """The digest of a week, with a handle for the button that lists what nobody has closed."""
         week = str(posting.facts.get("week"))
-        numbers = numbers_of(self.ledger, posting.tenant, week)
+        numbers = numbers_of(self.ledger.database, posting.tenant, week)
         if numbers is None:
             return digest.failed(week, str(posting.facts.get("error") or "unknown"))
         return digest.message_of(numbers, posting.handle)
@@ -123,7 +123,7 @@ class Composer:
         return "this hour" if minutes == MINUTES else f"in {minutes} minutes"
 
     def _reminder(self, posting: Posting) -> Message:
-        record = self.ledger.answer(posting.incident_id or 0)
+        record = self.ledger.incidents.answer(posting.incident_id or 0)
         job = "the job" if record is None else record.incident.job_name or record.incident.job_id or "the job"
         if not self.wanted(posting):
             return replies.text_reply(f"Thank you: nothing more about {job}.")
@@ -145,7 +145,7 @@ class Composer:
         if form == "incident":
             return self._listed_incident(payload)
         if form == "digest":
-            numbers = numbers_of(self.ledger, str(payload["tenant"]), str(payload["week"]))
+            numbers = numbers_of(self.ledger.database, str(payload["tenant"]), str(payload["week"]))
             if numbers is None:
                 return replies.text_reply("This digest is not kept any more: ask again.")
             return digest.message_of(numbers, str(payload["handle"]), alone=True)
@@ -168,7 +168,7 @@ class Composer:
 
     def _listed_incident(self, payload: Mapping[str, Any]) -> Message:
         """An incident of a list."""
-        record = self.ledger.answer(int(payload["incident"]))
+        record = self.ledger.incidents.answer(int(payload["incident"]))
         if record is None:
             return replies.text_reply("This incident is not kept any more.")
         report = from_json(record.report_json)

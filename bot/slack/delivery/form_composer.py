@@ -32,7 +32,7 @@ class FormComposer:
         self, draft: Draft, edits: DraftEdits | None = None, *, busy: bool = False, problem: str = ""
     ) -> Json:
         """A draft as its form, or what the form says while there is none. `edits`: what was just typed."""
-        record = self.ledger.answer(draft.incident_id)
+        record = self.ledger.incidents.answer(draft.incident_id)
         name = "this incident" if record is None else self.subject_words(record.incident)
         content = draft.content
         if content is None:
@@ -90,7 +90,7 @@ class FormComposer:
         """What is filled in: what was just chosen, else what was said before, else what the report found."""
         if known is not None:
             return known
-        found = word(self.ledger.said(incident))
+        found = word(self.ledger.closings.said(incident))
         if found is not None:
             said = found.last.said
             return CloseOut(
@@ -107,7 +107,7 @@ class FormComposer:
         """Incidents into which this one may be merged: those of the same job or fault first, then the latest."""
         now = datetime.fromtimestamp(self.now(), UTC)
         since = now - timedelta(days=14)
-        found = self.ledger.list(100, IncidentFilter(incident.tenant, now, since, awake=True))
+        found = self.ledger.incidents.list(100, IncidentFilter(incident.tenant, now, since, awake=True))
         likely = sorted(
             (diagnosis_option for diagnosis_option in found if diagnosis_option.id != incident.id),
             key=lambda diagnosis_option: (

@@ -30,13 +30,15 @@ class ListComposer:
     def handover(self, tenant: str, seconds: float) -> Message:
         """What the next shift must know."""
         now = datetime.fromtimestamp(self.now(), UTC)
-        return messages_handover.message_of(handover(self.ledger, tenant, now - timedelta(seconds=seconds), now))
+        return messages_handover.message_of(
+            handover(self.ledger.database, tenant, now - timedelta(seconds=seconds), now)
+        )
 
     def incidents(self, tenant: str, *, limit: int, skip: int = 0, to_do: bool = False) -> list[ListedIncident]:
         """The latest incidents of a tenant, each with a handle that opens it; without those that sleep or are merged."""
-        found = self.ledger.list(limit, self.listing(tenant, to_do=to_do), skip=skip)
+        found = self.ledger.incidents.list(limit, self.listing(tenant, to_do=to_do), skip=skip)
         payloads = [f'{{"incident":{item.id}}}' for item in found]
-        handles = self.ledger.add_choices(tenant, payloads, datetime.fromtimestamp(self.now(), UTC))
+        handles = self.ledger.choices.add_choices(tenant, payloads, datetime.fromtimestamp(self.now(), UTC))
         return [
             ListedIncident(
                 handle,

@@ -93,11 +93,11 @@ class Sender:
         now = self.clock()
         if time.monotonic() - self._settled > SETTLE:
             self._settled = time.monotonic()
-            self.ledger.answer_failed(now)
-        posting = self.ledger.claim_message(now)
+            self.ledger.requests.answer_failed(now)
+        posting = self.ledger.messages.claim_message(now)
         if posting is not None:
             self._post(posting, now)
-        item = self.ledger.claim_outbox_item(now)
+        item = self.ledger.outbox.claim_outbox_item(now)
         if item is not None:
             self._send_item(item, now)
         return posting is not None or item is not None
@@ -116,15 +116,17 @@ class Sender:
             raise
         except Exception as error:  # noqa: BLE001 - the outer door: one message must not end the others
             _log.exception("posting %d could not be composed", posting.id)
-            self.ledger.retry_later(posting, now + self._pause(posting.tries), f"{type(error).__name__}: {error}")
+            self.ledger.messages.retry_later(
+                posting, now + self._pause(posting.tries), f"{type(error).__name__}: {error}"
+            )
 
     def _open(self, posting: Posting, now: datetime) -> None:
         if not self.composer.wanted(posting):
-            self.ledger.mark_gone(posting, "not needed any more")
+            self.ledger.messages.mark_gone(posting, "not needed any more")
             return
         wait = self._posted.get(posting.channel, 0.0) + self.pace - time.monotonic()
         if wait > 0:
-            self.ledger.retry_later(posting, now + timedelta(seconds=wait), "")
+            self.ledger.messages.retry_later(posting, now + timedelta(seconds=wait), "")
             return
         message = self.composer.opening(posting)
         self._posted[posting.channel] = time.monotonic()
@@ -132,17 +134,17 @@ class Sender:
         # These say all in their opening words; every other one is edited to what it should say.
         sent = posting.version if posting.state in WHOLE_AT_ONCE else 0
         ts, channel = str(answer["ts"]), str(answer["channel"])
-        if not self.ledger.mark_delivered(posting, ts, channel, sent, self.clock()):
+        if not self.ledger.messages.mark_delivered(posting, ts, channel, sent, self.clock()):
             with suppress(_NotSent):  # what cannot be taken back stays as opening words
                 self._call("chat.delete", {"channel": channel, "ts": ts})
 
     def _edit(self, posting: Posting, now: datetime) -> None:
         if posting.state == PostingState.COLLECTING and not self._room(now):
-            self.ledger.retry_later(posting, now + timedelta(seconds=3), "")
+            self.ledger.messages.retry_later(posting, now + timedelta(seconds=3), "")
             return
         message = self.composer.message(posting)
         self._message("chat.update", message, channel=posting.channel, ts=posting.ts)
-        self.ledger.mark_delivered(posting, posting.ts or "", posting.channel, posting.version, self.clock())
+        self.ledger.messages.mark_delivered(posting, posting.ts or "", posting.channel, posting.version, self.clock())
 
     def _room(self, now: datetime) -> bool:
         """Whether there is room for an edit that only tells how far collecting is."""
@@ -170,15 +172,15 @@ class Sender:
     def _not_posted(self, posting: Posting, problem: _NotSent, now: datetime) -> None:
         if problem.kind == "later" and now - posting.created_at < GIVEN_UP:
             pause = timedelta(seconds=problem.pause) if problem.pause is not None else self._pause(posting.tries)
-            self.ledger.retry_later(posting, now + pause, str(problem))
+            self.ledger.messages.retry_later(posting, now + pause, str(problem))
         elif (
             problem.kind == "place" and posting.ts is None and posting.asked_by and posting.channel != posting.asked_by
         ):
             note = {"nowhere": posting.channel}  # the answer goes to who asked, and says why
-            self.ledger.redirect(posting, posting.asked_by, note, now)
+            self.ledger.messages.redirect(posting, posting.asked_by, note, now)
         else:
             _log.warning("posting %d in %s is given up: %s", posting.id, posting.channel, problem)
-            self.ledger.mark_gone(posting, str(problem))
+            self.ledger.messages.mark_gone(posting, str(problem))
 
     # -- the rest ------------------------------------------------------------------------------------------------------
 
@@ -192,33 +194,33 @@ class Sender:
             **self.more,
         }.get(item.method)
         if send is None:
-            self.ledger.set_item_state(item, OutboxState.FAILED, f"nobody knows how to send {item.method!r}")
+            self.ledger.outbox.set_item_state(item, OutboxState.FAILED, f"nobody knows how to send {item.method!r}")
             return
         try:
             if item.state == OutboxState.COMPLETING:
                 # Slack had all it needed; whether it did it is not known, and a second time might double it
-                self.ledger.set_item_state(item, OutboxState.SENT, "the sender died while Slack was at it")
+                self.ledger.outbox.set_item_state(item, OutboxState.SENT, "the sender died while Slack was at it")
                 return
             send(item)
         except _NotSent as problem:
             if problem.kind == "later" and now - item.created_at < GIVEN_UP:
                 pause = timedelta(seconds=problem.pause) if problem.pause is not None else self._pause(item.tries)
-                self.ledger.set_item_state(item, OutboxState.WAITING, str(problem), now + pause)
+                self.ledger.outbox.set_item_state(item, OutboxState.WAITING, str(problem), now + pause)
             else:
                 _log.warning("%s %d is given up: %s", item.method, item.id, problem)
-                self.ledger.set_item_state(item, OutboxState.FAILED, str(problem))
+                self.ledger.outbox.set_item_state(item, OutboxState.FAILED, str(problem))
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - as above; what another system refuses (SourceFailed) is tried again
             _log.exception("%s %d could not be made", item.method, item.id)
             if item.tries >= 5:
-                self.ledger.set_item_state(item, OutboxState.FAILED, f"{type(error).__name__}: {error}")
+                self.ledger.outbox.set_item_state(item, OutboxState.FAILED, f"{type(error).__name__}: {error}")
             else:
-                self.ledger.set_item_state(
+                self.ledger.outbox.set_item_state(
                     item, OutboxState.WAITING, type(error).__name__, now + self._pause(item.tries)
                 )
         else:
-            self.ledger.set_item_state(item, OutboxState.SENT)
+            self.ledger.outbox.set_item_state(item, OutboxState.SENT)
 
     def _reply(self, item: OutboxItem) -> None:
         """Words for one person: by the address for replies where there is one, else as an ephemeral message."""
@@ -254,14 +256,14 @@ class Sender:
             listed,
             self.composer.lists.clusters(tenant),
             now=self.composer.now(),
-            total=self.ledger.count(self.composer.lists.listing(tenant)),
+            total=self.ledger.incidents.count(self.composer.lists.listing(tenant)),
             overview=self.composer.page(tenant, None),
         )
         self._call("views.publish", {"user_id": user, "view": view})
 
     def _view(self, item: OutboxItem) -> None:
         """A form that was opened before its draft was there."""
-        draft = draft_of(self.ledger, str(item.payload["draft"]))
+        draft = draft_of(self.ledger.database, str(item.payload["draft"]))
         if draft is None or draft.version != item.payload["version"]:
             return  # somebody has gone on meanwhile
         self._call("views.update", {"external_id": draft.handle, "view": self.composer.forms.rule_form(draft)})
@@ -275,7 +277,7 @@ class Sender:
         if not files:
             return
         uploaded = [self._upload(file) for file in files]
-        self.ledger.set_item_state(item, OutboxState.COMPLETING)
+        self.ledger.outbox.set_item_state(item, OutboxState.COMPLETING)
         self._call(
             "files.completeUploadExternal",
             {"files": uploaded, "channel_id": posting.channel, "thread_ts": posting.thread or posting.ts},
@@ -284,7 +286,7 @@ class Sender:
     def _wanted(self, item: OutboxItem) -> Sequence[Attachment | DigestFile]:
         """The files of an incident, or of a digest."""
         if item.method == FILES:
-            numbers = numbers_of(self.ledger, item.tenant, str(item.payload["week"]))
+            numbers = numbers_of(self.ledger.database, item.tenant, str(item.payload["week"]))
             return files_of(numbers) if numbers is not None else ()
         return attachments(self.ledger, int(item.payload["incident"]), asked=bool(item.payload.get("asked")))
 

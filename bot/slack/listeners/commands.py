@@ -54,7 +54,7 @@ class CommandListeners(ListenerBase):
     def _incidents(self, person: Person, page: int) -> Message:
         tenant = self._use_cases.access.allow(person, "read", "incidents")
         found = self._composer.lists.incidents(tenant, limit=lists.PAGE, skip=(page - 1) * lists.PAGE)
-        total = self._use_cases.ledger.count(self._composer.lists.listing(tenant))
+        total = self._use_cases.ledger.incidents.count(self._composer.lists.listing(tenant))
         return lists.incidents(found, page, total, self._composer.page(tenant, None))
 
     def _handover(self, person: Person, rest: str) -> Message:

@@ -33,7 +33,7 @@ class IncidentListeners(ListenerBase):
             tenant = self._use_cases.access.allow(person, "read", "open incidents")
             found = self._composer.lists.incidents(tenant, limit=lists.PAGE, to_do=True)
             return lists.incidents(
-                found, 1, self._use_cases.ledger.count(self._composer.lists.listing(tenant, to_do=True))
+                found, 1, self._use_cases.ledger.incidents.count(self._composer.lists.listing(tenant, to_do=True))
             )
 
         told = self.safely(person, listed)

@@ -81,7 +81,7 @@ class AccessControl:
         if refused is None and len(self.config.tenants_of_chat) > 1 and tenant not in self.config.tenants_of_chat:
             refused = Refusal(verb, "channel")
         if refused is not None:
-            with self.ledger.errors(), self.ledger.session(write=True) as session:
+            with self.ledger.database.errors(), self.ledger.database.session(write=True) as session:
                 session.add(self.audit_row(person, tenant, verb, what, refused.why))
             raise NotAllowed(refused)
         return tenant

@@ -34,7 +34,7 @@ class DiagnosisRequests:
     def diagnose_choice(self, person: Person, handle: str, key: str) -> tuple[RequestOutcome, str]:
         """One of several jobs was chosen; what became of it, and the job."""
         tenant = self.access.allow(person, "diagnose", handle)
-        payload = self.ledger.choice(handle, tenant)
+        payload = self.ledger.choices.choice(handle, tenant)
         if payload is None:
             raise SignalboxError("this choice is too old: ask again")
         chosen: dict[str, Any] = msgspec.json.decode(payload)
@@ -77,7 +77,7 @@ class DiagnosisRequests:
                 session.add(self.access.audit_row(person, order.tenant, "diagnose", order.job))
             return taken
 
-        return self.ledger.write(wished)
+        return self.ledger.database.write(wished)
 
     def list_recent(self, person: Person, key: str) -> None:
         """No job was named: a worker looks for those of this person that failed of late."""
@@ -85,7 +85,7 @@ class DiagnosisRequests:
         users = tuple(name for name, who in self.access.settings(tenant).people.users.items() if who == person.id)
         order = RecentJobsPayload(tenant, person.id, users)
         wish = DiagnosisRequest(key, tenant, person.channel, person.id, person.thread_ts, reply_to=person.reply_to)
-        self.ledger.request_diagnosis(wish, order.request(), self.access.time(), 0.0)
+        self.ledger.requests.request_diagnosis(wish, order.request(), self.access.time(), 0.0)
 
     def request_digest(self, person: Person, week: str, key: str) -> str:
         """A worker works out the digest of a week, the last whole one for no name; its name.
@@ -100,5 +100,7 @@ class DiagnosisRequests:
         wish = DiagnosisRequest(
             key, tenant, person.channel, person.id, person.thread_ts, private=True, reply_to=person.reply_to
         )
-        self.ledger.request_diagnosis(wish, DigestPayload(tenant, str(wanted)).request(), self.access.time(), 0.0)
+        self.ledger.requests.request_diagnosis(
+            wish, DigestPayload(tenant, str(wanted)).request(), self.access.time(), 0.0
+        )
         return str(wanted)

@@ -25,11 +25,11 @@ class Exclusions:
         """Confirm or refuse the bars that an answer proposes: those decided, and where somebody was faster, in words."""
         incident = record_of(subject).incident
         self.access.allow(person, "bar", f"incident {incident.id}")
-        found = self.ledger.bars_of(incident.id)
+        found = self.ledger.exclusions.of_incident(incident.id)
         if not found:
             raise SignalboxError("nothing is proposed here any more")
         open_ = [bar for bar in found if bar.state == "proposed"]
-        done, late = self.ledger.decide_all(open_ or found, to, person.id, self.access.time())
+        done, late = self.ledger.exclusions.decide_all(open_ or found, to, person.id, self.access.time())
         return list(done), list(late)
 
     def drain_commands(self, subject: Subject, bars: Sequence[NodeExclusion]) -> list[str]:

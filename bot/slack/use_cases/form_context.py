@@ -28,16 +28,16 @@ class FormContexts:
             SignalboxError: nothing that is known here.
         """
         tenant = self.access.tenant_of(person.channel)
-        posting = self.ledger.message_by_handle(handle)
+        posting = self.ledger.messages.message_by_handle(handle)
         if posting is not None:
             direct = person.channel.startswith("D")
             if posting.tenant == tenant or (direct and posting.channel == person.channel):
-                record = self.ledger.answer(posting.incident_id) if posting.incident_id else None
+                record = self.ledger.incidents.answer(posting.incident_id) if posting.incident_id else None
                 return Subject(posting, record, posting.tenant)
             raise SignalboxError("this message is not of this channel")
-        payload = self.ledger.choice(handle, tenant)
+        payload = self.ledger.choices.choice(handle, tenant)
         chosen: dict[str, Any] = msgspec.json.decode(payload) if payload is not None else {}
-        record = self.ledger.answer(int(chosen["incident"])) if "incident" in chosen else None
+        record = self.ledger.incidents.answer(int(chosen["incident"])) if "incident" in chosen else None
         if record is None or record.incident.tenant != tenant:
             raise SignalboxError("this is too old, or not of this channel: ask again")
         return Subject(None, record, tenant)
@@ -50,12 +50,12 @@ class FormContexts:
             told["handle"] = subject.posting.handle
         elif subject is not None:
             told["incident"] = str(record_of(subject).incident.id)
-        (handle,) = self.ledger.add_choices(tenant, [msgspec.json.encode(told).decode()], self.access.time())
+        (handle,) = self.ledger.choices.add_choices(tenant, [msgspec.json.encode(told).decode()], self.access.time())
         return handle
 
     def load(self, handle: str) -> dict[str, Any]:
         """What a form is about, by its handle; empty where that is too old."""
-        found = self.ledger.any_choice(handle)
+        found = self.ledger.choices.any_choice(handle)
         return {} if found is None else {"handle": handle, **msgspec.json.decode(found)}
 
     def offer_jobs(self, person: Person, jobs: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -65,4 +65,4 @@ class FormContexts:
             {"order": DiagnosePayload(job, tenant, source="slack"), "thread_ts": person.thread_ts} for job in jobs
         ]
         payloads = [msgspec.json.encode(order).decode() for order in orders]
-        return self.save(person), self.ledger.add_choices(tenant, payloads, self.access.time())
+        return self.save(person), self.ledger.choices.add_choices(tenant, payloads, self.access.time())

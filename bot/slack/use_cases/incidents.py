@@ -79,7 +79,7 @@ class IncidentActions:
                 owe_within(session, record.incident.id, subject.tenant, key, now)
             return new
 
-        return self.ledger.write(annotated)
+        return self.ledger.database.write(annotated)
 
     def apply_step(
         self, person: Person, subject: Subject, key: str, verb: StepVerb, filled: StepForm | None = None
@@ -101,13 +101,13 @@ class IncidentActions:
                 session.add(self.access.audit_row(person, subject.tenant, "annotate", f"{verb} incident {incident}"))
             return new
 
-        return self.ledger.write(taken)
+        return self.ledger.database.write(taken)
 
     def send_evidence(self, person: Person, subject: Subject, key: str) -> bool:
         """The files, once more; whether this is new."""
         record = record_of(subject)
         self.access.allow(person, "read", f"incident {record.incident.id}")
-        with self.ledger.errors(), self.ledger.session(write=True) as session:
+        with self.ledger.database.errors(), self.ledger.database.session(write=True) as session:
             if subject.posting is None:
                 return False
             payload = {"incident": record.incident.id, "asked": True}
@@ -126,13 +126,13 @@ class IncidentActions:
         self.access.allow(person, "read", "a reminder")
         if subject.posting is not None and subject.posting.state == PostingState.REMINDER:
             zone = self.access.settings(subject.tenant).zone
-            self.ledger.postpone_reminder(subject.posting.id, next_working_day(self.access.time(), zone))
+            self.ledger.messages.postpone_reminder(subject.posting.id, next_working_day(self.access.time(), zone))
 
     def dismiss_reminder(self, person: Person, subject: Subject) -> None:
         """The reminder is not needed."""
         self.access.allow(person, "read", "a reminder")
         if subject.posting is not None and subject.posting.state == PostingState.REMINDER:
-            self.ledger.dismiss_reminder(subject.posting.id)
+            self.ledger.messages.dismiss_reminder(subject.posting.id)
 
     def search_faults(self, text: str) -> list[tuple[str, str]]:
         """Classes of faults for what was typed: (id, title), the most alike first; all of them for nothing."""

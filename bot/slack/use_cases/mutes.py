@@ -50,4 +50,4 @@ class Mutes:
                 refresh_messages(session, [record_of(subject).incident.id])
             return new
 
-        return self.ledger.write(muted)
+        return self.ledger.database.write(muted)

@@ -23,7 +23,7 @@ class Replies:
         told = {**payload, "who": person.id, "channel": person.channel, "thread_ts": person.thread_ts}
         if person.reply_to:
             told["reply_to"] = person.reply_to
-        with self.ledger.errors(), self.ledger.session(write=True) as session:
+        with self.ledger.database.errors(), self.ledger.database.session(write=True) as session:
             enqueue_item(
                 session, f"tell:{key}", self.access.tenant_of(person.channel), "reply", told, now=self.access.time()
             )
@@ -31,11 +31,11 @@ class Replies:
     def send_incident(self, person: Person, subject: Subject, key: str) -> None:
         """An incident of a list, to this person alone."""
         incident = record_of(subject).incident.id
-        (handle,) = self.ledger.add_choices(subject.tenant, [f'{{"incident":{incident}}}'], self.access.time())
+        (handle,) = self.ledger.choices.add_choices(subject.tenant, [f'{{"incident":{incident}}}'], self.access.time())
         self.send(person, key, {"form": "incident", "incident": incident, "handle": handle})
 
     def refresh_home(self, user: str, key: str) -> None:
         """The home tab is drawn anew."""
         tenant = self.access.tenant_of("D")
-        with self.ledger.errors(), self.ledger.session(write=True) as session:
+        with self.ledger.database.errors(), self.ledger.database.session(write=True) as session:
             enqueue_item(session, f"home:{key}", tenant, "home", {"who": user}, now=self.access.time())

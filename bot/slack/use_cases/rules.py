@@ -51,7 +51,7 @@ class RuleDrafts:
                 session.add(self.access.audit_row(person, subject.tenant, "propose_rule", f"incident {incident}"))
             return handle
 
-        return self.ledger.write(asked)
+        return self.ledger.database.write(asked)
 
     def load_draft(self, person: Person, handle: str) -> Draft:
         """A draft of this person's tenant.
@@ -59,7 +59,7 @@ class RuleDrafts:
         Raises:
             SignalboxError: there is none of this handle.
         """
-        found = draft_of(self.ledger, handle)
+        found = draft_of(self.ledger.database, handle)
         if found is None:
             raise SignalboxError("this draft is too old: propose the rule once more")
         shared = found.channel.startswith(("C", "G"))
@@ -72,7 +72,7 @@ class RuleDrafts:
     def update_draft(self, draft: Draft, wish: DraftWish) -> bool:
         """Something is to be done with a draft; whether it was still at the version that the person saw."""
         now = self.access.time()
-        return self.ledger.write(
+        return self.ledger.database.write(
             lambda session: wish_draft_within(
                 session, draft.handle, draft.tenant, version=draft.version, wish=wish, now=now
             )
@@ -80,6 +80,6 @@ class RuleDrafts:
 
     def mark_reviewed(self, person: Person, tenant: str, rule: str) -> None:
         """Somebody has looked at a weak rule."""
-        with self.ledger.errors(), self.ledger.session(write=True) as session:
+        with self.ledger.database.errors(), self.ledger.database.session(write=True) as session:
             session.merge(LookedRow(tenant=tenant, rule=rule[:128], at=self.access.time(), who=person.id))
             session.add(self.access.audit_row(person, tenant, "admin", f"looked at rule {rule}"))

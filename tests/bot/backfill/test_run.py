@@ -94,18 +94,18 @@ def test_kept_they_are_marked_and_told_to_nobody(known, site: Path, url: str) ->
     with Ledger(url) as ledger:
         filling = Backfill(known, read(site), site.parent / "notes.jsonl", ledger)
         first = filling.run(question(), lambda *_: None)
-        kept = ledger.list(100)
+        kept = ledger.incidents.list(100)
         assert {item.backfilled for item in kept} == {True}
         assert sorted(item.id for item in kept) == sorted(job_note.incident or 0 for job_note in first.noted)
         ends = {job_note.incident: job_note.ended for job_note in first.noted}
         assert {item.id: item.created_at.timestamp() for item in kept} == pytest.approx(ends)
-        assert ledger.count(IncidentFilter("default", datetime.now(UTC), to_do=True)) == 0
-        with ledger.session() as session:
+        assert ledger.incidents.count(IncidentFilter("default", datetime.now(UTC), to_do=True)) == 0
+        with ledger.database.session() as session:
             assert "pytorch" in session.exec(select(IncidentRow.framework)).all()
         again = filling.run(question(), lambda *_: None)
         assert [job_note.known for job_note in again.noted] == [True] * len(first.noted)
-        assert ledger.list(100) == kept
-        with ledger.session() as session:
+        assert ledger.incidents.list(100) == kept
+        with ledger.database.session() as session:
             assert [session.exec(select(table)).all() for table in (PostingRow, OutboxRow)] == [[], []]
 
 
@@ -149,7 +149,7 @@ def test_killed_it_goes_on_where_it_was(signalbox, site: Path) -> None:
     assert notes.read_bytes().split(b"\n")[: len(before)] == before
     (database,) = signalbox.state.glob("*.db")
     with Ledger(f"sqlite:///{database}") as ledger:
-        assert ledger.count() == made["looked"]
+        assert ledger.incidents.count() == made["looked"]
 
 
 @pytest.mark.parametrize(

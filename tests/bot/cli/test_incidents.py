@@ -81,7 +81,7 @@ def test_an_incident_is_shown_as_it_was_told():
 @pytest.mark.usefixtures("_three")
 def test_an_incident_says_where_its_evidence_is(tmp_path):
     """Packed, out of reach, or gone, under the first line; and that it is pinned."""
-    with IncidentStore(database_url()) as store, store.session(write=True) as session:
+    with IncidentStore(database_url()) as store, store.database.session(write=True) as session:
         row = session.get(IncidentRow, 3)
         row.bundle, row.archive, row.pinned = "/spool/a", str(tmp_path / "a.tar.zst"), True
     (tmp_path / "a.tar.zst").touch()
@@ -95,7 +95,7 @@ def test_an_incident_says_where_its_evidence_is(tmp_path):
 def test_a_report_whose_time_is_over_is_told():
     """It is not said that there was no such incident."""
     with IncidentStore(database_url()) as store:
-        tidy(store, Path("/nowhere"), NOW + timedelta(days=800), Retention(packs="/nowhere"))
+        tidy(store.database, Path("/nowhere"), NOW + timedelta(days=800), Retention(packs="/nowhere"))
     result = run("show", "3")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "the report of incident 3 was removed, as its time was over" in result.stderr

@@ -37,7 +37,7 @@ def both(request, tmp_path_factory):
     seed, pace, week, zone, until = request.param
     with Ledger(f"sqlite:///{tmp_path_factory.mktemp('store') / 'signalbox.db'}") as ledger:
         fill(ledger, seed, pace=pace)
-        digest = compute(ledger, "default", week, zone, until=until, faults=FAULTS)
+        digest = compute(ledger.database, "default", week, zone, until=until, faults=FAULTS)
         ends = digest_by_hand.every(ledger, "default", until)
     mondays = digest_by_hand.edges(week, zone)
     window = [one for one in ends if one.made >= mondays[0]]
@@ -248,7 +248,7 @@ def test_both_databases_give_the_same(database, tmp_path):
         with Ledger(url) as ledger:
             fill(ledger, 6, days=40, pace=0.6)
             fill(ledger, 7, tenant="red", days=14, pace=0.6)
-            digests.append(compute(ledger, "default", Week(2026, 47), BERLIN, until=NOW, faults=FAULTS))
+            digests.append(compute(ledger.database, "default", Week(2026, 47), BERLIN, until=NOW, faults=FAULTS))
     assert digests[0] == digests[1]
     assert digests[0].failures > 5
 
@@ -258,10 +258,10 @@ def test_the_same_by_sql(database):
     week, span = Week(2026, 47), {"start": datetime(2026, 11, 15, 23), "end": datetime(2026, 11, 22, 23)}  # noqa: DTZ001
     with Ledger(database) as ledger:
         for one in incidents(BOOK, NOW, days=12, seed=8):
-            ledger.add(dumps_report(one.report), one.report, b"", None, one.at, origin=one.origin)
-        digest = compute(ledger, "default", week, BERLIN, until=NOW, faults=FAULTS)
+            ledger.incidents.add(dumps_report(one.report), one.report, b"", None, one.at, origin=one.origin)
+        digest = compute(ledger.database, "default", week, BERLIN, until=NOW, faults=FAULTS)
         found = {}
-        with ledger.session() as session:
+        with ledger.database.session() as session:
             for column in ("CASE verdict WHEN 'fault' THEN fault ELSE 'unknown' END", "cluster", "partition"):
                 query = text(
                     f"SELECT {column}, count(*) FROM incident WHERE verdict <> 'no_fault' AND ended_at >= :start "  # noqa: S608
@@ -280,26 +280,28 @@ def test_merged_failures_count_once(tmp_path):
     week = Week(2026, 47)
     with Ledger(f"sqlite:///{tmp_path / 'signalbox.db'}") as ledger:
         for one in incidents(BOOK, NOW, days=6, seed=8):
-            ledger.add(dumps_report(one.report), one.report, b"", None, one.at, origin=one.origin)
+            ledger.incidents.add(dumps_report(one.report), one.report, b"", None, one.at, origin=one.origin)
 
         def counted():
-            found = compute(ledger, "default", week, BERLIN, until=NOW, faults=FAULTS)
+            found = compute(ledger.database, "default", week, BERLIN, until=NOW, faults=FAULTS)
             return found.failures, pytest.approx(found.gpu_hours.value), found.open_all
 
         before = failures, hours, still = counted()
-        first, second, third = [one.id for one in ledger.list(30) if one.verdict != "no_fault" and one.job_id][:3]
-        ledger.step(second, "default", "1", LifecycleStep("merge", "ana", "cli", other=first), NOW)
-        ledger.step(third, "default", "2", LifecycleStep("merge", "ana", "cli", other=second), NOW)
+        first, second, third = [
+            one.id for one in ledger.incidents.list(30) if one.verdict != "no_fault" and one.job_id
+        ][:3]
+        ledger.lifecycle.step(second, "default", "1", LifecycleStep("merge", "ana", "cli", other=first), NOW)
+        ledger.lifecycle.step(third, "default", "2", LifecycleStep("merge", "ana", "cli", other=second), NOW)
         assert counted() == (failures - 2, hours, still - 2)
-        ledger.step(second, "default", "3", LifecycleStep("reopen", "ana", "cli"), NOW)
-        ledger.step(third, "default", "4", LifecycleStep("reopen", "ana", "cli"), NOW)
+        ledger.lifecycle.step(second, "default", "3", LifecycleStep("reopen", "ana", "cli"), NOW)
+        ledger.lifecycle.step(third, "default", "4", LifecycleStep("reopen", "ana", "cli"), NOW)
         assert counted() == before
 
 
 def test_an_empty_store(tmp_path):
     """Nothing is no error, and nothing is divided by nothing."""
     with Ledger(f"sqlite:///{tmp_path / 'signalbox.db'}") as ledger:
-        digest = compute(ledger, "default", Week(2026, 47), BERLIN, until=NOW, faults=FAULTS)
+        digest = compute(ledger.database, "default", Week(2026, 47), BERLIN, until=NOW, faults=FAULTS)
     assert digest.classes == ()
     assert [digest.failures, digest.reports, digest.new.compared] == [0, 0, 0]
     assert {None} == {one.between.value for one in digest.trend}

@@ -32,7 +32,7 @@ def digest_of(tmp_path, filler, seed=11):
     """The digest of a store."""
     with Ledger(f"sqlite:///{tmp_path / 'signalbox.db'}") as ledger:
         filler(ledger, seed)
-        return compute(ledger, "default", WEEK, BERLIN, until=NOW, faults=FAULTS)
+        return compute(ledger.database, "default", WEEK, BERLIN, until=NOW, faults=FAULTS)
 
 
 @pytest.fixture(scope="module")

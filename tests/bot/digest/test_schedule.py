@@ -39,7 +39,7 @@ def ledger(database):
 
 def put_out(ledger):
     """What was put out: messages, parcels, claims, numbers."""
-    with ledger.session() as session:
+    with ledger.database.session() as session:
         return (
             [(one.once, one.channel, one.state, one.facts, one.tenant) for one in session.exec(select(PostingRow))],
             [(one.method, one.payload) for one in session.exec(select(OutboxRow))],
@@ -58,18 +58,18 @@ WHOLE = (
 
 def test_nothing_before_its_time(ledger):
     """A second before it is due there is no claim and no message."""
-    assert tick(ledger, CONFIG, FAULTS, DUE - timedelta(seconds=1), "a") == []
+    assert tick(ledger.database, CONFIG, FAULTS, DUE - timedelta(seconds=1), "a") == []
     assert put_out(ledger) == ([], [], [], [])
 
 
 def test_once_however_often_it_is_asked_for(ledger):
     """The first tick puts it out; later ones, of others too, find it done, and the numbers stay as they were."""
-    assert len(tick(ledger, CONFIG, FAULTS, DUE, "a")) == 1
-    numbers = numbers_of(ledger, "default", "2026-W47")
+    assert len(tick(ledger.database, CONFIG, FAULTS, DUE, "a")) == 1
+    numbers = numbers_of(ledger.database, "default", "2026-W47")
     for minutes in (0, 1, 10, 3000):
-        assert tick(ledger, CONFIG, FAULTS, DUE + timedelta(minutes=minutes), "b") == []
+        assert tick(ledger.database, CONFIG, FAULTS, DUE + timedelta(minutes=minutes), "b") == []
     assert put_out(ledger) == WHOLE
-    assert numbers == numbers_of(ledger, "default", "2026-W47")
+    assert numbers == numbers_of(ledger.database, "default", "2026-W47")
     digest = loads(numbers)
     assert (digest.week, digest.zone, digest.until, digest.late) == (
         "2026-W47",
@@ -82,18 +82,18 @@ def test_once_however_often_it_is_asked_for(ledger):
 
 def test_late_up_to_three_days(ledger):
     """Where nothing ran on Monday it comes on Wednesday and says so; on Friday it is over."""
-    assert tick(ledger, CONFIG, FAULTS, DUE + timedelta(days=3, minutes=1), "a") == []
-    assert len(tick(ledger, CONFIG, FAULTS, DUE + timedelta(days=2), "a")) == 1
-    assert loads(numbers_of(ledger, "default", "2026-W47")).late
+    assert tick(ledger.database, CONFIG, FAULTS, DUE + timedelta(days=3, minutes=1), "a") == []
+    assert len(tick(ledger.database, CONFIG, FAULTS, DUE + timedelta(days=2), "a")) == 1
+    assert loads(numbers_of(ledger.database, "default", "2026-W47")).late
 
 
 def statements(ledger):
     """How many statements a tick has; it puts the digest out."""
     seen = count()
     listener = lambda *_: next(seen)  # noqa: E731
-    event.listen(ledger._engine, "before_cursor_execute", listener)
-    tick(ledger, CONFIG, FAULTS, DUE, "a")
-    event.remove(ledger._engine, "before_cursor_execute", listener)
+    event.listen(ledger.database._engine, "before_cursor_execute", listener)
+    tick(ledger.database, CONFIG, FAULTS, DUE, "a")
+    event.remove(ledger.database._engine, "before_cursor_execute", listener)
     return next(seen)
 
 
@@ -103,7 +103,7 @@ def test_whoever_dies_is_followed(ledger):
     many = statements(ledger)
     assert many >= 10
     for place in range(many):
-        with ledger.session(write=True) as session:
+        with ledger.database.session(write=True) as session:
             for table in (OutboxRow, PostingRow, ClaimRow, DigestRow):
                 for row in session.exec(select(table)):
                     session.delete(row)
@@ -113,12 +113,12 @@ def test_whoever_dies_is_followed(ledger):
             if next(left) == place:
                 raise Killed
 
-        event.listen(ledger._engine, "before_cursor_execute", die)
+        event.listen(ledger.database._engine, "before_cursor_execute", die)
         with pytest.raises(Killed):
-            tick(ledger, CONFIG, FAULTS, DUE, "a")
-        event.remove(ledger._engine, "before_cursor_execute", die)
-        tick(ledger, CONFIG, FAULTS, DUE + timedelta(minutes=1), "b")
-        tick(ledger, CONFIG, FAULTS, DUE + LEASE + timedelta(minutes=2), "b")
+            tick(ledger.database, CONFIG, FAULTS, DUE, "a")
+        event.remove(ledger.database._engine, "before_cursor_execute", die)
+        tick(ledger.database, CONFIG, FAULTS, DUE + timedelta(minutes=1), "b")
+        tick(ledger.database, CONFIG, FAULTS, DUE + LEASE + timedelta(minutes=2), "b")
         assert put_out(ledger) == WHOLE, place
 
 
@@ -129,7 +129,7 @@ def test_two_at_once(ledger, database):
     def ask(name):
         with Ledger(database) as mine:
             start.wait()
-            made.extend(tick(mine, CONFIG, FAULTS, DUE, name))
+            made.extend(tick(mine.database, CONFIG, FAULTS, DUE, name))
 
     threads = [threading.Thread(target=ask, args=(name,)) for name in "abcd"]
     for one in threads:
@@ -147,30 +147,30 @@ def test_one_who_is_slow_says_nothing_when_another_has_taken_over(ledger, monkey
 
     def slow(*args, **more):
         if next(calls) == 0:
-            tick(ledger, CONFIG, FAULTS, DUE + LEASE + timedelta(seconds=1), "b")
+            tick(ledger.database, CONFIG, FAULTS, DUE + LEASE + timedelta(seconds=1), "b")
         return real(*args, **more)
 
     monkeypatch.setattr(schedule, "_keep", slow)
-    assert tick(ledger, CONFIG, FAULTS, DUE, "a") == []
+    assert tick(ledger.database, CONFIG, FAULTS, DUE, "a") == []
     assert put_out(ledger) == WHOLE
 
 
 def test_an_error_of_ours_is_told(ledger, caplog):
     """Where the figures cannot be worked out there is a message with the id of the error, and the log has more under it."""
-    assert len(tick(ledger, CONFIG, {"nvlink_fault": None}, DUE, "a")) == 1
+    assert len(tick(ledger.database, CONFIG, {"nvlink_fault": None}, DUE, "a")) == 1
     messages, parcels, claims, [(week, error)] = put_out(ledger)
     assert (week, parcels, claims) == ("2026-W47", [], WHOLE[2])
     assert messages[0][3] == f'{{"week":"2026-W47","error":"{error}"}}'
     assert f"error {error}" in caplog.text
-    assert numbers_of(ledger, "default", "2026-W47") is None
+    assert numbers_of(ledger.database, "default", "2026-W47") is None
 
 
 def test_its_files(tmp_path):
     """Pictures, page and numbers, the pictures the same each time they are drawn from what is kept."""
     with Ledger(f"sqlite:///{tmp_path / 'signalbox.db'}") as ledger:
         fill(ledger, 3, days=12, pace=0.5, until=DUE)
-        tick(ledger, CONFIG, FAULTS, DUE, "a")
-        numbers = numbers_of(ledger, "default", "2026-W47")
+        tick(ledger.database, CONFIG, FAULTS, DUE, "a")
+        numbers = numbers_of(ledger.database, "default", "2026-W47")
     files = files_of(numbers)
     assert [one.name for one in files] == [
         f"failures-2026-W47{end}" for end in ("-pareto.png", "-trend.png", "-nodes.png", ".html", ".json")

@@ -53,16 +53,16 @@ def end(job: str = "1", name: str = "llm-run7", at: datetime = NOW) -> Successfu
 
 def note(ledger: Ledger, successful_run: SuccessfulRun, now: datetime = NOW) -> bool:
     """Note it; whether it was news."""
-    return ledger.write(lambda session: record_successful_run(session, successful_run, now))
+    return ledger.database.write(lambda session: record_successful_run(session, successful_run, now))
 
 
 def orders(ledger: Ledger) -> list[KeepBaselinePayload]:
     """The runs that are asked for."""
     found = []
-    while (work := ledger.claim("w", NOW)) is not None:
+    while (work := ledger.tasks.claim("w", NOW)) is not None:
         assert work.kind == GOOD_RUN
         found.append(msgspec.json.decode(work.payload, type=KeepBaselinePayload))
-        ledger.complete(work.id, "w", NOW, "")
+        ledger.tasks.complete(work.id, "w", NOW, "")
     return found
 
 
@@ -78,7 +78,7 @@ def test_of_a_family_one_run_a_day_is_asked_for(ledger: Ledger) -> None:
     assert orders(ledger) == []
     assert note(ledger, end("6", "llm-run9", NOW + timedelta(hours=25)), NOW + timedelta(hours=25))
     assert [order.job for order in orders(ledger)] == ["6"]
-    with ledger.session() as session:
+    with ledger.database.session() as session:
         assert len(session.exec(select(GoodEndRow)).all()) == 6
 
 
@@ -86,7 +86,7 @@ def test_a_clock_that_is_ahead_and_none_at_all(ledger: Ledger) -> None:
     """An end lies neither in the future nor before all times."""
     note(ledger, end("1", at=NOW + timedelta(days=9)))
     note(ledger, SuccessfulRun(end("2").facts, -1e18))
-    with ledger.session() as session:
+    with ledger.database.session() as session:
         assert [row.at for row in session.exec(select(GoodEndRow).order_by(GoodEndRow.at))] == [
             datetime(1970, 1, 1, tzinfo=UTC),
             NOW,
@@ -95,7 +95,7 @@ def test_a_clock_that_is_ahead_and_none_at_all(ledger: Ledger) -> None:
 
 def test_the_noter_writes_through_what_it_is_given(ledger: Ledger) -> None:
     """As the watcher of endings has it."""
-    successful_run_recorder(lambda: nullcontext(ledger))(end("1"))
+    successful_run_recorder(lambda: nullcontext(ledger.database))(end("1"))
     assert not note(ledger, end("1"))
 
 
@@ -120,16 +120,16 @@ def test_which_runs_others_may_be_measured_by(report: Report, words: str | None)
 
 def test_a_good_run_is_kept_and_found_by_its_like(ledger: Ledger, known: Knowledge) -> None:
     """By the next failed run of its name; what it was not is no line of it."""
-    told = keep_bundle(ledger, known, GOOD, tenant="default", label="healthy")
+    told = keep_bundle(ledger.database, known, GOOD, tenant="default", label="healthy")
     assert told.startswith("kept as the good run of lm-tiny: ")
-    assert [(item.family, item.label) for item in listed(ledger, "default")] == [(FAMILY, "healthy")]
-    find = finder(lambda: ledger, "default")
+    assert [(item.family, item.label) for item in listed(ledger.database, "default")] == [(FAMILY, "healthy")]
+    find = finder(lambda: ledger.database, "default")
     good = find(Job(name="lm-tiny-run3", framework="pytorch-ddp"))
     assert good is not None
     assert good.lines > 100
     assert find(Job(name="else", framework="pytorch-ddp")) is None
     assert find(Job()) is None
-    assert finder(lambda: ledger, "other")(Job(name="lm-tiny", framework="pytorch-ddp")) is None
+    assert finder(lambda: ledger.database, "other")(Job(name="lm-tiny", framework="pytorch-ddp")) is None
 
 
 def changed(folder: Path, source: Path, **told: str) -> Path:
@@ -147,18 +147,20 @@ def changed(folder: Path, source: Path, **told: str) -> Path:
 def test_a_run_that_failed_is_never_kept(ledger: Ledger, known: Knowledge, tmp_path: Path) -> None:
     """Whatever its scheduler says, and whatever it is called; the good one before it stays."""
     lies = changed(tmp_path / "lies", BAD, state="COMPLETED")
-    assert keep_bundle(ledger, known, lies, tenant="default", label="x").startswith("not kept: it did not end well")
+    assert keep_bundle(ledger.database, known, lies, tenant="default", label="x").startswith(
+        "not kept: it did not end well"
+    )
     nameless = changed(tmp_path / "nameless", GOOD, name="''")
-    assert keep_bundle(ledger, known, nameless, tenant="default", label="x") == "not kept: the job has no name"
+    assert keep_bundle(ledger.database, known, nameless, tenant="default", label="x") == "not kept: the job has no name"
     stopped = changed(tmp_path / "stopped", GOOD, state="CANCELLED")
-    assert "cancelled" in keep_bundle(ledger, known, stopped, tenant="default", label="x")
-    assert listed(ledger, "default") == ()
+    assert "cancelled" in keep_bundle(ledger.database, known, stopped, tenant="default", label="x")
+    assert listed(ledger.database, "default") == ()
 
 
 def test_a_run_that_is_too_large_is_not_read(ledger: Ledger, known: Knowledge, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is work beside the diagnoses."""
     monkeypatch.setattr("bot.handlers.keep_baseline.MOST_BYTES", 1000)
-    assert keep_bundle(ledger, known, GOOD, tenant="default", label="x").startswith("not kept: its logs have")
+    assert keep_bundle(ledger.database, known, GOOD, tenant="default", label="x").startswith("not kept: its logs have")
 
 
 def test_the_worker_collects_and_keeps_it(
@@ -168,12 +170,12 @@ def test_the_worker_collects_and_keeps_it(
     monkeypatch.setenv("SIGNALBOX_STATE", str(tmp_path / "state"))
     shutil.copytree(GOOD, tmp_path / "runs" / "fine")
     config = Config((Cluster("c1", "default", (Connector("b", "bundles", BundlesSettings(str(tmp_path / "runs"))),)),))
-    does = {GOOD_RUN: KeepBaselineHandler(ledger, known, config).do}
+    does = {GOOD_RUN: KeepBaselineHandler(ledger.database, known, config).do}
     for job in ("lm-tiny", "gone"):
         order = KeepBaselinePayload(job, "default", job)
         work, _ = ledger.enqueue(order.request(), NOW)
-        assert step(ledger, does, "w")
-        done = ledger.work(work.id)
+        assert step(ledger.tasks, does, "w")
+        done = ledger.tasks.work(work.id)
         assert done is not None
         assert (done.state, (done.result or "")[:8]) == ("done", "kept as " if job != "gone" else "not kept"), done
-    assert [item.family for item in listed(ledger, "default")] == [FAMILY]
+    assert [item.family for item in listed(ledger.database, "default")] == [FAMILY]

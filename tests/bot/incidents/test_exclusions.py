@@ -36,13 +36,13 @@ DAY = timedelta(days=1)
 def ledger(database: str) -> Iterator[Ledger]:
     """An incident whose decision leaves out gpu-017, not proposed yet."""
     with Ledger(database) as made:
-        made.add(dumps(FALLEN_GPU), FALLEN_GPU, b"", None, NOW)
+        made.incidents.add(dumps(FALLEN_GPU), FALLEN_GPU, b"", None, NOW)
         yield made
 
 
 def proposed(ledger: Ledger, report: Report = FALLEN_GPU, incident: int = 1, at: datetime = NOW) -> int:
     """Propose what a report's decision leaves out; how many are new."""
-    return ledger.write(
+    return ledger.database.write(
         lambda session: propose_within(session, report, tenant="default", cluster="c1", incident=incident, now=at)
     )
 
@@ -57,7 +57,7 @@ def in_force(
     ledger: Ledger, *nodes: str, at: datetime = NOW, cluster: str | None = "c1", job: str = "llm"
 ) -> list[str]:
     """Which of these are barred for a job."""
-    with ledger.session() as session:
+    with ledger.database.session() as session:
         found = in_force_within(session, "default", cluster, nodes=nodes, jobs=(job,), now=at)
     return sorted(f"{one.node} {one.scope}" for one in found)
 
@@ -65,7 +65,7 @@ def in_force(
 def test_a_diagnosis_proposes_and_bars_nothing_by_itself(ledger: Ledger) -> None:
     """Once, however often it is diagnosed, and whoever else names the node meanwhile."""
     assert [proposed(ledger), proposed(ledger), proposed(ledger, incident=2)] == [1, 0, 0]
-    (one,) = ledger.bars("default")
+    (one,) = ledger.exclusions.list("default")
     assert (one.node, one.scope, one.state, one.who, one.incident_id) == (
         "gpu-017",
         "cluster",
@@ -80,18 +80,18 @@ def test_a_diagnosis_proposes_and_bars_nothing_by_itself(ledger: Ledger) -> None
 def test_who_confirms_bars_it_and_stands_in_the_audit(ledger: Ledger) -> None:
     """The messages about the incident say it; a second delivery of the click changes nothing."""
     proposed(ledger)
-    with ledger.session(write=True) as session:
+    with ledger.database.session(write=True) as session:
         session.add(
             PostingRow(
                 handle="h", once="o", tenant="default", channel="C1", incident_id=1, created_at=NOW, ready_at=NOW
             )
         )
-    assert ledger.decide(1, "default", "barred", "ana", NOW)[1]
-    assert not ledger.decide(1, "default", "barred", "ana", NOW + DAY)[1]
-    (one,) = ledger.bars("default")
+    assert ledger.exclusions.decide(1, "default", "barred", "ana", NOW)[1]
+    assert not ledger.exclusions.decide(1, "default", "barred", "ana", NOW + DAY)[1]
+    (one,) = ledger.exclusions.list("default")
     assert in_words(one, NOW) == "barred for the cluster on 2026-03-02 by ana"
     assert in_force(ledger, "gpu-017", "gpu-018") == ["gpu-017 cluster"]
-    with ledger.session() as session:
+    with ledger.database.session() as session:
         assert [(row.who, row.verb, row.what) for row in session.exec(select(AuditRow))] == [
             ("ana", "bar", "barred gpu-017")
         ]
@@ -101,11 +101,11 @@ def test_who_confirms_bars_it_and_stands_in_the_audit(ledger: Ledger) -> None:
 def test_of_two_people_the_second_is_told_what_the_first_did(ledger: Ledger) -> None:
     """Refused and confirmed at once: one of both holds."""
     proposed(ledger)
-    ledger.decide(1, "default", "refused", "ana", NOW)
+    ledger.exclusions.decide(1, "default", "refused", "ana", NOW)
     with pytest.raises(AlreadyDecided, match=r"gpu-017 was refused by ana on 2026-03-02 08:30Z"):
-        ledger.decide(1, "default", "barred", "bob", NOW)
+        ledger.exclusions.decide(1, "default", "barred", "bob", NOW)
     with pytest.raises(AlreadyDecided, match="was refused by ana"):
-        ledger.decide(1, "default", "lifted", "bob", NOW)
+        ledger.exclusions.decide(1, "default", "lifted", "bob", NOW)
     assert in_force(ledger, "gpu-017") == []
 
 
@@ -117,7 +117,7 @@ def test_several_who_decide_at_once_end_with_one_decision(ledger: Ledger) -> Non
     def decide(number: int) -> None:
         to = "barred" if number % 2 else "refused"
         try:
-            _, new = ledger.decide(1, "default", to, f"p{number}", NOW)  # type: ignore[arg-type]
+            _, new = ledger.exclusions.decide(1, "default", to, f"p{number}", NOW)  # type: ignore[arg-type]
             told.append(f"new {to}" if new else f"same {to}")
         except AlreadyDecided:
             told.append("late")
@@ -135,24 +135,24 @@ def test_several_who_decide_at_once_end_with_one_decision(ledger: Ledger) -> Non
 def test_what_was_refused_for_an_incident_is_not_proposed_by_it_again(ledger: Ledger) -> None:
     """Another incident may propose it."""
     proposed(ledger)
-    ledger.decide(1, "default", "refused", "ana", NOW)
+    ledger.exclusions.decide(1, "default", "refused", "ana", NOW)
     assert proposed(ledger, at=NOW + DAY) == 0
     assert proposed(ledger, incident=2, at=NOW + DAY) == 1
 
 
 def test_a_bar_ends_with_its_time(ledger: Ledger) -> None:
     """It is in force until then; after that it makes room for the next one."""
-    one = ledger.bar(ExclusionRequest("default", "c1", "gpu-1", until=NOW + DAY, why="ECC"), "ana", NOW)
+    one = ledger.exclusions.add(ExclusionRequest("default", "c1", "gpu-1", until=NOW + DAY, why="ECC"), "ana", NOW)
     assert in_words(one, NOW) == "barred for the cluster on 2026-03-02 by ana, until 2026-03-03 08:30Z"
     assert in_force(ledger, "gpu-1") == ["gpu-1 cluster"]
     assert in_force(ledger, "gpu-1", at=NOW + DAY) == []
     assert in_words(one, NOW + DAY) == "not barred any more: its time was over on 2026-03-03"
     with pytest.raises(AlreadyDecided, match="was over on 2026-03-03"):
-        ledger.decide(one.id, "default", "lifted", "bob", NOW + 2 * DAY)
-    again = ledger.bar(ExclusionRequest("default", "c1", "gpu-1"), "bob", NOW + 2 * DAY)
+        ledger.exclusions.decide(one.id, "default", "lifted", "bob", NOW + 2 * DAY)
+    again = ledger.exclusions.add(ExclusionRequest("default", "c1", "gpu-1"), "bob", NOW + 2 * DAY)
     states = [
         (each.id, each.state, each.decided_by)
-        for each in ledger.bars("default", node="gpu-1", states=("barred", "lifted"))
+        for each in ledger.exclusions.list("default", node="gpu-1", states=("barred", "lifted"))
     ]
     assert states == [(again.id, "barred", "bob"), (one.id, "lifted", "signalbox")]
 
@@ -160,27 +160,27 @@ def test_a_bar_ends_with_its_time(ledger: Ledger) -> None:
 def test_a_person_bars_what_is_proposed_and_nothing_twice(ledger: Ledger) -> None:
     """The proposal becomes the bar; who comes second is told."""
     proposed(ledger)
-    one = ledger.bar(ExclusionRequest("default", "c1", " gpu-017 ", why="seen it myself"), "ana", NOW)
+    one = ledger.exclusions.add(ExclusionRequest("default", "c1", " gpu-017 ", why="seen it myself"), "ana", NOW)
     assert (one.id, one.state, one.why) == (1, "barred", "seen it myself")
     with pytest.raises(AlreadyDecided, match="gpu-017 is barred already by ana"):
-        ledger.bar(ExclusionRequest("default", "c1", "gpu-017"), "bob", NOW)
-    ledger.decide(1, "default", "lifted", "bob", NOW)
-    assert ledger.bar(ExclusionRequest("default", "c1", "gpu-017"), "bob", NOW).id == 2
+        ledger.exclusions.add(ExclusionRequest("default", "c1", "gpu-017"), "bob", NOW)
+    ledger.exclusions.decide(1, "default", "lifted", "bob", NOW)
+    assert ledger.exclusions.add(ExclusionRequest("default", "c1", "gpu-017"), "bob", NOW).id == 2
 
 
 def test_for_one_job_for_one_cluster_for_one_tenant(ledger: Ledger) -> None:
     """A bar holds for those that it was made for."""
-    ledger.bar(ExclusionRequest("default", "c1", "gpu-1", "job", "llm"), "ana", NOW)
-    ledger.bar(ExclusionRequest("default", "c2", "gpu-2"), "ana", NOW)
-    ledger.bar(ExclusionRequest("other", "c1", "gpu-3"), "ana", NOW)
-    ledger.bar(ExclusionRequest("default", "", "gpu-4"), "ana", NOW)
+    ledger.exclusions.add(ExclusionRequest("default", "c1", "gpu-1", "job", "llm"), "ana", NOW)
+    ledger.exclusions.add(ExclusionRequest("default", "c2", "gpu-2"), "ana", NOW)
+    ledger.exclusions.add(ExclusionRequest("other", "c1", "gpu-3"), "ana", NOW)
+    ledger.exclusions.add(ExclusionRequest("default", "", "gpu-4"), "ana", NOW)
     names = ("gpu-1", "gpu-2", "gpu-3", "gpu-4")
     assert in_force(ledger, *names) == ["gpu-1 job", "gpu-4 cluster"]
     assert in_force(ledger, *names, job="else") == ["gpu-4 cluster"]
     assert in_force(ledger, *names, cluster=None, job="else") == ["gpu-2 cluster", "gpu-4 cluster"]
-    assert [one.node for one in ledger.bars("other")] == ["gpu-3"]
+    assert [one.node for one in ledger.exclusions.list("other")] == ["gpu-3"]
     with pytest.raises(ExclusionNotFound):
-        ledger.decide(3, "default", "lifted", "mallory", NOW)
+        ledger.exclusions.decide(3, "default", "lifted", "mallory", NOW)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_for_one_job_for_one_cluster_for_one_tenant(ledger: Ledger) -> None:
 def test_hostile_names_are_no_names(ledger: Ledger, name: str) -> None:
     """A person is told; of a report's they are left out: its lines may say anything."""
     with pytest.raises(SignalboxError, match="no name of a node"):
-        ledger.bar(ExclusionRequest("default", "c1", name), "ana", NOW)
+        ledger.exclusions.add(ExclusionRequest("default", "c1", name), "ana", NOW)
     assert proposed(ledger, excluding(name)) == 0
 
 
@@ -213,13 +213,13 @@ def test_hostile_names_are_no_names(ledger: Ledger, name: str) -> None:
 def test_numbers_that_no_bar_has(ledger: Ledger, number: int) -> None:
     """As a person may type them."""
     with pytest.raises(ExclusionNotFound, match=r"there is no bar"):
-        ledger.decide(number, "default", "barred", "ana", NOW)
+        ledger.exclusions.decide(number, "default", "barred", "ana", NOW)
 
 
 def test_an_end_in_the_past_is_refused(ledger: Ledger) -> None:
     """It would bar nothing."""
     with pytest.raises(SignalboxError, match="lies in the past"):
-        ledger.bar(ExclusionRequest("default", "c1", "gpu-1", until=NOW), "ana", NOW)
+        ledger.exclusions.add(ExclusionRequest("default", "c1", "gpu-1", until=NOW), "ana", NOW)
 
 
 def test_hundreds_of_nodes_are_no_nodes_fault(ledger: Ledger) -> None:
@@ -228,14 +228,14 @@ def test_hundreds_of_nodes_are_no_nodes_fault(ledger: Ledger) -> None:
     nameless = replace(excluding("gpu-900", scope="job"), job=replace(FALLEN_GPU.job, id=None, name=None))
     assert proposed(ledger, nameless) == 0
     assert proposed(ledger, excluding("gpu-901", scope="job")) == 1
-    assert ledger.bars("default")[0].job == "llm-70b"
+    assert ledger.exclusions.list("default")[0].job == "llm-70b"
 
 
 def test_thousands_of_bars_are_listed_in_parts_and_asked_quickly(ledger: Ledger) -> None:
     """A job of many nodes asks for its own alone."""
     from bot.store.tables import BarRow
 
-    with ledger.session(write=True) as session:
+    with ledger.database.session(write=True) as session:
         for n in range(1200):
             session.add(
                 BarRow(
@@ -243,19 +243,19 @@ def test_thousands_of_bars_are_listed_in_parts_and_asked_quickly(ledger: Ledger)
                     since=NOW + timedelta(seconds=n), who="ana", why="",
                 )
             )  # fmt: skip
-    assert [one.node for one in ledger.bars("default", limit=2)] == ["n1199", "n1198"]
+    assert [one.node for one in ledger.exclusions.list("default", limit=2)] == ["n1199", "n1198"]
     assert in_force(ledger, *(f"n{n}" for n in range(1190, 2700))) == [f"n{n} cluster" for n in range(1190, 1200)]
 
 
 def test_several_are_decided_in_one_go(ledger: Ledger) -> None:
     """Those that somebody decided otherwise meanwhile are told."""
     proposed(ledger, excluding("a1", "a2", "a3"))
-    found = ledger.bars_of(1)
-    ledger.decide(2, "default", "refused", "bob", NOW)
-    done, late = ledger.decide_all(found, "barred", "ana", NOW)
+    found = ledger.exclusions.of_incident(1)
+    ledger.exclusions.decide(2, "default", "refused", "bob", NOW)
+    done, late = ledger.exclusions.decide_all(found, "barred", "ana", NOW)
     assert [(one.node, one.state) for one in done] == [("a1", "barred"), ("a3", "barred")]
     assert late == ("a2 was refused by bob on 2026-03-02 08:30Z",)
-    assert [(one.node, one.state) for one in ledger.bars_of(1)] == [
+    assert [(one.node, one.state) for one in ledger.exclusions.of_incident(1)] == [
         ("a1", "barred"),
         ("a2", "refused"),
         ("a3", "barred"),

@@ -66,9 +66,9 @@ def grafana() -> tuple[Flask, dict[int, dict]]:
 def ledger(tmp_path):
     """A ledger with one incident that was closed."""
     with Ledger(f"sqlite:///{tmp_path / 'x.db'}") as one:
-        one.add(dumps(FALLEN_GPU), FALLEN_GPU, b"", None, NOW)
+        one.incidents.add(dumps(FALLEN_GPU), FALLEN_GPU, b"", None, NOW)
         said = Closing("U1", "slack", "right", "shown", "gpu_fell_off_bus", "xid-catalogue", ("gpu-017",), "drained")
-        one.annotate(1, "default", "k1", said, NOW)
+        one.closings.annotate(1, "default", "k1", said, NOW)
         yield one
 
 
@@ -84,7 +84,7 @@ def test_an_incident_is_one_annotation_that_changes(ledger, monkeypatch):
         assert one["text"] == "llm-70b: gpu_fell_off_bus, nodes gpu-017. drained"
         assert one["tags"] == ["signalbox", "incident-1", "fault-gpu_fell_off_bus", "node-gpu-017", "cluster-west"]
         assert one["time"] <= one["timeEnd"]
-        ledger.annotate(1, "default", "k2", Closing("U2", "slack", "wrong", "fault", "disk_full"), NOW)
+        ledger.closings.annotate(1, "default", "k2", Closing("U2", "slack", "wrong", "fault", "disk_full"), NOW)
         annotate(to, ledger, 1)
         assert [one["text"] for one in kept.values()] == ["llm-70b: disk_full"]
 
@@ -100,5 +100,5 @@ def test_a_refusal_is_told(ledger, monkeypatch):
 def test_nothing_is_sent_of_what_nobody_closed(tmp_path):
     """No request is made."""
     with Ledger(f"sqlite:///{tmp_path / 'y.db'}") as one:
-        one.add(dumps(FALLEN_GPU), FALLEN_GPU, b"", None, NOW)
+        one.incidents.add(dumps(FALLEN_GPU), FALLEN_GPU, b"", None, NOW)
         annotate(Grafana(Endpoint("http://127.0.0.1:1")), one, 1)

@@ -37,7 +37,7 @@ def add(ledger: Ledger, number: int, *, tenant: str = "default", past: bool = Fa
     """An incident of so many hours ago."""
     report = replace(FALLEN_GPU, id=f"r{number}", **{"summary": "GPU 3 fell off", **more})  # type: ignore[arg-type]
     origin = Origin(tenant, backfilled=past)
-    return ledger.add(dumps_report(report), report, b"", None, NOW - number * HOUR, origin=origin)
+    return ledger.incidents.add(dumps_report(report), report, b"", None, NOW - number * HOUR, origin=origin)
 
 
 def line(incident: int, hours: float, told: str = "GPU 3 fell off", **more: object) -> HandoverIncident:
@@ -54,7 +54,7 @@ def test_a_shift(database: str) -> None:
         old = add(ledger, 99, phase="hung")
         add(ledger, 1, tenant="other")
         add(ledger, 5, past=True)
-        ledger.add(dumps_report(HEALTHY), HEALTHY, b"", None, NOW - HOUR)
+        ledger.incidents.add(dumps_report(HEALTHY), HEALTHY, b"", None, NOW - HOUR)
         steps = (
             (1, LifecycleStep("ack", "ana", "cli")),
             (2, LifecycleStep("snooze", "ana", "cli", until=NOW + HOUR)),
@@ -62,14 +62,14 @@ def test_a_shift(database: str) -> None:
             (7, LifecycleStep("assign", "ben", "cli", assignee="eve", note="knows it")),
         )
         for minutes, (number, step) in enumerate(steps):
-            ledger.step(number, "default", str(number), step, NOW - HOUR + timedelta(minutes=minutes))
+            ledger.lifecycle.step(number, "default", str(number), step, NOW - HOUR + timedelta(minutes=minutes))
         closed = Closing("ana", "cli", "right", "shown", "gpu_fell_off_bus")
-        ledger.annotate(5, "default", "a", closed, NOW - 2 * HOUR)
-        ledger.annotate(5, "default", "b", replace(closed, who="ben", cause="unknown", fault=None), NOW - HOUR)
-        ledger.annotate(6, "default", "c", closed, NOW - 13 * HOUR)
-        with ledger.session(write=True) as session:
+        ledger.closings.annotate(5, "default", "a", closed, NOW - 2 * HOUR)
+        ledger.closings.annotate(5, "default", "b", replace(closed, who="ben", cause="unknown", fault=None), NOW - HOUR)
+        ledger.closings.annotate(6, "default", "c", closed, NOW - 13 * HOUR)
+        with ledger.database.session(write=True) as session:
             _waiting(session, hung)
-        found = handover(ledger, "default", SINCE, NOW)
+        found = handover(ledger.database, "default", SINCE, NOW)
     open_ones = (
         line(1, 2, state="acknowledged", assignee="ana"),
         line(hung, 3, "no rank steps"),
@@ -153,7 +153,7 @@ def test_long_lists_have_an_end(url: str) -> None:
     with Ledger(url) as ledger:
         for number in range(MOST + 5):
             add(ledger, number, summary=f"\x1b[2J{number} password=hunter2secret " + "x" * 999)
-        found = handover(ledger, "default", NOW - 99 * HOUR, NOW)
+        found = handover(ledger.database, "default", NOW - 99 * HOUR, NOW)
     assert (found.open.count, len(found.open.lines)) == (MOST + 5, MOST)
     told = text(found)
     assert "... and 5 more" in told
@@ -164,6 +164,6 @@ def test_long_lists_have_an_end(url: str) -> None:
 def test_nothing_is_said_so(url: str, tenant: str) -> None:
     """An empty store: each list says none."""
     with Ledger(url) as ledger:
-        told = text(handover(ledger, tenant, SINCE, NOW))
+        told = text(handover(ledger.database, tenant, SINCE, NOW))
     assert told.count("none") == 6
     assert "Waiting:\n  nothing" in told

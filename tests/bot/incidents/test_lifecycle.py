@@ -28,10 +28,10 @@ def ledger(database: str) -> Iterator[Ledger]:
     with Ledger(database) as made:
         for hour in range(4):
             report = replace(FALLEN_GPU, id=f"r{hour}")
-            made.add(dumps(report), report, b"", None, NOW + hour * HOUR)
+            made.incidents.add(dumps(report), report, b"", None, NOW + hour * HOUR)
         foreign = replace(FALLEN_GPU, id="foreign")
-        number = made.add(dumps(foreign), foreign, b"", None, NOW)
-        with made.session(write=True) as session:
+        number = made.incidents.add(dumps(foreign), foreign, b"", None, NOW)
+        with made.database.session(write=True) as session:
             session.connection().exec_driver_sql(f"UPDATE incident SET tenant = 'other' WHERE id = {number}")  # noqa: S608
         yield made
 
@@ -41,12 +41,12 @@ def step(
 ) -> bool:
     """Take a step."""
     taken = LifecycleStep(verb, who, "cli", **more)  # type: ignore[arg-type]
-    return ledger.step(incident, "default", key or f"{incident} {verb} {who} {at} {more}"[:180], taken, at)
+    return ledger.lifecycle.step(incident, "default", key or f"{incident} {verb} {who} {at} {more}"[:180], taken, at)
 
 
 def incident(ledger: Ledger, number: int) -> Incident:
     """It, as it is now."""
-    found = ledger.answer(number)
+    found = ledger.incidents.answer(number)
     assert found is not None
     return found.incident
 
@@ -58,7 +58,7 @@ def state(ledger: Ledger, number: int, at: datetime = NOW) -> State:
 
 def close(ledger: Ledger, number: int, at: datetime = NOW) -> None:
     """Say what it was."""
-    ledger.annotate(
+    ledger.closings.annotate(
         number, "default", f"close {number} {at}", Closing("ana", "cli", "right", "shown", "gpu_fell_off_bus"), at
     )
 
@@ -83,7 +83,7 @@ def test_a_second_delivery_changes_nothing(ledger: Ledger) -> None:
     assert step(ledger, 1, "reopen", key="one")
     assert not step(ledger, 1, "reopen", key="one", at=NOW + HOUR)
     assert incident(ledger, 1).reopened_at == NOW
-    assert len(ledger.steps(1)) == 1
+    assert len(ledger.lifecycle.steps(1)) == 1
 
 
 def test_two_deliveries_at_one_moment_are_one_step(ledger: Ledger) -> None:
@@ -95,23 +95,23 @@ def test_two_deliveries_at_one_moment_are_one_step(ledger: Ledger) -> None:
     for one in threads:
         one.join(60)
     assert sorted(found) == [False] * 7 + [True]
-    assert len(ledger.steps(1)) == 1
+    assert len(ledger.lifecycle.steps(1)) == 1
 
 
 def test_snoozed_it_is_in_no_list_until_then(ledger: Ledger) -> None:
     """At the time itself it is there again, by itself; who acknowledges it wakes it."""
     step(ledger, 1, "snooze", until=NOW + HOUR)
     before, then = (IncidentFilter("default", NOW, to_do=True), IncidentFilter("default", NOW + HOUR, to_do=True))
-    assert [one.id for one in ledger.list(10, before)] == [4, 3, 2]
-    assert [one.id for one in ledger.list(10, then)] == [4, 3, 2, 1]
-    assert (ledger.count(before), ledger.count(then)) == (3, 4)
+    assert [one.id for one in ledger.incidents.list(10, before)] == [4, 3, 2]
+    assert [one.id for one in ledger.incidents.list(10, then)] == [4, 3, 2, 1]
+    assert (ledger.incidents.count(before), ledger.incidents.count(then)) == (3, 4)
     step(ledger, 1, "ack")
-    assert [one.id for one in ledger.list(10, before)] == [4, 3, 2, 1]
+    assert [one.id for one in ledger.incidents.list(10, before)] == [4, 3, 2, 1]
 
 
 def test_a_reminder_waits_for_the_snooze(ledger: Ledger) -> None:
     """It is not asked what it was while it sleeps."""
-    with ledger.session(write=True) as session:
+    with ledger.database.session(write=True) as session:
         session.add(
             PostingRow(
                 handle="h", once="remind:1", tenant="default", channel="U0ADA", incident_id=1, asked_by="U0ADA",
@@ -119,8 +119,8 @@ def test_a_reminder_waits_for_the_snooze(ledger: Ledger) -> None:
             )
         )  # fmt: skip
     step(ledger, 1, "snooze", until=NOW + 3 * HOUR)
-    assert ledger.claim_message(NOW + 2 * HOUR) is None
-    waking = ledger.claim_message(NOW + 3 * HOUR)
+    assert ledger.messages.claim_message(NOW + 2 * HOUR) is None
+    waking = ledger.messages.claim_message(NOW + 3 * HOUR)
     assert waking is not None
     assert waking.state == "reminder"
 
@@ -131,10 +131,10 @@ def test_merged_it_is_a_part_of_another_one(ledger: Ledger) -> None:
     step(ledger, 3, "merge", other=2)
     step(ledger, 1, "merge", other=4)
     assert [incident(ledger, one).merged_into for one in (1, 2, 3, 4)] == [4, 4, 4, None]
-    assert ledger.family(4) == MergedIncidents(None, ((1, "llm-70b"), (2, "llm-70b"), (3, "llm-70b")))
-    assert ledger.family(2) == MergedIncidents((4, "llm-70b"))
-    assert [one.id for one in ledger.list(10, IncidentFilter("default", NOW, awake=True))] == [4]
-    assert [told(one, 1) for one in ledger.steps(1)] == [
+    assert ledger.lifecycle.family(4) == MergedIncidents(None, ((1, "llm-70b"), (2, "llm-70b"), (3, "llm-70b")))
+    assert ledger.lifecycle.family(2) == MergedIncidents((4, "llm-70b"))
+    assert [one.id for one in ledger.incidents.list(10, IncidentFilter("default", NOW, awake=True))] == [4]
+    assert [told(one, 1) for one in ledger.lifecycle.steps(1)] == [
         "incident 2 merged into it",
         "incident 3 merged into it",
         "merged into incident 4",
@@ -165,10 +165,10 @@ def test_reopened_what_was_said_holds_no_more(ledger: Ledger) -> None:
     step(ledger, 1, "assign", assignee="grace")
     close(ledger, 1)
     step(ledger, 1, "reopen", at=NOW + HOUR, note="it came again")
-    assert (state(ledger, 1), incident(ledger, 1).assignee, word(ledger.said(1))) == ("open", "grace", None)
-    assert [one.void for one in ledger.said(1)] == [True]
+    assert (state(ledger, 1), incident(ledger, 1).assignee, word(ledger.closings.said(1))) == ("open", "grace", None)
+    assert [one.void for one in ledger.closings.said(1)] == [True]
     close(ledger, 1, NOW + 2 * HOUR)
-    last = word(ledger.said(1))
+    last = word(ledger.closings.said(1))
     assert last is not None
     assert (last.last.version, state(ledger, 1)) == (2, "closed")
 
@@ -177,7 +177,7 @@ def test_reopened_a_part_is_on_its_own(ledger: Ledger) -> None:
     """It is open if nobody had closed it; a snoozed one wakes up and stays acknowledged."""
     step(ledger, 2, "merge", other=1)
     step(ledger, 2, "reopen")
-    assert (state(ledger, 2), ledger.family(1)) == ("open", MergedIncidents())
+    assert (state(ledger, 2), ledger.lifecycle.family(1)) == ("open", MergedIncidents())
     step(ledger, 3, "ack")
     step(ledger, 3, "snooze", until=NOW + HOUR)
     step(ledger, 3, "reopen")
@@ -226,14 +226,17 @@ def test_the_state_is_the_same_on_the_table(ledger: Ledger) -> None:
     close(ledger, 2)
     step(ledger, 3, "snooze", until=NOW + HOUR)
     step(ledger, 4, "merge", other=1)
-    lists = {one: [found.id for found in ledger.list(10, IncidentFilter("default", NOW, state=one))] for one in STATES}
+    lists = {
+        one: [found.id for found in ledger.incidents.list(10, IncidentFilter("default", NOW, state=one))]
+        for one in STATES
+    }
     assert lists == {"open": [], "acknowledged": [1], "snoozed": [3], "closed": [2], "merged": [4]}
 
 
 def test_hostile_words_are_kept_as_one_line(ledger: Ledger) -> None:
     """NULs, lone surrogates and line breaks of a note; and not without end."""
     step(ledger, 1, "assign", assignee="a\0b\ud800\nc" + "x" * 9999, note="one\ntwo " * 999)
-    (kept,) = ledger.steps(1)
+    (kept,) = ledger.lifecycle.steps(1)
     assert isinstance(kept, RecordedStep)
     assert (kept.step.assignee or "").startswith("a?b? cxxx")
     assert (len(kept.step.assignee or ""), len(kept.step.note)) == (200, 500)

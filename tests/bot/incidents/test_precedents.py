@@ -78,7 +78,7 @@ def add(
     )
     kept = {TRACE: msgspec.json.encode(trace)} if trace is not None else {}
     filed = file(dumps(one), one, b"", None, ended + HOUR / 60, origin=Origin(who.tenant, who.cluster, ended, kept))
-    with ledger.session(write=True) as session:
+    with ledger.database.session(write=True) as session:
         number = add_within(session, filed)
         assign_chain(session, session.get_one(IncidentRow, number), link_of(who), ended)
     return number
@@ -89,7 +89,7 @@ def recall(
 ) -> Precedents:
     """What is told of the past of a job that ends now."""
     evidence = Evidence(Job(**{"id": job, "name": "llm-70b", "owner": "ana", "end": at.timestamp(), **parts}))  # type: ignore[arg-type]
-    with ledger.session() as session:
+    with ledger.database.session() as session:
         return recall_within(session, evidence, who or whose(facts(job)), FAULTS, NOW + HOUR)
 
 
@@ -140,12 +140,12 @@ def test_an_end_is_never_its_own_past(ledger: Ledger) -> None:
     """However often it is diagnosed: so the same report comes of it, which is kept once."""
     add(ledger, 0.002, "200", attempt=1)
     number = add(ledger, 0.001, "200")
-    with ledger.session(write=True) as session:
+    with ledger.database.session(write=True) as session:
         ledger_row = session.get_one(IncidentRow, number)
         ledger_row.attempt = 1
     assert numbers(recall(ledger, attempt=1)) == []
     assert len(numbers(recall(ledger, attempts=(Attempt(1), Attempt(2)), attempt=2))) == 1
-    ledger.annotate(number, "default", "k", Closing("ana", "cli", "right", "shown", "gpu_fell_off_bus"), NOW)
+    ledger.closings.annotate(number, "default", "k", Closing("ana", "cli", "right", "shown", "gpu_fell_off_bus"), NOW)
     assert [one.incident for one in recall(ledger, attempt=1).library.entries] == []
     assert [one.incident for one in recall(ledger, "777").library.entries] == [number]
 
@@ -156,7 +156,7 @@ def test_a_later_report_on_the_same_end_stands_for_the_one_before(ledger: Ledger
     second = add(ledger, 2.999, "1", attempt=1)
     third = add(ledger, 2, "2")
     assert numbers(recall(ledger, "9")) == [second, third]
-    ledger.step(third, "default", "k", LifecycleStep("merge", "ana", "cli", other=second), NOW)
+    ledger.lifecycle.step(third, "default", "k", LifecycleStep("merge", "ana", "cli", other=second), NOW)
     assert numbers(recall(ledger, "9")) == [second]
 
 
@@ -168,7 +168,7 @@ def test_what_an_incident_left_is_told_and_what_cannot_be_read_is_not(ledger: Le
     add(ledger, 3, "1", trace=trace)
     bare = add(ledger, 2, "2")
     broken = add(ledger, 1, "3", trace=trace)
-    with ledger.session(write=True) as session:
+    with ledger.database.session(write=True) as session:
         session.connection().exec_driver_sql(f"UPDATE kept SET name = 'else' WHERE incident_id = {broken}")  # noqa: S608
     first, second, third = recall(ledger).earlier
     assert first.trace == trace
@@ -182,7 +182,7 @@ def test_how_advice_fared_is_told_by_what_came_next(ledger: Ledger) -> None:
         add(ledger, 40, job, name=f"n{job}", reached=reached)
         if later is not None:
             add(ledger, 30, job, name=f"n{job}", reached=later, attempt=2)
-    with ledger.session(write=True) as session:
+    with ledger.database.session(write=True) as session:
         record_successful_run(session, SuccessfulRun(facts("3", name="n3"), (NOW - 20 * HOUR).timestamp()), NOW)
         record_successful_run(session, SuccessfulRun(facts("9", name="n9"), (NOW - 20 * HOUR).timestamp()), NOW)
     steps = recall(ledger).steps
@@ -191,9 +191,9 @@ def test_how_advice_fared_is_told_by_what_came_next(ledger: Ledger) -> None:
 
 def test_bars_in_force_of_the_jobs_own_nodes(ledger: Ledger) -> None:
     """Who confirmed is named, an id of the chat is not."""
-    ledger.bar(ExclusionRequest("default", "c1", "gpu-1", why="ECC"), "ana", NOW)
-    ledger.bar(ExclusionRequest("default", "c1", "gpu-2"), "U0GRACE", NOW)
-    ledger.bar(ExclusionRequest("default", "c1", "gpu-9"), "ana", NOW)
+    ledger.exclusions.add(ExclusionRequest("default", "c1", "gpu-1", why="ECC"), "ana", NOW)
+    ledger.exclusions.add(ExclusionRequest("default", "c1", "gpu-2"), "U0GRACE", NOW)
+    ledger.exclusions.add(ExclusionRequest("default", "c1", "gpu-9"), "ana", NOW)
     barred = recall(ledger, nodes={"gpu-1": (0,), "gpu-2": (1,)}).history.barred
     assert [(one.node, one.scope, one.since, one.who, one.why) for one in barred] == [
         ("gpu-1", "cluster", "2026-03-02", "ana", "ECC"),
@@ -236,12 +236,12 @@ def test_a_diagnosis_with_a_store_says_what_it_knows_and_twice_the_same(ledger: 
         ended_at,
         origin=Origin(ended_at=ended_at - HOUR, kept=traced(first)),
     )
-    with ledger.session(write=True) as session:
+    with ledger.database.session(write=True) as session:
         number = add_within(session, filed)
         session.get_one(IncidentRow, number).attempt = 77
     said = Closing("ana", "cli", "right", "shown", "data_error", action="copied the shard anew")
-    ledger.annotate(number, "default", "k", said, NOW)
-    ask = recaller(lambda: ledger, PrecedentScope(), known.rulebook.faults, lambda: LATER)
+    ledger.closings.annotate(number, "default", "k", said, NOW)
+    ask = recaller(lambda: ledger.database, PrecedentScope(), known.rulebook.faults, lambda: LATER)
     again = [diagnose_bundle(known, DEMO, workers=1, recall=ask).report for _ in range(2)]
     assert again[0] == again[1]
     assert again[0].id != first.report.id
@@ -301,7 +301,9 @@ def test_out_of_memory_on_a_node_whose_gpu_failed_another_job_is_the_gpus(
         (folder / "job.yaml").write_text(
             f"id: '9'\nname: llm\nstate: FAILED\nend: '2026-03-02T12:00:00Z'\nnodes: {{{node}: [0]}}\n"
         )
-        ask = recaller(lambda: ledger, PrecedentScope("default", "c1"), known.rulebook.faults, lambda: NOW + HOUR)
+        ask = recaller(
+            lambda: ledger.database, PrecedentScope("default", "c1"), known.rulebook.faults, lambda: NOW + HOUR
+        )
         report = diagnose_bundle(known, folder, workers=1, recall=ask).report
         assert report.diagnoses[0].fault == fault
         assert [one.incidents for one in report.memory.recalled] == ([(number,)] if node == "node-b" else [])

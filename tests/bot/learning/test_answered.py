@@ -51,11 +51,11 @@ def answered(database, base, folder, text, *, calibrate="false"):
     config = read(folder / "signalbox.yaml")
     with Ledger(database) as ledger:
         ledger.enqueue(DiagnosePayload("demo", "default").request(), datetime.now(UTC))
-        assert step(ledger, {DIAGNOSE: DiagnoseHandler(ledger, base.known, config).do}, "worker")
-        with ledger.session() as session:
+        assert step(ledger.tasks, {DIAGNOSE: DiagnoseHandler(ledger, base.known, config).do}, "worker")
+        with ledger.database.session() as session:
             hits = [(one.rule, one.incident_id, one.leads) for one in session.exec(select(ShadowHitRow))]
-        newest = max(ledger.list(), key=lambda one: one.id)
-        return newest, ledger.answer(newest.id).report_json.decode(), hits
+        newest = max(ledger.incidents.list(), key=lambda one: one.id)
+        return newest, ledger.incidents.answer(newest.id).report_json.decode(), hits
 
 
 def test_a_shadow_is_counted_with_the_live_incident(base, database, tmp_path):

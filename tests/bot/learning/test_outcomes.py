@@ -30,13 +30,13 @@ def base(few_rules, cache, monkeypatch):
 
 def seen(database, base, now=LATER, **given):
     """What the store advises."""
-    with Ledger(database) as ledger, ledger.session() as session:
+    with Ledger(database) as ledger, ledger.database.session() as session:
         return advise(session, base, now, **given)
 
 
 def fared(database, base, tenant=None):
     """How the rules fared."""
-    with Ledger(database) as ledger, ledger.session() as session:
+    with Ledger(database) as ledger, ledger.database.session() as session:
         return outcomes_within(session, base.known.rulebook, tenant)
 
 
@@ -56,8 +56,10 @@ def test_the_last_word_counts_and_disagreement_is_kept(base, database):
     """Of two people the last one holds; the other is not lost."""
     number = add(database, base.known, OOM, job="1", said=right("cuda_oom"))
     with Ledger(database) as ledger:
-        ledger.annotate(number, "default", "again", replace(wrong("storage_io"), who="eve"), NOW + timedelta(days=1))
-        with ledger.session() as session:
+        ledger.closings.annotate(
+            number, "default", "again", replace(wrong("storage_io"), who="eve"), NOW + timedelta(days=1)
+        )
+        with ledger.database.session() as session:
             told = told_within(session)[number]
     assert (told.truth, told.disputed, told.right, told.confirmed) == ("storage_io", True, False, False)
 
@@ -66,7 +68,7 @@ def test_what_was_said_before_somebody_looked_counts_no_more(base, database):
     """A rule that was mended starts anew, for that tenant."""
     add(database, base.known, OOM, job="1", said=wrong("disk_full"))
     add(database, base.known, OOM, job="2", said=right("cuda_oom"), days=3)
-    with Ledger(database) as ledger, ledger.session(write=True) as session:
+    with Ledger(database) as ledger, ledger.database.session(write=True) as session:
         session.add(LookedRow(tenant="default", rule="cuda-out-of-memory", at=NOW + timedelta(days=1), who="ana"))
     assert fared(database, base)[0] == RuleOutcome("cuda-out-of-memory", 1, 0, 0, 0)
 
@@ -75,7 +77,7 @@ def test_reopened_and_merged_incidents_count_as_they_should(base, database):
     """What was said before the reopening is void; what was merged into another incident is a part of that."""
     first = add(database, base.known, OOM, job="1", said=right("cuda_oom"))
     second = add(database, base.known, OOM, job="2", said=right("cuda_oom"))
-    with Ledger(database) as ledger, ledger.session(write=True) as session:
+    with Ledger(database) as ledger, ledger.database.session(write=True) as session:
         session.get_one(IncidentRow, first).reopened_at = NOW + timedelta(days=2)
         session.get_one(IncidentRow, second).merged_into = first
     assert fared(database, base)[0] == RuleOutcome("cuda-out-of-memory", 0, 0, 1, 0)
@@ -154,7 +156,7 @@ def test_two_faults_that_keep_coming_together_are_linked(base, database):
 
 def test_rules_that_never_fire_are_told_only_over_a_long_window(base, database):
     """Half a year and two hundred incidents; of rules written by hand only that it is so."""
-    with Ledger(database) as ledger, ledger.session(write=True) as session:
+    with Ledger(database) as ledger, ledger.database.session(write=True) as session:
         for at in range(200):
             session.add(_row(at))
     found = seen(database, base, NOW + timedelta(days=10)).advice
@@ -170,7 +172,7 @@ def test_a_learned_rule_that_never_fires_is_proposed_for_retirement(few_rules, d
     path = few_rules / "storage" / "lease-revoked" / "rule.yaml"
     path.parent.mkdir(parents=True)
     path.write_text(rule(status="experimental") + "provenance: learned\n")
-    with Ledger(database) as ledger, ledger.session(write=True) as session:
+    with Ledger(database) as ledger, ledger.database.session(write=True) as session:
         for at in range(200):
             session.add(_row(at))
     own = base_of(few_rules)
@@ -197,7 +199,7 @@ def test_unknown_failures_are_grouped_and_ordered_by_what_they_cost(base, databa
     lease = [add(database, base.known, LEASE.replace("volume 7", f"volume {at}"), job=f"{at}") for at in (1, 2)]
     other = add(database, base.known, STEPS + "codec: frame table is corrupt, cannot go on\n", job="3")
     with Ledger(database) as ledger:
-        ledger.annotate(
+        ledger.closings.annotate(
             other, "default", "lost", Closing("ada", "cli", "abstained_rightly", "no_rule", lost_hours=40.0), NOW
         )
     found = seen(database, base)

@@ -74,7 +74,7 @@ def served(tmp_path_factory, known):
         for one, text in zip(reports, ("Boom", EVERYTHING, *ATTACKS), strict=True):
             small = {"curves": curves_of(curves(text.encode("utf-8", "replace").decode()))}
             small["timeline"] = timeline_of(timeline(text.encode("utf-8", "replace").decode()))
-            ledger.add(dumps(replace(one, id=one.id + text[:9])), replace(one, id=f"{one.id}{hash(text)}"), b"", None, AT,
+            ledger.incidents.add(dumps(replace(one, id=one.id + text[:9])), replace(one, id=f"{one.id}{hash(text)}"), b"", None, AT,
                        origin=Origin(kept=small))  # fmt: skip
         threading.Thread(target=server.run, daemon=True).start()
         about = IncidentStatus(12, AT, (), "its evidence lies in /var/spool/x")
@@ -99,13 +99,13 @@ def served(tmp_path_factory, known):
 def weekly(ledger: Ledger, settings: PageLinks) -> dict[str, str]:
     """The overview with the pictures of a digest, the digest's page, and a merged incident: all names and words are hostile."""
     hostile_store.fill(ledger, 12)
-    digest = compute(ledger, "default", week_named("2026-W47"), UTC, until=LATER, faults=FAULTS)
-    with ledger.session(write=True) as session:
+    digest = compute(ledger.database, "default", week_named("2026-W47"), UTC, until=LATER, faults=FAULTS)
+    with ledger.database.session(write=True) as session:
         session.add(
             DigestRow(tenant="default", week="2026-W47", at=LATER, numbers_zstd=zstandard.compress(numbers_of(digest)))
         )
     first, second, third, fourth, *_ = (
-        one.id for one in ledger.list(90) if one.verdict != "no_fault" and one.closed_at is None
+        one.id for one in ledger.incidents.list(90) if one.verdict != "no_fault" and one.closed_at is None
     )
     bad = SCRIPTS[0] + SCRIPTS[1]
     steps = (
@@ -115,9 +115,9 @@ def weekly(ledger: Ledger, settings: PageLinks) -> dict[str, str]:
         (fourth, LifecycleStep("ack", bad, "cli")),
     )
     for number, step in steps:
-        ledger.step(number, "default", f"{number}", step, LATER)
+        ledger.lifecycle.step(number, "default", f"{number}", step, LATER)
     whole = replace(hostile_report(EVERYTHING), id="whole")
-    with ledger.session(write=True) as session:
+    with ledger.database.session(write=True) as session:
         session.get_one(ReportRow, first).json_zstd = zstandard.compress(dumps(whole))
     until = int(AT.timestamp() + 9e8)
     address = f"{settings.base_url}{PREFIX}/{signed(settings.secret, LinkGrant('default', None, until, '2026-W47'))}"

@@ -37,7 +37,7 @@ def fill(ledger):
             "job_id": "1",
         },
     }
-    with ledger.session(write=True) as session:
+    with ledger.database.session(write=True) as session:
         made = {
             name: IncidentRow(
                 created_at=NOW - timedelta(days=one.pop("age")), report_id=name, fingerprint="f", rulebook_digest="d",
@@ -84,8 +84,10 @@ def filled(database):
 def test_those_asked_for_come_the_newest_first(filled, asked, expected):
     """By each filter and by several; what looks like a pattern or like SQL is looked for as it is."""
     ledger, numbers = filled
-    ledger.annotate(numbers["ecc"], "default", "k", Closing("ana", "cli", "right", "shown", "gpu_memory_ecc"), NOW)
-    found = find(ledger, "default", IncidentQuery.of(asked), NOW)
+    ledger.closings.annotate(
+        numbers["ecc"], "default", "k", Closing("ana", "cli", "right", "shown", "gpu_memory_ecc"), NOW
+    )
+    found = find(ledger.database, "default", IncidentQuery.of(asked), NOW)
     assert expected == [one.summary for one in found.incidents]
     assert found.count == (3 if "page" in asked else len(expected))
 
@@ -94,10 +96,12 @@ def test_each_state_has_its_own(filled):
     """Those that are taken, put off, merged: with who has them, until when, and into which."""
     ledger, numbers = filled
     until = NOW + timedelta(hours=8)
-    ledger.step(numbers["ecc"], "default", "1", LifecycleStep("ack", "ana", "cli"), NOW)
-    ledger.step(numbers["nccl"], "default", "2", LifecycleStep("snooze", "ana", "cli", until=until), NOW)
-    ledger.step(numbers["none"], "default", "3", LifecycleStep("merge", "ana", "cli", other=numbers["ecc"]), NOW)
-    found = {one: find(ledger, "default", IncidentQuery.of({"state": one}), NOW).incidents for one in STATES}
+    ledger.lifecycle.step(numbers["ecc"], "default", "1", LifecycleStep("ack", "ana", "cli"), NOW)
+    ledger.lifecycle.step(numbers["nccl"], "default", "2", LifecycleStep("snooze", "ana", "cli", until=until), NOW)
+    ledger.lifecycle.step(
+        numbers["none"], "default", "3", LifecycleStep("merge", "ana", "cli", other=numbers["ecc"]), NOW
+    )
+    found = {one: find(ledger.database, "default", IncidentQuery.of({"state": one}), NOW).incidents for one in STATES}
     assert {one: [each.summary for each in listed] for one, listed in found.items()} == {
         "any": ["ecc", "nccl", "none"],
         "open": [],
@@ -113,15 +117,15 @@ def test_each_state_has_its_own(filled):
         ("snoozed", None, until, None),
         ("merged", None, None, numbers["ecc"]),
     ]
-    later = find(ledger, "default", IncidentQuery.of({"state": "open"}), until)
+    later = find(ledger.database, "default", IncidentQuery.of({"state": "open"}), until)
     assert [one.summary for one in later.incidents] == ["nccl"]
 
 
 def test_what_is_known_of_an_incident_is_listed(filled):
     """Its nodes, and what people say it was; how many there are of each fault in these weeks, whatever is filtered."""
     ledger, numbers = filled
-    ledger.annotate(numbers["nccl"], "default", "k", Closing("ana", "cli", "wrong", "fault", "rdma_link"), NOW)
-    found = find(ledger, "default", IncidentQuery(fault="collective_timeout"), NOW)
+    ledger.closings.annotate(numbers["nccl"], "default", "k", Closing("ana", "cli", "wrong", "fault", "rdma_link"), NOW)
+    found = find(ledger.database, "default", IncidentQuery(fault="collective_timeout"), NOW)
     (one,) = found.incidents
     assert (one.id, one.job, one.nodes, one.state) == (numbers["nccl"], "llm-7b", ("gpu-10",), "closed")
     assert one.word.last.said.fault == "rdma_link"
@@ -131,7 +135,7 @@ def test_what_is_known_of_an_incident_is_listed(filled):
 def test_pages_go_on_where_the_last_one_ended(tmp_path):
     """None is left out, none comes twice, though many have the same time."""
     with Ledger(f"sqlite:///{tmp_path / 'x.db'}") as ledger:
-        with ledger.session(write=True) as session:
+        with ledger.database.session(write=True) as session:
             session.add_all(
                 IncidentRow(
                     created_at=NOW - timedelta(seconds=at // 7), report_id=str(at), fingerprint="f", rulebook_digest="d",
@@ -139,7 +143,7 @@ def test_pages_go_on_where_the_last_one_ended(tmp_path):
                 )
                 for at in range(SIZE * 2 + 7)
             )  # fmt: skip
-        found = [find(ledger, "default", IncidentQuery(page=page), NOW) for page in (1, 2, 3)]
+        found = [find(ledger.database, "default", IncidentQuery(page=page), NOW) for page in (1, 2, 3)]
         assert [len(one.incidents) for one in found] == [SIZE, SIZE, 7]
         assert len({one.id for page in found for one in page.incidents}) == 2 * SIZE + 7
         assert [one.pages for one in found] == [3, 3, 3]

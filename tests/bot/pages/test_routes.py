@@ -49,7 +49,9 @@ class Served:
     def add(self, report, tenant="default"):
         """An incident of a tenant, with a picture and curves."""
         small = {"timeline": timeline_of(timeline()), "curves": curves_of(curves())}
-        found = self.ledger.add(dumps(report), report, b"", None, AT, origin=Origin(tenant=tenant, kept=small))
+        found = self.ledger.incidents.add(
+            dumps(report), report, b"", None, AT, origin=Origin(tenant=tenant, kept=small)
+        )
         return getattr(found, "id", found)
 
 
@@ -63,7 +65,9 @@ def served(tmp_path, known):
 def test_a_link_leads_to_its_incident(served):
     """With all that is kept of it."""
     number = served.add(FALLEN_GPU)
-    served.ledger.annotate(number, "default", "k", Closing("ana", "cli", "right", "shown", "gpu_fell_off_bus"), AT)
+    served.ledger.closings.annotate(
+        number, "default", "k", Closing("ana", "cli", "right", "shown", "gpu_fell_off_bus"), AT
+    )
     answer = served.get(SETTINGS.incident("default", number, served.now))
     page = Read(answer.text)
     assert (answer.status_code, page.faults) == (200, [])
@@ -146,7 +150,7 @@ def test_nothing_hostile_comes_through_the_list(served):
 
 def test_a_report_that_cannot_be_read_is_said_so(served):
     """By a later version, or damaged."""
-    number = served.ledger.add(b'{"schema":"other"}', FALLEN_GPU, b"", None, AT)
+    number = served.ledger.incidents.add(b'{"schema":"other"}', FALLEN_GPU, b"", None, AT)
     answer = served.get(SETTINGS.incident("default", getattr(number, "id", number), served.now))
     assert (answer.status_code, "cannot be read" in answer.text) == (404, True)
 
@@ -155,8 +159,8 @@ def test_the_digest_and_its_pictures(served):
     """The last one's pictures stand on the overview, at addresses that end with its own; other names and tenants have none."""
     served.add(FALLEN_GPU)
     assert "in pictures" not in served.get(SETTINGS.overview("default", served.now)).text
-    with served.ledger.session(write=True) as session:
-        digest = compute(served.ledger, "default", WEEK, UTC, until=AT + timedelta(hours=1), faults={})
+    with served.ledger.database.session(write=True) as session:
+        digest = compute(served.ledger.database, "default", WEEK, UTC, until=AT + timedelta(hours=1), faults={})
         row = DigestRow(tenant="default", week=str(WEEK), at=AT, numbers_zstd=zstandard.compress(numbers_of(digest)))
         session.add_all([row, DigestRow(tenant="b", week=str(WEEK), at=AT, error="broken")])
     page = Read(served.get(SETTINGS.overview("default", served.now)).text, pictures=f"{SETTINGS.base_url}/pages/")
@@ -182,7 +186,9 @@ def test_the_digest_and_its_pictures(served):
 def test_a_merged_incident_and_its_whole_lead_to_each_other(served):
     """Both sides, with what was done by whom."""
     first, second = served.add(FALLEN_GPU), served.add(HEALTHY)
-    served.ledger.step(second, "default", "k", LifecycleStep("merge", "ana", "cli", other=first, note="one switch"), AT)
+    served.ledger.lifecycle.step(
+        second, "default", "k", LifecycleStep("merge", "ana", "cli", other=first, note="one switch"), AT
+    )
     whole, part = (Read(served.get(SETTINGS.incident("default", one, served.now)).text) for one in (first, second))
     assert whole.missing("With", f"incident {second}", "merged into it: one switch", "ana") == []
     assert (

@@ -67,16 +67,16 @@ class Site:
 
     def tidy(self, now: datetime = NOW) -> SweepResult:
         """One round."""
-        return tidy(self.store, self.spool, now, self.settings)
+        return tidy(self.store.database, self.spool, now, self.settings)
 
     def archive(self, number: int) -> Path:
         """Where an incident's pack lies."""
-        with self.store.session() as session:
+        with self.store.database.session() as session:
             return Path(session.get(IncidentRow, number).archive)
 
     def state(self, number: int) -> str:
         """Where its evidence is."""
-        return evidence(self.store, number).state
+        return evidence(self.store.database, number).state
 
     def packs(self) -> list[str]:
         """The names of all files among the packs."""
@@ -109,7 +109,7 @@ def test_a_bundle_lives_as_long_as_is_said(site: Site) -> None:
     told = site.tidy(NOW + 15 * day)
     assert (told.bundles, told.packed_from, told.trouble) == (1, 1000, [])
     pack_file = packs_of(site.settings) / "default" / "run-0123" / f"{folder.name}.tar.zst"
-    assert evidence(site.store, number) == EvidenceLocation(
+    assert evidence(site.store.database, number) == EvidenceLocation(
         "packed", str(pack_file), f"its evidence is packed in {pack_file}"
     )
     size = pack_file.stat().st_size
@@ -122,7 +122,7 @@ def test_a_bundle_lives_as_long_as_is_said(site: Site) -> None:
     told = site.tidy(NOW + 181 * day)
     assert (told.packs, told.freed, site.packs()) == (1, size, [])
     words = "its evidence was removed on 2027-05-22: its time was over, after 180 days (retention: archive)"
-    assert evidence(site.store, number) == EvidenceLocation("gone", None, words)
+    assert evidence(site.store.database, number) == EvidenceLocation("gone", None, words)
     assert site.store.get(number).replay == b"text\n"
 
     assert site.tidy(NOW + 731 * day) == replace(NOTHING, reports=1)
@@ -136,29 +136,29 @@ def test_what_is_pinned_stays_whatever_its_age(site: Site) -> None:
     """Pinned while hot it stays a folder; pinned when packed it stays packed; unpinned it ages as the others."""
     early, folder = site.bundle("early", 0)
     late, _ = site.bundle("late", 0)
-    assert pin(site.store, early, NOW, "me")
+    assert pin(site.store.database, early, NOW, "me")
     site.tidy(NOW + timedelta(days=20))
-    assert pin(site.store, late, NOW, "me")
+    assert pin(site.store.database, late, NOW, "me")
     old = NOW + timedelta(days=4000)
     assert replace(site.tidy(old), rows={}) == NOTHING
     assert (site.state(early), site.state(late)) == ("folder", "packed")
     assert site.store.get(early) is not None
-    assert counts(site.store) == {"incidents": 2, "open": 2, "pinned": 2, "packed": 1, "reports": 2}
+    assert counts(site.store.database) == {"incidents": 2, "open": 2, "pinned": 2, "packed": 1, "reports": 2}
     for number in (early, late):
-        assert pin(site.store, number, NOW, "me", pinned=False)
+        assert pin(site.store.database, number, NOW, "me", pinned=False)
     told = site.tidy(old)
     assert (told.bundles, told.packs, told.reports) == (1, 2, 2)
     assert not folder.exists()
-    assert not pin(site.store, 99, NOW, "me")
-    assert not pin(site.store, 2**70, NOW, "me")
+    assert not pin(site.store.database, 99, NOW, "me")
+    assert not pin(site.store.database, 2**70, NOW, "me")
 
 
 def test_pinning_is_written_down(small: Site) -> None:
     """Who pinned what, and when."""
     number, _ = small.bundle("run", 0)
-    pin(small.store, number, NOW, "me")
-    pin(small.store, number, NOW, "you", pinned=False)
-    with small.store.session() as session:
+    pin(small.store.database, number, NOW, "me")
+    pin(small.store.database, number, NOW, "you", pinned=False)
+    with small.store.database.session() as session:
         rows = session.exec(select(AuditRow).order_by(AuditRow.id)).all()
         found = [(row.who, row.verb, row.what, row.tenant, row.allowed) for row in rows]
     assert found == [("me", "pin", "incident 1", "default", True), ("you", "unpin", "incident 1", "default", True)]
@@ -169,9 +169,9 @@ def test_a_bundle_of_several_incidents_ages_with_the_youngest(site: Site) -> Non
     first, folder = site.bundle("run", 30)
     second = site.incident("again", 5, str(folder))
     assert (site.tidy(), site.state(first)) == (NOTHING, "folder")
-    pin(site.store, first, NOW, "me")
+    pin(site.store.database, first, NOW, "me")
     assert (site.tidy(NOW + timedelta(days=10)), site.state(first)) == (NOTHING, "folder")
-    pin(site.store, first, NOW, "me", pinned=False)
+    pin(site.store.database, first, NOW, "me", pinned=False)
     assert site.tidy(NOW + timedelta(days=10)).bundles == 1
     assert [site.state(first), site.state(second)] == ["packed", "packed"]
 
@@ -190,7 +190,7 @@ def test_folders_of_people_are_never_touched(small: Site, tmp_path: Path) -> Non
     assert [small.state(one) for one in (*numbers, without)] == ["folder", "folder", "none"]
     shutil.rmtree(mine)
     assert (
-        evidence(small.store, numbers[0]).words
+        evidence(small.store.database, numbers[0]).words
         == f"its evidence was in {mine}, which is not there, or not on this host"
     )
 
@@ -285,7 +285,7 @@ def test_a_database_restored_from_a_backup_finds_its_packs(small: Site) -> None:
     """Incidents that the database believes hot are told where their packs lie."""
     number, _ = small.bundle("run", 20)
     small.tidy()
-    with small.store.session(write=True) as session:
+    with small.store.database.session(write=True) as session:
         session.get(IncidentRow, number).archive = None
     assert small.state(number) == "elsewhere"
     assert small.tidy() == NOTHING
@@ -329,11 +329,11 @@ def test_one_bundle_that_cannot_be_packed_does_not_stop_the_others(
 def test_of_two_replicas_one_tidies_each_day(site: Site, tmp_path: Path) -> None:
     """Whoever comes first; the next day anew; hosts with spools of their own each have their turn."""
     site.bundle("run", 20)
-    assert daily(site.store, site.spool, NOW, site.settings).bundles == 1
-    assert daily(site.store, site.spool, NOW + timedelta(hours=3), site.settings) is None
-    assert daily(site.store, site.spool, NOW + timedelta(days=1), site.settings) == NOTHING
-    assert daily(site.store, tmp_path / "other host", NOW, site.settings) == NOTHING
-    with site.store.session() as session:
+    assert daily(site.store.database, site.spool, NOW, site.settings).bundles == 1
+    assert daily(site.store.database, site.spool, NOW + timedelta(hours=3), site.settings) is None
+    assert daily(site.store.database, site.spool, NOW + timedelta(days=1), site.settings) == NOTHING
+    assert daily(site.store.database, tmp_path / "other host", NOW, site.settings) == NOTHING
+    with site.store.database.session() as session:
         assert [row.state for row in session.exec(select(ClaimRow))] == ["done"] * 3
 
 
@@ -361,12 +361,12 @@ def test_two_rounds_at_once_end_well(site: Site) -> None:
 def test_eviction_takes_closed_ones_first_and_pinned_ones_never(site: Site) -> None:
     """First what is closed or old, then what is hot and open; what is pinned stays though the spool is too full."""
     pinned, folder_pinned = site.bundle("pinned", 60)
-    pin(site.store, pinned, NOW, "me")
+    pin(site.store.database, pinned, NOW, "me")
     closed, folder_closed = site.bundle("closed", 1)
-    with site.store.session(write=True) as session:
+    with site.store.database.session(write=True) as session:
         session.get(IncidentRow, closed).closed_at = NOW
     opened, folder_open = site.bundle("open", 10)
-    kept = spared(site.store, NOW, site.settings)
+    kept = spared(site.store.database, NOW, site.settings)
     assert kept == ProtectedBundles(frozenset({str(folder_pinned)}), frozenset({str(folder_open)}))
     prune(site.spool / "default", 2500, spare=lambda: kept)
     assert [one.exists() for one in (folder_pinned, folder_open, folder_closed)] == [True, True, False]
@@ -374,7 +374,7 @@ def test_eviction_takes_closed_ones_first_and_pinned_ones_never(site: Site) -> N
     assert [one.exists() for one in (folder_pinned, folder_open, folder_closed)] == [True, False, False]
     assert site.tidy() == replace(NOTHING, evicted=2)
     words = "its evidence was removed on 2026-11-22: it had to make room for newer bundles (collect: keep)"
-    assert [evidence(site.store, one).words for one in (closed, opened)] == [words] * 2
+    assert [evidence(site.store.database, one).words for one in (closed, opened)] == [words] * 2
     assert not evicted_of(folder_open).exists()
     assert site.tidy() == NOTHING
 
@@ -418,11 +418,11 @@ def rows_of(at: datetime, name: str) -> list[SQLModel]:
 )
 def test_rows_go_when_they_are_old(site: Site, days: float, gone: dict[str, int]) -> None:
     """Each table has its time; what waits to be sent or done, and what is new, stays."""
-    with site.store.session(write=True) as session:
+    with site.store.database.session(write=True) as session:
         session.add_all([*rows_of(NOW - timedelta(days=days), "old"), *rows_of(NOW, "new")])
-    assert prune_rows(site.store, NOW) == gone
-    assert prune_rows(site.store, NOW) == {}
-    with site.store.session() as session:
+    assert prune_rows(site.store.database, NOW) == gone
+    assert prune_rows(site.store.database, NOW) == {}
+    with site.store.database.session() as session:
         left = {row.key: row.reply_to for row in session.exec(select(RequestRow))}
     assert left == {"old": None if "reply_to" in gone else "https://x", "new": "https://x"}
 

@@ -373,9 +373,9 @@ def proposed_rule(folder: Path, home: Path) -> str:
     text = (home / "rules" / DISK).read_bytes().replace(b"id: disk-full", b"id: scratch-full")
     one = replace(proposed("scratch-full"), files={"storage/scratch-full/rule.yaml": text}, fault="disk_full")
     with Ledger(f"sqlite:///{folder / 'state' / 'signalbox.db'}") as ledger:
-        number = propose(ledger, PullRequests("local", str(home)), one, datetime.now(UTC)).proposal
-        until(lambda: proposal_of(ledger, number).state == "open", 180)
-        return proposal_of(ledger, number).branch
+        number = propose(ledger.database, PullRequests("local", str(home)), one, datetime.now(UTC)).proposal
+        until(lambda: proposal_of(ledger.database, number).state == "open", 180)
+        return proposal_of(ledger.database, number).branch
 
 
 def digest_of(source: Source, version: str) -> str:
@@ -393,7 +393,7 @@ def diagnosed(folder: Path, port: int, job: str) -> str:
     end = time.monotonic() + 180
     with IncidentStore(f"sqlite:///{folder / 'state' / 'signalbox.db'}") as store:
         while time.monotonic() < end:
-            with store.session() as session:
+            with store.database.session() as session:
                 found = session.exec(
                     select(IncidentRow.rulebook_digest).where(col(IncidentRow.job_name) == job)
                 ).first()

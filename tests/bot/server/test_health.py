@@ -32,7 +32,7 @@ def client(ledger, checks=None, settings=None):
     web = Flask("test")
     watched(web)
     web.register_blueprint(
-        operations(ledger, checks or {}, settings or Metrics(), lambda: {"version": "1", "digest": "ab"})
+        operations(ledger.database, checks or {}, settings or Metrics(), lambda: {"version": "1", "digest": "ab"})
     )
     return web.test_client()
 
@@ -82,7 +82,7 @@ def test_without_its_store_it_lives_and_is_not_ready(url):
     """So that nobody restarts what waits for its database."""
     with Ledger(url) as ledger:
         web = client(ledger)
-        with ledger.session(write=True) as session:
+        with ledger.database.session(write=True) as session:
             session.connection().exec_driver_sql("ALTER TABLE work RENAME TO elsewhere")
         found = figures(web.get("/metrics").text)
         assert web.get("/livez").get_json() == {"status": "ok"}

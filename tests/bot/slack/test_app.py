@@ -99,7 +99,7 @@ def test_the_same_job_in_another_channel_is_answered_there_at_once(play):
     assert not play.work()
     play.send()
     assert "lm-tiny" in only(play.answers(OTHER)).text
-    assert len(play.ledger.list()) == 1
+    assert len(play.ledger.incidents.list()) == 1
 
 
 def test_private_goes_to_the_person(play):
@@ -129,9 +129,9 @@ def test_right_closes_with_one_press(play):
     closed = only(play.answers())
     assert "closed" in text_of(closed)
     assert f'"user_id": "{ADA}"' in text_of(closed)
-    incident = only(play.ledger.list())
+    incident = only(play.ledger.incidents.list())
     assert incident.closed_at is not None
-    assert [annotation.said.verdict for annotation in play.ledger.said(incident.id)] == ["right"]
+    assert [annotation.said.verdict for annotation in play.ledger.closings.said(incident.id)] == ["right"]
 
 
 def test_wrong_and_another_cause(play):
@@ -139,11 +139,11 @@ def test_wrong_and_another_cause(play):
     play.diagnose()
     answer = only(play.answers())
     press(play, answer.ts, "wrong")
-    incident = only(play.ledger.list())
-    assert [(annotation.said.verdict, annotation.said.cause) for annotation in play.ledger.said(incident.id)] == [
-        ("wrong", None)
-    ]
-    assert play.ledger.get(incident.id).incident.closed_at is None
+    incident = only(play.ledger.incidents.list())
+    assert [
+        (annotation.said.verdict, annotation.said.cause) for annotation in play.ledger.closings.said(incident.id)
+    ] == [("wrong", None)]
+    assert play.ledger.incidents.get(incident.id).incident.closed_at is None
 
     form(play)
     play.workspace.act(ADA, "cause", "fault")
@@ -159,7 +159,7 @@ def test_wrong_and_another_cause(play):
     assert play.known.rulebook.faults["disk_full"].title in told
     assert "node-b" in told
     assert "quota of the project" in told
-    last = play.ledger.said(incident.id)[-1].said
+    last = play.ledger.closings.said(incident.id)[-1].said
     assert (last.verdict, last.cause, last.fault, last.nodes) == ("wrong", "fault", "disk_full", ("node-b",))
 
 
@@ -300,20 +300,20 @@ def test_rights(tmp_path, known, monkeypatch):
     with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=VERBS) as play:
         from bot.slack.groups import groups_of, refresh
 
-        refresh(play.ledger, play.senders[0].client, groups_of(play.config))
+        refresh(play.ledger.database, play.senders[0].client, groups_of(play.config))
         play.diagnose()
         answer = only(play.answers())
         press(play, answer.ts, "right", user=EVE)
         assert ONCALL in text_of(play.workspace.ephemerals(CHANNEL, EVE)[-1])
-        assert play.ledger.said(1) == ()
+        assert play.ledger.closings.said(1) == ()
         press(play, answer.ts, "right", user=GRACE)
-        assert [annotation.said.who for annotation in play.ledger.said(1)] == [GRACE]
+        assert [annotation.said.who for annotation in play.ledger.closings.said(1)] == [GRACE]
         press(play, answer.ts, "more", user=EVE, value=option(only(play.answers()), "mute_job"))
         assert play.workspace.modal(EVE) is None
         play.workspace.command(ADA, FOREIGN, "/diagnose", "demo")
         assert "none of those" in play.told(channel=FOREIGN)[-1]
 
-        with play.ledger.session() as session:
+        with play.ledger.database.session() as session:
             from sqlmodel import select
 
             from bot.store.tables import AuditRow

@@ -58,7 +58,7 @@ def test_nothing_is_told_of_a_run_that_is_well(play):
     """It is kept among the incidents, that is all."""
     ended(play, "fine-run", source="fine")
     assert play.answers() == []
-    assert [incident.verdict for incident in play.ledger.list()] == ["no_fault"]
+    assert [incident.verdict for incident in play.ledger.incidents.list()] == ["no_fault"]
 
 
 def test_subscriptions(play):
@@ -74,7 +74,7 @@ def test_subscriptions(play):
 def test_attempts_are_one_thread_with_a_count(play):
     """The second failure of a job stands in the first one's thread; both say how many there were."""
     ended(play, "llm-70b", "101")
-    with play.ledger.session(write=True) as session:
+    with play.ledger.database.session(write=True) as session:
         from sqlalchemy import delete
 
         from bot.store.tables import FlapRow
@@ -89,7 +89,7 @@ def test_attempts_are_one_thread_with_a_count(play):
     ]
     assert "Failed 2 times in a row" in text_of(only(below))
     assert "1 later attempt failed too" in text_of(head)
-    assert len({incident.chain for incident in play.ledger.list()}) == 1
+    assert len({incident.chain for incident in play.ledger.incidents.list()}) == 1
 
 
 def test_the_same_failure_again_is_counted_in_place(play):
@@ -135,7 +135,7 @@ def test_one_who_asks_meanwhile_and_the_channel_both_have_it(play):
     play.ledger.enqueue(order.request(), datetime.now(UTC), 0.0)
     play.workspace.command(ADA, OTHER, "/diagnose", "twice")
     play.settle()
-    assert len(play.ledger.list()) == 1
+    assert len(play.ledger.incidents.list()) == 1
     assert len(play.answers()) == 1
     assert len(play.answers(OTHER)) == 1
 
@@ -161,15 +161,15 @@ def test_a_rule_that_is_often_wrong_is_marked_until_it_was_looked_at(tmp_path, k
     with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=tenant) as play:
         for number in range(5):
             ended(play, f"run-{number}")
-        for incident in play.ledger.list():
+        for incident in play.ledger.incidents.list():
             from bot.incidents.resolution import Closing
 
             said = Closing(GRACE, "slack", "wrong", "no_rule")
-            play.ledger.annotate(incident.id, "default", f"k{incident.id}", said, datetime.now(UTC))
+            play.ledger.closings.annotate(incident.id, "default", f"k{incident.id}", said, datetime.now(UTC))
         ended(play, "run-9")
         play.diagnose("run-9")
         assert "right in 0 of 5" in text_of(only(play.answers()))
-        rule = play.ledger.list()[0].rule
+        rule = play.ledger.incidents.list()[0].rule
         play.workspace.command(GRACE, CHANNEL, "/signalbox", f"rules looked {rule}")
         play.senders[0].composer.cards._records.clear()
         play.diagnose("run-9", channel=OTHER)

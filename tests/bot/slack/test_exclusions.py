@@ -69,7 +69,9 @@ def test_proposed_and_confirmed(play):
     assert [text for text in play.told() if text.startswith("Barred")] == ["Barred: node-b."]
     ephemeral = str(play.workspace.ephemerals(CHANNEL, ADA)[-1].blocks)
     assert "scontrol update NodeName=node-b State=DRAIN" in ephemeral
-    assert [(bar.node, bar.state, bar.decided_by) for bar in play.ledger.bars("default")] == [("node-b", "barred", ADA)]
+    assert [(bar.node, bar.state, bar.decided_by) for bar in play.ledger.exclusions.list("default")] == [
+        ("node-b", "barred", ADA)
+    ]
 
 
 def test_refused_and_not_proposed_again_by_the_same_end(play):
@@ -78,7 +80,9 @@ def test_refused_and_not_proposed_again_by_the_same_end(play):
     press(play, "bar_refuse", GRACE)
     assert "node-b: not barred: refused on" in text_of(only(play.answers()))
     play.diagnose("fallen")
-    assert [bar.state for bar in play.ledger.bars("default", states=("proposed", "barred", "refused"))] == ["refused"]
+    assert [bar.state for bar in play.ledger.exclusions.list("default", states=("proposed", "barred", "refused"))] == [
+        "refused"
+    ]
 
 
 def test_two_people_press_at_once(play):
@@ -89,7 +93,7 @@ def test_two_people_press_at_once(play):
     play.workspace.click(GRACE, CHANNEL, message.ts, "bar_confirm", None)
     play.settle()
     assert "node-b was refused by U0ADA" in play.told(GRACE)[-1]
-    assert play.ledger.bars("default") == ()
+    assert play.ledger.exclusions.list("default") == ()
 
 
 def test_who_may_not_is_told_so(tmp_path, known, fallen, monkeypatch):
@@ -99,7 +103,7 @@ def test_who_may_not_is_told_so(tmp_path, known, fallen, monkeypatch):
         play.diagnose("fallen")
         press(play, "bar_confirm", EVE)
         assert "You may not" in play.told(EVE)[-1]
-        assert [bar.state for bar in play.ledger.bars("default")] == ["proposed"]
+        assert [bar.state for bar in play.ledger.exclusions.list("default")] == ["proposed"]
 
 
 def test_an_answer_that_leaves_out_no_node_has_no_buttons(play):

@@ -24,7 +24,7 @@ def take(play, verb, user=ADA, number=-1):
 
 def state(play):
     """Of the newest incident."""
-    return state_of(play.ledger.list()[0], datetime.now(UTC))
+    return state_of(play.ledger.incidents.list()[0], datetime.now(UTC))
 
 
 def test_acknowledged_with_one_choice(play):
@@ -46,7 +46,7 @@ def test_given_to_somebody(play):
     form(play)
     play.workspace.submit(ADA, {"assignee": GRACE, "note": "knows the fabric"})
     play.settle()
-    assert play.ledger.list()[0].assignee == GRACE
+    assert play.ledger.incidents.list()[0].assignee == GRACE
     assert "Assigned" in text_of(only(play.answers()))
 
 
@@ -70,7 +70,7 @@ def test_merged_and_both_sides_say_so(play):
     """The likely one stands in the form; a wrong number is told beside the field, and the form stays open."""
     play.diagnose("demo")
     play.diagnose("fine")
-    first, second = play.ledger.list()[1].id, play.ledger.list()[0].id
+    first, second = play.ledger.incidents.list()[1].id, play.ledger.incidents.list()[0].id
     take(play, "merge", number=1)
     form(play)
     play.workspace.submit(ADA, {"other": "#99"})
@@ -114,13 +114,13 @@ def test_delivered_twice_to_two_replicas_it_is_one_step(tmp_path, known, monkeyp
     url = f"sqlite:///{tmp_path / 'signalbox.db'}"
     with stage(tmp_path, known, url, monkeypatch.setenv, replicas=2, duplicate=True) as play:
         play.diagnose()
-        incident = play.ledger.list()[0].id
+        incident = play.ledger.incidents.list()[0].id
         take(play, "ack")
         take(play, "assign")
         form(play)
         play.workspace.submit(ADA, {"assignee": GRACE})
         play.settle()
-        assert [(step.step.verb, step.step.assignee) for step in play.ledger.steps(incident)] == [
+        assert [(step.step.verb, step.step.assignee) for step in play.ledger.lifecycle.steps(incident)] == [
             ("ack", ADA),
             ("assign", GRACE),
         ]

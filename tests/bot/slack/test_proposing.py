@@ -92,9 +92,9 @@ def play(tmp_path, url, monkeypatch, clone, past):
     tenant = f"    verbs: {{propose_rule: [{ADA}, {ONCALL}]}}\n"
     with stage(tmp_path, known, url, monkeypatch.setenv, tenant=tenant, more=more, bundles=bundles) as one:
         for number, answer in enumerate(answers):
-            incident = one.ledger.add(dumps(answer.report), answer.report, answer.replay, None, NOW)
+            incident = one.ledger.incidents.add(dumps(answer.report), answer.report, answer.replay, None, NOW)
             said = Closing(ADA, "slack", "abstained_rightly", "fault", "rdma_link", None, action="reset the partition")
-            one.ledger.annotate(incident, "default", f"closed:{number}", said, NOW)
+            one.ledger.closings.annotate(incident, "default", f"closed:{number}", said, NOW)
         one.diagnose("fabric")
         yield one
 
@@ -121,8 +121,8 @@ def asked(play, user=ADA):
 
 def closed(play, fault):
     """Somebody has said what the last incident was."""
-    incident = max(item.id for item in play.ledger.list())
-    play.ledger.annotate(incident, "default", "said", Closing(ADA, "slack", "wrong", "fault", fault), NOW)
+    incident = max(item.id for item in play.ledger.incidents.list())
+    play.ledger.closings.annotate(incident, "default", "said", Closing(ADA, "slack", "wrong", "fault", fault), NOW)
     play.settle()
 
 
@@ -160,7 +160,7 @@ def test_from_the_close_out_to_the_branch(play, clone):
     assert "HCA lost its partition" in reply.text
     assert "is proposed" in text_of(reply) or "is open as a draft" in text_of(reply)
 
-    proposal = only(proposals(play.ledger))
+    proposal = only(proposals(play.ledger.database))
     files = git(clone, "ls-tree", "-r", "--name-only", proposal.branch).split()
     assert sum(name.endswith(f"/{proposal.rule}/rule.yaml") for name in files) == 1
     assert sum("/match/" in name for name in files) >= 2
@@ -170,7 +170,7 @@ def test_from_the_close_out_to_the_branch(play, clone):
     assert git(clone, "status", "--porcelain") == ""
 
     git(clone, "merge", "-q", "--no-edit", proposal.branch)
-    tick(play.ledger, datetime(2100, 1, 1, tzinfo=UTC))
+    tick(play.ledger.database, datetime(2100, 1, 1, tzinfo=UTC))
     play.settle()
     merged = only([message for message in play.workspace.thread(CHANNEL, answer.ts) if "Rule " in message.text])
     assert "was merged" in text_of(merged)
@@ -204,13 +204,13 @@ def test_who_may_not_is_told_whom_to_ask(play):
     asked(play, EVE)
     assert "It is closed. You may not propose rules here" in words(form(play, EVE))
     play.settle()
-    assert proposals(play.ledger) == ()
-    assert all(incident.closed_at is not None for incident in play.ledger.list())
+    assert proposals(play.ledger.database) == ()
+    assert all(incident.closed_at is not None for incident in play.ledger.incidents.list())
 
 
 def test_another_person_of_the_group_may_go_on(play):
     """What is shared in a channel is not one person's."""
-    refresh(play.ledger, play.senders[0].client, [ONCALL])
+    refresh(play.ledger.database, play.senders[0].client, [ONCALL])
     asked(play, GRACE)
     play.settle()
     assert "patterns" in fields(form(play, GRACE))

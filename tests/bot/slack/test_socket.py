@@ -65,12 +65,12 @@ def test_two_connections_and_everything_twice(tmp_path, known, monkeypatch):
         assert [item.error for item in delivery.answers] == [None, None]
         answer = only(play.answers())
         press(play, answer.ts, "right")
-        assert [annotation.said.verdict for annotation in play.ledger.said(1)] == ["right"]
+        assert [annotation.said.verdict for annotation in play.ledger.closings.said(1)] == ["right"]
         head, _ = play.workspace.say(ADA, CHANNEL, "what is with fine?")
         assert play.workspace.mention(ADA, CHANNEL, "diagnose fine", head.ts).acknowledged
         play.settle()
         assert len([message for message in play.workspace.thread(CHANNEL, head.ts) if message.by_app]) == 1
-        assert len(play.ledger.list()) == 2
+        assert len(play.ledger.incidents.list()) == 2
 
 
 @pytest.mark.parametrize("end", [lambda mode: mode.disconnect(grace=0.5), SocketMode.drop], ids=["disconnect", "drop"])
@@ -84,7 +84,7 @@ def test_a_new_connection_loses_nothing(tmp_path, known, monkeypatch, end):
         play.workspace.command(ADA, CHANNEL, "/diagnose", "fine")
         play.settle()
         assert [answer.text.split(":")[0].split()[-1] for answer in play.answers()] == ["lm-tiny", "lm-tiny"]
-        assert len(play.ledger.list()) == 2
+        assert len(play.ledger.incidents.list()) == 2
 
 
 def test_a_command_during_a_refresh_is_answered_in_time(tmp_path, known, monkeypatch):
@@ -99,7 +99,7 @@ def test_a_command_during_a_refresh_is_answered_in_time(tmp_path, known, monkeyp
             assert delivery.counted.seconds < play.workspace.patience  # the first time, not when it was sent again
             assert play.workspace.until(lambda: mode.connections == 2, 30.0)
         play.settle()
-        assert len(play.answers()) == len(play.ledger.list()) == 2
+        assert len(play.answers()) == len(play.ledger.incidents.list()) == 2
         assert opened(play) == mode.accepted == 2
 
 

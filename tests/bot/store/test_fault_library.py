@@ -28,8 +28,8 @@ def ledger(database: str) -> Iterator[Ledger]:
     """One known failure, one unknown, a good run, and the known one as another tenant has it."""
     with Ledger(database) as made:
         for number, report in enumerate((FALLEN_GPU, UNKNOWN, HEALTHY)):
-            made.add(dumps(report), replace(report, id=f"r{number}"), b"", None, NOW)
-        made.add(dumps(FALLEN_GPU), FALLEN_GPU, b"", None, NOW, origin=Origin("other"))
+            made.incidents.add(dumps(report), replace(report, id=f"r{number}"), b"", None, NOW)
+        made.incidents.add(dumps(FALLEN_GPU), FALLEN_GPU, b"", None, NOW, origin=Origin("other"))
         yield made
 
 
@@ -38,12 +38,12 @@ def close(
 ) -> None:
     """Say what an incident was."""
     closing = Closing(who, "cli", **{"verdict": "right", **said})  # type: ignore[arg-type]
-    ledger.annotate(incident, tenant, f"{incident} {who} {at} {said}"[:200], closing, at)
+    ledger.closings.annotate(incident, tenant, f"{incident} {who} {at} {said}"[:200], closing, at)
 
 
 def library_of(ledger: Ledger, tenant: str) -> FaultLibrary:
     """The library of a tenant."""
-    with ledger.session() as session:
+    with ledger.database.session() as session:
         return FaultLibrary(known_within(session, tenant))
 
 
@@ -93,11 +93,11 @@ def test_it_changes_and_goes_with_the_close_out(ledger: Ledger) -> None:
 def test_of_an_incident_that_was_reopened_or_merged_nothing_holds(ledger: Ledger) -> None:
     """Until it is closed again."""
     close(ledger, 1, cause="shown", fault="gpu_fell_off_bus")
-    ledger.step(1, "default", "k1", LifecycleStep("reopen", "bob", "cli"), NOW + HOUR)
+    ledger.lifecycle.step(1, "default", "k1", LifecycleStep("reopen", "bob", "cli"), NOW + HOUR)
     assert entries(ledger) == []
     close(ledger, 1, NOW + 2 * HOUR, cause="shown", fault="gpu_fell_off_bus")
     assert [one[0] for one in entries(ledger)] == [1]
-    ledger.step(1, "default", "k2", LifecycleStep("merge", "bob", "cli", other=2), NOW + 3 * HOUR)
+    ledger.lifecycle.step(1, "default", "k2", LifecycleStep("merge", "bob", "cli", other=2), NOW + 3 * HOUR)
     assert entries(ledger) == []
 
 
@@ -126,11 +126,11 @@ def test_an_incident_whose_report_is_gone_teaches_nothing_new(ledger: Ledger) ->
     """Its entry goes with the next word on it; one that cannot be read is left out."""
     close(ledger, 1, cause="shown", fault="f")
     close(ledger, 2, cause="no_rule", verdict="abstained_rightly")
-    with ledger.session(write=True) as session:
+    with ledger.database.session(write=True) as session:
         session.delete(session.get_one(ReportRow, 1))
         session.get_one(PatternRow, 2).events_zstd = b"x"
     assert [one[0] for one in entries(ledger)] == [1]
     close(ledger, 1, NOW + HOUR, cause="shown", fault="g")
     assert entries(ledger) == []
-    with ledger.session() as session:
+    with ledger.database.session() as session:
         assert [row.incident_id for row in session.exec(select(PatternRow))] == [2]

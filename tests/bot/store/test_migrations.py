@@ -111,7 +111,7 @@ def test_what_an_old_database_holds_stays(database: str, version: int) -> None:
         record = store.get(1)
         assert (first, REPORT, REPLAY) == (record.incident, record.report_json, record.replay)
         assert (record.replay_size, record.replay_cut) == (300_000, True)
-        with store.session() as session:
+        with store.database.session() as session:
             assert (
                 session.execute(
                     select(IncidentRow.tenant, IncidentRow.pinned, IncidentRow.archive, IncidentRow.closed_at)

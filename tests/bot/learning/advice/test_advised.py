@@ -59,14 +59,14 @@ class Site:
     def proposals(self) -> tuple[Proposal, ...]:
         """Those in the store."""
         with Ledger(self.url) as ledger:
-            return proposals(ledger)
+            return proposals(ledger.database)
 
     def live(self, job, said=None):
         """An incident as a worker keeps it, its shadows counted."""
         base = self.base()
         number = add(self.url, base.known, LEASE, job=job, said=said)
         evidence = evidence_of(base.known, base.known.matcher(), {"rank-0.log": LEASE.encode()})
-        with Ledger(self.url) as ledger, ledger.session(write=True) as session:
+        with Ledger(self.url) as ledger, ledger.database.session(write=True) as session:
             count_within(session, number, "default", shadowed(base.known, evidence))
 
 

@@ -46,7 +46,7 @@ def base(few_rules, cache, monkeypatch):
 
 def advised(url, base, kind):
     """The one advice of a kind."""
-    with Ledger(url) as ledger, ledger.session() as session:
+    with Ledger(url) as ledger, ledger.database.session() as session:
         (advice,) = [one for one in advise(session, base, NOW).advice if one.kind == kind]
     return advice
 

@@ -28,14 +28,14 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 def ledger(database):
     """A store with one incident."""
     with Ledger(database) as one:
-        one.add(dumps(UNKNOWN), UNKNOWN, b"x\n", None, NOW)
+        one.incidents.add(dumps(UNKNOWN), UNKNOWN, b"x\n", None, NOW)
         yield one
 
 
 def ask(ledger, key="k"):
     """Ask for a draft of the incident."""
-    [incident] = ledger.list()
-    return ledger.write(
+    [incident] = ledger.incidents.list()
+    return ledger.database.write(
         lambda session: ask_draft_within(
             session, key, "default", incident.id, who="U0ADA", channel="C1", parent=None, now=NOW
         )
@@ -45,8 +45,8 @@ def ask(ledger, key="k"):
 def test_two_deliveries_of_one_press_are_one_draft(ledger):
     """And one piece of work."""
     assert [ask(ledger), ask(ledger)] == [(handle_of("k"), True), (handle_of("k"), False)]
-    work = ledger.claim("w", NOW)
-    assert (work.kind, ledger.claim("w", NOW)) == (DRAFT, None)
+    work = ledger.tasks.claim("w", NOW)
+    assert (work.kind, ledger.tasks.claim("w", NOW)) == (DRAFT, None)
 
 
 def test_a_wish_is_for_what_the_person_saw(ledger):
@@ -54,27 +54,31 @@ def test_a_wish_is_for_what_the_person_saw(ledger):
     handle, _ = ask(ledger)
     wish = DraftRequest("propose", DraftEdits("t", regexes=("a b",)))
     took = [
-        ledger.write(lambda session, at=at, whose=whose: wish_draft_within(session, handle, whose, version=at, wish=wish, now=NOW))
+        ledger.database.write(lambda session, at=at, whose=whose: wish_draft_within(session, handle, whose, version=at, wish=wish, now=NOW))
         for at, whose in ((1, "other"), (1, "default"), (1, "default"), (2, "default"))
     ]  # fmt: skip
     assert took == [False, True, False, True]
-    assert draft_of(ledger, handle).wish == wish
+    assert draft_of(ledger.database, handle).wish == wish
     made = DraftContent(rule="r", files={"a/r/rule.yaml": b"x"}, hurts=("h",))
-    draft = draft_of(ledger, handle)
-    assert ledger.write(lambda session: made_within(session, draft, "proposed", made))
-    late = ledger.write(lambda session: wish_draft_within(session, handle, "default", version=3, wish=wish, now=NOW))
-    assert (late, draft_of(ledger, handle).content) == (False, made)
+    draft = draft_of(ledger.database, handle)
+    assert ledger.database.write(lambda session: made_within(session, draft, "proposed", made))
+    late = ledger.database.write(
+        lambda session: wish_draft_within(session, handle, "default", version=3, wish=wish, now=NOW)
+    )
+    assert (late, draft_of(ledger.database, handle).content) == (False, made)
 
 
 def test_what_was_made_for_an_older_wish_is_dropped(ledger):
     """The person has gone on meanwhile."""
     handle, _ = ask(ledger)
-    seen = draft_of(ledger, handle)
-    ledger.write(lambda session: wish_draft_within(session, handle, "default", version=1, wish=DraftRequest(), now=NOW))
-    assert not ledger.write(lambda session: made_within(session, seen, "drafted", DraftContent(rule="r")))
-    assert draft_of(ledger, handle).content is None
+    seen = draft_of(ledger.database, handle)
+    ledger.database.write(
+        lambda session: wish_draft_within(session, handle, "default", version=1, wish=DraftRequest(), now=NOW)
+    )
+    assert not ledger.database.write(lambda session: made_within(session, seen, "drafted", DraftContent(rule="r")))
+    assert draft_of(ledger.database, handle).content is None
 
 
 def test_there_is_none(ledger):
     """Of a handle that nobody made."""
-    assert draft_of(ledger, "d" * 33) is None
+    assert draft_of(ledger.database, "d" * 33) is None

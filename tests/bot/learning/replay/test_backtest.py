@@ -121,7 +121,7 @@ def test_texts_that_are_gone_or_damaged_are_counted(base, database):
     """Nothing is made up of them."""
     add(database, base.known, LEASE, job="1")
     damaged = add(database, base.known, LEASE, job="2")
-    with Ledger(database) as ledger, ledger.session(write=True) as session:
+    with Ledger(database) as ledger, ledger.database.session(write=True) as session:
         session.execute(update(ReplayRow).where(ReplayRow.incident_id == damaged).values(text_zstd=b"no zstd"))
     told = backtest(trial(base, {PATH: rule()}), database, {}, workers=1)
     assert (told.incidents, told.without_text, len(told.hits)) == (1, 1, 1)

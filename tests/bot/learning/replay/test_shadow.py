@@ -57,14 +57,14 @@ def hit(base, fault="storage_io", *, leads=True):
 def live(database, base, text, job, said=None, *, tenant="default"):
     """An incident as a worker keeps it."""
     number = add(database, base.known, text, job=job, said=said, tenant=tenant)
-    with Ledger(database) as ledger, ledger.session(write=True) as session:
+    with Ledger(database) as ledger, ledger.database.session(write=True) as session:
         count_within(session, number, tenant, shadowed(base.known, of(base, text)))
     return number
 
 
 def standing(database, base, **given):
     """How the shadows fared."""
-    with Ledger(database) as ledger, ledger.session() as session:
+    with Ledger(database) as ledger, ledger.database.session() as session:
         return shadows_within(session, base.known.rulebook, **given)
 
 
@@ -94,7 +94,7 @@ def test_hits_are_kept_once_with_the_incident(base, database):
     """Two deliveries of one piece of work count once."""
     number = live(database, base, LEASE, "1")
     live(database, base, LEASE, "1")
-    with Ledger(database) as ledger, ledger.session() as session:
+    with Ledger(database) as ledger, ledger.database.session() as session:
         rows = [row.model_dump() for row in session.exec(select(ShadowHitRow))]
     found = hit(base)
     assert rows == [
@@ -143,7 +143,7 @@ def test_a_promotion_is_a_change_like_any_other(base, database):
     for at in range(9):
         live(database, base, LEASE, f"{at}", wrong("storage_io"))
     add(database, base.known, OOM, job="9", said=right("cuda_oom"))
-    with Ledger(database) as ledger, ledger.session() as session:
+    with Ledger(database) as ledger, ledger.database.session() as session:
         found = advise(session, base, NOW + timedelta(days=9))
     (advice,) = [one for one in found.advice if one.kind == "promote"]
     path = "storage/lease-revoked/rule.yaml"

@@ -36,13 +36,13 @@ def play(tmp_path, known, monkeypatch, database):
 
 def counts(ledger, *tables):
     """How many rows each table has."""
-    with ledger.session() as session:
+    with ledger.database.session() as session:
         return {table.__tablename__: session.exec(select(func.count()).select_from(table)).one() for table in tables}
 
 
 def left(play):
     """What is not sent yet, for the report of a test that fails."""
-    with play.ledger.session() as session:
+    with play.ledger.database.session() as session:
         return [
             (row.method, row.state, row.tries, row.error, str(row.lease_until))
             for row in session.exec(select(OutboxRow))
@@ -68,7 +68,7 @@ def test_every_gesture_once(play, tmp_path):
     form(play)
     assert answered_by_both(play.workspace.submit(ADA, {"cause": "no_rule", "note": "once"}))
     play.settle()
-    assert [(annotation.said.verdict, annotation.said.note) for annotation in play.ledger.said(1)] == [
+    assert [(annotation.said.verdict, annotation.said.note) for annotation in play.ledger.closings.said(1)] == [
         ("wrong", ""),
         ("wrong", "once"),
     ]
@@ -118,7 +118,7 @@ def test_at_the_same_moment(play, tmp_path, known):
     over = threading.Event()
     with ExitStack() as ledgers, ThreadPoolExecutor(20) as pool, ExitStack() as ends:
         ends.callback(over.set)  # first of all: then the pool waits for those at work, then their ledgers are closed
-        url = str(play.ledger._engine.url)
+        url = str(play.ledger.database._engine.url)
         for sender in play.senders:
             ledger = ledgers.enter_context(Ledger(url))
             answering = DiagnoseHandler(ledger, known, play.config)
@@ -148,7 +148,7 @@ def test_at_the_same_moment(play, tmp_path, known):
     assert len(play.answers()) == 4
     assert counts(play.ledger, IncidentRow, WorkRow, AnnotationRow) == {"incident": 4, "work": 4, "annotation": 8}
     assert sorted(Counter(file.name for file in play.workspace.files).values()) == [1] * 8
-    with play.ledger.session() as session:
+    with play.ledger.database.session() as session:
         states = session.exec(select(OutboxRow.state, func.count()).group_by(col(OutboxRow.state))).all()
     assert [state for state, _ in states] == ["sent"]
 
@@ -157,11 +157,11 @@ def test_a_worker_that_was_only_slow(play):
     """Another one took its work up; when it comes back, what it found counts no more."""
     play.workspace.command(ADA, CHANNEL, "/diagnose", "demo")
     now = datetime.now(UTC)
-    slow = play.ledger.claim("slow", now)
-    play.ledger.reclaim(now + timedelta(seconds=LOST_AFTER + 1))
+    slow = play.ledger.tasks.claim("slow", now)
+    play.ledger.tasks.reclaim(now + timedelta(seconds=LOST_AFTER + 1))
     found = play.answering.do(slow)
     play.settle()
-    assert not play.ledger.complete(slow.id, "slow", now, found.result, found.within)
+    assert not play.ledger.tasks.complete(slow.id, "slow", now, found.result, found.within)
     play.settle()
     assert len(play.answers()) == 1
     assert counts(play.ledger, IncidentRow, WorkRow) == {"incident": 1, "work": 1}
@@ -173,7 +173,7 @@ def test_a_sender_that_was_only_slow(play):
     play.work()
     slow, other = play.senders
     late = datetime.now(UTC) + timedelta(minutes=2)
-    posting = play.ledger.claim_message(slow.clock())
+    posting = play.ledger.messages.claim_message(slow.clock())
     other.clock = lambda: late
     for _ in range(20):
         other.step()
@@ -200,7 +200,7 @@ def test_a_database_that_gives_up(play):
             session.get(IncidentRow, second, with_for_update=True)
             return first
 
-        return play.ledger.write(do)
+        return play.ledger.database.write(do)
 
     with ThreadPoolExecutor(2) as pool:
         done = [pool.submit(crossing, 1, 2, [None]), pool.submit(crossing, 2, 1, [None])]

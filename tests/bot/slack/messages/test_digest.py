@@ -22,7 +22,9 @@ def test_a_digest_is_posted_once_with_its_files(tmp_path, known, monkeypatch):
     with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=TENANT) as play:
         play.diagnose()
         faults = play.known.rulebook.faults
-        made = [tick(play.ledger, play.config, faults, monday(), f"replica-{number % 2}") for number in range(4)]
+        made = [
+            tick(play.ledger.database, play.config, faults, monday(), f"replica-{number % 2}") for number in range(4)
+        ]
         assert [len(item) for item in made] == [1, 0, 0, 0]
         play.senders[0].clock = monday
         play.send()
@@ -41,7 +43,7 @@ def test_a_digest_is_posted_once_with_its_files(tmp_path, known, monkeypatch):
 def test_a_week_without_failures_says_so(tmp_path, known, monkeypatch):
     """Never silent."""
     with stage(tmp_path, known, f"sqlite:///{tmp_path / 'signalbox.db'}", monkeypatch.setenv, tenant=TENANT) as play:
-        tick(play.ledger, play.config, play.known.rulebook.faults, monday(), "one")
+        tick(play.ledger.database, play.config, play.known.rulebook.faults, monday(), "one")
         play.senders[0].clock = monday
         play.send()
         assert "no failure" in only(play.answers()).text.lower()
