@@ -162,12 +162,12 @@ def hand_over(url: str, settings: PullRequests, proposed: ProposedRule) -> int:
         SignalboxError: the store cannot be used, or it must not go into a repository.
     """
     with Ledger(url) as ledger:
-        asked = propose(ledger, settings, proposed, datetime.now(UTC))
+        asked = propose(ledger.database, settings, proposed, datetime.now(UTC))
         if asked.how in ("closed", "merged"):
             typer.echo(f"signalbox: this pattern was {asked.how} before, as proposal {asked.proposal}", err=True)
             return 1
-        words = ProposalWorker(ledger, settings).advance(asked.proposal)
-        found = proposal_of(ledger, asked.proposal)
+        words = ProposalWorker(ledger.database, settings).advance(asked.proposal)
+        found = proposal_of(ledger.database, asked.proposal)
     typer.echo(shown(f"proposal {asked.proposal}: {words}"), err=True)
     return 0 if found is not None and found.state in ("open", "merged") else 1
 
