@@ -181,13 +181,13 @@ def job_document(record: JobRecord, now: float) -> dict[str, Any]:
         "namespace": record.namespace,
         "partition": record.partition,
         "last_good": record.last_good,
-        "attempts": [_attempt(one) for one in record.attempts],
+        "attempts": [_attempt(attempt) for attempt in record.attempts],
     }
     return {key: value for key, value in told.items() if value not in (None, {}, [])}
 
 
-def _attempt(one: Attempt) -> dict[str, Any]:
-    told = asdict(one)
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    told = asdict(attempt)
     for key in ("queued", "scheduled", "initialised", "first_iterated", "last_iterated", "stopped"):
         told[key] = iso(told[key])
     return {

@@ -98,9 +98,9 @@ def collect(
     bundle = BundleWriter(folder, limits.bytes * ALL_SHARES, mask)
     asked = CollectionRequest(located.record, window, deadline, prefilter, Bounds(log_bytes=limits.bytes), deep)
     run = _Collection(bundle, asked, limits, tell or (lambda _name, _words: None))
-    others = [(name, one) for name, one in wired.connectors if one.provides & _OTHERS]
-    logs = [(name, one) for name, one in wired.connectors if "logs" in one.provides]
-    tasks = [run.task(name, one, _OTHERS) for name, one in others]
+    others = [(name, item) for name, item in wired.connectors if item.provides & _OTHERS]
+    logs = [(name, item) for name, item in wired.connectors if "logs" in item.provides]
+    tasks = [run.task(name, item, _OTHERS) for name, item in others]
     if logs:
         tasks.append(lambda: run.first_with_logs(logs))
     results = side_by_side(tasks, deadline)
@@ -151,7 +151,7 @@ class _Collection:
                 else self.asked.deadline.sooner(max(1.0, self.asked.deadline.left() * HEDGE))
             )
             [result] = side_by_side(
-                [lambda one=source, to=share, of=name: self._collect(of, one, to, frozenset({"logs"}))],  # type: ignore[misc]
+                [lambda item=source, to=share, of=name: self._collect(of, item, to, frozenset({"logs"}))],  # type: ignore[misc]
                 patience,
             )
             shares.append(share)
@@ -276,7 +276,7 @@ def shared(
         if recent is not None:
             return recent
         collected = make(_fresh(place / folder_name(located.record, now())))
-        size = sum(one.stat().st_size for one in collected.folder.rglob("*") if one.is_file())
+        size = sum(path.stat().st_size for path in collected.folder.rglob("*") if path.is_file())
         mark = CollectionMark(now(), (window.start or 0.0, window.end or 0.0), size, collected.sources, deep)
         _written(mark_of(collected.folder), msgspec.json.encode(mark))
     prune(sharing.root, sharing.keep, collected.folder, spare=sharing.spare)
@@ -288,7 +288,7 @@ def prune(root: Path, keep: int, *spared: Path, spare: Spare = ProtectedBundles)
 
     What is pinned stays too, and where nobody can say what that is, everything stays.
     """
-    found = sorted(((mark.finished, mark.bytes, folder) for folder, mark in marks(root, 1)), key=lambda one: one[:2])
+    found = sorted(((mark.finished, mark.bytes, folder) for folder, mark in marks(root, 1)), key=lambda item: item[:2])
     total = sum(size for _, size, _ in found)
     if total <= keep:
         return
@@ -296,7 +296,9 @@ def prune(root: Path, keep: int, *spared: Path, spare: Spare = ProtectedBundles)
         kept = spare()
     except SignalboxError:
         return
-    for _, size, folder in sorted(found, key=lambda one: str(one[2]) in kept.open):  # stable: the oldest first of each
+    for _, size, folder in sorted(
+        found, key=lambda item: str(item[2]) in kept.open
+    ):  # stable: the oldest first of each
         if total <= keep:
             return
         if folder not in spared and str(folder) not in kept.pinned:

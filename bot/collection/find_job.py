@@ -29,7 +29,7 @@ class JobNotFound(SignalboxError):  # noqa: N818 - an outcome
         self.gaps = tuple(gaps)
         words = [f"no job {text[:80]!r} is known"]
         if candidates:
-            words.append("did you mean " + ", ".join(_shown(one) for _, one in candidates) + "?")
+            words.append("did you mean " + ", ".join(_shown(pair) for _, pair in candidates) + "?")
         words += [f"{gap.source} could not be asked: {gap.reason}" for gap in gaps]
         super().__init__("; ".join(words))
 
@@ -52,7 +52,7 @@ class ConnectedCluster:
 
     def finders(self) -> tuple[tuple[str, Finder], ...]:
         """Those that know jobs."""
-        return tuple((name, one) for name, one in self.connectors if "jobs" in one.provides)
+        return tuple((name, item) for name, item in self.connectors if "jobs" in item.provides)
 
 
 def find(clusters: Sequence[ConnectedCluster], query: JobQuery, deadline: Deadline) -> LocatedJob:
@@ -65,12 +65,12 @@ def find(clusters: Sequence[ConnectedCluster], query: JobQuery, deadline: Deadli
     """
     if not query.text.strip() or len(query.text) > LONGEST or not query.text.isprintable():
         raise JobNotFound(query.text, (), ())
-    asked = [(wired.cluster, name, one) for wired in clusters for name, one in wired.finders()]
-    answers, gaps = _ask(asked, lambda one: one.find(query, deadline), deadline)
+    asked = [(wired.cluster, name, item) for wired in clusters for name, item in wired.finders()]
+    answers, gaps = _ask(asked, lambda item: item.find(query, deadline), deadline)
     found = [(cluster, record) for cluster, _, records in answers for record in records]
     if not found:
-        listed, _ = _ask(asked, lambda one: one.recent(query.window, deadline), deadline)
-        known = ((cluster.name, one) for cluster, _, jobs in listed for one in jobs)
+        listed, _ = _ask(asked, lambda item: item.recent(query.window, deadline), deadline)
+        known = ((cluster.name, job) for cluster, _, jobs in listed for job in jobs)
         raise JobNotFound(query.text, nearest(query.text, known), gaps)
     cluster, newest = max(found, key=lambda pair: (_when(pair[1]), -found.index(pair)))
     same = [record for where, record in found if where.name == cluster.name and _same(record, newest)]
@@ -88,7 +88,7 @@ def find(clusters: Sequence[ConnectedCluster], query: JobQuery, deadline: Deadli
 def nearest(text: str, known: Iterable[tuple[str, JobSummary]]) -> list[tuple[str, JobSummary]]:
     """The jobs that a mistyped id or name may have meant, the most alike first."""
     jobs = list(known)
-    names = [f"{one.name} {one.id}"[:LONGEST] for _, one in jobs]
+    names = [f"{pair.name} {pair.id}"[:LONGEST] for _, pair in jobs]
     hits = process.extract(text, names, scorer=fuzz.WRatio, limit=FEW * 3, score_cutoff=NEAR)
     unlike: dict[str, tuple[str, JobSummary]] = {}
     for _, _, index in hits:
@@ -149,10 +149,10 @@ def side_by_side(tasks: Sequence[Callable[[], _T]], deadline: Deadline) -> list[
 def _ask(
     asked: Sequence[tuple[Cluster, str, Finder]], question: Callable[[Finder], Sequence[_T]], deadline: Deadline
 ) -> tuple[list[tuple[Cluster, str, Sequence[_T]]], list[Gap]]:
-    def task(one: Finder) -> Callable[[], Sequence[_T]]:
-        return lambda: question(one)
+    def task(finder: Finder) -> Callable[[], Sequence[_T]]:
+        return lambda: question(finder)
 
-    results = side_by_side([task(one) for _, _, one in asked], deadline)
+    results = side_by_side([task(item) for _, _, item in asked], deadline)
     answers, gaps = [], []
     for (cluster, name, _), result in zip(asked, results, strict=True):
         if isinstance(result, SourceFailed):
@@ -166,10 +166,18 @@ def _when(record: JobRecord) -> float:
     return record.job.start or record.job.end or (record.attempts[-1].queued if record.attempts else None) or 0.0
 
 
-def _same(one: JobRecord, other: JobRecord) -> bool:
-    return one is other or one.job.id == other.job.id or (one.job.name == other.job.name and _when(one) == _when(other))
+def _same(job_record: JobRecord, other: JobRecord) -> bool:
+    return (
+        job_record is other
+        or job_record.job.id == other.job.id
+        or (job_record.job.name == other.job.name and _when(job_record) == _when(other))
+    )
 
 
-def _shown(one: JobSummary) -> str:
-    name = f"{one.name} ({one.id})" if one.name and one.name != one.id else one.id
-    return name if one.state is None else f"{name}, {one.state.lower()}"
+def _shown(job_summary: JobSummary) -> str:
+    name = (
+        f"{job_summary.name} ({job_summary.id})"
+        if job_summary.name and job_summary.name != job_summary.id
+        else job_summary.id
+    )
+    return name if job_summary.state is None else f"{name}, {job_summary.state.lower()}"

@@ -53,7 +53,7 @@ class Linked:
     """How long a link is valid."""
 
     def __post_init__(self) -> None:
-        if not self.base_url.startswith(("https://", "http://")) or any(one in self.base_url for one in "?# "):
+        if not self.base_url.startswith(("https://", "http://")) or any(item in self.base_url for item in "?# "):
             raise ValueError(f"base_url: {self.base_url[:80]!r} is no address like https://host/path")
 
 

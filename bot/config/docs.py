@@ -67,20 +67,20 @@ def example_text() -> str:
 def _connector(name: str, schema: dict[str, Any]) -> list[str]:
     lines = [f"      {name}:", f"        type: {name}", f"        # {_about(schema)}"]
     must = set(schema.get("required", ()))
-    for key, one in schema["properties"].items():
+    for key, item in schema["properties"].items():
         if key == "type":
             continue
         mark = "" if key in must else "# "
-        about = _about(one)
+        about = _about(item)
         told = _EXAMPLE.search(about) if key in must else None  # of what must be given, the example that it names
-        value = _SERVER if key == "url" else told[1] if told else _form(one, schema)
+        value = _SERVER if key == "url" else told[1] if told else _form(item, schema)
         lines.append(f"        {mark}{key}: {value}{f'  # {about}' if about else ''}")
     return lines
 
 
-def _form(one: dict[str, Any], schema: dict[str, Any]) -> str:
+def _form(item: dict[str, Any], schema: dict[str, Any]) -> str:
     """A value of the right form."""
-    kinds = one.get("anyOf", [one])
+    kinds = item.get("anyOf", [item])
     first: dict[str, Any] = next((kind for kind in kinds if kind.get("type") != "null"), {})
     if "$ref" in first:
         first = schema["$defs"][first["$ref"].rsplit("/", 1)[-1]]
@@ -94,8 +94,8 @@ def _form(one: dict[str, Any], schema: dict[str, Any]) -> str:
     return str(first.get("const") or (first.get("enum") or [forms.get(str(first.get("type")), "text")])[0])
 
 
-def _about(one: dict[str, Any]) -> str:
-    return str(one.get("description", "")).split("\n\n", maxsplit=1)[0]
+def _about(item: dict[str, Any]) -> str:
+    return str(item.get("description", "")).split("\n\n", maxsplit=1)[0]
 
 
 def _defaults(settings: Collect | Retention) -> list[str]:
@@ -103,10 +103,10 @@ def _defaults(settings: Collect | Retention) -> list[str]:
     kind: type = type(settings)
     told = model_of(kind).model_json_schema()["properties"]
     lines = []
-    for name, one in told.items():
+    for name, item in told.items():
         value = getattr(settings, name)
         written = f"# {name}: /shared/folder" if value is None else f"{name}: {_quantity(name, value)}"
-        lines.append(f"#   {f'{written}  ':<22}# {_about(one)}")
+        lines.append(f"#   {f'{written}  ':<22}# {_about(item)}")
     return lines
 
 
@@ -126,4 +126,4 @@ def _plain(schema: Any) -> Any:
             for key, value in schema.items()
             if key != "title" or not isinstance(value, str) or "." in value
         }
-    return [_plain(one) for one in schema] if isinstance(schema, list) else schema
+    return [_plain(item) for item in schema] if isinstance(schema, list) else schema

@@ -65,7 +65,7 @@ class Collect:
 
     def __post_init__(self) -> None:
         if self.spool is not None and not os.path.isabs(self.spool):  # noqa: PTH117 - of a text
-            raise ValueError(f"{self.spool[:200]!r} is no whole path: begin with /")
+            raise ValueError(f"{self.spool[:200]!r} is not an absolute path: start with /")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Retention:
     reports: Seconds = 730 * 86400.0
     """How long reports are kept, and the texts on which later rules are tested."""
     pinned: Literal["kept"] = "kept"
-    """Incidents that somebody pinned keep all of it."""
+    """Pinned incidents keep everything."""
     packs: str | None = None
     """The folder of packed bundles; by default `archive` in the state folder."""
 
@@ -87,7 +87,7 @@ class Retention:
         if not self.hot <= self.archive <= self.reports:
             raise ValueError("hot, archive and reports follow each other: each is at least as long as the one before")
         if self.packs is not None and not os.path.isabs(self.packs):  # noqa: PTH117 - of a text
-            raise ValueError(f"{self.packs[:200]!r} is no whole path: begin with /")
+            raise ValueError(f"{self.packs[:200]!r} is not an absolute path: start with /")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Connector:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster: whose it is, its connectors in the order of the file, and where its nodes stand.
+    """A cluster: its tenant, its connectors in the order of the file, and the topology of its nodes.
 
     `topology`: node → {rack, leaf, rail, nvlink_domain}.
     """
@@ -114,10 +114,10 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A webhook that is open: whose it is, the secret that its caller must know, and which labels name a job there.
+    """An enabled webhook: its tenant, the secret that the caller must present, and the labels that name a job.
 
-    `cluster`: the jobs are looked for in this one only. `fold`: seconds for which alerts about a job that was diagnosed
-    already are folded into that.
+    `cluster`: search for jobs in this cluster only. `fold`: seconds during which further alerts for a diagnosed job are added to
+    that diagnosis.
     """
 
     tenant: str
@@ -129,21 +129,21 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """Prometheus' figures of the service itself, at /metrics of where it listens."""
+    """Prometheus metrics of the service, at /metrics."""
 
     on: bool = True
     """Whether metrics are served."""
     secret: Secret | None = None
-    """What the caller must present as bearer token; without it anyone who reaches the address may read them: counts
-    and times, no name of a job, node or person."""
+    """The bearer token that the caller must present. Without it, anyone who reaches the address can read the metrics:
+    counts and times, no names of jobs, nodes or people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Serve:
-    """What `signalbox serve` does: where it listens, how many processes diagnose, which webhooks are open.
+    """Settings of `signalbox serve`: its address, the number of worker processes, its webhooks.
 
-    `endings`: whether and how it looks for jobs that ended badly. `pages`: of incidents, linked from messages. `log`: the form
-    of its own log.
+    `endings`: whether and how it polls for jobs that ended badly. `pages`: pages of incidents, linked from messages. `log`: the
+    format of its own log.
     """
 
     host: str = "127.0.0.1"
@@ -159,9 +159,9 @@ class Serve:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What is configured. `path`: the file, None where there is none. `hide_emails`: e-mail addresses are masked too.
+    """The configuration. `path`: its file; None if there is none. `hide_emails`: mask e-mail addresses too.
 
-    `tenants_of_chat`: name → what it allows in the chat and is told unasked.
+    `tenants_of_chat`: name → its permissions in Slack and its automatic posts.
     """
 
     clusters: tuple[Cluster, ...] = ()
@@ -175,17 +175,17 @@ class Config:
     learning: Learning = field(default_factory=Learning)
 
     def of_tenant(self, tenant: str) -> tuple[Cluster, ...]:
-        """The clusters that a tenant may see; to it there are no others."""
-        return tuple(one for one in self.clusters if one.tenant == tenant)
+        """Return the clusters of a tenant. It sees no others."""
+        return tuple(cluster for cluster in self.clusters if cluster.tenant == tenant)
 
     @property
     def tenants(self) -> tuple[str, ...]:
-        """All tenants, in order."""
-        return tuple(sorted({one.tenant for one in self.clusters}))
+        """Return all tenants, sorted."""
+        return tuple(sorted({cluster.tenant for cluster in self.clusters}))
 
 
 class RedactFile(Part):
-    """What is masked beyond secrets."""
+    """What to mask besides secrets."""
 
     emails: bool = Field(default=False, description="Mask e-mail addresses too.")
 
@@ -193,38 +193,44 @@ class RedactFile(Part):
 class ClusterFile(Part):
     """One cluster."""
 
-    tenant: str = Field(default=DEFAULT_TENANT, pattern=NAME, description="Whose it is; others do not see it.")
+    tenant: str = Field(
+        default=DEFAULT_TENANT, pattern=NAME, description="The tenant that owns it; others do not see it."
+    )
     connectors: dict[str, dict[str, Any]] = Field(
         default={}, max_length=50, description="Name → connector. Logs are taken from the first one that has any."
     )
     topology: dict[str, dict[str, str]] = Field(
-        default={}, description="Node → rack, leaf, rail, nvlink_domain: suspects that share one are told."
+        default={}, description="Node → rack, leaf, rail, nvlink_domain: the report says if suspects share one."
     )
 
 
 class WebhookFile(Part):
     """A webhook for Alertmanager or Grafana: POST /webhooks/<its name>."""
 
-    tenant: str = Field(default=DEFAULT_TENANT, pattern=NAME, description="Whose jobs its alerts are about.")
-    secret: model_of(Secret) = Field(description="What the caller must know, as bearer token, password or signature.")  # type: ignore[valid-type]
-    cluster: str | None = Field(default=None, description="Look for the jobs in this cluster only.")
-    job_labels: list[str] = Field(default=[], max_length=50, description="Labels that name a job here.")
-    fold: SECONDS = Field(default=3600.0, description="Alerts on a job that was diagnosed so lately start nothing new.")
+    tenant: str = Field(default=DEFAULT_TENANT, pattern=NAME, description="The tenant whose jobs the alerts concern.")
+    secret: model_of(Secret) = Field(
+        description="The secret of the caller, sent as bearer token, password or signature."
+    )  # type: ignore[valid-type]
+    cluster: str | None = Field(default=None, description="Search for jobs in this cluster only.")
+    job_labels: list[str] = Field(default=[], max_length=50, description="Labels that name a job.")
+    fold: SECONDS = Field(
+        default=3600.0, description="Alerts for a job that was diagnosed within this time start no new diagnosis."
+    )
 
 
 class ServeFile(Part):
     """`signalbox serve`."""
 
-    listen: str = Field(default="127.0.0.1:8080", description="host:port; put a proxy with TLS before other hosts.")
-    workers: int = Field(default=2, ge=1, le=64, description="Processes that diagnose.")
+    listen: str = Field(default="127.0.0.1:8080", description="host:port; put a TLS proxy in front for other hosts.")
+    workers: int = Field(default=2, ge=1, le=64, description="Number of worker processes.")
     webhooks: dict[str, WebhookFile] = Field(default={}, max_length=100, description="Name → webhook.")
     slack: model_of(Slack) | None = Field(default=None, description="The Slack app; docs/slack-setup.md.")  # type: ignore[valid-type]
     endings: model_of(JobWatcherSettings) = Field(  # type: ignore[valid-type]
         default=model_of(JobWatcherSettings)(), description="Jobs that ended badly; docs/automatic-diagnosis.md."
     )
-    pages: model_of(Linked) | None = Field(default=None, description="Pages of incidents, by signed links.")  # type: ignore[valid-type]
-    metrics: model_of(Metrics) = Field(default=model_of(Metrics)(), description="Figures of the service, at /metrics.")  # type: ignore[valid-type]
-    log: Literal["text", "json"] = Field(default="text", description="The form of the service's own log, on stderr.")
+    pages: model_of(Linked) | None = Field(default=None, description="Pages of incidents, behind signed links.")  # type: ignore[valid-type]
+    metrics: model_of(Metrics) = Field(default=model_of(Metrics)(), description="Metrics of the service, at /metrics.")  # type: ignore[valid-type]
+    log: Literal["text", "json"] = Field(default="text", description="Format of the service's own log, on stderr.")
 
 
 class ConfigFile(Part):
@@ -234,47 +240,48 @@ class ConfigFile(Part):
     clusters: dict[str, ClusterFile] = Field(default={}, max_length=100)
     collect: model_of(Collect) = Field(default=model_of(Collect)(), description="Limits of one collection.")  # type: ignore[valid-type]
     retention: model_of(Retention) = Field(  # type: ignore[valid-type]
-        default=model_of(Retention)(), description="For how long evidence and answers are kept."
+        default=model_of(Retention)(), description="How long evidence and answers are kept."
     )
     redact: RedactFile = RedactFile()
     learning: model_of(Learning) = Field(  # type: ignore[valid-type]
-        default=model_of(Learning)(), description="What is learned from close-outs; docs/learning.md."
+        default=model_of(Learning)(), description="Learning from close-outs; docs/learning.md."
     )
     rules: model_of(Rules) = Field(  # type: ignore[valid-type]
-        default=model_of(Rules)(), description="Where rules come from and go to; docs/rule-pull-requests.md."
+        default=model_of(Rules)(),
+        description="Where rules come from and where proposed ones go; docs/rule-pull-requests.md.",
     )
     serve: ServeFile = ServeFile()
     tenants: dict[str, model_of(Tenant)] = Field(  # type: ignore[valid-type]
-        default={}, max_length=100, description="Name → what it allows in the chat, and what it is told unasked."
+        default={}, max_length=100, description="Name → its permissions in Slack and its automatic posts."
     )
 
 
 def read(path: Path | None = None) -> Config:
-    """The configuration of a file; of the usual places where none is named, and an empty one where none is there.
+    """Read a configuration file: the given one, or the one in the default place. Without any, return an empty configuration.
 
     Raises:
-        ConfigError: it cannot be read or used.
+        ConfigError: the file cannot be read or is not valid.
     """
     named = path or config_path()
     if named is None:
         return Config()
     try:
         if not os.path.isfile(named):  # noqa: PTH113 - never raises
-            raise ConfigError((Fault(str(named), 1, 1, "there is no such file"),))
+            raise ConfigError((Fault(str(named), 1, 1, "no such file"),))
         with named.open("rb") as handle:
             text = handle.read(LARGEST + 1).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigError((Fault(str(named), 1, 1, f"it is no UTF-8 text (byte {error.start})"),)) from None
+        raise ConfigError((Fault(str(named), 1, 1, f"not UTF-8 text (byte {error.start})"),)) from None
     except OSError as error:
         raise ConfigError((Fault(str(named), 1, 1, f"cannot be read: {error.strerror or error}"),)) from None
     return load(text, named)
 
 
 def load(text: str, path: Path) -> Config:
-    """The configuration that a text holds.
+    """Parse the text of a configuration file.
 
     Raises:
-        ConfigError: with everything that is wrong, each where it stands.
+        ConfigError: with all errors, each with its position.
     """
     node, wrong = parse(text, str(path))
     if node is None:
@@ -294,7 +301,7 @@ def load(text: str, path: Path) -> Config:
 
 
 def _built(settings: type, name: str, model: Any, root: Node, faults: list[Fault]) -> Any:
-    """A part that is a dataclass of settings; where they contradict each other, their defaults and a fault."""
+    """Build a settings dataclass; if the settings contradict each other, return its defaults and record an error."""
     if model is None:
         return settings()
     try:
@@ -308,10 +315,10 @@ def _tenants(models: Mapping[str, Any], root: Node, faults: list[Fault]) -> dict
     place = root.get("tenants") or root
     found: dict[str, Tenant] = {}
     whose: dict[str, str] = {}
-    for name, one in models.items():
+    for name, item in models.items():
         at = place.get(name) or place
         try:
-            made: Tenant = build(Tenant, one.model_dump(exclude_unset=True))
+            made: Tenant = build(Tenant, item.model_dump(exclude_unset=True))
             found[name] = replace(made, subscriptions=tuple(replace(each, tenant=name) for each in made.subscriptions))
         except ValueError as error:
             faults.append(at.fault(str(error)))
@@ -329,16 +336,18 @@ def _serve(model: ServeFile, root: Node, faults: list[Fault]) -> Serve:
     place = root.get("serve") or root
     host, _, port = model.listen.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
-        faults.append((place.get("listen") or place).fault(f"{model.listen[:80]!r} is no address", "write host:port"))
+        faults.append(
+            (place.get("listen") or place).fault(f"{model.listen[:80]!r} is not an address", "write host:port")
+        )
         host, port = "", "0"
     hooks = {}
-    for name, one in model.webhooks.items():
+    for name, item in model.webhooks.items():
         try:
-            secret = build(Secret, one.secret.model_dump(exclude_unset=True))
+            secret = build(Secret, item.secret.model_dump(exclude_unset=True))
         except ValueError as error:
             faults.append(((place.get("webhooks") or place).get(name) or place).fault(str(error)))
             continue
-        hooks[name] = Webhook(one.tenant, secret, one.cluster, tuple(one.job_labels), one.fold)
+        hooks[name] = Webhook(item.tenant, secret, item.cluster, tuple(item.job_labels), item.fold)
     slack = None
     if model.slack is not None:
         try:
@@ -393,7 +402,7 @@ def _connector(name: str, node: Node, faults: list[Fault]) -> Connector | None:
         return None
     if word is None or word not in KINDS:
         hint = nearest(str(word), KINDS) or f"one of: {', '.join(sorted(KINDS))}"
-        faults.append(kind.fault(f"there is no type of connector {str(word)[:40]!r}", hint))
+        faults.append(kind.fault(f"unknown connector type {str(word)[:40]!r}", hint))
         return None
     settings = KINDS[word].settings_class()
     model, wrong = check(model_of(settings, word), node)

@@ -1,4 +1,4 @@
-"""What is configured of learning: what close-outs may do to answers, what candidates are tried on, what a shadow must show."""
+"""Settings of learning: the effect of close-outs on answers, what candidates are tested on, when shadow rules are promoted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """What is learned from incidents that people closed."""
+    """Learning from closed incidents."""
 
     calibrate: bool = False
     """Let the confidence of an answer follow how often its rule was right here, and say so in the answer; otherwise

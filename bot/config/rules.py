@@ -1,4 +1,4 @@
-"""What is configured of the rules: where they come from while the service runs, and where proposed ones go."""
+"""Settings of the rules: where a running service gets them, and where proposed ones go."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Backend = Literal["local", "github", "gitlab"]
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A GitHub App, better than a person's token: it leaves with nobody, and has two rights in one repository."""
+    """A GitHub App. Prefer it to a person's token: it is tied to no person, and has two permissions in one repository."""
 
     id: str
     """The client id or app id."""
@@ -34,7 +34,7 @@ class App:
 
     def __post_init__(self) -> None:
         if not _PART.match(self.id):
-            raise ValueError(f"app.id: {self.id[:40]!r} is no client id or app id")
+            raise ValueError(f"app.id: {self.id[:40]!r} is not a client id or app id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,10 @@ class PullRequests:
         if self.hourly < 1 or self.at_once < 1:
             raise ValueError("hourly and at_once are at least 1; without the section nothing is proposed")
         if not self.every >= 60.0:
-            raise ValueError("every: at least a minute: the forge is not ours alone")
+            raise ValueError("every: at least a minute, to limit the load on the forge")
         for word in (self.author, self.email):
             if not word.strip() or any(char in word for char in "<>\n\0"):
-                raise ValueError(f"author, email: {word[:40]!r} cannot stand in a commit")
+                raise ValueError(f"author, email: {word[:40]!r} cannot be used in a commit")
         if self.backend == "local":
             self._refuse_local()
         else:
@@ -98,26 +98,26 @@ class PullRequests:
 
     def _refuse_local(self) -> None:
         if not self.repository.startswith("/"):
-            raise ValueError(f"repository: {self.repository[:200]!r} is no whole path: begin with /")
+            raise ValueError(f"repository: {self.repository[:200]!r} is not an absolute path: start with /")
         if self.patches is not None and not self.patches.startswith("/"):
-            raise ValueError(f"patches: {self.patches[:200]!r} is no whole path: begin with /")
+            raise ValueError(f"patches: {self.patches[:200]!r} is not an absolute path: start with /")
         if self.token or self.app or self.url:
             raise ValueError("local needs no url, token or app")
 
     def _refuse_remote(self) -> None:
         parts = self.repository.split("/")
         if len(parts) < 2 or not all(map(_PART.match, parts)) or (self.backend == "github" and len(parts) > 2):
-            raise ValueError(f"repository: {self.repository[:200]!r} is no owner/name")
+            raise ValueError(f"repository: {self.repository[:200]!r} is not owner/name")
         if self.backend == "gitlab" and self.app is not None:
-            raise ValueError("app is GitHub's; for GitLab give a project access token: token:")
+            raise ValueError("app is for GitHub; for GitLab, give a project access token as token:")
         if (self.token is None) == (self.app is None):
-            raise ValueError("give a token, or (GitHub) an app")
+            raise ValueError("give a token or, for GitHub, an app")
         if self.patches is not None:
             raise ValueError("patches is for the backend local")
         self.endpoint()
 
     def endpoint(self) -> Endpoint:
-        """The API's server; the login of an app is made anew each hour, and not here."""
+        """Return the API server. The login of an app is renewed every hour, elsewhere."""
         token = Login(token=self.token) if self.backend == "github" else Login(secret_headers=self._private())
         return Endpoint(self.url or _ADDRESS[self.backend], token, self.ca_file)
 
@@ -126,14 +126,14 @@ class PullRequests:
 
     @property
     def forge(self) -> str:
-        """What proposals say of where they stand: they stay there when the configuration changes."""
+        """Return the location that proposals record: they stay there when the configuration changes."""
         where = "" if self.backend == "local" else (self.url or _ADDRESS[self.backend]).rstrip("/")
         return f"{self.backend}:{where}/{self.repository.lstrip('/')}"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where the service takes its rules from while it runs: `git`, or `path`; docs/rule-pull-requests.md."""
+    """Where a running service gets its rules: `git` or `path`; docs/rule-pull-requests.md."""
 
     git: str | None = None
     """The address of a repository (https, ssh, or a path on this machine)."""
@@ -159,7 +159,7 @@ class Source:
         if (self.git is None) == (self.path is None):
             raise ValueError("give exactly one of git: and path:")
         if self.path is not None and not self.path.startswith("/"):
-            raise ValueError(f"path: {self.path[:200]!r} is no whole path: begin with /")
+            raise ValueError(f"path: {self.path[:200]!r} is not an absolute path: start with /")
         if self.every < 1:
             raise ValueError("every: at least a second")
         if self.git is None:
@@ -168,12 +168,12 @@ class Source:
         refuse_ref("ref", self.ref)
         parts = urlsplit(self.git)
         if parts.password or (parts.username and parts.scheme in ("http", "https")):
-            raise ValueError("git: the address holds a user or password: give token: by reference")
+            raise ValueError("git: the address contains a user or password: give token: by reference")
         web = parts.scheme in ("http", "https") and bool(parts.hostname)
         if not (web or self.git.startswith(("/", "file:///")) or _SSH.match(self.git)):
-            raise ValueError(f"git: {self.git[:200]!r} is no address: write https://…, user@host:path, or a path")
+            raise ValueError(f"git: {self.git[:200]!r} is not an address: write https://…, user@host:path, or a path")
         if self.token is not None and not web:
-            raise ValueError("token is for https; for ssh the user's own keys count")
+            raise ValueError("token is for https; with ssh, the user's own keys are used")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,22 +187,22 @@ class Rules:
 
 
 def refuse_folder(folder: str) -> None:
-    """A folder inside a repository, "." for its root: never hidden (.git, .github), never outside.
+    """Accept a folder inside a repository, "." for its root: never hidden (.git, .github), never outside.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not one.
     """
     if folder != ROOT and not all(map(_PART.match, folder.split("/"))):
         raise ValueError(
-            f"folder: {folder[:80]!r} is no folder of a repository: parts of letters, digits, . _ -, none hidden"
+            f"folder: {folder[:80]!r} is not a folder of a repository: use letters, digits, . _ - and no hidden folder"
         )
 
 
 def refuse_ref(what: str, ref: str) -> None:
-    """A branch or tag that git would take.
+    """Accept a branch or tag name that is valid in git.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not one.
     """
     if not _REF.match(ref) or ".." in ref or "//" in ref or ref.endswith(("/", ".", ".lock")) or "/." in ref:
-        raise ValueError(f"{what}: {ref[:80]!r} is no branch or tag")
+        raise ValueError(f"{what}: {ref[:80]!r} is not a branch or tag")

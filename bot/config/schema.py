@@ -1,7 +1,7 @@
-"""From the frozen settings of a connector to a checked part of signalbox.yaml: one declaration, no second list of fields.
+"""Derives the checked part of signalbox.yaml from the frozen settings of a connector: one declaration, no second list of fields.
 
-A connector declares its settings as a dataclass of plain types; this makes the pydantic model that checks the file, and
-builds the dataclass of what was read. The fields of an Endpoint stand beside the connector's own.
+A connector declares its settings as a dataclass of plain types. This module creates the pydantic model that checks the file, and
+builds the dataclass from what was read. The fields of an Endpoint appear next to the connector's own.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _QUANTITY = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([A-Za-z]{0,3})\Z")
 
 
 def seconds(value: object) -> object:
-    """A span of time as seconds: 90, "90s", "5m", "2h", "1d"."""
-    return _quantity(value, _UNITS_OF_TIME, 'a number of seconds, or text as "30s", "5m", "2h"')
+    """Parse a duration into seconds: 90, "90s", "5m", "2h", "1d"."""
+    return _quantity(value, _UNITS_OF_TIME, 'a number of seconds, or text like "30s", "5m", "2h"')
 
 
 def size(value: object) -> object:
-    """An amount of data as bytes: 1024, "64MiB", "2GB"."""
-    found = _quantity(value, _UNITS_OF_SIZE, 'a number of bytes, or text as "64MiB"')
+    """Parse an amount of data into bytes: 1024, "64MiB", "2GB"."""
+    found = _quantity(value, _UNITS_OF_SIZE, 'a number of bytes, or text like "64MiB"')
     return int(found) if isinstance(found, float) else found
 
 
 def _quantity(value: object, units: Mapping[str, float], form: str) -> object:
     if isinstance(value, bool) or not isinstance(value, str):
         if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
-            raise ValueError(f"it is {value}, which is less than nothing: write {form}")
+            raise ValueError(f"{value} is negative: write {form}")
         return value
     found = _QUANTITY.match(value.strip())
     if found is None or found[2].lower() not in units:
@@ -56,14 +56,14 @@ _QUANTITIES: Mapping[object, Any] = {Seconds: SECONDS, Size: SIZE}
 
 
 class Part(BaseModel):
-    """A part of the file: unknown keys are refused. `settings`: the dataclass whose attribute docstrings describe its keys."""
+    """A part of the file; unknown keys are rejected. `settings`: the dataclass whose attribute docstrings describe its keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
     settings_: ClassVar[type | None] = None
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Add what the attribute docstrings say. Only the JSON Schema needs it, so that no check waits for reading source."""
+        """Add descriptions from attribute docstrings. Only the JSON Schema needs them, so a check never reads source code."""
         schema = handler(core_schema)
         if cls.settings_ is not None:
             properties = handler.resolve_ref_schema(schema)["properties"]
@@ -74,61 +74,61 @@ class Part(BaseModel):
 
 @cache
 def model_of(settings: type, kind: str | None = None) -> type[BaseModel]:
-    """The model that checks one settings dataclass; with `kind` the key `type` too, which must say it."""
+    """Create the model that checks a settings dataclass; with `kind`, also the key `type` with that value."""
     parts: dict[str, Any] = {}
     if kind is not None:
         parts["type"] = (Literal[kind], ModelField(description=_first(settings)))
-    for one, hint in _fields(settings):
-        parts[one.name] = (_annotation(hint), ModelField(**_default(one)))
+    for pair, hint in _fields(settings):
+        parts[pair.name] = (_annotation(hint), ModelField(**_default(pair)))
     model = create_model(settings.__name__, __base__=Part, __doc__=_first(settings), **parts)
     model.settings_ = settings
     return model
 
 
 def build(settings: type, checked: Mapping[str, Any]) -> Any:
-    """The settings that a checked part gives (its plain values, unset keys left out).
+    """Build the settings from a checked part (plain values, without unset keys).
 
     Raises:
-        ValueError: the dataclass itself refuses them, in its own words.
+        ValueError: the dataclass rejects them, with its own message.
     """
     hints = get_type_hints(settings)
     given: dict[str, Any] = {}
-    for one in fields(settings):
-        if hints[one.name] is Endpoint:
+    for field in fields(settings):
+        if hints[field.name] is Endpoint:
             own = {name: checked[name] for name in (part.name for part in fields(Endpoint)) if name in checked}
-            given[one.name] = build(Endpoint, own)
-        elif one.name in checked:
-            given[one.name] = _built(hints[one.name], checked[one.name])
+            given[field.name] = build(Endpoint, own)
+        elif field.name in checked:
+            given[field.name] = _built(hints[field.name], checked[field.name])
     return settings(**given)
 
 
 def _built(hint: Any, value: Any) -> Any:
     if value is None:
         return None
-    hint = next((one for one in get_args(hint) if one is not type(None)), hint) if _is_union(hint) else hint
+    hint = next((get_arg for get_arg in get_args(hint) if get_arg is not type(None)), hint) if _is_union(hint) else hint
     if isinstance(hint, type) and is_dataclass(hint):
         return build(hint, value)
     origin, inside = get_origin(hint), get_args(hint)
     if origin is tuple:
-        return tuple(_built(inside[0], one) for one in value)
+        return tuple(_built(inside[0], item) for item in value)
     if isinstance(value, dict):
-        return {key: _built(inside[1], one) for key, one in value.items()}
+        return {key: _built(inside[1], item) for key, item in value.items()}
     return value
 
 
 def _fields(settings: type) -> Iterator[tuple[Field[Any], Any]]:
-    """Each field with its type; those of an Endpoint in its place."""
+    """Return each field with its type; an Endpoint is replaced by its fields."""
     hints = get_type_hints(settings, include_extras=True)
-    for one in fields(settings):
-        if hints[one.name] is Endpoint:
+    for field in fields(settings):
+        if hints[field.name] is Endpoint:
             yield from _fields(Endpoint)
         else:
-            yield one, hints[one.name]
+            yield field, hints[field.name]
 
 
-def _default(one: Field[Any]) -> dict[str, Any]:
-    # What is not in the file is left to the dataclass; the schema says only whether it must be there.
-    must = one.default is MISSING and one.default_factory is MISSING
+def _default(field: Field[Any]) -> dict[str, Any]:
+    # Defaults come from the dataclass; the schema only says whether a key is required.
+    must = field.default is MISSING and field.default_factory is MISSING
     return {} if must else {"default": None}
 
 
@@ -138,7 +138,7 @@ def _annotation(hint: Any) -> Any:
     if isinstance(hint, type) and is_dataclass(hint):
         found = model_of(hint)
     elif _is_union(hint):
-        found = Union[tuple(_annotation(one) for one in inside)]  # noqa: UP007 - made of a list
+        found = Union[tuple(_annotation(item) for item in inside)]  # noqa: UP007 - made of a list
     elif origin is tuple:
         found = Annotated[list[_annotation(inside[0])], ModelField(max_length=1000)]  # type: ignore[misc]
     elif isinstance(origin, type) and issubclass(origin, Mapping):
@@ -158,7 +158,7 @@ def _first(settings: type) -> str:
 
 @cache
 def _described(settings: type) -> Mapping[str, str]:
-    """The attribute docstrings of a dataclass, by field, as pydantic reads them; those of an Endpoint in its place."""
+    """Return the attribute docstrings of a dataclass by field, as pydantic reads them; an Endpoint is replaced by its fields."""
     adapter = TypeAdapter(tuple[settings], config=ConfigDict(use_attribute_docstrings=True))  # type: ignore[valid-type]
     properties = adapter.json_schema()["$defs"][settings.__name__]["properties"]
     own = {

@@ -50,17 +50,17 @@ def compared(
     `baseline`: a good run's logs; `find` asks for one that is kept. `workers`, `engine` and `tell`: see bot.diagnosis.template_pool.
     """
     mine = partial(tables, workers=workers, engine=engine, tell=tell)
-    streams = [one.ref for one in evidence.streams if one.ref.group == "logs"]
+    streams = [stream.ref for stream in evidence.streams if stream.ref.group == "logs"]
     mined = mine([_found(ref, root) for ref in streams], year=_year(evidence))
     ours = [replace(table, ref=ref) for table, ref in zip(mined.tables, streams, strict=True)]
     state = (evidence.job.state or "FAILED") if report.verdict in ("no_match", "fault") else evidence.job.state
     run = build_run(ours, evidence.streams, evidence.job, state=_state(state, report, evidence.job))
     good, gaps = _good(root, evidence.job, baseline, find, mine)
     known = {
-        (item.source, item.offset): WORTH[one.band]
-        for one in report.diagnoses
-        if one.role == "root_cause"
-        for item in one.evidence
+        (item.source, item.offset): WORTH[diagnosis.band]
+        for diagnosis in report.diagnoses
+        if diagnosis.role == "root_cause"
+        for item in diagnosis.evidence
         if item.offset is not None
     }
     found = find_anomalies(
@@ -76,7 +76,7 @@ def compared(
     if not more.events and not more.nodes:
         more = own
     unread = tuple(gap for gap in report.gaps if gap.source != BASELINE or good is None)
-    told = tuple(Gap("not_compared", "logs", one) for one in found.said)
+    told = tuple(Gap("not_compared", "logs", entry) for entry in found.said)
     return identified(replace(report, indicators=more, gaps=(*unread, *mined.gaps, *gaps, *told)))
 
 

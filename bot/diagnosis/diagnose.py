@@ -94,7 +94,7 @@ def _earlier(knowledge: Knowledge, folder: Path, workers: int | None) -> History
     """What earlier attempts of a bundle's job failed of: its `attempts/<n>/`, each a bundle, the last few."""
     try:
         with os.scandir(folder / ATTEMPTS) as entries:
-            names = sorted((one.name for one in entries if one.name.isdigit() and one.is_dir()), key=int)
+            names = sorted((entry.name for entry in entries if entry.name.isdigit() and entry.is_dir()), key=int)
     except OSError:
         return History()
     reports = []
@@ -109,20 +109,27 @@ def _earlier(knowledge: Knowledge, folder: Path, workers: int | None) -> History
 def remember(reports: Sequence[Report]) -> History:
     """Reports of earlier runs as history: each fault with the places that were suspected of it."""
     past = {
-        PastIncident(one.rule, one.fault, 0.0, node=who.node, gpu=who.gpu.pci if who.gpu else None, job=report.job.name)
+        PastIncident(
+            diagnosis.rule,
+            diagnosis.fault,
+            0.0,
+            node=who.node,
+            gpu=who.gpu.pci if who.gpu else None,
+            job=report.job.name,
+        )
         for report in reports
-        for one in report.diagnoses
-        if one.band != "weak"
-        for who in (one.suspects or (Suspect("job"),))
+        for diagnosis in report.diagnoses
+        if diagnosis.band != "weak"
+        for who in (diagnosis.suspects or (Suspect("job"),))
     }
     told = tuple(sorted(past, key=repr))
-    tries = tuple(_tried(one) for one in reports)
+    tries = tuple(_tried(item) for item in reports)
     return History(told, history_digest(told, tries), tries)
 
 
 def _tried(report: Report) -> EarlierAttempt:
     """An attempt as an earlier try. What would have been advised was told to nobody, so it was not tried."""
-    faults = dict.fromkeys(one.fault for one in report.diagnoses if one.band != "weak")
+    faults = dict.fromkeys(diagnosis.fault for diagnosis in report.diagnoses if diagnosis.band != "weak")
     return EarlierAttempt(tuple(faults), reached=report.progress.last_iteration)
 
 
@@ -144,7 +151,7 @@ def diagnose_paths(
 
 def _looked_deeper(report: Report, evidence: Evidence, root: Path | None, compare: ComparisonOptions | None) -> Report:
     """The report with what stands out by comparison, where the rules leave something to look for."""
-    weak = bool(report.diagnoses) and all(one.band == "weak" for one in report.diagnoses)
+    weak = bool(report.diagnoses) and all(diagnosis.band == "weak" for diagnosis in report.diagnoses)
     asked = compare is not None and (compare.always or compare.baseline is not None)
     unsaid = report.verdict == "no_fault" and has_failed(evidence.job)  # no rule saw why
     if report.verdict != "no_match" and not weak and not asked and not unsaid:

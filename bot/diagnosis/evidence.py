@@ -34,10 +34,12 @@ def from_bundle(
     summaries = scan_all(knowledge, refs, year=_year(job), workers=workers, tell=tell)
     shown = tuple(
         _heard(
-            replace(one, ref=_relative(one.ref, folder), gaps=tuple(_placed(gap, folder) for gap in one.gaps)),
+            replace(
+                summary, ref=_relative(summary.ref, folder), gaps=tuple(_placed(gap, folder) for gap in summary.gaps)
+            ),
             told.written,
         )
-        for one in summaries
+        for summary in summaries
     )
     gaps = tuple(_placed(gap, folder) for gap in (*gaps, *odd, *found.gaps, *told.gaps))
     name = Path(os.path.abspath(folder)).name  # noqa: PTH100 - of `.` too, and with no look at links
@@ -74,9 +76,9 @@ def _with_parts(knowledge: Knowledge, evidence: Evidence, folder: Path, written:
     read = read_parts(folder, evidence.job.id)
     rings, odd = read_dumps(read.dumps) if read.dumps else ((), ())
     panels, more = _panels(read.metrics)
-    gaps = (*(_placed(one, folder) for one in (*read.gaps, *odd)), *more)
-    rings = tuple(replace(one, source=_inside(one.source, folder)) for one in rings)
-    dumped = min((written[name] for one in rings if (name := one.source) in written), default=None)
+    gaps = (*(_placed(gap, folder) for gap in (*read.gaps, *odd)), *more)
+    rings = tuple(replace(ring, source=_inside(ring.source, folder)) for ring in rings)
+    dumped = min((written[name] for ring in rings if (name := ring.source) in written), default=None)
     parts = NonLogEvidence(read.stacks, rings, read.ras, panels, read.events, gaps, dumped)
     return observe(evidence, parts, knowledge.rulebook)
 

@@ -93,7 +93,7 @@ def read_dumps(paths: Iterable[Path], bounds: PoolLimits = PoolLimits()) -> tupl
         gaps += answer.gaps
         if answer.ring is not None:
             rings.append(answer.ring)
-    rings.sort(key=lambda one: one.source)
+    rings.sort(key=lambda item: item.source)
     return tuple(rings), _counted(gaps)
 
 
@@ -174,7 +174,7 @@ def _counted(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
     total = Counter(gap.code for gap in gaps)
     kept: list[Gap] = []
     met: Counter[str] = Counter()
-    for gap in sorted(gaps, key=lambda one: (one.source, one.code)):
+    for gap in sorted(gaps, key=lambda item: (item.source, item.code)):
         met[gap.code] += 1
         more = total[gap.code] - ALIKE
         if met[gap.code] < ALIKE or (met[gap.code] == ALIKE and not more):

@@ -105,7 +105,7 @@ def gather(
     now = time.time()
     limits = config.collect
     deadline = Deadline.within(request.deadline or limits.deadline)
-    clusters = {one.name: wire(one) for one in visible(config, request)}
+    clusters = {item.name: wire(item) for item in visible(config, request)}
     query = JobQuery(request.job, Window(now - request.look_back, now), request.namespace, request.user)
     located = find(tuple(clusters.values()), query, deadline.sooner(limits.find))
     if request.ended is not None:
@@ -146,17 +146,17 @@ def visible(config: Config, request: JobRequest) -> tuple[Cluster, ...]:
     """
     own = config.of_tenant(request.tenant)
     if request.cluster is not None:
-        own = tuple(one for one in own if one.name == request.cluster)
+        own = tuple(cluster for cluster in own if cluster.name == request.cluster)
         if not own:
             raise SignalboxError(f"no cluster {request.cluster[:80]!r} is configured for you")
-    if not any(one.connectors for one in own):
+    if not any(cluster.connectors for cluster in own):
         raise SignalboxError("no connector is configured that could find the job; see `signalbox config example`")
     return own
 
 
 def wire(cluster: Cluster) -> ConnectedCluster:
     """A cluster with its connectors. Each is built once in a process, so that all requests share its budget."""
-    return ConnectedCluster(cluster, tuple((one.name, built(one)) for one in cluster.connectors))
+    return ConnectedCluster(cluster, tuple((connector.name, built(connector)) for connector in cluster.connectors))
 
 
 _BUILT: dict[tuple[str, str, str], object] = {}
@@ -172,13 +172,13 @@ def built(connector: Connector) -> object:
 
 def check(clusters: Sequence[Cluster], deadline: Deadline) -> list[tuple[str, Connector, CheckResult]]:
     """Try every connector, side by side: cluster, connector, what was found."""
-    known = [(cluster.name, one) for cluster in clusters for one in cluster.connectors]
+    known = [(cluster.name, item) for cluster in clusters for item in cluster.connectors]
 
     def task(connector: Connector) -> Callable[[], CheckResult]:
         return lambda: built(connector).check(deadline)  # type: ignore[attr-defined]
 
-    results = side_by_side([task(one) for _, one in known], deadline)
-    return [(cluster, one, _said(result)) for (cluster, one), result in zip(known, results, strict=True)]
+    results = side_by_side([task(item) for _, item in known], deadline)
+    return [(cluster, item, _said(result)) for (cluster, item), result in zip(known, results, strict=True)]
 
 
 def _said(result: CheckResult | SourceFailed) -> CheckResult:

@@ -20,21 +20,21 @@ def resolve(report: Report, root: Path | None) -> Report:
     """The report with line numbers and redacted texts. `root`: the folder that sources are relative to."""
     number = _Lines(root, _shown(report))
 
-    def item(one: EvidenceItem) -> EvidenceItem:
-        text = number.text(one) if one.kind == "series" else one.text
-        return replace(one, line=number.of(one), text=redact(text))
+    def item(evidence_item: EvidenceItem) -> EvidenceItem:
+        text = number.text(evidence_item) if evidence_item.kind == "series" else evidence_item.text
+        return replace(evidence_item, line=number.of(evidence_item), text=redact(text))
 
-    diagnoses = tuple(_diagnosis(one, item) for one in report.diagnoses)
+    diagnoses = tuple(_diagnosis(diagnosis, item) for diagnosis in report.diagnoses)
     events = tuple(
-        replace(one, what=redact(one.what), evidence=item(one.evidence) if one.evidence else None)
-        for one in report.indicators.events
+        replace(event, what=redact(event.what), evidence=item(event.evidence) if event.evidence else None)
+        for event in report.indicators.events
     )
     indicators = Indicators(events, report.indicators.nodes, report.indicators.stages, report.indicators.iterations)
     return replace(report, diagnoses=diagnoses, indicators=indicators, summary=redact(report.summary))
 
 
-def _diagnosis(one: Diagnosis, item: Callable[[EvidenceItem], EvidenceItem]) -> Diagnosis:
-    return replace(one, summary=redact(one.summary), evidence=tuple(item(e) for e in one.evidence))
+def _diagnosis(entry: Diagnosis, item: Callable[[EvidenceItem], EvidenceItem]) -> Diagnosis:
+    return replace(entry, summary=redact(entry.summary), evidence=tuple(item(e) for e in entry.evidence))
 
 
 def _shown(report: Report) -> Iterator[EvidenceItem]:
@@ -49,23 +49,29 @@ class _Lines:
     def __init__(self, root: Path | None, items: Iterable[EvidenceItem]) -> None:
         self._root = root
         wanted: dict[str, set[int]] = {}
-        for one in items:
-            if one.offset is not None and one.offset <= MOST:
-                wanted.setdefault(one.source, set()).add(one.offset)
+        for item in items:
+            if item.offset is not None and item.offset <= MOST:
+                wanted.setdefault(item.source, set()).add(item.offset)
         self._known = {source: self._count(source, sorted(offsets)) for source, offsets in wanted.items()}
 
-    def of(self, one: EvidenceItem) -> int | None:
-        return None if one.offset is None else self._known.get(one.source, {}).get(one.offset)
-
-    def text(self, one: EvidenceItem) -> str:
-        """The line itself where a series is the evidence; the finding in words where it cannot be read."""
-        ref = self._ref(one.source)
-        if one.offset is None or not is_plain(ref):
-            return one.text
-        line = (
-            next(iter(StreamReader(ref, one.offset, one.offset + SHOWN)), b"").replace(b"\r", b"\n").partition(b"\n")[0]
+    def of(self, evidence_item: EvidenceItem) -> int | None:
+        return (
+            None
+            if evidence_item.offset is None
+            else self._known.get(evidence_item.source, {}).get(evidence_item.offset)
         )
-        return line.decode("utf-8", "replace").strip() or one.text
+
+    def text(self, evidence_item: EvidenceItem) -> str:
+        """The line itself where a series is the evidence; the finding in words where it cannot be read."""
+        ref = self._ref(evidence_item.source)
+        if evidence_item.offset is None or not is_plain(ref):
+            return evidence_item.text
+        line = (
+            next(iter(StreamReader(ref, evidence_item.offset, evidence_item.offset + SHOWN)), b"")
+            .replace(b"\r", b"\n")
+            .partition(b"\n")[0]
+        )
+        return line.decode("utf-8", "replace").strip() or evidence_item.text
 
     def _ref(self, source: str) -> StreamRef:
         return StreamRef(str(self._root / source if self._root else Path(source)))

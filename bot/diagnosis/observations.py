@@ -32,23 +32,28 @@ def observed(evidence: Evidence) -> tuple[Observation, ...]:
     """The structures that no log holds, and the changes of series, in order and each once."""
     found = [
         Observation(
-            one.kind, {name: str(one.fields[name])[:LONGEST] for name in ASKED[one.kind] if one.fields.get(name)}
+            structure.kind,
+            {
+                name: str(structure.fields[name])[:LONGEST]
+                for name in ASKED[structure.kind]
+                if structure.fields.get(name)
+            },
         )
         for summary in evidence.streams
-        for one in summary.structures
-        if one.kind in ASKED
+        for structure in summary.structures
+        if structure.kind in ASKED
     ]
     facts = Facts(evidence)
-    streams = [(index, one.summary) for index, one in enumerate(facts.streams)]
+    streams = [(index, item.summary) for index, item in enumerate(facts.streams)]
     for metric, change in _SERIES:
         if look(SeriesTest(metric, change=change), streams, evidence.panels):
             found.append(Observation("series", {"metric": metric, "change": change}))
-    return tuple({repr(one): one for one in found}.values())[:MOST]
+    return tuple({repr(observation): observation for observation in found}.values())[:MOST]
 
 
 def dumps(found: tuple[Observation, ...]) -> bytes:
     """Observations as bytes, to be kept."""
-    return msgspec.json.encode([(one.kind, dict(one.fields)) for one in found])
+    return msgspec.json.encode([(observation.kind, dict(observation.fields)) for observation in found])
 
 
 def loads(data: bytes | None) -> tuple[Observation, ...]:

@@ -62,11 +62,11 @@ def run(address: str, task: DetectorTask) -> DetectorResult:
         return DetectorResult(failure=_told(error))
     if len(observed) > MOST:
         return DetectorResult(failure=f"it gave more than {MOST} signals; they were dropped")
-    wrong = next((one for one in observed if not isinstance(one, Observed)), None)
+    wrong = next((item for item in observed if not isinstance(item, Observed)), None)
     if wrong is not None:
         return DetectorResult(failure=f"it gave {type(wrong).__name__!r} where kb.plugin.Observed is wanted")
     try:
-        return DetectorResult(tuple(_cut(one) for one in observed))
+        return DetectorResult(tuple(_cut(item) for item in observed))
     except (TypeError, ValueError, AttributeError) as error:
         return DetectorResult(failure=f"a signal of it has a part of the wrong type: {error}")
 
@@ -81,17 +81,17 @@ def _detector(address: str) -> Callable[[Job, tuple[Stream, ...], Mapping[str, f
     return found  # type: ignore[no-any-return]
 
 
-def _cut(one: Observed) -> Observed:
+def _cut(item: Observed) -> Observed:
     """A signal with texts of bounded length and only the types that it should have."""
-    captures = {str(key)[:40]: str(value)[:LONGEST] for key, value in list(one.captures.items())[:32]}
+    captures = {str(key)[:40]: str(value)[:LONGEST] for key, value in list(item.captures.items())[:32]}
     kept = Observed(
-        text=" ".join(str(one.text).split())[:LONGEST],
-        stream=one.stream,
-        offset=one.offset,
-        rank=one.rank,
-        node=one.node,
-        time=one.time,
-        iteration=one.iteration,
+        text=" ".join(str(item.text).split())[:LONGEST],
+        stream=item.stream,
+        offset=item.offset,
+        rank=item.rank,
+        node=item.node,
+        time=item.time,
+        iteration=item.iteration,
         captures=captures,
     )
     return msgspec.convert(msgspec.to_builtins(kept), Observed)

@@ -32,7 +32,7 @@ ANSWER = 4 << 20  # bytes
 
 def installed() -> dict[str, str]:
     """Name → module:function of every installed detector."""
-    return {one.name: one.value for one in entry_points(group=GROUP)}
+    return {entry_point.name: entry_point.value for entry_point in entry_points(group=GROUP)}
 
 
 def with_plugins(evidence: Evidence, rulebook: Rulebook) -> Evidence:
@@ -40,7 +40,7 @@ def with_plugins(evidence: Evidence, rulebook: Rulebook) -> Evidence:
     tests = wanted(rulebook.rules)
     if not tests:
         return evidence
-    plugged = observe(tests, evidence.job, tuple(view(one) for one in evidence.streams))
+    plugged = observe(tests, evidence.job, tuple(view(stream) for stream in evidence.streams))
     gaps = tuple(
         Gap("detector_failed", tests[key].name, gave.failure, rules_out="what the rules that ask for it would name")
         for key, gave in plugged.items()
@@ -70,7 +70,7 @@ def _run(address: str | None, job: Job, streams: Sequence[Stream], test: PluginT
 
 
 def _placed(observed: Sequence[Observed], streams: int) -> tuple[Observed, ...]:
-    return tuple(one for one in observed if 0 <= one.stream < streams and one.offset >= 0)
+    return tuple(item for item in observed if 0 <= item.stream < streams and item.offset >= 0)
 
 
 def _asked(address: str, task: bytes) -> tuple[bytes, str]:

@@ -55,6 +55,6 @@ def _stream(summary: StreamSummary, share: int) -> str:
 def _candidates(summary: StreamSummary) -> list[str]:
     """What decides first: lines that rules hit, structures, then the end and the beginning of the stream."""
     places = sorted((place.offset, place.line) for hits in summary.hits.values() for place in hits.places())
-    structures = [(one.offset, one.line) for one in summary.structures]
+    structures = [(structure.offset, structure.line) for structure in summary.structures]
     telling = [line for _, line in sorted({*places, *structures})]
     return [*telling, *summary.tail.split("\n"), *summary.head.split("\n")]

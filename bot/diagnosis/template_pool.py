@@ -249,10 +249,10 @@ def _by_ray(tasks: Sequence[TemplateTask], workers: int | None) -> Iterator[tupl
                 task = waiting.pop()
                 under_way[remote.remote(task)] = task
             done, _ = ray.wait(list(under_way), num_returns=1)
-            for one in done:
-                task = under_way.pop(one)
+            for item in done:
+                task = under_way.pop(item)
                 try:
-                    part = ray.get(one)
+                    part = ray.get(item)
                 except ray.exceptions.RayTaskError as error:
                     raise UnreadableInput(_refused(error)) from error
                 except ray.exceptions.RayError:

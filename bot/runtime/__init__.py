@@ -1,1 +1,1 @@
-"""What every part may use and that knows none of them: redaction, logging, metrics, paths, errors, git, sandbox."""
+"""Services that every other package may use: redaction, logging, metrics, paths, errors, git, sandbox. Imports none of them."""

@@ -1,7 +1,7 @@
 """Errors of the use cases, and exit statuses of the command.
 
-0 a report was made, 2 bad usage or unreadable input, 3 nothing could be collected. With `--exit-decision` the status is the
-decision: 0 nothing failed, then one for each advice, and one for "it failed and nobody can say what to do".
+0: a report was made. 2: bad usage or unreadable input. 3: nothing could be collected. With `--exit-decision` the status is the
+decision: 0 if nothing failed, one status for each advice, and one if the run failed and what to do cannot be told.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ UNDECIDED = 16
 
 
 class NothingCollected(SignalboxError):  # noqa: N818 - an outcome, not a mistake
-    """Of all that was asked for, nothing could be read."""
+    """Nothing of the requested input could be read."""
 
 
 def exit_status(error: SignalboxError) -> int:
-    """The status that a script sees for an error."""
+    """Return the exit status for an error."""
     return 3 if isinstance(error, NothingCollected) else 2
 
 
 def decision_status(report: Report) -> int:
-    """The status that a requeue wrapper sees."""
+    """Return the exit status for a requeue wrapper."""
     if report.verdict in ("no_match", "insufficient_evidence"):
         return UNDECIDED
     return DECISIONS[report.decision.advice]

@@ -1,4 +1,4 @@
-"""What kind of file system a folder lies on. SQLite needs locks and shared memory, which network file systems lack."""
+"""Detect the file system of a folder. SQLite needs locks and shared memory, which network file systems lack."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _NETWORK_FUSE = (
 
 
 def kind_of(folder: Path) -> str | None:
-    """The type of the file system under a folder, or under the nearest existing parent; None where it is unknown."""
+    """Return the file system type of a folder or of its nearest existing parent; None if unknown."""
     try:
-        mounts = psutil.disk_partitions(all=True)  # in the order in which they were mounted
+        mounts = psutil.disk_partitions(all=True)  # in mount order
     except OSError:
         return None
     place = Path(os.path.realpath(folder))
@@ -51,17 +51,17 @@ def kind_of(folder: Path) -> str | None:
 
 
 def network_kind(folder: Path) -> str | None:
-    """The type if it is a network file system; None if it is not, or unknown."""
+    """Return the type of a network file system; None if it is another kind, or unknown."""
     kind = kind_of(folder)
     return kind if kind in _NETWORK or (kind or "").startswith(_NETWORK_FUSE) else None
 
 
 def database_warning(path: Path) -> str | None:
-    """The warning for a SQLite file on a file system that can damage it."""
+    """Return a warning for a SQLite file on a file system that can corrupt it."""
     kind = network_kind(path.parent)
     if kind is None:
         return None
     return (
-        f"{path} lies on {kind}, a network file system: SQLite can lose or damage it there, and other hosts must not open"
-        " it; move it to a local disk (SIGNALBOX_STATE), or name a PostgreSQL (SIGNALBOX_DATABASE)"
+        f"{path} is on {kind}, a network file system: SQLite can lose or corrupt it there, and other hosts must not open"
+        " it; move it to a local disk (SIGNALBOX_STATE), or use PostgreSQL (SIGNALBOX_DATABASE)"
     )

@@ -1,4 +1,4 @@
-"""The program git: called with words of ours, asking nobody anything, bounded in time."""
+"""Runs git with fixed arguments, without prompts and with a time limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 PATIENCE = 60.0  # seconds for one call
-# how the user reaches servers; everything else that the environment says of a repository is of another one
+# how the user reaches servers; other git variables in the environment concern another repository
 _KEPT = (
     "GIT_SSH",
     "GIT_SSH_COMMAND",
@@ -28,11 +28,11 @@ def run_git(
     env: Mapping[str, str] | None = None,
     patience: float = PATIENCE,
 ) -> subprocess.CompletedProcess[bytes]:
-    """What git does in a folder. `given`: its standard input.
+    """Run git in a folder. `given`: its standard input.
 
     Raises:
-        OSError: there is no git.
-        subprocess.TimeoutExpired: it took longer than `patience`.
+        OSError: git is not installed.
+        subprocess.TimeoutExpired: it ran longer than `patience` seconds.
     """
     own = {key: value for key, value in os.environ.items() if not key.startswith("GIT_") or key in _KEPT}
     return subprocess.run(  # noqa: S603 - words of ours; names and paths were checked

@@ -1,7 +1,7 @@
-"""The service's own log: a line an event, as text or as JSON, with what it is about, and never with a secret.
+"""The service's own log: one line per event, as text or JSON, with its context and without secrets.
 
-`about` says for a while what the lines of this thread belong to: a request of a web server, a piece of work. Both kinds of lines
-carry it, so that a message in the chat that names an id leads to the lines behind it.
+`about` sets the context of this thread's lines for a while: an HTTP request, a task. Both formats include it, so that an id in a
+Slack message leads to the matching lines.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import IO, Literal
 from bot.runtime.redaction import redact
 
 Form = Literal["text", "json"]
-LONGEST = 16_384  # characters of a message; a traceback is cut in its middle
+LONGEST = 16_384  # characters of a message; the middle of a longer traceback is cut
 _about: ContextVar[dict[str, str]] = ContextVar("about", default={})  # noqa: B039 - never changed in place
 _GIVEN = re.compile(r"[A-Za-z0-9._-]{8,64}\Z")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
@@ -28,7 +28,7 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 @contextmanager
 def about(**what: object) -> Iterator[None]:
-    """While it is open, lines of this thread belong to what is named: a request, a piece of work and its kind."""
+    """Set the context of this thread's lines while it is open: a request, or a task and its kind."""
     token = _about.set({**_about.get(), **{key: str(value) for key, value in what.items() if value is not None}})
     try:
         yield
@@ -37,18 +37,18 @@ def about(**what: object) -> Iterator[None]:
 
 
 def request_id(given: str | None) -> str:
-    """The id of a request: the caller's, where it is one that can stand in a log; else a new one."""
+    """Return the id of a request: the caller's if it is safe to log, otherwise a new one."""
     return given if given and _GIVEN.match(given) else uuid.uuid4().hex[:16]
 
 
 def begin(form: Form, post: str, into: IO[str] | None = None) -> None:
-    """Log from now on. `post`: which process it is; `into`: instead of stderr."""
+    """Start logging. `post`: the name of this process; `into`: a stream instead of stderr."""
     handler = logging.StreamHandler(into or sys.stderr)
     handler.setFormatter(_JsonFormatter(post) if form == "json" else _TextFormatter(post))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
-    # the first ones log addresses, and some are secrets; the last one lists itself
+    # the first ones log addresses, some of which are secret; the last one logs itself
     for name in ("httpx", "httpcore", "slack_sdk", "slack_bolt", "alembic.runtime.plugins"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
@@ -62,7 +62,7 @@ class _TextFormatter(logging.Formatter):
         told = _about.get()
         where = f" [{' '.join(f'{key}={value}' for key, value in told.items())}]" if told else ""
         words = f"{_at(record)} {record.levelname} {self._post} {record.name}:{where} {_words(record)}"
-        return _UNPRINTABLE.sub("?", words).replace("\n", "\n  ")  # what follows a line is told from a new one
+        return _UNPRINTABLE.sub("?", words).replace("\n", "\n  ")  # marks continuation lines
 
 
 class _JsonFormatter(logging.Formatter):
@@ -89,7 +89,7 @@ def _at(record: logging.LogRecord) -> str:
 def _words(record: logging.LogRecord) -> str:
     try:
         words = record.getMessage()
-    except (TypeError, ValueError):  # a library's call with wrong arguments is told as it is
+    except (TypeError, ValueError):  # a library passed wrong arguments: log the message as it is
         words = f"{record.msg} {record.args}"
     if record.exc_info:
         words += "\n" + logging.Formatter().formatException(record.exc_info)

@@ -1,8 +1,8 @@
-"""What the service counts of itself, for Prometheus: what it did, how long it took, what failed.
+"""Metrics of the service for Prometheus: what it did, how long it took, what failed.
 
-Several processes count; each writes into a file of a folder that the main process makes, and reads all of when it is asked. In a
-process that did not `begin`, as the command line, counting does nothing and costs nothing. Labels are words of ours or names of
-the configuration, never of jobs, nodes or people.
+Several processes count. Each one writes to a file in a folder that the main process creates; a scrape reads all of them. In a
+process that did not `begin`, such as the command line, counting does nothing and costs nothing. Labels are fixed words or names
+from the configuration, never names of jobs, nodes or people.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # prometheus_client's own
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 COUNTED: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "diagnoses": ("Diagnoses that were given.", ("verdict",)),
-    "rule_hits": ("First answers, by the rule that gave them.", ("rule",)),
-    "sources": ("Questions to connectors, by what came of them.", ("connector", "outcome")),
-    "slack_calls": ("Calls of Slack's API, by what came of them.", ("method", "outcome")),
-    "http_requests": ("Requests that were answered.", ("endpoint", "status")),
+    "diagnoses": ("Diagnoses completed.", ("verdict",)),
+    "rule_hits": ("First answers by rule.", ("rule",)),
+    "sources": ("Requests to connectors by outcome.", ("connector", "outcome")),
+    "slack_calls": ("Slack API calls by outcome.", ("method", "outcome")),
+    "http_requests": ("HTTP requests answered.", ("endpoint", "status")),
     "replaced": ("Processes that died and were replaced.", ("post",)),
 }
 TIMED: Mapping[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
-    "work_seconds": ("How long a piece of work took.", ("kind", "outcome"), (0.5, 1, 2, 5, 10, 20, 40, 60, 120, 300)),
-    "diagnosis_seconds": ("How long a step of a diagnosis took.", ("step",), (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300)),
-    "http_seconds": ("How long a request took.", ("endpoint",), (0.01, 0.03, 0.1, 0.3, 0.5, 1, 3, 10)),
-    "slack_seconds": ("How long a call of Slack's API took.", ("method",), (0.1, 0.3, 1, 3, 10)),
+    "work_seconds": ("Duration of a task.", ("kind", "outcome"), (0.5, 1, 2, 5, 10, 20, 40, 60, 120, 300)),
+    "diagnosis_seconds": ("Duration of a step of a diagnosis.", ("step",), (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300)),
+    "http_seconds": ("Duration of an HTTP request.", ("endpoint",), (0.01, 0.03, 0.1, 0.3, 0.5, 1, 3, 10)),
+    "slack_seconds": ("Duration of a Slack API call.", ("method",), (0.1, 0.3, 1, 3, 10)),
 }
 
 _made: dict[str, Any] = {}
@@ -42,7 +42,7 @@ _on = False
 
 @contextmanager
 def collected() -> Iterator[None]:
-    """Count in this process and in those that it starts, while this is open; for the main process."""
+    """Count in this process and its children while this is open. For the main process."""
     folder = tempfile.mkdtemp(prefix="signalbox-metrics-")
     before = os.environ.get(FOLDER)
     os.environ[FOLDER] = folder
@@ -58,7 +58,7 @@ def collected() -> Iterator[None]:
 
 
 def begin() -> None:
-    """Count from now on; nothing where no main process collects it."""
+    """Start counting; does nothing unless a main process collects the counts."""
     global _on  # noqa: PLW0603 - one a process, as the metrics are
     _on = FOLDER in os.environ
 
@@ -70,20 +70,20 @@ def _end() -> None:
 
 
 def count(name: str, *labels: str) -> None:
-    """One more. `labels`: in the order that COUNTED gives."""
+    """Increment a counter. `labels`: in the order of COUNTED."""
     if _on:
         _counter(name).labels(*labels).inc()
 
 
 def timed(name: str, seconds: float, *labels: str) -> None:
-    """So long it took. `labels`: in the order that TIMED gives."""
+    """Observe a duration in seconds. `labels`: in the order of TIMED."""
     if _on:
         _histogram(name).labels(*labels).observe(seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """Something that is looked up when it is asked for. `values`: by the values of its labels."""
+    """A gauge that is read on each scrape. `values`: by the values of its labels."""
 
     name: str
     words: str
@@ -92,7 +92,7 @@ class Gauge:
 
 
 def exposition(now: Iterable[Gauge]) -> bytes:
-    """All that was counted in all processes, and what holds now, in Prometheus' text format."""
+    """Return all counters of all processes and the current gauges in Prometheus text format."""
     from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415 - the service's only
     from prometheus_client.core import GaugeMetricFamily  # noqa: PLC0415
     from prometheus_client.multiprocess import MultiProcessCollector  # noqa: PLC0415
@@ -101,9 +101,9 @@ def exposition(now: Iterable[Gauge]) -> bytes:
     if os.path.isdir(os.environ.get(FOLDER, "")):  # noqa: PTH112 - of a text
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
     families = []
-    for one in now:
-        family = GaugeMetricFamily(f"signalbox_{one.name}", one.words, labels=one.labels)
-        for labels, value in one.values.items():
+    for gauge in now:
+        family = GaugeMetricFamily(f"signalbox_{gauge.name}", gauge.words, labels=gauge.labels)
+        for labels, value in gauge.values.items():
             family.add_metric(labels, value)
         families.append(family)
 

@@ -1,4 +1,4 @@
-"""Where Signalbox keeps what it remembers and what it can make anew, and by which environment variable each is moved."""
+"""Where Signalbox keeps its state and its cache, and the environment variables that move them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from pathlib import Path
 
 STATE = "SIGNALBOX_STATE"  # a folder: the incidents
 CACHE = "SIGNALBOX_CACHE"  # a folder: compiled patterns, anything that may be deleted at any time
-SITE = "SIGNALBOX_SITE"  # a folder: the overlay of the site's own rules, exceptions and numbers
+SITE = "SIGNALBOX_SITE"  # a folder: the overlay with the site's own rules, exceptions and parameters
 CONFIG = "SIGNALBOX_CONFIG"  # a file: signalbox.yaml, the clusters and their connectors
-DATABASE = "SIGNALBOX_DATABASE"  # a database URL in place of the file in the state folder
-DEFAULT_TENANT = "default"  # whose everything is where nothing else is said
+DATABASE = "SIGNALBOX_DATABASE"  # a database URL instead of the file in the state folder
+DEFAULT_TENANT = "default"  # owns everything without an explicit tenant
 
 
 def state_dir() -> Path:
-    """The folder of what must be kept. Not made here: whoever writes makes it, and says so where it cannot."""
+    """Return the folder of the persistent state. Not created here: the writer creates it, and reports a failure."""
     return _moved(STATE) or _platform_folder("state")
 
 
 def cache_dir() -> Path:
-    """The folder of what can be made anew. Not made here either."""
+    """Return the cache folder. Not created here either."""
     return _moved(CACHE) or _platform_folder("cache")
 
 
 def site_dir() -> Path | None:
-    """The folder of the site's overlay; None where none is named and the usual place has none."""
+    """Return the folder of the site overlay; None if none is configured and the default one does not exist."""
     named = _moved(SITE)
     if named is not None:
         return named
@@ -33,7 +33,7 @@ def site_dir() -> Path | None:
 
 
 def config_path() -> Path | None:
-    """The configuration file; None where none is named and the usual place has none."""
+    """Return the configuration file; None if none is given and the default one does not exist."""
     named = _moved(CONFIG)
     if named is not None:
         return named
@@ -42,19 +42,19 @@ def config_path() -> Path | None:
 
 
 def database_url() -> str:
-    """The database of incidents: SQLite in the state folder unless the environment names another."""
+    """Return the URL of the incident database: SQLite in the state folder unless the environment sets another one."""
     return os.environ.get(DATABASE) or f"sqlite:///{state_dir() / 'signalbox.db'}"
 
 
 def sqlite_file(url: str) -> Path | None:
-    """The file of a SQLite database; None where it is another kind, or in memory."""
+    """Return the file of a SQLite database; None for another kind, or in memory."""
     kind, _, place = url.partition(":///")
     file = place.partition("?")[0]
     return Path(file) if kind.partition("+")[0] == "sqlite" and file not in ("", ":memory:") else None
 
 
 def _moved(variable: str) -> Path | None:
-    # An empty value counts as unset: that is what `VAR= command` and unset Helm values give.
+    # An empty value counts as unset: `VAR= command` and unset Helm values produce it.
     named = os.environ.get(variable, "").strip()
     return Path(os.path.abspath(os.path.expanduser(named))) if named else None  # noqa: PTH100, PTH111 - never raises
 

@@ -1,9 +1,9 @@
-"""Masks secrets in text that leaves the machine. A mask is as long as what it hides, so offsets hold.
+"""Masks secrets in text that leaves the machine. A mask is as long as the text it hides, so offsets stay valid.
 
-Two kinds of knowledge: tokens that show by their own form (`ghp_...`, a JWT), and values that stand behind a telling
-key (`password=`, `"api_key": `). The second kind is read with care: a training log is full of `tokens=4096`,
-`pad_token=<pad>` and hashes, which stay. The work is linear in the text. What has neither a known form nor a telling
-key is not found; nothing here is a licence to log secrets.
+It recognises tokens by their own form (`ghp_...`, a JWT), and values after a key that announces a secret (`password=`,
+`"api_key": `). Keys are interpreted with care: a training log is full of `tokens=4096`, `pad_token=<pad>` and hashes, which stay.
+The work is linear in the text. A secret with neither a known form nor such a key is not found; nothing here is a licence to log
+secrets.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Span = tuple[int, int]
 
 
 def redact(text: str) -> str:
-    """The text with secrets masked, character for character: length and line ends are as before."""
-    # Every character outside ASCII counts as one "?", so that places in the proxy are places in the text.
+    """Return the text with secrets masked, character for character: length and line ends do not change."""
+    # Every non-ASCII character becomes one "?", so that positions in the proxy are positions in the text.
     spans = _spans(text.encode("ascii", "replace"))
     return "".join(_masked(text, spans, MASK)) if spans else text
 
 
 def redact_bytes(block: bytes, *, emails: bool = False) -> bytes:
-    """The bytes with secrets masked, byte for byte. Cut blocks at line ends: a secret across two blocks is not seen.
+    """Return the bytes with secrets masked, byte for byte. Cut blocks at line ends: a secret across two blocks is not found.
 
-    `emails`: the names in e-mail addresses too; their domains stay.
+    `emails`: also mask the local part of e-mail addresses; the domain stays.
     """
     spans = _spans(block)
     if emails and b"@" in block:
@@ -46,8 +46,8 @@ def _masked(text: AnyStr, spans: Sequence[Span], mask: AnyStr) -> Iterator[AnySt
 
 
 def _spans(block: bytes) -> list[Span]:
-    """Where the secrets stand, in order and apart."""
-    lowered = block.lower()  # of the same length, as only ASCII letters change
+    """Return the spans of the secrets, sorted and disjoint."""
+    lowered = block.lower()  # of the same length, because only ASCII letters change
     found = list(_pem_spans(block))
     for place in dict.fromkeys([place for hint, place in _HINTS if hint in lowered]):
         form = _FORMS[place]
@@ -67,7 +67,7 @@ def _merged(spans: list[Span]) -> list[Span]:
 
 
 def _group(hit: re.Match[bytes]) -> Span:
-    """The group that took part: what is to be masked."""
+    """Return the group that matched: what to mask."""
     return hit.span(hit.lastindex or 0)
 
 
@@ -82,7 +82,7 @@ def _always(_block: bytes, _hit: re.Match[bytes]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _SecretForm:
-    """How one kind of secret looks: `hints` are lower-case literals of which one must be there before `pattern` runs.
+    """The form of one kind of secret. `hints`: lower-case literals, one of which must occur before `pattern` runs.
 
     The last group of a match is masked. `lowered`: the pattern is written for lower-cased text.
     """
@@ -93,8 +93,8 @@ class _SecretForm:
     accepts: Accepts = _always
 
 
-# No pattern can start twice within one run of its characters, which keeps the work linear. The look-behind that says so
-# stands after the head and repeats it: a pattern with a literal head is found several times faster.
+# No pattern can start twice within one run of its characters, which keeps the work linear. The look-behind that ensures this
+# comes after the head and repeats it: a pattern with a literal head is found several times faster.
 _TOKENS = (
     ((b"akia", b"asia"), rb"(?<![A-Za-z0-9])(?:AKIA|ASIA)([A-Z0-9]{16})(?![A-Za-z0-9])"),
     ((b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_"), rb"gh[pousr]_(?<![A-Za-z0-9]gh[pousr]_)([A-Za-z0-9]{20,})"),
@@ -139,18 +139,18 @@ _CREDENTIAL_TOKEN = re.compile(
 
 
 def _value(hit: re.Match[bytes]) -> tuple[bytes, bool]:
-    """The value behind the key, and whether it stood bare behind a colon, as prose does."""
+    """Return the value after the key, and whether it follows a colon without quotes, as in prose."""
     return hit[hit.lastindex or 0], hit["bare"] is not None and hit["sep"] == b":"
 
 
 def _any_value(_block: bytes, hit: re.Match[bytes]) -> bool:
-    """For keys that mean a secret whatever stands behind them."""
+    """For keys that announce a secret whatever the value."""
     value, _ = _value(hit)
     return value.isdigit() or not _PLAIN.fullmatch(value)
 
 
 def _opaque_value(_block: bytes, hit: re.Match[bytes]) -> bool:
-    """For keys that logs also use in sentences: one word of some length that is no plain word behind a colon."""
+    """For keys that logs also use in sentences: a word of some length that is not a plain word after a colon."""
     value, colon = _value(hit)
     return (
         len(value) >= 6
@@ -162,7 +162,7 @@ def _opaque_value(_block: bytes, hit: re.Match[bytes]) -> bool:
 
 
 def _token_value(block: bytes, hit: re.Match[bytes]) -> bool:
-    """For `token`, the commonest word of a language model's log: by what stands before it, and by the value's look."""
+    """For `token`, the most common word in a language model's log: judged by what precedes it and by the form of the value."""
     value, _ = _value(hit)
     if len(value) < 8 or not _opaque_value(block, hit):
         return False
@@ -176,7 +176,7 @@ def _token_value(block: bytes, hit: re.Match[bytes]) -> bool:
     return prefix.isupper() and digits and len(value) >= 16
 
 
-# The name ends at the @ and is looked for from there: nothing is tried at every character of a long word.
+# The search starts at the @ and goes back over the name, so that no attempt starts at every character of a long word.
 _EMAIL = re.compile(
     rb"(?<![\w.+%-])([A-Za-z0-9][\w.+%-]{0,63})@(?=[A-Za-z0-9][A-Za-z0-9-]{0,62}(?:\.[A-Za-z0-9-]{1,63})*\.[A-Za-z]{2,24}(?![\w-]))"
 )
@@ -234,10 +234,10 @@ _PEM_LINE = re.compile(rb"(?:\\[nrt])?([A-Za-z0-9+/=]{40,})")
 
 
 def _pem_spans(block: bytes) -> Iterator[Span]:
-    """The key text between the marks of a private key, or beside one mark where the other is not in the text.
+    """Return the key text between the markers of a private key, or next to one marker if the other is missing.
 
-    With both marks every run of key characters counts. With one, only lines that are as long as key lines are: what
-    stands further on may be ordinary text.
+    With both markers, every run of key characters counts. With one, only lines as long as key lines count: what follows may be
+    ordinary text.
     """
     if b"PRIVATE KEY" not in block:
         return

@@ -1,4 +1,4 @@
-"""Looks for a regex that a person typed, in time that is linear in the text whatever it is: RE2, or Hyperscan where RE2 is not."""
+"""Searches with a regex typed by a person, in time linear in the text: RE2, or Hyperscan if RE2 is not installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def search_of(pattern: str, *, ignore_case: bool = False) -> Search:
     """Whether a line has a match.
 
     Raises:
-        UnreadableInput: it is no regex, or one that needs more than linear time.
+        UnreadableInput: it is not a regex, or needs more than linear time.
     """
     if len(pattern) > LONGEST:
         raise UnreadableInput(f"--grep: the regex has more than {LONGEST} characters")

@@ -78,7 +78,7 @@ class Toy:
         assert deadline.left() > 0
         if self.fails:
             raise self.fails
-        return tuple(one for one in self.jobs if query.text in (one.job.id, one.job.name))
+        return tuple(job for job in self.jobs if query.text in (job.job.id, job.job.name))
 
     def recent(self, window: Window, deadline: Deadline) -> tuple[JobSummary, ...]:
         """What it lists."""
@@ -255,7 +255,7 @@ def test_all_sources_give_one_bundle(tmp_path: Path, known: Knowledge) -> None:
     assert told["files"]["logs/loki/pod-a.log"] == {"source": "loki", "node": "n1", "rank": 1, "query": 1}
     assert told["queries"] == {1: '{job="llm"}'}
     evidence = from_bundle(known, folder)
-    assert [(one.ref.resource.node, one.ref.resource.rank) for one in evidence.streams] == [("n1", 1)]
+    assert [(stream.ref.resource.node, stream.ref.resource.rank) for stream in evidence.streams] == [("n1", 1)]
     assert evidence.job.id == "4711"
     report = diagnose_bundle(known, folder).report
     assert report.diagnoses[0].fault == "cuda_oom"
@@ -436,8 +436,8 @@ def test_twenty_people_share_one_collection(tmp_path: Path) -> None:
     sharing = SharedSpool(tmp_path, 60, 1 << 30)
     results = side_by_side([lambda: ask(sharing, counted) for _ in range(20)], Deadline.within(10))
     assert len(counted.made) == 1
-    assert {one.folder for one in results} == {counted.made[0]}
-    assert sum(one.again for one in results) == 19
+    assert {result.folder for result in results} == {counted.made[0]}
+    assert sum(result.again for result in results) == 19
 
 
 def test_what_is_old_or_smaller_is_not_shared(tmp_path: Path) -> None:
@@ -462,9 +462,9 @@ def test_the_oldest_bundles_go_first(tmp_path: Path) -> None:
     for second in range(3):
         ask(sharing, counted, now=lambda second=second: 1000.0 + second)
     prune(tmp_path, 2500)
-    assert [one.exists() for one in counted.made] == [False, True, True]
+    assert [path.exists() for path in counted.made] == [False, True, True]
     prune(tmp_path, 0, counted.made[2])
-    assert [one.exists() for one in counted.made] == [False, False, True]
+    assert [path.exists() for path in counted.made] == [False, False, True]
 
 
 def test_where_nobody_can_say_what_is_pinned_nothing_goes(tmp_path: Path) -> None:
@@ -558,4 +558,4 @@ def test_bounds_are_the_configured_ones(tmp_path: Path) -> None:
         return ()
 
     run(wired(a=Toy(act)), tmp_path / "b", limits=Collect(bytes=12345))
-    assert [one.log_bytes for one in seen] == [12345]
+    assert [bounds.log_bytes for bounds in seen] == [12345]

@@ -97,7 +97,7 @@ def test_a_good_run_that_failed_or_is_of_another_job_is_told(tmp_path: Path) -> 
     with (failed / "node1.log").open("a", encoding="utf-8") as file:
         file.write("\n".join((*ends, *stop, "")))
     assert any(
-        one.startswith("the good run seems to have failed itself ('ValueError: no") for one in _told(bundle, failed)
+        item.startswith("the good run seems to have failed itself ('ValueError: no") for item in _told(bundle, failed)
     )
 
 
@@ -112,7 +112,7 @@ def test_a_failed_job_in_which_no_rule_sees_a_fault_is_compared(tmp_path: Path, 
     bundle = a_bundle(tmp_path / "b")
     (bundle / "job.yaml").write_text(f"name: llm\nstate: {state}\n", "utf-8")
     report = diagnose_bundle(KNOWN, bundle, workers=1).report
-    assert any("frobnicator" in one.what for one in report.indicators.events) is looked
+    assert any("frobnicator" in event.what for event in report.indicators.events) is looked
 
 
 def test_the_pool_of_healthy_runs_ships_and_knows_common_lines() -> None:
@@ -191,7 +191,7 @@ def test_a_run_in_another_image_is_compared_with_where_there_is_none_of_the_same
         second = family_of(Job(name="llm%", framework="x", image="img:2"))
         assert find(database, second).label == "old"
         keep(database, second, new, datetime(2026, 1, 2, tzinfo=UTC))
-        assert [find(database, one).label for one in (first, second)] == ["old", "new"]
+        assert [find(database, item).label for item in (first, second)] == ["old", "new"]
         assert find(database, "llm%|y|img:2") is None
         assert find(database, second, tenant="another") is None
 
@@ -202,10 +202,10 @@ def test_the_oldest_families_make_room(tmp_path: Path, monkeypatch: pytest.Monke
     with Database(f"sqlite:///{tmp_path}/s.db") as database:
         for day in range(1, 6):
             keep(database, f"f{day}|x|", Baseline({("a",): (1, 1, 1)}), datetime(2026, 1, day, tzinfo=UTC))
-        assert [one.family for one in listed(database, "default")] == ["f5|x|", "f4|x|", "f3|x|"]
+        assert [item.family for item in listed(database, "default")] == ["f5|x|", "f4|x|", "f3|x|"]
         assert drop(database, "f4|x|")
         assert not drop(database, "f4|x|")
-        assert [one.family for one in listed(database, "default")] == ["f5|x|", "f3|x|"]
+        assert [item.family for item in listed(database, "default")] == ["f5|x|", "f3|x|"]
 
 
 def test_a_job_without_a_name_has_no_family() -> None:
@@ -222,7 +222,7 @@ def test_a_comparison_that_fails_costs_no_answer(known, tmp_path, monkeypatch, c
 
     monkeypatch.setattr("bot.diagnosis.comparison.compared", lost)
     report = diagnose_paths(known, [tmp_path]).report
-    assert (report.verdict, [one.code for one in report.gaps if one.code == "not_compared"]) == (
+    assert (report.verdict, [gap.code for gap in report.gaps if gap.code == "not_compared"]) == (
         "no_match",
         ["not_compared"],
     )

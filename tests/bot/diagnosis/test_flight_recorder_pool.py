@@ -83,7 +83,7 @@ def test_the_verdict_is_that_over_the_traces(folder):
     traces = [read_dump(path.read_bytes(), str(path))[0] for path in folder.iterdir()]
 
     assert judge_rings(rings) == judge(traces)
-    assert [one.rank for one in judge_rings(rings).culprits] == [2]
+    assert [culprit.rank for culprit in judge_rings(rings).culprits] == [2]
 
 
 def test_no_dumps_start_no_child(monkeypatch):

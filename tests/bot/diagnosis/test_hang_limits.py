@@ -71,7 +71,7 @@ def test_numbers_that_nothing_takes_are_told(signalbox, tmp_path: Path) -> None:
     wrong = {"hang-called": {"silence_lest": 60, "retry": "x", "silence_least": 60}, "disk-full": {"a": 1}, "b": 3}
     ran = signalbox("diagnose", "--json", "--no-store", "--bundle", run(tmp_path / "run", wrong))
     assert ran.report["hang"]["called"]
-    assert sorted(one["reason"] for one in ran.report["gaps"] if one["code"] == "job_params") == [
+    assert sorted(gap["reason"] for gap in ran.report["gaps"] if gap["code"] == "job_params") == [
         f"params.b: {HINT}",
         "params.disk-full: of the rules only hang-called takes numbers of a job; for others use site.yaml",
         f"params.hang-called.retry: {HINT}",

@@ -133,7 +133,7 @@ def test_tenants_do_not_see_each_other(known: Knowledge, tmp_path: Path) -> None
         assert "west" not in told
     with pytest.raises(JobNotFound) as caught:
         gather(known, config(), JobRequest("llm", "red"))
-    assert [one.name for _, one in caught.value.candidates] == ["llm-red"]
+    assert [item.name for _, item in caught.value.candidates] == ["llm-red"]
     gather(known, config(), JobRequest("llm-blue", "blue"))
     assert sorted(path.name for path in (tmp_path / "state" / "spool").iterdir()) == ["blue"]
 
@@ -170,6 +170,6 @@ def test_the_command(known: Knowledge, tmp_path: Path, cache: Path, monkeypatch:
 def test_connectors_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """All requests of a process share a connector, and so its budget."""
     monkeypatch.setattr(module, "_BUILT", {})
-    [first] = [one for _, one in module.wire(config().clusters[0]).connectors]
-    [again] = [one for _, one in module.wire(config().clusters[0]).connectors]
+    [first] = [item for _, item in module.wire(config().clusters[0]).connectors]
+    [again] = [item for _, item in module.wire(config().clusters[0]).connectors]
     assert first is again

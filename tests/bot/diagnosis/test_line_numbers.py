@@ -41,7 +41,7 @@ def test_line_numbers_are_counted(tmp_path, monkeypatch, pack, block):
 
     found = shown(resolve(report(item(4711), item(1), item(5000), item(4711), item(2)), tmp_path))
 
-    assert [one.line for one in found] == [4711, 1, 5000, 4711, 2]
+    assert [structure.line for structure in found] == [4711, 1, 5000, 4711, 2]
 
 
 def test_each_source_is_read_once(tmp_path, monkeypatch):
@@ -63,7 +63,12 @@ def test_what_is_gone_has_no_number(tmp_path, monkeypatch):
 
     found = shown(resolve(report(item(9, "gone.log"), item(4000, "short.log"), item(5000), item(3)), tmp_path))
 
-    assert [(one.line, one.text) for one in found] == [(None, "x"), (None, "x"), (None, "x"), (3, "x")]
+    assert [(structure.line, structure.text) for structure in found] == [
+        (None, "x"),
+        (None, "x"),
+        (None, "x"),
+        (3, "x"),
+    ]
 
 
 def test_a_series_is_shown_by_its_line(tmp_path):
@@ -73,7 +78,7 @@ def test_a_series_is_shown_by_its_line(tmp_path):
 
     found = shown(resolve(report(item(17, kind="series"), item(17, "b.log", kind="series")), tmp_path))
 
-    assert [one.text for one in found] == ["line 17 of the log", "x"]
+    assert [structure.text for structure in found] == ["line 17 of the log", "x"]
 
 
 def test_secrets_are_masked(tmp_path):

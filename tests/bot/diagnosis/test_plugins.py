@@ -140,9 +140,9 @@ def test_the_example_of_the_documentation_works(example: Path) -> None:
     """Its rule speaks on its logs, its overlay has no fault, and a diagnosis names the slow rank."""
     known = knowledge(site=example)
     assert known.faults == ()
-    rules = [one for one in known.rulebook.rules if one.id == "one-rank-steps-slowly"]
+    rules = [rule for rule in known.rulebook.rules if rule.id == "one-rank-steps-slowly"]
     tests = selftest.tests_of(default_folder(), rules)
-    assert [selftest.run(known, known.matcher(), one).passed for one in tests] == [True, True, True]
+    assert [selftest.run(known, known.matcher(), test).passed for test in tests] == [True, True, True]
     report = diagnose_paths(known, [example / "rules/training/one-rank-steps-slowly/match/six-ranks"]).report
     assert (report.diagnoses[0].fault, report.diagnoses[0].suspects[0].rank) == ("straggler", 4)
     assert report.versions.rulebook.endswith("+site")

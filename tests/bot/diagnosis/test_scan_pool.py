@@ -97,7 +97,7 @@ def test_a_worker_that_dies_is_a_gap(known, monkeypatch, large):
 
     summaries = scan_all(known, discover([large, other]).streams, workers=2)
 
-    assert [gap.code for one in summaries for gap in one.gaps] == ["worker_died", "worker_died"]
+    assert [gap.code for summary in summaries for gap in summary.gaps] == ["worker_died", "worker_died"]
 
 
 def test_an_error_in_a_worker_ends_the_pool(known, monkeypatch, large):

@@ -154,7 +154,7 @@ def test_a_stream_of_unlike_lines_is_told_and_the_same_whoever_mines_it(tmp_path
     streams = discover(paths).streams
     alone = [tables([stream], workers=1, shard=1 << 17) for stream in streams]
     together = tables(streams, workers=1, shard=1 << 17)
-    assert tuple(one.tables[0] for one in alone) == together.tables
+    assert tuple(item.tables[0] for item in alone) == together.tables
     assert tables(streams, workers=2, shard=1 << 17) == together
     assert [gap.reason for gap in together.gaps] == [
         f"{table.unlike} lines unlike all others were only counted: too many differ to look at each for templates"

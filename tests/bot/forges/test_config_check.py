@@ -61,4 +61,4 @@ def test_the_section_of_the_configuration():
     assert load("version: 1\n", Path("signalbox.yaml")).rules == Rules()
     with pytest.raises(ConfigError) as caught:
         load(text.replace("acme/rules", "acme"), Path("signalbox.yaml"))
-    assert str(caught.value) == "signalbox.yaml:3:3: repository: 'acme' is no owner/name"
+    assert str(caught.value) == "signalbox.yaml:3:3: repository: 'acme' is not owner/name"

@@ -56,7 +56,7 @@ def test_a_database_on_a_network_file_system_is_warned_of() -> None:
     """The warning names the file, the kind, and both ways out; on a local disk there is none."""
     words = database_warning(Path("/home/me/signalbox.db"))
     assert words is not None
-    assert words.startswith("/home/me/signalbox.db lies on nfs4, a network file system: ")
+    assert words.startswith("/home/me/signalbox.db is on nfs4, a network file system: ")
     assert "SIGNALBOX_STATE" in words
     assert "SIGNALBOX_DATABASE" in words
     assert database_warning(Path("/srv/signalbox.db")) is None

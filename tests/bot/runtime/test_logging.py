@@ -92,4 +92,4 @@ def test_an_id_is_taken_where_it_can_stand_in_a_log():
     assert runtime_logging.request_id("0af7651916cd43dd8448") == "0af7651916cd43dd8448"
     made = {runtime_logging.request_id(given) for given in (None, "", "short", "a\nb-forged-line", "x" * 65, "ü" * 10)}
     assert len(made) == 6
-    assert all(len(one) == 16 for one in made)
+    assert all(len(text) == 16 for text in made)
