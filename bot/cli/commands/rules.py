@@ -94,7 +94,7 @@ def try_rules(
 ) -> None:
     """Run the logs beside the rules, or show what the rules say of a log of yours."""
     from bot.authoring.selftest import run, spoken, tests_of
-    from bot.cli.rules_test import failure_text, match_log
+    from bot.cli.rules.run_tests import failure_text, match_log
     from bot.rulebase.loader import default_folder
 
     known = spoken(_load(rules, site)) if drafts else _load(rules, site)
@@ -229,7 +229,7 @@ def stats(
 ) -> None:
     """The rule base in numbers: families, states, roles, fault classes, tests; with --on, the dearest rules."""
     if outcomes:
-        from bot.cli.rules_advise import show_outcomes
+        from bot.cli.rules.advise import show_outcomes
 
         with _errors_told():
             show_outcomes(rules, site, tenant, as_json=as_json)
@@ -271,7 +271,7 @@ def advise(
     site: Site = None,
 ) -> None:
     """What the close-outs say should be done: rules to narrow, widen, link, promote or retire; unknown failures by cost."""
-    from bot.cli.rules_advise import propose_advice, show_advice
+    from bot.cli.rules.advise import propose_advice, show_advice
 
     if propose_ is not None:
         if quick or as_json:
@@ -296,7 +296,7 @@ def backtest(
     rules: RulesFolder = None,
 ) -> None:
     """Try changed rules on all stored incidents and on clean logs; exit 1 where they hurt."""
-    from bot.cli.rules_advise import try_rules
+    from bot.cli.rules.advise import try_rules
 
     with _errors_told():
         sound = try_rules(rules, new_rules, tenant, clean=clean or (), every=every, as_json=as_json)
@@ -324,7 +324,7 @@ def propose(
     rules: RulesFolder = None,
 ) -> None:
     """Learn a rule from a resolved incident, try it on all past ones, and open a pull request; exit 1: there is none."""
-    from bot.cli.rules_propose import run
+    from bot.cli.rules.propose import run
     from bot.runtime.paths import DEFAULT_TENANT
 
     with _errors_told():
@@ -342,7 +342,7 @@ def proposals(
     as_json: Json = False,
 ) -> None:
     """The rules that were proposed, and where they stand."""
-    from bot.cli.rules_propose import listed
+    from bot.cli.rules.propose import listed
 
     with _errors_told():
         listed(as_json=as_json, live=live)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bot.authoring.selftest import evidence_of
-from bot.cli.rules_advise import propose_advice
+from bot.cli.rules.advise import propose_advice
 from bot.incidents.ledger import Ledger
 from bot.learning.advice.advise import RuleAdvice
 from bot.learning.advice.advised import against, in_the_way

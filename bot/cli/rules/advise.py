@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import typer
 
-from bot.cli.rules_propose import hand_over, settings_of, user
+from bot.cli.rules.propose import hand_over, settings_of, user
 from bot.config.file import read
 from bot.config.learning import Learning
 from bot.config.rules import PullRequests

@@ -1,0 +1,1 @@
+"""What the `signalbox rules` commands do; their options are in bot.cli.commands.rules."""
