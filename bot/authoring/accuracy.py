@@ -98,8 +98,8 @@ def read_case(folder: Path) -> LabelledCase:
         return LabelledCase(
             str(raw["id"]),
             str(raw["label"]),
-            tuple(str(one) for one in raw.get("accept") or ()),
-            tuple(str(one) for one in raw.get("needle") or ()),
+            tuple(str(item) for item in raw.get("accept") or ()),
+            tuple(str(item) for item in raw.get("needle") or ()),
             tuple(raw.get("ranks") or ()),
             str(raw.get("source") or raw["id"]),
         )
@@ -109,14 +109,14 @@ def read_case(folder: Path) -> LabelledCase:
 
 def judge(case: LabelledCase, report: Report, faults: Mapping[str, FaultClass] | None = None) -> ScoredCase:
     """Compare a report with the truth. `faults`: the classes, to tell which faults are explicit."""
-    answers = tuple(one.fault for one in report.diagnoses) or (
+    answers = tuple(diagnosis.fault for diagnosis in report.diagnoses) or (
         ("healthy",) if report.verdict == "no_fault" else ("unknown",)
     )
     right = {case.label, *case.accept}
     lines = tuple(item.text for item in report.diagnoses[0].evidence) if report.diagnoses else ()
     healthy = case.label == "healthy"
     alarm = report.verdict != "no_fault" or any(
-        one.role == "root_cause" and one.band != "weak" for one in report.diagnoses
+        diagnosis.role == "root_cause" and diagnosis.band != "weak" for diagnosis in report.diagnoses
     )
     best = report.diagnoses[0] if report.diagnoses else None
     return ScoredCase(
@@ -124,7 +124,7 @@ def judge(case: LabelledCase, report: Report, faults: Mapping[str, FaultClass] |
         label=case.label,
         verdict=report.verdict,
         answers=answers[:3],
-        rules=tuple(one.rule for one in report.diagnoses[:3]),
+        rules=tuple(diagnosis.rule for diagnosis in report.diagnoses[:3]),
         confidence=best.confidence if best else 0.0,
         band=best.band if best else "",
         top1=answers[0] in right,
@@ -162,15 +162,15 @@ def evaluate_cases(knowledge: Knowledge, folder: Path, workers: int | None = Non
 
 def figures(judged: Sequence[ScoredCase]) -> dict[str, Any]:
     """The figures that count, shares from 0 to 1."""
-    failures = [one for one in judged if one.label != "healthy"]
-    needles = [one.needle for one in judged if one.needle is not None]
-    alarms = [one.false_alarm for one in judged if one.false_alarm is not None]
+    failures = [scored_case for scored_case in judged if scored_case.label != "healthy"]
+    needles = [scored_case.needle for scored_case in judged if scored_case.needle is not None]
+    alarms = [scored_case.false_alarm for scored_case in judged if scored_case.false_alarm is not None]
     return {
         "cases": len(judged),
-        "top1": _share([one.top1 for one in judged]),
-        "top3": _share([one.top3 for one in judged]),
-        "top1_failures": _share([one.top1 for one in failures]),
-        "top3_failures": _share([one.top3 for one in failures]),
+        "top1": _share([scored_case.top1 for scored_case in judged]),
+        "top3": _share([scored_case.top3 for scored_case in judged]),
+        "top1_failures": _share([failure.top1 for failure in failures]),
+        "top3_failures": _share([failure.top3 for failure in failures]),
         "top1_class_mean": _by_class(judged, "top1"),
         "top3_class_mean": _by_class(judged, "top3"),
         "top1_gpu_time": _weighed(failures, "top1"),
@@ -179,14 +179,14 @@ def figures(judged: Sequence[ScoredCase]) -> dict[str, Any]:
         "healthy": len(alarms),
         "needle": _share(needles),
         "needles": len(needles),
-        "no_match": _share([one.verdict == "no_match" for one in failures]),
-        "called_healthy": _share([one.verdict == "no_fault" for one in failures]),
-        "likely": _share([one.band == "likely" for one in failures]),
-        "likely_right": _share([one.top1 for one in failures if one.band == "likely"]),
-        "likely_wrong": _share([one.band == "likely" and not one.top1 for one in failures]),
-        "explicit": sum(one.explicit for one in judged),
-        "explicit_recall": _share([one.top1 for one in judged if one.explicit]),
-        "explicit_precision": _share([one.top1 for one in judged if one.named]),
+        "no_match": _share([failure.verdict == "no_match" for failure in failures]),
+        "called_healthy": _share([failure.verdict == "no_fault" for failure in failures]),
+        "likely": _share([failure.band == "likely" for failure in failures]),
+        "likely_right": _share([failure.top1 for failure in failures if failure.band == "likely"]),
+        "likely_wrong": _share([failure.band == "likely" and not failure.top1 for failure in failures]),
+        "explicit": sum(scored_case.explicit for scored_case in judged),
+        "explicit_recall": _share([scored_case.top1 for scored_case in judged if scored_case.explicit]),
+        "explicit_precision": _share([scored_case.top1 for scored_case in judged if scored_case.named]),
         "calibration_error": round(calibration_error(answered(judged)), 4),
         "calibration_floor": round(calibration_floor(answered(judged)), 4),
     }
@@ -194,7 +194,11 @@ def figures(judged: Sequence[ScoredCase]) -> dict[str, Any]:
 
 def answered(judged: Sequence[ScoredCase]) -> list[tuple[float, bool]]:
     """(confidence, whether right) of the first diagnosis of each failure that has one."""
-    return [(one.confidence, one.top1) for one in judged if one.label != "healthy" and one.verdict == "fault"]
+    return [
+        (scored_case.confidence, scored_case.top1)
+        for scored_case in judged
+        if scored_case.label != "healthy" and scored_case.verdict == "fault"
+    ]
 
 
 def bins(pairs: Sequence[tuple[float, bool]], number: int = BINS) -> list[list[tuple[float, float]]]:
@@ -214,7 +218,7 @@ def calibration_floor(pairs: Sequence[tuple[float, bool]], draws: int = 400) -> 
     """The error that perfect confidences would show with so few cases: the mean over drawn outcomes."""
     chance = Random(0)
     drawn = ([(sure, chance.random() < sure) for sure, _ in pairs] for _ in range(draws if pairs else 0))
-    errors = [calibration_error(one) for one in drawn]
+    errors = [calibration_error(item) for item in drawn]
     return mean(errors) if errors else 0.0
 
 
@@ -224,22 +228,22 @@ def _share(values: Sequence[bool]) -> float:
 
 def _by_class(judged: Sequence[ScoredCase], what: str) -> float:
     groups: dict[str, list[bool]] = {}
-    for one in judged:
-        groups.setdefault(one.label, []).append(getattr(one, what))
+    for scored_case in judged:
+        groups.setdefault(scored_case.label, []).append(getattr(scored_case, what))
     return round(mean(mean(group) for group in groups.values()), 4) if groups else 0.0
 
 
 def _weighed(judged: Sequence[ScoredCase], what: str) -> float:
     """Each class weighs what it costs, shared among its cases."""
-    counts = Counter(one.label for one in judged)
-    weights = [GPU_TIME.get(one.label, RARE) / counts[one.label] for one in judged]
-    hits = [weight for weight, one in zip(weights, judged, strict=True) if getattr(one, what)]
+    counts = Counter(scored_case.label for scored_case in judged)
+    weights = [GPU_TIME.get(scored_case.label, RARE) / counts[scored_case.label] for scored_case in judged]
+    hits = [weight for weight, item in zip(weights, judged, strict=True) if getattr(item, what)]
     return round(sum(hits) / sum(weights), 4) if weights else 0.0
 
 
 def confusion(judged: Sequence[ScoredCase]) -> list[tuple[str, str, int]]:
     """(truth, answer, how often) of everything that was not right."""
-    pairs = Counter((one.label, one.answers[0]) for one in judged if not one.top1)
+    pairs = Counter((scored_case.label, scored_case.answers[0]) for scored_case in judged if not scored_case.top1)
     return [
         (truth, answer, count) for (truth, answer), count in sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
     ]
@@ -247,7 +251,7 @@ def confusion(judged: Sequence[ScoredCase]) -> list[tuple[str, str, int]]:
 
 def to_json(judged: Sequence[ScoredCase]) -> str:
     """Figures and cases as JSON."""
-    return json.dumps({"figures": figures(judged), "cases": [asdict(one) for one in judged]}, indent=1)
+    return json.dumps({"figures": figures(judged), "cases": [asdict(scored_case) for scored_case in judged]}, indent=1)
 
 
 def render(judged: Sequence[ScoredCase], *, verbose: bool = False) -> str:
@@ -279,7 +283,12 @@ def render(judged: Sequence[ScoredCase], *, verbose: bool = False) -> str:
         *(f"  {count:3d}  {truth} → {answer}" for truth, answer, count in confusion(judged)),
     ]
     if verbose:
-        lines += ["", *_details(judged), "", f"explicit: {', '.join(one.case for one in judged if one.explicit)}"]
+        lines += [
+            "",
+            *_details(judged),
+            "",
+            f"explicit: {', '.join(scored_case.case for scored_case in judged if scored_case.explicit)}",
+        ]
     return "\n".join(lines)
 
 
@@ -301,11 +310,11 @@ def reliability(pairs: Sequence[tuple[float, bool]]) -> list[str]:
 
 def _details(judged: Sequence[ScoredCase]) -> list[str]:
     lines = []
-    for one in judged:
-        if one.top1 and one.needle is not False and not one.false_alarm:
+    for scored_case in judged:
+        if scored_case.top1 and scored_case.needle is not False and not scored_case.false_alarm:
             continue
-        mark = "needle" if one.top1 else "wrong " if not one.top3 else "top-3 "
+        mark = "needle" if scored_case.top1 else "wrong " if not scored_case.top3 else "top-3 "
         lines.append(
-            f"{mark} {one.case}: {one.label}, said {one.verdict} {', '.join(one.answers)} ({', '.join(one.rules)})"
+            f"{mark} {scored_case.case}: {scored_case.label}, said {scored_case.verdict} {', '.join(scored_case.answers)} ({', '.join(scored_case.rules)})"
         )
     return lines

@@ -40,8 +40,8 @@ def compare(old: Knowledge, new: Knowledge, folder: Path, workers: int | None = 
     before = [report for report, _ in reports(old, found, workers)]
     after = [report for report, _ in reports(new, found, workers)]
     return [
-        RuleComparison(path.name, answer(one), answer(two), _kind(one, two))
-        for path, one, two in zip(found, before, after, strict=True)
+        RuleComparison(path.name, answer(left), answer(right), _kind(left, right))
+        for path, left, right in zip(found, before, after, strict=True)
     ]
 
 
@@ -61,12 +61,15 @@ def _kind(old: Report, new: Report) -> Kind:
 
 def render(compared: Sequence[RuleComparison]) -> str:
     """The differences as a Markdown table, with their counts."""
-    counts = Counter(one.kind for one in compared)
+    counts = Counter(rule_comparison.kind for rule_comparison in compared)
     told = ", ".join(f"{counts[kind]} {kind}" for kind in (*ORDER, "same"))
     rows = [
-        [one.kind, cell(one.bundle), cell(one.old), cell(one.new)]
-        for one in sorted(compared, key=lambda one: (ORDER.index(one.kind) if one.kind in ORDER else 9, one.bundle))
-        if one.kind != "same"
+        [rule_comparison.kind, cell(rule_comparison.bundle), cell(rule_comparison.old), cell(rule_comparison.new)]
+        for rule_comparison in sorted(
+            compared,
+            key=lambda comparison: (ORDER.index(comparison.kind) if comparison.kind in ORDER else 9, comparison.bundle),
+        )
+        if rule_comparison.kind != "same"
     ]
     lines = [
         f"{len(compared)} bundles: {told}",

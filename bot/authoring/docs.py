@@ -50,18 +50,18 @@ def differences(wanted: Mapping[str, str], target: Path) -> list[PageDifference]
         if have != text:
             found.append(PageDifference(path, "changed"))
     found += [PageDifference(path, "stale") for path in _generated(target) if path not in wanted]
-    return sorted(found, key=lambda one: one.path)
+    return sorted(found, key=lambda item: item.path)
 
 
 def write(wanted: Mapping[str, str], target: Path, changes: Sequence[PageDifference]) -> None:
     """Make the pages on disk those wanted."""
-    for one in changes:
-        path = target / one.path
-        if one.what == "stale":
+    for change in changes:
+        path = target / change.path
+        if change.what == "stale":
             path.unlink(missing_ok=True)
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(wanted[one.path], "utf-8")
+            path.write_text(wanted[change.path], "utf-8")
 
 
 def _generated(target: Path) -> Iterator[str]:
@@ -82,7 +82,7 @@ def _head(path: Path) -> bytes:
 
 
 def _index(rulebook: Rulebook) -> str:
-    by_family = groupby(sorted(rulebook.rules, key=lambda one: (one.family, one.id)), key=lambda one: one.family)
+    by_family = groupby(sorted(rulebook.rules, key=lambda item: (item.family, item.id)), key=lambda item: item.family)
     families = {family: list(rules) for family, rules in by_family}
     lines = [
         f"{MARK} from the rule files; change those, not this page. -->",
@@ -129,11 +129,11 @@ def _page(rule: Rule, rulebook: Rulebook, tests: Sequence[RuleTest]) -> str:
         *_section("What it does to the run", [prose(rule.impact)]),
         *_section("What to do", _steps(rule.remediation, rulebook)),
         *_section("By what it finds", _table(rule, rulebook)),
-        *_section("When it is silent", [f"- {prose(one.reason)}" for one in rule.not_when], "\n"),
-        *_section("Known problems", [f"- {prose(one)}" for one in rule.known_problems], "\n"),
-        *_section("References", [_reference(one.url, one.shows) for one in rule.references], "\n"),
-        *_section("Examples", _examples(rule, [one for one in tests if one.speaks])),
-        *_section("Near misses", _examples(rule, [one for one in tests if not one.speaks])),
+        *_section("When it is silent", [f"- {prose(item.reason)}" for item in rule.not_when], "\n"),
+        *_section("Known problems", [f"- {prose(known_problem)}" for known_problem in rule.known_problems], "\n"),
+        *_section("References", [_reference(reference.url, reference.shows) for reference in rule.references], "\n"),
+        *_section("Examples", _examples(rule, [test for test in tests if test.speaks])),
+        *_section("Near misses", _examples(rule, [test for test in tests if not test.speaks])),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -155,17 +155,17 @@ def _facts(rule: Rule, rulebook: Rulebook) -> Iterator[list[str]]:
 
 def _steps(steps: Sequence[Step], rulebook: Rulebook) -> list[str]:
     found = []
-    for number, one in enumerate(steps, 1):
-        word = rulebook.actions[one.action]
+    for number, item in enumerate(steps, 1):
+        word = rulebook.actions[item.action]
         lines = [
-            f"{number}. **{prose(word.title)}** ({one.grade}{f', {one.scope}' if one.scope else ''}): {prose(one.text)}"
+            f"{number}. **{prose(word.title)}** ({item.grade}{f', {item.scope}' if item.scope else ''}): {prose(item.text)}"
         ]
-        if one.command:
-            lines.append(f"   Command: {code(one.command)}")
-        if one.verify:
-            lines.append(f"   It worked if: {prose(one.verify)}")
-        if one.escalate:
-            lines.append(f"   If not: {prose(one.escalate)}")
+        if item.command:
+            lines.append(f"   Command: {code(item.command)}")
+        if item.verify:
+            lines.append(f"   It worked if: {prose(item.verify)}")
+        if item.escalate:
+            lines.append(f"   If not: {prose(item.escalate)}")
         found.append("\n\n".join(lines))
     return found
 
@@ -184,7 +184,7 @@ def _table(rule: Rule, rulebook: Rulebook) -> list[str]:
             cell(row.title),
             "" if row.ignore else row.fault or rule.fault,
             "harmless" if row.ignore else _role(row.role or rule.role),
-            "; ".join(cell(rulebook.actions[one.action].title) for one in row.remediation),
+            "; ".join(cell(rulebook.actions[item.action].title) for item in row.remediation),
         ]
         for row in _rows(rule)
     ]
@@ -227,7 +227,7 @@ def _extract(rule: Rule, file: Path, room: int) -> list[str]:
 
 
 def _first_hit(rule: Rule, lines: Sequence[str]) -> int:
-    searches = [search for one in rule.patterns if (search := _search(one)) is not None]
+    searches = [search for pattern in rule.patterns if (search := _search(pattern)) is not None]
     for place, line in enumerate(lines):
         if any(search.search(line[:4096]) for search in searches):
             return place

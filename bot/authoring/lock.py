@@ -33,8 +33,8 @@ class LockUpdate:
     def text(self) -> str:
         """The lock as a file: one rule a line, so that a difference is read at a glance."""
         rows = [
-            f'  {json.dumps(name)}: {{"version": {one.version}, "sha256": "{one.sha256}"}}'
-            for name, one in sorted(self.entries.items())
+            f'  {json.dumps(name)}: {{"version": {item.version}, "sha256": "{item.sha256}"}}'
+            for name, item in sorted(self.entries.items())
         ]
         return "{\n" + ",\n".join(rows) + "\n}\n" if rows else "{}\n"
 

@@ -96,10 +96,10 @@ def detector_faults(knowledge: Knowledge, tests: Sequence[RuleTest], positions: 
         if not used:
             continue
         failures: dict[str, str] = {}
-        for texts in [{}, *(read_streams(one.path) for one in tests if one.rule == rule.id)]:
+        for texts in [{}, *(read_streams(test.path) for test in tests if test.rule == rule.id)]:
             evidence = evidence_of(knowledge, matcher, texts)
-            gave = observe(used, evidence.job, tuple(view(one) for one in evidence.streams))
-            failures |= {used[key].name: one.failure for key, one in gave.items() if one.failure}
+            gave = observe(used, evidence.job, tuple(view(stream) for stream in evidence.streams))
+            failures |= {used[key].name: item.failure for key, item in gave.items() if item.failure}
         for pattern in rule.patterns:
             if pattern.plugin is not None and (failure := failures.get(pattern.plugin.name)):
                 message = f"detector {pattern.plugin.name!r}: {failure}"
@@ -125,7 +125,7 @@ def evidence_at(knowledge: Knowledge, matcher: Matcher, path: Path) -> tuple[Evi
         evidence, history = from_bundle(knowledge, path, workers=1), History()
     else:
         earlier, streams = split_attempts(read_streams(path))
-        past = [one for texts in earlier for one in findings_on(knowledge, matcher, texts)]
+        past = [finding for texts in earlier for finding in findings_on(knowledge, matcher, texts)]
         evidence, history = evidence_of(knowledge, matcher, streams), remembered(past)
     return with_plugins(evidence, knowledge.rulebook), history
 
@@ -147,9 +147,9 @@ def split_attempts(streams: Mapping[str, bytes]) -> tuple[list[dict[str, bytes]]
 def remembered(findings: Iterable[Finding]) -> History:
     """What was found before, as history for what came after it."""
     past = {
-        PastIncident(one.rule.id, one.fault.id, 0.0, node=signal.resource.node, gpu=signal.captures.get("pci"))
-        for one in findings
-        for signal in one.signals
+        PastIncident(finding.rule.id, finding.fault.id, 0.0, node=signal.resource.node, gpu=signal.captures.get("pci"))
+        for finding in findings
+        for signal in finding.signals
     }
     return History(tuple(sorted(past, key=repr)))
 
@@ -178,7 +178,7 @@ def streams_at(knowledge: Knowledge, path: Path) -> tuple[tuple[StreamSummary, .
     """
     found = discover([path])
     summaries = scan_all(knowledge, found.streams)
-    return summaries, (*found.gaps, *(gap for one in summaries for gap in one.gaps))
+    return summaries, (*found.gaps, *(gap for summary in summaries for gap in summary.gaps))
 
 
 def pasted(knowledge: Knowledge, handle: IO[bytes]) -> tuple[tuple[StreamSummary, ...], tuple[Gap, ...]]:

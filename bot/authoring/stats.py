@@ -39,7 +39,7 @@ def costs(knowledge: Knowledge, paths: Sequence[Path]) -> tuple[list[RuleCost], 
         for key, hits in summary.hits.items():
             meant[key.partition("#")[0]] += hits.count
     found = [RuleCost(rule.id, asked[rule.id], meant[rule.id]) for rule in knowledge.rulebook.rules]
-    return sorted(found, key=lambda one: (-one.asked, one.rule)), size
+    return sorted(found, key=lambda rule_cost: (-rule_cost.asked, rule_cost.rule)), size
 
 
 def _read(ref: StreamRef, asked: Counter[str], knowledge: Knowledge, matcher: Matcher) -> Iterator[bytes]:
@@ -60,10 +60,14 @@ def pointed(plan: ScanPlan, matcher: Matcher, block: bytes) -> Iterator[str]:
 
 def render_costs(found: Sequence[RuleCost], size: int, most: int = 20) -> str:
     """The dearest rules as text for people."""
-    total = sum(one.asked for one in found)
+    total = sum(rule_cost.asked for rule_cost in found)
     lines = [f"{size / 1e6:,.1f} MB read; {total:,} lines asked, {total / max(1, size) * 1e6:,.1f} a MB", ""]
     lines.append(f"{'asked':>10}{'meant':>10}  rule")
-    lines += [f"{one.asked:10,d}{one.meant:10,d}  {one.rule}" for one in found[:most] if one.asked]
+    lines += [
+        f"{rule_cost.asked:10,d}{rule_cost.meant:10,d}  {rule_cost.rule}"
+        for rule_cost in found[:most]
+        if rule_cost.asked
+    ]
     return "\n".join(lines)
 
 
@@ -85,7 +89,7 @@ def render(rulebook: Rulebook, tests: Mapping[str, Sequence[str]]) -> str:
         *_counted("by role", rules, [rule.role for rule in rules]),
         "",
         "by fault class, rows of tables too:",
-        *(f"  {named[fault]:4d}  {fault}" for fault in sorted(rulebook.faults, key=lambda one: (-named[one], one))),
+        *(f"  {named[fault]:4d}  {fault}" for fault in sorted(rulebook.faults, key=lambda item: (-named[item], item))),
         "",
         f"fault classes without a rule: {', '.join(without) or 'none'}",
     ]

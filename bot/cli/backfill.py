@@ -83,9 +83,9 @@ def _progress() -> Tell:
     """Says how far it is: one line that changes where a person sees it, else a line now and then."""
     seen = sys.stderr.isatty()
 
-    def tell(done: int, of: int, one: JobNote) -> None:
-        what = one.fault or one.verdict or "could not be looked at"
-        line = f"{done} of {of}: {shown(one.name or one.job)}: {what}"
+    def tell(done: int, of: int, job_note: JobNote) -> None:
+        what = job_note.fault or job_note.verdict or "could not be looked at"
+        line = f"{done} of {of}: {shown(job_note.name or job_note.job)}: {what}"
         if seen:
             sys.stderr.write(f"\r\033[K{cut(line, 100)}")
         elif done % EVERY == 0 or done == of:

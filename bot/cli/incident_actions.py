@@ -75,13 +75,13 @@ def handed_over(tenant: str, since: str, *, as_json: bool) -> str:
 def history(incident: int) -> list[str]:
     """What was said of an incident and what was done with it, a line each, the oldest first."""
     with Ledger(database_url()) as ledger:
-        lines = [(one.at, annotation_line(one)) for one in ledger.closings.said(incident)]
-        lines += [(one.at, _line(one, incident)) for one in ledger.lifecycle.steps(incident)]
-    return [line for _, line in sorted(lines, key=lambda one: one[0])]
+        lines = [(annotation.at, annotation_line(annotation)) for annotation in ledger.closings.said(incident)]
+        lines += [(step.at, _line(step, incident)) for step in ledger.lifecycle.steps(incident)]
+    return [line for _, line in sorted(lines, key=lambda item: item[0])]
 
 
-def _line(one: RecordedStep, incident: int) -> str:
-    return f"{one.at:%Y-%m-%d %H:%M}Z {one.step.who}: {told(one, incident)}"
+def _line(recorded_step: RecordedStep, incident: int) -> str:
+    return f"{recorded_step.at:%Y-%m-%d %H:%M}Z {recorded_step.step.who}: {told(recorded_step, incident)}"
 
 
 def _span(text: str, option: str) -> float:

@@ -62,26 +62,28 @@ def run(
                 owe_within(session, incident, tenant, key, now)
         against = word(ledger.closings.said(incident))
     words = f"Incident {incident} closed: {said.fault or said.cause}{f', nodes {chr(44).join(said.nodes)}' if said.nodes else ''}"
-    others = [f"{one.said.who} says {one.said.fault or one.said.cause}" for one in against.against] if against else []
+    others = (
+        [f"{item.said.who} says {item.said.fault or item.said.cause}" for item in against.against] if against else []
+    )
     return f"{words}; {'; '.join(others)}" if others else words
 
 
-def annotation_line(one: Annotation) -> str:
+def annotation_line(annotation: Annotation) -> str:
     """What a person said of an incident, in a line."""
-    said = one.said
+    said = annotation.said
     parts = [said.fault or nameless(said.cause) or "no cause named"]
     parts += [f"nodes {', '.join(said.nodes)}"] if said.nodes else []
     parts += [said.action] if said.action else []
     parts += [f"{said.lost_hours:g} h lost"] if said.lost_hours is not None else []
     parts += [said.note] if said.note else []
     verdict = said.verdict.replace("_", " ")
-    return f"{one.at:%Y-%m-%d %H:%M}Z {said.who}: {'; '.join(parts)} (bot: {verdict}){'; before it was reopened' if one.void else ''}"
+    return f"{annotation.at:%Y-%m-%d %H:%M}Z {said.who}: {'; '.join(parts)} (bot: {verdict}){'; before it was reopened' if annotation.void else ''}"
 
 
 def _meant(cause: str, report: Report) -> dict[str, Any]:
     """The cause as the fields of a closing."""
     found = report.diagnoses if report.verdict == "fault" else ()
-    told = [one.fault for one in found]
+    told = [item.fault for item in found]
     if cause == "right":
         if not found:
             return {"verdict": "right", "cause": "unknown"}
@@ -94,7 +96,7 @@ def _meant(cause: str, report: Report) -> dict[str, Any]:
     if cause not in faults:
         hint = nearest(cause, faults)
         raise SignalboxError(f"there is no class of faults {cause[:80]!r}{f': {hint}' if hint else ''}")
-    shown = next((one for one in found if one.fault == cause), None)
+    shown = next((item for item in found if item.fault == cause), None)
     verdict = implied("fault", cause, told)
     if shown is None:
         return {"verdict": verdict, "cause": "fault", "fault": cause}

@@ -73,10 +73,10 @@ def params(told: Sequence[str]) -> dict[str, dict[str, float]]:
         UnreadableInput: one is of another form, or nothing takes it.
     """
     found: dict[str, dict[str, float]] = {}
-    for one in told:
-        parts = _PARAM.fullmatch(one.strip())
+    for text in told:
+        parts = _PARAM.fullmatch(text.strip())
         if parts is None:
-            raise UnreadableInput(f"--param {one[:200]}: write RULE.NAME=NUMBER, as in hang-called.silence_most=900")
+            raise UnreadableInput(f"--param {text[:200]}: write RULE.NAME=NUMBER, as in hang-called.silence_most=900")
         found.setdefault(parts["rule"], {})[parts["name"]] = float(parts["number"])
     for wrong in unknown_params(found):
         raise UnreadableInput(f"--param: {wrong}")
@@ -166,10 +166,10 @@ def _metrics(asked: WatchOptions) -> MetricsPoller | None:
     from connectors.metrics.prometheus import SPIN_GPU, SPIN_NODE, Prometheus
 
     series: dict[str, tuple[str, ...]] = {}
-    for one in asked.series:
-        label, equals, value = one.partition("=")
+    for series_item in asked.series:
+        label, equals, value = series_item.partition("=")
         if not (re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", label) and equals and value):
-            raise UnreadableInput(f"--series {one}: write LABEL=VALUE, as in pod=trainer-0")
+            raise UnreadableInput(f"--series {series_item}: write LABEL=VALUE, as in pod=trainer-0")
         series[label] = (*series.get(label, ()), value)
     login = Login(token=Secret(env=_VARIABLE)) if os.environ.get(_VARIABLE) else Login()
     try:
@@ -242,9 +242,9 @@ class Screen:
     def _details(self, news: WatchEvent) -> None:
         """The numbers of probes that say yes."""
         votes = news.fields.get("votes")
-        for one in votes if isinstance(votes, list) else ():
-            if one["vote"] == "yes":
-                self._out.write(f"         {one['probe']}: {shown(one['detail'])}\n")
+        for vote in votes if isinstance(votes, list) else ():
+            if vote["vote"] == "yes":
+                self._out.write(f"         {vote['probe']}: {shown(vote['detail'])}\n")
 
     def end(self, outcome: WatchOutcome, now: float) -> None:
         """Show how it ended, with the answer where there is one."""
@@ -283,5 +283,5 @@ def _plain(value: object) -> object:
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -48,7 +48,9 @@ class StackRound:
 
 def round_of(name: str, dumps: Iterable[StackDump]) -> StackRound:
     """Pack what py-spy gave."""
-    files = ((f"rank-{one.rank}{f'.{one.pid}' if one.child else ''}.json", zlib.compress(one.data, 1)) for one in dumps)
+    files = (
+        (f"rank-{dump.rank}{f'.{dump.pid}' if dump.child else ''}.json", zlib.compress(dump.data, 1)) for dump in dumps
+    )
     return StackRound(name, tuple(files))
 
 
@@ -81,12 +83,12 @@ class LiveBundle:
 
     def stacks(self, rounds: Iterable[StackRound]) -> None:
         """Write the rounds that are not there yet."""
-        for one in rounds:
-            if one.name in self._rounds or len(self._rounds) >= MOST_ROUNDS or not one.files:
+        for stack_round in rounds:
+            if stack_round.name in self._rounds or len(self._rounds) >= MOST_ROUNDS or not stack_round.files:
                 continue
-            self._rounds.add(one.name)
-            for name, packed in one.files:
-                self._write(f"stacks/{one.name}/{name}", zlib.decompress(packed))
+            self._rounds.add(stack_round.name)
+            for name, packed in stack_round.files:
+                self._write(f"stacks/{stack_round.name}/{name}", zlib.decompress(packed))
 
     def answers(self, part: str, found: Mapping[str, bytes]) -> None:
         """Write files of a part (`ras`, `ebpf`)."""
@@ -105,19 +107,19 @@ class LiveBundle:
 
     def dumps(self, found: Iterable[DumpFile]) -> None:
         """Copy Flight Recorder dumps that are not there yet, or were written anew."""
-        for one in found:
-            name = f"flight_recorder/{one.path.name}"
-            told: dict[str, object] = {"bytes": one.size, "written": iso(one.written)}
+        for dump_file in found:
+            name = f"flight_recorder/{dump_file.path.name}"
+            told: dict[str, object] = {"bytes": dump_file.size, "written": iso(dump_file.written)}
             have = sum(
                 int(str(known["bytes"])) for at, known in self._files.items() if at.startswith("flight_recorder/")
             )
             if self._files.get(name) == told:
                 continue
-            if have + one.size > MOST_DUMPS:
+            if have + dump_file.size > MOST_DUMPS:
                 self.gaps.append(Gap("too_large", name, f"more than {MOST_DUMPS >> 20} MB of dumps; not copied"))
                 return
             try:
-                self._ready(name).write_bytes(head(one.path, one.size))
+                self._ready(name).write_bytes(head(dump_file.path, dump_file.size))
             except OSError as error:
                 self._failed(Path(name), error)
                 continue
@@ -144,7 +146,7 @@ class LiveBundle:
         self._yaml("job.yaml", {key: value for key, value in told.items() if value})
         votes: dict[str, object] = {
             "time": iso(job.collected_at),
-            **{one.probe: f"{one.vote}: {one.detail}" for one in hang.votes},
+            **{vote.probe: f"{vote.vote}: {vote.detail}" for vote in hang.votes},
         }
         self._votes = [*self._votes[:1], *self._votes[1:][-6:], votes]
         unlike = {(gap.code, gap.source): gap for gap in (*gaps, *self.gaps)}
@@ -154,7 +156,9 @@ class LiveBundle:
             "begun": iso(self.begun),
             "votes": self._votes,
             "files": self._files,
-            "gaps": [{"code": one.code, "source": one.source, "reason": one.reason} for one in unlike.values()][:200],
+            "gaps": [{"code": item.code, "source": item.source, "reason": item.reason} for item in unlike.values()][
+                :200
+            ],
         }
         self._yaml("bundle.yaml", body)
 

@@ -106,7 +106,7 @@ class LogFollower:
                     known.view = _named(known.view, ref, self.root) if known.view is not None else None
                 self._shown.append(key)
         kept = set(self._shown)
-        self._files = {key: one for key, one in self._files.items() if key in kept}
+        self._files = {key: item for key, item in self._files.items() if key in kept}
 
     def _grow(self, key: tuple[int, int], now: float) -> bool:
         one = self._files[key]
@@ -133,23 +133,25 @@ class LogFollower:
         self._read(one, now)
         return True
 
-    def _read(self, one: _FollowedFile, now: float) -> None:
+    def _read(self, followed_file: _FollowedFile, now: float) -> None:
         year = datetime.fromtimestamp(now, UTC).year
-        if not one.plain:
-            one.view = self._packed(one, year)
+        if not followed_file.plain:
+            followed_file.view = self._packed(followed_file, year)
             return
-        keep = QUIET if one.quiet else AFTER
-        if one.end - one.own > 2 * keep:
-            cut = one.end - keep
-            part = self._part(one, one.own, cut, year)
-            one.settled = part if one.settled is None else merge(one.settled, part)
-            one.own = cut
-        rest = self._part(one, one.own, None, year)
-        one.quiet = not rest.structures and "Traceback" not in rest.tail
-        one.view = _as_heard(one, rest if one.settled is None else merge(one.settled, rest), self.root)
+        keep = QUIET if followed_file.quiet else AFTER
+        if followed_file.end - followed_file.own > 2 * keep:
+            cut = followed_file.end - keep
+            part = self._part(followed_file, followed_file.own, cut, year)
+            followed_file.settled = part if followed_file.settled is None else merge(followed_file.settled, part)
+            followed_file.own = cut
+        rest = self._part(followed_file, followed_file.own, None, year)
+        followed_file.quiet = not rest.structures and "Traceback" not in rest.tail
+        followed_file.view = _as_heard(
+            followed_file, rest if followed_file.settled is None else merge(followed_file.settled, rest), self.root
+        )
 
-    def _part(self, one: _FollowedFile, start: int, stop: int | None, year: int) -> StreamSummary:
-        ref = replace(one.ref, size=one.end)
+    def _part(self, followed_file: _FollowedFile, start: int, stop: int | None, year: int) -> StreamSummary:
+        ref = replace(followed_file.ref, size=followed_file.end)
         origin = max(0, start - BEFORE)
         reading = StreamReader(ref, origin, None if stop is None else stop + AFTER)
         scanner = Scanner(
@@ -159,17 +161,17 @@ class LogFollower:
             scanner.feed(block, again)
         for gap in reading.gaps:
             if gap.code != "growing":
-                self._lost[one.ref.uri] = gap
+                self._lost[followed_file.ref.uri] = gap
         return scanner.finish()
 
-    def _packed(self, one: _FollowedFile, year: int) -> StreamSummary:
+    def _packed(self, followed_file: _FollowedFile, year: int) -> StreamSummary:
         """A packed file is one that was rotated away: read whole, when it is new."""
-        if one.end > LARGEST_PACKED:
-            gap = Gap("too_large", one.ref.uri, f"packed, {one.end} bytes; it is not followed")
-            return _as_heard(one, StreamSummary(one.ref, gaps=(gap,)), self.root)
-        reading = StreamReader(replace(one.ref, size=one.end))
-        found = scan(self._knowledge.plan, self._matcher, one.ref, reading, year)
-        return _as_heard(one, replace(found, gaps=tuple(reading.gaps)), self.root)
+        if followed_file.end > LARGEST_PACKED:
+            gap = Gap("too_large", followed_file.ref.uri, f"packed, {followed_file.end} bytes; it is not followed")
+            return _as_heard(followed_file, StreamSummary(followed_file.ref, gaps=(gap,)), self.root)
+        reading = StreamReader(replace(followed_file.ref, size=followed_file.end))
+        found = scan(self._knowledge.plan, self._matcher, followed_file.ref, reading, year)
+        return _as_heard(followed_file, replace(found, gaps=tuple(reading.gaps)), self.root)
 
 
 def placed(uri: str, root: Path) -> str:
@@ -183,13 +185,13 @@ def _named(summary: StreamSummary, ref: StreamRef, root: Path) -> StreamSummary:
     return replace(summary, ref=replace(ref, uri=placed(ref.uri, root)))
 
 
-def _as_heard(one: _FollowedFile, summary: StreamSummary, root: Path) -> StreamSummary:
+def _as_heard(followed_file: _FollowedFile, summary: StreamSummary, root: Path) -> StreamSummary:
     """The summary with the times at which things came: what a live log says last is as old as its last byte."""
-    points = tuple(_timed(summary.series.points, one.marks))
+    points = tuple(_timed(summary.series.points, followed_file.marks))
     series = replace(summary.series, points=points)
-    last = one.arrived if one.arrived is not None else summary.last_time
+    last = followed_file.arrived if followed_file.arrived is not None else summary.last_time
     heard = replace(summary, series=series, last_time=last)
-    return _named(heard, replace(one.ref, size=one.end), root)
+    return _named(heard, replace(followed_file.ref, size=followed_file.end), root)
 
 
 def _timed(points: Iterable[ProgressPoint], marks: list[tuple[int, float]]) -> Iterable[ProgressPoint]:

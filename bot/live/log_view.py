@@ -161,7 +161,7 @@ def lines_of(logs: Logs, wanted: LineFilter, gaps: list[Gap]) -> Iterator[LogLin
     _more_files(len(streams))
     block = max(LEAST_BLOCK, min(MOST_BLOCK, MEMORY // max(1, len(streams))))
     read = [stream_lines(ref, log_name(ref, logs.root), wanted, block, gaps) for ref in streams]
-    merged = heapq.merge(*(_ordered(one, place) for place, one in enumerate(read)))
+    merged = heapq.merge(*(_ordered(item, place) for place, item in enumerate(read)))
     yield from masked(line for _, _, _, line in merged)
 
 
@@ -265,7 +265,7 @@ class LogClock:
     def _look_back(self, lines: Sequence[bytes], seen: int, place: int) -> None:
         """Find the stamp that a line without one goes by, among those that were passed over."""
         found = (self.stamp(lines[at]) for at in range(place - 1, max(seen, place - BACK) - 1, -1))
-        time = next((one for one in found if one is not None), None)
+        time = next((number for number in found if number is not None), None)
         if time is not None:
             self._time = time
 

@@ -176,7 +176,7 @@ class ProbeCycle:
         self._note(self.logs.gaps)
         grew = self._look_at_kernel(now) or grew
         self._heard = now if grew or self._heard < 0 else self._heard
-        how = {rank: one.how for rank, one in self._gone.items() if one.how != GONE}
+        how = {rank: item.how for rank, item in self._gone.items() if item.how != GONE}
         if self._ended is not None and self._gone and not how and not self._told_by_launcher():
             self._note([_EXITS_UNKNOWN])
         return ProbeResult(now, self._evidence(now), grew, lost, self._ended, tuple(self._new), how)
@@ -204,9 +204,9 @@ class ProbeCycle:
         """
         few = 2 * len(self._gone) < len(self._mains)
         return tuple(
-            one
-            for _, one in sorted(self._gone.items())
-            if one.how not in (GONE, "exit 0") or (few and one.how == GONE and self._running - one.time >= ALONE)
+            item
+            for _, item in sorted(self._gone.items())
+            if item.how not in (GONE, "exit 0") or (few and item.how == GONE and self._running - item.time >= ALONE)
         )
 
     @property
@@ -232,11 +232,11 @@ class ProbeCycle:
         streams = (*self.logs.streams, *((self._kernel,) if self._kernel is not None else ()))
         rings = tuple(ring for _, ring in self._rings.values())
         parts = NonLogEvidence(
-            stacks=tuple(one for each in self._samples for one in each),
+            stacks=tuple(item for each in self._samples for item in each),
             rings=rings,
             panels=self._panels,
             ras=tuple(self._polls),
-            events=tuple(event_of(one, PROCESSES) for one in self.ended),
+            events=tuple(event_of(item, PROCESSES) for item in self.ended),
             dumped=min((dump.written for dump, _ in self._rings.values()), default=None),
         )
         evidence = Evidence(job=job, streams=streams, gaps=self.gaps)
@@ -261,18 +261,18 @@ class ProbeCycle:
         ranks, gaps = host.ranks(self._sources.wanted)
         if not self._mains:
             self._note(gaps)
-        lost = {rank: one for rank, one in self._mains.items() if not host.alive(one)}
-        fresh = {rank: one for rank, one in lost.items() if rank not in self._lost}
-        self._lost = set(lost) - {one.rank for one in ranks}
+        lost = {rank: item for rank, item in self._mains.items() if not host.alive(item)}
+        fresh = {rank: item for rank, item in lost.items() if rank not in self._lost}
+        self._lost = set(lost) - {item.rank for item in ranks}
         for rank, process in fresh.items():
             how = host.ended(process) or GONE
             self._gone[rank] = Ended(rank, process.pid, now, how, host.name, len(ranks))
-        for one in ranks:
-            self._mains[one.rank] = one.main
-            self._gone.pop(one.rank, None)  # started anew
-            self._world = one.main.world_size or self._world
-            if self._sources.recorder is not None and one.main.dumps:
-                self._sources.recorder.prefixes.add(one.main.dumps)
+        for item in ranks:
+            self._mains[item.rank] = item.main
+            self._gone.pop(item.rank, None)  # started anew
+            self._world = item.main.world_size or self._world
+            if self._sources.recorder is not None and item.main.dumps:
+                self._sources.recorder.prefixes.add(item.main.dumps)
         self._running = now if ranks else self._running
         gone = bool(self._mains) and not ranks
         self._ended = (now if self._ended is None else self._ended) if gone else None
@@ -282,17 +282,17 @@ class ProbeCycle:
         return fresh
 
     def _told_by_launcher(self) -> bool:
-        return any(one.kind in _LAUNCHERS for stream in self.logs.streams for one in stream.structures)
+        return any(structure.kind in _LAUNCHERS for stream in self.logs.streams for structure in stream.structures)
 
     def _sample(self, ranks: Sequence[RankProcess], now: float) -> None:
         dumps, gaps = self._sources.host.stacks(ranks, self._stopping)
         self._note(gaps)
         samples = []
         packed = round_of(name_of(now), dumps)
-        for one, (file, _) in zip(dumps, packed.files, strict=True):
-            who = Resource(node=self._sources.host.name, rank=one.rank, pid=one.pid)
+        for item, (file, _) in zip(dumps, packed.files, strict=True):
+            who = Resource(node=self._sources.host.name, rank=item.rank, pid=item.pid)
             source = f"stacks/{packed.name}/{file}"
-            found, odd = read_stacks(one.data, source, who, packed.name, now, child=one.child)
+            found, odd = read_stacks(item.data, source, who, packed.name, now, child=item.child)
             self._note(odd)
             samples += [found] if found is not None else []
         if samples:
@@ -307,18 +307,20 @@ class ProbeCycle:
         found, gaps = recorder.poll(now)
         self._note(gaps)
         if found:
-            rings, odd = read_dumps([one.path for one in found], PoolLimits(budget=READ_DUMPS))
+            rings, odd = read_dumps([item.path for item in found], PoolLimits(budget=READ_DUMPS))
             self._note(odd)
-            by_path = {str(one.path): one for one in found}
+            by_path = {str(item.path): item for item in found}
             for ring in rings:
                 dump = by_path[ring.source]
                 self._rings[dump.path] = (dump, replace(ring, source=f"flight_recorder/{dump.path.name}"))
         old = now - self._limits.window
-        self._rings = {path: one for path, one in self._rings.items() if one[0].written >= old}
+        self._rings = {path: item for path, item in self._rings.items() if item[0].written >= old}
         silent = self._heard > 0 and now - self._heard >= self._limits.pending
         if self._sources.ask and silent and now - self._asked >= ASK_EVERY:
             self._asked = now
-            self._note(request_dumps(Path(f"{one.pipe}{rank}.pipe") for rank, one in self._mains.items() if one.pipe))
+            self._note(
+                request_dumps(Path(f"{item.pipe}{rank}.pipe") for rank, item in self._mains.items() if item.pipe)
+            )
 
     def _look_at_metrics(self, now: float) -> None:
         metering = self._sources.metrics
@@ -333,7 +335,7 @@ class ProbeCycle:
 
         files, gaps = found
         self._note(gaps)
-        series = [one for name, data in sorted(files.items()) for one in read_prometheus(data, name)[0] or ()]
+        series = [item for name, data in sorted(files.items()) for item in read_prometheus(data, name)[0] or ()]
         if series:  # a round that gave nothing leaves what was known, which grows old by itself
             self.metrics = files
             self._panels, odd = panels_of(series)

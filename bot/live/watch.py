@@ -146,11 +146,11 @@ class Watch:
             text = f"rank {rank}: its process {process.pid} {f'ended by {how}' if how else 'is gone'}"
             self._tell(WatchEvent("gone", look.time, text, {"rank": rank, "pid": process.pid, "how": how}))
         hang = look.evidence.hang
-        step = max((one.series.last.step or 0 for one in look.evidence.streams if one.series.last), default=0)
+        step = max((stream.series.last.step or 0 for stream in look.evidence.streams if stream.series.last), default=0)
         self._stepped, self._step = (look.time, step) if step != self._step else (self._stepped, self._step)
         self._report = self._judged(look)
         self._show(hang, step, look.time)
-        voted = any(one.vote == "yes" for one in hang.votes)
+        voted = any(vote.vote == "yes" for vote in hang.votes)
         if look.lost or voted:
             self._freeze(look, "the first vote" if voted else "a process is gone")
         elif self._bundle.begun is not None:
@@ -163,8 +163,13 @@ class Watch:
             look.evidence.hang.called,
             self._looking.ended,
             tuple(
-                (one.ref.uri, len(one.structures), len(one.marks), *(hit.count for hit in one.hits.values()))
-                for one in look.evidence.streams
+                (
+                    stream.ref.uri,
+                    len(stream.structures),
+                    len(stream.marks),
+                    *(hit.count for hit in stream.hits.values()),
+                )
+                for stream in look.evidence.streams
             ),
         )
         same = signs == self._signs and not self._urgent(look.time) and look.ended is None
@@ -182,7 +187,7 @@ class Watch:
 
     def _judge(self, report: Report, look: ProbeResult) -> WatchOutcome | None:
         if look.evidence.hang.called:
-            yes = [one.probe for one in look.evidence.hang.votes if one.vote == "yes"]
+            yes = [vote.probe for vote in look.evidence.hang.votes if vote.vote == "yes"]
             return self._call("hang", f"{' and '.join(yes)} agree that nothing gets on", look)
         kind = _failing(report)
         if kind:
@@ -236,17 +241,19 @@ class Watch:
 
     def _show(self, hang: Hang, step: int, now: float) -> None:
         """Tell the votes; `changed` says whether any probe votes otherwise than before."""
-        votes = tuple((one.probe, one.vote) for one in hang.votes)
+        votes = tuple((vote.probe, vote.vote) for vote in hang.votes)
         fields: dict[str, object] = {
             "changed": votes != self._shown,
             "suspected": hang.suspected,
             "called": hang.called,
             "step": step or None,
-            "votes": [{"probe": one.probe, "vote": one.vote, "detail": one.detail} for one in hang.votes],
+            "votes": [{"probe": vote.probe, "vote": vote.vote, "detail": vote.detail} for vote in hang.votes],
             "advice": list(hang.advice),
         }
         self._shown = votes
-        words = ", ".join(f"{one.probe} {_WORDS[one.vote]}" for one in hang.votes) or "the run has ended: nothing hangs"
+        words = (
+            ", ".join(f"{vote.probe} {_WORDS[vote.vote]}" for vote in hang.votes) or "the run has ended: nothing hangs"
+        )
         self._tell(WatchEvent("votes", now, f"{f'step {step}: ' if step else ''}{words}", fields))
 
     # The bundle

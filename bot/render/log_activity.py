@@ -38,23 +38,23 @@ SPEAKERS = 20_000
 
 def listen(evidence: Evidence, root: Path | None, span: Span) -> dict[int, Heard]:
     """Index of a log → what it tells of the span. `root`: the folder that names of logs are relative to."""
-    logs = [(index, one) for index, one in enumerate(evidence.streams) if is_log(one) and one.last_time is not None]
-    several = [(index, one) for index, one in logs if shared(one)]
-    single = [(index, one) for index, one in logs if not shared(one)]
+    logs = [(index, item) for index, item in enumerate(evidence.streams) if is_log(item) and item.last_time is not None]
+    several = [(index, item) for index, item in logs if shared(item)]
+    single = [(index, item) for index, item in logs if not shared(item)]
     reads = min(MOST, READS // max(1, len(single)))
     share, room = SPOKEN // max(1, len(several)), PACKED
     found: dict[int, Heard] = {}
-    for index, one in logs:
-        ref = StreamRef(str(root / one.ref.uri if root else Path(one.ref.uri)), one.ref.resource)
+    for index, item in logs:
+        ref = StreamRef(str(root / item.ref.uri if root else Path(item.ref.uri)), item.ref.resource)
         with suppress(OSError, ValueError):  # a name may be none for a file
             if is_plain(ref):
-                if shared(one):
-                    found[index] = _several(ref, one, span, share)
+                if shared(item):
+                    found[index] = _several(ref, item, span, share)
                 elif reads >= LEAST:
-                    found[index] = Heard(_halved(ref, one, span, reads))
-            elif one.size <= room:
-                room -= one.size
-                found[index] = _packed(ref, one, span)
+                    found[index] = Heard(_halved(ref, item, span, reads))
+            elif item.size <= room:
+                room -= item.size
+                found[index] = _packed(ref, item, span)
     return found
 
 
@@ -177,7 +177,7 @@ class _ActivityCounter:
             )
             for who, cells in ((who, self._said.get(who, {})) for who in self._last)
         )
-        ordered = sorted(voices, key=lambda one: repr(one.who))
+        ordered = sorted(voices, key=lambda voice: repr(voice.who))
         return Heard(tuple(self.stamps), tuple(ordered))
 
 

@@ -51,7 +51,7 @@ def link(url: str) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """A table of cells that are Markdown already (`cell`)."""
-    return [_row(head), _row(["---"] * len(head)), *(_row(one) for one in rows)]
+    return [_row(head), _row(["---"] * len(head)), *(_row(row) for row in rows)]
 
 
 def _row(cells: Sequence[str]) -> str:

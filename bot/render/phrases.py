@@ -110,8 +110,8 @@ def owned(decision: Decision) -> str:
 def excluded(decision: Decision) -> list[str]:
     """Each node to leave out, for whom, and why."""
     return [
-        f"{one.node}, {'for the whole cluster' if one.scope == 'cluster' else 'for this job only'}{tail(one.why)}"
-        for one in decision.exclude
+        f"{item.node}, {'for the whole cluster' if item.scope == 'cluster' else 'for this job only'}{tail(item.why)}"
+        for item in decision.exclude
     ]
 
 
@@ -151,7 +151,7 @@ def attempts_before(job: JobView) -> str:
     before = job.attempts[:-1]
     if not before:
         return ""
-    ends = Counter((one.state or "of unknown end").lower() for one in before)
+    ends = Counter((attempt.state or "of unknown end").lower() for attempt in before)
     return f"{many(len(before), 'earlier attempt')}: {few([f'{count} {end}' for end, count in ends.items()])}"
 
 

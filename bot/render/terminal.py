@@ -183,7 +183,7 @@ def _about(page: _Page, report: Report) -> None:
     page.field("Job", phrases.job_facts(job))
     page.field("Before", phrases.attempts_before(job))
     if page.verbose:
-        page.listed([_attempt(one) for one in job.attempts], _MARGIN)
+        page.listed([_attempt(attempt) for attempt in job.attempts], _MARGIN)
     page.field("Phase", joined([report.phase, *phrases.progress(report)]))
     page.field("Hang", phrases.hang(report))
     if report.hang.lone is not None and report.hang.advice:
@@ -195,22 +195,22 @@ def _about(page: _Page, report: Report) -> None:
         )
 
 
-def _attempt(one: Attempt) -> str:
+def _attempt(attempt: Attempt) -> str:
     """A run with its times: how long it waited, how long it took to start, how long it ran."""
     steps = (
-        ("queued", one.queued), ("scheduled", one.scheduled), ("initialised", one.initialised),
-        ("first iteration", one.first_iterated), ("last iteration", one.last_iterated), ("stopped", one.stopped),
+        ("queued", attempt.queued), ("scheduled", attempt.scheduled), ("initialised", attempt.initialised),
+        ("first iteration", attempt.first_iterated), ("last iteration", attempt.last_iterated), ("stopped", attempt.stopped),
     )  # fmt: skip
     times = [f"{word} {iso(round(when))}" for word, when in steps if when is not None]
     end = joined(
         [
-            one.state or "",
-            one.reason,
-            f"exit {one.exit_code}" if one.exit_code else "",
-            f"signal {one.signal}" if one.signal else "",
+            attempt.state or "",
+            attempt.reason,
+            f"exit {attempt.exit_code}" if attempt.exit_code else "",
+            f"signal {attempt.signal}" if attempt.signal else "",
         ]
     )
-    return f"attempt {one.number}: {joined([end, *times])}"
+    return f"attempt {attempt.number}: {joined([end, *times])}"
 
 
 # --- why -------------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def dumps(made: Timeline) -> bytes:
     return msgspec.json.encode(body)
 
 
-_USUAL: Mapping[str, Any] = {one.name: one.default for one in fields(TimelineRow) if one.default is not MISSING}
+_USUAL: Mapping[str, Any] = {field.name: field.default for field in fields(TimelineRow) if field.default is not MISSING}
 
 
 def _unusual(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def site_files(site: Path | None = None) -> tuple[SiteFiles | None, tuple[Fault,
         return None, ()
     found, unread = read_files(folder)
     root = str(folder.absolute())
-    return SiteFiles(root, found), tuple(replace(one, file=f"{root}/{one.file}") for one in unread)
+    return SiteFiles(root, found), tuple(replace(item, file=f"{root}/{item.file}") for item in unread)
 
 
 def prefilter_of(known: Knowledge) -> Prefilter:
@@ -216,7 +216,7 @@ def _code_version() -> str:
     stats = []
     for folder, _, names in (found for name in ("kb", "bot") for found in os.walk(root / name)):
         known = ((name, os.stat(f"{folder}/{name}")) for name in names if name.endswith(".py"))  # noqa: PTH116 - at every start
-        stats += [(folder, name, one.st_size, one.st_mtime_ns) for name, one in known]
+        stats += [(folder, name, item.st_size, item.st_mtime_ns) for name, item in known]
     return hashlib.sha256(repr(sorted(stats)).encode()).hexdigest()
 
 

@@ -362,7 +362,7 @@ def _login(source: Source) -> Mapping[str, str]:
     """How git logs in: by the environment, which other users of this machine do not see."""
     settings = [
         ("protocol.allow", "never"),
-        *((f"protocol.{one}.allow", "always") for one in ("https", "http", "ssh", "file")),
+        *((f"protocol.{text}.allow", "always") for text in ("https", "http", "ssh", "file")),
     ]
     if source.ca_file:
         settings.append(("http.sslCAInfo", source.ca_file))

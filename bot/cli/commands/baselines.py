@@ -25,16 +25,16 @@ def list_baselines(tenant: Tenant = "default", as_json: AsJson = False) -> None:
     with Database(database_url()) as store:
         found = listed(store, tenant)
     if as_json:
-        for one in found:
-            typer.echo(msgspec.json.encode(one).decode())
+        for item in found:
+            typer.echo(msgspec.json.encode(item).decode())
         return
     if not found:
         typer.echo(
             "No good run is kept yet: jobs that complete are kept by themselves, or `signalbox baselines keep BUNDLE`."
         )
-    for one in found:
-        old = "" if one.readable else "  of another version: no use until a new run is kept"
-        _say(f"{one.at:%Y-%m-%d %H:%M}Z  {one.family}  {one.bytes / 1e3:.0f} kB  {one.label}{old}")
+    for item in found:
+        old = "" if item.readable else "  of another version: no use until a new run is kept"
+        _say(f"{item.at:%Y-%m-%d %H:%M}Z  {item.family}  {item.bytes / 1e3:.0f} kB  {item.label}{old}")
 
 
 @app.command()

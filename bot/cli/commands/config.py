@@ -33,7 +33,8 @@ def check(
         typer.echo("There is no signalbox.yaml: files and bundles work. `signalbox config example` prints one.")
         return
     found = [
-        (cluster, one.name, one.type, told) for cluster, one, told in try_all(known.clusters, Deadline.within(seconds))
+        (cluster, item.name, item.type, told)
+        for cluster, item, told in try_all(known.clusters, Deadline.within(seconds))
     ]
     if known.serve.slack is not None:
         from bot.slack.service import check as try_slack

@@ -113,7 +113,7 @@ def close(
     """Say what an incident truly was. All words are kept; the last one counts."""
     from bot.cli.incident_close import run
 
-    words = tuple(one for one in nodes.replace(",", " ").split() if one)
+    words = tuple(text for text in nodes.replace(",", " ").split() if text)
     typer.echo(run(incident_id, tenant, cause, words, action, lost, note, propose=propose))
 
 
@@ -194,7 +194,7 @@ def _known_state(state: str | None) -> State | None:
     from bot.store.incident_state import STATES
     from kb.errors import SignalboxError
 
-    found = next((one for one in STATES if one == state), None)
+    found = next((item for item in STATES if item == state), None)
     if state is not None and found is None:
         raise SignalboxError(f"--state: there is no {state[:40]!r}; they are {', '.join(STATES)}")
     return found

@@ -46,16 +46,16 @@ def barred(
     with _bars() as store:
         found = store.list(tenant, cluster=cluster, node=node, states=states, limit=limit)
     if as_json:
-        for one in found:
-            typer.echo(_json(one, now))
+        for item in found:
+            typer.echo(_json(item, now))
     elif not found:
         typer.echo("No node is barred or proposed to be.")
-    for one in () if as_json else found:
-        _say(_line(one, now))
-        if commands and one.state != "refused":
+    for item in () if as_json else found:
+        _say(_line(item, now))
+        if commands and item.state != "refused":
             from bot.incidents.exclusions import command
 
-            _say(f"       $ {command(one, system)}")
+            _say(f"       $ {command(item, system)}")
 
 
 @app.command()
@@ -128,9 +128,9 @@ def lemons(
         typer.echo(f"No hardware or network failure of the last {WEEKS} weeks names a node.")
     else:
         typer.echo(f"{'node':<40} {'jobs':>5} {'score':>6}  jobs by week, the oldest first")
-    for one in found.nodes:
-        counts = " ".join(str(count) for count in one.weeks)
-        _say(f"{one.name:<40} {one.jobs:>5} {one.score:>6.1f}  {counts}{'  lemon' if one.lemon else ''}")
+    for node in found.nodes:
+        counts = " ".join(str(count) for count in node.weeks)
+        _say(f"{node.name:<40} {node.jobs:>5} {node.score:>6.1f}  {counts}{'  lemon' if node.lemon else ''}")
     typer.echo(f"\n{DEFINITIONS['offenders']}\n{DEFINITIONS['lemon']}")
 
 
@@ -156,20 +156,20 @@ def _decided(told: NodeExclusion, now: datetime, system: str, *, as_json: bool) 
         _say(f"Signalbox runs nothing on the cluster; this would take it out:\n  $ {command(told, system)}")
 
 
-def _line(one: NodeExclusion, now: datetime) -> str:
+def _line(node_exclusion: NodeExclusion, now: datetime) -> str:
     from bot.incidents.exclusions import in_words
 
-    incident = f", incident {one.incident_id}" if one.incident_id is not None else ""
-    where = f" ({one.cluster})" if one.cluster else ""
-    why = f"\n       {one.why}" if one.why else ""
-    return f"{one.id:>5}  {one.node}{where}  {in_words(one, now)}{incident}{why}"
+    incident = f", incident {node_exclusion.incident_id}" if node_exclusion.incident_id is not None else ""
+    where = f" ({node_exclusion.cluster})" if node_exclusion.cluster else ""
+    why = f"\n       {node_exclusion.why}" if node_exclusion.why else ""
+    return f"{node_exclusion.id:>5}  {node_exclusion.node}{where}  {in_words(node_exclusion, now)}{incident}{why}"
 
 
-def _json(one: NodeExclusion, now: datetime) -> str:
+def _json(node_exclusion: NodeExclusion, now: datetime) -> str:
     import msgspec
 
-    body = msgspec.to_builtins(one)
-    body["in_force"] = one.state == "barred" and not one.over(now)
+    body = msgspec.to_builtins(node_exclusion)
+    body["in_force"] = node_exclusion.state == "barred" and not node_exclusion.over(now)
     return msgspec.json.encode(body).decode()
 
 

@@ -49,8 +49,8 @@ def show(
 
     found = _named(_load(rules, site), rule)
     typer.echo(((rules or default_folder()) / found.file).read_text("utf-8"))
-    for one in found.site:
-        typer.echo(f"# excepted by the site until {one.expires}: {one.reason}")
+    for site_exception in found.site:
+        typer.echo(f"# excepted by the site until {site_exception.expires}: {site_exception.reason}")
 
 
 @app.command()
@@ -77,7 +77,7 @@ def lint(
     found = {*unread, *more, *loaded.faults, *lint_rules(loaded.rulebook, names_of(tests), loaded.positions)}
     if wanted(loaded.rulebook.rules):
         found.update(detector_faults(_load(rules, site), tests, loaded.positions))
-    faults = [*sorted(found), *(Fault(str(one.path), 1, 1, "the test log is empty") for one in tests if empty(one))]
+    faults = [*sorted(found), *(Fault(str(test.path), 1, 1, "the test log is empty") for test in tests if empty(test))]
     for fault in faults:
         typer.echo(str(fault))
     typer.echo(f"{len(loaded.rulebook.rules)} rules, {len(tests)} tests, {len(faults)} faults", err=True)
@@ -98,12 +98,12 @@ def try_rules(
     from bot.rulebase.loader import default_folder
 
     known = spoken(_load(rules, site)) if drafts else _load(rules, site)
-    chosen = [_named(known, one) for one in ids] if ids else list(known.rulebook.rules)
+    chosen = [_named(known, item) for item in ids] if ids else list(known.rulebook.rules)
     if on is not None:
         match_log(known, on, chosen)
         return
     matcher = known.matcher()
-    outcomes = [run(known, matcher, one) for one in tests_of(rules or default_folder(), chosen)]
+    outcomes = [run(known, matcher, rule_test) for rule_test in tests_of(rules or default_folder(), chosen)]
     for outcome in outcomes:
         if not outcome.passed:
             typer.echo(failure_text(outcome))
@@ -157,8 +157,8 @@ def docs(
     target = to or folder.parent / "docs" / "rules"
     wanted = pages(_sound(*read_files(folder)), folder)
     found = differences(wanted, target)
-    for one in found if check else ():
-        typer.echo(f"{one.path}: {one.what}")
+    for page_difference in found if check else ():
+        typer.echo(f"{page_difference.path}: {page_difference.what}")
     if not check:
         write(wanted, target, found)
     typer.echo(f"{len(wanted)} pages, {len(found)} {'not current' if check else 'written or removed'}", err=True)
@@ -190,8 +190,8 @@ def new(
     result = made(wish, log)
     write(folder / family / name, result)
     typer.echo(str(folder / family / name))
-    for one in result.missing:
-        typer.echo(f"still missing: {one}", err=True)
+    for item in result.missing:
+        typer.echo(f"still missing: {item}", err=True)
 
 
 @app.command()

@@ -64,7 +64,7 @@ def show_advice(
         found = advise.advise(session, base, datetime.now(UTC), tenant=tenant, bar=_bar())
     if not quick:
         logs = clean_logs(base.known, folder, [*_configured(), *clean])
-        tried = tuple(_tried(base, one, logs, tenant) if one.files else one for one in found.advice)
+        tried = tuple(_tried(base, item, logs, tenant) if item.files else item for item in found.advice)
         found = replace(found, advice=tried)
     typer.echo(msgspec.json.encode(advise.as_json(found)).decode() if as_json else advise.render(found))
 
@@ -147,19 +147,23 @@ def try_rules(
     return not told.hurts
 
 
-def _tried(base: RuleFiles, one: RuleAdvice, logs: Mapping[str, Mapping[str, bytes]], tenant: str | None) -> RuleAdvice:
+def _tried(
+    base: RuleFiles, rule_advice: RuleAdvice, logs: Mapping[str, Mapping[str, bytes]], tenant: str | None
+) -> RuleAdvice:
     """An advice with what its backtest says; without files where that speaks against it."""
     try:
-        told = backtest(trial(base, one.files), database_url(), logs, tenant=tenant, most=_learning().judged)
+        told = backtest(trial(base, rule_advice.files), database_url(), logs, tenant=tenant, most=_learning().judged)
     except RuleError as error:
-        return replace(one, files={}, reasons=(*one.reasons, f"not to be proposed: {error}"))
+        return replace(rule_advice, files={}, reasons=(*rule_advice.reasons, f"not to be proposed: {error}"))
     if told.hurts:
-        return replace(one, files={}, reasons=(*one.reasons, *(f"not to be proposed: {why}" for why in told.hurts)))
-    return replace(one, reasons=(*one.reasons, _in_short(told), *told.dear))
+        return replace(
+            rule_advice, files={}, reasons=(*rule_advice.reasons, *(f"not to be proposed: {why}" for why in told.hurts))
+        )
+    return replace(rule_advice, reasons=(*rule_advice.reasons, _in_short(told), *told.dear))
 
 
 def _in_short(told: Backtest) -> str:
-    better, worse = (sum(getattr(one, what) for one in told.changes) for what in ("better", "worse"))
+    better, worse = (sum(getattr(change, what) for change in told.changes) for what in ("better", "worse"))
     return (
         f"tried on {told.incidents} incidents and {told.clean} clean logs: {len(told.of('new'))} new, {len(told.of('lost'))} lost, "
         f"{len(told.of('changed'))} changed first answers; {better} better, {worse} worse"
@@ -176,9 +180,9 @@ def _told(told: Backtest) -> Iterator[str]:
     if told.shadowed:
         yield "stands before: " + ", ".join(f"{rule} ({count})" for rule, count in told.shadowed.items())
     yield f"cost: {told.cost.words}; {told.seconds:.1f} s"
-    for one in told.changes:
-        truth = f", closed as {one.truth}" if one.truth else ""
-        yield f"  incident {one.incident}: {one.old.words} → {one.new.words}{truth}{' WORSE' if one.worse else ''}"
+    for change in told.changes:
+        truth = f", closed as {change.truth}" if change.truth else ""
+        yield f"  incident {change.incident}: {change.old.words} → {change.new.words}{truth}{' WORSE' if change.worse else ''}"
     yield from (f"dear: {why}" for why in told.dear)
     yield from (f"hurts: {why}" for why in told.hurts)
 
@@ -197,4 +201,4 @@ def _bar() -> shadow.PromotionThreshold:
 
 
 def _configured() -> list[Path]:
-    return [Path(one) for one in _learning().clean]
+    return [Path(text) for text in _learning().clean]

@@ -96,22 +96,22 @@ def _told(content: DraftContent) -> Iterator[str]:
     """A draft as text for people."""
     if content.reasons:
         yield "No rule is proposed."
-        yield from (f"  {one}" for one in content.reasons)
+        yield from (f"  {reason}" for reason in content.reasons)
         return
     edits = content.edits
-    support = ", ".join(str(one) for one in content.incidents)
+    support = ", ".join(str(incident) for incident in content.incidents)
     yield f"Rule {content.rule}: {edits.title} ({edits.fault}), from {'incident' if len(content.incidents) == 1 else 'incidents'} {support}"
     yield ""
     yield "It looks for"
-    yield from (f"  {line}" for one in content.patterns for line in one.splitlines())
+    yield from (f"  {line}" for pattern in content.patterns for line in pattern.splitlines())
     yield "and finds, among others"
     yield from (f"  {line[:200]}" for line in content.lines[:6])
     yield ""
     yield from (f"  {name:40} {value}" for name, value in content.figures)
     if content.notes:
         yield ""
-        yield from (f"  {one}" for one in content.notes)
-    yield from (f"  against it: {one}" for one in content.hurts)
+        yield from (f"  {note}" for note in content.notes)
+    yield from (f"  against it: {hurt}" for hurt in content.hurts)
 
 
 def listed(*, as_json: bool, live: bool) -> None:
@@ -122,13 +122,13 @@ def listed(*, as_json: bool, live: bool) -> None:
     """
     with Ledger(database_url()) as ledger:
         found = proposals(ledger.database, live=live)
-    for one in found:
-        typer.echo(msgspec.json.encode(_row(one)).decode() if as_json else shown(_line(one)))
+    for proposal in found:
+        typer.echo(msgspec.json.encode(_row(proposal)).decode() if as_json else shown(_line(proposal)))
     if not found and not as_json:
         typer.echo("No rule was proposed so far: `signalbox rules propose INCIDENT`.")
 
 
-def _row(one: Proposal) -> dict[str, object]:
+def _row(proposal: Proposal) -> dict[str, object]:
     names = (
         "id",
         "rule",
@@ -143,13 +143,13 @@ def _row(one: Proposal) -> dict[str, object]:
         "created_at",
         "ended_at",
     )
-    return {name: getattr(one, name) for name in names}
+    return {name: getattr(proposal, name) for name in names}
 
 
-def _line(one: Proposal) -> str:
-    state = "draft" if one.state == "open" and one.draft else one.state
-    where = one.url or one.branch
-    return f"{one.id:>4}  {state:7} {one.rule:40} {where}{f'  ({one.error})' if one.error else ''}"
+def _line(proposal: Proposal) -> str:
+    state = "draft" if proposal.state == "open" and proposal.draft else proposal.state
+    where = proposal.url or proposal.branch
+    return f"{proposal.id:>4}  {state:7} {proposal.rule:40} {where}{f'  ({proposal.error})' if proposal.error else ''}"
 
 
 # -- also for `rules advise --propose` -----------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ def match_log(known: Knowledge, source: str, chosen: Sequence[Rule]) -> None:
     if not summaries:
         raise typer.Exit(3)
     wanted = {rule.id for rule in chosen}
-    heard = [one for one in findings_in(known, summaries) if one.rule.id in wanted]
+    heard = [item for item in findings_in(known, summaries) if item.rule.id in wanted]
     for finding in heard:
         typer.echo(f"{finding.rule.id} → {finding.fault.id} ({finding.role})")
         for signal in finding.signals[:5]:
@@ -34,5 +34,5 @@ def match_log(known: Knowledge, source: str, chosen: Sequence[Rule]) -> None:
 def failure_text(outcome: RuleTestResult) -> str:
     """Which test of a rule failed, and which rules matched its log."""
     wanted = "should speak and does not" if outcome.test.speaks else "should be silent and speaks"
-    heard = ", ".join(dict.fromkeys(one.rule.id for one in outcome.heard)) or "nobody"
+    heard = ", ".join(dict.fromkeys(finding.rule.id for finding in outcome.heard)) or "nobody"
     return f"{outcome.test.path}: {outcome.test.rule} {wanted} (heard: {heard})"

@@ -69,7 +69,7 @@ def test_the_figures_are_shares():
     assert json.loads(to_json(judged))["figures"] == numbers
     assert "1 of 2 healthy runs" in render(judged)
     assert "c1: gpu_fell_off_bus, said no_match" in render(judged, verbose=True)
-    assert {one.case: one for one in judged}["c2"].label == "healthy"
+    assert {scored_case.case: scored_case for scored_case in judged}["c2"].label == "healthy"
 
 
 def test_no_cases_have_figures_of_nought():
@@ -87,7 +87,10 @@ def test_cases_of_a_folder_are_diagnosed(known, tmp_path):
 
     judged = evaluate_cases(known, tmp_path, 2)
 
-    assert [(one.case, one.false_alarm) for one in judged] == [("healthy", False), ("killed", None)]
+    assert [(scored_case.case, scored_case.false_alarm) for scored_case in judged] == [
+        ("healthy", False),
+        ("killed", None),
+    ]
 
 
 @pytest.mark.parametrize("text", [None, "", "- a", "id: 1", "id: [", "\x00", "id: 1\nlabel: x\naccept: 5"])
@@ -134,8 +137,8 @@ def test_explicit_faults_are_those_that_a_line_can_name() -> None:
         "killed": FaultClass("killed", "none", "Killed", symptom=True),
     }
     told = [judge(replace(FALLEN, label=label), FALLEN_GPU, faults) for label in faults]
-    assert [one.explicit for one in told] == [True, False, False]
-    assert [one.named for one in told] == [True, True, True]
+    assert [item.explicit for item in told] == [True, False, False]
+    assert [item.named for item in told] == [True, True, True]
     numbers = figures(told)
     assert (numbers["explicit"], numbers["explicit_recall"]) == (1, 1.0)
     assert numbers["explicit_precision"] == pytest.approx(1 / 3, abs=1e-3)

@@ -79,7 +79,7 @@ def test_versions_begin_at_one_and_rise_with_the_meaning(few_rules):
     assert (checked.exit_code, checked.stdout) == (1, "disk-full: changed, now version 2\n")
     assert second.exit_code == rules("lock", "--check", "--rules", few_rules).exit_code == 0
     lock = json.loads((few_rules / "lock.json").read_text())
-    assert {name: one["version"] for name, one in lock.items()} == {"cuda-out-of-memory": 1, "disk-full": 2}
+    assert {name: item["version"] for name, item in lock.items()} == {"cuda-out-of-memory": 1, "disk-full": 2}
 
 
 def test_a_locked_rule_cannot_be_removed(few_rules):
@@ -176,7 +176,7 @@ def _scanned(known, tmp_path):
 )
 def test_what_can_change_an_answer_is_meaning(book, change):
     """Each such part moves the hash, and differently."""
-    rule = next(one for one in book.rules if one.id == "disk-full")
+    rule = next(item for item in book.rules if item.id == "disk-full")
     others = {meaning(rule), meaning(replace(rule, patterns=())), meaning(replace(rule, table=Table("other", {})))}
 
     assert meaning(replace(rule, **change)) not in others
@@ -208,8 +208,8 @@ def test_meaning_survives_the_cache(known):
     back = decode(encode(known.rulebook))
 
     assert back.versions == known.rulebook.versions
-    assert [meaning(one) for one in back.rules] == [meaning(one) for one in known.rulebook.rules]
-    assert len({meaning(one) for one in back.rules}) == len(back.rules)
+    assert [meaning(rule) for rule in back.rules] == [meaning(rule) for rule in known.rulebook.rules]
+    assert len({meaning(rule) for rule in back.rules}) == len(back.rules)
 
 
 # -- docs ----------------------------------------------------------------------------------------------------------------
@@ -382,7 +382,7 @@ def test_a_new_rule_loads_and_its_logs_do_what_they_say(few_rules, tmp_path):
     assert "silent: " not in ran.stderr.replace("match, silent:", "")
     loaded = load(read_files(few_rules)[0])
     assert loaded.faults == ()
-    rule = next(one for one in loaded.rulebook.rules if one.id == "tape-arm-stuck")
+    rule = next(item for item in loaded.rulebook.rules if item.id == "tape-arm-stuck")
     assert (rule.status, rule.title, rule.patterns[0].regex) == ("draft", "Tape robot's arm: stuck", regex)
     assert "TODO" not in (folder / "rule.yaml").read_text()
     assert b"hunter2" not in (folder / "match/1.log").read_bytes()
@@ -564,8 +564,8 @@ def test_stats_on_logs_say_what_each_rule_costs(few_rules, tmp_path):
     log.write_bytes(b"step 1 loss 2.0\n" * 50 + OOM * 3 + FULL)
     found, size = costs(knowledge(few_rules), [log])
     assert size == log.stat().st_size
-    assert [(one.asked, one.meant) for one in found[:1]] == [(3, 3)]
-    assert sum(one.asked for one in found) >= sum(one.meant for one in found) >= 3
+    assert [(item.asked, item.meant) for item in found[:1]] == [(3, 3)]
+    assert sum(item.asked for item in found) >= sum(item.meant for item in found) >= 3
     told = rules("stats", "--rules", few_rules, "--on", log).stdout
     assert found[0].rule in told
     assert "lines asked" in told
@@ -579,4 +579,4 @@ def test_no_rule_is_dear_on_clean_logs(known):
         pytest.skip(f"there is no benchmark at {clean}")
     found, size = costs(known, [clean, BUNDLES / "healthy"])
     assert size > 100_000
-    assert not [one for one in found if one.asked > 200 * size / 1e6]
+    assert not [item for item in found if item.asked > 200 * size / 1e6]

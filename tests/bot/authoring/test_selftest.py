@@ -39,7 +39,7 @@ def test_a_test_passes_where_the_rule_does_as_it_should(known, tmp_path):
     passed = [run(known, matcher, RuleTest("disk-full", log, speaks)).passed for speaks in (True, False)]
 
     assert passed == [True, False]
-    assert [one.rule.id for one in run(known, matcher, RuleTest("x", log, speaks=True)).heard] == ["disk-full"]
+    assert [finding.rule.id for finding in run(known, matcher, RuleTest("x", log, speaks=True)).heard] == ["disk-full"]
 
 
 def test_a_folder_is_the_streams_of_one_job(tmp_path):
@@ -66,7 +66,7 @@ def test_a_pasted_log_is_read_to_its_end(known):
 
     assert gaps == ()
     assert summaries[0].size == 10_000_000 + len(FULL)
-    assert [one.rule.id for one in findings_in(known, summaries)] == ["disk-full"]
+    assert [finding.rule.id for finding in findings_in(known, summaries)] == ["disk-full"]
 
 
 def test_logs_at_a_path_are_read_with_their_gaps(known, tmp_path):

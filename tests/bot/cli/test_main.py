@@ -43,7 +43,7 @@ def diagnose(signalbox, *words, **options):
 
 def faults(ran):
     """The fault classes found, the first one first."""
-    return [one["fault"] for one in ran.report["diagnoses"]]
+    return [diagnosis["fault"] for diagnosis in ran.report["diagnoses"]]
 
 
 # What it does
@@ -66,7 +66,7 @@ def test_a_bundle_is_diagnosed_and_kept(signalbox):
 
     assert (ran.status, ran.err) == (0, "")
     kept = signalbox("incidents", "list", "--json").reports
-    assert [one["bundle"] for one in kept] == [str(KILLED)]
+    assert [stored_report["bundle"] for stored_report in kept] == [str(KILLED)]
     shown = signalbox("incidents", "show", str(kept[0]["id"]), "--json")
     assert shown.report["id"] == diagnose(signalbox, "--bundle", KILLED).report["id"]
 
@@ -115,8 +115,8 @@ def test_each_subfolder_is_a_bundle(signalbox, tmp_path):
     ran = signalbox("diagnose", "--each", folder, "--json")
 
     assert ran.status == 0
-    assert [one["bundle"] for one in ran.reports] == ["a-empty", "b-killed", "c-healthy", "d-binary"]
-    verdicts = [one["verdict"] for one in ran.reports]
+    assert [report["bundle"] for report in ran.reports] == ["a-empty", "b-killed", "c-healthy", "d-binary"]
+    verdicts = [report["verdict"] for report in ran.reports]
     assert verdicts == ["insufficient_evidence", "fault", "no_fault", "insufficient_evidence"]
     alone = diagnose(signalbox, "--bundle", folder / "b-killed").report
     assert {**ran.reports[1], "timing": 0} == {**alone, "timing": 0}

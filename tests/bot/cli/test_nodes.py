@@ -26,7 +26,7 @@ def _own_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path, kno
 
 def run(*words: str | Path, which: object = nodes) -> str:
     """What it prints; an error's words where it is one that a person can mend."""
-    done = CliRunner().invoke(which, [str(one) for one in words])  # type: ignore[arg-type]
+    done = CliRunner().invoke(which, [str(word) for word in words])  # type: ignore[arg-type]
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         return f"{type(done.exception).__name__}: {done.exception}"
     return done.output
@@ -95,8 +95,8 @@ def test_a_node_of_many_failed_jobs_is_a_lemon() -> None:
     """As made-up incidents have them."""
     run("demo", "--fill", "--days", "60", which=app)
     found = json.loads(run("lemons", "--json"))
-    assert found["lemons"] == sum(one["lemon"] for one in found["nodes"]) > 0
-    assert found["nodes"][0]["score"] == max(one["score"] for one in found["nodes"])
+    assert found["lemons"] == sum(node["lemon"] for node in found["nodes"]) > 0
+    assert found["nodes"][0]["score"] == max(node["score"] for node in found["nodes"])
     table = run("lemons").splitlines()
     assert table[1].startswith(found["nodes"][0]["name"])
     assert table[1].endswith("lemon")

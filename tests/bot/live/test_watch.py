@@ -123,7 +123,7 @@ class Job:
         if self.time >= self.ends_at:
             return (), (Gap("no_processes", "processes", "no such process runs here"),)
         mains = (Process(100 + rank, 1, "sleeping", rank=rank, world_size=self.world) for rank in range(self.world))
-        return tuple(RankProcess(one.rank, one) for one in mains), ()
+        return tuple(RankProcess(main.rank, main) for main in mains), ()
 
     def alive(self, _process):
         """Likewise."""
@@ -139,11 +139,11 @@ class Job:
             return (), (Gap("py_spy_missing", "stacks", "py-spy is not installed here: `pip install py-spy`"),)
         if self.time < self.hangs_at:
             return tuple(
-                StackDump(one.rank, one.main.pid, False, frames(f"work{self.time:.0f}", "main")) for one in ranks
+                StackDump(rank.rank, rank.main.pid, False, frames(f"work{self.time:.0f}", "main")) for rank in ranks
             ), ()
         told = {2: frames("acquire", "take_the_lock", "<module>")}
         waits = frames("all_reduce", "reduce_gradients", "<module>")
-        return tuple(StackDump(one.rank, one.main.pid, False, told.get(one.rank, waits)) for one in ranks), ()
+        return tuple(StackDump(rank.rank, rank.main.pid, False, told.get(rank.rank, waits)) for rank in ranks), ()
 
     def library(self, _pid, _name):
         """Likewise."""
@@ -160,11 +160,11 @@ class Watched:
 
     def first(self, event):
         """The first news of a kind."""
-        return next(one for one in self.news if one.event == event)
+        return next(news_item for news_item in self.news if news_item.event == event)
 
     def events(self):
         """The kinds of news but for the votes, in order."""
-        return [one.event for one in self.news if one.event != "votes"]
+        return [news_item.event for news_item in self.news if news_item.event != "votes"]
 
 
 def watched(known, job, save, *, limit=900.0, every=20.0, stop_at=None, also=lambda _now: None, **sources):
@@ -209,7 +209,7 @@ def test_logs_without_any_time_fall_silent_too(known, tmp_path):
     assert ran.outcome.answer.report.hang.called
     again = diagnose_bundle(known, tmp_path / "kept").report.hang  # bundle.yaml says when each file was written
     age = int(ran.clock.time - job.hangs_at) + 1
-    assert f"the last line is {age} s old" in {one.probe: one.detail for one in again.votes}["silence"]
+    assert f"the last line is {age} s old" in {vote.probe: vote.detail for vote in again.votes}["silence"]
 
 
 def test_a_job_says_itself_how_long_silence_may_last(known, tmp_path):
@@ -238,7 +238,10 @@ def test_with_ras_answers_it_is_called_within_a_minute(known, tmp_path):
 
     ran = watched(known, job, tmp_path / "kept", also=ras, ras=RasSource(str(answers)))
     assert ran.first("called").time - job.hangs_at <= 60
-    votes = {one["probe"]: one["vote"] for one in [one for one in ran.news if one.event == "votes"][-1].fields["votes"]}
+    votes = {
+        vote["probe"]: vote["vote"]
+        for vote in [news_item for news_item in ran.news if news_item.event == "votes"][-1].fields["votes"]
+    }
     assert votes == {"silence": "no", "stacks": "yes", "spin": "not_observable", "collective": "yes"}
     assert len(list((tmp_path / "kept/ras").iterdir())) >= 3
 
@@ -250,7 +253,7 @@ def test_where_only_one_probe_can_see_nothing_is_called(known, tmp_path):
     assert (ran.outcome.called, status(ran.outcome)) == ("", 0)
     assert "pip install py-spy" in ran.first("gap").text
     assert ran.outcome.folder == tmp_path / "kept"
-    last = [one for one in ran.news if one.event == "votes"][-1]
+    last = [news_item for news_item in ran.news if news_item.event == "votes"][-1]
     assert last.fields["suspected"]
     assert "py-spy" in " ".join(last.fields["advice"])
 
@@ -430,8 +433,8 @@ def test_pieces_give_what_the_whole_gives(known, tmp_path):
     assert {key: hits.count for key, hits in found.hits.items()} == {
         key: hits.count for key, hits in whole.hits.items()
     }
-    assert [(one.kind, one.offset, one.line) for one in found.structures] == [
-        (one.kind, one.offset, one.line) for one in whole.structures
+    assert [(structure.kind, structure.offset, structure.line) for structure in found.structures] == [
+        (structure.kind, structure.offset, structure.line) for structure in whole.structures
     ]
     assert found.series.last.offset == whole.series.last.offset
     assert found.series.seen >= 1000
@@ -446,8 +449,8 @@ def test_rotation_keeps_what_was_seen(known, tmp_path):
     path.rename(tmp_path / "rank-0.log.1")
     path.write_bytes(b"step 2 | loss: 1.0\n")
     assert following.look(START + 20)
-    by_name = {one.ref.uri: one for one in following.streams}
-    assert [one.kind for one in by_name["logs/rank-0.log.1"].structures] == ["exception"]
+    by_name = {stream.ref.uri: stream for stream in following.streams}
+    assert [structure.kind for structure in by_name["logs/rank-0.log.1"].structures] == ["exception"]
     assert by_name["logs/rank-0.log"].structures == ()
     assert not following.look(START + 40)
 
@@ -499,11 +502,11 @@ def test_json_is_one_object_a_line(known, tmp_path):
     ran = watched(known, Job(tmp_path / "logs", hangs_at=START + 40), tmp_path / "kept")
     out = io.StringIO()
     screen = Screen(out, as_json=True)
-    for one in ran.news:
-        screen.tell(one)
+    for news_item in ran.news:
+        screen.tell(news_item)
     screen.end(ran.outcome, START)
     lines = [json.loads(line) for line in out.getvalue().splitlines()]
-    assert [one["event"] for one in lines[-3:]] == ["called", "report", "end"]
+    assert [pair["event"] for pair in lines[-3:]] == ["called", "report", "end"]
     assert lines[-2]["report"]["schema"] == "signalbox.report/1"
     assert lines[-1]["called"] == "hang"
 
@@ -583,7 +586,7 @@ def test_a_real_hang_of_real_processes(known, tmp_path):
 
     quick = {"silence_least": 6.0, "silence_most": 6.0, "stack_apart": 1.0, "starting": 6.0, "loading": 6.0}
     rules = tuple(
-        replace(one, params={**one.params, **quick}) if one.id == RULE else one for one in known.rulebook.rules
+        replace(rule, params={**rule.params, **quick}) if rule.id == RULE else rule for rule in known.rulebook.rules
     )
     quicker = replace(known, rulebook=replace(known.rulebook, rules=rules))
     logs = tmp_path / "logs"
@@ -613,7 +616,7 @@ def test_a_real_hang_of_real_processes(known, tmp_path):
         for child in children:
             child.kill()
             child.wait()
-    if any("CAP_SYS_PTRACE" in one.text for one in told):
+    if any("CAP_SYS_PTRACE" in watch_event.text for watch_event in told):
         pytest.skip("py-spy may not read processes here")
     assert outcome.called == "hang"
     assert len(list((tmp_path / "kept/stacks").rglob("rank-1.json"))) >= 3

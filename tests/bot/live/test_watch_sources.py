@@ -32,8 +32,8 @@ from tests.support.prometheus_server import line, needed, serving
 def dumped(path, rank, at, stopped=2):
     """A rank's dump whose operations were queued at a time; the file is as old as the steered clock says."""
     made = dump(rank, stopped=stopped)
-    for one in made["entries"]:
-        one["time_created_ns"] = int(at * 1e9) + one["collective_seq_id"]
+    for entry in made["entries"]:
+        entry["time_created_ns"] = int(at * 1e9) + entry["collective_seq_id"]
     path.write_text(json.dumps(made))
 
 
@@ -53,17 +53,17 @@ def test_dumps_that_appear_are_a_vote_and_name_the_rank(known, tmp_path):
                 os.utime(folder / f"trace_{rank}", (now, now))
 
     ran = watched(known, job, tmp_path / "kept", also=writes, recorder=RecorderSource(START, {str(folder / "trace_")}))
-    votes = {one["probe"]: one for one in [new for new in ran.news if new.event == "votes"][-1].fields["votes"]}
+    votes = {vote["probe"]: vote for vote in [new for new in ran.news if new.event == "votes"][-1].fields["votes"]}
     assert (votes["collective"]["vote"], ran.outcome.called) == ("yes", "hang")
     assert "is pending for 40 s" in votes["collective"]["detail"]
     assert ran.first("called").time - job.hangs_at <= 100
     kept = tmp_path / "kept"
-    assert {f"trace_{rank}" for rank in range(4)} == {one.name for one in (kept / "flight_recorder").iterdir()}
+    assert {f"trace_{rank}" for rank in range(4)} == {path.name for path in (kept / "flight_recorder").iterdir()}
     written = yaml.safe_load((kept / "bundle.yaml").read_text())["files"]["flight_recorder/trace_0"]["written"]
     assert written == time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(START + 100))
     again = diagnose_bundle(known, kept).report
     assert again.hang.called
-    assert [one.detail for one in again.hang.votes if one.probe == "collective"] == [votes["collective"]["detail"]]
+    assert [vote.detail for vote in again.hang.votes if vote.probe == "collective"] == [votes["collective"]["detail"]]
     assert again.diagnoses[0].suspects[0].rank == 2
 
 
@@ -81,8 +81,8 @@ def test_a_dump_of_a_job_that_goes_on_grows_no_older(known, tmp_path):
     ran = watched(
         known, job, tmp_path / "kept", limit=300.0, also=writes, recorder=RecorderSource(START, {str(folder)})
     )
-    seen = [{one["probe"]: one["vote"] for one in new.fields["votes"]} for new in ran.news if new.event == "votes"]
-    assert {one["collective"] for one in seen} == {"no", "not_observable"}
+    seen = [{vote["probe"]: vote["vote"] for vote in new.fields["votes"]} for new in ran.news if new.event == "votes"]
+    assert {item["collective"] for item in seen} == {"no", "not_observable"}
     assert ran.events() == []
 
 
@@ -92,11 +92,11 @@ def test_old_and_half_written_dumps_wait(tmp_path):
     for name, age in (("trace_0", -3600), ("trace_1", 99), ("trace_2", 90), ("other_3", 90)):
         (tmp_path / name).write_bytes(b"{}")
         os.utime(tmp_path / name, (START + age, START + age))
-    assert [one.path.name for one in source.poll(START + 100)[0]] == ["trace_2"]
+    assert [item.path.name for item in source.poll(START + 100)[0]] == ["trace_2"]
     (tmp_path / "trace_1").write_bytes(b"{} ")
     os.utime(tmp_path / "trace_1", (START + 119, START + 119))
     assert source.poll(START + 120)[0] == ()
-    assert [one.path.name for one in source.poll(START + 121)[0]] == ["trace_1"]
+    assert [item.path.name for item in source.poll(START + 121)[0]] == ["trace_1"]
     assert source.poll(START + 140) == ((), ())
 
 
@@ -126,7 +126,7 @@ def test_only_silent_ranks_are_asked_and_only_where_it_is_wanted(known, tmp_path
             job = Job(tmp_path / f"logs-{wanted}", hangs_at=START + 40, spy=False)
             mains = job.ranks(None)[0]
             job.ranks = lambda _wanted, mains=mains: (
-                tuple(replace(one, main=replace(one.main, pipe=str(tmp_path / "fr_"))) for one in mains),
+                tuple(replace(main, main=replace(main.main, pipe=str(tmp_path / "fr_"))) for main in mains),
                 (),
             )
             sources = ProbeSources(
@@ -162,7 +162,7 @@ class Ends:
     def ranks(self, _wanted):
         """As connectors.host.processes.Host."""
         mains = (Process(100 + rank, 1, "sleeping", rank=rank, world_size=4) for rank in range(4))
-        return tuple(RankProcess(one.rank, one) for one in mains if self.alive(one)), ()
+        return tuple(RankProcess(main.rank, main) for main in mains if self.alive(main)), ()
 
     def alive(self, process):
         """Likewise."""
@@ -183,7 +183,7 @@ def ends(known, host, until):
     while host.time <= START + until:
         looking.look(host.time)
         host.time += 5
-    return [(one.rank, one.how, one.others) for one in looking.ended]
+    return [(item.rank, item.how, item.others) for item in looking.ended]
 
 
 def test_a_process_that_ends_alone_is_told(known):
@@ -288,10 +288,10 @@ def test_gpus_that_spin_while_nothing_moves_are_a_vote(known, tmp_path):
         source = Prometheus(HttpClient(Endpoint(address)), gpu=SPIN_GPU, node=SPIN_NODE, side_by_side=1)
         metrics = MetricsPoller(source, patience=20.0)
         ran = watched(known, job, tmp_path / "kept", metrics=metrics, limit=600.0)
-    votes = [{one["probe"]: one["vote"] for one in new.fields["votes"]} for new in ran.news if new.event == "votes"]
-    assert (votes[3]["spin"], "yes" in {one["spin"] for one in votes}) == ("no", True)
+    votes = [{vote["probe"]: vote["vote"] for vote in new.fields["votes"]} for new in ran.news if new.event == "votes"]
+    assert (votes[3]["spin"], "yes" in {vote["spin"] for vote in votes}) == ("no", True)
     assert ran.outcome.called == "hang"
-    assert {"dcgm_fi_prof_sm_active.json"} < {one.name for one in (tmp_path / "kept/metrics").iterdir()}
+    assert {"dcgm_fi_prof_sm_active.json"} < {path.name for path in (tmp_path / "kept/metrics").iterdir()}
 
 
 def test_a_dead_source_of_metrics_holds_nothing_up(known, tmp_path):

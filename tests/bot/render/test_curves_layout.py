@@ -17,12 +17,12 @@ NUMBERS = re.compile(r"-?\d+(?:\.\d+)?")
 def test_a_chart_stays_in_its_frame():
     """All points between 0 and 1,000 across and 0 and 100 down; the failing step where it is."""
     drawn = curves_layout.layout(curves().charts[0])
-    for one in (*(line.path for line in drawn.curves), drawn.band):
-        pairs = list(zip(*[iter(NUMBERS.findall(one.replace("h0", "")))] * 2, strict=True))
+    for item in (*(line.path for line in drawn.curves), drawn.band):
+        pairs = list(zip(*[iter(NUMBERS.findall(item.replace("h0", "")))] * 2, strict=True))
         assert pairs
         assert all(0 <= float(x) <= 1000 and 0 <= float(y) <= 100 for x, y in pairs)
     assert (drawn.at, drawn.at_text, drawn.anchor) == (97.5, "step 390", "end")
-    assert [(one.label, one.why) for one in drawn.named] == [("median of 3", ""), ("Loss", "apart")]
+    assert [(item.label, item.why) for item in drawn.named] == [("median of 3", ""), ("Loss", "apart")]
     assert drawn.named[1].broken == (98.75,)
 
 
@@ -31,7 +31,7 @@ def test_long_holes_are_not_drawn_over():
     hole = Line("a", (1.0, 2.0, 3.0, *(None,) * 10, 4.0, 5.0))
     thin = Line("b", tuple(float(at) if at % 3 == 0 else None for at in range(15)))
     drawn = curves_layout.layout(Chart("loss", "Loss", "", "step", 0.0, 1.0, 2, (hole, thin)))
-    assert [one.path.count("M") for one in drawn.curves] == [2, 1]
+    assert [curve.path.count("M") for curve in drawn.curves] == [2, 1]
 
 
 def test_very_unlike_values_are_drawn_by_their_logarithm():

@@ -26,8 +26,8 @@ def test_rows_that_stand_out_come_first_and_are_tall():
         41.67,
         "silent for 00:02:20",
     )
-    assert [(one.row.label, one.height < odd.height) for one in rest] == [("rank 1", True), ("rank 2", True)]
-    assert all(one.y + one.height <= made.height for one in made.rows)
+    assert [(item.row.label, item.height < odd.height) for item in rest] == [("rank 1", True), ("rank 2", True)]
+    assert all(item.y + item.height <= made.height for item in made.rows)
     assert (made.has("cause"), made.has("error")) == (True, True)
 
 
@@ -35,7 +35,7 @@ def test_cells_are_put_together_by_level():
     """A path for each level and kind, each row's cells as wide as the picture together."""
     made = layout(timeline())
     assert [name for name, _ in made.paths] == ["s9", "u0", "u9"]
-    widths = [int(one) for _, path in made.paths for one in re.findall(r"h(\d+)v", path)]
+    widths = [int(item) for _, path in made.paths for item in re.findall(r"h(\d+)v", path)]
     assert sum(widths) == 3 * COLUMNS
 
 
@@ -57,7 +57,7 @@ def test_flags_that_are_near_stand_one_above_the_other():
         Mark("x", NOON - 5, "d"),
     )
     made = layout(replace(timeline(), marks=marks))
-    assert [(one.letter, one.y) for one in made.flags] == [("A", 0), ("B", 1), ("C", 0)]
+    assert [(flag.letter, flag.y) for flag in made.flags] == [("A", 0), ("B", 1), ("C", 0)]
 
 
 @pytest.mark.parametrize("nothing", [{"start": None}, {"rows": ()}, {"end": NOON}])
@@ -75,10 +75,10 @@ def test_the_most_rows_there_can_be_stay_small():
         )
     )
     assert sum(len(path) for _, path in made.paths) < 500_000
-    assert sum(one.named for one in made.rows) < 60
+    assert sum(item.named for item in made.rows) < 60
 
 
 def test_words_at_the_edge_run_inwards():
     """So that none is cut."""
-    assert [anchor(one) for one in (0.0, 50.0, 99.0)] == ["start", "middle", "end"]
-    assert [across(one, 0.0, 10.0) for one in (-5.0, 5.0, 50.0)] == [0.0, 50.0, 100.0]
+    assert [anchor(item) for item in (0.0, 50.0, 99.0)] == ["start", "middle", "end"]
+    assert [across(item, 0.0, 10.0) for item in (-5.0, 5.0, 50.0)] == [0.0, 50.0, 100.0]

@@ -125,7 +125,7 @@ def test_ticks_are_few_and_round(span):
     """At most eight, inside the span."""
     found = ticks(NOON + 0.3, NOON + 0.3 + span)
     assert 1 <= len(found) <= 8
-    assert all(NOON < one <= NOON + 0.3 + span for one in found)
+    assert all(NOON < value <= NOON + 0.3 + span for value in found)
 
 
 def test_a_time_out_of_the_calendar_is_a_question_mark():

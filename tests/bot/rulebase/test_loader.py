@@ -95,7 +95,7 @@ def test_a_damaged_cache_is_built_anew(few_rules, kept, builds, damage):
 
     assert len(builds) == 2
     assert second.rulebook == first.rulebook
-    assert [one.name for one in kept.iterdir()] == [path.name]
+    assert [item.name for item in kept.iterdir()] == [path.name]
     assert damage == "folder" or path.read_bytes() == data
 
 

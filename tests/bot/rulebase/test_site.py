@@ -39,8 +39,8 @@ def test_an_overlay_is_named_by_option_or_environment(signalbox, site: Path, log
     assert not bare["versions"]["rulebook"]["version"].endswith("+site")
     for ran in (signalbox(*words, "--site", site), signalbox(*words, env={"SIGNALBOX_SITE": str(site)})):
         assert ran.status == 0
-        assert "disk-full" not in [one["rule"] for one in ran.report["diagnoses"]]
-        (gap,) = [one for one in ran.report["gaps"] if one["code"] == "rule_excepted"]
+        assert "disk-full" not in [diagnosis["rule"] for diagnosis in ran.report["diagnoses"]]
+        (gap,) = [item for item in ran.report["gaps"] if item["code"] == "rule_excepted"]
         assert gap["source"] == "disk-full"
         assert "the scratch drill" in gap["reason"]
         assert ran.report["versions"]["rulebook"]["version"].endswith("+site")
@@ -77,6 +77,6 @@ def test_an_exception_expires_with_the_day_though_no_file_changes(
     before = knowledge(site=site)
     monkeypatch.setattr("bot.rulebase.loader.today", lambda: "2999-01-02")
     after = knowledge(site=site)
-    assert [bool(one.site) for one in before.rulebook.rules if one.id == "disk-full"] == [True]
-    assert [bool(one.site) for one in after.rulebook.rules if one.id == "disk-full"] == [False]
+    assert [bool(rule.site) for rule in before.rulebook.rules if rule.id == "disk-full"] == [True]
+    assert [bool(rule.site) for rule in after.rulebook.rules if rule.id == "disk-full"] == [False]
     assert ["expired on 2999-01-01" in fault.message for fault in after.faults] == [True]

@@ -199,7 +199,9 @@ WRONG = {
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An overlay with three rules that are right, and some that are not."""
     folder = tmp_path_factory.mktemp("overlay") / "site"
-    texts = {name: HEAD.format(id=name, fault=one[0], summary=one[2]) + one[1] + TAIL for name, one in CASES.items()}
+    texts = {
+        name: HEAD.format(id=name, fault=item[0], summary=item[2]) + item[1] + TAIL for name, item in CASES.items()
+    }
     for name, (body, _) in WRONG.items():
         head = HEAD.format(id=f"wrong-{name}", fault="loss_spike", summary="ours")
         texts[f"wrong-{name}"] = head + f"match:\n  odd:\n    series: {body}\n" + TAIL
@@ -225,12 +227,12 @@ def test_a_sites_own_rule_over_series_stacks_or_collectives(known: Knowledge, tm
         folder = tmp_path / str(expected)
         make(folder)
         assert run(known, matcher, RuleTest(name, folder, expected)).passed
-        assert (name in [one.rule for one in diagnose_bundle(known, folder).report.diagnoses]) == expected
+        assert (name in [diagnosis.rule for diagnosis in diagnose_bundle(known, folder).report.diagnoses]) == expected
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_series_is_told_where_it_stands(known: Knowledge, name: str) -> None:
     """With the rule's file and line; the rule is left out, the others work on."""
-    told = [one.line for one in known.faults if f"wrong-{name}/" in one.file and WRONG[name][1] in one.message]
+    told = [fault.line for fault in known.faults if f"wrong-{name}/" in fault.file and WRONG[name][1] in fault.message]
     assert told[:1] == [13]
-    assert f"wrong-{name}" not in [one.id for one in known.rulebook.rules]
+    assert f"wrong-{name}" not in [rule.id for rule in known.rulebook.rules]
