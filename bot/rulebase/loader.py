@@ -238,6 +238,8 @@ def _read_cache(path: Path, kind: type[_Kept]) -> _Kept | None:
         return None
     if hashlib.sha256(data[_DIGEST:]).digest() != data[:_DIGEST]:
         return None
+    with contextlib.suppress(OSError):
+        os.utime(path)  # the cache evicts what was not used for longest
     try:
         return msgspec.msgpack.decode(data[_DIGEST:], type=kind)
     except msgspec.MsgspecError:

@@ -92,8 +92,11 @@ class Command:
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
-    """A cache folder that all tests share: compiling the rule base takes a second."""
-    return tmp_path_factory.mktemp("cache")
+    """A cache folder that all tests share, those of other workers too: compiling the rule base takes seconds."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "signalbox-cache"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")

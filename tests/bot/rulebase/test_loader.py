@@ -108,6 +108,18 @@ def test_old_caches_are_thrown_away(few_rules, kept):
     assert len(list(kept.iterdir())) == 8
 
 
+def test_a_cache_in_use_outlives_others(few_rules, kept, builds):
+    """A rule base that is loaded between many others is built once."""
+    version = few_rules / "VERSION"
+    for index in range(12):
+        for text in ("1.0", f"2.{index}"):
+            version.write_text(f"{text}\n")
+            knowledge(few_rules)
+
+    assert len(builds) == 1 + 12
+    assert len(list(kept.iterdir())) == 8
+
+
 def test_both_engines_find_the_same(few_rules, kept, monkeypatch):
     """RE2, asked for by the environment, hits the same patterns at the same lines."""
     pytest.importorskip("re2")
