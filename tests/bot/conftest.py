@@ -20,7 +20,7 @@ from tests.support.chromium import chromium
 from tests.support.databases import postgres, program
 from tests.support.warm_start import WarmStart
 
-LIMIT = 170.0  # seconds for a command
+LIMIT = 240.0  # seconds for a command
 TRACEBACK = "Traceback (most recent call last)"
 
 

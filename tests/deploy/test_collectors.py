@@ -167,7 +167,7 @@ def queued(folder):
     return sum(one.stat().st_size for one in (folder / "spool").glob("training.0*"))
 
 
-def wait_until(true, seconds=30.0):
+def wait_until(true, seconds=90.0):
     """Wait until it is so, or time is over: what was waited for is asserted by the caller."""
     end = time.monotonic() + seconds
     while not true() and time.monotonic() < end:

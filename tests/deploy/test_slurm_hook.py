@@ -84,7 +84,7 @@ def settings(folder: Path, address: str) -> None:
     )
 
 
-def until(what: Callable[[], object], seconds: float = 30.0) -> None:
+def until(what: Callable[[], object], seconds: float = 90.0) -> None:
     """Wait until something is so."""
     end = time.monotonic() + seconds
     while not what():

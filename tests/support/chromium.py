@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-PATIENCE = 30  # seconds for what a person would wait for: a machine may be busy
+PATIENCE = 90  # seconds for what a person would wait for: a machine may be busy
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-dev-shm-usage",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1280,900",

@@ -53,7 +53,7 @@ def serving(folder: Path, lines: list[str]) -> Iterator[str]:
 
 
 def _wait(address: str, server: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 90
     while time.monotonic() < end and server.poll() is None:
         try:
             with urlopen(address, timeout=5):  # noqa: S310 - our own server

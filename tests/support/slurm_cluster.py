@@ -22,7 +22,7 @@ PACKAGES = "slurm-wlm slurmdbd slurmrestd slurm-wlm-jwt-plugin mariadb-server mu
 PROGRAMS = ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "munged", "mariadbd", "mariadb-install-db", "sacct")
 MEMORY = Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of cgroup v1
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-SECONDS = 30.0  # for any one part to come up
+SECONDS = 90.0  # for any one part to come up
 
 SLURM = """
 ClusterName=west

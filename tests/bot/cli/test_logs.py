@@ -108,5 +108,5 @@ def test_following_ends_with_an_interrupt(logs: Path) -> None:
             handle.write("2026-11-20 03:05:00 more\n")
         assert child.stdout.readline() == b"03:05:00     rank 0  more\n"
         child.send_signal(signal.SIGINT)
-        _, errors = child.communicate(timeout=20)
+        _, errors = child.communicate(timeout=90)
     assert (shown[0], child.returncode, errors) == (b"-- 2026-11-20 (UTC)\n", 130, b"")

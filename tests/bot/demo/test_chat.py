@@ -53,7 +53,7 @@ def shot(browser, name):
 def test_from_the_question_to_the_closed_incident(demo, browser):
     """Ask, read the answer with its evidence and picture, say that it was wrong, name another cause, see the message change."""
     browser.get(demo)
-    patient = WebDriverWait(browser, 60)
+    patient = WebDriverWait(browser, 120)
     browser.find_element(By.ID, "say").send_keys("/diagnose demo", Keys.ENTER)
     assert "Looking at demo" in browser.find_element(By.CSS_SELECTOR, ".message.mine").text
     shot(browser, "1-asked")

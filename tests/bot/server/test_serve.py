@@ -207,7 +207,7 @@ def test_a_real_alertmanager_gets_its_job_looked_at(tmp_path: Path, cache: Path,
                 json.dumps([raised]).encode(),
                 {"Content-Type": "application/json"},
             )
-            urllib.request.urlopen(request, timeout=5).close()  # noqa: S310 - a real server of the test
+            urllib.request.urlopen(request, timeout=30).close()  # noqa: S310 - a real server of the test
             url = f"sqlite:///{tmp_path / 'state' / 'signalbox.db'}"
             with TaskQueue(url) as works:
                 until(lambda: works.counts() == {"failed": 1})

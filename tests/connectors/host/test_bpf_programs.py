@@ -117,4 +117,4 @@ def run_for(seconds, command):
             return running.communicate(timeout=seconds)[0]
         except subprocess.TimeoutExpired:
             running.send_signal(2)
-            return running.communicate(timeout=20)[0]
+            return running.communicate(timeout=90)[0]

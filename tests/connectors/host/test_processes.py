@@ -234,7 +234,7 @@ def test_a_process_that_a_killed_py_spy_left_stopped_goes_on(tmp_path, monkeypat
         try:
             spy = program(tmp_path / "spy", f"kill -STOP {child.pid}; exec sleep 20")
             host = Host(py_spy=spy, native=False)
-            deadline = time.monotonic() + 5
+            deadline = time.monotonic() + 60
             while not (found := host.ranks(ProcessSelector(pids=(child.pid,)))[0]) and time.monotonic() < deadline:
                 time.sleep(0.02)
             host.stacks(found)
@@ -327,7 +327,7 @@ def test_ebpf_programs_run_where_they_may(tmp_path, monkeypatch):
     gaps = probes.start({"libnccl.so": tmp_path / "libnccl.so"})
     assert {gap.source for gap in gaps} == {"ebpf/gloo", "ebpf/step", "ebpf/cuda"}
     told: dict[str, str] = {}
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while len(told) < 2 and time.monotonic() < deadline:
         told |= {gap.source: gap.code for gap in probes.poll()}
         time.sleep(0.05)
@@ -348,7 +348,7 @@ def test_real_processes_are_sampled():
     with subprocess.Popen([sys.executable, "-c", text], env={"RANK": "6", "WORLD_SIZE": "8"}) as child:
         try:
             host = Host(py_spy=spy)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             functions: set[str] = set()
             gaps: tuple = ()
             while "stands_here" not in functions and time.monotonic() < deadline:

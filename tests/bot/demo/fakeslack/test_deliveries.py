@@ -402,7 +402,7 @@ def test_deliveries_go_to_replicas_in_turn():
 
 def test_everything_can_come_twice_at_the_same_time_to_two_replicas():
     """Both have the same body at once: neither is answered before the other has it."""
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=60)
     first, second = (Listener(lambda _: Response(f"{both.wait() >= 0}")) for _ in range(2))
     made = workspace(duplicate=True)
     with heard(made, first, second):

@@ -69,7 +69,7 @@ def emulator(folder, made, url):
         running.wait(10)
 
 
-def until(true, seconds=20.0):
+def until(true, seconds=90.0):
     """Wait for something to be true; a connection refused is not."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -187,7 +187,7 @@ def test_a_database_that_gives_up(play):
     """One of two transactions that wait for each other is begun again, and nobody hears of it."""
     play.diagnose()
     play.diagnose("fine")
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=60)
 
     def crossing(first, second, waits):
         """Lock two rows, in an order of its own; the first time, when the other has its first."""
