@@ -25,7 +25,7 @@ PEOPLE = (("U0ADA", "ada", "Ada, who trains"), ("U0GRACE", "grace", "Grace, who 
 EXAMPLES = (
     ("/diagnose demo", "a recorded failure: one rank met a damaged shard of the data"),
     ("/diagnose dmeo", "a name that is not quite right"),
-    ("/diagnose demo private", "the answer to you alone"),
+    ("/diagnose demo private", "show the result only to you"),
     ("/signalbox help", "what else there is"),
 )
 _BUNDLES = Path(__file__).with_name("incidents")

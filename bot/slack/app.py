@@ -107,4 +107,4 @@ def _nothing_more() -> None:
 
 
 def _last_resort(error: Exception) -> None:
-    _log.error("a listener ended in an error of Signalbox itself", exc_info=error)
+    _log.error("a listener failed", exc_info=error)

@@ -52,7 +52,7 @@ def refresh(database: Database, client: WebClient, groups: Iterable[str]) -> Non
         try:
             told = client.api_call("usergroups.users.list", data={"usergroup": group})
         except (SlackApiError, SlackClientError, OSError) as error:
-            _log.warning("the user group %s could not be asked for: %s", group, error)
+            _log.warning("failed to read user group %s: %s", group, error)
             continue
         users = [str(user) for user in told.get("users") or []]
         with database.errors(), database.session(write=True) as session:

@@ -64,9 +64,9 @@ def team_url(client: WebClient) -> str:
         return str(client.api_call("auth.test").get("url") or "")
     except SlackApiError as error:
         said = error.response.get("error")
-        raise SignalboxError(f"Slack refuses the bot token: {said}; see docs/slack-setup.md") from None
+        raise SignalboxError(f"Slack rejected the bot token: {said}; see docs/slack-setup.md") from None
     except (SlackClientError, OSError) as error:
-        raise SignalboxError(f"Slack cannot be reached: {type(error).__name__}: {error}") from None
+        raise SignalboxError(f"cannot reach Slack: {type(error).__name__}: {error}") from None
 
 
 def check(slack: Slack) -> CheckResult:
@@ -80,10 +80,12 @@ def check(slack: Slack) -> CheckResult:
         elif slack.signing_secret is not None:
             slack.signing_secret.value()
     except SlackApiError as error:
-        return CheckResult(False, f"Slack refuses: {error.response.get('error')}", error.response.api_url, setup)
+        return CheckResult(
+            False, f"Slack rejected the token: {error.response.get('error')}", error.response.api_url, setup
+        )
     except (SlackClientError, OSError) as error:
         return CheckResult(
-            False, f"Slack cannot be reached: {type(error).__name__}", slack.api, "the network, or `proxy`"
+            False, f"cannot reach Slack: {type(error).__name__}", slack.api, "check the network and `proxy`"
         )
     except SignalboxError as error:
         return CheckResult(False, str(error), "", setup)
@@ -91,9 +93,9 @@ def check(slack: Slack) -> CheckResult:
     missing = sorted(set(SCOPES) - granted) if granted else []
     if missing:
         return CheckResult(
-            False, f"the app lacks scopes: {', '.join(missing)}", "auth.test", "install it again from the manifest"
+            False, f"missing scopes: {', '.join(missing)}", "auth.test", "reinstall the app from the manifest"
         )
-    return CheckResult(True, f"{told.get('team')} as {told.get('user')}, by {slack.mode}", "auth.test")
+    return CheckResult(True, f"{told.get('team')} as {told.get('user')}, over {slack.mode}", "auth.test")
 
 
 def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_page) -> Listening:
@@ -129,7 +131,7 @@ def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_pag
     socket.connect()
 
     def trouble() -> str | None:
-        return None if socket.is_connected() else "the connection of Socket Mode is down"
+        return None if socket.is_connected() else "the Socket Mode connection is down"
 
     return Listening(app, socket.close, trouble)
 

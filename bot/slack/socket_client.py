@@ -164,7 +164,7 @@ class OverlappingClient(SocketModeClient):
 
     def _failed(self, connection: Connection, error: Exception) -> None:
         level = logging.WARNING if connection is self.current_session else logging.DEBUG
-        _log.log(level, "a connection of Socket Mode ended: %s: %s", type(error).__name__, error)
+        _log.log(level, "a Socket Mode connection ended: %s: %s", type(error).__name__, error)
 
     def _arrived(self, connection: Connection, text: str) -> None:
         """Queue a message; where it announces the end of the connection, open the next one meanwhile."""
@@ -185,7 +185,7 @@ class OverlappingClient(SocketModeClient):
 
     def _replace(self, connection: Connection, reason: str) -> None:
         """Open the next connection, once for each connection that Slack announces to end."""
-        _log.info("Slack ends a connection of Socket Mode: %s", reason)
+        _log.info("Slack is closing a Socket Mode connection: %s", reason)
         if reason == "too_many_websockets":  # at once, this would go round and round
             time.sleep(self.ping_interval)
         with self.connect_operation_lock:
@@ -195,7 +195,7 @@ class OverlappingClient(SocketModeClient):
                 self.wss_uri = self.issue_new_wss_url()
                 self.connect()
             except (SlackClientError, OSError) as error:  # the monitor tries again when the connection has ended
-                _log.warning("failed to open a new connection of Socket Mode: %s", error)
+                _log.warning("failed to open a new Socket Mode connection: %s", error)
 
 
 def _later(seconds: float, state: ConnectionState) -> None:

@@ -55,4 +55,4 @@ def _picture(kept: bytes, stem: str) -> Attachment | None:
         return None
     if not timeline.rows:
         return None
-    return Attachment(f"{stem}-timeline.png", "Ranks and time", png(draw(timeline)), redact(alt_text(timeline))[:_ALT])
+    return Attachment(f"{stem}-timeline.png", "Rank timeline", png(draw(timeline)), redact(alt_text(timeline))[:_ALT])

@@ -1,6 +1,6 @@
-"""What a message of ours says now: its row, its incident, what people said and what is muted, rendered.
+"""Composes what a message says now from its row, its incident, close-outs and mutes.
 
-Reads the ledger, writes nothing, speaks to nobody. Whoever sends a message asks here what it says at that moment.
+Reads the ledger, writes nothing and calls nobody. The sender asks here for the current text of a message.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ WHOLE_AT_ONCE = (
     PostingState.REMINDER,
     PostingState.DIGEST,
     PostingState.PROPOSAL,
-)  # states whose opening words are all there is to say
+)  # states whose first post is complete
 HOUR, MINUTES = 3600.0, 60
 
 
 class Composer:
-    """Renders messages from what is remembered. `page`: the address of an incident's page; `now`: seconds since the epoch."""
+    """Renders messages from the store. `page`: returns the address of an incident page; `now`: returns seconds since the epoch."""
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class Composer:
         self.lists = ListComposer(ledger, config, self.cards, now)
 
     def use_rules(self, known: Knowledge) -> None:
-        """Name faults and rules as this rule base does from now on."""
+        """Use this rule base from now on for the names of faults and rules."""
         self.cards.known = known
 
     def opening(self, posting: Posting) -> Message:
-        """What is posted first; all that matters comes by an edit of it."""
+        """Return the text that is posted first. Everything that matters follows as an edit."""
         if posting.state in WHOLE_AT_ONCE:
             return self.message(posting)
         if posting.state == PostingState.COLLECTING:
@@ -70,7 +70,7 @@ class Composer:
         return replies.opening_words(job, str(posting.facts.get("why") or ""), called)
 
     def wanted(self, posting: Posting) -> bool:
-        """Whether it is still to be posted: a reminder is not, once somebody has said what it was."""
+        """Whether to still post the message. A reminder is dropped once somebody has closed the incident."""
         if posting.state != PostingState.REMINDER or posting.incident_id is None:
             return True
         record = self.ledger.incidents.answer(posting.incident_id)
@@ -78,7 +78,7 @@ class Composer:
         return not said and not posting.facts.get("dismissed")
 
     def message(self, posting: Posting) -> Message:
-        """What it says now."""
+        """Return what the message says now."""
         besides: Mapping[str, Callable[[Posting], Message]] = {
             PostingState.REMINDER: self._reminder,
             PostingState.COLLECTING: self._collecting,
@@ -90,7 +90,7 @@ class Composer:
             return besides[posting.state](posting)
         record = self.ledger.incidents.answer(posting.incident_id) if posting.incident_id else None
         if record is None:
-            why = str(posting.facts.get("error") or "its report is not kept any more")
+            why = str(posting.facts.get("error") or "its report is no longer stored")
             job = str(posting.facts.get("job") or "The job")
             work = posting.facts.get("work")
             return notices.not_collected(job, why, f"work {work}" if work else "", posting.handle)
@@ -98,18 +98,18 @@ class Composer:
         return answer_message(report, self.cards.card(posting, record.incident, report))
 
     def _held_back(self, posting: Posting) -> Message:
-        """What was too much for the channel."""
+        """List the failures above the message limit of the channel."""
         held = posting.facts.get("held", [])
         listed = [notices.Held(str(item["job"]), self.cards.title(str(item["fault"]))) for item in held]
         return notices.held_back(listed, self._span(posting.tenant))
 
     def _proposal(self, posting: Posting) -> Message:
-        """A proposed rule, in the thread of the incident that it came from."""
+        """Return the status of a proposed rule, for the thread of its incident."""
         found = proposal_of(self.ledger.database, int(posting.facts.get("proposal") or 0))
-        return replies.text_reply("This proposal is not kept any more.") if found is None else proposed(found)
+        return replies.text_reply("This proposal is no longer stored.") if found is None else proposed(found)
 
     def _weekly(self, posting: Posting) -> Message:
-        """The digest of a week, with a handle for the button that lists what nobody has closed."""
+        """Return the digest of a week, with a handle for the button that lists open incidents."""
         week = str(posting.facts.get("week"))
         numbers = numbers_of(self.ledger.database, posting.tenant, week)
         if numbers is None:
@@ -117,7 +117,7 @@ class Composer:
         return digest.message_of(numbers, posting.handle)
 
     def _span(self, tenant: str) -> str:
-        """For how long a channel's share is, in words."""
+        """Describe the period of the message limit in words."""
         settings = self.config.tenants_of_chat.get(tenant)
         minutes = round((settings.cap.span if settings is not None else HOUR) / 60)
         return "this hour" if minutes == MINUTES else f"in {minutes} minutes"
@@ -126,7 +126,7 @@ class Composer:
         record = self.ledger.incidents.answer(posting.incident_id or 0)
         job = "the job" if record is None else record.incident.job_name or record.incident.job_id or "the job"
         if not self.wanted(posting):
-            return replies.text_reply(f"Thank you: nothing more about {job}.")
+            return replies.text_reply(f"Thanks. No more questions about {job}.")
         return notices.reminder(job, posting.asked_by or "", posting.handle)
 
     def _collecting(self, posting: Posting) -> Message:
@@ -138,7 +138,7 @@ class Composer:
         return notices.collecting(job, sources, asked_by=posting.asked_by, seconds=self.config.collect.deadline)
 
     def reply(self, payload: Mapping[str, Any]) -> Message:
-        """Words for one person alone."""
+        """Return a reply to one person."""
         form = payload.get("form")
         if form == "refused":
             return self.refused(str(payload["verb"]), tuple(payload.get("ask", ())))
@@ -147,7 +147,7 @@ class Composer:
         if form == "digest":
             numbers = numbers_of(self.ledger.database, str(payload["tenant"]), str(payload["week"]))
             if numbers is None:
-                return replies.text_reply("This digest is not kept any more: ask again.")
+                return replies.text_reply("This digest is no longer stored. Run the command again.")
             return digest.message_of(numbers, str(payload["handle"]), alone=True)
         return self._simple_reply(payload)
 
@@ -167,20 +167,20 @@ class Composer:
         return Message(str(payload.get("text", "")), tuple(payload.get("blocks", ())))
 
     def _listed_incident(self, payload: Mapping[str, Any]) -> Message:
-        """An incident of a list."""
+        """Return an incident that was opened from a list."""
         record = self.ledger.incidents.answer(int(payload["incident"]))
         if record is None:
-            return replies.text_reply("This incident is not kept any more.")
+            return replies.text_reply("This incident is no longer stored.")
         report = from_json(record.report_json)
         return answer_message(
             report, self.cards.card_for(record.incident, report, str(payload["handle"]), str(payload["channel"]))
         )
 
     def refused(self, verb: str, ask: Sequence[str]) -> Message:
-        """Somebody may not; whom to ask."""
+        """Say that a person lacks permission, and whom to ask."""
         group = next((text for text in ask if text.startswith(("S", "U", "W"))), None)
         words = {
-            "annotate": "say what an incident was",
+            "annotate": "close incidents",
             "mute": "mute",
             "propose_rule": "propose rules",
             "read": "see this",

@@ -60,7 +60,7 @@ class FormComposer:
     def rule_errors(draft: Draft, edits: DraftEdits) -> dict[str, str]:
         """What of a draft as it was mended can be seen at once to be wrong, by field."""
         if draft.content is None or not draft.content.files:
-            return {"title": "There is no draft yet; wait until the form is filled"}
+            return {"title": "There is no draft yet. Wait until the form is filled in."}
         return wrong(edited(draft.content.files, edits), default_folder())
 
     @staticmethod

@@ -1,7 +1,7 @@
-"""Sends what the ledger says should stand in Slack, and goes on until it does, whoever dies in between.
+"""Sends messages until Slack shows what the ledger says, even if a sender dies halfway.
 
-One loop, in a process of its own: no listener ever waits for Slack's answer to a message. Rate limits are kept (one message a
-second and channel; what Slack says by Retry-After), what Slack refuses for good is told and left.
+Runs as one loop in its own process, so no listener waits for Slack to answer. It keeps the rate limits: one message per second
+and channel, and Retry-After. What Slack rejects for good is logged and dropped.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from bot.slack.messages.home import home
 from bot.store.database import StoreError
 from bot.store.states import OutboxState, PostingState
 
-IDLE = 0.2  # seconds between two looks at the ledger when there is nothing to send
+IDLE = 0.2  # seconds between polls of an idle ledger
 A_CHANNEL = 1.1  # seconds between two new messages in one channel
-SETTLE = 1.0  # seconds between two looks for work that failed
+SETTLE = 1.0  # seconds between checks for failed tasks
 LONGEST_PAUSE = 300.0
-EDITS = 40  # a minute for progress: Slack allows about 50 of all edits
+EDITS = 40  # progress edits a minute: Slack allows about 50 edits in total
 TIMEOUT = 10.0
 
 _NO_PLACE = frozenset(
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 class _NotSent(Exception):  # noqa: N818 - an outcome
-    """Slack did not take it. `kind`: place, deleted, blocks, refused for good; later where another try may help."""
+    """Slack did not accept a call. `kind`: place, deleted, blocks, refused (for good), or later (a retry can help)."""
 
     def __init__(self, kind: str, why: str, pause: float | None = None) -> None:
         self.kind = kind
@@ -59,9 +59,9 @@ class _NotSent(Exception):  # noqa: N818 - an outcome
 
 @dataclass(slots=True)
 class Sender:
-    """Sends messages, files, words for one person, home tabs.
+    """Sends messages, files, replies to one person and home tabs.
 
-    `more`: other kinds of items, by method. `pace`: seconds between two new messages in one channel.
+    `more`: senders for other outbox methods, by name. `pace`: seconds between two new messages in one channel.
     """
 
     ledger: Ledger
@@ -76,20 +76,20 @@ class Sender:
     _settled: float = 0.0
 
     def run(self, stop: Callable[[], bool]) -> None:
-        """Send until told to stop; a store that cannot be used for a moment is tried again."""
+        """Send until stopped. Retry when the store is unavailable."""
         pause = IDLE
         while not stop():
             try:
                 busy = self.step()
                 pause = IDLE
             except StoreError as error:
-                _log.warning("nothing can be sent: %s", error)
+                _log.warning("cannot send messages: %s", error)
                 busy, pause = False, min(pause * 2, 30.0)
             if not busy:
                 time.sleep(pause)
 
     def step(self) -> bool:
-        """Send one message and one item; whether there was any."""
+        """Send one message and one outbox item; whether there was any."""
         now = self.clock()
         if time.monotonic() - self._settled > SETTLE:
             self._settled = time.monotonic()
@@ -115,14 +115,14 @@ class Sender:
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - the outer door: one message must not end the others
-            _log.exception("posting %d could not be composed", posting.id)
+            _log.exception("failed to compose message %d", posting.id)
             self.ledger.messages.retry_later(
                 posting, now + self._pause(posting.tries), f"{type(error).__name__}: {error}"
             )
 
     def _open(self, posting: Posting, now: datetime) -> None:
         if not self.composer.wanted(posting):
-            self.ledger.messages.mark_gone(posting, "not needed any more")
+            self.ledger.messages.mark_gone(posting, "no longer needed")
             return
         wait = self._posted.get(posting.channel, 0.0) + self.pace - time.monotonic()
         if wait > 0:
@@ -131,11 +131,11 @@ class Sender:
         message = self.composer.opening(posting)
         self._posted[posting.channel] = time.monotonic()
         answer = self._message("chat.postMessage", message, channel=posting.channel, thread_ts=posting.thread)
-        # These say all in their opening words; every other one is edited to what it should say.
+        # These are complete when posted. All others are edited afterwards.
         sent = posting.version if posting.state in WHOLE_AT_ONCE else 0
         ts, channel = str(answer["ts"]), str(answer["channel"])
         if not self.ledger.messages.mark_delivered(posting, ts, channel, sent, self.clock()):
-            with suppress(_NotSent):  # what cannot be taken back stays as opening words
+            with suppress(_NotSent):  # if it cannot be deleted, the opening text stays
                 self._call("chat.delete", {"channel": channel, "ts": ts})
 
     def _edit(self, posting: Posting, now: datetime) -> None:
@@ -147,7 +147,7 @@ class Sender:
         self.ledger.messages.mark_delivered(posting, posting.ts or "", posting.channel, posting.version, self.clock())
 
     def _room(self, now: datetime) -> bool:
-        """Whether there is room for an edit that only tells how far collecting is."""
+        """Whether the rate limit leaves room for an edit that only shows progress."""
         at = now.timestamp()
         self._edits = [edit for edit in self._edits if at - edit < 60.0]
         if len(self._edits) >= EDITS:
@@ -165,7 +165,7 @@ class Sender:
         except _NotSent as problem:
             if problem.kind != "blocks":
                 raise
-            # Slack changed a rule that the renderer does not know: the words come all the same
+            # Slack has a rule that the renderer does not know: send the text without blocks
             _log.error("%s refused blocks: %s", method, problem)
             return self._call(method, {**body, "blocks": []} if method == "chat.update" else body)
 
@@ -176,10 +176,10 @@ class Sender:
         elif (
             problem.kind == "place" and posting.ts is None and posting.asked_by and posting.channel != posting.asked_by
         ):
-            note = {"nowhere": posting.channel}  # the answer goes to who asked, and says why
+            note = {"nowhere": posting.channel}  # the answer goes to the requester instead, and says why
             self.ledger.messages.redirect(posting, posting.asked_by, note, now)
         else:
-            _log.warning("posting %d in %s is given up: %s", posting.id, posting.channel, problem)
+            _log.warning("giving up on message %d in %s: %s", posting.id, posting.channel, problem)
             self.ledger.messages.mark_gone(posting, str(problem))
 
     # -- the rest ------------------------------------------------------------------------------------------------------
@@ -194,12 +194,12 @@ class Sender:
             **self.more,
         }.get(item.method)
         if send is None:
-            self.ledger.outbox.set_item_state(item, OutboxState.FAILED, f"nobody knows how to send {item.method!r}")
+            self.ledger.outbox.set_item_state(item, OutboxState.FAILED, f"unknown outbox method {item.method!r}")
             return
         try:
             if item.state == OutboxState.COMPLETING:
-                # Slack had all it needed; whether it did it is not known, and a second time might double it
-                self.ledger.outbox.set_item_state(item, OutboxState.SENT, "the sender died while Slack was at it")
+                # Slack had everything it needed. Whether it finished is unknown, and a retry could post twice.
+                self.ledger.outbox.set_item_state(item, OutboxState.SENT, "the sender died while Slack processed it")
                 return
             send(item)
         except _NotSent as problem:
@@ -207,12 +207,12 @@ class Sender:
                 pause = timedelta(seconds=problem.pause) if problem.pause is not None else self._pause(item.tries)
                 self.ledger.outbox.set_item_state(item, OutboxState.WAITING, str(problem), now + pause)
             else:
-                _log.warning("%s %d is given up: %s", item.method, item.id, problem)
+                _log.warning("giving up on %s %d: %s", item.method, item.id, problem)
                 self.ledger.outbox.set_item_state(item, OutboxState.FAILED, str(problem))
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001 - as above; what another system refuses (SourceFailed) is tried again
-            _log.exception("%s %d could not be made", item.method, item.id)
+            _log.exception("failed to prepare %s %d", item.method, item.id)
             if item.tries >= 5:
                 self.ledger.outbox.set_item_state(item, OutboxState.FAILED, f"{type(error).__name__}: {error}")
             else:
@@ -223,7 +223,7 @@ class Sender:
             self.ledger.outbox.set_item_state(item, OutboxState.SENT)
 
     def _reply(self, item: OutboxItem) -> None:
-        """Words for one person: by the address for replies where there is one, else as an ephemeral message."""
+        """Reply to one person: through the reply URL if there is one, else as an ephemeral message."""
         message = self.composer.reply(item.payload)
         address = item.payload.get("reply_to")
         if isinstance(address, str):
@@ -231,11 +231,11 @@ class Sender:
             try:
                 told = httpx.post(address, json=body, timeout=TIMEOUT, proxy=self.client.proxy)
             except httpx.HTTPError as error:
-                raise _NotSent("later", f"the address for replies: {type(error).__name__}") from None
+                raise _NotSent("later", f"the reply URL: {type(error).__name__}") from None
             if told.status_code == httpx.codes.OK:
                 return
             if told.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
-                raise _NotSent("later", f"the address for replies: {told.status_code}")
+                raise _NotSent("later", f"the reply URL: {told.status_code}")
         who, channel = str(item.payload["who"]), str(item.payload["channel"])
         if channel.startswith("D"):
             self._message("chat.postMessage", message, channel=channel)
@@ -262,17 +262,17 @@ class Sender:
         self._call("views.publish", {"user_id": user, "view": view})
 
     def _view(self, item: OutboxItem) -> None:
-        """A form that was opened before its draft was there."""
+        """Update a form that was opened before its draft existed."""
         draft = draft_of(self.ledger.database, str(item.payload["draft"]))
         if draft is None or draft.version != item.payload["version"]:
-            return  # somebody has gone on meanwhile
+            return  # the draft has changed meanwhile
         self._call("views.update", {"external_id": draft.handle, "view": self.composer.forms.rule_form(draft)})
 
     def _files(self, item: OutboxItem) -> None:
-        """The evidence and the picture into the thread of a message."""
+        """Upload the evidence and the timeline to the thread of a message."""
         posting = item.posting
         if posting is None or posting.ts is None:
-            raise _NotSent("refused", "its message is not there")
+            raise _NotSent("refused", "its message does not exist")
         files = self._wanted(item)
         if not files:
             return
@@ -284,7 +284,7 @@ class Sender:
         )
 
     def _wanted(self, item: OutboxItem) -> Sequence[Attachment | DigestFile]:
-        """The files of an incident, or of a digest."""
+        """Return the files of an incident or a digest."""
         if item.method == FILES:
             numbers = numbers_of(self.ledger.database, item.tenant, str(item.payload["week"]))
             return files_of(numbers) if numbers is not None else ()
@@ -304,10 +304,10 @@ class Sender:
     # -- one call ------------------------------------------------------------------------------------------------------
 
     def _call(self, method: str, body: dict[str, Any]) -> Any:
-        """One call of Slack's API.
+        """Call a method of the Slack API.
 
         Raises:
-            _NotSent: it did not take it.
+            _NotSent: Slack did not accept the call.
         """
         held = self._held.get(method, 0.0) - time.monotonic()
         if held > 0:
@@ -367,6 +367,6 @@ class Sender:
 
 
 def _messages(data: Any) -> str:
-    """What Slack says of blocks that it does not take."""
+    """Return why Slack rejected blocks."""
     told = data.get("response_metadata", {}).get("messages", []) if isinstance(data, dict) else []
     return "; ".join(str(item)[:200] for item in told[:3])

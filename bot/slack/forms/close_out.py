@@ -35,7 +35,7 @@ CLOSE_OUT = "close_out"
 MUTE = "mute"
 WHICH_JOB = "diagnose_message"
 
-_CAUSES: Mapping[Cause, str] = {"fault": "another fault…", **NAMELESS}
+_CAUSES: Mapping[Cause, str] = {"fault": "Another fault…", **NAMELESS}
 _SHOWN = "shown:"
 _MOST_HOURS = 100_000.0
 _FAULT = re.compile(r"[a-z0-9][a-z0-9_.-]{0,127}\Z")
@@ -126,9 +126,12 @@ def close_out(form: CloseOutForm) -> Json:
         *([fault_field("Which fault?", known.fault)] if known.cause == "fault" else []),
         entry("verdict", "Was the answer right?", pick("verdict", _choices(VERDICTS), known.verdict)),
         entry(
-            "nodes", "Nodes at fault", typing("nodes", ", ".join(known.nodes)), hint="Names, with commas; may be empty"
+            "nodes",
+            "Nodes at fault",
+            typing("nodes", ", ".join(known.nodes)),
+            hint="Comma-separated names. Leave empty if none.",
         ),
-        entry("action", "What was done about it", typing("action", known.action, most=LONGEST["action"])),
+        entry("action", "What was done", typing("action", known.action, most=LONGEST["action"])),
         _note_or_lost_hours(known),
         entry("propose_rule", "Rule", box("propose_rule", "Propose a rule for this", ticked=known.propose_rule)),
     ]
@@ -157,7 +160,7 @@ def fault_field(label: str, fault: str | None) -> Json:
     element: Json = {
         "type": "external_select",
         "action_id": "other_fault",
-        "placeholder": plain("Type a part of its name", 150),
+        "placeholder": plain("Search by name", 150),
         "min_query_length": 0,
     }
     if fault and _FAULT.match(fault):
@@ -175,7 +178,7 @@ def _note_or_lost_hours(known: CloseOut) -> Json:
         "min_value": "0",
         "initial_value": f"{min(max(known.lost_hours, 0.0), _MOST_HOURS):.2f}",
     }
-    return entry("lost", "Hours lost", element, hint="Wall time from the failure until training went on")
+    return entry("lost", "Hours lost", element, hint="Wall time from the failure until training resumed")
 
 
 def fault_options(faults: Sequence[tuple[str, str]]) -> Json:
@@ -218,12 +221,12 @@ def _cause(
     if told == "fault":
         fault = picked_fault(values)
         if fault is None:
-            errors["other_fault" if "other_fault" in values else "cause"] = "Choose the fault that it was"
+            errors["other_fault" if "other_fault" in values else "cause"] = "Choose a fault"
             return "fault", None, None
         return "fault", fault, None
     cause: Cause | None = next((key for key in _CAUSES if key == told), None)
     if cause is None:
-        errors["cause"] = "This choice is not known any more; choose again"
+        errors["cause"] = "This option is no longer available. Choose again."
     return cause, None, None
 
 
@@ -236,9 +239,9 @@ def picked_fault(values: Mapping[str, Any]) -> str | None:
 def _nodes(values: Mapping[str, Any], errors: Errors) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name for name in _SPLIT.split(string(values, "nodes")) if name))
     if len(names) > MOST_NODES:
-        errors["nodes"] = f"At most {MOST_NODES} nodes, these are {len(names)}"
+        errors["nodes"] = f"At most {MOST_NODES} nodes. You entered {len(names)}."
     elif any(len(name) > LONGEST["node"] or not name.isprintable() for name in names):
-        errors["nodes"] = "Names of nodes only, with commas between them"
+        errors["nodes"] = "Enter node names, separated by commas"
     else:
         return tuple(safe(name, LONGEST["node"]) for name in names)
     return ()
@@ -253,7 +256,7 @@ def _hours(values: Mapping[str, Any], errors: Errors) -> float | None:
     except ValueError:
         hours = math.nan
     if not 0 <= hours <= _MOST_HOURS:
-        errors["lost"] = "Hours as a number, 2.5 for two and a half"
+        errors["lost"] = "Enter hours as a number, such as 2.5"
         return None
     return hours
 
@@ -266,7 +269,7 @@ def mute_view(handle: str, subject: str) -> Json:
     untils = [choice(key, label) for key, (label, _) in UNTIL.items()]
     wheres = [choice("channel", "In this channel"), choice("everywhere", "Everywhere")]
     blocks = [
-        section(f"No unasked messages about {phrases.cut(subject, 200)}. Who asks still gets an answer."),
+        section(f"Automatic posts about {phrases.cut(subject, 200)} will be off. `/diagnose` still works."),
         entry("until", "For how long?", pick("until", untils, "1d"), optional=False),
         entry("where", "Where?", pick("where", wheres, "channel"), optional=False),
         entry("why", "Why", typing("why", "", most=LONGEST["action"])),
@@ -280,9 +283,9 @@ def read_mute(state: object) -> tuple[MuteForm, Errors]:
     errors: Errors = {}
     until, where = picked(values, "until"), picked(values, "where")
     if until not in UNTIL:
-        errors["until"] = "Choose for how long"
+        errors["until"] = "Choose a duration"
     if where not in ("channel", "everywhere"):
-        errors["where"] = "Choose where"
+        errors["where"] = "Choose a scope"
     _, seconds = UNTIL.get(until or "", ("", 0))
     return MuteForm(seconds, where == "everywhere", typed(values, "why", LONGEST["action"], errors)), errors
 
@@ -290,7 +293,7 @@ def read_mute(state: object) -> tuple[MuteForm, Errors]:
 def which_job(handle: str, named: Sequence[tuple[str, str]]) -> Json:
     """The form that asks which job a message is about: (handle, name) of those that it names, and a field for another."""
     options = [choice(handled(pair), name) for pair, name in named[:100]]
-    ask = "The message names several jobs." if options else "The message names no job that is known."
+    ask = "The message names several jobs." if options else "The message names no known job."
     blocks = [
         section(ask),
         *([entry("job", "Which one?", pick("job", options, None))] if options else []),
@@ -307,7 +310,7 @@ def read_which_job(state: object) -> tuple[JobChoice, Errors]:
     handle = picked(values, "job")
     if text or handle:
         return JobChoice(None if text else handle, text), errors
-    errors["name"] = "Name a job"
+    errors["name"] = "Enter a job"
     return JobChoice(), errors
 
 
@@ -318,7 +321,7 @@ def error_view(title: str, problem: str, error: str = "") -> Json:
     """A view that says what went wrong. `error`: the id under which the log has more."""
     blocks = [
         section(phrases.cut(problem, 1000)),
-        *([note(f"Error {error}, also in the log of Signalbox")] if error else []),
+        *([note(f"Error {error}. See the Signalbox log.")] if error else []),
     ]
     return modal("failed", title, blocks, "")
 

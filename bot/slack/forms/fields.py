@@ -104,6 +104,6 @@ def typed(values: Mapping[str, Any], name: str, most: int, errors: Errors) -> st
     """A text as typed; its secrets masked, its line ends kept."""
     told = string(values, name).strip()
     if len(told) > most:
-        errors[name] = f"At most {most} characters, these are {len(told)}"
+        errors[name] = f"At most {most} characters. You entered {len(told)}."
         return ""
     return "\n".join(safe(line, most) for line in told.splitlines())

@@ -50,7 +50,7 @@ def form(
 ) -> Json:
     """The form of a step. `subject`: which incident, in words; `near`: for a merge, the likely ones first."""
     if verb == "assign":
-        fields = [entry("assignee", "To whom?", _people(assignee), hint="Leave it empty to give it to nobody")]
+        fields = [entry("assignee", "Assignee", _people(assignee), hint="Leave empty to unassign")]
     elif verb == "snooze":
         spans = [choice(key, label[0].upper() + label[1:]) for key, (label, _) in SPANS.items()]
         fields = [entry("span", "For how long?", pick("span", spans, "next"), optional=False)]
@@ -60,12 +60,12 @@ def form(
             for merge_candidate in near[:50]
         ]
         fields = [entry("near", "Into which incident?", pick("near", likely, None))] if likely else []
-        label = "Another one, by its number" if likely else "Into which incident? Its number"
+        label = "Another incident, by number" if likely else "Incident number"
         fields.append(entry("other", label, typing("other", "", most=20), optional=bool(likely)))
     told = {
-        "assign": "Who is to look at",
-        "snooze": "No reminder, and in no list of what is to be done until then:",
-        "merge": "This will count as a part of another incident, as one failure:",
+        "assign": "Assign",
+        "snooze": "Snoozed incidents send no reminders and leave the to-do list:",
+        "merge": "Both incidents will count as one failure:",
     }[verb]
     blocks = [
         section(f"{told} {phrases.cut(subject, 200)}"),
@@ -83,13 +83,13 @@ def read_form(verb: str, state: object) -> tuple[StepForm, Errors]:
     if verb == "assign":
         told = values.get("assignee", {}).get("selected_user")
         if told is not None and not (isinstance(told, str) and _PERSON.match(told)):
-            errors["assignee"] = "Choose a person of the list"
+            errors["assignee"] = "Choose a person from the list"
             told = None
         return StepForm(assignee=told, note=note), errors
     if verb == "snooze":
         span = picked(values, "span") or ""
         if span not in SPANS:
-            errors["span"] = "Choose for how long"
+            errors["span"] = "Choose a duration"
         return StepForm(span=span, note=note), errors
     return StepForm(other=_other(values, errors), note=note), errors
 
@@ -99,7 +99,7 @@ def _other(values: Mapping[str, Any], errors: Errors) -> int | None:
     text = typed(values, "other", 20, errors) or picked(values, "near") or ""
     found = _NUMBER.match(text)
     if found is None:
-        errors.setdefault("other", "The number of an incident, as the foot of its message shows it")
+        errors.setdefault("other", "Enter an incident number. It is at the bottom of the incident's message.")
         return None
     return int(found[1])
 

@@ -58,8 +58,12 @@ class RuleForm:
 def loading(handle: str, subject: str) -> Json:
     """What opens at once: a trigger is good for three seconds, and a draft takes longer."""
     blocks = [
-        section(f"Looking for what tells {phrases.cut(subject, 200)} from all other incidents, and trying it on them…"),
-        note("This takes some seconds and fills itself. You may close it: nothing is proposed before you say so."),
+        section(
+            f"Looking for a pattern that only {phrases.cut(subject, 200)} shows, and replaying it on past incidents…"
+        ),
+        note(
+            "This takes a few seconds. The form updates itself. You can close it: nothing is proposed until you submit."
+        ),
     ]
     return _with_external_id(modal(PROPOSE_RULE, _OPEN, blocks, handle), handle)
 
@@ -67,11 +71,11 @@ def loading(handle: str, subject: str) -> Json:
 def refused(handle: str, subject: str, reasons: Sequence[str]) -> Json:
     """No rule can be drafted, and why."""
     blocks = [
-        section(f"No rule is proposed for {phrases.cut(subject, 200)}."),
+        section(f"Cannot draft a rule for {phrases.cut(subject, 200)}."),
         *rich(*([{"type": "rich_text_list", "style": "bullet", "elements": [
             {"type": "rich_text_section", "elements": [{"type": "text", "text": phrases.cut(reason, 500)}]}
             for reason in list(reasons)[:10]]}],)),
-        note("`signalbox rules new` makes a folder for a rule that you write yourself."),
+        note("To write a rule yourself, run `signalbox rules new`."),
     ]  # fmt: skip
     return _with_external_id(modal(PROPOSE_RULE, _OPEN, blocks, handle), handle)
 
@@ -84,15 +88,15 @@ def form(shown: RuleForm) -> Json:
         *([note(f"⚠ {phrases.cut(shown.problem, 500)}")] if shown.problem else []),
         *_replay_blocks(shown),
         divider(),
-        entry("title", "Title: the fault that it finds", typing("title", edits.title, most=TITLE), optional=False),
+        entry("title", "Title: what the rule finds", typing("title", edits.title, most=TITLE), optional=False),
         fault_field("Fault", edits.fault),
         *_pattern_field(shown),
-        entry("silent", "Lines that it must leave alone", typing("silent", "\n".join(edits.silent), most=TEXT, lines=True)),
+        entry("silent", "Lines that must not match", typing("silent", "\n".join(edits.silent), most=TEXT, lines=True)),
         entry(
-            "remediation", "What to do",
-            typing("remediation", "\n".join(edits.remediation), most=TEXT, lines=True), hint="A step a line; the first is what a person can do now",
+            "remediation", "Remediation",
+            typing("remediation", "\n".join(edits.remediation), most=TEXT, lines=True), hint="One step per line. Start with what to do first.",
         ),
-        entry("owner", "Who acts", typing("owner", edits.owner, most=60), hint="Empty: by the fault"),
+        entry("owner", "Owner", typing("owner", edits.owner, most=60), hint="Empty: the owner of the fault class"),
         *([_force_field()] if shown.hurts else []),
     ]  # fmt: skip
     return _with_external_id(
@@ -107,13 +111,13 @@ def _with_external_id(view: Json, handle: str) -> Json:
 
 def _replay_blocks(shown: RuleForm) -> list[Json]:
     if shown.busy:
-        return [note("Trying it on the past incidents…")]
+        return [note("Replaying it on past incidents…")]
     told = [note(*(f"{name}: {value}" for name, value in shown.figures[:10]))] if shown.figures else []
     if shown.hurts:
         told.append(section("⚠ " + phrases.cut("; ".join(shown.hurts), 1500)))
     if shown.notes:
         told.append(note(*(phrases.cut(text, 300) for text in shown.notes[:5])))
-    return [*told, actions(button("try_rule", "Try it again", shown.handle))]
+    return [*told, actions(button("try_rule", "Replay again", shown.handle))]
 
 
 def _pattern_field(shown: RuleForm) -> list[Json]:
@@ -125,13 +129,13 @@ def _pattern_field(shown: RuleForm) -> list[Json]:
     field_: Json = {"type": "plain_text_input", "action_id": "patterns", "max_length": TEXT, "multiline": True}
     field_ |= {"initial_value": text} if text else {}
     return [
-        *([note("It finds, among others:"), *found] if found else []),
-        entry("patterns", "Patterns", field_, hint="A regular expression a line", optional=False),
+        *([note("Matches include:"), *found] if found else []),
+        entry("patterns", "Patterns", field_, hint="One regular expression per line", optional=False),
     ]
 
 
 def _force_field() -> Json:
-    return entry("all_the_same", "Against it", box("all_the_same", "Propose it all the same", ticked=False))
+    return entry("all_the_same", "Replay", box("all_the_same", "Propose it anyway", ticked=False))
 
 
 # --- the message that tells of it ------------------------------------------------------------------------------------
@@ -141,10 +145,10 @@ def proposed(proposal: Proposal) -> Message:
     """Where a proposed rule stands: one reply in the thread, edited as it goes."""
     state, mark = _STATES[proposal.state]
     if proposal.state == "open" and proposal.draft:
-        state = "is open as a draft"
+        state = "is proposed as a draft"
     head = f"{mark} Rule {phrases.cut(proposal.rule, 80)} {state}"
     where = link(proposal.url, "pull request" if proposal.number is None else f"pull request {proposal.number}")
-    by = [*words(", asked for by "), *mention(proposal.who)] if is_person(proposal.who) else []
+    by = [*words(", requested by "), *mention(proposal.who)] if is_person(proposal.who) else []
     branch = words(f" (branch {phrases.cut(proposal.branch, 120)})") if proposal.url is None else []
     told = [*words(f"{head}{': ' if where else ''}"), *where, *branch, *by, *words(".")]
     more = words(phrases.cut(proposal.error or "", 500), italic=True) if proposal.error else []
@@ -155,7 +159,7 @@ _STATES: Mapping[str, tuple[str, str]] = {
     "asked": ("is being proposed", "…"),
     "open": ("is proposed", "📬"),
     "merged": ("was merged", "✅"),
-    "closed": ("was closed and is not proposed again", "✖"),
+    "closed": ("was closed and will not be proposed again", "✖"),
     "failed": ("could not be proposed", "⚠"),
 }
 
@@ -190,7 +194,7 @@ def _patterns(values: Mapping[str, Any], errors: Errors) -> tuple[str, ...]:
     text = string(values, "patterns")
     lines = tuple(line for line in text.splitlines() if line.strip())
     if not lines:
-        errors["patterns"] = "A rule looks for something: one regular expression a line"
+        errors["patterns"] = "Enter at least one regular expression, one per line"
     elif len(lines) > MOST_LINES or len(text) > TEXT:
         errors["patterns"] = f"At most {MOST_LINES} lines and {TEXT:,} characters"
     elif not all(line.isprintable() for line in lines):

@@ -48,7 +48,9 @@ class ButtonPress:
         except SlackApiError as error:
             said = error.response.get("error")
             if said == "expired_trigger_id":
-                raise SignalboxError("Slack waits three seconds for a form, and they were over: press again") from None
+                raise SignalboxError(
+                    "Slack gives a form three seconds to open, and they have passed. Press the button again."
+                ) from None
             if said != "exchanged_trigger_id":  # then the form is open: this was delivered twice
                 raise
 
@@ -89,10 +91,10 @@ class ListenerBase:
         except SignalboxError as error:
             ack(response_action="update", view=error_view(title, str(error)))
         except Exception:  # noqa: BLE001 - it is logged, and told to whoever asked
-            number = log_error("a form could not be kept")
+            number = log_error("failed to save a form")
             ack(
                 response_action="update",
-                view=error_view(title, "This did not work; it is a fault of Signalbox.", number),
+                view=error_view(title, "Something went wrong in Signalbox.", number),
             )
 
     def safely(self, person: Person, do: Callable[[], Any]) -> Any:
@@ -102,18 +104,18 @@ class ListenerBase:
         except NotAllowed as refused:
             if refused.refused.why == "channel":
                 return replies.text_reply(
-                    "This channel is none of those that Signalbox serves; " + where_to_ask(refused.refused.ask)
+                    "Signalbox isn't enabled in this channel. " + where_to_ask(refused.refused.ask)
                 )
             return self._composer.refused(refused.refused.verb, refused.refused.ask)
         except SignalboxError as error:
             return replies.text_reply(str(error))
         except Exception:  # noqa: BLE001 - it is logged, and told to whoever asked
-            return replies.internal_error(log_error(f"a wish of {person.id} could not be written down"))
+            return replies.internal_error(log_error(f"failed to handle a request of {person.id}"))
 
 
 def where_to_ask(channels: tuple[str, ...]) -> str:
     """Where somebody who wrote in the wrong channel can ask instead."""
-    return "ask in " + ", ".join(f"<#{channel}>" for channel in channels[:3]) if channels else "ask who runs it here"
+    return f"Use {', '.join(f'<#{channel}>' for channel in channels[:3])}." if channels else "Ask your Signalbox admin."
 
 
 def log_error(told: str) -> str:
@@ -145,7 +147,7 @@ def delivery_key(kind: str, body: Body) -> str:
 def handle_of(place: Mapping[str, Any]) -> str:
     """The handle of what a form is about."""
     if not place:
-        raise SignalboxError("this form is too old: open it again")
+        raise SignalboxError("This form has expired. Open it again.")
     return str(place["handle"])
 
 

@@ -39,7 +39,7 @@ class CloseOutListeners(ListenerBase):
     ) -> None:
         """Open the close-out form. `wrong`: somebody has just said so; `propose`: a rule is to be drafted from it."""
         if subject.record is None:
-            raise SignalboxError("there is no report behind this message yet")
+            raise SignalboxError("This message has no report yet.")
         self._use_cases.access.allow(person, "annotate", f"incident {subject.record.incident.id}")
         place = self._use_cases.forms.save(person, subject)
         press.open(self._composer.forms.close_out(place, subject.record, wrong=wrong, propose=propose))
@@ -73,10 +73,10 @@ class CloseOutListeners(ListenerBase):
         def kept() -> Json:
             subject = self._use_cases.forms.subject(person, handle_of(place))
             if subject.record is None:
-                raise SignalboxError("its report is not kept any more")
+                raise SignalboxError("Its report is no longer stored.")
             form, errors = read_close_out(view.get("state"), shown_of(from_json(subject.record.report_json)))
             if form.cause == "fault" and form.fault and form.fault not in self._use_cases.incidents.faults:
-                errors["other_fault"] = "Choose one of the list"
+                errors["other_fault"] = "Choose a fault from the list"
             if errors:
                 return {"response_action": "errors", "errors": errors}
             self._use_cases.incidents.close(person, subject, f"view:{view['id']}", form)

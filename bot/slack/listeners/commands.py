@@ -49,7 +49,7 @@ class CommandListeners(ListenerBase):
             ),
         }
         does_this = does.get(verb.lower())
-        return notices.usage(f"there is no “{verb[:40]}”", USAGE) if does_this is None else does_this()
+        return notices.usage(f"Unknown command “{verb[:40]}”.", USAGE) if does_this is None else does_this()
 
     def _incidents(self, person: Person, page: int) -> Message:
         tenant = self._use_cases.access.allow(person, "read", "incidents")
@@ -63,14 +63,14 @@ class CommandListeners(ListenerBase):
 
     def _digest(self, person: Person, rest: str, key: str) -> Message:
         week = self._use_cases.diagnoses.request_digest(person, rest.strip(), key)
-        return replies.text_reply(f"Working out the digest of {week}; it comes to you alone.")
+        return replies.text_reply(f"Preparing the digest for {week}. I'll send it only to you.")
 
     def _rules(self, person: Person, asked: str, page: int) -> Message:
         head, _, rule = asked.partition(" ")
         if head == "looked":
             tenant = self._use_cases.access.allow(person, "admin", f"rule {rule}")
             self._use_cases.rules.mark_reviewed(person, tenant, rule)
-            return replies.text_reply(f"From now on {rule[:80]} is judged anew.")
+            return replies.text_reply(f"The record of {rule[:80]} starts over now.")
         tenant = self._use_cases.access.allow(person, "read", "rules")
         found = self._composer.lists.rules(tenant, asked)
         return lists.rules(found[(page - 1) * lists.PAGE : page * lists.PAGE], page, len(found), asked)

@@ -21,7 +21,7 @@ class IncidentListeners(ListenerBase):
     def show(self, person: Person, subject: Subject, press: ButtonPress) -> None:
         """Show an incident of a list to this person only."""
         if subject.record is None:
-            raise SignalboxError("there is no report behind this")
+            raise SignalboxError("This has no report.")
         self._use_cases.access.allow(person, "read", f"incident {subject.record.incident.id}")
         self._use_cases.replies.send_incident(person, subject, press.key)
 
@@ -45,7 +45,7 @@ class IncidentListeners(ListenerBase):
     def remind_later(self, person: Person, subject: Subject, _press: ButtonPress) -> Message:
         """Ask again on the next working day."""
         self._use_cases.incidents.postpone_reminder(person, subject)
-        return replies.text_reply("You will be asked once more, on the next working day.")
+        return replies.text_reply("I'll ask again on the next working day.")
 
     def dismiss_reminder(self, person: Person, subject: Subject, _press: ButtonPress) -> None:
         """Take a reminder back."""

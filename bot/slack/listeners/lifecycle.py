@@ -26,7 +26,7 @@ class LifecycleListeners(ListenerBase):
                 self._use_cases.incidents.apply_step(person, subject, press.key, verb)  # type: ignore[arg-type]
                 return
             if verb not in ("assign", "snooze", "merge") or subject.record is None:
-                raise SignalboxError("this choice is not known any more")
+                raise SignalboxError("This option is no longer available.")
             incident = subject.record.incident
             self._use_cases.access.allow(person, "annotate", f"incident {incident.id}")
             near = self._composer.forms.near(incident) if verb == "merge" else ()

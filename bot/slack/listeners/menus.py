@@ -42,13 +42,17 @@ class MenuListeners(ListenerBase):
         def do(person: Person, subject: Subject, press: ButtonPress) -> Message | None:
             if verb == "again":
                 taken = self._use_cases.diagnoses.diagnose_again(person, subject, press.key)
-                return None if taken.second else replies.text_reply("Looking again; the answer comes as a new message.")
+                return (
+                    None
+                    if taken.second
+                    else replies.text_reply("Running again. I'll post the result as a new message.")
+                )
             if verb.startswith("mute_"):
                 self._mutes.open_form(person, subject, press, verb.removeprefix("mute_"))
                 return None
             if verb == "propose_rule":
                 self.propose(person, subject, press)
                 return None
-            raise SignalboxError("this choice is not known any more")
+            raise SignalboxError("This option is no longer available.")
 
         self.on_subject(ButtonPress(body, client, ack), handle, do)

@@ -18,7 +18,7 @@ class MuteListeners(ListenerBase):
         """Open the form to mute the rule, job or node of an incident."""
         what = self._use_cases.mutes.target(subject, kind)
         if what is None:
-            raise SignalboxError(f"there is no {kind} to mute")
+            raise SignalboxError(f"There is no {kind} to mute.")
         self._use_cases.access.allow(person, "mute", f"{kind} {what}")
         press.open(mute_view(self._use_cases.forms.save(person, subject, kind), f"{kind} {what}"))
 

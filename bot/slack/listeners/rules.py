@@ -43,11 +43,11 @@ class RuleListeners(ListenerBase):
             edits, errors = forms_rule.read_form(view.get("state"))
             errors |= self._composer.forms.rule_errors(draft, edits) if not errors else {}
             if draft.content is not None and draft.content.hurts and not edits.all_the_same and not errors:
-                errors["all_the_same"] = "The replay speaks against it: mend it and try again, or tick this"
+                errors["all_the_same"] = "The replay found problems. Edit the rule and try again, or tick this box."
             if errors:
                 return {"response_action": "errors", "errors": errors}
             self._use_cases.rules.update_draft(draft, DraftWish("propose", edits))
-            told = "It is written down, replayed once more and proposed; a message here says where it stands."
+            told = "Saved. Signalbox replays the rule once more and proposes it. A message here shows the progress."
             return {"response_action": "update", "view": done_view("Propose a rule", told)}
 
         self.submitted(ack, "Propose a rule", kept)
@@ -58,8 +58,8 @@ class RuleListeners(ListenerBase):
             handle = self._use_cases.rules.start_draft(person, subject, key)
         except NotAllowed as refused:
             told = self._composer.refused(refused.refused.verb, refused.refused.ask)
-            return done_view("Close out", f"It is closed. {told.text}")
+            return done_view("Close out", f"The incident is closed. {told.text}")
         except SignalboxError as error:
-            return done_view("Close out", f"It is closed. No rule is drafted: {error}")
+            return done_view("Close out", f"The incident is closed. No rule was drafted: {error}")
         incident = subject.record.incident if subject.record is not None else None
         return forms_rule.loading(handle, "it" if incident is None else self._composer.forms.subject_words(incident))

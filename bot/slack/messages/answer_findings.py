@@ -34,7 +34,7 @@ def findings(report: Report, card: Card) -> Iterator[Json]:
         return
     if report.hang.lone is not None and report.hang.advice:
         yield from rich(
-            paragraph(words("To be sure, one of these:", bold=True)),
+            paragraph(words("To confirm, do one of these:", bold=True)),
             bullets(listed(report.hang.advice, _ADVICE), SENTENCE),
         )
     yield from _indicators(report)
@@ -43,7 +43,7 @@ def findings(report: Report, card: Card) -> Iterator[Json]:
         for diagnosis in report.diagnoses
     ]
     yield from rich(
-        paragraph(words("Nearest known faults:", bold=True)) if near else [],
+        paragraph(words("Closest known faults:", bold=True)) if near else [],
         bullets(listed(near, _DIAGNOSES), SENTENCE),
     )
 
@@ -87,7 +87,7 @@ def _diagnosis(diagnosis: Diagnosis, place: int, card: Card) -> list[Json]:
         *(_quote(item, _QUOTE_LINES[place]) for item in diagnosis.evidence[:quotes]),
         paragraph(
             words("" if place else _more(len(diagnosis.evidence) - quotes), italic=True),
-            _labelled("Explains", explained),
+            _labelled("Also explains", explained),
         ),
     )
     return [*told, *rich(*_remedy(diagnosis, place))]
@@ -108,7 +108,7 @@ def _quote(item: EvidenceItem, lines: int) -> list[Json]:
 
 
 def _more(count: int) -> str:
-    return f"… and {count} more in Evidence" if count > 0 else ""
+    return f"… and {count} more in the evidence file" if count > 0 else ""
 
 
 def _remedy(diagnosis: Diagnosis, place: int) -> Iterator[list[Json]]:

@@ -49,7 +49,7 @@ def _numbered(report: Report, card: Card) -> str:
 def _requester(card: Card) -> list[Json]:
     if card.asked_by:
         return [*words("Asked by "), *mention(card.asked_by)]
-    return words(f"Unasked: {card.why}", SENTENCE) if card.why else []
+    return words(f"Automatic: {card.why}", SENTENCE) if card.why else []
 
 
 def answer_buttons(report: Report, card: Card) -> Json:
@@ -85,12 +85,12 @@ def exclusion_blocks(card: Card) -> list[Json]:
     names = few(open_)
     what = phrases.cut(open_[0], _LABEL) if len(open_) == 1 else f"{len(open_)} nodes"
     asks = (
-        f"Signalbox will leave {names} out of what it advises, and say so where a job uses it again. "
-        "It changes nothing on the cluster."
+        f"Signalbox will advise against using {names} and flag later jobs that run there. "
+        "Nothing changes on the cluster."
     )
     pair = (
         confirmed(button("bar_confirm", f"Bar {what}", card.handle), f"Bar {what}?", asks, "Bar"),
-        button("bar_refuse", "Do not bar", card.handle),
+        button("bar_refuse", "Don't bar", card.handle),
     )
     return [*blocks, actions(*pair)]
 
@@ -110,9 +110,9 @@ def manage_menu(card: Card) -> Json:
             "assign": "Assign…",
             "snooze": "Snooze…",
             "merge": "Merge into…",
-            "reopen": "Wake up" if life.snoozed is not None else "",
+            "reopen": "Unsnooze" if life.snoozed is not None else "",
         }
-    return menu("life", "Take, put off…", [choice(f"{verb}:{handle}", label) for verb, label in told.items() if label])
+    return menu("life", "Manage…", [choice(f"{verb}:{handle}", label) for verb, label in told.items() if label])
 
 
 def more_menu(report: Report, handle: str, *, propose: bool) -> Json:

@@ -34,11 +34,11 @@ def headline(report: Report) -> str:
     if report.verdict == "no_match":
         return f"🟡 {name}: {PHASE_WORDS.get(report.phase, 'failed')}, cause unknown"
     if report.verdict == "insufficient_evidence":
-        return f"❔ {name}: not enough seen"
+        return f"❔ {name}: not enough evidence"
     if report.hang.lone is not None:
-        return f"🟠 {name}: may hang"
+        return f"🟠 {name}: possible hang"
     if report.verdict == "no_fault":
-        return f"🟢 {name}: {joined([PHASE_WORDS.get(report.phase, ''), 'nothing failed'])}"
+        return f"🟢 {name}: {joined([PHASE_WORDS.get(report.phase, ''), 'no failure found'])}"
     return f"{_PHASE_MARKS.get(report.phase, '🔴')} {name}: {PHASE_WORDS.get(report.phase, 'failed')}"
 
 
@@ -84,8 +84,8 @@ def job_facts(report: Report, card: Card) -> list[Json]:
 
 def _since(card: Card) -> str:
     """What came after it: more attempts, the same failure again."""
-    later = f"{many(card.later, 'later attempt')} failed too: see the thread" if card.later else ""
-    same = f"the same failure came {many(card.times, 'time')}" if card.times > 1 else ""
+    later = f"{many(card.later, 'later attempt')} failed too (see the thread)" if card.later else ""
+    same = f"same failure seen {many(card.times, 'time')}" if card.times > 1 else ""
     return joined([later, same])
 
 
@@ -106,10 +106,10 @@ def assignment_blocks(life: IncidentStatus) -> list[Json]:
     if life.snoozed is not None:
         told.append(words(f"Snoozed until {phrases.clock(life.snoozed)}", bold=True))
     if life.reopened:
-        told.append(words("Reopened: what it was closed as does not hold", SENTENCE))
+        told.append(words("Reopened: the previous close-out no longer applies", SENTENCE))
     if life.parts:
         named = few([f"{number} ({phrases.cut(job, NAME)})" for number, job in life.parts])
         told.append(
-            [*words("With ", bold=True), *words(f"incident{'s' if len(life.parts) > 1 else ''} {named}", SENTENCE)]
+            [*words("Includes ", bold=True), *words(f"incident{'s' if len(life.parts) > 1 else ''} {named}", SENTENCE)]
         )
     return rich(paragraph(*told))

@@ -25,7 +25,7 @@ def merged_message(report: Report, card: Card) -> Message:
     number, job, page = card.life.whole
     body = f"Merged into incident {number} ({phrases.cut(job, NAME)})"
     blocks = [
-        header(f"⚪ {phrases.cut(name_of(report), NAME)}: {PHASE_WORDS.get(report.phase, 'looked at')}, merged"),
+        header(f"⚪ {phrases.cut(name_of(report), NAME)}: {PHASE_WORDS.get(report.phase, 'diagnosed')}, merged"),
         *rich(paragraph([*words(body, SENTENCE, bold=True), *words(" "), *link(page, "page")])),
         note(
             phrases.cut(joined([*phrases.size_facts(report.job), *phrases.progress(report)]), SENTENCE),
@@ -49,14 +49,14 @@ def closed_message(report: Report, card: Card) -> Message:
         [*words("Closed by ", bold=True), *_resolution(valid)],
         words(valid.note, SENTENCE, italic=True),
         *(
-            [*mention(opinion.by), *words(" does not agree: "), *_resolution(opinion, who=False)]
+            [*mention(opinion.by), *words(" disagrees: "), *_resolution(opinion, who=False)]
             for opinion in unlike[:_OPINIONS]
         ),
         words(_more_opinions(len(unlike) - _OPINIONS)),
     )
-    body = f"Closed: {valid.cause}{_nodes(valid)}{_verdict_on_answer(valid)}. It said: {phrases.decided(report)}"
+    body = f"Closed: {valid.cause}{_nodes(valid)}{_verdict_on_answer(valid)}. Signalbox said: {phrases.decided(report)}"
     blocks = [
-        header(f"⚪ {phrases.cut(name_of(report), NAME)}: {PHASE_WORDS.get(report.phase, 'looked at')}, closed"),
+        header(f"⚪ {phrases.cut(name_of(report), NAME)}: {PHASE_WORDS.get(report.phase, 'diagnosed')}, closed"),
         *rich(told),
         *assignment_blocks(replace(card.life, acked=False, assignee=None, snoozed=None, reopened=False)),
         note(
@@ -65,7 +65,7 @@ def closed_message(report: Report, card: Card) -> Message:
         ),
         *context_notes(report, card),
         actions(
-            button("close_out", "Correct this", card.handle),
+            button("close_out", "Edit close-out", card.handle),
             button("evidence", "Evidence", card.handle),
             manage_menu(card),
             more_menu(report, card.handle, propose=True),
@@ -90,11 +90,11 @@ def _verdict_on_answer(opinion: Opinion) -> str:
 
 
 def _more_opinions(count: int) -> str:
-    return f"… and {count} more who do not agree" if count > 0 else ""
+    return f"… and {count} more disagree" if count > 0 else ""
 
 
 def _first_answer(report: Report) -> str:
     if not report.diagnoses:
-        return "It said: no cause"
+        return "Signalbox found no cause"
     first = report.diagnoses[0]
-    return phrases.cut(f"It said: {first.title} ({first.band})", SENTENCE)
+    return phrases.cut(f"Signalbox said: {first.title} ({first.band})", SENTENCE)

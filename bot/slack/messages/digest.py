@@ -12,7 +12,7 @@ from kb.digest.digest import Digest
 
 OPEN = "digest_open"  # the button that lists what nobody has closed
 _CLASSES = 5
-_THREAD = "In the thread: the pictures, the full report with all definitions (HTML), the numbers (JSON)."
+_THREAD = "In the thread: charts, the full report with all definitions (HTML) and the data (JSON)."
 
 
 def message_of(numbers: bytes, open_handle: str | None = None, *, alone: bool = False) -> Message:
@@ -24,7 +24,7 @@ def message_of(numbers: bytes, open_handle: str | None = None, *, alone: bool = 
         UnreadableInput: the numbers are of another version.
     """
     digest = loads(numbers)
-    head = f"Failures of training jobs, week {digest.week}"
+    head = f"Training job failures, week {digest.week}"
     blocks = [header(head), note(told.span(digest), told.unfinished(digest))]
     if digest.failures:
         blocks += [*_figures(digest), *_changes(digest), *_classes(digest), *_nodes(digest)]
@@ -33,17 +33,17 @@ def message_of(numbers: bytes, open_handle: str | None = None, *, alone: bool = 
     blocks += [note(_answer_record(digest))]
     if open_handle is not None and digest.open_all:
         blocks += [actions(button(OPEN, f"Not closed ({digest.open_all})", open_handle))]
-    files = f"As of now, to you alone. `signalbox digest --week {digest.week} --html FILE` in a shell gives the full report."
+    files = f"As of now, only to you. For the full report, run `signalbox digest --week {digest.week} --html FILE`."
     blocks += [note(files if alone else _THREAD)]
     return fit(Message(f"{head}: {_summary_text(digest)}", tuple(blocks)))
 
 
 def failed(week: str, error: str) -> Message:
     """What is said where the digest could not be made. `error`: the id under which the log has more."""
-    text = f"The digest of week {week} failed: see error {error} in the log of Signalbox."
-    again = f"`signalbox digest --week {week}` tries it again on the command line."
+    text = f"The digest for week {week} failed. See error {error} in the Signalbox log."
+    again = f"To try again, run `signalbox digest --week {week}`."
     return fit(
-        Message(text, (header(f"Failures of training jobs, week {week}"), *rich(paragraph(words(text))), note(again)))
+        Message(text, (header(f"Training job failures, week {week}"), *rich(paragraph(words(text))), note(again)))
     )
 
 
@@ -71,7 +71,7 @@ def _changes(digest: Digest) -> list[Json]:
     lines = []
     for kind, names in told.news(digest):
         lines.append(words(names, 300) if kind == "new" else [*words(f"{kind}: "), *words(names, 300)])
-    lines = lines or [words("nothing that the seven weeks before had not")]
+    lines = lines or [words("nothing that the previous seven weeks did not have")]
     return rich(paragraph([*words("New this week", bold=True), *newline(), *lines[0]], *lines[1:]))
 
 
@@ -85,8 +85,8 @@ def _classes(digest: Digest) -> list[Json]:
         for item in dear[:_CLASSES]
     ]
     if len(dear) > _CLASSES:
-        points.append(f"{many(len(dear) - _CLASSES, 'more class', 'more classes')}: see the full report")
-    return rich(paragraph(words("By class, the dearest first", bold=True)), bullets(points, 200))
+        points.append(f"{many(len(dear) - _CLASSES, 'more cause')}: see the full report")
+    return rich(paragraph(words("By cause, most expensive first", bold=True)), bullets(points, 200))
 
 
 def _nodes(digest: Digest) -> list[Json]:
@@ -95,14 +95,14 @@ def _nodes(digest: Digest) -> list[Json]:
         return []
     names = ", ".join(f"{lemon.name} ({lemon.jobs} jobs, score {lemon.score:.1f})" for lemon in lemons[:5])
     more = f" and {digest.offenders.lemons - 5} more" if digest.offenders.lemons > 5 else ""
-    return rich(paragraph([*words("Lemons ", bold=True), *words(f"of eight weeks: {names}{more}", 600)]))
+    return rich(paragraph([*words("Repeat offenders ", bold=True), *words(f"over eight weeks: {names}{more}", 600)]))
 
 
 def _answer_record(digest: Digest) -> str:
     """The bot's own record in a line."""
     long = digest.long_record
     return (
-        f"Own record, {long.weeks} weeks: right at the first place {told.share(long.top1)}; "
-        f"within three {told.share(long.top3)}; without a diagnosis {told.share(told.unknown_of(digest))}; "
-        f"not closed {digest.open_all}, of this week {digest.open_week}"
+        f"Accuracy over {long.weeks} weeks: top answer correct {told.share(long.top1)}; "
+        f"in the top three {told.share(long.top3)}; without a diagnosis {told.share(told.unknown_of(digest))}; "
+        f"not closed {digest.open_all}, {digest.open_week} of them from this week"
     )

@@ -20,7 +20,7 @@ _FALLBACK = 600
 def message_of(found: Handover) -> Message:
     """The message, within Slack's limits."""
     hours = (found.until - found.since).total_seconds() / 3600.0
-    head = f"Handover of the last {hours:g} h"
+    head = f"Handover, last {hours:g} h"
     nothing = "nothing" if not found.open.count else many(found.open.count, "incident")
     short = f"{nothing} open, {many(len(found.barred) + found.more_barred, 'node')} barred, {found.new.count} new, {found.closed.count} closed"
     blocks = [
@@ -28,13 +28,13 @@ def message_of(found: Handover) -> Message:
         *rich(paragraph(words(short, bold=True))),
         *_section("Open", found.open),
         *_nodes(found.barred, found.more_barred),
-        *_section("To watch: they still ran when looked at", found.watched),
+        *_section("To watch: still running when diagnosed", found.watched),
         *_waiting(found),
         *_section("New", found.new),
         *_section("Closed", found.closed),
-        *_section("Taken, put off, merged, reopened", found.changed),
-        *_section("Asleep", found.snoozed),
-        note(f"As of {clock(found.until.timestamp())}; `signalbox incidents handover` in a shell has longer lists"),
+        *_section("Other changes", found.changed),
+        *_section("Snoozed", found.snoozed),
+        note(f"As of {clock(found.until.timestamp())}; for longer lists, run `signalbox incidents handover`"),
     ]
     return fit(Message(escaped(f"{head}: {short}", _FALLBACK), tuple(blocks)))
 

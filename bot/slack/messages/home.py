@@ -31,15 +31,15 @@ def home(
         header("What happened to my job?"),
         *how_to(),
         divider(),
-        header("Of late"),
+        header("Recent incidents"),
         *(
             [incident(listed_incident) for listed_incident in incidents[:_INCIDENTS]]
-            or _placeholder("No incident yet.")
+            or _placeholder("No incidents yet.")
         ),
         *([note(f"… {more} more: /signalbox incidents")] if more > 0 else []),
         *all_of_them(overview),
         divider(),
-        header("What it sees"),
+        header("Connected sources"),
         *(
             [part for cluster_state in clusters[:_CLUSTERS] for part in cluster(cluster_state)]
             or _placeholder("No cluster is configured.")

@@ -20,19 +20,19 @@ _FALLBACK = 600
 _T = TypeVar("_T")
 
 COMMANDS = (
-    ("/diagnose JOB", "what happened to a job, by its id or name; without one: your jobs that failed of late"),
-    ("/diagnose JOB last 2h", "only what the last two hours hold"),
-    ("/diagnose JOB private", "the answer to you alone"),
-    ("/diagnose JOB deep", "all log lines, not only those that rules ask for"),
-    ("@signalbox diagnose JOB", "the same in a thread, where commands do not work"),
-    ("/signalbox incidents [page N]", "what was said of late"),
+    ("/diagnose JOB", "diagnose a job by id or name; without one: list your recent failures"),
+    ("/diagnose JOB last 2h", "look only at the last two hours"),
+    ("/diagnose JOB private", "show the result only to you"),
+    ("/diagnose JOB deep", "read all log lines, not only those that rules need"),
+    ("@signalbox diagnose JOB", "the same in a thread, where slash commands do not work"),
+    ("/signalbox incidents [page N]", "list recent incidents"),
     (
         "/signalbox handover [12h] [here]",
-        "for the shift change: what is open, barred, waiting, new; `here`: for all to see",
+        "summarize the shift: open, barred, waiting, new; `here`: post it for everyone",
     ),
-    ("/signalbox digest [2026-W47]", "the failures of a week in figures; `now`: of this one so far"),
-    ("/signalbox rules [WORDS] [page N]", "what it knows, and how good each rule's record is"),
-    ("/signalbox config", "which clusters and sources it sees"),
+    ("/signalbox digest [2026-W47]", "failure statistics of a week; `now`: this week so far"),
+    ("/signalbox rules [WORDS] [page N]", "list the rules and how accurate each one is"),
+    ("/signalbox config", "list clusters and connected sources"),
 )
 
 
@@ -88,7 +88,7 @@ def incidents(found: Sequence[ListedIncident], page: int, total: int, overview: 
 
 def all_of_them(overview: str | None) -> list[Json]:
     """A link to the page with all incidents; nothing where there is none."""
-    return rich(paragraph(link(overview, "All of them, with filters and pictures")))
+    return rich(paragraph(link(overview, "All incidents, with filters and charts")))
 
 
 def rules(found: Sequence[ListedRule], page: int, total: int, asked: str = "") -> Message:
@@ -100,10 +100,10 @@ def rules(found: Sequence[ListedRule], page: int, total: int, asked: str = "") -
 def config(clusters: Sequence[ClusterState]) -> Message:
     """The clusters and their sources."""
     blocks = [block for cluster_state in clusters[:PAGE] for block in cluster(cluster_state)] or rich(
-        paragraph(words("No cluster is configured that you may see."))
+        paragraph(words("No cluster that you have access to is configured."))
     )
     rest = len(clusters) - PAGE
-    blocks.append(note(f"… {rest} more clusters" if rest > 0 else "", "`signalbox config check` in a shell says more"))
+    blocks.append(note(f"… {rest} more clusters" if rest > 0 else "", "for details, run `signalbox config check`"))
     return fit(
         Message(
             escaped("Clusters: " + joined(cluster_state.name for cluster_state in clusters[:PAGE]), _FALLBACK),
@@ -120,7 +120,7 @@ def guide() -> Message:
             (
                 *rich(paragraph(words("How to use Signalbox", bold=True))),
                 *how_to(),
-                note("It reads and advises; it never touches a job or node"),
+                note("Signalbox only reads and advises. It never touches a job or node."),
             ),
         )
     )

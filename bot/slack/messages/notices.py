@@ -93,18 +93,18 @@ def collecting(
         header(head),
         *rich(paragraph(*lines, words(f"… and {many(rest, 'more source')}" if rest > 0 else "", italic=True))),
         *rich(paragraph(asked)),
-        note(f"The answer comes here, in {seconds:.0f} s at the latest, with whatever has come by then"),
+        note(f"The result appears here within {seconds:.0f} s, based on what has arrived by then"),
     ]
     return fit(Message(escaped(head, _FALLBACK), tuple(blocks)))
 
 
 def _logged(error: str) -> str:
-    return f"{error[:1].upper()}{error[1:]}, also in the log of Signalbox" if error else ""
+    return f"{error[:1].upper()}{error[1:]}. See the Signalbox log." if error else ""
 
 
 def not_collected(job: str, why: str, error: str, handle: str, gaps: Sequence[Gap] = ()) -> Message:
     """Nothing could be collected: why, who gave nothing, and what the log has more under (`work 17`, `error e81f`)."""
-    head = f"❔ {phrases.cut(job, _NAMED)}: nothing could be collected"
+    head = f"❔ {phrases.cut(job, _NAMED)}: no data could be collected"
     blocks = [
         header(head),
         *rich(
@@ -132,20 +132,20 @@ def not_done(problem: str, error: str = "") -> Message:
 
 def unknown_job(text: str, candidates: Sequence[Candidate], gaps: Sequence[Gap] = ()) -> Message:
     """No job of this name: up to five that may have been meant, as buttons, and who could not be asked."""
-    head = f"No job “{phrases.cut(text, _NAMED)}” is known."
-    ask = "Did you mean one of these?" if candidates else "Check its name or id."
+    head = f"No job “{phrases.cut(text, _NAMED)}” found."
+    ask = "Did you mean one of these?" if candidates else "Check the name or id."
     blocks: list[Json] = rich(paragraph(words(head, _SAID, bold=True), words(ask)))
     blocks += [_candidate(candidate) for candidate in candidates[:_CANDIDATES]]
     if gaps:
         points = listed(phrases.folded(gaps, sources=1), _GAPS)
-        blocks += rich(paragraph(words("Could not be asked:", bold=True)), bullets(points, _SAID))
+        blocks += rich(paragraph(words("Unavailable sources:", bold=True)), bullets(points, _SAID))
     blocks.append(note(f"Usage: {USAGE}"))
     return fit(Message(escaped(f"{head} {ask}", _FALLBACK), tuple(blocks)))
 
 
 def recent_jobs(candidates: Sequence[Candidate]) -> Message:
     """What /diagnose without a job gives: the person's jobs that failed of late, as buttons."""
-    head = "Your jobs that failed of late:" if candidates else "No job of yours failed of late."
+    head = "Your recent failed jobs:" if candidates else "None of your jobs failed recently."
     blocks = [
         *rich(paragraph(words(head, bold=True))),
         *(_candidate(candidate) for candidate in candidates[:_CANDIDATES]),
@@ -169,8 +169,12 @@ def usage(problem: str, command: str = USAGE) -> Message:
 
 def refused(verb: str, group: str | None, here: str = "") -> Message:
     """Somebody may not do this here: who may, so that they can be asked. `group`: the id of a user group or person, or a name."""
-    head = f"You may not {verb}{here and f' {here}'}."
-    ask = [*words("Ask "), *mention(group), *words(", who may.")] if group else words("Ask who runs Signalbox here.")
+    head = f"You don't have permission to {verb}{here and f' {here}'}."
+    ask = (
+        [*words("Ask "), *mention(group), *words(" for access.")]
+        if group
+        else words("Ask your Signalbox admin for access.")
+    )
     return fit(Message(escaped(head, _FALLBACK), tuple(rich(paragraph(words(head, _SAID), ask)))))
 
 
@@ -179,7 +183,7 @@ def refused(verb: str, group: str | None, here: str = "") -> Message:
 
 def held_back(held: Sequence[Held], span: str = "this hour") -> Message:
     """Failures beyond what may be posted unasked, in one message that is edited as more come."""
-    head = f"{many(len(held), 'more failure')} {span}, not posted one by one"
+    head = f"{many(len(held), 'more failure')} {span}, not posted separately"
     lines = [
         [*words(f"• {item.job}", _NAMED, bold=True), *words(f": {item.fault}", _SAID), *_page(item.link)]
         for item in held[:_HELD]
@@ -191,7 +195,7 @@ def held_back(held: Sequence[Held], span: str = "this hour") -> Message:
                 words(f"{head}:", bold=True), *lines, words(f"… and {rest} more" if rest > 0 else "", italic=True)
             )
         ),
-        note("/signalbox incidents lists all; /diagnose JOB shows one"),
+        note("/signalbox incidents lists them all. /diagnose JOB shows a single job."),
     ]
     named = few([f"{phrases.cut(item.job, _NAMED)} ({phrases.cut(item.fault, _NAMED)})" for item in held])
     return fit(Message(escaped(f"{head}: {named}", _FALLBACK), tuple(blocks)))
@@ -204,7 +208,7 @@ def _page(url: str | None) -> list[Json]:
 
 def reminder(job: str, user: str, handle: str) -> Message:
     """The one reminder to close out an incident, to the person who asked."""
-    head = f"What was it in the end with {phrases.cut(job, _NAMED)}?"
+    head = f"What was the cause of the failure of {phrases.cut(job, _NAMED)}?"
     who = mention(user) if is_person(user) else []
     blocks = [
         *rich(paragraph([*who, *(words(" ") if who else []), *words(head, bold=True)])),

@@ -9,7 +9,7 @@ from bot.slack.blocks.builders import link, mention, paragraph, preformatted, ri
 from bot.slack.blocks.limits import Message, fit
 from bot.slack.blocks.mrkdwn import escaped
 
-TAKEN = "Looking at "  # how words begin that only say that an answer will come
+TAKEN = "Diagnosing "  # how words begin that only say that an answer will come
 _SAID = 600
 _NAMED = 80
 _DRAINS = 8  # commands shown
@@ -25,37 +25,37 @@ def request_accepted(job: str, *, private: bool = False, there: bool = False, li
     """The acknowledgement of a wish. `there`: a message here answers it already, or is about to; `link_to`: its address."""
     name = phrases.cut(job, _NAMED)
     if there:
-        head = f"{name} is being diagnosed in this channel, or was a moment ago: see "
+        head = f"{name} is already being diagnosed in this channel, or was a moment ago: see "
         where = link(link_to, "the answer") or words("the message above")
-        rest = words("; its menu has “Run again”.")
+        rest = words(". To diagnose it again, use “Run again” in its menu.")
         return fit(Message(escaped(f"{head}above.", _SAID), tuple(rich(paragraph([*words(head), *where, *rest])))))
-    return text_reply(f"{TAKEN}{name}; the answer comes {'to you alone' if private else 'in this channel'}.")
+    return text_reply(f"{TAKEN}{name}. I'll {'send the result only to you' if private else 'post the result here'}.")
 
 
 def opening_words(job: str, why: str, called: Sequence[str]) -> Message:
     """The opening words of an answer that nobody asked for; whoever is called is called here: an edit calls nobody."""
-    head = f"{phrases.cut(job, _NAMED)} ended badly" if why.startswith("it ended") else phrases.cut(job, _NAMED)
+    head = (
+        f"{phrases.cut(job, _NAMED)} failed" if why.startswith(("job ended", "it ended")) else phrases.cut(job, _NAMED)
+    )
     people = [part for text in called for part in (*words(" "), *mention(text))]
-    told = paragraph([*words(f"{head}: the answer comes here."), *people], words(why, _SAID, italic=True))
+    told = paragraph([*words(f"{head}. I'll post the diagnosis here."), *people], words(why, _SAID, italic=True))
     return fit(Message(escaped(f"{head}{phrases.tail(why)}", _SAID), tuple(rich(told))))
 
 
 def exclusions_decided(nodes: Sequence[str], drains: Sequence[str], late: Sequence[str]) -> Message:
     """What became of bars that somebody confirmed, with the commands that would drain; they are never run by Signalbox."""
-    head = f"Barred: {phrases.few(nodes)}." if nodes else "Nothing was barred."
+    head = f"Barred: {phrases.few(nodes)}." if nodes else "No node was barred."
     more = f" {'; '.join(late)}." if late else ""
-    how = "Signalbox changes nothing on the cluster; this would take the node out:" if drains else ""
+    how = "Signalbox changes nothing on the cluster. To drain the node, run:" if drains else ""
     parts = [paragraph(words(f"{head}{more}", _SAID), words(how)), preformatted("\n".join(drains), _DRAINS, _SAID)]
     return fit(Message(escaped(f"{head}{more}", _SAID), tuple(rich(*parts))))
 
 
 def searching() -> Message:
     """No job was named: those of this person are looked for."""
-    return text_reply("Looking for your jobs that failed of late…")
+    return text_reply("Looking for your recent failed jobs…")
 
 
 def internal_error(error: str) -> Message:
     """A mistake of Signalbox itself. `error`: under which the log has more."""
-    return text_reply(
-        f"This did not work; it is a fault of Signalbox. Error {error}, also in its log. Trying again does no harm."
-    )
+    return text_reply(f"Something went wrong in Signalbox (error {error}; see its log). It is safe to try again.")

@@ -49,7 +49,7 @@ def read_diagnose(text: str) -> DiagnoseCommand | UsageError:
         if span is not None:
             found = _span(span[1])
             if found is None:
-                return UsageError(f"“last {span[1]}” is no span of time: write it as 30m, 2h or 1d")
+                return UsageError(f"“last {span[1]}” is not a time span. Write 30m, 2h or 1d.")
             last, rest = found, rest[: span.start()].rstrip()
         elif word.lower() in flags:
             flags[word.lower()], rest = True, head.rstrip()
@@ -57,9 +57,9 @@ def read_diagnose(text: str) -> DiagnoseCommand | UsageError:
             break
     job = unquoted(rest)
     if len(job) > LONGEST:
-        return UsageError(f"a job's name has at most {LONGEST} characters; this has {len(job)}")
+        return UsageError(f"A job name has at most {LONGEST} characters. This one has {len(job)}.")
     if not job.isprintable():
-        return UsageError("a job's name has no line breaks or control characters")
+        return UsageError("A job name has no line breaks or control characters.")
     return DiagnoseCommand(job, last, flags["private"], flags["deep"])
 
 
@@ -72,7 +72,7 @@ def read_shift(text: str) -> float:
     told = plain(text).lower().removesuffix("here").removeprefix("since ").strip()
     found = _span(told) if told else SHIFT
     if found is None:
-        raise UnreadableInput(f"“{told[:40]}” is no span of time: write it as 8h, 12h or 3d")
+        raise UnreadableInput(f"“{told[:40]}” is not a time span. Write 8h, 12h or 3d.")
     return found
 
 

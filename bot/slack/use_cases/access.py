@@ -88,7 +88,7 @@ class AccessControl:
 
     def audit_row(self, person: Person, tenant: str, verb: str, what: str, refused: str | None = None) -> AuditRow:
         """A row of the audit log. `refused`: why it was not allowed."""
-        told = "" if refused is None else f"no right of this {refused}"
+        told = "" if refused is None else f"this {refused} is not allowed"
         return AuditRow(
             at=self.time(), tenant=tenant, who=person.id, verb=verb, what=what[:300], allowed=refused is None, why=told
         )
@@ -101,5 +101,5 @@ def record_of(subject: Subject) -> ReportedIncident:
         SignalboxError: there is none.
     """
     if subject.record is None:
-        raise SignalboxError("there is no report behind this message")
+        raise SignalboxError("This message has no report.")
     return subject.record

@@ -36,7 +36,7 @@ class DiagnosisRequests:
         tenant = self.access.allow(person, "diagnose", handle)
         payload = self.ledger.choices.choice(handle, tenant)
         if payload is None:
-            raise SignalboxError("this choice is too old: ask again")
+            raise SignalboxError("This choice has expired. Run the command again.")
         chosen: dict[str, Any] = msgspec.json.decode(payload)
         order = msgspec.convert(chosen["order"], DiagnosePayload)
         at = replace(person, thread_ts=chosen.get("thread_ts"))
@@ -50,7 +50,7 @@ class DiagnosisRequests:
         else:
             job, cluster = str(subject.posting.facts.get("job") or "") if subject.posting else "", None
         if not job:
-            raise SignalboxError("what it was about is not known by a name or an id")
+            raise SignalboxError("This message names no job by name or id.")
         order = DiagnosePayload(job, subject.tenant, cluster, source="slack")
         self.access.allow(person, "diagnose", job)
         thread = subject.posting.thread if subject.posting else None

@@ -27,7 +27,7 @@ class Exclusions:
         self.access.allow(person, "bar", f"incident {incident.id}")
         found = self.ledger.exclusions.of_incident(incident.id)
         if not found:
-            raise SignalboxError("nothing is proposed here any more")
+            raise SignalboxError("No exclusion is proposed here anymore.")
         open_ = [bar for bar in found if bar.state == "proposed"]
         done, late = self.ledger.exclusions.decide_all(open_ or found, to, person.id, self.access.time())
         return list(done), list(late)

@@ -1,4 +1,4 @@
-"""What a button or form is about: behind a random handle, because Slack does not say it when a form is submitted."""
+"""What a button or form is about, stored behind a random handle. Slack does not say it when a form is submitted."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from kb.errors import SignalboxError
 
 @dataclass(slots=True)
 class FormContexts:
-    """Saves and loads what a button or form is about."""
+    """Saves and loads what buttons and forms are about."""
 
     ledger: Ledger
     access: AccessControl
 
     def subject(self, person: Person, handle: str) -> Subject:
-        """What a handle stands for.
+        """Return what a handle stands for.
 
         Raises:
-            SignalboxError: nothing that is known here.
+            SignalboxError: the handle is unknown here.
         """
         tenant = self.access.tenant_of(person.channel)
         posting = self.ledger.messages.message_by_handle(handle)
@@ -34,16 +34,16 @@ class FormContexts:
             if posting.tenant == tenant or (direct and posting.channel == person.channel):
                 record = self.ledger.incidents.answer(posting.incident_id) if posting.incident_id else None
                 return Subject(posting, record, posting.tenant)
-            raise SignalboxError("this message is not of this channel")
+            raise SignalboxError("This message does not belong to this channel.")
         payload = self.ledger.choices.choice(handle, tenant)
         chosen: dict[str, Any] = msgspec.json.decode(payload) if payload is not None else {}
         record = self.ledger.incidents.answer(int(chosen["incident"])) if "incident" in chosen else None
         if record is None or record.incident.tenant != tenant:
-            raise SignalboxError("this is too old, or not of this channel: ask again")
+            raise SignalboxError("This has expired or belongs to another channel. Run the command again.")
         return Subject(None, record, tenant)
 
     def save(self, person: Person, subject: Subject | None = None, kind: str = "") -> str:
-        """A handle for a form: what it is about and from where it was opened, which Slack does not tell when it is sent."""
+        """Save what a form is about and where it was opened; return the handle."""
         tenant = subject.tenant if subject is not None else self.access.tenant_of(person.channel)
         told = {"channel": person.channel, "thread_ts": person.thread_ts, "kind": kind}
         if subject is not None and subject.posting is not None:
@@ -54,12 +54,12 @@ class FormContexts:
         return handle
 
     def load(self, handle: str) -> dict[str, Any]:
-        """What a form is about, by its handle; empty where that is too old."""
+        """Load what a form is about; empty if the handle has expired."""
         found = self.ledger.choices.any_choice(handle)
         return {} if found is None else {"handle": handle, **msgspec.json.decode(found)}
 
     def offer_jobs(self, person: Person, jobs: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-        """A form's handle, and one for each job that may be chosen in it."""
+        """Return a handle for the form, and one for each job on offer."""
         tenant = self.access.allow(person, "diagnose", "")
         orders = [
             {"order": DiagnosePayload(job, tenant, source="slack"), "thread_ts": person.thread_ts} for job in jobs

@@ -37,7 +37,7 @@ class Mutes:
         """Be silent on a rule, job or node."""
         what = self.target(subject, kind)
         if what is None:
-            raise SignalboxError(f"there is no {kind} to mute")
+            raise SignalboxError(f"There is no {kind} to mute.")
         self.access.allow(person, "mute", f"{kind} {what}")
         channel = None if form.everywhere else person.channel
         until = self.access.now() + form.seconds

@@ -31,7 +31,7 @@ class RuleDrafts:
         incident = record_of(subject).incident.id
         self.access.allow(person, "propose_rule", f"incident {incident}")
         if not self.enabled:
-            raise SignalboxError("rules cannot be proposed here: `rules: pull_requests:` is not configured")
+            raise SignalboxError("Rules cannot be proposed: `rules: pull_requests:` is not configured.")
         posting = subject.posting
         channel = posting.channel if posting is not None else person.id  # without a thread: to who asked
         parent = posting.id if posting is not None else None
@@ -61,12 +61,12 @@ class RuleDrafts:
         """
         found = draft_of(self.ledger.database, handle)
         if found is None:
-            raise SignalboxError("this draft is too old: propose the rule once more")
+            raise SignalboxError("This draft has expired. Propose the rule again.")
         shared = found.channel.startswith(("C", "G"))
         at = replace(person, channel=found.channel if shared else "D")
         tenant = self.access.allow(at, "propose_rule", f"incident {found.incident_id}")
         if (found.tenant != tenant) if shared else (found.who != person.id):
-            raise SignalboxError("this draft is somebody else's")
+            raise SignalboxError("This draft belongs to somebody else.")
         return found
 
     def update_draft(self, draft: Draft, wish: DraftWish) -> bool:
@@ -82,4 +82,4 @@ class RuleDrafts:
         """Somebody has looked at a weak rule."""
         with self.ledger.database.errors(), self.ledger.database.session(write=True) as session:
             session.merge(LookedRow(tenant=tenant, rule=rule[:128], at=self.access.time(), who=person.id))
-            session.add(self.access.audit_row(person, tenant, "admin", f"looked at rule {rule}"))
+            session.add(self.access.audit_row(person, tenant, "admin", f"reviewed rule {rule}"))

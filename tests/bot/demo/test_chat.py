@@ -55,7 +55,7 @@ def test_from_the_question_to_the_closed_incident(demo, browser):
     browser.get(demo)
     patient = WebDriverWait(browser, 120)
     browser.find_element(By.ID, "say").send_keys("/diagnose demo", Keys.ENTER)
-    assert "Looking at demo" in browser.find_element(By.CSS_SELECTOR, ".message.mine").text
+    assert "Diagnosing demo" in browser.find_element(By.CSS_SELECTOR, ".message.mine").text
     shot(browser, "1-asked")
     answer = "//main//article[.//*[contains(@class, 'header') and contains(., 'demo: failed')]]"
     told = patient.until(lambda item: item.find_element(By.XPATH, answer)).text
@@ -84,6 +84,6 @@ def test_from_the_question_to_the_closed_incident(demo, browser):
     told = patient.until(lambda item: item.find_element(By.XPATH, closed)).text
     assert "node-a" in told
     assert "(bot: wrong)" in told
-    assert by_text(browser, "Correct this", "main")
+    assert by_text(browser, "Edit close-out", "main")
     shot(browser, "6-closed")
     assert complaints(browser) == []

@@ -126,7 +126,7 @@ def test_who_is_called(answer, user, called):
 
 
 @pytest.mark.parametrize(
-    ("one", "at", "other", "same"),
+    ("job", "at", "other", "same"),
     [
         (JOB, 0, JOB, True),
         (JOB, 100 * DAY, replace(JOB, name="x"), True),
@@ -143,9 +143,9 @@ def test_who_is_called(answer, user, called):
         (POD, 0, replace(POD, id="dev/llm-7b-3", namespace="dev"), False),
     ],
 )
-def test_tries_of_one_job(item, at, other, same):
+def test_tries_of_one_job(job, at, other, same):
     """The same job whenever, and the same name and user within a day; names that everybody uses tie nothing."""
-    assert continues(link_of(item), at, link_of(other), 0.0) is same
+    assert continues(link_of(job), at, link_of(other), 0.0) is same
 
 
 def test_facts_of_a_record():

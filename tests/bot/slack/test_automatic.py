@@ -107,7 +107,7 @@ def test_a_channel_gets_no_more_than_its_share(play):
         ended(play, f"run-{number}", who=f"user{number}")
     answers = play.answers()
     assert len(answers) == 4
-    rest = only([answer for answer in answers if "not posted one by one" in answer.text])
+    rest = only([answer for answer in answers if "not posted separately" in answer.text])
     assert "3 more failures" in rest.text
     assert "run-5" in text_of(rest)
 

@@ -106,7 +106,7 @@ def test_who_may_not_is_told_so(tmp_path, known, monkeypatch):
         play.diagnose()
         take(play, "ack", EVE)
         assert state(play) == "open"
-        assert "You may not" in play.told(EVE)[-1]
+        assert "You don't have permission" in play.told(EVE)[-1]
 
 
 def test_delivered_twice_to_two_replicas_it_is_one_step(tmp_path, known, monkeypatch):

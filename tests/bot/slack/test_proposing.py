@@ -158,7 +158,7 @@ def test_from_the_close_out_to_the_branch(play, clone):
     play.settle()
     reply = only([message for message in play.workspace.thread(CHANNEL, answer.ts) if "Rule " in message.text])
     assert "HCA lost its partition" in reply.text
-    assert "is proposed" in text_of(reply) or "is open as a draft" in text_of(reply)
+    assert "is proposed" in text_of(reply) or "is proposed as a draft" in text_of(reply)
 
     proposal = only(proposals(play.ledger.database))
     files = git(clone, "ls-tree", "-r", "--name-only", proposal.branch).split()
@@ -183,7 +183,7 @@ def test_the_draft_is_tried_again_as_it_was_mended(play):
     play.settle()
     play.workspace.fill(ADA, {"patterns": "iteration \\d+/ 5000", "title": "Every step"})
     play.workspace.act(ADA, "try_rule")
-    assert play.workspace.until(lambda: "Trying it on the past incidents" in words(form(play)))
+    assert play.workspace.until(lambda: "Replaying it on past incidents" in words(form(play)))
     play.settle()
     filled = form(play)
     assert fields(filled)["patterns"]["initial_value"] == "iteration \\d+/ 5000"
@@ -202,7 +202,7 @@ def test_pressed_on_a_closed_incident_the_form_comes_at_once(play):
 def test_who_may_not_is_told_whom_to_ask(play):
     """The close-out is kept; the rule is not drafted."""
     asked(play, EVE)
-    assert "It is closed. You may not propose rules here" in words(form(play, EVE))
+    assert "The incident is closed. You don't have permission to propose rules here" in words(form(play, EVE))
     play.settle()
     assert proposals(play.ledger.database) == ()
     assert all(incident.closed_at is not None for incident in play.ledger.incidents.list())

@@ -60,7 +60,7 @@ llm-70b failed
 cause: What was it? [*A GPU fell off the bus / A collective timed out / Another fault… / No rule fits / Still unknown]
 verdict: Was the answer right? [*Right / Right, but not first / Wrong / Rightly did not say / Not looked at]
 nodes: Nodes at fault [gpu-017]
-action: What was done about it []
+action: What was done []
 lost: Hours lost [2.50]
 propose_rule: Rule [Propose a rule for this]
 """
@@ -133,14 +133,14 @@ def test_what_was_filled_in_is_read():
 @pytest.mark.parametrize(
     ("state", "expected"),
     [
-        (chosen("cause", "fault"), {"cause": "Choose the fault that it was"}),
-        (chosen("cause", "fault") | chosen("other_fault", "<!x>"), {"other_fault": "Choose the fault that it was"}),
-        (chosen("cause", "shown:9"), {"cause": "This choice is not known any more; choose again"}),
-        (typed("lost", "-1"), {"lost": "Hours as a number, 2.5 for two and a half"}),
-        (typed("lost", "nan"), {"lost": "Hours as a number, 2.5 for two and a half"}),
-        (typed("nodes", " ".join(map(str, range(201)))), {"nodes": "At most 200 nodes, these are 201"}),
-        (typed("nodes", "n1\u202e"), {"nodes": "Names of nodes only, with commas between them"}),
-        (typed("action", "a" * 501), {"action": "At most 500 characters, these are 501"}),
+        (chosen("cause", "fault"), {"cause": "Choose a fault"}),
+        (chosen("cause", "fault") | chosen("other_fault", "<!x>"), {"other_fault": "Choose a fault"}),
+        (chosen("cause", "shown:9"), {"cause": "This option is no longer available. Choose again."}),
+        (typed("lost", "-1"), {"lost": "Enter hours as a number, such as 2.5"}),
+        (typed("lost", "nan"), {"lost": "Enter hours as a number, such as 2.5"}),
+        (typed("nodes", " ".join(map(str, range(201)))), {"nodes": "At most 200 nodes. You entered 201."}),
+        (typed("nodes", "n1\u202e"), {"nodes": "Enter node names, separated by commas"}),
+        (typed("action", "a" * 501), {"action": "At most 500 characters. You entered 501."}),
         (chosen("cause", "fault") | chosen("other_fault", "rdma_link"), {}),
         ({}, {}),
     ],
@@ -179,14 +179,14 @@ def test_a_mute_is_read():
     """For how long, where, and why."""
     state = chosen("until", "7d") | chosen("where", "everywhere") | typed("why", "known flake")
     assert read_mute({"values": state}) == (MuteForm(604_800, True, "known flake"), {})
-    assert read_mute({})[1] == {"until": "Choose for how long", "where": "Choose where"}
+    assert read_mute({})[1] == {"until": "Choose a duration", "where": "Choose a scope"}
 
 
 def test_the_job_of_a_message_is_picked_or_typed():
     """What was typed counts first."""
     assert read_which_job(chosen("job", "h2")) == (JobChoice("h2"), {})
     assert read_which_job(chosen("job", "h2") | typed("name", "llm-7b")) == (JobChoice(None, "llm-7b"), {})
-    assert read_which_job(typed("name", None)) == (JobChoice(), {"name": "Name a job"})
+    assert read_which_job(typed("name", None)) == (JobChoice(), {"name": "Enter a job"})
 
 
 def test_a_search_for_a_fault_gives_options():

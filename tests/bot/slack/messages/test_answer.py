@@ -40,7 +40,7 @@ logs/dmesg-gpu-017.log:812 (gpu-017) 2026-03-01 12:00:13Z
 logs/rank-7.log:40213 (rank 7)
   | RuntimeError: CUDA error: unspecified launch failure
   |     Compile with `TORCH_USE_CUDA_DSA` to see more.
-*Explains* collective_timeout x63 on ranks 0-6,8-63; peer_failure x8 on ranks 0,8,16,24,32,40,48,56
+*Also explains* collective_timeout x63 on ranks 0-6,8-63; peer_failure x8 on ranks 0,8,16,24,32,40,48,56
 *Do first* Drain gpu-017 and reboot it.* [disruptive: others feel it]*
   | scontrol update NodeName=gpu-017 State=DRAIN Reason="Xid 79 on GPU 0000:5d:00, job 47110"
 *Check* `nvidia-smi -L` lists 8 GPUs
@@ -77,14 +77,14 @@ Asked by @U012ABC
 """
 
 TOO_LITTLE_TEXT = """\
-# ❔ the job: not enough seen
+# ❔ the job: not enough evidence
 *No advice: not enough was seen to say what happened.*
 Only the launcher's output was there, and it ends before the first step.
 *Not seen, and would help:*
   • rank logs (ranks 0-31): none found; cannot tell: which rank failed
   • kernel log: not collected
   • 1 rule not judged, for want of: kernel log (1)
-Unasked: alerts JobFailed
+Automatic: alerts JobFailed
 (Report 31c4, rulebook 2026.3)
 [Evidence] [Close out] [Acknowledge / Assign… / Snooze… / Merge into…] [Run again / Mute this job… / Propose a rule…]
 """
@@ -136,7 +136,7 @@ def test_too_little_evidence_says_what_would_help():
         ),
         (
             HEALTHY,
-            "🟢 the job: completed, nothing failed. The run reached iteration 5000 of 5000 and ended by itself.",
+            "🟢 the job: completed, no failure found. The run reached iteration 5000 of 5000 and ended by itself.",
         ),
     ],
 )
@@ -173,7 +173,7 @@ def test_a_running_job_shows_its_progress_and_the_votes():
     votes = (Vote("silence", "no", ""), Vote("stacks", "not_observable", ""))
     going = replace(HEALTHY, phase="running", hang=Hang(votes=votes), progress=Progress(182, total_iterations=400))
     told = read(answer_message(going, CARD).blocks).splitlines()
-    assert [told[0], told[3]] == ["# 🟢 the job: running, nothing failed", "(last iteration 182 of 400)"]
+    assert [told[0], told[3]] == ["# 🟢 the job: running, no failure found", "(last iteration 182 of 400)"]
     assert told[4] == "(Hang not called: silence no, stacks not observable)"
 
 
@@ -182,9 +182,9 @@ def test_a_suspected_hang_says_how_to_be_sure():
     hang = Hang(votes=(Vote("silence", "yes", ""),), suspected=True, advice=("switch on the flight recorder",))
     told = read(answer_message(replace(HEALTHY, phase="running", hang=hang), CARD).blocks)
     assert told.startswith(
-        "# 🟠 the job: may hang\n*Look closer and stop nothing yet: it is suspected to hang, and that is not sure.*\n"
+        "# 🟠 the job: possible hang\n*Look closer and stop nothing yet: it is suspected to hang, and that is not sure.*\n"
     )
-    assert "*To be sure, one of these:*\n  • switch on the flight recorder\n" in told
+    assert "*To confirm, do one of these:*\n  • switch on the flight recorder\n" in told
 
 
 def test_a_closed_incident_is_short_and_shows_who_does_not_agree():
@@ -199,7 +199,7 @@ def test_a_closed_incident_is_short_and_shows_who_does_not_agree():
         "# ⚪ llm-70b: failed, closed",
         "*Closed by *@U1: ECC error, node n12 (bot: right)",
         "swapped the board",
-        "@U2 does not agree: GPU fell off, node n12 (bot: right, but not first)",
+        "@U2 disagrees: GPU fell off, node n12 (bot: right, but not first)",
     ]
     assert "@U3" not in read(message.blocks)
     assert _actions(message) == ["close_out", "evidence", "life", "more"]
@@ -231,7 +231,7 @@ def test_long_lists_say_how_much_is_left_out():
         "s … (625 more characters)",
         "more characters)",
         "| … 5 more lines",
-        "… and 5 more in Evidence",
+        "… and 5 more in the evidence file",
         "(Also found: gpu_fell_off_bus (likely), gpu_fell_off_bus (likely), gpu_fell_off_bus (likely), gpu_fell_off_bus (likely) and 1 more)",
         "  • … and 7 more\n",
     ]

@@ -37,9 +37,9 @@ QUIET = Handover("default", NOW - timedelta(hours=12), NOW, NONE, NONE, (), 0, N
 def test_a_quiet_shift_is_short():
     """The head, what there is none of, and where longer lists are."""
     assert read(message_of(QUIET).blocks) == (
-        "# Handover of the last 12 h\n"
+        "# Handover, last 12 h\n"
         "*nothing open, 0 nodes barred, 0 new, 0 closed*\n"
-        "(As of 2026-11-16 06:00:00Z; `signalbox incidents handover` in a shell has longer lists)\n"
+        "(As of 2026-11-16 06:00:00Z; for longer lists, run `signalbox incidents handover`)\n"
     )
 
 
@@ -63,7 +63,7 @@ def test_a_busy_shift_says_all_of_it():
         changed=NONE,
     )
     assert read(message_of(found).blocks) == (
-        "# Handover of the last 8 h\n"
+        "# Handover, last 8 h\n"
         "*9 incidents open, 1 node barred, 0 new, 1 closed*\n"
         "*Open: 9*\n"
         "• 1 llm-70b: GPU 3 fell off the bus (@U0ADA)\n"
@@ -71,7 +71,7 @@ def test_a_busy_shift_says_all_of_it():
         + "… and 3 more\n"
         "*Barred nodes: 1*\n"
         "  • gpu-017 (main) until 2026-11-18 06:00Z: GPU 3 left the bus twice\n"
-        "*To watch: they still ran when looked at: 1*\n"
+        "*To watch: still running when diagnosed: 1*\n"
         "• 3 llm-70b: no rank has made a step since 05:40\n"
         "*Waiting for people or workers*\n"
         "  • rule nccl-timeout, asked, proposed by grace\n"
@@ -79,7 +79,7 @@ def test_a_busy_shift_says_all_of_it():
         "  • work: 3 diagnoses waiting, 1 failed\n"
         "*Closed: 1*\n"
         "• 4 llm-70b: disk_full (ana)\n"
-        "(As of 2026-11-16 06:00:00Z; `signalbox incidents handover` in a shell has longer lists)\n"
+        "(As of 2026-11-16 06:00:00Z; for longer lists, run `signalbox incidents handover`)\n"
     )
 
 
@@ -113,22 +113,22 @@ def test_the_handover_in_slack(play):
     """To the person alone, at once; with `here` for all to see."""
     play.diagnose()
     assert play.workspace.command(ADA, CHANNEL, "/signalbox", "handover 8h").acknowledged
-    assert play.told()[-1].startswith("Handover of the last 8 h: 1 incident open")
+    assert play.told()[-1].startswith("Handover, last 8 h: 1 incident open")
     play.workspace.command(ADA, CHANNEL, "/signalbox", "handover here")
-    assert play.answers()[-1].text.startswith("Handover of the last 12 h")
+    assert play.answers()[-1].text.startswith("Handover, last 12 h")
     play.workspace.command(ADA, CHANNEL, "/signalbox", "handover soon")
-    assert "no span of time" in play.told()[-1]
+    assert "not a time span" in play.told()[-1]
 
 
 def test_the_digest_in_slack(play):
     """A worker makes it, and the person alone gets it; a week that is none is told at once."""
     play.diagnose()
     play.workspace.command(ADA, CHANNEL, "/signalbox", "digest now")
-    assert play.told()[-1].startswith("Working out the digest of")
+    assert play.told()[-1].startswith("Preparing the digest for")
     play.settle()
     told = play.workspace.ephemerals(CHANNEL, ADA)[-1]
-    assert told.text.startswith("Failures of training jobs, week")
-    assert "to you alone" in text_of(told)
+    assert told.text.startswith("Training job failures, week")
+    assert "only to you" in text_of(told)
     play.workspace.click(ADA, CHANNEL, told.ts, "digest_open")
     play.settle()
     assert "lm-tiny" in text_of(play.workspace.ephemerals(CHANNEL, ADA)[-1])

@@ -18,13 +18,13 @@ def test_the_home_tab_lists_the_latest_and_what_it_sees():
     view = home(FOUND[:1], CLUSTERS, now=NOON, total=40)
     told = read(view["blocks"])
     assert (
-        told[told.index("# Of late") :]
+        told[told.index("# Recent incidents") :]
         == """\
-# Of late
+# Recent incidents
 llm-0: A GPU fell off the bus (2026-03-01 12:00:00Z, not closed) [Open]
 (… 39 more: /signalbox incidents)
 ---
-# What it sees
+# Connected sources
 *alpha*
 ✓ slurm: 3 jobs of today
 *✗ logs (loki)*: 403: token is wrong
@@ -38,7 +38,7 @@ llm-0: A GPU fell off the bus (2026-03-01 12:00:00Z, not closed) [Open]
 def test_an_empty_home_tab_says_so():
     """Before the first incident."""
     told = read(home([], [], now=NOON)["blocks"])
-    assert ("No incident yet.\n" in told, "No cluster is configured.\n" in told) == (True, True)
+    assert ("No incidents yet.\n" in told, "No cluster is configured.\n" in told) == (True, True)
 
 
 def test_home_tabs_of_hostile_texts_fit():

@@ -87,7 +87,7 @@ def test_clusters_with_what_their_sources_said():
 ✓ slurm: 3 jobs of today
 *✗ logs (loki)*: 403: token is wrong
 … metrics (prometheus)
-(`signalbox config check` in a shell says more)
+(for details, run `signalbox config check`)
 """
     )
 

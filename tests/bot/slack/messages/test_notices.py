@@ -46,7 +46,7 @@ GAP = Gap("denied", "loki", "403: token is wrong", rules_out="whether it knows t
 *✗ loki*: timed out after 20 s
 … prometheus
 Asked by @U1
-(The answer comes here, in 60 s at the latest, with whatever has come by then)
+(The result appears here within 60 s, based on what has arrived by then)
 """,
         ),
         (
@@ -54,50 +54,50 @@ Asked by @U1
             """\
 # ⏳ llm-7b: looking for the job
 Asked by the alert JobHung
-(The answer comes here, in 20 s at the latest, with whatever has come by then)
+(The result appears here within 20 s, based on what has arrived by then)
 """,
         ),
         (
             not_collected("llm-7b", "No source gave anything in 60 s", "error e81f", "h", [GAP]),
             """\
-# ❔ llm-7b: nothing could be collected
+# ❔ llm-7b: no data could be collected
 *No source gave anything in 60 s*
   • loki: 403: token is wrong; cannot tell: whether it knows the job
-(Error e81f, also in the log of Signalbox)
+(Error e81f. See the Signalbox log.)
 [Run again]
 """,
         ),
         (
             not_done("The form could not be kept.", "work 17"),
-            "*The form could not be kept.*\n(Work 17, also in the log of Signalbox)\n",
+            "*The form could not be kept.*\n(Work 17. See the Signalbox log.)\n",
         ),
-        (request_accepted("llm-7b"), "Looking at llm-7b; the answer comes in this channel.\n"),
-        (request_accepted("llm-7b", private=True), "Looking at llm-7b; the answer comes to you alone.\n"),
+        (request_accepted("llm-7b"), "Diagnosing llm-7b. I'll post the result here.\n"),
+        (request_accepted("llm-7b", private=True), "Diagnosing llm-7b. I'll send the result only to you.\n"),
         (
             request_accepted("llm-7b", there=True, link_to="https://acme.slack.com/p1"),
             (
-                "llm-7b is being diagnosed in this channel, or was a moment ago: see the answer "
-                "<https://acme.slack.com/p1>; its menu has “Run again”.\n"
+                "llm-7b is already being diagnosed in this channel, or was a moment ago: see the answer "
+                "<https://acme.slack.com/p1>. To diagnose it again, use “Run again” in its menu.\n"
             ),
         ),
         (
             opening_words("llm-7b", "it ended: FAILED, exit code 1", ["S0OPS"]),
-            "llm-7b ended badly: the answer comes here. @S0OPS\nit ended: FAILED, exit code 1\n",
+            "llm-7b failed. I'll post the diagnosis here. @S0OPS\nit ended: FAILED, exit code 1\n",
         ),
         (
             unknown_job("lm7b", [Candidate("c1", "llm-7b", "4711, failed 2 h ago")], [GAP]),
             """\
-*No job “lm7b” is known.*
+*No job “lm7b” found.*
 Did you mean one of these?
 llm-7b (4711, failed 2 h ago) [Diagnose]
-*Could not be asked:*
+*Unavailable sources:*
   • loki: 403: token is wrong; cannot tell: whether it knows the job
 (Usage: /diagnose JOB [last 2h] [private] [deep])
 """,
         ),
         (
             recent_jobs([]),
-            "*No job of yours failed of late.*\n(Usage: /diagnose JOB [last 2h] [private] [deep])\n",
+            "*None of your jobs failed recently.*\n(Usage: /diagnose JOB [last 2h] [private] [deep])\n",
         ),
         (
             usage("“lst” is not understood."),
@@ -105,21 +105,21 @@ llm-7b (4711, failed 2 h ago) [Diagnose]
         ),
         (
             refused("diagnose", "S0OPS", "in this channel"),
-            "You may not diagnose in this channel.\nAsk @S0OPS, who may.\n",
+            "You don't have permission to diagnose in this channel.\nAsk @S0OPS for access.\n",
         ),
-        (refused("mute", None), "You may not mute.\nAsk who runs Signalbox here.\n"),
+        (refused("mute", None), "You don't have permission to mute.\nAsk your Signalbox admin for access.\n"),
         (
             held_back([Held("a", "Disk full", "https://x.example/1"), Held("b", "Disk full")]),
             """\
-*2 more failures this hour, not posted one by one:*
+*2 more failures this hour, not posted separately:*
 *• a*: Disk full page <https://x.example/1>
 *• b*: Disk full
-(/signalbox incidents lists all; /diagnose JOB shows one)
+(/signalbox incidents lists them all. /diagnose JOB shows a single job.)
 """,
         ),
         (
             reminder("llm-7b", "U1", "h"),
-            "@U1 *What was it in the end with llm-7b?*\n[Close out] [Later] [Not needed]\n",
+            "@U1 *What was the cause of the failure of llm-7b?*\n[Close out] [Later] [Not needed]\n",
         ),
     ],
 )
