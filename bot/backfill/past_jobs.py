@@ -95,7 +95,7 @@ def past_jobs(
                     (told if each.told else untold).setdefault(each.key, each)
     newest = sorted([*told.values(), *untold.values()], key=lambda each: (-each.ended, each.key))
     if len(newest) > MOST:
-        troubles[f"{len(newest) - MOST} older ends of jobs are left out: at most {MOST} are looked at"] = None
+        troubles[f"{len(newest) - MOST} older ended jobs are skipped: at most {MOST} are read"] = None
     return PastJobs(tuple(newest[:MOST]), len(known), len(fine), tuple(troubles))
 
 
@@ -115,7 +115,7 @@ def _past_jobs(asked: _Query, job: JobSummary, now: float, *, timeouts: bool) ->
             )
     elif classify_end(job.state, None, None, timeouts=timeouts) in ("bad", "untold"):
         ended = job.end if job.end is not None else job.start if job.start is not None else now
-        how = f"{asked.name} knows its logs" if job.state is None else job.state
+        how = f"{asked.name} has its logs" if job.state is None else job.state
         yield PastJob(asked.cluster, job.id, job.name, f"{job.start}", ended, how, False, job.namespace)
 
 
@@ -131,7 +131,7 @@ def _list_jobs(asked: _Query, start: float, end: float, troubles: dict[str, None
         begin, until = spans.pop()
         (answer,) = side_by_side([_question(asked.finder, begin, until)], Deadline.within(PATIENCE))
         if isinstance(answer, SourceFailed):
-            troubles[f"{asked.name} of {asked.cluster} could not be asked: {answer}"[:300]] = None
+            troubles[f"cannot list jobs from {asked.name} of {asked.cluster}: {answer}"[:300]] = None
             continue
         if len(answer) >= FULL and until - begin > SHORTEST and asked.ends:
             middle = (begin + until) / 2

@@ -128,7 +128,7 @@ class Backfill:
         """
         clusters = self.config.of_tenant(question.tenant)
         if not any(cluster.connectors for cluster in clusters):
-            raise SignalboxError("no connector is configured that knows jobs; see `signalbox config example`")
+            raise SignalboxError("no configured connector lists jobs; see `signalbox config example`")
         if resume and (before := _question(self.notes)) is not None:
             question = msgspec.structs.replace(before, limit=question.limit)
         timeouts = self.config.serve.endings.timeouts
@@ -157,7 +157,7 @@ class Backfill:
         except SignalboxError as error:
             found = _note(job, error=str(error)[:_REASON])
         except Exception as error:  # noqa: BLE001 - the outer door: one job must not end the others
-            found = _note(job, error=f"an error of Signalbox itself: {type(error).__name__}: {error}"[:_REASON])
+            found = _note(job, error=f"internal error: {type(error).__name__}: {error}"[:_REASON])
         return msgspec.structs.replace(found, seconds=round(time.monotonic() - begun, 2))
 
     def _answered(self, question: Question, job: PastJob, folder: Path) -> JobNote:
@@ -274,9 +274,7 @@ class _Notes:
             shutil.move(fresh, path)
             self._file = path.open("ab")
         except OSError as error:
-            raise SignalboxError(
-                f"{path}: the notes of the backfill cannot be written: {error.strerror or error}"
-            ) from error
+            raise SignalboxError(f"{path}: cannot write the backfill notes: {error.strerror or error}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -290,16 +288,14 @@ class _Notes:
             self._file.write(msgspec.json.encode(job_note) + b"\n")
             self._file.flush()
         except OSError as error:
-            raise SignalboxError(
-                f"{self._path}: the notes of the backfill cannot be written: {error.strerror or error}"
-            ) from error
+            raise SignalboxError(f"{self._path}: cannot write the backfill notes: {error.strerror or error}") from error
 
 
 def _lines(path: Path) -> list[bytes]:
     try:
         if path.stat().st_size > LONGEST_NOTES:
             raise UnreadableInput(
-                f"{path}: the notes are larger than {LONGEST_NOTES:,} bytes; begin anew without --resume"
+                f"{path}: the notes are larger than {LONGEST_NOTES:,} bytes; start over without --resume"
             )
         return path.read_bytes().split(b"\n")[:-1]  # what stands after the last line break was cut by a kill
     except FileNotFoundError:

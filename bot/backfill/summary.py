@@ -222,21 +222,21 @@ def text(found: BackfillSummary) -> str:
     head = [
         (
             f"Past jobs from {found.start:%Y-%m-%d %H:%M}Z to {found.end:%Y-%m-%d %H:%M}Z: {found.listed} listed, "
-            f"{found.fine} had ended well, {found.looked} looked at"
+            f"{found.fine} completed, {found.looked} diagnosed"
         ),
         (
             f"Failed: {found.failed}; with a diagnosis: {found.answered}{_share(found.answered, found.failed)}; "
-            f"nothing had failed: {found.well}; could not be looked at: {sum(found.unread.values()) + found.more_unread}"
+            f"no failure found: {found.well}; not diagnosed: {sum(found.unread.values()) + found.more_unread}"
         ),
         (
-            f"It would have posted {many(told.posted, 'message')}, {told.a_day:g} a day, {told.most} on the busiest; "
-            f"{told.counted} repeats counted in place, {told.held} held back by the cap"
+            f"Would have posted: {many(told.posted, 'message')}, {told.a_day:g} a day, {told.most} on the busiest day; "
+            f"{told.counted} repeats counted in existing messages, {told.held} held back by the limit"
         ),
     ]
     if len(told.channels) > 1:
-        head.append("Into: " + ", ".join(f"{channel} {count}" for channel, count in told.channels.items()))
+        head.append("Channels: " + ", ".join(f"{channel} {count}" for channel, count in told.channels.items()))
     faults = [
-        f"  {fault.count:>5}  {fault.fault:<28} {fault.title}{f' ({fault.weak} of them no more than a guess)' if fault.weak else ''}"
+        f"  {fault.count:>5}  {fault.fault:<28} {fault.title}{f' ({fault.weak} of them weak)' if fault.weak else ''}"
         for fault in found.faults
     ]
     return "\n".join(
@@ -244,16 +244,16 @@ def text(found: BackfillSummary) -> str:
             *head,
             *_section("By fault:", faults),
             *_section(
-                "Without an answer:",
+                "Without a diagnosis:",
                 [line for undiagnosed_job in found.unanswered for line in _lines(undiagnosed_job)],
                 found.more_unanswered,
             ),
             *_section(
-                "Could not be looked at:",
+                "Not diagnosed:",
                 [f"  {count:>5}  {why}" for why, count in found.unread.items()],
                 found.more_unread,
             ),
-            *_section("Systems that gave less:", [f"  {trouble}" for trouble in found.troubles]),
+            *_section("Incomplete sources:", [f"  {trouble}" for trouble in found.troubles]),
             *_foot(found),
         ]
     )
@@ -264,11 +264,11 @@ def _foot(found: BackfillSummary) -> list[str]:
     if found.median_seconds is not None:
         lines.append(f"Median time for one job: {found.median_seconds:g} s")
     if found.kept or found.there:
-        lines.append(f"Kept as backfilled incidents: {found.kept}; were there before: {found.there}")
+        lines.append(f"Stored as backfilled incidents: {found.kept}; already stored: {found.there}")
     if found.left:
-        lines.append(f"{found.left} older failures were left out (--limit)")
+        lines.append(f"{found.left} older failures skipped (--limit)")
     if found.open:
-        lines.append(f"{found.open} not looked at yet: --resume goes on with them")
+        lines.append(f"{found.open} not diagnosed yet; continue with --resume")
     return ["", *lines] if lines else []
 
 
@@ -280,7 +280,7 @@ def _section(title: str, lines: Sequence[str], more: int = 0) -> list[str]:
 
 def _lines(undiagnosed_job: UndiagnosedJob) -> list[str]:
     head = f"  {undiagnosed_job.ended:%Y-%m-%d %H:%M}Z  {undiagnosed_job.job}: {undiagnosed_job.summary}"
-    return [head, *([f"      stands out: {undiagnosed_job.stands_out}"] if undiagnosed_job.stands_out else [])]
+    return [head, *([f"      unusual: {undiagnosed_job.stands_out}"] if undiagnosed_job.stands_out else [])]
 
 
 def _share(part: int, whole: int) -> str:

@@ -87,14 +87,14 @@ def chat(port: int, tell: Callable[[str], None], *, duplicate: bool = False) -> 
             service.start()
             while not ready.wait(0.1):
                 if problem or not service.is_alive():
-                    raise SignalboxError(f"the service did not start: {problem[0] if problem else 'it ended'}")
+                    raise SignalboxError(f"the service failed to start: {problem[0] if problem else 'it exited'}")
             try:
                 yield Demo(address, workspace)
             finally:
                 over.set()
                 service.join(20)
     except OSError as error:
-        raise SignalboxError(f"127.0.0.1:{port} cannot be listened on: {error.strerror}") from error
+        raise SignalboxError(f"cannot listen on 127.0.0.1:{port}: {error.strerror}") from error
     finally:
         shutil.rmtree(state, ignore_errors=True)
 

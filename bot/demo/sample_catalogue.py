@@ -7,7 +7,7 @@ from dataclasses import dataclass
 ACTIONS = (
     "node drained and swapped",
     "restarted from the last checkpoint",
-    "mended in the code",
+    "fixed in the code",
     "image rolled back",
     "",
 )

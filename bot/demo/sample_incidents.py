@@ -55,8 +55,8 @@ def fill_store(
         ).first()
     if real is not None:
         raise SignalboxError(
-            "the store has incidents of your own, and made-up ones would spoil their figures: "
-            "name an empty folder in SIGNALBOX_STATE"
+            "the store has real incidents, and made-up ones would distort their statistics: "
+            "set SIGNALBOX_STATE to an empty folder"
         )
     count, still_open = 0, []
     with store.errors(), store.session(write=True) as session:
@@ -229,7 +229,7 @@ def _failed(
         runs,
         verdict=verdict,
         phase="hung" if ill.fault == "collective_timeout" else "failed",
-        words="No rule says what failed." if silent else found[0].summary,
+        words="No rule matched." if silent else found[0].summary,
         found=tuple(found),
         decision=Decision(
             "requeue_without" if blamed and not silent else "requeue",
@@ -271,7 +271,7 @@ def _pick_blamed_node(chance: random.Random, nodes: Sequence[str]) -> str:
 def _diagnosis(play: _Generator, ill: SampleFault, rule: str, blamed: str | None, run: Attempt) -> Diagnosis:
     known = play.rulebook.faults.get(ill.fault)
     title = known.title if known is not None else ill.fault
-    suspects = (Suspect("node", blamed, why="its kernel names the device"),) if blamed else ()
+    suspects = (Suspect("node", blamed, why="its kernel log names the device"),) if blamed else ()
     return Diagnosis(
         1,
         ill.fault,

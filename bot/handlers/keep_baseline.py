@@ -1,7 +1,8 @@
-"""Keeps runs that ended well, so that failed ones of the same family have something to be compared with.
+"""Keeps successful runs as baselines for failed runs of the same family.
 
-Slow beside a diagnosis, for all lines are fetched and read; so it is work of its own, for one run of a family a day, of bounded
-size. A run that its scheduler calls well and in which the rules see a failure is no good run.
+This is slow compared to a diagnosis, because all lines are fetched and read. So it is a task of its own: one run per family and
+day, of
+limited size. A run that the scheduler calls successful but in which rules find a failure is not kept.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ from bot.rulebase.loader import Knowledge
 from bot.store.baselines import family_of, keep
 from bot.store.database import Database
 
-MOST_BYTES = 2 << 30  # of a run's logs; a larger one is not read
+MOST_BYTES = 2 << 30  # bytes of logs; larger runs are skipped
 
 
 @dataclass(frozen=True, slots=True)
 class KeepBaselineHandler:
-    """A worker's knowledge of how to keep one."""
+    """Keeps baselines for a worker."""
 
     store: Database
     known: Knowledge
     config: Config
 
     def do(self, work: QueuedTask) -> TaskResult:
-        """Do one order; the result says what came of it, in words."""
+        """Handle one task; the result says what happened."""
         order = msgspec.json.decode(work.payload, type=KeepBaselinePayload)
         spool, _ = spool_of(self.config.collect)
         spool.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # in a place of its own: whoever diagnoses this job meanwhile must not be given these files, nor lose any to them
+        # in a folder of its own: a concurrent diagnosis of this job must neither see nor lose these files
         with tempfile.TemporaryDirectory(prefix="good-run-", dir=spool) as place:
             request = JobRequest(
                 order.job,
@@ -57,7 +58,7 @@ class KeepBaselineHandler:
             try:
                 located, collected = gather(self.known, self.config, request)
             except JobNotFound:
-                return TaskResult("not kept: its scheduler does not know it any more")
+                return TaskResult("not kept: its scheduler no longer knows the job")
             label = f"{located.record.job.name or order.job}, job {located.record.job.id or order.job}"
             return TaskResult(keep_bundle(self.store, self.known, collected.folder, tenant=order.tenant, label=label))
 
@@ -65,16 +66,16 @@ class KeepBaselineHandler:
 def keep_bundle(
     store: Database, known: Knowledge, folder: Path, *, tenant: str, label: str, answer: DiagnosisResult | None = None
 ) -> str:
-    """Keep the run of a bundle, where it is one that ended well; what came of it, in words. `answer`: its diagnosis.
+    """Keep the run of a bundle if it was successful; return what happened. `answer`: its diagnosis.
 
     Raises:
-        SignalboxError: the bundle cannot be read, or the store not be used.
+        SignalboxError: the bundle cannot be read, or the store is unavailable.
     """
     size = sum(
         path.lstat().st_size for path in (folder / "logs").rglob("*") if path.is_file() and not path.is_symlink()
     )
     if size > MOST_BYTES:
-        return f"not kept: its logs have {size >> 20} MiB, and at most {MOST_BYTES >> 20} are read"
+        return f"not kept: its logs are {size >> 20} MiB, more than the limit of {MOST_BYTES >> 20} MiB"
     answer = answer or diagnose_bundle(known, folder, workers=1)
     reason = unsuitable_reason(answer.report)
     if reason is not None:
@@ -86,4 +87,4 @@ def keep_bundle(
     if good is None:
         return f"not kept: {gaps[-1].reason if gaps else 'it has no logs'}"
     keep(store, family, replace(good, label=label), datetime.now(UTC), tenant=tenant)
-    return f"kept as the good run of {family.split('|')[0]}: {len(good.counts)} events of {good.lines} lines"
+    return f"kept as the baseline of {family.split('|')[0]}: {len(good.counts)} events of {good.lines} lines"

@@ -71,10 +71,10 @@ def record_successful_run(session: Session, end: SuccessfulRun, now: datetime) -
 def unsuitable_reason(report: Report) -> str | None:
     """Why a run is none that others may be measured by; None where it is one."""
     if report.verdict != "no_fault":
-        return f"it did not end well by its own lines ({report.verdict})"
+        return f"its logs show that it did not complete ({report.verdict})"
     state = (report.job.state or "").upper()
     if state.partition(" ")[0].rstrip("+") != DONE:
-        return f"its scheduler says {state.lower() or 'nothing'} of its end, and not completed"
+        return f"its scheduler reports {state.lower() or 'no state'}, not completed"
     if report.hang.suspected or report.hang.called:
         return "it may have hung"
     return None

@@ -53,9 +53,9 @@ class JobWatcherSettings:
 
     def __post_init__(self) -> None:
         if self.every < 1:
-            raise ValueError(f"every: {self.every:g} s is too often: a look takes the scheduler some work")
+            raise ValueError(f"every: {self.every:g} s is too often: each check costs the scheduler work")
         if self.most < 1:
-            raise ValueError("most: less than one diagnosis in a look; switch it off with `on: false`")
+            raise ValueError("most: must be at least 1; to turn it off, set `on: false`")
 
 
 class HookRefused(SignalboxError):  # noqa: N818 - an outcome
@@ -100,7 +100,7 @@ def describe_end(state: str | None, exit_code: int | None, signal: int | None) -
     told = [_word(state)] if _word(state) else []
     told += [f"exit code {exit_code}"] if exit_code else []
     told += [f"signal {signal}"] if signal else []
-    return ", ".join(told) or "how is not told"
+    return ", ".join(told) or "unknown how"
 
 
 def fold_window(ended: float, now: float, longest: float) -> float:
@@ -160,7 +160,7 @@ def _form_fields(body: bytes) -> Mapping[str, Any]:
     try:
         pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
     except ValueError as error:  # too many, or no UTF-8
-        raise HookRefused(f"this is no form: {str(error)[:200]}") from None
+        raise HookRefused(f"not a form: {str(error)[:200]}") from None
     return dict(pairs)
 
 
@@ -168,9 +168,9 @@ def _json(body: bytes) -> Mapping[str, Any]:
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise HookRefused(f"this is no JSON: {str(error)[:200]}") from None
+        raise HookRefused(f"not JSON: {str(error)[:200]}") from None
     if not isinstance(found, dict):
-        raise HookRefused('this is no JSON object: send {"job": …, "state": …}')
+        raise HookRefused('not a JSON object: send {"job": …, "state": …}')
     return found
 
 
@@ -180,7 +180,7 @@ def _text(fields: Mapping[str, Any], key: str) -> str:
     if text is None:
         return ""
     if not isinstance(text, str) or len(text) > LONGEST or not text.isprintable():
-        raise HookRefused(f"`{key}` is no text of at most {LONGEST} printable characters")
+        raise HookRefused(f"`{key}` must be text of at most {LONGEST} printable characters")
     return text.strip()
 
 
@@ -189,7 +189,7 @@ def _exit(value: Any) -> tuple[int | None, int | None]:
         return None, None
     found = re.fullmatch(r"(\d{1,5})(?::(\d{1,5}))?", str(value)) if not isinstance(value, bool) else None
     if found is None:
-        raise HookRefused("`exit_code` is neither a number nor code and signal, as 1:0")
+        raise HookRefused("`exit_code` must be a number, or code and signal such as 1:0")
     return int(found[1]), int(found[2]) if found[2] is not None else None
 
 
@@ -198,5 +198,5 @@ def _timestamp(value: Any) -> float | None:
         return None
     found = re.fullmatch(r"\d{9,11}(?:\.\d{1,9})?", str(value)) if not isinstance(value, bool) else None
     if found is None:
-        raise HookRefused("`ended` is no time in seconds since the epoch")
+        raise HookRefused("`ended` must be a time in seconds since the epoch")
     return float(found[0])

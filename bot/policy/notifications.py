@@ -29,7 +29,7 @@ class Cap:
 
     def __post_init__(self) -> None:
         if self.posts < 1:
-            raise ValueError("posts: less than one message; leave the channel out instead")
+            raise ValueError("posts: must be at least 1; to turn a channel off, leave it out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class RolloutChannel:
 
     def __post_init__(self) -> None:
         if not 0 <= self.precision < 1:
-            raise ValueError("precision: a share from 0 to below 1; no number of answers confirms 1")
+            raise ValueError("precision: must be at least 0 and below 1; no number of answers confirms 1")
         if self.close_outs < 1:
-            raise ValueError("close_outs: less than one")
+            raise ValueError("close_outs: must be at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ def decide(
     if before is not None and again.count > 1 and now < before.said + before.pause:
         return Decision("count", f"the same failure for the {_ordinal(again.count)} time", again)
     if not room(posted, now, cap or Cap()):
-        return Decision("hold", "the channel had its share of messages", again)
+        return Decision("hold", "the channel reached its message limit", again)
     why = "the first of its kind" if again.count == 1 else f"the same failure, now {again.count} times"
     return Decision("post", why, _announced(again, now, flapping))
 

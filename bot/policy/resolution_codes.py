@@ -12,8 +12,8 @@ VERDICTS: Mapping[Verdict, str] = {
     "right": "right",
     "right_not_first": "right, but not first",
     "wrong": "wrong",
-    "abstained_rightly": "rightly did not say",
-    "not_looked_at": "not looked at",
+    "abstained_rightly": "correctly gave no cause",
+    "not_looked_at": "not reviewed",
 }
 JUDGED: tuple[Verdict, ...] = ("right", "right_not_first", "wrong")  # those of an answer that named a fault
 NAMELESS: Mapping[Cause, str] = {"no_rule": "no rule fits", "unknown": "still unknown"}  # causes without a fault

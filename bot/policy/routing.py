@@ -32,29 +32,29 @@ class Subscription:
     to: str
     """The id of a channel (C…, G…) or of a user (U…, W…), who gets a direct message."""
     tenant: str = "default"
-    """Whose jobs."""
+    """Users whose jobs match."""
     users: tuple[str, ...] = ()
     """Of the scheduler."""
     partitions: tuple[str, ...] = ()
-    """Partitions of Slurm, or namespaces of Kubernetes."""
+    """Slurm partitions or Kubernetes namespaces."""
     names: tuple[str, ...] = ()
-    """Patterns of names of jobs, as `llm-*`."""
+    """Job name patterns such as `llm-*`."""
     clusters: tuple[str, ...] = ()
-    """By their names here."""
+    """Cluster names from this configuration."""
     min_gpus: int = 0
-    """At least so many GPUs."""
+    """The minimum number of GPUs."""
     faults: tuple[str, ...] = ()
-    """Patterns of the fault found first, as `nccl_*`."""
+    """Patterns of the top fault, such as `nccl_*`."""
     owners: tuple[str, ...] = ()
-    """Who must act, as `hardware`."""
+    """Owners of the fault, such as `hardware`."""
 
     def __post_init__(self) -> None:
         if not (_CHANNEL.fullmatch(self.to) or _USER.fullmatch(self.to)):
             raise ValueError(
-                f"to: {self.to[:80]!r} is no id of a channel (C…) or user (U…): Slack shows it under About"
+                f"to: {self.to[:80]!r} is not a channel ID (C…) or user ID (U…). Slack shows the ID under About."
             )
         if self.min_gpus < 0:
-            raise ValueError("min_gpus: less than no GPU")
+            raise ValueError("min_gpus: must not be negative")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class People:
         wrong = [user for user in self.users.values() if not _USER.fullmatch(user)]
         wrong += [group for group in self.groups.values() if not _GROUP.fullmatch(group)]
         if wrong:
-            raise ValueError(f"{wrong[0][:80]!r} is no id: users have U…, user groups S…")
+            raise ValueError(f"{wrong[0][:80]!r} is not an ID: users start with U, user groups with S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +144,14 @@ def destinations(
     to this one channel, and nobody is called.
     """
     if only is not None:
-        return (Destination(only, direct=False, why=("all goes here until its answers are confirmed",)),)
+        return (Destination(only, direct=False, why=("everything goes here until the answers are confirmed",)),)
     found: dict[str, list[str]] = {}
     for subscription in subscriptions:
         why = wanted(subscription, report, job)
         if why is not None:
             found.setdefault(subscription.to, []).append(why)
     if not found and announce is not None:
-        found[announce] = ["nobody subscribed it"]
+        found[announce] = ["no subscription matches"]
     calls = mentions(report, job, people or People())
     made = []
     for to, reasons in list(found.items())[:MOST_DESTINATIONS]:
@@ -169,10 +169,10 @@ def wanted(subscription: Subscription, report: Report, job: JobFacts) -> str | N
     checks: Sequence[tuple[Sequence[str], Sequence[str], str]] = (
         (subscription.users, [job.user] if job.user else [], "user {}"),
         (subscription.partitions, places, "partition {}"),
-        (subscription.names, [text for text in (job.name, job.id) if text], "jobs called {}"),
+        (subscription.names, [text for text in (job.name, job.id) if text], "job name {}"),
         (subscription.clusters, [job.cluster], "cluster {}"),
         (subscription.faults, [first] if first else [], "fault {}"),
-        (subscription.owners, [report.decision.owner], "{} must act"),
+        (subscription.owners, [report.decision.owner], "owner {}"),
     )
     why = []
     for patterns, values, words in checks:
@@ -196,9 +196,9 @@ def mentions(report: Report, job: JobFacts, people: People) -> tuple[Mention, ..
     sure = bool(report.diagnoses) and report.diagnoses[0].band != "weak"
     group = people.groups.get(owner) if sure and report.verdict == "fault" else None
     if group is not None:
-        return (Mention("group", group, f"{owner} must act"),)
+        return (Mention("group", group, f"owner {owner}"),)
     user = people.users.get(job.user or "")
-    return (Mention("user", user, "whose job it was"),) if user is not None else ()
+    return (Mention("user", user, "owner of the job"),) if user is not None else ()
 
 
 def link_of(job: JobFacts) -> Link:

@@ -1,7 +1,8 @@
-"""Work that outlives whoever was asked for it: written down first, claimed by one worker, taken up again if that one dies.
+"""A durable task queue: tasks are stored first, claimed by one worker, and retried if that worker dies.
 
-Two people, ten alerts and a second delivery that ask for the same are one piece of work: of one key at most one is open.
-The same on SQLite and PostgreSQL: one UPDATE ... RETURNING claims.
+Two people, ten alerts and a redelivery that ask for the same get one task: a key has at most one open task. Works the same on
+SQLite
+and PostgreSQL.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from bot.store.states import OPEN_WORK, WorkState
 from bot.store.tables import WorkRow
 
 MOST_TRIES = 3
-LOST_AFTER = 60.0  # seconds without a sign of life of its worker: then somebody else takes it up
+LOST_AFTER = 60.0  # seconds without a heartbeat until another worker retries the task
 InTransaction = Callable[
     [Session], str | None
-]  # written in the same transaction; gives the result where it is known only there
+]  # runs in the same transaction; returns the result if only known there
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRequest:
-    """What is asked for. `key`: the same for requests that are one piece of work; `payload`: JSON."""
+    """A requested task. `key`: equal for requests that share a task; `payload`: JSON."""
 
     kind: str
     key: str
@@ -38,7 +39,7 @@ class TaskRequest:
 
 @dataclass(frozen=True, slots=True)
 class QueuedTask:
-    """A piece of work. `payload`: JSON; `result`: what came of it, as its kind says."""
+    """A task. `payload`: JSON; `result`: its outcome, depending on the kind."""
 
     id: int
     kind: str
@@ -63,18 +64,21 @@ class AcceptsTasks(Protocol):
         """Enqueue a task; see `TaskQueue.enqueue`."""
 
     def counts(self) -> dict[str, int]:
-        """How many tasks are in each state."""
+        """Return the number of tasks by state."""
 
 
 class TaskQueue(Repository):
-    """The work in one database."""
+    """The task queue in one database."""
 
     def enqueue(self, wanted: TaskRequest, now: datetime, fold: float = 0.0) -> tuple[QueuedTask, bool]:
-        """Ask for work; whether it is new. The same key folds into what is open, or was done at most `fold` seconds ago."""
+        """Request a task; whether it is new.
+
+        Requests with the same key join an open task, or one completed at most `fold` seconds ago.
+        """
         return self.database.write(lambda session: enqueue_task(session, wanted, now, fold))
 
     def claim(self, worker: str, now: datetime) -> QueuedTask | None:
-        """The oldest work that waits, now this worker's; None where there is none."""
+        """Claim the oldest waiting task for this worker; None if there is none."""
         first = select(WorkRow.id).where(col(WorkRow.state) == WorkState.WAITING).order_by(col(WorkRow.id)).limit(1)
         with self.database.errors(), self.database.session() as session:
             if session.exec(first).first() is None:
@@ -85,32 +89,32 @@ class TaskQueue(Repository):
             return None if row is None else _queued_task(row)
 
     def heartbeat(self, work_id: int, worker: str, now: datetime) -> bool:
-        """Say that the worker lives; whether the work is still its own."""
+        """Record a heartbeat; whether the task still belongs to this worker."""
         return self._change(work_id, worker, {"beat_at": now})
 
     def spool(self, work_id: int, worker: str, spooled: str) -> bool:
-        """Keep what it has got so far (JSON), for whoever takes it up again; whether it was still this worker's."""
+        """Store intermediate data (JSON) for a retry; whether the task still belongs to this worker."""
         return self._change(work_id, worker, {"spooled": spooled})
 
     def complete(
         self, work_id: int, worker: str, now: datetime, result: str, within: InTransaction | None = None
     ) -> bool:
-        """Say what came of it; whether it was still this worker's. `within` is done in the same transaction, if it was."""
+        """Complete a task; whether it still belonged to this worker. `within` runs in the same transaction if so."""
         values = {"state": WorkState.DONE, "done_at": now, "result": result[:2000], "error": None}
         return self._change(work_id, worker, values, within)
 
     def fail(self, work_id: int, worker: str, now: datetime, error: str, within: InTransaction | None = None) -> bool:
-        """Say that it cannot be done."""
+        """Mark a task as failed."""
         return self._change(work_id, worker, {"state": WorkState.FAILED, "done_at": now, "error": error[:2000]}, within)
 
     def reclaim(self, now: datetime) -> int:
-        """Put back what lost its worker, and give up what was begun too often; how many were touched."""
+        """Requeue tasks of dead workers and fail those with too many tries; return how many changed."""
         lost = (col(WorkRow.state) == WorkState.RUNNING, col(WorkRow.beat_at) < now - timedelta(seconds=LOST_AFTER))
-        given_up = "its worker died, and so did those that took it up again"
+        given_up = "its worker died, and so did those that retried it"
         with (
             self.database.errors(),
             self.database.session() as session,
-        ):  # every worker asks every second: no lock for nothing
+        ):  # every worker polls every second: avoid needless locks
             if session.exec(select(WorkRow.id).where(*lost).limit(1)).first() is None:
                 return 0
         with self.database.errors(), self.database.session(write=True) as session:
@@ -123,7 +127,7 @@ class TaskQueue(Repository):
             return int(over.rowcount) + int(back.rowcount)
 
     def work(self, work_id: int) -> QueuedTask | None:
-        """One piece of work; None where there is none of that id."""
+        """Return a task; None if the id is unknown."""
         with self.database.errors(), self.database.session() as session:
             row = session.get(WorkRow, work_id)
             return None if row is None else _queued_task(row)
@@ -150,7 +154,7 @@ class TaskQueue(Repository):
 
 
 def enqueue_task(session: Session, wanted: TaskRequest, now: datetime, fold: float) -> tuple[QueuedTask, bool]:
-    """Ask for work in a transaction that writes; whether it is new. See `TaskQueue.enqueue`."""
+    """Request a task within a write transaction; whether it is new. See `TaskQueue.enqueue`."""
     for _ in range(3):
         folded = _fold_into_existing(session, wanted.key, now, fold)
         if folded is not None:
@@ -160,14 +164,14 @@ def enqueue_task(session: Session, wanted: TaskRequest, now: datetime, fold: flo
         if number is not None:
             new.id = number
             return _queued_task(new), True
-        # another process was faster: fold into its row
-    raise OSError(f"the work {wanted.key!r} could not be written down")
+        # another process was faster: join its row
+    raise OSError(f"failed to queue task {wanted.key!r}")
 
 
 def _fold_into_existing(session: Session, key: str, now: datetime, fold: float) -> QueuedTask | None:
     recent = now - timedelta(seconds=fold)
     wanted = select(WorkRow).where(col(WorkRow.key) == key).order_by(col(WorkRow.id).desc()).limit(1)
-    row = session.exec(wanted.with_for_update()).first()  # SQLite has one writer at a time anyway, and leaves it out
+    row = session.exec(wanted.with_for_update()).first()  # SQLite ignores it: it has one writer at a time
     if row is None or not (
         row.state in OPEN_WORK or (row.state == WorkState.DONE and row.done_at and row.done_at > recent)
     ):

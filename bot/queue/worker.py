@@ -51,7 +51,7 @@ def run(url: str, does: Mapping[str, TaskHandler], stop: Callable[[], bool], *, 
             try:
                 busy, pause = step(worklist, does, name), idle
             except StoreError as error:  # what was begun is taken up again once nobody has heard of it for a minute
-                _log.warning("nothing can be done: %s", error)
+                _log.warning("cannot read the task queue: %s", error)
                 busy, pause = False, min(pause * 2, PAUSE)
             if not busy:
                 time.sleep(pause)
@@ -65,7 +65,7 @@ def step(worklist: TaskQueue, does: Mapping[str, TaskHandler], name: str) -> boo
         return False
     do = does.get(work.kind)
     if do is None:
-        worklist.fail(work.id, name, datetime.now(UTC), f"nobody knows how to do {work.kind!r}")
+        worklist.fail(work.id, name, datetime.now(UTC), f"unknown task kind {work.kind!r}")
         return True
     began, outcome = time.perf_counter(), "failed"
     with _heartbeats(worklist, work, name), runtime_logging.about(work=work.id, kind=work.kind):
@@ -74,9 +74,9 @@ def step(worklist: TaskQueue, does: Mapping[str, TaskHandler], name: str) -> boo
         except SignalboxError as error:
             worklist.fail(work.id, name, datetime.now(UTC), str(error))
         except Exception as error:  # noqa: BLE001 - the outer door of a worker: one piece of work must not end it
-            _log.exception("work %d (%s) ended in an error of Signalbox itself", work.id, work.kind)
+            _log.exception("task %d (%s) failed with an internal error", work.id, work.kind)
             outcome = "error"
-            told = f"an error of Signalbox itself ({type(error).__name__}); its log has more under work {work.id}"
+            told = f"internal error ({type(error).__name__}); see work {work.id} in the log"
             worklist.fail(work.id, name, datetime.now(UTC), told)
         else:
             worklist.complete(work.id, name, datetime.now(UTC), done.result, done.within)

@@ -69,8 +69,8 @@ def read_webhook(body: bytes, job_labels: Sequence[str] = ()) -> tuple[tuple[Ale
     try:
         payload = msgspec.json.decode(body, type=_Payload)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise WebhookRefused(f"this is no payload of Alertmanager or Grafana: {str(error)[:200]}") from None
-    left_out = [f"{payload.truncated} alerts were cut off by the sender"] if payload.truncated > 0 else []
+        raise WebhookRefused(f"not an Alertmanager or Grafana payload: {str(error)[:200]}") from None
+    left_out = [f"the sender cut off {payload.truncated} alerts"] if payload.truncated > 0 else []
     if len(payload.alerts) > MOST_ALERTS:
         left_out.append(f"{len(payload.alerts) - MOST_ALERTS} alerts beyond the first {MOST_ALERTS}")
     found: dict[tuple[str, str | None], list[_Alert]] = {}
@@ -85,9 +85,7 @@ def read_webhook(body: bytes, job_labels: Sequence[str] = ()) -> tuple[tuple[Ale
             nameless[name] = nameless.get(name, 0) + 1
         else:
             found.setdefault((job, first_label(labels, *NAMESPACE_LABELS)), []).append(alert)
-    left_out += [f"{count} alerts {name!r} name no job by a label that is known" for name, count in nameless.items()][
-        :20
-    ]
+    left_out += [f"{count} alerts {name!r} have no known job label" for name, count in nameless.items()][:20]
     if len(found) > MOST_JOBS:
         left_out.append(f"{len(found) - MOST_JOBS} jobs beyond the first {MOST_JOBS}")
     jobs = [_alerted(job, namespace, alerts) for (job, namespace), alerts in found.items()][:MOST_JOBS]
@@ -103,4 +101,4 @@ def _alerted(job: str, namespace: str | None, alerts: Sequence[_Alert]) -> Alert
 
 def _name(alert: _Alert) -> str:
     labels: Mapping[str, str] = alert.labels
-    return labels.get("alertname", "without a name")[:100]
+    return labels.get("alertname", "unnamed")[:100]

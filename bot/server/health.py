@@ -51,9 +51,9 @@ def operations(
     @served.get("/metrics")
     def metrics() -> Response:
         if not settings.on:
-            return _json(404, {"error": "metrics are switched off (serve: metrics)"})
+            return _json(404, {"error": "metrics are disabled (serve: metrics)"})
         if not _authorised(settings):
-            return _json(401, {"error": "a bearer token is needed, see serve: metrics"})
+            return _json(401, {"error": "a bearer token is required; see serve: metrics"})
         ready = {name: float(_checked(check) is None) for name, check in checks.items()}
         return Response(
             runtime_metrics.exposition([*_now(database, about()), _ready(ready)]),
@@ -93,7 +93,7 @@ def _store(database: Database) -> str | None:
         with database.errors(), database.session() as session:
             session.connection().exec_driver_sql("SELECT 1")
     except SignalboxError:
-        return "the database does not answer; the log says more"
+        return "the database does not respond; see the log"
     return None
 
 
@@ -107,8 +107,8 @@ def _checked(check: Check) -> str | None:
 
 
 def _now(database: Database, about: Mapping[str, str]) -> list[Gauge]:
-    info = Gauge("info", "What runs.", tuple(about), {tuple(about.values()): 1.0})
-    up = Gauge("store_up", "Whether the database answers.", (), {(): 0.0})
+    info = Gauge("info", "Version and backend.", tuple(about), {tuple(about.values()): 1.0})
+    up = Gauge("store_up", "Whether the database responds.", (), {(): 0.0})
     try:
         found = queue_stats(database, datetime.now(UTC))
     except SignalboxError:
@@ -117,18 +117,20 @@ def _now(database: Database, about: Mapping[str, str]) -> list[Gauge]:
     return [
         info,
         Gauge(up.name, up.words, (), {(): 1.0}),
-        Gauge("work", "Pieces of work that are not done.", ("kind", "state"), work),
-        Gauge("work_oldest_seconds", "How long the oldest piece of work waits or runs.", (), {(): found.oldest}),
-        Gauge("unsent", "Messages for the chat that are due.", (), {(): float(found.unsent)}),
-        Gauge("unsent_oldest_seconds", "How long the oldest of them is due.", (), {(): found.unsent_oldest}),
-        Gauge("given_up", "Files and replies that the chat did not take for good.", (), {(): float(found.given_up)}),
+        Gauge("work", "Tasks that are not done.", ("kind", "state"), work),
+        Gauge("work_oldest_seconds", "Age of the oldest task that waits or runs.", (), {(): found.oldest}),
+        Gauge("unsent", "Chat messages that are due.", (), {(): float(found.unsent)}),
+        Gauge("unsent_oldest_seconds", "Age of the oldest chat message that is due.", (), {(): found.unsent_oldest}),
+        Gauge("given_up", "Files and replies that the chat rejected for good.", (), {(): float(found.given_up)}),
         Gauge("incidents", "Incidents in the store.", ("state",), {("open",): float(found.open),
               ("closed",): float(found.incidents - found.open)}),
     ]  # fmt: skip
 
 
 def _ready(checks: Mapping[str, float]) -> Gauge:
-    return Gauge("ready", "Whether a part is well.", ("part",), {(name,): value for name, value in checks.items()})
+    return Gauge(
+        "ready", "Whether a component is ready.", ("part",), {(name,): value for name, value in checks.items()}
+    )
 
 
 def _authorised(settings: Metrics) -> bool:

@@ -1,8 +1,8 @@
-"""It comes by itself: looks every minute at the schedulers for jobs that ended badly, and asks for a diagnosis of each, once.
+"""Automatic diagnosis: checks the schedulers every minute for failed jobs and requests a diagnosis of each, once.
 
-What was seen is kept by whoever runs this (`Seen`), so that neither a restart nor a second replica asks twice; the work list
-folds what a hook or an alert asked for already. The first look at a cluster asks for nothing: it starts from now. Runs that
-ended well are noted too: they tell that advice helped, and what failed ones are compared with.
+Seen ends are stored, so neither a restart nor a second replica requests a diagnosis twice. The task queue folds requests that a
+hook or an alert already made. The first check of a cluster requests nothing: it starts from now. Successful runs are recorded
+too: they show that a fix helped, and failed runs are compared with them.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ from connectors.base.contract import Deadline, Finder, JobSummary, SourceFailed
 from kb.errors import SignalboxError
 from kb.model import Window
 
-OVERLAP = 1800.0  # seconds before the last look: the accounting hears of an end late
-PATIENCE = 45.0  # seconds for one look
-LONGEST_PAUSE = 900.0  # seconds between tries of a scheduler that fails
-OF_ONE_ARRAY = 3  # tasks of one array that are diagnosed
-AT_ONCE = 500  # keys in one question to Seen
+OVERLAP = 1800.0  # seconds of overlap between checks: accounting records ends late
+PATIENCE = 45.0  # seconds for one check
+LONGEST_PAUSE = 900.0  # maximum seconds between retries of a failing scheduler
+OF_ONE_ARRAY = 3  # diagnosed tasks per array
+AT_ONCE = 500  # keys in one call of the store
 LONGEST_FOLD = 30 * 86400.0
-MOST_GOOD = 200  # ends noted of one look
+MOST_GOOD = 200  # ends recorded per check
 
 
 class IdempotencyStore(Protocol):
-    """What was seen, on disk and shared by all replicas. Keys have at most 200 characters."""
+    """Seen keys, stored and shared by all replicas. A key has at most 200 characters."""
 
     def known(self, keys: Collection[str]) -> Collection[str]:
-        """Those of the keys, at most 500, that were added before."""
+        """Return those of the keys, at most 500, that were added before."""
 
     def add(self, keys: Collection[str]) -> None:
-        """Add keys, at most 500; one that is there becomes new again. Keys are forgotten after KEPT_DAYS."""
+        """Add keys, at most 500. An existing key is renewed. Keys are forgotten after KEPT_DAYS."""
 
 
 class Stop(Protocol):
     """An Event of threading or multiprocessing."""
 
     def wait(self, timeout: float) -> bool:
-        """Wait so many seconds, or until it is set; whether it is."""
+        """Wait this many seconds, or until the event is set; whether it is set."""
 
 
-Ask = Callable[[DiagnosePayload, float], object]  # the order, and when the job ended (seconds since the epoch)
+Ask = Callable[[DiagnosePayload, float], object]  # the payload, and when the job ended (seconds since the epoch)
 Note = Callable[[SuccessfulRun], object]
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """A run of a job that ended badly. `ended`: seconds since the epoch; `mark`: what tells it from the job's other runs."""
+    """A failed run of a job. `ended`: seconds since the epoch; `mark`: distinguishes it from other runs of the job."""
 
     tenant: str
     cluster: str
@@ -74,26 +74,26 @@ class JobEnd:
 
     @property
     def key(self) -> str:
-        """The same for this run, whoever looks."""
+        """The key of this run, the same for every replica."""
         told = repr((self.tenant, self.cluster, self.job, self.mark))
         return f"ended:{sha256(told.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
 
     @property
     def array(self) -> str | None:
-        """The array that the job is a task of."""
+        """The job array that the job is a task of, if any."""
         base, task, _ = self.job.partition("_")
         return f"{self.tenant}/{self.cluster}/{base}" if task and base.isdecimal() else None
 
     def order(self) -> DiagnosePayload:
-        """What is asked for."""
-        why = f"it ended: {self.how}"
+        """The diagnosis to request."""
+        why = f"job ended: {self.how}"
         return DiagnosePayload(
             self.job, self.tenant, self.cluster, self.namespace, why, source="scheduler", ended=self.ended
         )
 
 
 def job_ends_of(tenant: str, cluster: str, known: JobSummary, now: float, *, timeouts: bool = True) -> Iterator[JobEnd]:
-    """The runs of a job that ended badly, oldest first. The parts of a job of several parts are one job."""
+    """Return the failed runs of a job, oldest first. The components of a heterogeneous job count as one job."""
     head, part, number = known.id.partition("+")
     job = head if part and head.isdecimal() and number.isdecimal() else known.id
     ended_runs = known.runs or ()
@@ -110,13 +110,13 @@ def job_ends_of(tenant: str, cluster: str, known: JobSummary, now: float, *, tim
         ended = known.end if known.end is not None else now
         mark = f"{known.end if known.end is not None else known.start}"
         yield JobEnd(tenant, cluster, job, mark, ended, describe_end(known.state, None, None), known.namespace)
-    elif known.attempt and how_now != "fine":  # some workloads tell no state while they run
+    elif known.attempt and how_now != "fine":  # some workloads report no state while they run
         how = "restarted" + (f" {known.attempt} times" if known.attempt > 1 else "")
         yield JobEnd(tenant, cluster, job, f"{known.start} restart {known.attempt}", now, how, known.namespace)
 
 
 def good_ends(place: WatchedScheduler, known: JobSummary) -> Iterator[SuccessfulRun]:
-    """The runs of a job that completed, as far as the scheduler tells when."""
+    """Return the completed runs of a job whose end time is known."""
     facts = JobFacts(
         place.tenant, place.cluster, known.id, known.name, known.owner, known.partition, known.namespace, known.gpus
     )
@@ -127,7 +127,7 @@ def good_ends(place: WatchedScheduler, known: JobSummary) -> Iterator[Successful
 
 
 def ask_of(worklist: Callable[[], AbstractContextManager[AcceptsTasks]]) -> Ask:
-    """Write the orders into the work list; what was diagnosed since the end, or is about to be, is not asked for again."""
+    """Return a function that queues diagnoses, unless one was made or queued since the end."""
 
     def ask(order: DiagnosePayload, ended: float) -> None:
         now = datetime.now(UTC)
@@ -147,9 +147,9 @@ def watch_job_ends(
     watching: JobWatcherSettings | None = None,
     note: Note | None = None,
 ) -> None:
-    """Look until told to stop, also where there is no scheduler. What goes wrong is told once, and tried again later.
+    """Check until stopped, even without a scheduler. A problem is reported once and retried.
 
-    `note` hears of runs that ended well.
+    `note` is called with successful runs.
     """
     watch = JobWatcher(watched_schedulers(config), ask, seen, tell, watching or JobWatcherSettings(), note)
     while True:
@@ -160,7 +160,7 @@ def watch_job_ends(
 
 @dataclass(slots=True)
 class WatchedScheduler:
-    """A scheduler that is looked at. `looked`: up to when it was; `due`: when it is next; both seconds since the epoch."""
+    """A watched scheduler. `looked`: checked up to this time; `due`: next check; both seconds since the epoch."""
 
     tenant: str
     cluster: str
@@ -172,12 +172,12 @@ class WatchedScheduler:
 
     @property
     def marker(self) -> str:
-        """The key that says that this scheduler was looked at before."""
+        """The key that says that this scheduler was checked before."""
         return f"watched:{sha256(repr((self.tenant, self.cluster, self.name)).encode()).hexdigest()[:32]}"
 
 
 def watched_schedulers(config: Config) -> tuple[WatchedScheduler, ...]:
-    """The schedulers of all clusters that tell how jobs end."""
+    """Return the schedulers of all clusters that report how jobs end."""
     return tuple(
         WatchedScheduler(cluster.tenant, cluster.name, connector.name, finder)
         for cluster in config.clusters
@@ -188,7 +188,7 @@ def watched_schedulers(config: Config) -> tuple[WatchedScheduler, ...]:
 
 @dataclass(slots=True)
 class JobWatcher:
-    """The looks at all schedulers."""
+    """Checks all schedulers."""
 
     schedulers: Sequence[WatchedScheduler]
     ask: Ask
@@ -198,12 +198,12 @@ class JobWatcher:
     note: Note | None = None
 
     def pause(self, now: float) -> float:
-        """Seconds until the next look."""
+        """Return the seconds until the next check."""
         due = min((scheduler.due for scheduler in self.schedulers), default=now + self.watching.every)
         return min(max(0.1, due - now), self.watching.every)
 
     def look(self, now: float) -> None:
-        """Look at the schedulers that are due, side by side."""
+        """Check the schedulers that are due, in parallel."""
         due = [scheduler for scheduler in self.schedulers if scheduler.due <= now]
         deadline = Deadline.within(PATIENCE)
         answers = side_by_side([self._task(watched_scheduler, now, deadline) for watched_scheduler in due], deadline)
@@ -216,7 +216,7 @@ class JobWatcher:
                 self._failed(place, error, now)
             else:
                 if place.failures:
-                    self.tell(f"endings of {place.cluster} can be seen again")
+                    self.tell(f"{place.cluster}: job ends can be read again")
                 place.looked, place.failures, place.due = looked, 0, now + self.watching.every
 
     def _task(self, place: WatchedScheduler, now: float, deadline: Deadline) -> Callable[[], tuple[JobSummary, ...]]:
@@ -233,10 +233,10 @@ class JobWatcher:
         longest = max(LONGEST_PAUSE, self.watching.every)
         place.due = now + min(self.watching.every * 2 ** min(place.failures, 10), longest)
         if place.failures == 1:
-            self.tell(f"endings of {place.cluster} cannot be seen by {place.name}: {error}; it is tried again")
+            self.tell(f"{place.cluster}: {place.name} cannot list ended jobs: {error}; retrying")
 
     def _request_new(self, place: WatchedScheduler, listed: Sequence[JobSummary], now: float) -> float:
-        """Ask for what is new of a list, oldest first; up to when all is taken."""
+        """Request diagnoses of new job ends, oldest first; return the time up to which all are handled."""
         start = self._start(place, now)
         found = [
             ending
@@ -249,7 +249,7 @@ class JobWatcher:
         known_keys = self._seen_keys((place.marker, *endings, *slots))
         if place.marker not in known_keys:
             self._add((place.marker, *endings))
-            self.tell(f"jobs of {place.cluster} that end badly are diagnosed from now on")
+            self.tell(f"{place.cluster}: failed jobs are diagnosed from now on")
             return now
         self._note_good(place, listed, start)
         fresh = [item for item in endings.values() if item.key not in known_keys]
@@ -258,7 +258,7 @@ class JobWatcher:
         return min([now, *(job_end.ended for job_end in waiting)])
 
     def _note_good(self, place: WatchedScheduler, listed: Sequence[JobSummary], start: float) -> None:
-        """Note the runs that ended well since, the newest so many; nobody waits for it, so more than that are let go."""
+        """Record the newest successful runs. Older ones beyond the limit are dropped."""
         if self.note is None:
             return
         found = {
@@ -272,7 +272,7 @@ class JobWatcher:
         self._add([item.key for item in fresh])
 
     def _ask(self, place: WatchedScheduler, fresh: Sequence[JobEnd], free: dict[str, list[str]]) -> list[JobEnd]:
-        """Ask for as many as one look may; those that must wait."""
+        """Request as many diagnoses as one check may; return the rest."""
         done: list[str] = [place.marker]
         waiting: list[JobEnd] = []
         asked, passed = 0, 0
@@ -290,9 +290,9 @@ class JobWatcher:
         finally:
             self._add(done)
         if asked or passed:
-            told = f"jobs of {place.cluster} that ended badly: {asked} to be diagnosed"
-            told += f", {passed} left out as tasks of arrays of which others are" if passed else ""
-            self.tell(told + (f", {len(waiting)} wait for the next look" if waiting else ""))
+            told = f"{place.cluster}: {many(asked, 'failed job')} queued for diagnosis"
+            told += f", {passed} skipped (other tasks of their arrays are diagnosed)" if passed else ""
+            self.tell(told + (f", {len(waiting)} left for the next check" if waiting else ""))
         return waiting
 
     def _seen_keys(self, keys: Collection[str]) -> frozenset[str]:

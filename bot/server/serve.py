@@ -58,7 +58,7 @@ def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threa
         try:
             server = create_server(web, host=served.host, port=served.port, threads=THREADS, ident="signalbox")
         except OSError as error:
-            raise SignalboxError(f"{served.host}:{served.port} cannot be listened on: {error.strerror}") from error
+            raise SignalboxError(f"cannot listen on {served.host}:{served.port}: {error.strerror}") from error
         if until is None:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: over.set())
@@ -80,7 +80,7 @@ def serve(config: Config, url: str, tell: Callable[[str], None], *, until: threa
 def _checks(supervisors: Sequence[Supervisor], chat: Listening | None) -> dict[str, Callable[[], str | None]]:
     """What must be well for the service to be ready."""
     checks: dict[str, Callable[[], str | None]] = {
-        "processes": lambda: supervisors[0].missing() if supervisors else "they are not started yet"
+        "processes": lambda: supervisors[0].missing() if supervisors else "not started yet"
     }
     return checks if chat is None else checks | {"slack": chat.trouble}
 
@@ -107,5 +107,5 @@ def mount(web: Flask, chat: Listening) -> None:
 def _listening(config: Config, port: int) -> str:
     served = config.serve
     hooks = ", ".join(sorted(served.webhooks)) or "none"
-    slack = "no Slack" if served.slack is None else f"Slack by {served.slack.mode}"
+    slack = "no Slack" if served.slack is None else f"Slack over {served.slack.mode}"
     return f"listening on {served.host}:{port}, {served.workers} workers, webhooks: {hooks}, {slack}"

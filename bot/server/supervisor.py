@@ -66,7 +66,7 @@ def process_specs(config: Config) -> tuple[ProcessSpec, ...]:
     if config.serve.slack is not None:
         found.append(ProcessSpec("sender", deliver))
     if config.clusters and config.serve.endings.on:
-        found.append(ProcessSpec("watcher of endings", watch))
+        found.append(ProcessSpec("job watcher", watch))
     return tuple(found)
 
 
@@ -85,7 +85,7 @@ class Supervisor:
         told = []
         for index, (spec, item) in enumerate(self._all):
             if not item.is_alive():
-                told.append(f"the {spec.name} ended (status {item.exitcode}); another takes its place")
+                told.append(f"the {spec.name} exited (status {item.exitcode}) and was restarted")
                 metrics.count("replaced", spec.name.rstrip(" 0123456789"))
                 self._all[index] = (spec, self._spawn(spec))
         return told
@@ -93,7 +93,7 @@ class Supervisor:
     def missing(self) -> str | None:
         """Which of them do not live, in words; None where all do."""
         dead = [spec.name for spec, process in self._all if not process.is_alive()]
-        return f"not there at this moment: {', '.join(dead)}" if dead else None
+        return f"not running: {', '.join(dead)}" if dead else None
 
     def stop(self) -> None:
         """Let them end what they do, for some seconds; what is not done is taken up again by others."""
@@ -159,10 +159,10 @@ def keep(url: str, path: Path | None, stop: Stop) -> None:
                     store.tick(ledger.database, now)
                 done = daily(ledger.database, spool_of(config.collect)[0], now, config.retention)
             except SignalboxError as error:
-                _log.warning("what is due could not be done, and is tried again in a minute: %s", error)
+                _log.warning("scheduled work failed, retrying in a minute: %s", error)
             else:
                 for words in done.trouble if done is not None else ():
-                    _log.warning("tidying: %s", words)
+                    _log.warning("retention: %s", words)
             if stop.wait(MINUTE):
                 return
 

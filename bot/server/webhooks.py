@@ -24,9 +24,9 @@ from connectors.base.contract import SourceFailed
 from kb.errors import SignalboxError
 
 LEFT_OUT: Mapping[Judged, str] = {
-    "fine": "it ended in a way that is not looked at",
-    "open": "it has not ended",
-    "untold": "how it ended is not told: the accounting is looked at every minute",
+    "fine": "this kind of end is not diagnosed",
+    "open": "the job has not ended",
+    "untold": "how it ended is unknown; the accounting is checked every minute",
 }
 LATE = 60.0  # seconds that a hook may take to tell of an end
 NO_SUCH = b"signalbox: a secret nobody has"  # compared with where there is none, so that no name can be found by timing
@@ -93,7 +93,7 @@ def app(
     @web.errorhandler(SignalboxError)
     def unusable(error: SignalboxError) -> Response:
         web.logger.error("%s", error)
-        return _json(503, {"error": "the store cannot be used; ask again later"})
+        return _json(503, {"error": "the store is unavailable; try again later"})
 
     return web
 
@@ -116,7 +116,7 @@ def _job_ended(
     now = datetime.now(UTC)
     at = now.timestamp()
     cluster = hook.cluster or (told.cluster if told.cluster in clusters else None)
-    why = f"it ended: {describe_end(told.state, told.exit_code, told.signal)}"
+    why = f"job ended: {describe_end(told.state, told.exit_code, told.signal)}"
     since = told.ended if told.ended is not None else at - LATE
     order = DiagnosePayload(
         told.job, hook.tenant, cluster, told.namespace, why, source="scheduler", ended=told.ended or at

@@ -135,11 +135,11 @@ def test_a_job_that_fails_is_told_at_once(cluster) -> None:
     """Failed jobs, tasks of arrays and jobs of parts come, by the ids that people use; good and stopped ones do not."""
     _, own, ids = cluster
     wanted = {
-        ids["bad"]: "it ended: exit code 3",
-        ids["killed"]: "it ended: signal 11",
-        f"{ids['array']}_2": "it ended: exit code 1",
-        ids["parts"]: "it ended: exit code 4",
-        ids["again"]: "it ended: exit code 77",
+        ids["bad"]: "job ended: exit code 3",
+        ids["killed"]: "job ended: signal 11",
+        f"{ids['array']}_2": "job ended: exit code 1",
+        ids["parts"]: "job ended: exit code 4",
+        ids["again"]: "job ended: exit code 77",
     }
     until(lambda: own.jobs().keys() >= wanted.keys())
     assert {job: why for job, why in own.jobs().items() if job != ids["lost"]} == wanted
@@ -149,12 +149,12 @@ def test_by_job_completion(cluster) -> None:
     """As jobcomp/script the same file knows the state too, so also that a node failed under a job."""
     _, own, ids = cluster
     wanted = {
-        ids["bad"]: "it ended: FAILED, exit code 3",
-        ids["killed"]: "it ended: FAILED, signal 11",
-        f"{ids['array']}_2": "it ended: FAILED, exit code 1",
-        ids["parts"]: "it ended: FAILED, exit code 4",
-        ids["again"]: "it ended: FAILED, exit code 77",
-        ids["lost"]: "it ended: NODE_FAIL",
+        ids["bad"]: "job ended: FAILED, exit code 3",
+        ids["killed"]: "job ended: FAILED, signal 11",
+        f"{ids['array']}_2": "job ended: FAILED, exit code 1",
+        ids["parts"]: "job ended: FAILED, exit code 4",
+        ids["again"]: "job ended: FAILED, exit code 77",
+        ids["lost"]: "job ended: NODE_FAIL",
     }
     until(lambda: own.jobs("completion").keys() >= wanted.keys())
     assert own.jobs("completion") == wanted
@@ -170,7 +170,7 @@ def test_the_look_at_the_accounting_finds_the_rest(cluster, monkeypatch: pytest.
     before = own.jobs()
     watch = JobWatcher((place,), ask_of(lambda: TaskQueue(own.url)), shelf, [].append, JobWatcherSettings())
     watch.look(time.time())
-    assert (place.failures, own.jobs()) == (0, {**before, ids["lost"]: "it ended: NODE_FAIL"})
+    assert (place.failures, own.jobs()) == (0, {**before, ids["lost"]: "job ended: NODE_FAIL"})
 
 
 def test_the_run_that_ended_is_meant(cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def content(arguments: Arguments, *, blocks_given: list[Json] | None = None) -> 
     text = arguments.text("text")
     blocks = arguments.structure("blocks", "invalid_blocks_format") if blocks_given is None else blocks_given
     if arguments.structure("attachments"):
-        raise ApiError("invalid_arguments", "attachments are not known to this double [json-pointer:/attachments]")
+        raise ApiError("invalid_arguments", "this double does not support attachments [json-pointer:/attachments]")
     if length(text) > MESSAGE_TEXT:
         raise ApiError("msg_too_long")
     if blocks is not None:

@@ -36,7 +36,7 @@ class Faults:
     def order(self, method: str, trouble: Fault) -> None:
         """Let the next calls of this method meet it, after those that wait already."""
         if trouble.kind not in KINDS:
-            raise ValueError(f"no such trouble: {trouble.kind}; known are {', '.join(KINDS)}")
+            raise ValueError(f"unknown fault kind: {trouble.kind}; known kinds: {', '.join(KINDS)}")
         with self._lock:
             self._waiting.setdefault(method, []).append(trouble)
 

@@ -32,7 +32,7 @@ def receive(state: State, upload: str, data: bytes) -> tuple[int, str]:
     if file is None or file.completed:
         return 404, "no such upload"
     if len(data) != file.length:
-        return 400, f"announced were {file.length} bytes, not {len(data)}"
+        return 400, f"expected {file.length} bytes, got {len(data)}"
     state.keep_file(replace(file, data=data))
     return 200, f"OK - {len(data)}"
 
@@ -68,7 +68,7 @@ def _share(state: State, arguments: Arguments, where: str, files: list[UploadedF
     if blocks and not words:  # the comment wins where both are given
         message_blocks(blocks)
         if any(block.get("type") == "markdown" for block in blocks):
-            raise ApiError("internal_error", "a markdown block here fails at Slack")
+            raise ApiError("internal_error", "Slack fails on a markdown block here")
     thread = parent(state, channel, arguments.text("thread_ts"))
     ts = state.new_ts()
     for file in files:

@@ -79,7 +79,7 @@ def open_conversation(state: State, arguments: Arguments) -> Json:
     """conversations.open, with one user."""
     users = [text for text in arguments.text("users").split(",") if text]
     if len(users) != 1:
-        raise ApiError("invalid_arguments", "this double opens conversations with one user [json-pointer:/users]")
+        raise ApiError("invalid_arguments", "this double opens conversations with one user only [json-pointer:/users]")
     if users[0] not in state.users:
         raise ApiError("user_not_found")
     return {"ok": True, "channel": {"id": state.direct(users[0]).id}}

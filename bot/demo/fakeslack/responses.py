@@ -157,7 +157,7 @@ def _errors(view: View, given: Any) -> dict[str, str]:
         raise ApiError("invalid_response", "errors must be an object of block_id to words")
     for name, words in given.items():
         if name not in inputs:
-            raise ApiError("invalid_response", f"errors name a block that is no input of the view: {name}")
+            raise ApiError("invalid_response", f"errors name a block that is not an input of the view: {name}")
         if not isinstance(words, str) or not words:
             raise ApiError("invalid_response", f"the error of {name} must be words")
     return given

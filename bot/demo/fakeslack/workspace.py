@@ -117,7 +117,7 @@ class Workspace(WorkspaceObserver):
             Refused: it is not switched on.
         """
         if self.open_socket is None:
-            raise ApiError("access_denied", "Socket Mode is not switched on: see tests.doubles.slack_socket_mode")
+            raise ApiError("access_denied", "Socket Mode is not enabled: see tests.doubles.slack_socket_mode")
         return self.open_socket()
 
     def trouble(self, method: str, kind: str, **more: Any) -> None:
@@ -138,7 +138,7 @@ class Workspace(WorkspaceObserver):
         """Write a message. `<@id of the app's user>` in it mentions the app, which hears of it where it is a member."""
         where = self._member(user, channel)
         if not text.strip():
-            raise NotPossible("a message must have words")
+            raise NotPossible("a message must not be empty")
         message = self.state.put(Message(channel, self.state.new_ts(), user, text, thread_ts=thread_ts))
         mentioned = f"<@{self.app.user}>" in text and "app_mentions:read" in self.app.scopes
         if not mentioned or where.direct or not self.state.member(channel):
@@ -153,9 +153,7 @@ class Workspace(WorkspaceObserver):
         """
         delivery = self.say(user, channel, f"<@{self.app.user}> {text}", thread_ts)[1]
         if delivery is None:
-            raise NotPossible(
-                "the app does not hear mentions here: it is not in the channel, or lacks app_mentions:read"
-            )
+            raise NotPossible("the app gets no mentions here: it is not in the channel, or lacks app_mentions:read")
         return delivery
 
     def _event(self, payload: Json) -> Delivery:
@@ -241,7 +239,7 @@ class Workspace(WorkspaceObserver):
                 if value is None or empty(value):
                     raise NotPossible("Please complete this required field", block["block_id"])
         if not view.source.get("submit"):
-            raise NotPossible("this modal cannot be sent")
+            raise NotPossible("this modal cannot be submitted")
         view = replace(view, errors={}, trouble=None)
         self.state.show(view)
         delivery = self.post.send("view_submission", payloads.submission(self.state, view))
@@ -262,7 +260,7 @@ class Workspace(WorkspaceObserver):
         view = self._modal(user)
         block, element = _find(view.blocks, action_id, block_id)
         if not element["type"].endswith("external_select"):
-            raise NotPossible(f"{block_id} asks the app for no options")
+            raise NotPossible(f"{block_id} does not load options from the app")
         if len(query) < element.get("min_query_length", 3):
             raise NotPossible(f"at least {element.get('min_query_length', 3)} characters must be typed")
         key = (block["block_id"], element["action_id"])

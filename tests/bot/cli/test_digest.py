@@ -32,7 +32,7 @@ def test_a_store_with_incidents_of_its_own_is_not_filled(signalbox):
     assert signalbox("diagnose", "--logs", "a.log", "--json").report["verdict"] == "fault"
     ran = signalbox("demo", "--fill")
     assert ran.status == 2
-    assert "incidents of your own" in ran.err
+    assert "has real incidents" in ran.err
 
 
 def test_what_is_wrong_is_told_in_a_line(signalbox):

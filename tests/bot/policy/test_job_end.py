@@ -68,7 +68,7 @@ def test_time_limits_are_a_matter_of_taste():
         ("FAILED", 3, 0, "FAILED, exit code 3"),
         ("NODE_FAIL+", 0, None, "NODE_FAIL"),
         ("", 0, 11, "signal 11"),
-        (None, None, None, "how is not told"),
+        (None, None, None, "unknown how"),
     ],
 )
 def test_ends_in_words(state, code, signal, told):
@@ -153,10 +153,10 @@ def test_what_hooks_send(body, kind, told):
         (b"job=%FF", FORM, "no form"),
         (b"\xff", FORM, "no form"),
         (b"&".join(b"a=1" for _ in range(100)), FORM, "no form"),
-        (b'{"job": ["12"]}', "", "`job` is no text"),
-        (b'{"job": true}', "", "`job` is no text"),
-        (b'{"job": "1\\n2"}', "", "`job` is no text"),
-        (b'{"job": "' + b"x" * 300 + b'"}', "", "`job` is no text"),
+        (b'{"job": ["12"]}', "", "`job` must be text"),
+        (b'{"job": true}', "", "`job` must be text"),
+        (b'{"job": "1\\n2"}', "", "`job` must be text"),
+        (b'{"job": "' + b"x" * 300 + b'"}', "", "`job` must be text"),
         (b'{"job": "1", "exit_code": "x"}', "", "`exit_code`"),
         (b'{"job": "1", "exit_code": -1}', "", "`exit_code`"),
         (b'{"job": "1", "exit_code": true}', "", "`exit_code`"),

@@ -47,15 +47,15 @@ def report(fault="xid_79", owner="hardware", band="likely", verdict="fault"):
         ({"users": ("bob",)}, None),
         ({"partitions": ("train",)}, "subscribed: partition train"),
         ({"partitions": ("debug",)}, None),
-        ({"names": ("vision-*", "llm-*")}, "subscribed: jobs called llm-*"),
-        ({"names": ("4711",)}, "subscribed: jobs called 4711"),
+        ({"names": ("vision-*", "llm-*")}, "subscribed: job name llm-*"),
+        ({"names": ("4711",)}, "subscribed: job name 4711"),
         ({"names": ("LLM-*",)}, None),
         ({"clusters": ("east",)}, None),
         ({"min_gpus": 64}, "subscribed: at least 64 GPUs"),
         ({"min_gpus": 65}, None),
         ({"faults": ("xid_*",)}, "subscribed: fault xid_*"),
         ({"faults": ("cuda_oom",)}, None),
-        ({"owners": ("hardware",)}, "subscribed: hardware must act"),
+        ({"owners": ("hardware",)}, "subscribed: owner hardware"),
         ({"owners": ("user",)}, None),
         ({"tenant": "blue"}, None),
         ({"users": ("ada",), "min_gpus": 8}, "subscribed: user ada, at least 8 GPUs"),
@@ -87,7 +87,7 @@ def test_each_place_once_with_all_reasons():
     assert destinations(report(), JOB, subscriptions, PEOPLE, announce="C99") == (
         Destination(
             *("C11", False, ("subscribed: user ada", "subscribed: at least 32 GPUs")),
-            (Mention("group", "SHARD1", "hardware must act"),),
+            (Mention("group", "SHARD1", "owner hardware"),),
         ),
         Destination("UADA1", True, ("subscribed: user ada",)),
     )

@@ -141,8 +141,8 @@ def test_a_worker_does_what_there_is(works: TaskQueue) -> None:
     assert told[0].result == "did fine"
     assert [item.error for item in told[1:]] == [
         "no job 'x' is known",
-        "an error of Signalbox itself (ZeroDivisionError); its log has more under work 3",
-        "nobody knows how to do 'dance'",
+        "internal error (ZeroDivisionError); see work 3 in the log",
+        "unknown task kind 'dance'",
     ]
 
 

@@ -66,7 +66,7 @@ def test_an_alert_that_names_no_job_is_told() -> None:
     assert jobs == ()
     assert left_out == (
         "3 alerts were cut off by the sender",
-        "3 alerts 'GPUHang' name no job by a label that is known",
+        "3 alerts 'GPUHang' have no known job label",
     )
 
 

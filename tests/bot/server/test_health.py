@@ -186,4 +186,4 @@ def test_the_whole_service_tells_how_it_stands(service):
     assert not Path(folder).exists()
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert {item["process"] for item in lines} >= {"main"}
-    assert any("another takes its place" in item["message"] for item in lines)
+    assert any("was restarted" in item["message"] for item in lines)

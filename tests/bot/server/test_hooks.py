@@ -53,7 +53,7 @@ def test_a_bad_end_becomes_work(web: FlaskClient, url: str) -> None:
         "tenant": "research",
         "cluster": "west",
         "namespace": None,
-        "why": "it ended: exit code 3",
+        "why": "job ended: exit code 3",
         "source": "scheduler",
     }
 
@@ -69,10 +69,10 @@ def test_the_cluster_that_is_named(web: FlaskClient, url: str, sent: str, cluste
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ({"job": "1", "state": "COMPLETED", "exit_code": 0}, "it ended in a way that is not looked at"),
-        ({"job": "1", "state": "CANCELLED", "exit_code": "0:15"}, "it ended in a way that is not looked at"),
-        ({"job": "1", "state": "RUNNING"}, "it has not ended"),
-        ({"job": "1", "exit_code": "0:15"}, "how it ended is not told: the accounting is looked at every minute"),
+        ({"job": "1", "state": "COMPLETED", "exit_code": 0}, "this kind of end is not diagnosed"),
+        ({"job": "1", "state": "CANCELLED", "exit_code": "0:15"}, "this kind of end is not diagnosed"),
+        ({"job": "1", "state": "RUNNING"}, "the job has not ended"),
+        ({"job": "1", "exit_code": "0:15"}, "how it ended is unknown; the accounting is checked every minute"),
     ],
 )
 def test_other_ends_are_no_work(web: FlaskClient, url: str, body: dict, why: str) -> None:

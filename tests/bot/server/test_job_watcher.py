@@ -117,18 +117,18 @@ def test_each_end_is_asked_for_once() -> None:
     bench = Bench(Scheduler([failed("1", NOW - 50)]))
     watch = bench.watch()
     watch.look(NOW)
-    assert (bench.jobs, bench.said) == ([], ["jobs of west that end badly are diagnosed from now on"])
+    assert (bench.jobs, bench.said) == ([], ["west: failed jobs are diagnosed from now on"])
     bench.scheduler.jobs += [failed("3", NOW + 20), failed("2", NOW + 10), failed("4", NOW + 30, "COMPLETED")]
     bench.scheduler.jobs += [failed("5", NOW + 30, "CANCELLED"), JobSummary("6", "llm", "RUNNING", NOW)]
     watch.look(NOW + 60)
     assert bench.asked == [
-        (DiagnosePayload("2", "red", "west", None, "it ended: FAILED", "scheduler", ended=NOW + 10), NOW + 10),
-        (DiagnosePayload("3", "red", "west", None, "it ended: FAILED", "scheduler", ended=NOW + 20), NOW + 20),
+        (DiagnosePayload("2", "red", "west", None, "job ended: FAILED", "scheduler", ended=NOW + 10), NOW + 10),
+        (DiagnosePayload("3", "red", "west", None, "job ended: FAILED", "scheduler", ended=NOW + 20), NOW + 20),
     ]
     watch.look(NOW + 120)
     bench.watch().look(NOW + 121)
     assert bench.jobs == ["2", "3"]
-    assert bench.said[1:] == ["jobs of west that ended badly: 2 to be diagnosed"]
+    assert bench.said[1:] == ["west: 2 failed jobs queued for diagnosis"]
 
 
 def test_each_good_end_is_noted_once() -> None:
@@ -191,7 +191,7 @@ def test_an_outage_is_caught_up_with() -> None:
     for minute in range(4):
         later.look(NOW + 5 * 3600 + 60 * minute)
     assert bench.jobs == [str(number) for number in range(1, 36)]
-    assert bench.said[1] == "jobs of west that ended badly: 10 to be diagnosed, 25 wait for the next look"
+    assert bench.said[1] == "west: 10 failed jobs queued for diagnosis, 25 left for the next check"
 
 
 def test_what_is_too_old_is_left() -> None:
@@ -215,8 +215,8 @@ def test_runs_of_a_job_that_was_requeued() -> None:
     bench.scheduler.jobs = [JobSummary("7", "llm", "FAILED", NOW, NOW + 70, runs=tuple(runs))]
     watch.look(NOW + 120)
     assert [(order.job, order.why, ended) for order, ended in bench.asked] == [
-        ("7", "it ended: NODE_FAIL", NOW + 10),
-        ("7", "it ended: FAILED, exit code 3", NOW + 70),
+        ("7", "job ended: NODE_FAIL", NOW + 10),
+        ("7", "job ended: FAILED, exit code 3", NOW + 70),
     ]
 
 
@@ -230,7 +230,7 @@ def test_parts_and_arrays() -> None:
     assert bench.jobs == ["5", "9_1", "9_2", "9_3"]
     assert (
         bench.said[-1]
-        == "jobs of west that ended badly: 4 to be diagnosed, 4 left out as tasks of arrays of which others are"
+        == "west: 4 failed jobs queued for diagnosis, 4 skipped (other tasks of their arrays are diagnosed)"
     )
     bench.scheduler.jobs += [failed("9_8", NOW + 70), failed("10_1", NOW + 70)]
     bench.watch().look(NOW + 120)
@@ -253,9 +253,9 @@ def test_a_scheduler_that_fails_is_told_once() -> None:
     watch.look(NOW + 8000)
     assert bench.jobs == ["2"]
     assert bench.said[1:] == [
-        "endings of west cannot be seen by slurm: no route; look at the network; it is tried again",
-        "jobs of west that ended badly: 1 to be diagnosed",
-        "endings of west can be seen again",
+        "west: slurm cannot list ended jobs: no route; look at the network; retrying",
+        "west: 1 failed job queued for diagnosis",
+        "west: job ends can be read again",
     ]
 
 
@@ -287,8 +287,8 @@ def test_one_that_hangs_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPa
     watch.schedulers = (WatchedScheduler("red", "east", "slurm", Hanging()), *watch.schedulers)
     watch.look(NOW)
     over.set()
-    assert "endings of east cannot be seen by slurm" in bench.said[0]
-    assert bench.said[1] == "jobs of west that end badly are diagnosed from now on"
+    assert "east: slurm cannot list ended jobs" in bench.said[0]
+    assert bench.said[1] == "west: failed jobs are diagnosed from now on"
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_time_limits_can_be_left_out() -> None:
 def test_orders_fold_into_what_was_done_since_the_end(database: str) -> None:
     """A hook came first: nothing new. The next run's end is new work, though the last diagnosis is a minute old."""
     ask = ask_of(lambda: TaskQueue(database))
-    order = DiagnosePayload("7", "red", "west", None, "it ended: FAILED", "scheduler")
+    order = DiagnosePayload("7", "red", "west", None, "job ended: FAILED", "scheduler")
     ended = 1_763_000_000.0
     ask(order, ended)
     ask(order, ended)
@@ -366,8 +366,8 @@ def test_kubernetes_with_the_documented_rights(monkeypatch: pytest.MonkeyPatch) 
         watch.look(NOW + 60)
         watch.look(NOW + 120)
     assert sorted((order.job, order.namespace, order.why) for order, _ in bench.asked) == [
-        ("ml/again", "ml", "it ended: restarted"),
-        ("ml/llm", "ml", "it ended: FAILED"),
+        ("ml/again", "ml", "job ended: restarted"),
+        ("ml/llm", "ml", "job ended: FAILED"),
     ]
 
 
@@ -385,7 +385,7 @@ def test_only_schedulers_are_asked_and_stopping_is_at_once(monkeypatch: pytest.M
     stop = threading.Event()
     stop.set()
     watch_job_ends(Config(clusters), lambda *_: None, Shelf(), stop, said.append)
-    assert [text.partition(":")[0] for text in said] == ["endings of west cannot be seen by slurm"]
+    assert [text.split(": ")[:2] for text in said] == [["west", "slurm cannot list ended jobs"]]
     watch_job_ends(Config(), lambda *_: None, Shelf(), stop, said.append)
     assert len(said) == 1
     bench = JobWatcher((), lambda *_: None, Shelf(), said.append, JobWatcherSettings())

@@ -28,7 +28,7 @@ def play(tmp_path, known, monkeypatch):
         yield one
 
 
-def ended(play, name, job=None, *, source="demo", why="it ended: FAILED", who="ada"):
+def ended(play, name, job=None, *, source="demo", why="job ended: FAILED", who="ada"):
     """A job fails, and the scheduler tells it."""
     folder = play.runs / f"{name}-{job or 1}"
     shutil.copytree(BUNDLES[source], folder)
@@ -48,7 +48,7 @@ def test_a_failure_is_told_in_the_channel(play):
     ended(play, "llm-70b")
     answer = only(play.answers())
     assert "llm-70b" in answer.text
-    assert "it ended: FAILED" in text_of(answer)
+    assert "job ended: FAILED" in text_of(answer)
     posted = only([call for call in play.workspace.traffic if call.method == "chat.postMessage"])
     assert "S0ONCALL" in json.dumps(posted.arguments)
     assert len(play.workspace.files) == 2
@@ -131,7 +131,7 @@ def test_what_is_muted_is_not_told_and_asking_still_answers(play):
 def test_one_who_asks_meanwhile_and_the_channel_both_have_it(play):
     """An order of the scheduler and a wish fold into one piece of work; each is answered."""
     shutil.copytree(BUNDLES["demo"], play.runs / "twice")
-    order = DiagnosePayload("twice", "default", None, None, "it ended: FAILED", "scheduler")
+    order = DiagnosePayload("twice", "default", None, None, "job ended: FAILED", "scheduler")
     play.ledger.enqueue(order.request(), datetime.now(UTC), 0.0)
     play.workspace.command(ADA, OTHER, "/diagnose", "twice")
     play.settle()

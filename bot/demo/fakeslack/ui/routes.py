@@ -231,7 +231,7 @@ def _channel_acts(pages: Blueprint, workspace: Workspace) -> None:  # noqa: C901
         def act() -> None:
             if text.startswith("/"):
                 if thread:
-                    raise NotPossible("slash commands of apps do not work in threads; mention the app instead")
+                    raise NotPossible("app slash commands do not work in threads; mention the app instead")
                 name, _, rest = text.partition(" ")
                 workspace.command(user, channel, name, rest.strip())
             elif text:

@@ -105,9 +105,7 @@ def draw(
     """A message as its reader sees it. `aside`: in the open thread, where names on the page are others."""
     author = state.users.get(message.user)
     name = (
-        "Slackbot (of this double)"
-        if message.by_slack
-        else (author.real_name or author.name if author else message.user)
+        "Slackbot (local double)" if message.by_slack else (author.real_name or author.name if author else message.user)
     )
     if message.by_slack or message.by_app:
         colour = "slack" if message.by_slack else "app"

@@ -81,8 +81,8 @@ Asked by the alert JobHung
             ),
         ),
         (
-            opening_words("llm-7b", "it ended: FAILED, exit code 1", ["S0OPS"]),
-            "llm-7b failed. I'll post the diagnosis here. @S0OPS\nit ended: FAILED, exit code 1\n",
+            opening_words("llm-7b", "job ended: FAILED, exit code 1", ["S0OPS"]),
+            "llm-7b failed. I'll post the diagnosis here. @S0OPS\njob ended: FAILED, exit code 1\n",
         ),
         (
             unknown_job("lm7b", [Candidate("c1", "llm-7b", "4711, failed 2 h ago")], [GAP]),
