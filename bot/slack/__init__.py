@@ -1,1 +1,1 @@
-"""The Slack app: values in, Slack messages and modals out; what it does with clicks and commands."""
+"""The Slack app: messages and forms as pure functions of values, and what commands and clicks do."""

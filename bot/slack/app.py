@@ -1,6 +1,6 @@
-"""The Bolt app: what Slack delivers, read, written down, acknowledged. Sync; Socket Mode or HTTP, the same listeners.
+"""The Bolt app: registers the listeners for everything Slack delivers. Sync; the same listeners over Socket Mode and HTTP.
 
-The manifest (deploy/slack/manifest.yaml) names what is registered here; a test compares the two.
+The manifest (deploy/slack/manifest.yaml) lists what is registered here. A test compares the two.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bot.slack.listeners.mutes import MuteListeners
 from bot.slack.listeners.rules import RuleListeners
 from bot.slack.use_cases.services import UseCases
 
-THREADS = 24  # that listen: each writes a row, and may open a form
+THREADS = 24  # listener threads; each writes a row and can open a form
 COMMANDS = ("/diagnose", "/signalbox")
 SHORTCUTS = ("diagnose_message",)
 EVENTS = ("app_mention", "app_home_opened")
@@ -38,9 +38,9 @@ _log = logging.getLogger(__name__)
 def build(
     use_cases: UseCases, composer: Composer, client: WebClient, *, signing_secret: str | None, team_url: str = ""
 ) -> App:
-    """The app with all its listeners. Without a signing secret it is for Socket Mode only.
+    """Build the app with all its listeners. Without a signing secret it works over Socket Mode only.
 
-    `team_url`: the workspace's address, for links to messages.
+    `team_url`: the address of the workspace, for links to messages.
     """
     app = App(
         client=client,
@@ -57,7 +57,7 @@ def build(
     lifecycle = LifecycleListeners(use_cases, composer)
     app.command("/diagnose")(diagnose.diagnose)
     app.command("/signalbox")(commands.signalbox)
-    # Bolt acknowledges an event before its listener runs, and its middleware after: what must not be lost is done there
+    # Bolt acknowledges an event before its listener runs but after its middleware, so the middleware does what must not be lost
     app.event("app_mention", middleware=[commands.mentioned])(_nothing_more)
     app.event("app_home_opened", middleware=[home.home_opened])(_nothing_more)
     app.shortcut("diagnose_message")(diagnose.diagnose_message)
@@ -80,7 +80,7 @@ def build(
 def _listen_to_buttons(
     app: App, use_cases: UseCases, composer: Composer, close_out: CloseOutListeners, mutes: MuteListeners
 ) -> None:
-    """Register the buttons under messages. Their action ids stand in messages already posted: they must not change."""
+    """Register the buttons under messages. Messages already posted carry these action ids, so the ids must not change."""
     menus = MenuListeners(use_cases, composer, close_out, mutes)
     incidents = IncidentListeners(use_cases, composer)
     exclusions = ExclusionListeners(use_cases, composer)
@@ -103,7 +103,7 @@ def _listen_to_buttons(
 
 
 def _nothing_more() -> None:
-    """All was done before the acknowledgement."""
+    """Do nothing: the middleware did the work before the acknowledgement."""
 
 
 def _last_resort(error: Exception) -> None:

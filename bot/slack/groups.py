@@ -1,4 +1,4 @@
-"""Who is in the user groups that rights name: asked of Slack every few minutes, kept in the ledger for all replicas."""
+"""Members of the user groups that access rights name: read from Slack every few minutes, stored for all replicas."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from bot.store.database import Database
 from bot.store.tables import MembersRow
 
 FRESH = timedelta(minutes=10)
-OLDEST = timedelta(days=7)  # what was told longer ago counts no more
+OLDEST = timedelta(days=7)  # older memberships are ignored
 _log = logging.getLogger(__name__)
 
 
 def groups_of(config: Config) -> tuple[str, ...]:
-    """The user groups that any tenant's rights name."""
+    """Return the user groups that the rights of any tenant name."""
     named = {
         item
         for tenant in config.tenants_of_chat.values()
@@ -33,7 +33,7 @@ def groups_of(config: Config) -> tuple[str, ...]:
 
 
 def members(database: Database, group: str) -> frozenset[str]:
-    """Who is in a group, as Slack told last; nobody where it never did."""
+    """Return the members of a group as last read; empty if it was never read."""
     with database.errors(), database.session() as session:
         row = session.get(MembersRow, group)
         if row is None or row.at < datetime.now(UTC) - OLDEST:
@@ -42,7 +42,7 @@ def members(database: Database, group: str) -> frozenset[str]:
 
 
 def refresh(database: Database, client: WebClient, groups: Iterable[str]) -> None:
-    """Ask Slack for those that were not asked for lately; what cannot be asked stays as it was, and is logged."""
+    """Read stale groups from Slack. Log a failure and keep the old members."""
     now = datetime.now(UTC)
     with database.errors(), database.session() as session:
         fresh = set(session.exec(select(MembersRow.group_id).where(col(MembersRow.at) > now - FRESH)))

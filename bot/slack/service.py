@@ -1,4 +1,4 @@
-"""Slack as a part of `signalbox serve`: the app that listens in the main process, and the sender in one of its own."""
+"""Slack as part of `signalbox serve`: the app listens in the main process, the sender runs in its own."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from bot.slack.use_cases.services import use_cases
 from connectors.base.contract import CheckResult, SourceFailed
 from kb.errors import SignalboxError
 
-PING = 2.0  # seconds between looks whether Socket Mode is still connected: while it is not, commands fail
-REFRESH = 60.0  # seconds between two looks at the user groups
+PING = 2.0  # seconds between checks of the Socket Mode connection; commands fail while it is down
+REFRESH = 60.0  # seconds between refreshes of the user groups
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The app as it listens. `close`: ends the connection of Socket Mode; `trouble`: why Slack does not reach it now."""
+    """The listening app. `close`: ends the Socket Mode connection; `trouble`: why Slack cannot reach the app now, or None."""
 
     app: App
     close: Callable[[], None]
@@ -41,24 +41,24 @@ class Listening:
 
 
 def client_of(slack: Slack) -> WebClient:
-    """The client of Slack's API.
+    """Return the client of Slack's API.
 
     Raises:
-        SignalboxError: the token is not there.
+        SignalboxError: the token is missing.
     """
     try:
         token = slack.bot_token.value()
     except SourceFailed as failed:
         raise SignalboxError(f"serve.slack.bot_token: {failed}") from None
-    # no retries of its own: what is to be sent stands in the ledger, and is sent again from there
+    # no retries in the client: the ledger holds what to send, and the sender retries from there
     return WebClient(token, base_url=slack.api, timeout=int(TIMEOUT), proxy=slack.proxy, retry_handlers=[])
 
 
 def team_url(client: WebClient) -> str:
-    """The address of the workspace, which also shows that the token is good.
+    """Return the address of the workspace. This also verifies the token.
 
     Raises:
-        SignalboxError: it is not, or Slack cannot be reached; the text says what to do.
+        SignalboxError: the token is invalid or Slack is unreachable; the text says what to do.
     """
     try:
         return str(client.api_call("auth.test").get("url") or "")
@@ -70,7 +70,7 @@ def team_url(client: WebClient) -> str:
 
 
 def check(slack: Slack) -> CheckResult:
-    """Try the tokens: whether Slack takes them, and which scopes are missing. Nothing is posted."""
+    """Check the tokens and report missing scopes. Posts nothing."""
     setup = "docs/slack-setup.md"
     try:
         client = client_of(slack)
@@ -99,10 +99,10 @@ def check(slack: Slack) -> CheckResult:
 
 
 def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_page) -> Listening:
-    """The app; over Socket Mode it listens from now on, over HTTP it is to be handed its requests.
+    """Return the app. Over Socket Mode it listens from now on; over HTTP the web server passes it the requests.
 
     Raises:
-        SignalboxError: Slack does not take the token, or a secret is missing.
+        SignalboxError: Slack rejects the token, or a secret is missing.
     """
     slack = config.serve.slack
     if slack is None:
@@ -139,7 +139,7 @@ def listen(config: Config, known: Knowledge, ledger: Ledger, page: Page = no_pag
 def send(
     config: Config, known: Callable[[], Knowledge], ledger: Ledger, stop: Callable[[], bool], page: Page = no_page
 ) -> None:
-    """Send until told to stop; the user groups are asked for in between, and so is the newest `known`."""
+    """Send until stopped. In between, refresh the user groups and reload the rules from `known`."""
     slack = config.serve.slack
     if slack is None:
         return

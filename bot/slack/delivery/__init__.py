@@ -1,1 +1,1 @@
-"""From rows to Slack: composing messages, sending them once, attachments."""
+"""From rows to Slack: compose messages, send them once, upload attachments."""

@@ -1,4 +1,4 @@
-"""The files that go into the thread of an answer: the whole report as text, and the picture of ranks and time."""
+"""The files in the thread of an answer: the full report as text, and the rank timeline as an image."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALT = 1900  # Slack takes 2,000 characters
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file to be uploaded."""
+    """A file to upload."""
 
     name: str
     title: str
@@ -32,7 +32,7 @@ class Attachment:
 
 
 def attachments(ledger: Ledger, incident: int, *, asked: bool = False) -> list[Attachment]:
-    """The files of an incident. Where nothing failed there are none, unless somebody asked for them."""
+    """Return the files of an incident: none if nothing failed, unless somebody asked for them."""
     record = ledger.incidents.answer(incident)
     if record is None:
         return []
@@ -48,7 +48,7 @@ def attachments(ledger: Ledger, incident: int, *, asked: bool = False) -> list[A
 
 
 def _picture(kept: bytes, stem: str) -> Attachment | None:
-    """The timeline as a picture; None where there is nothing in it, or an older version wrote it."""
+    """Return the timeline as an image; None if it is empty or an older version wrote it."""
     try:
         timeline = loads(kept)
     except SignalboxError:

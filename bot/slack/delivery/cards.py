@@ -1,4 +1,4 @@
-"""What goes with a report in a message: who has the incident, what people said of it, mutes, exclusions, rule records."""
+"""What accompanies a report in a message: assignee, close-outs, mutes, exclusions, rule records."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from bot.store.incident_state import state_of
 from bot.store.incidents import Incident
 from kb.report import Report
 
-STANDINGS = 60.0  # seconds for which the rules' records are taken as they were
-Page = Callable[[str, int | None], str | None]  # tenant and incident → the address of its page; None: the overview
+STANDINGS = 60.0  # seconds for which rule records are cached
+Page = Callable[[str, int | None], str | None]  # (tenant, incident) → page address; incident None: the overview
 
 
 def no_page(_tenant: str, _incident: int | None) -> str | None:
-    """Where incidents have no page."""
+    """Return None: incidents have no pages."""
     return None
 
 
 @dataclass(slots=True)
 class CardComposer:
-    """Collects what goes with a report: what people said, mutes, exclusions, the records of its rules.
+    """Collects what accompanies a report: close-outs, mutes, exclusions, the records of its rules.
 
-    `page`: the address of an incident's page; `now`: seconds since the epoch.
+    `page`: returns the address of an incident page; `now`: returns seconds since the epoch.
     """
 
     ledger: Ledger
@@ -45,7 +45,7 @@ class CardComposer:
     _records: dict[str, tuple[float, Mapping[str, RuleRecord]]] = field(default_factory=dict)
 
     def card(self, posting: Posting, incident: Incident, report: Report) -> Card:
-        """What goes with the report of an incident in this message."""
+        """Return what accompanies the report of an incident in this message."""
         why = str(posting.facts.get("why") or "")
         return replace(
             self.card_for(incident, report, posting.handle, posting.channel),
@@ -61,7 +61,7 @@ class CardComposer:
         )
 
     def card_for(self, incident: Incident, report: Report, handle: str, channel: str) -> Card:
-        """What goes with a report wherever it is shown: no message of ours need be there."""
+        """Return what accompanies a report that is shown without a message of ours."""
         mute = self._muted(incident, report, channel)
         return Card(
             handle=handle,
@@ -78,7 +78,7 @@ class CardComposer:
         )
 
     def bars(self, incident: int) -> tuple[ExcludedNode, ...]:
-        """The nodes that an incident's decision leaves out, as the bar list has them now."""
+        """Return the nodes that the incident excludes, with their current state in the bar list."""
         now = datetime.fromtimestamp(self.now(), UTC)
         return tuple(
             ExcludedNode(
@@ -101,12 +101,12 @@ class CardComposer:
         )
 
     def _later(self, posting: Posting, incident: Incident) -> int:
-        """How many attempts failed after the one at the head of a thread."""
+        """Count the attempts that failed after the one at the head of a thread."""
         head = posting.asked_by is None and posting.parent is None and incident.chain is not None
         return self.ledger.incidents.tried_after(incident) if head else 0
 
     def closings(self, incident: int) -> tuple[Opinion, ...]:
-        """What people said of it, the word that counts first."""
+        """Return what people said about the incident, the decisive close-out first."""
         found = word(self.ledger.closings.said(incident))
         return () if found is None else tuple(self._opinion(item) for item in (found.last, *found.against))
 
@@ -122,7 +122,7 @@ class CardComposer:
         )
 
     def title(self, fault: str) -> str:
-        """A class of faults in words."""
+        """Return the title of a fault class."""
         known = self.known.rulebook.faults.get(fault)
         return known.title if known is not None else fault.replace("_", " ")
 
@@ -141,7 +141,7 @@ class CardComposer:
         return found
 
     def standing(self, tenant: str, rule: str) -> RuleRecord | None:
-        """A rule's record in this tenant's close-outs."""
+        """Return a rule's record in this tenant's close-outs."""
         return self._standings(tenant).get(rule)
 
     def _muted(self, incident: Incident, report: Report, channel: str) -> Mute | None:
@@ -154,6 +154,6 @@ class CardComposer:
 
 
 def mute_words(mute: Mute) -> str:
-    """A mute in words."""
+    """Describe a mute in words."""
     where = "in this channel" if mute.channel else "everywhere"
     return f"{mute.kind} {mute.what} {where} until {clock(mute.until)}"

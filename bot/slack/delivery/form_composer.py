@@ -1,4 +1,4 @@
-"""Forms with what is already known filled in: close-out, merge, rule draft."""
+"""Prefilled forms: close-out, merge, rule draft."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kb.report import Report
 
 @dataclass(slots=True)
 class FormComposer:
-    """Fills the forms in. `now`: seconds since the epoch."""
+    """Prefills forms. `now`: returns seconds since the epoch."""
 
     ledger: Ledger
     now: Callable[[], float] = time.time
@@ -31,7 +31,7 @@ class FormComposer:
     def rule_form(
         self, draft: Draft, edits: DraftEdits | None = None, *, busy: bool = False, problem: str = ""
     ) -> Json:
-        """A draft as its form, or what the form says while there is none. `edits`: what was just typed."""
+        """Return the form of a draft, or a placeholder while there is no draft. `edits`: what was just typed."""
         record = self.ledger.incidents.answer(draft.incident_id)
         name = "this incident" if record is None else self.subject_words(record.incident)
         content = draft.content
@@ -58,14 +58,14 @@ class FormComposer:
 
     @staticmethod
     def rule_errors(draft: Draft, edits: DraftEdits) -> dict[str, str]:
-        """What of a draft as it was mended can be seen at once to be wrong, by field."""
+        """Return the obvious errors of an edited draft, by field."""
         if draft.content is None or not draft.content.files:
             return {"title": "There is no draft yet. Wait until the form is filled in."}
         return wrong(edited(draft.content.files, edits), default_folder())
 
     @staticmethod
     def subject_words(incident: Incident) -> str:
-        """An incident in a few words."""
+        """Describe an incident in a few words."""
         return f"incident {incident.id} ({incident.job_name or incident.job_id or 'a job'})"
 
     def close_out(
@@ -77,7 +77,7 @@ class FormComposer:
         wrong: bool = False,
         propose: bool = False,
     ) -> Json:
-        """The form to close an incident, with what is known filled in. `wrong`: somebody has just said so."""
+        """Return the prefilled close-out form. `wrong`: the person just pressed "Wrong"."""
         report = from_json(record.report_json)
         known = self.closing_known(record.incident.id, report, known)
         if wrong and known.cause in (None, "shown"):
@@ -87,7 +87,7 @@ class FormComposer:
         return close_out(close_out_form(handle, report, known))
 
     def closing_known(self, incident: int, report: Report, known: CloseOut | None) -> CloseOut:
-        """What is filled in: what was just chosen, else what was said before, else what the report found."""
+        """Return the values to prefill: the current choice, else the last close-out, else the findings of the report."""
         if known is not None:
             return known
         found = word(self.ledger.closings.said(incident))
@@ -104,7 +104,7 @@ class FormComposer:
         return CloseOut(cause="shown", fault=first.fault, rule=first.rule, verdict="right", nodes=nodes[:20])
 
     def near(self, incident: Incident) -> list[MergeCandidate]:
-        """Incidents into which this one may be merged: those of the same job or fault first, then the latest."""
+        """Return the incidents that this one can be merged into: same job or fault first, then the latest."""
         now = datetime.fromtimestamp(self.now(), UTC)
         since = now - timedelta(days=14)
         found = self.ledger.incidents.list(100, IncidentFilter(incident.tenant, now, since, awake=True))
@@ -126,13 +126,13 @@ class FormComposer:
 
 
 def close_out_form(handle: str, report: Report, known: CloseOut) -> CloseOutForm:
-    """The form for a report."""
+    """Return the close-out form for a report."""
     job = report.job.name or report.job.id or report.bundle or "the job"
     return CloseOutForm(handle, f"{job}: {report.summary}", shown_of(report), known)
 
 
 def shown_of(report: Report) -> tuple[DiagnosisOption, ...]:
-    """The diagnoses that a person may pick, each fault once."""
+    """Return the diagnoses that a person can pick, each fault once."""
     found: dict[str, DiagnosisOption] = {}
     for diagnosis in report.diagnoses:
         found.setdefault(

@@ -1,4 +1,4 @@
-"""What the lists of /signalbox and the home tab show: incidents, rules, sources, the shift handover."""
+"""The content of the lists in /signalbox and the home tab: incidents, rules, sources, shift handover."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bot.store.incidents import Incident, IncidentFilter
 
 @dataclass(slots=True)
 class ListComposer:
-    """Collects what lists show. `now`: seconds since the epoch."""
+    """Collects the content of lists. `now`: returns seconds since the epoch."""
 
     ledger: Ledger
     config: Config
@@ -28,14 +28,14 @@ class ListComposer:
     now: Callable[[], float] = time.time
 
     def handover(self, tenant: str, seconds: float) -> Message:
-        """What the next shift must know."""
+        """Return the handover for the next shift."""
         now = datetime.fromtimestamp(self.now(), UTC)
         return messages_handover.message_of(
             handover(self.ledger.database, tenant, now - timedelta(seconds=seconds), now)
         )
 
     def incidents(self, tenant: str, *, limit: int, skip: int = 0, to_do: bool = False) -> list[ListedIncident]:
-        """The latest incidents of a tenant, each with a handle that opens it; without those that sleep or are merged."""
+        """Return the latest incidents of a tenant, each with a handle that opens it. Omits snoozed and merged ones."""
         found = self.ledger.incidents.list(limit, self.listing(tenant, to_do=to_do), skip=skip)
         payloads = [f'{{"incident":{item.id}}}' for item in found]
         handles = self.ledger.choices.add_choices(tenant, payloads, datetime.fromtimestamp(self.now(), UTC))
@@ -51,7 +51,7 @@ class ListComposer:
         ]
 
     def listing(self, tenant: str, *, to_do: bool = False) -> IncidentFilter:
-        """Which incidents stand in lists; `to_do`: those alone of which nobody has said what they were."""
+        """Return the filter for lists. `to_do`: only incidents without a close-out."""
         return IncidentFilter(tenant, datetime.fromtimestamp(self.now(), UTC), awake=True, to_do=to_do)
 
     def _closed(self, incident: Incident) -> str:
@@ -62,7 +62,7 @@ class ListComposer:
         return f"closed: {said[0].cause}" if said else "closed"
 
     def rules(self, tenant: str, asked: str) -> list[ListedRule]:
-        """The rules whose id, title or fault has all these words; those with a poor record first."""
+        """Return the rules with all these words in their id, title or fault; weak rules first."""
         wanted = asked.lower().split()
         book = self.cards.known.rulebook
         found = []
@@ -77,7 +77,7 @@ class ListComposer:
         return sorted(found, key=lambda item: (not item.weak, not item.record, item.id))
 
     def clusters(self, tenant: str) -> list[ClusterState]:
-        """What a tenant sees."""
+        """Return the clusters and sources of a tenant."""
         return [
             ClusterState(cluster.name, tuple(ConnectorState(each.name, each.type) for each in cluster.connectors))
             for cluster in self.config.of_tenant(tenant)

@@ -1,1 +1,1 @@
-"""What happens with each delivery of Slack, by feature: read it, write it down, acknowledge it."""
+"""Listeners for everything Slack delivers, by feature. Each reads a delivery, writes it down and acknowledges it."""

@@ -26,7 +26,7 @@ Body = Mapping[str, Any]
 
 
 class ButtonPress:
-    """Somebody pressed something: its id, and Slack, which hears that it was heard before a form is opened."""
+    """A pressed button, with the key of its delivery. Slack gets its acknowledgement before a form opens."""
 
     def __init__(self, body: Body, client: WebClient, ack: Ack) -> None:
         self.body = body
@@ -41,7 +41,7 @@ class ButtonPress:
             ack()
 
     def open(self, view: Json) -> None:
-        """Open a form: a trigger is good for three seconds."""
+        """Open a form. A trigger is valid for three seconds."""
         self.acknowledge()
         try:
             self._client.views_open(trigger_id=self.body["trigger_id"], view=view)
@@ -51,7 +51,7 @@ class ButtonPress:
                 raise SignalboxError(
                     "Slack gives a form three seconds to open, and they have passed. Press the button again."
                 ) from None
-            if said != "exchanged_trigger_id":  # then the form is open: this was delivered twice
+            if said != "exchanged_trigger_id":  # the form is already open: this is a redelivery
                 raise
 
 
@@ -59,14 +59,14 @@ ButtonAction = Callable[[Person, Subject, ButtonPress], Message | None]
 
 
 class ListenerBase:
-    """What the listeners of every feature share: errors reach whoever asked."""
+    """What the listeners of all features share. Errors reach the person who asked."""
 
     def __init__(self, use_cases: UseCases, composer: Composer) -> None:
         self._use_cases = use_cases
         self._composer = composer
 
     def pressed(self, do: ButtonAction) -> Callable[..., None]:
-        """A listener for a button whose value is the handle of a message or an incident."""
+        """Return a listener for a button whose value is the handle of a message or incident."""
 
         def listener(ack: Ack, body: Body, action: Body, client: WebClient) -> None:
             self.on_subject(ButtonPress(body, client, ack), str(action.get("value") or ""), do)
@@ -74,7 +74,7 @@ class ListenerBase:
         return listener
 
     def on_subject(self, press: ButtonPress, handle: str, do: ButtonAction) -> None:
-        """What is written is written before Slack hears that it was heard; a form opens after that."""
+        """Run an action on what a handle stands for. All writes happen before the acknowledgement, forms open after it."""
         person = person_of(press.body)
         told = self.safely(person, lambda: do(person, self._use_cases.forms.subject(person, handle), press))
         if told is not None:
@@ -98,7 +98,7 @@ class ListenerBase:
             )
 
     def safely(self, person: Person, do: Callable[[], Any]) -> Any:
-        """What `do` says, or in words why it could not."""
+        """Return the result of `do`, or an error message."""
         try:
             return do()
         except NotAllowed as refused:
@@ -114,12 +114,12 @@ class ListenerBase:
 
 
 def where_to_ask(channels: tuple[str, ...]) -> str:
-    """Where somebody who wrote in the wrong channel can ask instead."""
+    """Tell somebody in an unserved channel where to ask instead."""
     return f"Use {', '.join(f'<#{channel}>' for channel in channels[:3])}." if channels else "Ask your Signalbox admin."
 
 
 def log_error(told: str) -> str:
-    """Log an error that is being handled; the number under which the log has it."""
+    """Log the error being handled; return its number in the log."""
     number = secrets.token_hex(4)
     _log.exception("%s (error %s)", told, number)
     return number
@@ -131,12 +131,12 @@ def acknowledge(ack: Ack, message: Message, *, to_all: bool = False) -> None:
 
 
 def is_acknowledgement(message: Message) -> bool:
-    """Whether the words only say that an answer will come."""
+    """Whether a message only says that a result will follow."""
     return message.text.startswith(replies.TAKEN)
 
 
 def delivery_key(kind: str, body: Body) -> str:
-    """Slack's id of a delivery: the same when it comes a second time."""
+    """Return Slack's id of a delivery. A redelivery has the same id."""
     actions = body.get("actions") or [{}]
     parts = [body.get("trigger_id"), actions[0].get("action_ts"), actions[0].get("action_id")]
     if not any(parts):
@@ -145,7 +145,7 @@ def delivery_key(kind: str, body: Body) -> str:
 
 
 def handle_of(place: Mapping[str, Any]) -> str:
-    """The handle of what a form is about."""
+    """Return the handle of what a form is about."""
     if not place:
         raise SignalboxError("This form has expired. Open it again.")
     return str(place["handle"])
@@ -158,5 +158,5 @@ def person_of(body: Body, place: Mapping[str, Any] | None = None) -> Person:
     container = body.get("container") or {}
     thread = message.get("thread_ts") or container.get("thread_ts") or (place or {}).get("thread_ts")
     if thread == message.get("ts"):
-        thread = None  # the head of a thread stands in the channel
+        thread = None  # the head of a thread is in the channel itself
     return Person(body["user"]["id"], channel, thread, body.get("response_url"))

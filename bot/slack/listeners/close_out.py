@@ -30,14 +30,14 @@ class CloseOutListeners(ListenerBase):
 
     def wrong(self, person: Person, subject: Subject, press: ButtonPress) -> None:
         """The button "Wrong" of an answer: recorded, then the form opens."""
-        # kept before the form opens: who closes it without a word has still said that it was wrong
+        # recorded before the form opens: closing the form without submitting still counts as "wrong"
         self._use_cases.incidents.mark_wrong(person, subject, press.key)
         self.open_form(person, subject, press, wrong=True)
 
     def open_form(
         self, person: Person, subject: Subject, press: ButtonPress, *, wrong: bool = False, propose: bool = False
     ) -> None:
-        """Open the close-out form. `wrong`: somebody has just said so; `propose`: a rule is to be drafted from it."""
+        """Open the close-out form. `wrong`: the person just pressed "Wrong"; `propose`: preselect the rule proposal."""
         if subject.record is None:
             raise SignalboxError("This message has no report yet.")
         self._use_cases.access.allow(person, "annotate", f"incident {subject.record.incident.id}")
@@ -45,7 +45,7 @@ class CloseOutListeners(ListenerBase):
         press.open(self._composer.forms.close_out(place, subject.record, wrong=wrong, propose=propose))
 
     def cause_chosen(self, ack: Ack, body: Body, client: WebClient) -> None:
-        """The cause was chosen in the form: the field for another fault comes, or goes."""
+        """Redraw the form after the cause was chosen: the field for another fault appears or disappears."""
         ack()
         view = body.get("view") or {}
         place = self._use_cases.forms.load(str(view.get("private_metadata") or ""))
@@ -62,11 +62,11 @@ class CloseOutListeners(ListenerBase):
         client.views_update(view_id=view["id"], hash=view.get("hash"), view=form)
 
     def search(self, ack: Ack, payload: Body) -> None:
-        """Other faults, for what was typed."""
+        """Suggest other faults for typed text."""
         ack(**fault_options(self._use_cases.incidents.search_faults(str(payload.get("value") or ""))))
 
     def closed(self, ack: Ack, body: Body, view: Body) -> None:
-        """The close-out form was sent."""
+        """Handle a submitted close-out form."""
         place = self._use_cases.forms.load(str(view.get("private_metadata") or ""))
         person = person_of(body, place)
 

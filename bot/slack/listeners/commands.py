@@ -1,4 +1,4 @@
-"""`/signalbox`, and mentions, which work in threads too."""
+"""`/signalbox`, and mentions, which also work in threads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USAGE = f"/signalbox {'|'.join(VERBS)}"
 
 
 class CommandListeners(ListenerBase):
-    """Listeners of typed commands."""
+    """Listeners for typed commands."""
 
     def __init__(self, use_cases: UseCases, composer: Composer, diagnose: DiagnoseListeners) -> None:
         super().__init__(use_cases, composer)
@@ -76,8 +76,8 @@ class CommandListeners(ListenerBase):
         return lists.rules(found[(page - 1) * lists.PAGE : page * lists.PAGE], page, len(found), asked)
 
     def mentioned(self, event: Body, body: Body, next_: Callable[[], BoltResponse]) -> BoltResponse:
-        """`@signalbox diagnose JOB`, where commands do not work: in threads."""
-        if not event.get("bot_id") and event.get("user"):  # two bots could talk for ever
+        """Handle `@signalbox diagnose JOB`: slash commands do not work in threads."""
+        if not event.get("bot_id") and event.get("user"):  # two bots could talk to each other forever
             self._mentioned(event, body)
         return next_()
 
@@ -90,14 +90,14 @@ class CommandListeners(ListenerBase):
             text = rest if verb.lower() == "diagnose" else words
             told = self.safely(person, lambda: self._diagnose.request(person, text, key))
             if is_acknowledgement(told):
-                return  # the message itself is the answer
+                return  # the posted message is the answer
         else:
             told = self.safely(person, lambda: self._run_verb(person, words, key))
         self._use_cases.replies.send(person, key, {"form": "message", "text": told.text, "blocks": list(told.blocks)})
 
 
 def _paged(words: str) -> tuple[str, int]:
-    """Words, and the page behind them."""
+    """Split words from a page number at their end."""
     head, _, number = words.rpartition(" ")
     first, _, last = head.rpartition(" ")
     if (last or head) == "page" and number.isdecimal() and len(number) < 6:

@@ -1,4 +1,4 @@
-"""Requests for a diagnosis: the command, the shortcut on a message, the choice among jobs."""
+"""Diagnosis requests: the command, the message shortcut, the choice among jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bot.slack.use_cases.services import UseCases
 
 
 class DiagnoseListeners(ListenerBase):
-    """Listeners that ask for diagnoses. `team_url`: the workspace's address, for links to messages."""
+    """Listeners for diagnosis requests. `team_url`: the address of the workspace, for links to messages."""
 
     def __init__(self, use_cases: UseCases, composer: Composer, team_url: str) -> None:
         super().__init__(use_cases, composer)
@@ -43,7 +43,7 @@ class DiagnoseListeners(ListenerBase):
         )
 
     def request(self, person: Person, text: str, key: str) -> Message:
-        """Request a diagnosis as typed; the words that acknowledge it, or say why not."""
+        """Request a diagnosis as typed; return the acknowledgement or an error message."""
         asked = read_diagnose(text)
         if isinstance(asked, UsageError):
             return notices.usage(asked.problem)
@@ -53,7 +53,7 @@ class DiagnoseListeners(ListenerBase):
         return self.acknowledgement(self._use_cases.diagnoses.diagnose(person, asked, key), asked)
 
     def acknowledgement(self, taken: RequestOutcome, asked: DiagnoseCommand) -> Message:
-        """The words that acknowledge a request, with a link to the message that answers it already."""
+        """Return the acknowledgement of a request, with a link to the message that already answers it."""
         posting = taken.posting
         link = None
         if posting is not None and posting.ts is not None and self._team_url:
@@ -61,7 +61,7 @@ class DiagnoseListeners(ListenerBase):
         return replies.request_accepted(asked.job, private=asked.private, there=posting is not None, link_to=link)
 
     def diagnose_message(self, ack: Ack, shortcut: Body, client: WebClient) -> None:
-        """The shortcut "Diagnose job in this message": at once where it names one, else a form that asks which."""
+        """Handle the shortcut "Diagnose job in this message". Ask which job if the message does not name exactly one."""
         press = ButtonPress(shortcut, client, ack)
         message = shortcut.get("message") or {}
         person = Person(
@@ -92,7 +92,7 @@ class DiagnoseListeners(ListenerBase):
         press.acknowledge()
 
     def pick(self, ack: Ack, body: Body, action: Body) -> None:
-        """One of the jobs that may have been meant."""
+        """Diagnose the job that was picked from a list."""
         person = person_of(body)
 
         def picked() -> Message | None:
@@ -109,7 +109,7 @@ class DiagnoseListeners(ListenerBase):
         ack()
 
     def which(self, ack: Ack, body: Body, view: Body) -> None:
-        """The form that asks which job was sent."""
+        """Handle the form that asks for the job."""
         place = self._use_cases.forms.load(str(view.get("private_metadata") or ""))
         person = person_of(body, place)
 

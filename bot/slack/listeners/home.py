@@ -13,12 +13,12 @@ class HomeListeners(ListenerBase):
     """Listeners of the home tab."""
 
     def home_opened(self, event: Body, body: Body, next_: Callable[[], BoltResponse]) -> BoltResponse:
-        """Somebody looks at the home tab."""
+        """Refresh the home tab when somebody opens it."""
         if event.get("tab", "home") == "home":
             self._use_cases.replies.refresh_home(event["user"], body["event_id"])
         return next_()
 
     def refresh(self, ack: Ack, body: Body) -> None:
-        """The button that refreshes the home tab."""
+        """Handle the refresh button of the home tab."""
         self._use_cases.replies.refresh_home(body["user"]["id"], delivery_key("action", body))
         ack()

@@ -1,4 +1,4 @@
-"""One incident or the open ones shown to one person; evidence; reminders."""
+"""Incidents shown to one person, evidence files, reminders."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class IncidentListeners(ListenerBase):
     """Listeners that show incidents and answer reminders."""
 
     def evidence(self, person: Person, subject: Subject, press: ButtonPress) -> None:
-        """Send the evidence files of an incident once more."""
+        """Send the evidence files of an incident again."""
         self._use_cases.incidents.send_evidence(person, subject, press.key)
 
     def show(self, person: Person, subject: Subject, press: ButtonPress) -> None:
-        """Show an incident of a list to this person only."""
+        """Show an incident from a list, only to this person."""
         if subject.record is None:
             raise SignalboxError("This has no report.")
         self._use_cases.access.allow(person, "read", f"incident {subject.record.incident.id}")
         self._use_cases.replies.send_incident(person, subject, press.key)
 
     def list_open(self, ack: Ack, body: Body) -> None:
-        """Of a digest: the incidents of which nobody has said what they were, to this person alone."""
+        """List the open incidents of a digest, only to this person."""
         person = person_of(body)
 
         def listed() -> Message:
@@ -48,5 +48,5 @@ class IncidentListeners(ListenerBase):
         return replies.text_reply("I'll ask again on the next working day.")
 
     def dismiss_reminder(self, person: Person, subject: Subject, _press: ButtonPress) -> None:
-        """Take a reminder back."""
+        """Dismiss a reminder."""
         self._use_cases.incidents.dismiss_reminder(person, subject)

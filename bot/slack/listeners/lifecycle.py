@@ -15,10 +15,10 @@ from kb.errors import SignalboxError
 
 
 class LifecycleListeners(ListenerBase):
-    """Listeners of the menu of steps, and of their form."""
+    """Listeners for the menu of steps and its forms."""
 
     def menu(self, ack: Ack, body: Body, action: Body, client: WebClient) -> None:
-        """The menu of an incident's life: `verb:handle`. What needs no more words is done at once."""
+        """Handle the menu of steps (`verb:handle`). Steps that need no input are applied at once."""
         verb, _, handle = str((action.get("selected_option") or {}).get("value") or "").partition(":")
 
         def do(person: Person, subject: Subject, press: ButtonPress) -> None:
@@ -38,7 +38,7 @@ class LifecycleListeners(ListenerBase):
         self.on_subject(ButtonPress(body, client, ack), handle, do)
 
     def submitted_step(self, ack: Ack, body: Body, view: Body) -> None:
-        """The form of a step was sent."""
+        """Handle the submitted form of a step."""
         place = self._use_cases.forms.load(str(view.get("private_metadata") or ""))
         person, verb = person_of(body, place), str(place.get("kind") or "")
 

@@ -18,7 +18,7 @@ from kb.errors import SignalboxError
 
 
 class MenuListeners(ListenerBase):
-    """Listeners of the overflow menu, and of the button that proposes a rule."""
+    """Listeners for the overflow menu and the button that proposes a rule."""
 
     def __init__(
         self, use_cases: UseCases, composer: Composer, close_out: CloseOutListeners, mutes: MuteListeners
@@ -28,7 +28,7 @@ class MenuListeners(ListenerBase):
         self._mutes = mutes
 
     def propose(self, person: Person, subject: Subject, press: ButtonPress) -> None:
-        """Propose a rule: at once where it is known what the incident was, else what it was is asked first."""
+        """Propose a rule if the incident is closed; otherwise open the close-out form first."""
         if subject.record is None or subject.record.incident.closed_at is None:
             self._close_out.open_form(person, subject, press, propose=True)
             return
@@ -36,7 +36,7 @@ class MenuListeners(ListenerBase):
         press.open(forms_rule.loading(handle, self._composer.forms.subject_words(subject.record.incident)))
 
     def more(self, ack: Ack, body: Body, action: Body, client: WebClient) -> None:
-        """The overflow menu: `verb:handle`."""
+        """Handle the overflow menu (`verb:handle`)."""
         verb, _, handle = str((action.get("selected_option") or {}).get("value") or "").partition(":")
 
         def do(person: Person, subject: Subject, press: ButtonPress) -> Message | None:

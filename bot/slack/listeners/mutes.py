@@ -1,4 +1,4 @@
-"""Mutes: the form, and what is done when it is submitted."""
+"""The mute form."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MuteListeners(ListenerBase):
         press.open(mute_view(self._use_cases.forms.save(person, subject, kind), f"{kind} {what}"))
 
     def muted(self, ack: Ack, body: Body, view: Body) -> None:
-        """The form to mute was sent."""
+        """Handle the submitted mute form."""
         place = self._use_cases.forms.load(str(view.get("private_metadata") or ""))
         person = person_of(body, place)
 

@@ -1,4 +1,4 @@
-"""Rule drafts: replayed as edited, proposed."""
+"""Rule drafts: replay edits, propose."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from kb.errors import SignalboxError
 
 
 class RuleListeners(ListenerBase):
-    """Listeners of the form of a rule draft."""
+    """Listeners for the form of a rule draft."""
 
     def replay(self, ack: Ack, body: Body, action: Body, client: WebClient) -> None:
-        """The draft as it was changed in the form is replayed; the form says so, and is filled again."""
+        """Replay the edited draft. The form shows that it is busy and is updated later."""
         ack()
         view, person = body.get("view") or {}, person_of(body)
         try:
             draft = self._use_cases.rules.load_draft(person, str(action.get("value") or ""))
             edits, errors = forms_rule.read_form(view.get("state"))
-            if errors:  # a button cannot say so beside the field
+            if errors:  # a button cannot show errors beside fields
                 form = self._composer.forms.rule_form(draft, edits, problem="; ".join(errors.values()))
             elif self._use_cases.rules.update_draft(draft, DraftWish("show", edits)):
                 form = self._composer.forms.rule_form(draft, edits, busy=True)
@@ -35,7 +35,7 @@ class RuleListeners(ListenerBase):
         client.views_update(view_id=view["id"], view=form)
 
     def submitted_draft(self, ack: Ack, body: Body, view: Body) -> None:
-        """The draft is to be proposed. What can be seen at once to be wrong is told beside the field; a worker does the rest."""
+        """Propose the draft. Obvious errors appear beside their fields; a worker does the rest."""
         person = person_of(body)
 
         def kept() -> Json:
@@ -53,7 +53,10 @@ class RuleListeners(ListenerBase):
         self.submitted(ack, "Propose a rule", kept)
 
     def view_after_close_out(self, person: Person, subject: Subject, key: str) -> Json:
-        """What comes after a close-out that wishes for a rule: its form, or why there is none; the close-out is kept either way."""
+        """Return the view after a close-out that asks for a rule: its form, or why there is none.
+
+        The close-out is stored either way.
+        """
         try:
             handle = self._use_cases.rules.start_draft(person, subject, key)
         except NotAllowed as refused:

@@ -1,5 +1,5 @@
-"""What a listener does with what somebody wants: checks that they may, and writes it down.
+"""What listeners do for people: check permissions, then write the request to the ledger.
 
-No call to Slack and nothing slow: a listener has three seconds, and fifty of them come at once. What cannot be written down is
-an error, whose words are for whoever asked. Every wish has Slack's own id as its key, so a second delivery changes nothing.
+Nothing here calls Slack or is slow: a listener has three seconds, and fifty can arrive at once. A failed write is an error with a
+message for the person. The key of each request is Slack's own id, so a redelivery changes nothing.
 """

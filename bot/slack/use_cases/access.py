@@ -1,4 +1,4 @@
-"""Who asks, from where, and whether they may."""
+"""Who asks, from where, and with what permissions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kb.errors import SignalboxError
 
 
 class NotAllowed(SignalboxError):  # noqa: N818 - an outcome
-    """Somebody may not do this."""
+    """A person lacks permission."""
 
     def __init__(self, refused: Refusal) -> None:
         self.refused = refused
@@ -28,7 +28,7 @@ class NotAllowed(SignalboxError):  # noqa: N818 - an outcome
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who wants something, and where: ids of Slack. `reply_to`: the address for words to this person alone."""
+    """Who asks, and where, as Slack ids. `reply_to`: the URL for replies that only this person sees."""
 
     id: str
     channel: str
@@ -47,7 +47,7 @@ class Subject:
 
 @dataclass(slots=True)
 class AccessControl:
-    """Who may do what in which channel. `members`: who is in a user group, as last read from Slack."""
+    """Permissions by person and channel. `members`: returns the members of a user group, as last read from Slack."""
 
     ledger: Ledger
     config: Config
@@ -55,11 +55,11 @@ class AccessControl:
     now: Callable[[], float] = time.time
 
     def time(self) -> datetime:
-        """The time now, in UTC."""
+        """Return the current time, in UTC."""
         return datetime.fromtimestamp(self.now(), UTC)
 
     def tenant_of(self, channel: str) -> str:
-        """Whose channel it is. In direct messages, and where one tenant is all there is, that one."""
+        """Return the tenant of a channel. A single tenant also owns direct messages and unlisted channels."""
         tenants = self.config.tenants_of_chat
         for name, value in tenants.items():
             if channel in value.channels:
@@ -67,14 +67,14 @@ class AccessControl:
         return next(iter(tenants)) if len(tenants) == 1 else DEFAULT_TENANT
 
     def settings(self, tenant: str) -> Tenant:
-        """What is configured of a tenant."""
+        """Return the configuration of a tenant."""
         return self.config.tenants_of_chat.get(tenant, Tenant())
 
     def allow(self, person: Person, verb: Verb, what: str) -> str:
-        """The tenant in which this person may do this here. A refusal is written into the audit.
+        """Return the tenant in which this person is allowed to do this. Refusals go to the audit log.
 
         Raises:
-            NotAllowed: they may not.
+            NotAllowed: the person lacks permission.
         """
         tenant = self.tenant_of(person.channel)
         refused = refusal(self.settings(tenant).rights, verb, person.id, person.channel, self.members)
@@ -87,7 +87,7 @@ class AccessControl:
         return tenant
 
     def audit_row(self, person: Person, tenant: str, verb: str, what: str, refused: str | None = None) -> AuditRow:
-        """A row of the audit log. `refused`: why it was not allowed."""
+        """Return a row for the audit log. `refused`: why it was not allowed."""
         told = "" if refused is None else f"this {refused} is not allowed"
         return AuditRow(
             at=self.time(), tenant=tenant, who=person.id, verb=verb, what=what[:300], allowed=refused is None, why=told
@@ -95,7 +95,7 @@ class AccessControl:
 
 
 def record_of(subject: Subject) -> ReportedIncident:
-    """The incident and report behind a message.
+    """Return the incident and report behind a message.
 
     Raises:
         SignalboxError: there is none.

@@ -1,4 +1,4 @@
-"""Requests for diagnoses, lists of recent jobs and digests."""
+"""Requests for diagnoses, recent jobs and digests."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from kb.errors import SignalboxError
 
 @dataclass(slots=True)
 class DiagnosisRequests:
-    """Writes down who wants which diagnosis or digest."""
+    """Records who wants which diagnosis or digest."""
 
     ledger: Ledger
     access: AccessControl
 
     def diagnose(self, person: Person, asked: DiagnoseCommand, key: str, *, again: bool = False) -> RequestOutcome:
-        """Write down a wish for a diagnosis."""
+        """Record a diagnosis request."""
         tenant = self.access.allow(person, "diagnose", asked.job)
         order = DiagnosePayload(asked.job, tenant, source="slack", last=asked.last, deep=asked.deep)
         return self._request(person, order, key, private=asked.private, again=again)
 
     def diagnose_choice(self, person: Person, handle: str, key: str) -> tuple[RequestOutcome, str]:
-        """One of several jobs was chosen; what became of it, and the job."""
+        """Diagnose the job that was picked; return the outcome and the job."""
         tenant = self.access.allow(person, "diagnose", handle)
         payload = self.ledger.choices.choice(handle, tenant)
         if payload is None:
@@ -43,7 +43,7 @@ class DiagnosisRequests:
         return self._request(at, order, key, private=bool(chosen.get("private"))), order.job
 
     def diagnose_again(self, person: Person, subject: Subject, key: str) -> RequestOutcome:
-        """The same job once more."""
+        """Diagnose the same job again."""
         if subject.record is not None:
             incident = subject.record.incident
             job, cluster = incident.job_id or incident.job_name, incident.cluster
@@ -80,7 +80,7 @@ class DiagnosisRequests:
         return self.ledger.database.write(wished)
 
     def list_recent(self, person: Person, key: str) -> None:
-        """No job was named: a worker looks for those of this person that failed of late."""
+        """List the person's recent failed jobs: no job was named."""
         tenant = self.access.allow(person, "diagnose", "")
         users = tuple(name for name, who in self.access.settings(tenant).people.users.items() if who == person.id)
         order = RecentJobsPayload(tenant, person.id, users)
@@ -88,7 +88,7 @@ class DiagnosisRequests:
         self.ledger.requests.request_diagnosis(wish, order.request(), self.access.time(), 0.0)
 
     def request_digest(self, person: Person, week: str, key: str) -> str:
-        """A worker works out the digest of a week, the last whole one for no name; its name.
+        """Request the digest of a week, by default the last full one; return its name.
 
         Raises:
             SignalboxError: there is no such week.

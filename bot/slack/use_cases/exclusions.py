@@ -1,4 +1,4 @@
-"""Nodes that Signalbox advises to leave out."""
+"""Nodes that Signalbox advises to exclude."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ class Exclusions:
     def decide(
         self, person: Person, subject: Subject, to: Literal["barred", "refused"]
     ) -> tuple[list[NodeExclusion], list[str]]:
-        """Confirm or refuse the bars that an answer proposes: those decided, and where somebody was faster, in words."""
+        """Confirm or refuse the proposed bars of an incident.
+
+        Return those decided, and messages about those that others decided first.
+        """
         incident = record_of(subject).incident
         self.access.allow(person, "bar", f"incident {incident.id}")
         found = self.ledger.exclusions.of_incident(incident.id)
@@ -33,7 +36,7 @@ class Exclusions:
         return list(done), list(late)
 
     def drain_commands(self, subject: Subject, bars: Sequence[NodeExclusion]) -> list[str]:
-        """What would take barred nodes out of the cluster, for a person to run."""
+        """Return the commands that take barred nodes out of the cluster, for a person to run."""
         named = record_of(subject).incident.cluster
         types = {
             each.type

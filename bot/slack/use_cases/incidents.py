@@ -1,4 +1,4 @@
-"""What people do with an incident: feedback, close-out, the steps of its life, its evidence, its reminder."""
+"""What people do with an incident: feedback, close-out, lifecycle steps, evidence, reminders."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _NEAR = 55.0
 
 @dataclass(slots=True)
 class IncidentActions:
-    """Records what people say about incidents and do with them. `faults`: titles of fault classes by id."""
+    """Records feedback, close-outs and lifecycle steps. `faults`: titles of fault classes by id."""
 
     ledger: Ledger
     access: AccessControl
     faults: Mapping[str, str] = field(default_factory=dict)
 
     def mark_right(self, person: Person, subject: Subject, key: str) -> bool:
-        """The first diagnosis was the cause (or it was right that nothing failed); whether this is new."""
+        """Record that the top diagnosis was right, or that nothing failed; whether this is new."""
         report = from_json(record_of(subject).report_json)
         first = report.diagnoses[0] if report.diagnoses and report.verdict == "fault" else None
         if first is None:
@@ -46,11 +46,11 @@ class IncidentActions:
         return self._annotate(person, subject, key, said)
 
     def mark_wrong(self, person: Person, subject: Subject, key: str) -> bool:
-        """The answer was wrong: this is kept though no cause is named."""
+        """Record that the answer was wrong, even if no cause follows."""
         return self._annotate(person, subject, key, Closing(person.id, "slack", "wrong"))
 
     def close(self, person: Person, subject: Subject, key: str, form: CloseOut) -> bool:
-        """Keep what was filled in."""
+        """Store a submitted close-out; whether it is new."""
         said = Closing(
             who=person.id,
             source="slack",
@@ -84,7 +84,7 @@ class IncidentActions:
     def apply_step(
         self, person: Person, subject: Subject, key: str, verb: StepVerb, filled: StepForm | None = None
     ) -> bool:
-        """A step in the incident's life; whether this is new."""
+        """Apply a lifecycle step to an incident; whether it is new."""
         incident = record_of(subject).incident.id
         self.access.allow(person, "annotate", f"incident {incident}")
         now, filled = self.access.time(), filled or StepForm()
@@ -104,7 +104,7 @@ class IncidentActions:
         return self.ledger.database.write(taken)
 
     def send_evidence(self, person: Person, subject: Subject, key: str) -> bool:
-        """The files, once more; whether this is new."""
+        """Send the evidence files again; whether this is new."""
         record = record_of(subject)
         self.access.allow(person, "read", f"incident {record.incident.id}")
         with self.ledger.database.errors(), self.ledger.database.session(write=True) as session:
@@ -122,20 +122,20 @@ class IncidentActions:
             )
 
     def postpone_reminder(self, person: Person, subject: Subject) -> None:
-        """The reminder comes once more."""
+        """Send the reminder again later."""
         self.access.allow(person, "read", "a reminder")
         if subject.posting is not None and subject.posting.state == PostingState.REMINDER:
             zone = self.access.settings(subject.tenant).zone
             self.ledger.messages.postpone_reminder(subject.posting.id, next_working_day(self.access.time(), zone))
 
     def dismiss_reminder(self, person: Person, subject: Subject) -> None:
-        """The reminder is not needed."""
+        """Dismiss the reminder."""
         self.access.allow(person, "read", "a reminder")
         if subject.posting is not None and subject.posting.state == PostingState.REMINDER:
             self.ledger.messages.dismiss_reminder(subject.posting.id)
 
     def search_faults(self, text: str) -> list[tuple[str, str]]:
-        """Classes of faults for what was typed: (id, title), the most alike first; all of them for nothing."""
+        """Search fault classes: (id, title), best match first; all of them for empty text."""
         if not text.strip():
             return sorted(self.faults.items(), key=lambda item: item[1])[:_LISTED]
         words = {fault: f"{title} {fault.replace('_', ' ')}" for fault, title in self.faults.items()}
@@ -144,7 +144,7 @@ class IncidentActions:
 
 
 def _implied(form: CloseOut, record: ReportedIncident) -> Verdict:
-    """Whether the bot was right, where the person named a cause and did not say."""
+    """Derive whether the answer was right, if the person only named a cause."""
     report = from_json(record.report_json)
     faults = [diagnosis.fault for diagnosis in report.diagnoses] if report.verdict == "fault" else []
     return implied(form.cause, form.fault, faults)

@@ -18,13 +18,13 @@ from kb.errors import SignalboxError
 
 @dataclass(slots=True)
 class Mutes:
-    """Mutes what a message is about."""
+    """Mutes the rule, job or node of a message."""
 
     ledger: Ledger
     access: AccessControl
 
     def target(self, subject: Subject, kind: str) -> str | None:
-        """What of a message can be muted."""
+        """Return what would be muted; None if the message has no such thing."""
         incident = record_of(subject).incident
         if kind == "rule":
             return incident.rule
@@ -34,7 +34,7 @@ class Mutes:
         return next((node for diagnosis in report.diagnoses for node in diagnosis.nodes), None)
 
     def mute(self, person: Person, subject: Subject, kind: str, form: MuteForm, key: str) -> bool:
-        """Be silent on a rule, job or node."""
+        """Mute a rule, job or node; whether this is new."""
         what = self.target(subject, kind)
         if what is None:
             raise SignalboxError(f"There is no {kind} to mute.")

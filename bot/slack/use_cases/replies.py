@@ -1,4 +1,4 @@
-"""Words for one person, and the home tab, through the outbox."""
+"""Replies to one person, and the home tab, through the outbox."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Replies:
     access: AccessControl
 
     def send(self, person: Person, key: str, payload: Mapping[str, Any]) -> None:
-        """Words for this person alone, from where no acknowledgement can carry them."""
+        """Send a reply to this person only, where no acknowledgement can carry it."""
         told = {**payload, "who": person.id, "channel": person.channel, "thread_ts": person.thread_ts}
         if person.reply_to:
             told["reply_to"] = person.reply_to
@@ -29,13 +29,13 @@ class Replies:
             )
 
     def send_incident(self, person: Person, subject: Subject, key: str) -> None:
-        """An incident of a list, to this person alone."""
+        """Send an incident from a list, only to this person."""
         incident = record_of(subject).incident.id
         (handle,) = self.ledger.choices.add_choices(subject.tenant, [f'{{"incident":{incident}}}'], self.access.time())
         self.send(person, key, {"form": "incident", "incident": incident, "handle": handle})
 
     def refresh_home(self, user: str, key: str) -> None:
-        """The home tab is drawn anew."""
+        """Redraw the home tab."""
         tenant = self.access.tenant_of("D")
         with self.ledger.database.errors(), self.ledger.database.session(write=True) as session:
             enqueue_item(session, f"home:{key}", tenant, "home", {"who": user}, now=self.access.time())

@@ -1,4 +1,4 @@
-"""Rules: drafted from incidents, edited, proposed, reviewed."""
+"""Rule drafts: started from incidents, edited, proposed; rules marked as reviewed."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class RuleDrafts:
 
     @property
     def enabled(self) -> bool:
-        """Whether rules can be proposed here at all."""
+        """Whether rule proposals are configured."""
         return self.access.config.rules.pull_requests is not None
 
     def start_draft(self, person: Person, subject: Subject, key: str) -> str:
-        """A rule is drafted from an incident; the draft's handle, the same for a second delivery."""
+        """Start a rule draft from an incident; return its handle. A redelivery returns the same handle."""
         incident = record_of(subject).incident.id
         self.access.allow(person, "propose_rule", f"incident {incident}")
         if not self.enabled:
             raise SignalboxError("Rules cannot be proposed: `rules: pull_requests:` is not configured.")
         posting = subject.posting
-        channel = posting.channel if posting is not None else person.id  # without a thread: to who asked
+        channel = posting.channel if posting is not None else person.id  # without a thread: to the requester
         parent = posting.id if posting is not None else None
 
         def asked(session: Session) -> str:
@@ -54,10 +54,10 @@ class RuleDrafts:
         return self.ledger.database.write(asked)
 
     def load_draft(self, person: Person, handle: str) -> Draft:
-        """A draft of this person's tenant.
+        """Return a draft that this person can access.
 
         Raises:
-            SignalboxError: there is none of this handle.
+            SignalboxError: there is no such draft.
         """
         found = draft_of(self.ledger.database, handle)
         if found is None:
@@ -70,7 +70,7 @@ class RuleDrafts:
         return found
 
     def update_draft(self, draft: Draft, wish: DraftWish) -> bool:
-        """Something is to be done with a draft; whether it was still at the version that the person saw."""
+        """Queue an action on a draft; whether it was still at the version that the person saw."""
         now = self.access.time()
         return self.ledger.database.write(
             lambda session: wish_draft_within(
@@ -79,7 +79,7 @@ class RuleDrafts:
         )
 
     def mark_reviewed(self, person: Person, tenant: str, rule: str) -> None:
-        """Somebody has looked at a weak rule."""
+        """Record that somebody reviewed a weak rule."""
         with self.ledger.database.errors(), self.ledger.database.session(write=True) as session:
             session.merge(LookedRow(tenant=tenant, rule=rule[:128], at=self.access.time(), who=person.id))
             session.add(self.access.audit_row(person, tenant, "admin", f"reviewed rule {rule}"))
